@@ -1,0 +1,27 @@
+/** plantstore config: what the service would run with, and where each value comes from. */
+
+import type { Resolved, SettingName } from "../config.ts";
+import { type Setting, settings } from "../settings.ts";
+import { printTable } from "./table.ts";
+
+export function showConfig({ config, sources }: Resolved, asJson: boolean): void {
+  const rows = (Object.entries(settings) as [SettingName, Setting<unknown>][]).map(
+    ([name, setting]) => ({
+      setting: setting.env,
+      value: setting.secret && config[name] !== undefined ? "********" : show(config[name]),
+      source: sources[name],
+    }),
+  );
+  if (asJson) process.stdout.write(`${JSON.stringify(rows, null, 2)}\n`);
+  else
+    printTable(
+      ["SETTING", "VALUE", "FROM"],
+      rows.map((row) => Object.values(row)),
+    );
+}
+
+function show(value: unknown): string {
+  return Array.isArray(value)
+    ? value.join(",")
+    : String((value as string | number | undefined) ?? "");
+}

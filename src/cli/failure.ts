@@ -1,0 +1,33 @@
+/** How a command ends that did not do what it was asked: a line for people, and an exit code for scripts. */
+
+import { ConfigError } from "../config.ts";
+import { Refusal } from "../domain/error.ts";
+import { StoreOpenError } from "../store/sqlite/database.ts";
+
+export const EXIT_FAILED = 1;
+export const EXIT_USAGE = 2;
+
+/** It was understood, and could not be done. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+}
+
+/** It was asked in the wrong words. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+export function exitCodeOf(error: unknown): number {
+  return error instanceof UsageError || error instanceof ConfigError ? EXIT_USAGE : EXIT_FAILED;
+}
+
+/** What we know how to say in a sentence; anything else is shown whole, for whoever has to find out. */
+export function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const isOurs = [CommandError, UsageError, ConfigError, StoreOpenError, Refusal].some(
+    (kind) => error instanceof kind,
+  );
+  const isSystems = typeof (error as { code?: unknown }).code === "string";
+  if (!isOurs && !isSystems) return error.stack ?? error.message;
+  return error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message;
+}

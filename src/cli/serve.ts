@@ -1,0 +1,85 @@
+/** plantstore serve: from configuration to a running service, and from a signal to a clean end. */
+
+import { Authenticator } from "../auth/authenticate.ts";
+import { mintToken, toRecord } from "../auth/token.ts";
+import type { Config } from "../config.ts";
+import type { Store } from "../domain/store.ts";
+import { scopes } from "../domain/token.ts";
+import { type RunningServer, startServer } from "../http/server.ts";
+import { createLog, type Log } from "../observe/log.ts";
+import { openStore } from "../store/open.ts";
+import { findMisspelt } from "./misspelt.ts";
+import { announce } from "./announce.ts";
+
+const FLUSH_USES_MS = 30_000;
+/** npm passes a Ctrl-C on that the terminal has already sent to everyone: the two are one. */
+const SAME_SIGNAL_MS = 500;
+
+export async function serve(config: Config): Promise<void> {
+  const log = createLog(config.logLevel);
+  for (const warning of findMisspelt(process.env)) log.warn("unknown_setting", { warning });
+  const store = openStore(config.databaseUrl, config);
+  const authenticator = new Authenticator(store, config.token);
+  let server: RunningServer;
+  let firstToken: string | undefined;
+  try {
+    server = startServer({ config, store, authenticator, log });
+    firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+  announce({ url: server.url, store: store.description, firstToken });
+
+  const flushing = setInterval(() => void flushUses(authenticator, log), FLUSH_USES_MS);
+  stopOnSignal(log, async () => {
+    clearInterval(flushing);
+    await server.stop();
+    await flushUses(authenticator, log);
+    await store.close();
+  });
+}
+
+/** A store that has never had a token gets one, so that the first request needs no other command. */
+async function makeFirstToken(store: Store): Promise<string | undefined> {
+  const token = mintToken();
+  const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
+  return (await store.createFirstToken(record)) ? token : undefined;
+}
+
+/** When a token was last used is good to know, and no reason to fail. */
+async function flushUses(authenticator: Authenticator, log: Log): Promise<void> {
+  try {
+    await authenticator.flushUses();
+  } catch (cause) {
+    log.warn("token_uses_not_written", { cause });
+  }
+}
+
+function stopOnSignal(log: Log, stop: () => Promise<void>): void {
+  let stoppingSinceMs: number | undefined;
+  const begin = async (reason: string, exitCode: number): Promise<void> => {
+    if (stoppingSinceMs !== undefined) {
+      if (performance.now() - stoppingSinceMs > SAME_SIGNAL_MS) process.exit(1);
+      return;
+    }
+    stoppingSinceMs = performance.now();
+    log.info("stopping", { reason });
+    try {
+      await stop();
+      log.info("stopped", { seconds: (performance.now() - stoppingSinceMs) / 1000 });
+      process.exit(exitCode);
+    } catch (cause) {
+      log.error("stop_failed", { cause });
+      process.exit(1);
+    }
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const)
+    process.on(signal, () => void begin(signal, 0));
+  // A defect that nobody caught: what is in flight may finish, but this process is not to be trusted.
+  for (const event of ["uncaughtException", "unhandledRejection"] as const)
+    process.on(event, (cause: unknown) => {
+      log.error(event, { cause });
+      void begin(event, 1);
+    });
+}

@@ -1,0 +1,10 @@
+/** Rows in columns, for a terminal. */
+
+export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
+  const all = [head, ...rows];
+  const widths = head.map((_, column) => Math.max(...all.map((row) => (row[column] ?? "").length)));
+  for (const row of all) {
+    const line = row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ");
+    process.stdout.write(`${line.trimEnd()}\n`);
+  }
+}

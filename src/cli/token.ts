@@ -1,0 +1,161 @@
+/** plantstore token …: made, listed and revoked straight on the store, whether the service runs or not. */
+
+import { mintToken, toRecord } from "../auth/token.ts";
+import type { Config } from "../config.ts";
+import type { Store } from "../domain/store.ts";
+import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
+import { openStore } from "../store/open.ts";
+import { CommandError, UsageError } from "./failure.ts";
+import { printTable } from "./table.ts";
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+
+interface CreateOptions {
+  readonly name: string;
+  readonly scopes: string;
+  readonly expires?: string;
+}
+
+export async function createToken(config: Config, options: CreateOptions): Promise<void> {
+  const createdAtMs = Date.now();
+  const token = mintToken();
+  const record = toRecord(token, {
+    name: parseName(options.name),
+    scopes: parseScopes(options.scopes),
+    createdAtMs,
+    expiresAtMs: parseExpiry(options.expires, createdAtMs),
+  });
+  await withStore(config, async (store) => {
+    if (!(await store.createToken(record)))
+      throw new CommandError(
+        `A token named ${JSON.stringify(record.name)} is in use; revoke it first, or choose another name.`,
+      );
+  });
+  process.stdout.write(`${token}\n`);
+  if (process.stdout.isTTY)
+    process.stderr.write("Keep it: only its hash is stored, and it cannot be shown again.\n");
+}
+
+export async function listTokens(config: Config, asJson: boolean): Promise<void> {
+  const tokens = await withStore(config, (store) => store.listTokens());
+  if (asJson) {
+    process.stdout.write(`${JSON.stringify(tokens.map(toJson), null, 2)}\n`);
+    return;
+  }
+  if (tokens.length === 0) {
+    process.stdout.write("No tokens yet. Make one: plantstore token create --name <name>\n");
+    return;
+  }
+  printTable(
+    ["NAME", "PREFIX", "SCOPES", "MADE", "EXPIRES", "LAST USED", "STATE"],
+    tokens.map((token) => [
+      token.name,
+      `${token.prefix}…`,
+      token.scopes.join(","),
+      showTime(token.createdAtMs),
+      token.expiresAtMs === undefined ? "never" : showTime(token.expiresAtMs),
+      token.lastUsedAtMs === undefined ? "never" : showTime(token.lastUsedAtMs),
+      stateOf(token),
+    ]),
+  );
+}
+
+export async function revokeToken(config: Config, nameOrPrefix: string): Promise<void> {
+  const revoked = await withStore(config, async (store) => {
+    const token = findOne(await store.listTokens(), nameOrPrefix);
+    await store.revokeToken(token.hash, Date.now());
+    return token;
+  });
+  process.stdout.write(
+    `Revoked ${revoked.name} (${revoked.prefix}…). Running services refuse it within 5 seconds.\n`,
+  );
+}
+
+/** The name decides; a prefix only where no token has it as its name. */
+function findOne(tokens: readonly TokenRecord[], nameOrPrefix: string): TokenRecord {
+  const unrevoked = tokens.filter((token) => token.revokedAtMs === undefined);
+  const named = unrevoked.filter((token) => token.name === nameOrPrefix);
+  const found =
+    named.length > 0
+      ? named
+      : unrevoked.filter(
+          (token) =>
+            (nameOrPrefix !== "" && nameOrPrefix.startsWith(token.prefix)) ||
+            (nameOrPrefix.length > "pst_".length && token.prefix.startsWith(nameOrPrefix)),
+        );
+  const [token, another] = found;
+  if (token === undefined)
+    throw new CommandError(
+      `No token in use has the name or prefix ${JSON.stringify(nameOrPrefix)}; see: plantstore token list`,
+    );
+  if (another !== undefined)
+    throw new CommandError(
+      `${JSON.stringify(nameOrPrefix)} could be ${found.map((one) => one.name).join(" or ")}; give the name.`,
+    );
+  return token;
+}
+
+async function withStore<Result>(
+  config: Config,
+  use: (store: Store) => Promise<Result>,
+): Promise<Result> {
+  const store = openStore(config.databaseUrl, config);
+  try {
+    return await use(store);
+  } finally {
+    await store.close();
+  }
+}
+
+function parseName(name: string): string {
+  if (NAME.test(name)) return name;
+  throw new UsageError(
+    `--name: ${JSON.stringify(name)} is not allowed; expected 1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit`,
+  );
+}
+
+function parseScopes(text: string): Scope[] {
+  const chosen = text.split(",").map((scope) => scope.trim());
+  const unknown = chosen.find((scope) => !scopes.includes(scope as Scope));
+  if (unknown !== undefined)
+    throw new UsageError(
+      `--scopes: ${JSON.stringify(unknown)} is not allowed; expected one or more of ${scopes.join(",")}`,
+    );
+  return scopes.filter((scope) => chosen.includes(scope));
+}
+
+const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+const EXPIRY_MS_MAX = 36_500 * UNIT_MS.d;
+
+function parseExpiry(text: string | undefined, nowMs: number): number | undefined {
+  if (text === undefined) return undefined;
+  const match = /^([1-9]\d{0,8})([mhd])$/.exec(text);
+  const ms = match === null ? 0 : Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS];
+  if (ms > 0 && ms <= EXPIRY_MS_MAX) return nowMs + ms;
+  throw new UsageError(
+    `--expires: ${JSON.stringify(text)} is not allowed; expected minutes, hours or days, as in 30m, 12h or 90d, at most 36500d`,
+  );
+}
+
+function stateOf(token: TokenRecord): string {
+  if (token.revokedAtMs !== undefined) return `revoked ${showTime(token.revokedAtMs)}`;
+  return token.expiresAtMs !== undefined && token.expiresAtMs <= Date.now() ? "expired" : "active";
+}
+
+const showTime = (ms: number): string =>
+  `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")}Z`;
+
+const iso = (ms: number | undefined): string | null =>
+  ms === undefined ? null : new Date(ms).toISOString();
+
+function toJson(token: TokenRecord): object {
+  return {
+    name: token.name,
+    prefix: token.prefix,
+    scopes: token.scopes,
+    created: iso(token.createdAtMs),
+    expires: iso(token.expiresAtMs),
+    lastUsed: iso(token.lastUsedAtMs),
+    revoked: iso(token.revokedAtMs),
+  };
+}

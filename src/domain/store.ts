@@ -1,0 +1,58 @@
+/** What the service needs of a store, and what every engine behind it guarantees. */
+
+import type { NewPlant } from "./plant.ts";
+import type { TokenRecord, TokenUse } from "./token.ts";
+
+/**
+ * Guarantees of every engine:
+ *
+ * - Durable: a write's promise resolves after its commit has been synced, never before.
+ * - Atomic: a write whose promise rejects as `overloaded`, `store_busy` or `id_taken` changed nothing.
+ *   One that rejects as `store_unavailable` may have been stored; sending it again settles it.
+ * - Isolated: writes that share a commit are judged in the order they came in, and a write that
+ *   fails on its own account does not fail its neighbours.
+ * - Bounded: no promise stays pending beyond the configured time in the queue and one commit.
+ * - Failures are Refusals of the catalogue; anything else is a defect.
+ */
+export interface Store extends TokenStore {
+  /** How the store keeps its promise, for people: engine, place, durability. */
+  readonly description: StoreDescription;
+
+  /**
+   * Stores a new plant. The same plant again is `replayed`: it succeeds and changes nothing.
+   * Rejects with `id_taken` where a different plant has the id.
+   */
+  createPlant(plant: NewPlant): Promise<"created" | "replayed">;
+
+  /** Resolves when a write has just been committed and synced; rejects where none can be. */
+  probe(): Promise<void>;
+
+  /** Finishes what is queued, then releases the store. Later writes reject with `shutting_down`. */
+  close(): Promise<void>;
+}
+
+export interface TokenStore {
+  findToken(hash: string): Promise<TokenRecord | undefined>;
+  /** All tokens ever made, oldest first. */
+  listTokens(): Promise<TokenRecord[]>;
+  /** False, and nothing stored, where an unrevoked token has the name. */
+  createToken(token: TokenRecord): Promise<boolean>;
+  /** Stores the token only where the store has never had one, so that of many first starts one wins. */
+  createFirstToken(token: TokenRecord): Promise<boolean>;
+  revokeToken(hash: string, revokedAtMs: number): Promise<void>;
+  /** Notes when tokens were last used. */
+  touchTokens(uses: readonly TokenUse[]): Promise<void>;
+}
+
+export interface StoreDescription {
+  readonly engine: string;
+  readonly location: string;
+  readonly durability: string;
+}
+
+/** The bounds of the queue in front of a store's commits. */
+export interface QueueLimits {
+  readonly queueLengthMax: number;
+  readonly queueSecondsMax: number;
+  readonly batchLengthMax: number;
+}

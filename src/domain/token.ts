@@ -1,0 +1,25 @@
+/** Who may do what: scopes, and what is kept of a token. */
+
+export const scopes = ["plants:read", "plants:write"] as const;
+
+export type Scope = (typeof scopes)[number];
+
+/** What the store keeps of a token: enough to recognise and to judge it, never the token itself. */
+export interface TokenRecord {
+  /** SHA-256 of the token, as hexadecimal digits. */
+  readonly hash: string;
+  /** The token's first characters, for people to recognise it by. */
+  readonly prefix: string;
+  /** Unique among the tokens that are not revoked. */
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+  readonly createdAtMs: number;
+  readonly expiresAtMs: number | undefined;
+  readonly lastUsedAtMs: number | undefined;
+  readonly revokedAtMs: number | undefined;
+}
+
+export interface TokenUse {
+  readonly hash: string;
+  readonly usedAtMs: number;
+}

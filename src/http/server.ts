@@ -1,0 +1,50 @@
+/** Listens, and stops listening without losing a request. */
+
+import http from "node:http";
+import { BodyReader } from "./body.ts";
+import { createHandler } from "./handle.ts";
+import { Readiness } from "./health.ts";
+import { createRoutes } from "./routes.ts";
+import type { Service } from "./service.ts";
+
+export interface RunningServer {
+  readonly url: string;
+  /** Stops accepting, lets what is in flight finish within the configured time, then cuts off the rest. */
+  readonly stop: () => Promise<void>;
+}
+
+export function startServer(
+  parts: Pick<Service, "config" | "store" | "authenticator" | "log">,
+): RunningServer {
+  const { config, store } = parts;
+  const readiness = new Readiness(store);
+  const service: Service = { ...parts, readiness, bodies: new BodyReader(config) };
+  // The runtime reads this one global for every server, its own kind included.
+  (http as { maxHeaderSize: number }).maxHeaderSize = config.headerBytesMax;
+  const server = Bun.serve({
+    hostname: config.host,
+    port: config.port,
+    idleTimeout: config.idleSecondsMax,
+    // Its own error page would show our source, its own 413 would have no body: both are ours to answer.
+    development: false,
+    maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+    routes: Object.fromEntries(
+      createRoutes(config).map((route) => [
+        config.basePath + route.path,
+        createHandler(service, route),
+      ]),
+    ),
+    fetch: createHandler(service, undefined),
+  });
+
+  return {
+    url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
+    stop: async () => {
+      readiness.drain();
+      await Bun.sleep(config.drainDelaySeconds * 1000);
+      const drained = server.stop();
+      await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
+      await server.stop(true);
+    },
+  };
+}

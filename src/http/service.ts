@@ -1,0 +1,38 @@
+/** What a request handler has at hand. */
+
+import type { Authenticator } from "../auth/authenticate.ts";
+import type { Config } from "../config.ts";
+import type { Store } from "../domain/store.ts";
+import type { Scope } from "../domain/token.ts";
+import type { Log } from "../observe/log.ts";
+import type { BodyReader } from "./body.ts";
+import type { Readiness } from "./health.ts";
+
+export interface Service {
+  readonly config: Config;
+  readonly store: Store;
+  readonly authenticator: Authenticator;
+  readonly bodies: BodyReader;
+  readonly readiness: Readiness;
+  readonly log: Log;
+}
+
+/** What a handler answers; the headers that every answer carries are added on the way out. */
+export interface Answer {
+  readonly status: number;
+  readonly body: string | null;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface Operation {
+  /** Undefined where anyone may ask, because no plant is shown. */
+  readonly scope: Scope | undefined;
+  readonly handle: (request: Request, service: Service) => Answer | Promise<Answer>;
+}
+
+export type Method = "GET" | "POST";
+
+export interface Route {
+  readonly path: string;
+  readonly operations: Readonly<Partial<Record<Method, Operation>>>;
+}

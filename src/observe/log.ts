@@ -1,0 +1,50 @@
+/** One JSON line an event, to standard error. Never a token, never a body. */
+
+import { writeSync } from "node:fs";
+import type { LogLevel } from "../settings.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export interface Log {
+  readonly debug: (event: string, fields?: Fields) => void;
+  readonly info: (event: string, fields?: Fields) => void;
+  readonly warn: (event: string, fields?: Fields) => void;
+  readonly error: (event: string, fields?: Fields) => void;
+}
+
+const ranks: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
+
+export function createLog(least: LogLevel, write: (line: string) => void = writeStderr): Log {
+  const at = (level: LogLevel) => (event: string, fields?: Fields) => {
+    if (ranks[level] < ranks[least]) return;
+    write(formatLine(level, event, fields));
+  };
+  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+}
+
+function formatLine(level: LogLevel, event: string, fields: Fields = {}): string {
+  const entry = { time: new Date().toISOString(), level, event, ...fields };
+  return `${redact(JSON.stringify(entry, showErrors))}\n`;
+}
+
+/** The last line of defence: whatever looks like one of our tokens does not get through. */
+function redact(line: string): string {
+  return line.replace(/pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g, "pst_[redacted]");
+}
+
+function showErrors(_key: string, value: unknown): unknown {
+  if (!(value instanceof Error)) return value;
+  const { name, message, stack, cause } = value;
+  const code = (value as { code?: unknown }).code;
+  return { name, message, code, stack, cause };
+}
+
+/** Whoever reads our log may be slow or gone; the service goes on, and the line is lost. */
+function writeStderr(line: string): void {
+  try {
+    writeSync(2, line);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "EAGAIN" && code !== "EPIPE") throw error;
+  }
+}

@@ -1,0 +1,98 @@
+/** One commit, and so one sync, for all the writes that arrived while the last commit was under way. */
+
+import { Refusal } from "../domain/error.ts";
+import type { QueueLimits } from "../domain/store.ts";
+
+interface Pending<Write, Outcome> {
+  readonly write: Write;
+  readonly deadlineMs: number;
+  readonly resolve: (outcome: Outcome) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Commits a batch and answers with one outcome a write, in order; an Error fails that write alone.
+ * A throw means that nothing of the batch is known to be stored, and fails every write in it.
+ * `locked` means that nothing was tried: the batch comes again until its time in the queue is over.
+ */
+export type Commit<Write, Outcome> = (
+  writes: readonly Write[],
+) => Committed<Outcome> | Promise<Committed<Outcome>>;
+
+export type Committed<Outcome> = (Outcome | Error)[] | "locked";
+
+const LOCK_RETRY_MS = 5;
+
+export class GroupCommit<Write, Outcome> {
+  private readonly commit: Commit<Write, Outcome>;
+  private readonly limits: QueueLimits;
+  private readonly now: () => number;
+  private queue: Pending<Write, Outcome>[] = [];
+  private running: Promise<void> | undefined;
+  private closed = false;
+
+  constructor(
+    commit: Commit<Write, Outcome>,
+    limits: QueueLimits,
+    now: () => number = () => performance.now(),
+  ) {
+    this.commit = commit;
+    this.limits = limits;
+    this.now = now;
+  }
+
+  /** Settles after the commit that the write was part of. */
+  submit(write: Write): Promise<Outcome> {
+    if (this.closed) return Promise.reject(new Refusal("shutting_down"));
+    if (this.queue.length >= this.limits.queueLengthMax)
+      return Promise.reject(new Refusal("overloaded"));
+    const deadlineMs = this.now() + this.limits.queueSecondsMax * 1000;
+    return new Promise((resolve, reject) => {
+      this.queue.push({ write, deadlineMs, resolve, reject });
+      this.running ??= this.run();
+    });
+  }
+
+  /** Refuses new writes, and resolves when those accepted are settled. */
+  async close(): Promise<void> {
+    this.closed = true;
+    await this.running;
+  }
+
+  private async run(): Promise<void> {
+    while (this.queue.length > 0) {
+      // Requests that the runtime has already received join the batch before it starts.
+      await new Promise(setImmediate);
+      const batch = this.queue.splice(0, this.limits.batchLengthMax);
+      if (await this.settle(batch)) continue;
+      this.queue = [...this.refuseLate(batch), ...this.refuseLate(this.queue)];
+      if (this.queue.length > 0) await Bun.sleep(LOCK_RETRY_MS);
+    }
+    this.running = undefined;
+  }
+
+  /** False where the store was locked by someone else and the batch is still to be tried. */
+  private async settle(batch: readonly Pending<Write, Outcome>[]): Promise<boolean> {
+    try {
+      const outcomes = await this.commit(batch.map((pending) => pending.write));
+      if (outcomes === "locked") return false;
+      for (const [index, pending] of batch.entries()) {
+        const outcome = outcomes[index] as Outcome | Error;
+        if (outcome instanceof Error) pending.reject(outcome);
+        else pending.resolve(outcome);
+      }
+    } catch (error) {
+      for (const pending of batch) pending.reject(error);
+    }
+    return true;
+  }
+
+  private refuseLate(waiting: Pending<Write, Outcome>[]): Pending<Write, Outcome>[] {
+    const now = this.now();
+    return waiting.filter((pending) => {
+      if (pending.deadlineMs > now) return true;
+      pending.reject(new Refusal("store_busy"));
+      return false;
+    });
+  }
+}

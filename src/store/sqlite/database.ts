@@ -1,0 +1,103 @@
+/** A SQLite file as we want it: ours, of a schema we know, and durable at every commit. */
+
+import { Database } from "bun:sqlite";
+import { closeSync, fsyncSync, mkdirSync, openSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { migrations } from "./migrations.ts";
+
+/** Marks the file as a plant store's, so that we never write into somebody else's: "PLNT". */
+const APPLICATION_ID = 0x504c4e54;
+
+/** A store that cannot be opened as it is, in words for the person who starts the service. */
+export class StoreOpenError extends Error {
+  override readonly name = "StoreOpenError";
+}
+
+/** How long opening waits for a lock that someone else holds. */
+const OPEN_LOCK_WAIT_MS = 5_000;
+
+export function openDatabase(path: string): Database {
+  makeDirectoryDurably(dirname(resolve(path)));
+  const db = new Database(path, { create: true, readwrite: true, safeIntegers: true });
+  try {
+    db.run(`PRAGMA busy_timeout = ${OPEN_LOCK_WAIT_MS}`);
+    refuseForeignFile(db, path);
+    // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
+    db.run("PRAGMA journal_mode = WAL");
+    db.run("PRAGMA synchronous = FULL");
+    db.run("PRAGMA fullfsync = ON");
+    db.run("PRAGMA checkpoint_fullfsync = ON");
+    db.run("PRAGMA trusted_schema = OFF");
+    db.run("PRAGMA journal_size_limit = 67108864");
+    migrate(db, path);
+    makeReadableDurable(db, path);
+    // From here on a lock held by someone else must not stop the event loop, so that statements
+    // do not wait for it: the group commit does, between turns.
+    db.run("PRAGMA busy_timeout = 0");
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+/**
+ * Copies everything that is readable into the main file, and syncs it.
+ *
+ * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's
+ * memory. Its creator was never answered; but whoever retries would be told "replayed" at once,
+ * without any sync. Written anew and synced before the first answer, the plant is what it seems.
+ */
+function makeReadableDurable(db: Database, path: string): void {
+  const row = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get() as { busy: bigint };
+  if (row.busy !== 0n)
+    throw new StoreOpenError(`${path} is in use: another process kept it locked for too long.`);
+}
+
+function refuseForeignFile(db: Database, path: string): void {
+  const found = readPragma(db, "application_id");
+  if (found === APPLICATION_ID) return;
+  const { tables } = db.query("SELECT count(*) AS tables FROM sqlite_schema").get() as {
+    tables: bigint;
+  };
+  if (found !== 0 || tables > 0n)
+    throw new StoreOpenError(`${path} is a SQLite file, but not a plant store. It was left alone.`);
+}
+
+function migrate(db: Database, path: string): void {
+  if (readPragma(db, "user_version") === migrations.length) return;
+  const steps = db.transaction(() => {
+    const version = readPragma(db, "user_version");
+    if (version > migrations.length)
+      throw new StoreOpenError(
+        `${path} has schema ${version}, and this version of plantstore knows schemas up to ${migrations.length}. ` +
+          "A newer plantstore wrote it; start that one.",
+      );
+    for (const step of migrations.slice(version)) db.run(step);
+    db.run(`PRAGMA application_id = ${APPLICATION_ID}`);
+    db.run(`PRAGMA user_version = ${migrations.length}`);
+  });
+  steps.immediate();
+}
+
+function readPragma(db: Database, name: "application_id" | "user_version"): number {
+  const row = db.query(`PRAGMA ${name}`).get() as Record<string, bigint>;
+  return Number(row[name]);
+}
+
+/** SQLite syncs the folder of its files, but nobody else syncs the folders that we make for it. */
+function makeDirectoryDurably(path: string): void {
+  const firstMade = mkdirSync(path, { recursive: true, mode: 0o700 });
+  if (firstMade === undefined) return;
+  for (let made = path; made.startsWith(firstMade); made = dirname(made))
+    syncDirectory(dirname(made));
+}
+
+function syncDirectory(path: string): void {
+  const descriptor = openSync(path, "r");
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}

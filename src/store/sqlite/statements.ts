@@ -1,0 +1,71 @@
+/** Every SQL statement of the engine, prepared once a connection. */
+
+import type { Database } from "bun:sqlite";
+
+export interface PlantRow {
+  name: string;
+  tag: string | null;
+}
+
+export interface TokenRow {
+  hash: string;
+  prefix: string;
+  name: string;
+  scopes: string;
+  created_at_ms: bigint;
+  expires_at_ms: bigint | null;
+  last_used_at_ms: bigint | null;
+  revoked_at_ms: bigint | null;
+}
+
+const TOKEN_COLUMNS =
+  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms";
+
+type TokenValues = [
+  hash: string,
+  prefix: string,
+  name: string,
+  scopes: string,
+  createdAtMs: number,
+  expiresAtMs: number | null,
+];
+
+const INSERT_TOKEN = `INSERT INTO tokens (hash, prefix, name, scopes, created_at_ms, expires_at_ms)
+  SELECT ?, ?, ?, ?, ?, ?`;
+
+export type Statements = ReturnType<typeof prepareStatements>;
+
+export function prepareStatements(db: Database) {
+  return {
+    // IMMEDIATE takes the write lock at once: a transaction never fails half-way for want of it.
+    begin: db.prepare("BEGIN IMMEDIATE"),
+    commit: db.prepare("COMMIT"),
+    rollback: db.prepare("ROLLBACK"),
+
+    insertPlant: db.prepare<unknown, [id: bigint, name: string, tag: string | null]>(
+      "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
+    ),
+    findPlant: db.prepare<PlantRow, [id: bigint]>("SELECT name, tag FROM plants WHERE id = ?"),
+
+    findToken: db.prepare<TokenRow, [hash: string]>(
+      `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE hash = ?`,
+    ),
+    listTokens: db.prepare<TokenRow, []>(
+      `SELECT ${TOKEN_COLUMNS} FROM tokens ORDER BY created_at_ms, name`,
+    ),
+    insertToken: db.prepare<unknown, TokenValues>(INSERT_TOKEN),
+    insertFirstToken: db.prepare<unknown, TokenValues>(
+      `${INSERT_TOKEN} WHERE NOT EXISTS (SELECT 1 FROM tokens)`,
+    ),
+    revokeToken: db.prepare<unknown, [revokedAtMs: number, hash: string]>(
+      "UPDATE tokens SET revoked_at_ms = ? WHERE hash = ? AND revoked_at_ms IS NULL",
+    ),
+    touchToken: db.prepare<unknown, [usedAtMs: number, hash: string]>(
+      "UPDATE tokens SET last_used_at_ms = max(?, ifnull(last_used_at_ms, 0)) WHERE hash = ?",
+    ),
+
+    probe: db.prepare<unknown, [nowMs: number]>(
+      "INSERT INTO probe (id, probed_at_ms) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms",
+    ),
+  };
+}
