@@ -1,33 +1,38 @@
 /** What a plant is: the one schema that gives its type, its check, its error messages and its description. */
 
-import { Type, type Static } from "typebox";
-import { Compile } from "typebox/compile";
-import { Check } from "typebox/value";
+import { Check, Compile } from "typebox/schema";
 import { Refusal } from "./error.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "./int64.ts";
 
-/** UTF-8 cannot hold an unpaired surrogate, PostgreSQL cannot hold U+0000: both engines hold the rest. */
-const isStorableText = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
+export const PlantSchema = {
+  type: "object",
+  required: ["name"],
+  properties: {
+    name: {
+      type: "string",
+      description:
+        "The name of the plant. Any string, the empty one too, without U+0000 and unpaired surrogates.",
+    },
+    tag: {
+      type: "string",
+      description:
+        "Tag that specifies the type. The same rules as for the name; left out, and never null, where there is none.",
+    },
+  },
+} as const;
 
-const storableText = (description: string) =>
-  Type.Refine(Type.String({ description }), isStorableText);
-
-export const PlantSchema = Type.Object({
-  name: storableText(
-    "The name of the plant. Any string, the empty one too, without U+0000 and unpaired surrogates.",
-  ),
-  tag: Type.Optional(
-    storableText("Tag that specifies the type. The same rules as for the name; never null."),
-  ),
-});
-
-export const NewPlantSchema = Type.Object({
-  id: Type.Integer({
-    format: "int64",
-    description: `Identification number of the plant: any integer from ${INT64_MIN} to ${INT64_MAX}, kept exactly.`,
-  }),
-  ...PlantSchema.properties,
-});
+export const NewPlantSchema = {
+  type: "object",
+  required: ["id", ...PlantSchema.required],
+  properties: {
+    id: {
+      type: "integer",
+      format: "int64",
+      description: `Identification number of the plant: any integer from ${INT64_MIN} to ${INT64_MAX}, kept exactly.`,
+    },
+    ...PlantSchema.properties,
+  },
+} as const;
 
 export interface NewPlant {
   readonly id: bigint;
@@ -36,6 +41,9 @@ export interface NewPlant {
 }
 
 const newPlantCheck = Compile(NewPlantSchema);
+
+/** UTF-8 cannot hold an unpaired surrogate, PostgreSQL cannot hold U+0000: both engines hold the rest. */
+const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
 
 /**
  * A number that is written with a fraction or an exponent somewhere in the text. JSON.parse rounds
@@ -46,9 +54,12 @@ const INEXACT_NOTATION = /\d[.eE]/;
 /** Parses the text of a request body. Throws a Refusal that names every fault. */
 export function parseNewPlant(text: string): NewPlant {
   const value = parseJson(text);
-  if (newPlantCheck.Check(value) && Number.isSafeInteger(value.id) && !INEXACT_NOTATION.test(text))
-    return { id: BigInt(value.id), name: value.name, tag: value.tag };
-  return parseNewPlantExactly(text);
+  if (!newPlantCheck.Check(value) || !Number.isSafeInteger(value.id) || INEXACT_NOTATION.test(text))
+    return parseNewPlantExactly(text);
+  const { id, name, tag } = value;
+  if (!isStorable(name) || (tag !== undefined && !isStorable(tag)))
+    return parseNewPlantExactly(text);
+  return { id: BigInt(id), name, tag };
 }
 
 /** The number of the JSON text, before rounding. */
@@ -74,23 +85,27 @@ function parseNewPlantExactly(text: string): NewPlant {
   const exactId = isNumber(id) ? findInt64(id.source) : undefined;
   const faults: string[] = [];
   if (exactId === undefined) faults.push(fault("id", integerExpected, id));
-  if (!Check(PlantSchema.properties.name, name)) faults.push(fault("name", textExpected, name));
-  if (tag !== undefined && !Check(PlantSchema.properties.tag, tag))
-    faults.push(fault("tag", textExpected, tag));
-  if (exactId === undefined || faults.length > 0)
-    throw new Refusal("invalid_plant", faults.join("; "));
-
-  const plant = value as Static<typeof PlantSchema>;
-  return { id: exactId, name: plant.name, tag: plant.tag };
+  if (!isText(name)) faults.push(textFault("name", name));
+  if (tag !== undefined && !isText(tag)) faults.push(textFault("tag", tag));
+  if (faults.length > 0) throw new Refusal("invalid_plant", faults.join("; "));
+  return { id: exactId as bigint, name: name as string, tag: tag as string | undefined };
 }
 
+const isText = (value: unknown): boolean =>
+  Check(PlantSchema.properties.name, value) && isStorable(value);
+
 const integerExpected = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
-const textExpected = "a string without U+0000 and unpaired surrogates";
 
 const isNumber = (value: unknown): value is JsonNumber => value instanceof JsonNumber;
 
 function fault(field: string, expected: string, came: unknown): string {
   return `${field}: expected ${expected}, got ${describe(came)}`;
+}
+
+function textFault(field: string, came: unknown): string {
+  const expected =
+    typeof came === "string" ? "text without U+0000 and unpaired surrogates" : "a string";
+  return fault(field, expected, came);
 }
 
 /** What came, in few words: a message stays short however large the body was. */

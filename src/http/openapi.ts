@@ -1,18 +1,25 @@
 /** The machine-readable description, made of the schemas that validate and the catalogue that answers. */
 
-import { Type } from "typebox";
 import type { Config } from "../config.ts";
 import { catalogue, type ErrorName } from "../domain/error.ts";
 import { NewPlantSchema, PlantSchema } from "../domain/plant.ts";
 import { scopes } from "../domain/token.ts";
 
 /** The version of the interface, which is not the version of the program. */
-export const INTERFACE_VERSION = "1.0.0";
+const INTERFACE_VERSION = "1.0.0";
 
-export const ErrorSchema = Type.Object({
-  error: Type.Integer({ format: "int32", description: "Numeric error value, from the catalogue." }),
-  message: Type.String({ description: "Error text, for people." }),
-});
+const ErrorSchema = {
+  type: "object",
+  required: ["error", "message"],
+  properties: {
+    error: {
+      type: "integer",
+      format: "int32",
+      description: "Numeric error value, from the catalogue.",
+    },
+    message: { type: "string", description: "Error text, for people." },
+  },
+} as const;
 
 const errorNames = Object.keys(catalogue) as ErrorName[];
 
@@ -25,7 +32,7 @@ const errorsOfStore: ErrorName[] = [
   "overloaded",
 ];
 /** Answered on no operation in particular, so that they stand in the catalogue alone. */
-const errorsOfNoOperation: ErrorName[] = ["path_not_found", "method_not_allowed"];
+const errorsOfNoOperation = new Set<ErrorName>(["path_not_found", "method_not_allowed"]);
 
 export function describeApi(config: Config): object {
   return {
@@ -114,7 +121,7 @@ function describeCreate(config: Config): object {
           },
         },
       },
-      ...describeErrors(errorNames.filter((name) => !errorsOfNoOperation.includes(name))),
+      ...describeErrors(errorNames.filter((name) => !errorsOfNoOperation.has(name))),
     },
   };
 }

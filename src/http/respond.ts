@@ -6,13 +6,13 @@ import type { Answer } from "./service.ts";
 
 /** On every answer. An API has nothing to run, frame, sniff, cache or refer to. */
 const COMMON_HEADERS = {
-  "content-type": "application/json",
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
   "cross-origin-resource-policy": "same-origin",
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
 };
+const JSON_HEADERS = { "content-type": "application/json", ...COMMON_HEADERS };
 
 const RETRY_AFTER_SECONDS = "1";
 
@@ -30,7 +30,12 @@ export function toResponse(
 ): Response {
   return new Response(answer.body, {
     status: answer.status,
-    headers: { ...COMMON_HEADERS, "x-request-id": requestId, ...answer.headers, ...more },
+    headers: {
+      ...(answer.body === null ? COMMON_HEADERS : JSON_HEADERS),
+      "x-request-id": requestId,
+      ...answer.headers,
+      ...more,
+    },
   });
 }
 

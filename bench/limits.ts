@@ -1,0 +1,48 @@
+/** What our figures are held against: the same service storing nothing, and the bare runtime. */
+
+import { Authenticator } from "../src/auth/authenticate.ts";
+import { resolveConfig } from "../src/config.ts";
+import { Refusal } from "../src/domain/error.ts";
+import type { Store } from "../src/domain/store.ts";
+import { startServer } from "../src/http/server.ts";
+import { createLog } from "../src/observe/log.ts";
+
+const storingNothing: Store = {
+  description: { engine: "none", location: "nowhere", durability: "none" },
+  createPlant: () => Promise.resolve("created"),
+  probe: () => Promise.resolve(),
+  close: () => Promise.resolve(),
+  findToken: () => Promise.resolve(undefined),
+  listTokens: () => Promise.resolve([]),
+  createToken: () => Promise.resolve(false),
+  createFirstToken: () => Promise.resolve(false),
+  revokeToken: () => Promise.reject(new Refusal("internal")),
+  touchTokens: () => Promise.resolve(),
+};
+
+function startStoringNothing(): string {
+  const { config } = resolveConfig({ port: "0" }, process.env);
+  const authenticator = new Authenticator(storingNothing, config.token);
+  return startServer({ config, store: storingNothing, authenticator, log: createLog("warn") }).url;
+}
+
+/** Parses and answers, and checks nothing at all. */
+function startBareRuntime(): string {
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    routes: {
+      "/plants": async (request: Request) => {
+        const { name, tag } = (await request.json()) as { name: string; tag?: string };
+        return Response.json({ name, tag });
+      },
+    },
+  });
+  return `http://127.0.0.1:${server.port}`;
+}
+
+const start = { "storing-nothing": startStoringNothing, bare: startBareRuntime }[
+  process.argv[2] ?? ""
+];
+if (start === undefined) throw new Error("usage: limits.ts storing-nothing|bare");
+process.stdout.write(`${JSON.stringify({ url: start() })}\n`);
