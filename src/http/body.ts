@@ -11,6 +11,7 @@ interface BodyLimits {
 interface Reading {
   readonly deadlineMs: number;
   readonly expire: () => void;
+  bytesHeld: number;
 }
 
 const EXPIRY_CHECK_MS = 250;
@@ -26,85 +27,79 @@ export class BodyReader {
     this.limits = limits;
   }
 
-  /** The text of the body. Invalid UTF-8 is refused; the runtime's own `text()` would replace it in silence. */
-  async readText(request: Request): Promise<string> {
-    return decodeUtf8(await this.read(request));
-  }
-
-  private async read(request: Request): Promise<Uint8Array> {
-    const declared = request.headers.get("content-length");
-    if (declared === null) return this.readChunked(request);
-    const length = Number(declared);
-    if (length > this.limits.bodyBytesMax) throw this.tooLarge();
-    this.hold(length);
-    try {
-      return await this.inTime(request.bytes());
-    } finally {
-      this.bytesHeld -= length;
-    }
-  }
-
-  private async readChunked(request: Request): Promise<Uint8Array> {
-    if (request.body === null) return new Uint8Array();
-    const reader = request.body.getReader();
-    const chunks: Uint8Array[] = [];
-    let length = 0;
-    try {
-      await this.inTime(
-        (async () => {
-          for (let next = await reader.read(); !next.done; next = await reader.read()) {
-            this.hold(next.value.length);
-            length += next.value.length;
-            if (length > this.limits.bodyBytesMax) throw this.tooLarge();
-            chunks.push(next.value);
-          }
-        })(),
-      );
-      return Buffer.concat(chunks);
-    } finally {
-      this.bytesHeld -= length;
-    }
-  }
-
-  private hold(bytes: number): void {
-    if (this.bytesHeld + bytes > this.limits.bodyBytesTotalMax) throw new Refusal("overloaded");
-    this.bytesHeld += bytes;
-  }
-
-  private tooLarge(): Refusal {
-    return new Refusal(
-      "body_too_large",
-      `The body is larger than ${this.limits.bodyBytesMax} bytes, the most that this service reads.`,
-    );
-  }
-
-  /** Settles as the read does, or with `body_too_slow`. One timer serves all reads: a timer each costs 4 %. */
-  private inTime<Result>(read: Promise<Result>): Promise<Result> {
+  /** The text of the body. One timer serves all readings: a timer each costs 4 % of the throughput. */
+  readText(request: Request): Promise<string> {
     return new Promise((resolve, reject) => {
       const reading: Reading = {
         deadlineMs: performance.now() + this.limits.readSecondsMax * 1000,
         expire: () => reject(new Refusal("body_too_slow")),
+        bytesHeld: 0,
       };
+      const bytes = this.readBytes(request, reading);
       this.readings.add(reading);
       this.timer ??= setTimeout(() => this.expireLate(), EXPIRY_CHECK_MS);
-      read.then(
-        (result) => {
-          this.readings.delete(reading);
-          resolve(result);
+      bytes.then(
+        (read) => {
+          this.release(reading);
+          try {
+            resolve(decodeUtf8(read));
+          } catch (error) {
+            reject(error);
+          }
         },
         (error: unknown) => {
-          this.readings.delete(reading);
+          this.release(reading);
           reject(isAbort(error) ? new Refusal("body_incomplete") : error);
         },
       );
     });
   }
 
+  /** In one piece where the length is declared: a loop over the chunks costs 45 % of the throughput. */
+  private readBytes(request: Request, reading: Reading): Promise<Uint8Array> {
+    const declared = request.headers.get("content-length");
+    if (declared === null) return this.readChunks(request.body, reading);
+    this.hold(reading, Number(declared));
+    return request.bytes();
+  }
+
+  private async readChunks(
+    body: ReadableStream<Uint8Array> | null,
+    reading: Reading,
+  ): Promise<Uint8Array> {
+    if (body === null) return new Uint8Array();
+    const reader = body.getReader();
+    const chunks: Uint8Array[] = [];
+    for (let next = await reader.read(); !next.done; next = await reader.read()) {
+      this.hold(reading, next.value.length);
+      chunks.push(next.value);
+    }
+    return Buffer.concat(chunks);
+  }
+
+  private hold(reading: Reading, bytes: number): void {
+    const { bodyBytesMax, bodyBytesTotalMax } = this.limits;
+    if (reading.bytesHeld + bytes > bodyBytesMax)
+      throw new Refusal(
+        "body_too_large",
+        `The body is larger than ${bodyBytesMax} bytes, the most that this service reads.`,
+      );
+    if (this.bytesHeld + bytes > bodyBytesTotalMax) throw new Refusal("overloaded");
+    reading.bytesHeld += bytes;
+    this.bytesHeld += bytes;
+  }
+
+  private release(reading: Reading): void {
+    this.readings.delete(reading);
+    this.bytesHeld -= reading.bytesHeld;
+    reading.bytesHeld = 0;
+  }
+
   private expireLate(): void {
     const now = performance.now();
     for (const reading of this.readings) {
       if (reading.deadlineMs > now) break;
-      this.readings.delete(reading);
+      this.release(reading);
       reading.expire();
     }
     this.timer =
@@ -117,6 +112,7 @@ const isAbort = (error: unknown): boolean => error instanceof Error && error.nam
 // A byte order mark is kept, and so refused by the JSON parser (RFC 8259, section 8.1).
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
+/** The runtime's own `text()` would replace invalid bytes in silence. */
 function decodeUtf8(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);

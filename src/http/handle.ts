@@ -1,5 +1,6 @@
 /** One request, from its head to its answer. The only place where every failure is caught. */
 
+import type { Principal } from "../auth/authenticate.ts";
 import { Refusal } from "../domain/error.ts";
 import type { Scope } from "../domain/token.ts";
 import { corsHeaders } from "./cors.ts";
@@ -39,7 +40,11 @@ async function perform(
   if (request.method === "OPTIONS") return { status: 204, body: null, headers: { allow } };
   const operation = findOperation(route, request.method);
   if (operation === undefined) throw new Refusal("method_not_allowed");
-  if (operation.scope !== undefined) await authorize(service, request, operation.scope);
+  if (operation.scope !== undefined) {
+    const principal = service.authenticator.authenticate(request.headers.get("authorization"));
+    // A token seen lately is judged at once; awaiting it all the same would cost a turn.
+    requireScope(principal instanceof Promise ? await principal : principal, operation.scope);
+  }
   return operation.handle(request, service);
 }
 
@@ -48,10 +53,8 @@ function findOperation(route: Route | undefined, method: string): Operation | un
   return route?.operations[(method === "HEAD" ? "GET" : method) as Method];
 }
 
-async function authorize(service: Service, request: Request, scope: Scope): Promise<void> {
-  const principal = service.authenticator.authenticate(request.headers.get("authorization"));
-  const { scopes } = principal instanceof Promise ? await principal : principal;
-  if (!scopes.includes(scope))
+function requireScope(principal: Principal, scope: Scope): void {
+  if (!principal.scopes.includes(scope))
     throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`);
 }
 

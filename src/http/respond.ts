@@ -12,7 +12,9 @@ const COMMON_HEADERS = {
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
 };
-const JSON_HEADERS = { "content-type": "application/json", ...COMMON_HEADERS };
+/** Copied by the runtime for each answer: cheaper than handing it the same names and values again. */
+const emptyHeaders = new Headers(COMMON_HEADERS);
+const jsonHeaders = new Headers({ "content-type": "application/json", ...COMMON_HEADERS });
 
 const RETRY_AFTER_SECONDS = "1";
 
@@ -28,15 +30,14 @@ export function toResponse(
   requestId: string,
   more: Readonly<Record<string, string>> | undefined,
 ): Response {
-  return new Response(answer.body, {
+  const response = new Response(answer.body, {
     status: answer.status,
-    headers: {
-      ...(answer.body === null ? COMMON_HEADERS : JSON_HEADERS),
-      "x-request-id": requestId,
-      ...answer.headers,
-      ...more,
-    },
+    headers: answer.body === null ? emptyHeaders : jsonHeaders,
   });
+  response.headers.set("x-request-id", requestId);
+  for (const name in answer.headers) response.headers.set(name, answer.headers[name] ?? "");
+  for (const name in more) response.headers.set(name, more[name] ?? "");
+  return response;
 }
 
 /** What is not a Refusal is our defect, and its message stays with us. */
