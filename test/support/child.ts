@@ -1,0 +1,87 @@
+/** The command line as its users run it: a process of its own. */
+
+import { join } from "node:path";
+
+const launcher = join(import.meta.dir, "../../bin/plantstore");
+
+export interface Finished {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Nothing of the tester's own configuration reaches the child, only what the test gives it. */
+function environment(given: Readonly<Record<string, string>>): Record<string, string> {
+  const { PATH = "", HOME = "", TMPDIR = "/tmp" } = process.env;
+  return { PATH, HOME, TMPDIR, ...given };
+}
+
+export async function runCommand(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Finished> {
+  const child = Bun.spawn([launcher, ...args], {
+    env: environment(env),
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const [stdout, stderr, exitCode] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+    child.exited,
+  ]);
+  return { exitCode, stdout, stderr };
+}
+
+/** The line that the service prints to standard output when it listens. */
+export interface StartLine {
+  readonly url: string;
+  readonly token?: string;
+  readonly [fact: string]: unknown;
+}
+
+export interface ServiceProcess extends AsyncDisposable {
+  readonly pid: number;
+  readonly started: StartLine;
+  readonly kill: (signal: NodeJS.Signals) => void;
+  readonly exited: Promise<number>;
+  /** Everything on standard error; resolves when the process is gone. */
+  readonly stderr: Promise<string>;
+}
+
+/** Starts `plantstore serve` and waits until it listens. `wrapper` is a command to run it under. */
+export async function spawnService(
+  env: Readonly<Record<string, string>>,
+  wrapper: readonly string[] = [],
+): Promise<ServiceProcess> {
+  const child = Bun.spawn([...wrapper, launcher, "serve"], {
+    env: environment({ PORT: "0", ...env }),
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const stderr = new Response(child.stderr).text();
+  const firstLine = await readLine(child.stdout);
+  if (firstLine === undefined)
+    throw new Error(`the service did not start (exit ${await child.exited}): ${await stderr}`);
+  return {
+    pid: child.pid,
+    started: JSON.parse(firstLine) as StartLine,
+    kill: (signal) => child.kill(signal),
+    exited: child.exited,
+    stderr,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await child.exited;
+    },
+  };
+}
+
+async function readLine(stream: ReadableStream<Uint8Array>): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of stream) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.includes("\n")) return text.slice(0, text.indexOf("\n"));
+  }
+  return undefined;
+}

@@ -1,0 +1,65 @@
+/** The whole service in this process, on a free port and a temporary store. */
+
+import { Authenticator } from "../../src/auth/authenticate.ts";
+import { type Config, resolveConfig } from "../../src/config.ts";
+import type { Store } from "../../src/domain/store.ts";
+import { startServer } from "../../src/http/server.ts";
+import { createLog } from "../../src/observe/log.ts";
+import { openStore } from "../../src/store/open.ts";
+import { makeTemporaryFolder } from "./folder.ts";
+
+export const TEST_TOKEN = "test-token-with-all-scopes";
+
+export interface TestService extends AsyncDisposable {
+  readonly url: string;
+  readonly config: Config;
+  readonly store: Store;
+  readonly databasePath: string;
+  readonly logLines: string[];
+  /** POST /plants with a good token and media type, unless `init` says otherwise. */
+  readonly create: (body: BodyInit, init?: RequestInit) => Promise<Response>;
+}
+
+/** Settings by the names of environment variables, as an operator would give them. */
+export function startService(settings: Readonly<Record<string, string>> = {}): TestService {
+  const folder = makeTemporaryFolder();
+  const databasePath = `${folder.path}/plants.db`;
+  const { config } = resolveConfig(
+    {},
+    {
+      PORT: "0",
+      PLANTSTORE_TOKEN: TEST_TOKEN,
+      DATABASE_URL: `sqlite:${databasePath}`,
+      PLANTSTORE_LOG_LEVEL: "debug",
+      ...settings,
+    },
+  );
+  const logLines: string[] = [];
+  const store = openStore(config.databaseUrl, config);
+  const authenticator = new Authenticator(store, config.token);
+  const log = createLog(config.logLevel, (line) => logLines.push(line));
+  const server = startServer({ config, store, authenticator, log });
+  return {
+    url: server.url,
+    config,
+    store,
+    databasePath,
+    logLines,
+    create: (body, init) =>
+      fetch(`${server.url}/plants`, {
+        method: "POST",
+        body,
+        ...init,
+        headers: {
+          authorization: `Bearer ${TEST_TOKEN}`,
+          "content-type": "application/json",
+          ...(init?.headers as Record<string, string> | undefined),
+        },
+      }),
+    async [Symbol.asyncDispose]() {
+      await server.stop();
+      await store.close();
+      folder[Symbol.dispose]();
+    },
+  };
+}
