@@ -17,7 +17,10 @@ export interface TestService extends AsyncDisposable {
   readonly databasePath: string;
   readonly logLines: string[];
   /** POST /plants with a good token and media type, unless `init` says otherwise. */
-  readonly create: (body: BodyInit, init?: RequestInit) => Promise<Response>;
+  readonly create: (
+    body: string | Uint8Array | ReadableStream<Uint8Array>,
+    init?: RequestInit,
+  ) => Promise<Response>;
 }
 
 /** Settings by the names of environment variables, as an operator would give them. */
