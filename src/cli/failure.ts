@@ -29,5 +29,5 @@ export function explain(error: unknown): string {
   );
   const isSystems = typeof (error as { code?: unknown }).code === "string";
   if (!isOurs && !isSystems) return error.stack ?? error.message;
-  return error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message;
+  return error.message;
 }

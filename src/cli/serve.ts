@@ -29,8 +29,6 @@ export async function serve(config: Config): Promise<void> {
     await store.close();
     throw error;
   }
-  announce({ url: server.url, store: store.description, firstToken });
-
   const flushing = setInterval(() => void flushUses(authenticator, log), FLUSH_USES_MS);
   stopOnSignal(log, async () => {
     clearInterval(flushing);
@@ -38,6 +36,7 @@ export async function serve(config: Config): Promise<void> {
     await flushUses(authenticator, log);
     await store.close();
   });
+  announce({ url: server.url, store: store.description, firstToken });
 }
 
 /** A store that has never had a token gets one, so that the first request needs no other command. */

@@ -27,6 +27,8 @@ export function startServer(
     idleTimeout: config.idleSecondsMax,
     // Its own error page would show our source, its own 413 would have no body: both are ours to answer.
     development: false,
+    // Outside development the runtime shares a taken port with whoever has it, without a word.
+    reusePort: false,
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
       createRoutes(config).map((route) => [

@@ -1,6 +1,6 @@
 /** A SQLite file as we want it: ours, of a schema we know, and durable at every commit. */
 
-import { Database } from "bun:sqlite";
+import { Database, SQLiteError } from "bun:sqlite";
 import { closeSync, fsyncSync, mkdirSync, openSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { migrations } from "./migrations.ts";
@@ -18,27 +18,36 @@ const OPEN_LOCK_WAIT_MS = 5_000;
 
 export function openDatabase(path: string): Database {
   makeDirectoryDurably(dirname(resolve(path)));
-  const db = new Database(path, { create: true, readwrite: true, safeIntegers: true });
   try {
-    db.run(`PRAGMA busy_timeout = ${OPEN_LOCK_WAIT_MS}`);
-    refuseForeignFile(db, path);
-    // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
-    db.run("PRAGMA journal_mode = WAL");
-    db.run("PRAGMA synchronous = FULL");
-    db.run("PRAGMA fullfsync = ON");
-    db.run("PRAGMA checkpoint_fullfsync = ON");
-    db.run("PRAGMA trusted_schema = OFF");
-    db.run("PRAGMA journal_size_limit = 67108864");
-    migrate(db, path);
-    makeReadableDurable(db, path);
-    // From here on a lock held by someone else must not stop the event loop, so that statements
-    // do not wait for it: the group commit does, between turns.
-    db.run("PRAGMA busy_timeout = 0");
-    return db;
+    const db = new Database(path, { create: true, readwrite: true, safeIntegers: true });
+    try {
+      setUp(db, path);
+      return db;
+    } catch (error) {
+      db.close();
+      throw error;
+    }
   } catch (error) {
-    db.close();
-    throw error;
+    if (!(error instanceof SQLiteError)) throw error;
+    throw new StoreOpenError(`${path} cannot be opened: ${error.message}.`, { cause: error });
   }
+}
+
+function setUp(db: Database, path: string): void {
+  db.run(`PRAGMA busy_timeout = ${OPEN_LOCK_WAIT_MS}`);
+  refuseForeignFile(db, path);
+  // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
+  db.run("PRAGMA journal_mode = WAL");
+  db.run("PRAGMA synchronous = FULL");
+  db.run("PRAGMA fullfsync = ON");
+  db.run("PRAGMA checkpoint_fullfsync = ON");
+  db.run("PRAGMA trusted_schema = OFF");
+  db.run("PRAGMA journal_size_limit = 67108864");
+  migrate(db, path);
+  makeReadableDurable(db, path);
+  // From here on a lock held by someone else must not stop the event loop, so that statements
+  // do not wait for it: the group commit does, between turns.
+  db.run("PRAGMA busy_timeout = 0");
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import { SQLiteError } from "bun:sqlite";
 import { Refusal } from "../../domain/error.ts";
+import { StoreOpenError } from "./database.ts";
 
 export const isLocked = (error: unknown): boolean => hasCode(error, "SQLITE_BUSY", "SQLITE_LOCKED");
 
@@ -18,6 +19,7 @@ export const isTokenNameTaken = (error: unknown): boolean =>
 /** What a waiting caller is told; whatever is not known to be the disk's or a lock's doing stays as it is. */
 export function translate(error: unknown): Error {
   if (!(error instanceof Error)) return new Error("thrown by SQLite", { cause: error });
+  if (error instanceof StoreOpenError) return new Refusal("store_unavailable", undefined, error);
   if (isLocked(error)) return new Refusal("store_busy", undefined, error);
   const unavailable = hasCode(
     error,

@@ -29,6 +29,7 @@ export class SqliteStore implements Store {
   private readonly path: string;
   private readonly writes: GroupCommit<Write, Outcome>;
   private connection: Connection | undefined;
+  private closed = false;
 
   constructor(path: string, limits: QueueLimits) {
     this.path = path;
@@ -76,6 +77,7 @@ export class SqliteStore implements Store {
 
   async close(): Promise<void> {
     await this.writes.close();
+    this.closed = true;
     this.disconnect();
   }
 
@@ -113,6 +115,7 @@ export class SqliteStore implements Store {
   }
 
   private connected(): Connection {
+    if (this.closed) throw new Refusal("shutting_down");
     this.connection ??= connect(this.path);
     return this.connection;
   }

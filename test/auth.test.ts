@@ -1,0 +1,161 @@
+/** Tokens over HTTP: who gets in, who does not, and what they are told. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { Authenticator } from "../src/auth/authenticate.ts";
+import { hashToken, isWellFormedToken, mintToken, toRecord } from "../src/auth/token.ts";
+import { catalogue, type ErrorName } from "../src/domain/error.ts";
+import type { Scope } from "../src/domain/token.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+
+const service = startService();
+
+afterAll(() => service[Symbol.asyncDispose]());
+
+async function grant(name: string, scopes: Scope[], expiresAtMs?: number): Promise<string> {
+  const token = mintToken();
+  const made = await service.store.createToken(
+    toRecord(token, { name, scopes, createdAtMs: Date.now(), expiresAtMs }),
+  );
+  expect(made).toBe(true);
+  return token;
+}
+
+let nextId = 1;
+const createWith = (authorization: string): Promise<Response> =>
+  service.create(JSON.stringify({ id: nextId++, name: "a" }), { headers: { authorization } });
+
+async function expectRefusal(
+  response: Response,
+  reason: ErrorName,
+  challenge: string,
+): Promise<void> {
+  expect(await response.json()).toMatchObject({ error: catalogue[reason].code });
+  expect(response.status).toBe(catalogue[reason].status);
+  expect(response.headers.get("www-authenticate")).toBe(challenge);
+}
+
+const INVALID = 'Bearer realm="plants", error="invalid_token"';
+
+describe("a token", () => {
+  test("with plants:write creates plants", async () => {
+    const token = await grant("writer", ["plants:write"]);
+    expect((await createWith(`Bearer ${token}`)).status).toBe(200);
+  });
+
+  test("with plants:read alone is told which scope it lacks", async () => {
+    const token = await grant("reader", ["plants:read"]);
+    await expectRefusal(
+      await createWith(`Bearer ${token}`),
+      "insufficient_scope",
+      'Bearer realm="plants", error="insufficient_scope", scope="plants:write"',
+    );
+  });
+
+  test("that has expired is told so", async () => {
+    const token = await grant("old", ["plants:write"], Date.now() - 1);
+    await expectRefusal(await createWith(`Bearer ${token}`), "token_expired", INVALID);
+  });
+
+  test("that is revoked is refused within 5 seconds, without a restart", async () => {
+    const token = await grant("doomed", ["plants:write"]);
+    expect((await createWith(`Bearer ${token}`)).status).toBe(200);
+    await service.store.revokeToken(hashToken(token), Date.now());
+    const revokedAtMs = performance.now();
+    let response = await createWith(`Bearer ${token}`);
+    while (response.status === 200 && performance.now() - revokedAtMs < 5_000) {
+      await Bun.sleep(100);
+      response = await createWith(`Bearer ${token}`);
+    }
+    await expectRefusal(response, "token_invalid", INVALID);
+  }, 10_000);
+
+  test("made while the service runs works at once, even where it was refused before", async () => {
+    const token = mintToken();
+    expect((await createWith(`Bearer ${token}`)).status).toBe(401);
+    await service.store.createToken(
+      toRecord(token, { name: "late", scopes: ["plants:write"], createdAtMs: Date.now() }),
+    );
+    expect((await createWith(`Bearer ${token}`)).status).toBe(200);
+  });
+});
+
+describe("refused tokens", () => {
+  test.each([
+    ["none", "", "token_missing"],
+    ["another scheme", "Basic dXNlcjpwYXNz", "token_missing"],
+    ["the scheme alone", "Bearer", "token_missing"],
+    ["a word that begins like the scheme", "Bearers abc", "token_missing"],
+    ["unknown but well formed", `Bearer ${mintToken()}`, "token_invalid"],
+    ["a typo", `Bearer ${mintToken().slice(0, -1)}!`, "token_invalid"],
+    ["cut short", `Bearer ${TEST_TOKEN.slice(0, -1)}`, "token_invalid"],
+    ["with something after it", `Bearer ${TEST_TOKEN} x`, "token_invalid"],
+    ["two in one header", `Bearer ${TEST_TOKEN}, Bearer ${TEST_TOKEN}`, "token_invalid"],
+  ] as const)("%s", async (_what, authorization, reason) => {
+    const challenge = reason === "token_missing" ? 'Bearer realm="plants"' : INVALID;
+    await expectRefusal(await createWith(authorization), reason, challenge);
+  });
+
+  test("never appear in the log, nor do accepted ones", async () => {
+    const token = await grant("secret", ["plants:write"]);
+    await createWith(`Bearer ${token}`);
+    await fetch(`${service.url}/${token}?token=${token}`, { headers: { "x-request-id": token } });
+    await createWith(`Bearer ${token}x`);
+    const log = service.logLines.join("");
+    expect(log).toContain("/pst_[redacted]");
+    expect(log).not.toContain(token.slice(0, 20));
+    expect(log).not.toContain(TEST_TOKEN);
+  });
+});
+
+describe("the form of a token", () => {
+  test("is pst_, at least 160 random bits, and a checksum that catches every single typo", () => {
+    const token = mintToken();
+    expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
+    expect(isWellFormedToken(token)).toBe(true);
+    for (let at = "pst_".length; at < token.length; at++) {
+      const typo = token.slice(0, at) + (token[at] === "x" ? "y" : "x") + token.slice(at + 1);
+      expect(isWellFormedToken(typo)).toBe(false);
+    }
+  });
+
+  test("uses all of its alphabet evenly", () => {
+    const counts = new Map<string, number>();
+    for (let i = 0; i < 2_000; i++)
+      for (const character of mintToken().slice(4, 40))
+        counts.set(character, (counts.get(character) ?? 0) + 1);
+    expect(counts.size).toBe(62);
+    const expected = (2_000 * 36) / 62;
+    for (const count of counts.values())
+      expect(Math.abs(count - expected)).toBeLessThan(expected * 0.25);
+  });
+});
+
+describe("the cache of tokens", () => {
+  const record = toRecord("whatever", { name: "n", scopes: ["plants:write"], createdAtMs: 0 });
+
+  test("asks the store again after two seconds, and notes uses once for many", async () => {
+    const token = mintToken();
+    const asked: string[] = [];
+    const touched: unknown[] = [];
+    const store = {
+      ...service.store,
+      findToken: async (hash: string) => {
+        asked.push(hash);
+        return { ...record, hash };
+      },
+      touchTokens: async (uses: readonly unknown[]) => void touched.push(...uses),
+    };
+    let now = 1_000_000;
+    const authenticator = new Authenticator(store, undefined, () => now);
+    await authenticator.authenticate(`Bearer ${token}`);
+    now += 1_999;
+    await authenticator.authenticate(`Bearer ${token}`);
+    expect(asked).toHaveLength(1);
+    now += 1;
+    await authenticator.authenticate(`Bearer ${token}`);
+    expect(asked).toHaveLength(2);
+    await authenticator.flushUses();
+    await authenticator.flushUses();
+    expect(touched).toEqual([{ hash: hashToken(token), usedAtMs: now }]);
+  });
+});

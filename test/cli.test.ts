@@ -1,0 +1,316 @@
+/** The command line as its users run it: processes, output, exit codes, signals. */
+
+import { Database } from "bun:sqlite";
+import { describe, expect, test } from "bun:test";
+import { mkdirSync } from "node:fs";
+import packageJson from "../package.json";
+import { runCommand, spawnService } from "./support/child.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+
+const create = (url: string, token: string, plant: object): Promise<Response> =>
+  fetch(`${url}/plants`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify(plant),
+  });
+
+describe("plantstore", () => {
+  test("--help names every command, and each command's --help every flag", async () => {
+    const help = await runCommand(["--help"]);
+    expect(help.exitCode).toBe(0);
+    for (const word of ["serve", "config", "token", "Exit codes"])
+      expect(help.stdout).toContain(word);
+    const serve = await runCommand(["serve", "--help"]);
+    expect(serve.exitCode).toBe(0);
+    for (const flag of ["--host", "--port", "--database-url", "--base-path", "--queue-length-max"])
+      expect(serve.stdout).toContain(flag);
+    expect(serve.stdout).toContain("PLANTSTORE_TOKEN");
+    const token = await runCommand(["token", "create", "--help"]);
+    for (const flag of ["--name", "--scopes", "--expires", "--database-url"])
+      expect(token.stdout).toContain(flag);
+  });
+
+  test("--version prints the version", async () => {
+    expect(await runCommand(["--version"])).toMatchObject({
+      exitCode: 0,
+      stdout: `${packageJson.version}\n`,
+    });
+  });
+
+  test.each([
+    [["srve"], "Did you mean serve?"],
+    [["serve", "--prot", "1"], "Did you mean --port?"],
+    [["token", "crate"], "Did you mean create?"],
+    [["token", "list", "--jsno"], "Did you mean --json?"],
+    [["serve", "extra"], "too many arguments"],
+    [["token", "revoke"], "missing required argument"],
+    [["token", "create"], "--name"],
+    [["serve", "--port"], "argument missing"],
+  ])("%j is not understood: exit 2, and the nearest is named", async (args, says) => {
+    const finished = await runCommand(args);
+    expect(finished.stderr).toContain(says);
+    expect(finished.exitCode).toBe(2);
+    expect(finished.stdout).toBe("");
+  });
+
+  test("without a command prints the help and exits 2", async () => {
+    const finished = await runCommand([]);
+    expect(finished.exitCode).toBe(2);
+    expect(finished.stderr).toContain("Usage: plantstore");
+  });
+
+  test("runs from any folder and through a symbolic link", async () => {
+    using folder = makeTemporaryFolder();
+    const link = `${folder.path}/linked`;
+    const target = `${import.meta.dir}/../bin/plantstore`;
+    expect(await Bun.spawn(["ln", "-s", target, link]).exited).toBe(0);
+    const child = Bun.spawn([link, "--version"], { cwd: folder.path, stdout: "pipe" });
+    expect(await new Response(child.stdout).text()).toBe(`${packageJson.version}\n`);
+  });
+});
+
+describe("plantstore config", () => {
+  test("prints effective values and where they come from, secrets masked", async () => {
+    const { stdout, exitCode } = await runCommand(["config", "--json", "--port", "1234"], {
+      HOST: "0.0.0.0",
+      PLANTSTORE_TOKEN: "a-secret-of-20-chars",
+    });
+    expect(exitCode).toBe(0);
+    const rows = JSON.parse(stdout) as Record<string, string>[];
+    expect(rows).toContainEqual({ setting: "PORT", value: "1234", source: "flag" });
+    expect(rows).toContainEqual({ setting: "HOST", value: "0.0.0.0", source: "environment" });
+    expect(rows).toContainEqual({
+      setting: "PLANTSTORE_TOKEN",
+      value: "********",
+      source: "environment",
+    });
+    expect(rows).toContainEqual({
+      setting: "PLANTSTORE_LOG_LEVEL",
+      value: "info",
+      source: "default",
+    });
+    expect(stdout).not.toContain("a-secret");
+    const table = await runCommand(["config"]);
+    expect(table.stdout).toMatch(/^PORT +8080 +default$/m);
+  });
+
+  test("names a wrong setting, its value and what is allowed, and exits 2", async () => {
+    const finished = await runCommand(["config"], { PORT: "eighty" });
+    expect(finished).toMatchObject({
+      exitCode: 2,
+      stderr: 'plantstore: PORT: "eighty" is not allowed; expected an integer from 0 to 65535\n',
+    });
+  });
+
+  test("does not read a .env file that happens to be there", async () => {
+    using folder = makeTemporaryFolder();
+    await Bun.write(`${folder.path}/.env`, "PORT=4321\n");
+    const child = Bun.spawn([`${import.meta.dir}/../bin/plantstore`, "config"], {
+      cwd: folder.path,
+      env: { PATH: process.env["PATH"] ?? "" },
+      stdout: "pipe",
+    });
+    expect(await new Response(child.stdout).text()).toMatch(/^PORT +8080 +default$/m);
+  });
+});
+
+describe("plantstore serve", () => {
+  test("makes a token on the very first start, shows it once, and its curl works when pasted", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    {
+      await using first = await spawnService(env);
+      expect(first.started).toMatchObject({
+        event: "listening",
+        version: packageJson.version,
+        store: { engine: "SQLite", location: `${folder.path}/plants.db` },
+        token: expect.stringMatching(/^pst_/),
+      });
+      const pasted = Bun.spawn(["sh", "-c", `${String(first.started["try"])} -s`], {
+        stdout: "pipe",
+      });
+      expect(await new Response(pasted.stdout).json()).toEqual({
+        name: "Monstera deliciosa",
+        tag: "tropical",
+      });
+      first.kill("SIGTERM");
+      await first.exited;
+      expect(await first.stderr).not.toContain("pst_");
+    }
+    await using second = await spawnService(env);
+    expect(second.started.token).toBeUndefined();
+    expect(second.started["try"]).toBeUndefined();
+  });
+
+  test("makes no token where PLANTSTORE_TOKEN is set, which has all scopes", async () => {
+    using folder = makeTemporaryFolder();
+    const token = "sixteen-letters!".replace("!", "s");
+    await using service = await spawnService({
+      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+      PLANTSTORE_TOKEN: token,
+    });
+    expect(service.started.token).toBeUndefined();
+    expect((await create(service.started.url, token, { id: 1, name: "a" })).status).toBe(200);
+  });
+
+  test("refuses to start with a PLANTSTORE_TOKEN under 16 characters", async () => {
+    const finished = await runCommand(["serve"], { PLANTSTORE_TOKEN: "fifteen-letters" });
+    expect(finished.exitCode).toBe(2);
+    expect(finished.stderr).toContain("PLANTSTORE_TOKEN: its 15 characters are not allowed");
+    expect(finished.stderr).not.toContain("fifteen-letters");
+  });
+
+  test("says in one line that a port is taken, and exits 1", async () => {
+    using folder = makeTemporaryFolder();
+    await using service = await spawnService({ DATABASE_URL: `sqlite:${folder.path}/a.db` });
+    const finished = await runCommand(["serve"], {
+      DATABASE_URL: `sqlite:${folder.path}/b.db`,
+      PORT: new URL(service.started.url).port,
+    });
+    expect(finished.exitCode).toBe(1);
+    expect(finished.stderr).toMatch(/^plantstore: .*in use.*\n$/);
+    expect(finished.stdout).toBe("");
+  });
+
+  test("says in one line that a store cannot be opened, and exits 1", async () => {
+    using folder = makeTemporaryFolder();
+    mkdirSync(`${folder.path}/plants.db`);
+    const finished = await runCommand(["serve"], {
+      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+      PORT: "0",
+    });
+    expect(finished.exitCode).toBe(1);
+    expect(finished.stderr).toMatch(/^plantstore: .*plants\.db.*\n$/);
+  });
+
+  test.each(["SIGTERM", "SIGINT"] as const)(
+    "on %s finishes, closes the store and exits 0",
+    async (signal) => {
+      using folder = makeTemporaryFolder();
+      const path = `${folder.path}/plants.db`;
+      await using service = await spawnService({ DATABASE_URL: `sqlite:${path}` });
+      const { url, token = "" } = service.started;
+      expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
+      service.kill(signal);
+      expect(await service.exited).toBe(0);
+      const log = await service.stderr;
+      expect(log).toContain('"event":"stopped"');
+      // The last connection to close folds the log into the file and removes it.
+      expect(await Bun.file(`${path}-wal`).exists()).toBe(false);
+      const db = new Database(path, { readonly: true });
+      expect(db.query("SELECT id, name, tag FROM plants").all()).toEqual([
+        { id: 1, name: "a", tag: null },
+      ]);
+      db.close();
+    },
+  );
+
+  test("takes a signal that comes twice at once, as npm passes it on, for one", async () => {
+    using folder = makeTemporaryFolder();
+    await using service = await spawnService({ DATABASE_URL: `sqlite:${folder.path}/plants.db` });
+    service.kill("SIGINT");
+    service.kill("SIGINT");
+    expect(await service.exited).toBe(0);
+  });
+
+  test("on a second signal exits at once, with what is in flight unanswered", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    await using service = await spawnService({
+      DATABASE_URL: `sqlite:${path}`,
+      PLANTSTORE_DRAIN_DELAY_SECONDS: "60",
+    });
+    service.kill("SIGTERM");
+    while ((await fetch(`${service.started.url}/readyz`)).status !== 503) await Bun.sleep(10);
+    await Bun.sleep(600);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(1);
+  });
+});
+
+describe("plantstore token", () => {
+  test("create, list and revoke work on the store while the service runs", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    await using service = await spawnService(env);
+    const { url } = service.started;
+
+    const made = await runCommand(
+      ["token", "create", "--name", "till", "--scopes", "plants:write", "--expires", "90d"],
+      env,
+    );
+    expect(made.exitCode).toBe(0);
+    const token = made.stdout.trim();
+    expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
+    expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
+
+    const listed = await runCommand(["token", "list", "--json"], env);
+    const rows = JSON.parse(listed.stdout) as Record<string, unknown>[];
+    expect(rows.map((row) => row["name"])).toEqual(["first", "till"]);
+    expect(rows[1]).toMatchObject({
+      prefix: token.slice(0, 10),
+      scopes: ["plants:write"],
+      revoked: null,
+    });
+    expect(listed.stdout).not.toContain(token);
+
+    const revoked = await runCommand(["token", "revoke", token.slice(0, 10)], env);
+    expect(revoked.stdout).toStartWith("Revoked till ");
+    const revokedAtMs = performance.now();
+    while ((await create(url, token, { id: 1, name: "a" })).status === 200)
+      expect(performance.now() - revokedAtMs).toBeLessThan(5_000);
+  }, 15_000);
+
+  test("list shows when a token was last used, once the service has written it down", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    {
+      await using service = await spawnService(env);
+      await create(service.started.url, service.started.token ?? "", { id: 1, name: "a" });
+      service.kill("SIGTERM");
+      await service.exited;
+    }
+    const [first] = JSON.parse(
+      (await runCommand(["token", "list", "--json"], env)).stdout,
+    ) as Record<string, unknown>[];
+    expect(Date.now() - Date.parse(String(first?.["lastUsed"]))).toBeLessThan(60_000);
+    const table = await runCommand(["token", "list"], env);
+    expect(table.stdout).toMatch(/^NAME +PREFIX +SCOPES +MADE +EXPIRES +LAST USED +STATE$/m);
+    expect(table.stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
+  });
+
+  test.each([
+    [["create", "--name", ""], 2, "--name"],
+    [["create", "--name", "a b"], 2, "--name"],
+    [["create", "--name", "a", "--scopes", "plants:eat"], 2, '"plants:eat" is not allowed'],
+    [["create", "--name", "a", "--scopes", ""], 2, "--scopes"],
+    [["create", "--name", "a", "--expires", "90"], 2, '"90" is not allowed'],
+    [["create", "--name", "a", "--expires", "0d"], 2, '"0d" is not allowed'],
+    [["create", "--name", "a", "--expires", "99999999d"], 2, "at most 36500d"],
+    [["revoke", "nobody"], 1, "No token in use has the name or prefix"],
+    [["revoke", ""], 1, "No token in use has the name or prefix"],
+    [["revoke", "pst_"], 1, "No token in use has the name or prefix"],
+  ])("%j is refused and changes nothing", async (args, exitCode, says) => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    await runCommand(["token", "create", "--name", "till"], env);
+    const finished = await runCommand(["token", ...args], env);
+    expect(finished.stderr).toContain(says);
+    expect(finished.exitCode).toBe(exitCode);
+    const rows = JSON.parse((await runCommand(["token", "list", "--json"], env)).stdout) as Record<
+      string,
+      unknown
+    >[];
+    expect(rows).toMatchObject([{ name: "till", revoked: null }]);
+  });
+
+  test("create refuses a name that is in use", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    await runCommand(["token", "create", "--name", "till"], env);
+    const again = await runCommand(["token", "create", "--name", "till"], env);
+    expect(again.exitCode).toBe(1);
+    expect(again.stderr).toContain('A token named "till" is in use');
+    expect(again.stdout).toBe("");
+  });
+});

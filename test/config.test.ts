@@ -1,0 +1,97 @@
+import { describe, expect, test } from "bun:test";
+import { findMisspelt } from "../src/cli/misspelt.ts";
+import { ConfigError, resolveConfig } from "../src/config.ts";
+
+describe("a setting", () => {
+  test("comes from its flag before the environment, and from there before the default", () => {
+    expect(resolveConfig({ port: "1" }, { PORT: "2" }).config.port).toBe(1);
+    expect(resolveConfig({}, { PORT: "2" }).config.port).toBe(2);
+    const { config, sources } = resolveConfig({ host: "::1" }, { PORT: "2" });
+    expect(config).toMatchObject({ host: "::1", port: 2, databaseUrl: "sqlite:./data/plants.db" });
+    expect(sources).toMatchObject({ host: "flag", port: "environment", databaseUrl: "default" });
+  });
+
+  test("cannot be changed once resolved", () => {
+    const { config } = resolveConfig({}, {});
+    expect(() => Object.assign(config, { port: 1 })).toThrow(TypeError);
+  });
+
+  test.each([
+    ["PORT", "65536", '"65536" is not allowed; expected an integer from 0 to 65535'],
+    ["PORT", "", '"" is not allowed'],
+    ["PORT", "80.5", '"80.5"'],
+    ["PORT", "0x50", '"0x50"'],
+    ["PORT", " 80", '" 80"'],
+    ["HOST", "", "a host name or an IP address"],
+    ["HOST", "http://x", "a host name or an IP address"],
+    ["DATABASE_URL", "postgres://x/y", "sqlite: and the path of a file"],
+    ["DATABASE_URL", "sqlite:", "sqlite: and the path of a file"],
+    ["DATABASE_URL", "sqlite::memory:", "sqlite: and the path of a file"],
+    ["DATABASE_URL", "sqlite://host/file", "sqlite: and the path of a file"],
+    ["DATABASE_URL", "sqlite:file?mode=ro", "sqlite: and the path of a file"],
+    ["PLANTSTORE_BASE_PATH", "shop", "segments"],
+    ["PLANTSTORE_BASE_PATH", "/shop/", "segments"],
+    ["PLANTSTORE_BASE_PATH", "/:id", "segments"],
+    ["PLANTSTORE_BASE_PATH", "/*", "segments"],
+    ["PLANTSTORE_CORS_ORIGINS", "shop.example", "origins as in"],
+    ["PLANTSTORE_CORS_ORIGINS", "https://a.example/", "origins as in"],
+    ["PLANTSTORE_CORS_ORIGINS", "*,https://a.example", "origins as in"],
+    ["PLANTSTORE_LOG_LEVEL", "verbose", "debug, info, warn, error"],
+    ["PLANTSTORE_BODY_BYTES_MAX", "0", "an integer from 64"],
+    ["PLANTSTORE_QUEUE_LENGTH_MAX", "-1", "an integer from 1"],
+    [
+      "PLANTSTORE_IDLE_SECONDS_MAX",
+      "11",
+      "expected at least 14, 4 more than PLANTSTORE_READ_SECONDS_MAX",
+    ],
+    [
+      "PLANTSTORE_BODY_BYTES_TOTAL_MAX",
+      "64",
+      "expected at least 1048576, the value of PLANTSTORE_BODY_BYTES_MAX",
+    ],
+  ])("%s=%s is refused by name, value and what is allowed", (name, value, says) => {
+    const resolve = () => resolveConfig({}, { [name]: value });
+    expect(resolve).toThrow(ConfigError);
+    expect(resolve).toThrow(`${name}: `);
+    expect(resolve).toThrow(says);
+  });
+
+  test("that came as a flag is refused by the flag's name", () => {
+    expect(() => resolveConfig({ port: "x" }, {})).toThrow("--port: ");
+  });
+
+  test.each(["", "fifteen-letters", "sixteen letters!", "with\nnewline-1234567"])(
+    "PLANTSTORE_TOKEN=%j is refused, and not repeated",
+    (token) => {
+      const resolve = () => resolveConfig({}, { PLANTSTORE_TOKEN: token });
+      expect(resolve).toThrow(`PLANTSTORE_TOKEN: its ${token.length} characters are not allowed`);
+      if (token !== "") expect(resolve).not.toThrow(token);
+    },
+  );
+
+  test("is one of several that are wrong, and all of them are named", () => {
+    const resolve = () => resolveConfig({}, { PORT: "x", HOST: "" });
+    expect(resolve).toThrow("PORT: ");
+    expect(resolve).toThrow("HOST: ");
+  });
+
+  test.each([["sqlite:./a.db"], ["sqlite:/a/b.db"], ["sqlite:///a/b.db"]])(
+    "DATABASE_URL=%s is a file",
+    (url) => {
+      expect(resolveConfig({}, { DATABASE_URL: url }).config.databaseUrl).toBe(url);
+    },
+  );
+});
+
+test("a misspelt variable is noticed, and those of others are not", () => {
+  const environment = {
+    PLANTSTORE_TOKENS: "x",
+    PLANTSTORE_PORT: "tcp://10.0.0.1:80",
+    PLANTSTORE_SERVICE_HOST: "10.0.0.1",
+    PLANTSTORE_TOKEN: "x",
+    HOSTS: "x",
+  };
+  expect(findMisspelt(environment)).toEqual([
+    "PLANTSTORE_TOKENS is not a setting; did you mean PLANTSTORE_TOKEN?",
+  ]);
+});

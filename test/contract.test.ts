@@ -1,0 +1,340 @@
+/** POST /plants over HTTP: every rule of the operation, as a table of requests and their answers. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { Database } from "bun:sqlite";
+import { catalogue, type ErrorName } from "../src/domain/error.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+
+const service = startService({ PLANTSTORE_BODY_BYTES_MAX: "4096" });
+const reader = new Database(service.databasePath, { readonly: true, safeIntegers: true });
+
+afterAll(async () => {
+  reader.close();
+  await service[Symbol.asyncDispose]();
+});
+
+const stored = (): unknown[] => reader.query("SELECT id, name, tag FROM plants ORDER BY id").all();
+
+interface Accepted {
+  readonly body: string | Uint8Array;
+  readonly answers: string;
+  readonly stores: { readonly id: bigint; readonly name: string; readonly tag: string | null };
+  readonly headers?: Record<string, string>;
+}
+
+const accepted: Record<string, Accepted> = {
+  "a plant with a tag": {
+    body: '{"id":1,"name":"Monstera","tag":"tropical"}',
+    answers: '{"name":"Monstera","tag":"tropical"}',
+    stores: { id: 1n, name: "Monstera", tag: "tropical" },
+  },
+  "a plant without a tag": {
+    body: '{"id":2,"name":"Ficus"}',
+    answers: '{"name":"Ficus"}',
+    stores: { id: 2n, name: "Ficus", tag: null },
+  },
+  "empty strings": {
+    body: '{"id":3,"name":"","tag":""}',
+    answers: '{"name":"","tag":""}',
+    stores: { id: 3n, name: "", tag: "" },
+  },
+  "the id 0": {
+    body: '{"id":0,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 0n, name: "a", tag: null },
+  },
+  "the id -0": {
+    body: '{"id":-0,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 0n, name: "a", tag: null },
+  },
+  "a negative id": {
+    body: '{"id":-5,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: -5n, name: "a", tag: null },
+  },
+  "an id beyond 2^53": {
+    body: '{"id":9007199254740993,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 9007199254740993n, name: "a", tag: null },
+  },
+  "its neighbour, a different plant": {
+    body: '{"id":9007199254740992,"name":"b"}',
+    answers: '{"name":"b"}',
+    stores: { id: 9007199254740992n, name: "b", tag: null },
+  },
+  "an id beyond 2^53 with a fraction of zero": {
+    body: '{"id":9007199254740995.0,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 9007199254740995n, name: "a", tag: null },
+  },
+  "the greatest id": {
+    body: '{"id":9223372036854775807,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 9223372036854775807n, name: "a", tag: null },
+  },
+  "the least id": {
+    body: '{"id":-9223372036854775808,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: -9223372036854775808n, name: "a", tag: null },
+  },
+  "1.0, an integer by JSON Schema": {
+    body: '{"id":11.0,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 11n, name: "a", tag: null },
+  },
+  "1e2, an integer by JSON Schema": {
+    body: '{"id":1e2,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 100n, name: "a", tag: null },
+  },
+  "0e999999999, which is zero": {
+    body: '{"id":0e999999999,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 0n, name: "a", tag: null },
+  },
+  "the last of several members of one name": {
+    body: '{"id":5,"id":9007199254740997,"name":"x","name":"y"}',
+    answers: '{"name":"y"}',
+    stores: { id: 9007199254740997n, name: "y", tag: null },
+  },
+  "unknown members, which are ignored and never echoed": {
+    body: '{"id":12,"name":"a","colour":"green","nested":{"id":99,"tag":"no"}}',
+    answers: '{"name":"a"}',
+    stores: { id: 12n, name: "a", tag: null },
+  },
+  "members of unknown name that JavaScript knows": {
+    body: '{"id":13,"name":"a","__proto__":{"tag":"no"},"constructor":1}',
+    answers: '{"name":"a"}',
+    stores: { id: 13n, name: "a", tag: null },
+  },
+  "text of every kind": {
+    body: JSON.stringify({ id: 14, name: '🌵 "quoted" \\ \u0001 \u2028 é', tag: "\uFEFFé" }),
+    answers: JSON.stringify({ name: '🌵 "quoted" \\ \u0001 \u2028 é', tag: "\uFEFFé" }),
+    stores: { id: 14n, name: '🌵 "quoted" \\ \u0001 \u2028 é', tag: "\uFEFFé" },
+  },
+  "an escaped pair of surrogates": {
+    body: '{"id":15,"name":"\\ud83c\\udf35"}',
+    answers: '{"name":"🌵"}',
+    stores: { id: 15n, name: "🌵", tag: null },
+  },
+  "a number in the name that looks like a fraction": {
+    body: '{"id":16,"name":"1.5e3"}',
+    answers: '{"name":"1.5e3"}',
+    stores: { id: 16n, name: "1.5e3", tag: null },
+  },
+  "white space around": {
+    body: ' \r\n\t{ "id" : 17 , "name" : "a" } \n',
+    answers: '{"name":"a"}',
+    stores: { id: 17n, name: "a", tag: null },
+  },
+  "a media type in any case, with parameters": {
+    body: '{"id":18,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 18n, name: "a", tag: null },
+    headers: { "content-type": 'Application/JSON; Charset="UTF-8"; profile=x;' },
+  },
+  "the content encoding identity": {
+    body: '{"id":19,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 19n, name: "a", tag: null },
+    headers: { "content-encoding": "Identity" },
+  },
+  "a scheme in any case": {
+    body: '{"id":20,"name":"a"}',
+    answers: '{"name":"a"}',
+    stores: { id: 20n, name: "a", tag: null },
+    headers: { authorization: `bEARER ${TEST_TOKEN}` },
+  },
+};
+
+describe("POST /plants accepts", () => {
+  for (const [what, { body, answers, stores, headers }] of Object.entries(accepted)) {
+    test(what, async () => {
+      const response = await service.create(body, headers === undefined ? {} : { headers });
+      expect(await response.text()).toBe(answers);
+      expect(response.status).toBe(200);
+      expect(response.headers.get("content-type")).toBe("application/json");
+      const row = reader.query("SELECT id, name, tag FROM plants WHERE id = ?").get(stores.id);
+      expect(row).toEqual(stores);
+    });
+  }
+});
+
+interface Refused {
+  readonly body: string | Uint8Array;
+  readonly reason: ErrorName;
+  /** Parts of the message. */
+  readonly says: readonly string[];
+  readonly headers?: Record<string, string>;
+}
+
+const invalid = (body: string, ...says: string[]): Refused => ({
+  body,
+  reason: "invalid_plant",
+  says,
+});
+
+const refused: Record<string, Refused> = {
+  "an id one past int64": invalid(
+    '{"id":9223372036854775808,"name":"a"}',
+    "id: expected an integer from -9223372036854775808 to 9223372036854775807, got 9223372036854775808",
+  ),
+  "an id one before int64": invalid(
+    '{"id":-9223372036854775809,"name":"a"}',
+    "got -9223372036854775809",
+  ),
+  "a fraction": invalid('{"id":1.5,"name":"a"}', "id:", "got 1.5"),
+  "a fraction that a double rounds to an integer": invalid(
+    '{"id":1.00000000000000000001,"name":"a"}',
+    "got 1.00000000000000000001",
+  ),
+  "a fraction that a double rounds to zero": invalid('{"id":1e-400,"name":"a"}', "got 1e-400"),
+  "an id beyond every double": invalid('{"id":1e400,"name":"a"}', "got 1e400"),
+  "an exponent that would take for ever to write out": invalid(
+    '{"id":1e999999999,"name":"a"}',
+    "id:",
+  ),
+  "an exponent of many digits": invalid(`{"id":1e${"9".repeat(3000)},"name":"a"}`, "id:", "…"),
+  "a string for an id": invalid('{"id":"5","name":"a"}', 'got the string "5"'),
+  "true for an id": invalid('{"id":true,"name":"a"}', "id:", "got true"),
+  "null for an id": invalid('{"id":null,"name":"a"}', "id:", "got null"),
+  "no id": invalid('{"name":"a"}', "id:", "got nothing"),
+  "no name": invalid('{"id":1}', "name: expected a string, got nothing"),
+  "null for a tag": invalid('{"id":1,"name":"a","tag":null}', "tag: expected a string, got null"),
+  "every fault at once": invalid(
+    '{"id":1.5,"name":[1],"tag":{}}',
+    "id: expected an integer",
+    "name: expected a string, got an array",
+    "tag: expected a string, got an object",
+  ),
+  "U+0000 in a name": invalid('{"id":1,"name":"a\\u0000b"}', "name:", "a string with U+0000"),
+  "U+0000 in a tag": invalid('{"id":1,"name":"a","tag":"\\u0000"}', "tag:", "a string with U+0000"),
+  "an unpaired surrogate in a name": invalid(
+    '{"id":1,"name":"\\ud800"}',
+    "name:",
+    "unpaired surrogate",
+  ),
+  "an unpaired surrogate in a tag": invalid(
+    '{"id":1,"name":"a","tag":"\\udfff x"}',
+    "tag:",
+    "unpaired surrogate",
+  ),
+  "an array": invalid('[{"id":1,"name":"a"}]', "body: expected an object, got an array"),
+  "a string": invalid('"a"', 'got the string "a"'),
+  "a number": invalid("5", "got 5"),
+  null: invalid("null", "got null"),
+  "an empty body": { body: "", reason: "invalid_json", says: ["empty"] },
+  "half a body": { body: '{"id":1,"name":"a"', reason: "invalid_json", says: ["not valid JSON"] },
+  "two bodies": { body: '{"id":1,"name":"a"}{}', reason: "invalid_json", says: ["not valid JSON"] },
+  "a trailing comma": { body: '{"id":1,"name":"a",}', reason: "invalid_json", says: [] },
+  "a number with a leading zero": {
+    body: '{"id":01,"name":"a"}',
+    reason: "invalid_json",
+    says: [],
+  },
+  NaN: { body: '{"id":NaN,"name":"a"}', reason: "invalid_json", says: [] },
+  "a byte order mark": { body: '\uFEFF{"id":1,"name":"a"}', reason: "invalid_json", says: [] },
+  "brackets without end": { body: "[".repeat(4000), reason: "invalid_json", says: [] },
+  "invalid UTF-8": {
+    body: Buffer.from('{"id":1,"name":"\xff"}', "latin1"),
+    reason: "invalid_utf8",
+    says: [],
+  },
+  "a surrogate encoded in UTF-8": {
+    body: Buffer.from('{"id":1,"name":"\xed\xa0\x80"}', "latin1"),
+    reason: "invalid_utf8",
+    says: [],
+  },
+  "a body over the limit": {
+    body: JSON.stringify({ id: 1, name: "a".repeat(5000) }),
+    reason: "body_too_large",
+    says: ["4096 bytes"],
+  },
+  ...Object.fromEntries(
+    [
+      "text/plain",
+      "application/jsonp",
+      "application/json; charset=latin1",
+      "application/json; charset",
+      "application/json, text/plain",
+      "application/problem+json",
+    ].map((type): [string, Refused] => [
+      `the media type ${type}`,
+      {
+        body: '{"id":1,"name":"a"}',
+        reason: "unsupported_media_type",
+        says: [],
+        headers: { "content-type": type },
+      },
+    ]),
+  ),
+  "the content encoding gzip": {
+    body: '{"id":1,"name":"a"}',
+    reason: "unsupported_encoding",
+    says: [],
+    headers: { "content-encoding": "gzip" },
+  },
+};
+
+describe("POST /plants refuses, and stores nothing for", () => {
+  for (const [what, { body, reason, says, headers }] of Object.entries(refused)) {
+    test(what, async () => {
+      const before = stored();
+      const response = await service.create(body, headers === undefined ? {} : { headers });
+      const answer = (await response.json()) as { error: number; message: string };
+      expect(answer).toEqual({ error: catalogue[reason].code, message: expect.any(String) });
+      expect(response.status).toBe(catalogue[reason].status);
+      expect(response.headers.get("content-type")).toBe("application/json");
+      for (const part of says) expect(answer.message).toContain(part);
+      expect(answer.message.length).toBeLessThan(500);
+      expect(stored()).toEqual(before);
+    });
+  }
+});
+
+test("POST /plants: nesting that outgrows the stack is refused, and only where numbers are read exactly", async () => {
+  await using roomy = startService();
+  const deep = "[".repeat(400_000) + "]".repeat(400_000);
+  const plain = await roomy.create(`{"id":1,"name":"a","deep":${deep}}`);
+  expect(plain.status).toBe(200);
+  const exact = await roomy.create(`{"id":9007199254740993,"name":"a","deep":${deep}}`);
+  expect(exact.status).toBe(400);
+  expect(await exact.json()).toEqual({
+    error: catalogue.invalid_json.code,
+    message: "The body is nested too deeply.",
+  });
+});
+
+describe("POST /plants under a taken id", () => {
+  const create = (plant: object): Promise<Response> => service.create(JSON.stringify(plant));
+
+  test("the same plant answers 200 with the same body, and says that it is a replay", async () => {
+    const first = await create({ id: 700, name: "a", tag: "b" });
+    const second = await create({ tag: "b", name: "a", id: 700.0, extra: 1 });
+    expect(first.headers.has("idempotent-replayed")).toBe(false);
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
+    expect([second.status, await second.text()]).toEqual([first.status, await first.text()]);
+  });
+
+  test.each([
+    ["another name", { id: 701, name: "c", tag: "b" }],
+    ["another tag", { id: 701, name: "a", tag: "c" }],
+    ["no tag", { id: 701, name: "a" }],
+    ["an empty tag for none", { id: 702, name: "a", tag: "" }],
+    ["another case", { id: 701, name: "A", tag: "b" }],
+    ["another normalisation of the same letter", { id: 703, name: "e\u0301" }],
+  ])("%s answers 409 and changes nothing", async (_what, plant) => {
+    await create({ id: 701, name: "a", tag: "b" });
+    await create({ id: 702, name: "a" });
+    await create({ id: 703, name: "\u00e9" });
+    const before = stored();
+    const response = await create(plant);
+    expect(response.status).toBe(409);
+    expect(await response.json()).toEqual({
+      error: catalogue.id_taken.code,
+      message: `A different plant has the id ${plant.id}; nothing was changed.`,
+    });
+    expect(stored()).toEqual(before);
+  });
+});

@@ -1,0 +1,195 @@
+/** The catalogue, the description, the documents and the frozen interface say the same. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { Compile } from "typebox/schema";
+import { catalogue } from "../src/domain/error.ts";
+import { settings } from "../src/settings.ts";
+import type { Setting } from "../src/settings.ts";
+import frozen from "./frozen/interface.openapi.json";
+import { startService } from "./support/service.ts";
+
+const service = startService({ PLANTSTORE_BODY_BYTES_MAX: "2048" });
+
+afterAll(() => service[Symbol.asyncDispose]());
+
+interface Schema {
+  readonly type: string;
+  readonly format?: string;
+  readonly required?: readonly string[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+}
+
+interface Media {
+  readonly schema: { readonly $ref: string };
+  readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
+}
+
+interface Content {
+  readonly description: string;
+  readonly required?: boolean;
+  readonly content: { readonly "application/json": Media };
+}
+
+interface Document {
+  readonly openapi: string;
+  readonly info: { readonly version: string; readonly description: string };
+  readonly security: unknown;
+  readonly servers: readonly { readonly url: string }[];
+  readonly paths: {
+    readonly "/plants": {
+      readonly post: {
+        readonly description: string;
+        readonly requestBody: Content;
+        readonly responses: Readonly<Record<string, Content>>;
+      };
+    };
+  };
+  readonly components: {
+    readonly schemas: Readonly<Record<string, Schema>>;
+    readonly securitySchemes: Readonly<Record<string, object>>;
+  };
+}
+
+const description = (await (await fetch(`${service.url}/openapi.json`)).json()) as Document;
+const documents = (name: string): Promise<string> =>
+  Bun.file(`${import.meta.dir}/../${name}`).text();
+
+/** What a schema demands, without what it only says. */
+function shape({ type, format, required = [], properties = {} }: Schema): object {
+  return {
+    type,
+    format,
+    required: required.toSorted(),
+    properties: Object.fromEntries(
+      Object.entries(properties).map(([name, schema]) => [name, shape(schema)]),
+    ),
+  };
+}
+
+describe("the interface that we must keep", () => {
+  test("has its version, its security and its shapes in our description, unchanged", () => {
+    expect(description.openapi).toBe("3.1.0");
+    expect(description.info.version).toBe(frozen.info.version);
+    expect(description.security).toEqual(frozen.security);
+    for (const [name, scheme] of Object.entries(frozen.components.securitySchemes))
+      expect(description.components.securitySchemes[name]).toMatchObject(scheme);
+    for (const [name, schema] of Object.entries(frozen.components.schemas))
+      expect(shape(description.components.schemas[name] as Schema)).toEqual(shape(schema));
+  });
+
+  test("has its one operation in our description, with its request and each of its answers", () => {
+    const promised = frozen.paths["/plants"].post;
+    const ours = description.paths["/plants"].post;
+    const schemaOf = (content: Content | undefined): string | undefined =>
+      content?.content["application/json"].schema.$ref;
+    expect(ours.requestBody.required).toBe(true);
+    expect(schemaOf(ours.requestBody)).toBe(schemaOf(promised.requestBody as Content) as string);
+    for (const [status, answer] of Object.entries(promised.responses))
+      expect(schemaOf(ours.responses[status])).toBe(schemaOf(answer as Content) as string);
+  });
+
+  test("is satisfied by what the service answers", async () => {
+    const { Plant, Error: ErrorShape } = frozen.components.schemas;
+    const good = await service.create('{"id":1,"name":"a","tag":"b"}');
+    const plant: unknown = await good.json();
+    expect([good.status, Compile(Plant).Check(plant)]).toEqual([200, true]);
+    expect(Object.keys(plant as object).toSorted()).toEqual(["name", "tag"]);
+    const bad = await service.create("{}");
+    const error: unknown = await bad.json();
+    expect([bad.status, Compile(ErrorShape).Check(error)]).toEqual([400, true]);
+  });
+});
+
+describe("the description", () => {
+  const { responses, requestBody } = description.paths["/plants"].post;
+
+  test("lists every status and every code that a create can answer", () => {
+    const elsewhere = new Set(["path_not_found", "method_not_allowed"]);
+    const entries = Object.entries(catalogue).filter(([name]) => !elsewhere.has(name));
+    expect(Object.keys(responses).toSorted()).toEqual(
+      [...new Set(["200", ...entries.map(([, entry]) => String(entry.status))])].toSorted(),
+    );
+    for (const [name, { code, status, meaning }] of entries) {
+      const examples = responses[String(status)]?.content["application/json"].examples;
+      expect(examples?.[name]?.value).toEqual({ error: code, message: meaning });
+    }
+    for (const [name, { code }] of Object.entries(catalogue))
+      expect(description.info.description).toContain(`${code} ${name}`);
+  });
+
+  test("states the limits in force and gives examples that are accepted", async () => {
+    expect(requestBody.description).toContain("2048 bytes");
+    const examples = Object.values(requestBody.content["application/json"].examples ?? {});
+    expect(examples.length).toBeGreaterThan(0);
+    for (const { value } of examples)
+      expect((await service.create(JSON.stringify({ ...(value as object) }))).status).toBeOneOf([
+        200, 409,
+      ]);
+  });
+
+  test("names the base path as its server", async () => {
+    await using shop = startService({ PLANTSTORE_BASE_PATH: "/shop/eu" });
+    const document = (await (await fetch(`${shop.url}/openapi.json`)).json()) as Document;
+    expect(document.servers).toEqual([{ url: "/shop/eu" }]);
+  });
+});
+
+describe("the catalogue", () => {
+  const entries = Object.values(catalogue);
+
+  test("has each code once, in its thousand, and within int32", () => {
+    expect(new Set(entries.map(({ code }) => code)).size).toBe(entries.length);
+    for (const { code, status } of entries) {
+      expect(Number.isInteger(code) && code > 0 && code < 2 ** 31).toBe(true);
+      expect(code >= 5000).toBe(status >= 500);
+    }
+  });
+
+  test("has never renumbered or dropped a code", () => {
+    const released = {
+      invalid_utf8: 1001,
+      invalid_json: 1002,
+      invalid_plant: 1003,
+      token_missing: 2001,
+      token_invalid: 2002,
+      token_expired: 2003,
+      insufficient_scope: 2004,
+      id_taken: 3001,
+      malformed_request: 4001,
+      path_not_found: 4002,
+      method_not_allowed: 4003,
+      url_too_long: 4004,
+      unsupported_media_type: 4005,
+      unsupported_encoding: 4006,
+      body_too_large: 4007,
+      body_too_slow: 4008,
+      body_incomplete: 4009,
+      internal: 5001,
+      overloaded: 5002,
+      store_unavailable: 5003,
+      store_busy: 5004,
+      shutting_down: 5005,
+    };
+    expect(
+      Object.fromEntries(Object.entries(catalogue).map(([name, { code }]) => [name, code])),
+    ).toMatchObject(released);
+  });
+
+  test("stands in docs/errors.md, entry for entry", async () => {
+    const rows = (await documents("docs/errors.md")).match(/^\| \d{4} .*$/gm) ?? [];
+    const expected = Object.entries(catalogue).map(
+      ([name, { code, status, meaning, retry }]) =>
+        `| ${code} | \`${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
+    );
+    expect(rows.map((row) => row.replaceAll(/ +/g, " "))).toEqual(expected);
+  });
+});
+
+test("every setting stands in the README's table, with its default", async () => {
+  const rows = (await documents("README.md")).match(/^\| `[A-Z_]+` .*$/gm) ?? [];
+  const expected = (Object.values(settings) as Setting<unknown>[]).map(
+    ({ env, flag, default: fallback, meaning }) =>
+      `| \`${env}\` | ${flag === undefined ? "–" : `\`${flag}\``} | ${fallback ? `\`${fallback}\`` : "–"} | ${meaning} |`,
+  );
+  expect(rows.map((row) => row.replaceAll(/ +/g, " "))).toEqual(expected);
+});

@@ -1,0 +1,120 @@
+import { describe, expect, test } from "bun:test";
+import { Refusal } from "../src/domain/error.ts";
+import { type Commit, GroupCommit } from "../src/store/group-commit.ts";
+import { rejectionOf } from "./support/rejection.ts";
+
+const limits = { queueLengthMax: 100, queueSecondsMax: 5, batchLengthMax: 10 };
+
+/** A commit that waits until it is let go, and remembers its batches. */
+function heldCommit() {
+  const batches: number[][] = [];
+  const gates: PromiseWithResolvers<void>[] = [];
+  const started: PromiseWithResolvers<void>[] = [Promise.withResolvers()];
+  const commit: Commit<number, number> = async (writes) => {
+    batches.push([...writes]);
+    const gate = Promise.withResolvers<void>();
+    gates.push(gate);
+    started.at(-1)?.resolve();
+    started.push(Promise.withResolvers());
+    await gate.promise;
+    return writes.map((write) => write * 2);
+  };
+  return { batches, gates, started, commit };
+}
+
+describe("group commit", () => {
+  test("puts everything that arrives during a commit into the next one, in order", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, limits);
+    const first = group.submit(1);
+    await started[0]?.promise;
+    const others = [2, 3, 4].map((write) => group.submit(write));
+    gates[0]?.resolve();
+    expect(await first).toBe(2);
+    await started[1]?.promise;
+    gates[1]?.resolve();
+    expect(await Promise.all(others)).toEqual([4, 6, 8]);
+    expect(batches).toEqual([[1], [2, 3, 4]]);
+  });
+
+  test("answers nobody before the commit has ended", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, limits);
+    let answered = false;
+    const write = group.submit(1).then(() => {
+      answered = true;
+    });
+    await started[0]?.promise;
+    await new Promise(setImmediate);
+    expect(answered).toBe(false);
+    gates[0]?.resolve();
+    await write;
+    expect(answered).toBe(true);
+  });
+
+  test("never commits more at once than the batch may hold", async () => {
+    const sizes: number[] = [];
+    const group = new GroupCommit<number, number>((writes) => {
+      sizes.push(writes.length);
+      return [...writes];
+    }, limits);
+    await Promise.all(Array.from({ length: 25 }, (_, write) => group.submit(write)));
+    expect(sizes).toEqual([10, 10, 5]);
+  });
+
+  test("fails one write alone, and the whole batch where the commit fails", async () => {
+    const group = new GroupCommit<string, string>((writes) => {
+      if (writes.includes("explode")) throw new Refusal("store_unavailable");
+      return writes.map((write) => (write === "taken" ? new Refusal("id_taken") : write));
+    }, limits);
+    const alone = await Promise.allSettled(["a", "taken", "b"].map((write) => group.submit(write)));
+    expect(alone.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    const all = await Promise.allSettled(["a", "explode"].map((write) => group.submit(write)));
+    expect(all.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    expect(await group.submit("after")).toBe("after");
+  });
+
+  test("refuses at once what does not fit the queue", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, { ...limits, queueLengthMax: 2 });
+    const first = group.submit(1);
+    await started[0]?.promise;
+    const waiting = [group.submit(2), group.submit(3)];
+    expect(await rejectionOf(group.submit(4))).toMatchObject({ reason: "overloaded" });
+    gates[0]?.resolve();
+    await first;
+    await started[1]?.promise;
+    gates[1]?.resolve();
+    expect(await Promise.all(waiting)).toEqual([4, 6]);
+  });
+
+  test("tries again while the store is locked, and refuses whoever has waited too long", async () => {
+    let now = 0;
+    let locked = true;
+    const group = new GroupCommit<string, string>(
+      (writes) => {
+        now += 1_000;
+        return locked ? "locked" : [...writes];
+      },
+      limits,
+      () => now,
+    );
+    expect(await rejectionOf(group.submit("late"))).toMatchObject({ reason: "store_busy" });
+    expect(now).toBe(5_000);
+    const patient = group.submit("patient");
+    locked = false;
+    expect(await patient).toBe("patient");
+  });
+
+  test("finishes what it has accepted before it closes, and refuses the rest", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, limits);
+    const accepted = group.submit(1);
+    await started[0]?.promise;
+    const closing = group.close();
+    expect(await rejectionOf(group.submit(2))).toMatchObject({ reason: "shutting_down" });
+    gates[0]?.resolve();
+    await closing;
+    expect(await accepted).toBe(2);
+  });
+});

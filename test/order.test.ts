@@ -1,0 +1,99 @@
+/** What is judged first: a request with several faults is answered for the first of them. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { catalogue, type ErrorName } from "../src/domain/error.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+
+const service = startService({ PLANTSTORE_BODY_BYTES_MAX: "64" });
+
+afterAll(() => service[Symbol.asyncDispose]());
+
+interface Faulty {
+  readonly path: string;
+  readonly method: string;
+  readonly authorization?: string;
+  readonly contentType: string;
+  readonly body: string | Uint8Array;
+}
+
+const worst: Faulty = {
+  path: "/nowhere",
+  method: "PUT",
+  contentType: "text/plain",
+  body: Buffer.from(`"\xff${"x".repeat(100)}`, "latin1"),
+};
+
+/** Each step mends the fault that was answered for, and meets the next one. */
+const steps: [ErrorName, Partial<Faulty>][] = [
+  ["path_not_found", {}],
+  ["method_not_allowed", { path: "/plants" }],
+  ["token_missing", { method: "POST" }],
+  ["unsupported_media_type", { authorization: `Bearer ${TEST_TOKEN}` }],
+  ["body_too_large", { contentType: "application/json" }],
+  ["invalid_utf8", { body: Buffer.from('{"id":1.5,"name":"\xff"', "latin1") }],
+  ["invalid_json", { body: '{"id":1.5,"name":"a"' }],
+  ["invalid_plant", { body: '{"id":1.5,"name":"a"}' }],
+];
+
+describe("the first fault answers", () => {
+  for (const [index, [reason]] of steps.entries()) {
+    const mended = steps.slice(0, index + 1).map(([, part]) => part);
+    const faulty: Faulty = Object.assign({}, worst, ...mended);
+    const { path, method, authorization, contentType, body } = faulty;
+    test(`${catalogue[reason].status} ${reason}`, async () => {
+      const response = await fetch(service.url + path, {
+        method,
+        body,
+        headers: {
+          "content-type": contentType,
+          ...(authorization === undefined ? {} : { authorization }),
+        },
+      });
+      expect(await response.json()).toMatchObject({ error: catalogue[reason].code });
+      expect(response.status).toBe(catalogue[reason].status);
+    });
+  }
+});
+
+describe("methods", () => {
+  test.each(["GET", "HEAD", "PUT", "PATCH", "DELETE"])(
+    "%s /plants answers 405 with Allow",
+    async (method) => {
+      const response = await fetch(`${service.url}/plants`, { method });
+      expect(response.status).toBe(405);
+      expect(response.headers.get("allow")).toBe("POST, OPTIONS");
+      if (method !== "HEAD")
+        expect(await response.json()).toMatchObject({ error: catalogue.method_not_allowed.code });
+    },
+  );
+
+  test("OPTIONS answers 204 with Allow, without a token", async () => {
+    const plants = await fetch(`${service.url}/plants`, { method: "OPTIONS" });
+    expect([plants.status, plants.headers.get("allow"), await plants.text()]).toEqual([
+      204,
+      "POST, OPTIONS",
+      "",
+    ]);
+    expect(plants.headers.has("content-type")).toBe(false);
+    const live = await fetch(`${service.url}/livez`, { method: "OPTIONS" });
+    expect(live.headers.get("allow")).toBe("GET, HEAD, OPTIONS");
+  });
+
+  test.each(["/livez", "/readyz", "/openapi.json"])(
+    "HEAD %s has the headers of GET and no body",
+    async (path) => {
+      const [get, head] = await Promise.all([
+        fetch(service.url + path),
+        fetch(service.url + path, { method: "HEAD" }),
+      ]);
+      const comparable = ({ headers }: Response): object => ({
+        ...Object.fromEntries(headers),
+        "x-request-id": null,
+        date: null,
+      });
+      expect(comparable(head)).toEqual(comparable(get));
+      expect(await head.text()).toBe("");
+      expect((await get.text()).length).toBe(Number(head.headers.get("content-length")));
+    },
+  );
+});

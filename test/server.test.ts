@@ -1,0 +1,263 @@
+/** What surrounds every operation: headers, request ids, health, origins, prefixes, logs, shutting down. */
+
+import { Database } from "bun:sqlite";
+import { describe, expect, test } from "bun:test";
+import { catalogue } from "../src/domain/error.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+import { rejectionOf } from "./support/rejection.ts";
+
+describe("every answer", () => {
+  test.each([
+    ["200", "/livez", {}],
+    ["204", "/plants", { method: "OPTIONS" }],
+    ["401", "/plants", { method: "POST" }],
+    ["404", "/nowhere", {}],
+    ["405", "/plants", {}],
+  ])("of status %s carries the security headers", async (status, path, init) => {
+    await using service = startService();
+    const response = await fetch(service.url + path, init);
+    expect(String(response.status)).toBe(status);
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      "cache-control": "no-store",
+      "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+      "cross-origin-resource-policy": "same-origin",
+      "referrer-policy": "no-referrer",
+      "x-content-type-options": "nosniff",
+    });
+    for (const name of ["access-control-allow-origin", "vary", "server", "x-powered-by"])
+      expect(response.headers.has(name)).toBe(false);
+  });
+
+  test("carries a request id of its own, or the sane one that came", async () => {
+    await using service = startService();
+    const idFor = async (sent?: string): Promise<string | null> => {
+      const headers: Record<string, string> = sent === undefined ? {} : { "x-request-id": sent };
+      return (await fetch(`${service.url}/livez`, { headers })).headers.get("x-request-id");
+    };
+    const [first, second] = [await idFor(), await idFor()];
+    expect(first).toMatch(/^[a-z0-9]+-[a-z0-9]+$/);
+    expect(second).not.toBe(first);
+    expect(await idFor("trace-1:a.b_C")).toBe("trace-1:a.b_C");
+    for (const insane of ["", "with space", 'quo"te', "x".repeat(129), "é"])
+      expect(await idFor(insane)).toMatch(/^[a-z0-9]+-[a-z0-9]+$/);
+  });
+});
+
+describe("cross-origin requests", () => {
+  const origin = "https://shop.example";
+
+  test("are not allowed unless origins are configured", async () => {
+    await using service = startService();
+    const response = await fetch(`${service.url}/livez`, { headers: { origin } });
+    expect(response.headers.has("access-control-allow-origin")).toBe(false);
+  });
+
+  test("are allowed from a configured origin and from no other", async () => {
+    await using service = startService({ PLANTSTORE_CORS_ORIGINS: `http://a.example, ${origin}` });
+    const allowed = await service.create('{"id":1,"name":"a"}', { headers: { origin } });
+    expect(allowed.headers.get("access-control-allow-origin")).toBe(origin);
+    expect(allowed.headers.get("access-control-expose-headers")).toContain("X-Request-Id");
+    expect(allowed.headers.get("vary")).toBe("Origin");
+    const other = await fetch(`${service.url}/livez`, {
+      headers: { origin: "https://evil.example" },
+    });
+    expect(other.headers.has("access-control-allow-origin")).toBe(false);
+    expect(other.headers.get("vary")).toBe("Origin");
+    const none = await fetch(`${service.url}/livez`);
+    expect(none.headers.get("vary")).toBe("Origin");
+  });
+
+  test("are preceded by a preflight that names methods and headers; errors are readable too", async () => {
+    await using service = startService({ PLANTSTORE_CORS_ORIGINS: "*" });
+    const preflight = await fetch(`${service.url}/plants`, {
+      method: "OPTIONS",
+      headers: { origin, "access-control-request-method": "POST" },
+    });
+    expect(preflight.status).toBe(204);
+    expect(Object.fromEntries(preflight.headers)).toMatchObject({
+      "access-control-allow-origin": origin,
+      "access-control-allow-methods": "POST, OPTIONS",
+      "access-control-allow-headers": "Authorization, Content-Type, X-Request-Id",
+      "access-control-max-age": "600",
+    });
+    const refused = await service.create("{}", { headers: { origin } });
+    expect([refused.status, refused.headers.get("access-control-allow-origin")]).toEqual([
+      400,
+      origin,
+    ]);
+  });
+});
+
+describe("a base path", () => {
+  test("prefixes every path, and nothing is left at the root", async () => {
+    await using service = startService({ PLANTSTORE_BASE_PATH: "/shop" });
+    expect(new URL(service.url).pathname).toBe("/shop");
+    expect((await service.create('{"id":1,"name":"a"}')).status).toBe(200);
+    for (const path of ["/livez", "/readyz", "/openapi.json"])
+      expect((await fetch(service.url + path)).status).toBe(200);
+    for (const path of [
+      "/livez",
+      "/plants",
+      "/shop",
+      "/shop/",
+      "/shopping/livez",
+      "/shop/shop/livez",
+    ])
+      expect((await fetch(new URL(path, service.url))).status).toBe(404);
+  });
+});
+
+describe("health", () => {
+  test("/livez and /readyz answer without a token and show no data", async () => {
+    await using service = startService();
+    expect(await (await fetch(`${service.url}/livez`)).json()).toEqual({ status: "alive" });
+    expect(await (await fetch(`${service.url}/readyz`)).json()).toEqual({ status: "ready" });
+  });
+
+  test("/readyz is 503 while the store cannot be written, and 200 when it can again", async () => {
+    await using service = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+    const blocker = new Database(service.databasePath);
+    blocker.run("BEGIN IMMEDIATE");
+    const blocked = await fetch(`${service.url}/readyz`);
+    expect(blocked.status).toBe(503);
+    expect(await blocked.json()).toMatchObject({ error: catalogue.store_busy.code });
+    expect(blocked.headers.get("retry-after")).toBe("1");
+    blocker.run("ROLLBACK");
+    blocker.close();
+    expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+  });
+
+  test("/readyz asked a thousand times makes one commit a second, not a thousand", async () => {
+    await using service = startService();
+    await Promise.all(Array.from({ length: 1000 }, () => fetch(`${service.url}/readyz`)));
+    const reader = new Database(service.databasePath, { readonly: true });
+    const { probes } = reader.query("SELECT count(*) AS probes FROM probe").get() as {
+      probes: number;
+    };
+    reader.close();
+    expect(probes).toBe(1);
+  });
+
+  test("/readyz turns 503 while draining, and the answer ends its connection", async () => {
+    const service = startService({ PLANTSTORE_DRAIN_DELAY_SECONDS: "1" });
+    expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+    const stopping = service[Symbol.asyncDispose]();
+    const response = await fetch(`${service.url}/readyz`);
+    expect(response.status).toBe(503);
+    expect(await response.json()).toMatchObject({ error: catalogue.shutting_down.code });
+    expect(response.headers.get("connection")).toBe("close");
+    expect((await service.create('{"id":1,"name":"a"}')).status).toBe(200);
+    await stopping;
+    expect(await rejectionOf(fetch(`${service.url}/livez`))).toBeInstanceOf(Error);
+  });
+});
+
+describe("the log", () => {
+  const parse = (lines: readonly string[]) =>
+    lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+
+  test("has one JSON line for a request at debug, and none for a good one at info", async () => {
+    await using debug = startService();
+    await debug.create('{"id":1,"name":"a"}', { headers: { "x-request-id": "r1" } });
+    expect(parse(debug.logLines)).toEqual([
+      {
+        time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+        level: "debug",
+        event: "request",
+        requestId: "r1",
+        method: "POST",
+        path: "/plants",
+        status: 200,
+        durationMs: expect.any(Number),
+      },
+    ]);
+    await using info = startService({ PLANTSTORE_LOG_LEVEL: "info" });
+    await info.create('{"id":1,"name":"a"}');
+    expect(info.logLines).toEqual([]);
+  });
+
+  test("has failures with their reason and request id, and never a body or a query", async () => {
+    await using service = startService({ PLANTSTORE_LOG_LEVEL: "info" });
+    await service.create('{"id":"secret-body","name":"a"}', { headers: { "x-request-id": "r2" } });
+    await fetch(`${service.url}/nowhere?secret-query=1#x`);
+    expect(parse(service.logLines)).toMatchObject([
+      { level: "info", requestId: "r2", status: 400, reason: "invalid_plant" },
+      { level: "info", path: "/nowhere", status: 404, reason: "path_not_found" },
+    ]);
+    expect(service.logLines.join("")).not.toContain("secret");
+  });
+
+  test("has the cause of a failure of ours, which the caller is not told", async () => {
+    await using service = startService();
+    const saboteur = new Database(service.databasePath);
+    saboteur.run("ALTER TABLE plants RENAME TO lost");
+    saboteur.close();
+    const response = await service.create('{"id":1,"name":"a"}', {
+      headers: { "x-request-id": "r3" },
+    });
+    expect(response.status).toBe(500);
+    expect(await response.json()).toEqual({
+      error: catalogue.internal.code,
+      message: catalogue.internal.meaning,
+    });
+    expect(parse(service.logLines)).toMatchObject([
+      {
+        level: "error",
+        requestId: "r3",
+        reason: "internal",
+        cause: { message: expect.stringContaining("plants") },
+      },
+    ]);
+  });
+});
+
+test("bodies being read at one time are bounded together", async () => {
+  await using service = startService({
+    PLANTSTORE_BODY_BYTES_MAX: "1000",
+    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "1000",
+  });
+  const body = JSON.stringify({ id: 1, name: "x".repeat(700) });
+  let release = (): void => undefined;
+  const slow = service.create(
+    new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(new TextEncoder().encode(body.slice(0, 700)));
+        release = () => {
+          controller.enqueue(new TextEncoder().encode(body.slice(700)));
+          controller.close();
+        };
+      },
+    }),
+  );
+  let refused: Response;
+  do refused = await service.create(JSON.stringify({ id: 2, name: "x".repeat(700) }));
+  while (refused.status === 200);
+  expect(refused.status).toBe(503);
+  expect(await refused.json()).toMatchObject({ error: catalogue.overloaded.code });
+  expect(refused.headers.get("retry-after")).toBe("1");
+  release();
+  expect((await slow).status).toBe(200);
+  expect((await service.create(JSON.stringify({ id: 3, name: "x".repeat(700) }))).status).toBe(200);
+});
+
+test("a request that is being served when the service stops is finished", async () => {
+  const service = startService();
+  const blocker = new Database(service.databasePath);
+  blocker.run("BEGIN IMMEDIATE");
+  const creating = service.create('{"id":1,"name":"a"}');
+  while (!(await isQueued(service.url))) await Bun.sleep(5);
+  const stopping = service[Symbol.asyncDispose]();
+  blocker.run("ROLLBACK");
+  blocker.close();
+  expect((await creating).status).toBe(200);
+  await stopping;
+});
+
+/** A request that came after ours has been answered, so that ours has been read. */
+async function isQueued(url: string): Promise<boolean> {
+  await fetch(`${url}/plants`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${TEST_TOKEN}` },
+  });
+  return true;
+}

@@ -1,0 +1,186 @@
+/** The SQLite engine alone: its file, its schema and its neighbours. */
+
+import { Database } from "bun:sqlite";
+import { describe, expect, test } from "bun:test";
+import { existsSync, statSync, writeFileSync } from "node:fs";
+import { StoreOpenError } from "../src/store/sqlite/database.ts";
+import { migrations } from "../src/store/sqlite/migrations.ts";
+import { SqliteStore } from "../src/store/sqlite/sqlite-store.ts";
+import { mintToken, toRecord } from "../src/auth/token.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import { rejectionOf } from "./support/rejection.ts";
+
+const limits = { queueLengthMax: 1000, queueSecondsMax: 5, batchLengthMax: 100 };
+const plant = { id: 1n, name: "a", tag: undefined };
+
+describe("opening a store", () => {
+  test("makes the folder and the file, readable by the owner alone", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/new/folder/plants.db`;
+    const store = new SqliteStore(path, limits);
+    await store.createPlant(plant);
+    await store.close();
+    expect(existsSync(path)).toBe(true);
+    expect(statSync(`${folder.path}/new`).mode & 0o777).toBe(0o700);
+  });
+
+  test("runs every migration once, and keeps what is there", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    const first = new SqliteStore(path, limits);
+    await first.createPlant(plant);
+    await first.close();
+    const second = new SqliteStore(path, limits);
+    expect(await second.createPlant(plant)).toBe("replayed");
+    await second.close();
+    const db = new Database(path, { readonly: true });
+    expect(db.query("PRAGMA user_version").get()).toEqual({ user_version: migrations.length });
+    db.close();
+  });
+
+  test("has a STRICT table with the id as its primary key, WAL, and full sync", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    const store = new SqliteStore(path, limits);
+    const db = new Database(path);
+    const { sql } = db.query("SELECT sql FROM sqlite_schema WHERE name = 'plants'").get() as {
+      sql: string;
+    };
+    expect(sql).toMatch(/id\s+INTEGER PRIMARY KEY/);
+    expect(sql).toEndWith("STRICT");
+    expect(db.query("PRAGMA journal_mode").get()).toEqual({ journal_mode: "wal" });
+    db.close();
+    await store.close();
+  });
+
+  test("refuses a file of a newer schema, and leaves it as it is", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    await new SqliteStore(path, limits).close();
+    const db = new Database(path);
+    db.run("PRAGMA user_version = 999");
+    db.close();
+    const open = () => new SqliteStore(path, limits);
+    expect(open).toThrow(StoreOpenError);
+    expect(open).toThrow(
+      `has schema 999, and this version of plantstore knows schemas up to ${migrations.length}`,
+    );
+  });
+
+  test("refuses somebody else's SQLite file, and leaves it as it is", () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/other.db`;
+    const db = new Database(path);
+    db.run("CREATE TABLE theirs (x)");
+    db.close();
+    expect(() => new SqliteStore(path, limits)).toThrow("not a plant store");
+    const after = new Database(path, { readonly: true });
+    expect(after.query("SELECT name FROM sqlite_schema").all()).toEqual([{ name: "theirs" }]);
+    expect(after.query("PRAGMA journal_mode").get()).toEqual({ journal_mode: "delete" });
+    after.close();
+  });
+
+  test("refuses a file that is no database at all", () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    writeFileSync(path, "these are not the plants you are looking for".repeat(100));
+    expect(() => new SqliteStore(path, limits)).toThrow("not a database");
+  });
+
+  test("syncs whatever a crashed predecessor left readable before it answers", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    await new SqliteStore(path, limits).close();
+    // Left open on purpose: its log still holds the plant when the next store opens.
+    const predecessor = new Database(path);
+    predecessor.run("PRAGMA synchronous = OFF");
+    predecessor.run("INSERT INTO plants VALUES (1, 'a', NULL)");
+    expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
+    const store = new SqliteStore(path, limits);
+    expect(statSync(`${path}-wal`).size).toBe(0);
+    expect(await store.createPlant(plant)).toBe("replayed");
+    predecessor.close();
+    await store.close();
+  });
+});
+
+describe("tokens in the store", () => {
+  const record = (name: string) =>
+    toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 5 });
+
+  test("are found by hash alone, and nothing of the token itself is in the file", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    const store = new SqliteStore(path, limits);
+    const token = mintToken();
+    const made = toRecord(token, {
+      name: "n",
+      scopes: ["plants:read", "plants:write"],
+      createdAtMs: 5,
+      expiresAtMs: 9,
+    });
+    expect(await store.createToken(made)).toBe(true);
+    expect(await store.findToken(made.hash)).toEqual(made);
+    expect(await store.findToken("0".repeat(64))).toBeUndefined();
+    await store.close();
+    const bytes = await Bun.file(path).bytes();
+    expect(Buffer.from(bytes).includes(token.slice(0, 20))).toBe(false);
+    expect(Buffer.from(bytes).includes(made.hash)).toBe(true);
+  });
+
+  test("have names that are unique until revoked", async () => {
+    using folder = makeTemporaryFolder();
+    const store = new SqliteStore(`${folder.path}/plants.db`, limits);
+    const first = record("till");
+    expect(await store.createToken(first)).toBe(true);
+    expect(await store.createToken(record("till"))).toBe(false);
+    await store.revokeToken(first.hash, 7);
+    expect(await store.createToken(record("till"))).toBe(true);
+    await store.revokeToken(first.hash, 8);
+    expect((await store.findToken(first.hash))?.revokedAtMs).toBe(7);
+    await store.close();
+  });
+
+  test("include a first one only where there has never been any", async () => {
+    using folder = makeTemporaryFolder();
+    const store = new SqliteStore(`${folder.path}/plants.db`, limits);
+    const made = await Promise.all(["a", "b"].map((name) => store.createFirstToken(record(name))));
+    expect(made).toEqual([true, false]);
+    const [first] = await store.listTokens();
+    await store.revokeToken(first?.hash ?? "", 1);
+    expect(await store.createFirstToken(record("c"))).toBe(false);
+    await store.close();
+  });
+
+  test("remember their latest use, whatever order the uses arrive in", async () => {
+    using folder = makeTemporaryFolder();
+    const store = new SqliteStore(`${folder.path}/plants.db`, limits);
+    const token = record("n");
+    await store.createToken(token);
+    await store.touchTokens([{ hash: token.hash, usedAtMs: 20 }]);
+    await store.touchTokens([{ hash: token.hash, usedAtMs: 10 }]);
+    expect((await store.findToken(token.hash))?.lastUsedAtMs).toBe(20);
+    await store.close();
+  });
+});
+
+test("a closed store refuses reads and writes, and does not open again", async () => {
+  using folder = makeTemporaryFolder();
+  const store = new SqliteStore(`${folder.path}/plants.db`, limits);
+  await store.close();
+  expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "shutting_down" });
+  expect(await rejectionOf(store.listTokens())).toMatchObject({ reason: "shutting_down" });
+});
+
+test("two stores on one file see each other's plants, and neither breaks the other", async () => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/plants.db`;
+  const stores = [new SqliteStore(path, limits), new SqliteStore(path, limits)];
+  const ids = Array.from({ length: 200 }, (_, index) => BigInt(index));
+  const outcomes = await Promise.all(
+    stores.map((store) => Promise.all(ids.map((id) => store.createPlant({ ...plant, id })))),
+  );
+  const created = outcomes.flat().filter((outcome) => outcome === "created");
+  expect(created).toHaveLength(200);
+  await Promise.all(stores.map((store) => store.close()));
+});

@@ -1,0 +1,45 @@
+/** Randomness that can be had again: every random test takes its seed from here, and tells it when it fails. */
+
+const SEED_VARIABLE = "PLANTSTORE_TEST_SEED";
+
+/** Chosen anew for each run, unless the environment says which. */
+export const seed: number = Number(
+  process.env[SEED_VARIABLE] ?? Math.trunc(Math.random() * 2 ** 31),
+);
+
+export interface Random {
+  /** An integer from 0 to one less than `count`. */
+  readonly below: (count: number) => number;
+  /** True in so many of a hundred cases. */
+  readonly chance: (percent: number) => boolean;
+  readonly int64: () => bigint;
+  readonly pick: <Item>(items: readonly Item[]) => Item;
+}
+
+/** Mulberry32: small, and good enough to choose test data with. */
+export function createRandom(from: number = seed): Random {
+  let state = from | 0;
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const below = (count: number): number => Math.floor(next() * count);
+  const bits32 = (): bigint => BigInt(below(2 ** 32));
+  return {
+    below,
+    chance: (percent) => next() * 100 < percent,
+    int64: () => BigInt.asIntN(64, (bits32() << 32n) | bits32()),
+    pick: <Item>(items: readonly Item[]) => items[below(items.length)] as Item,
+  };
+}
+
+/** The test runner shows no causes, so that the failure itself goes into the message. */
+export async function tellingSeed(run: () => Promise<void>): Promise<void> {
+  try {
+    await run();
+  } catch (error) {
+    throw new Error(`${SEED_VARIABLE}=${seed}\n${Bun.inspect(error)}`, { cause: error });
+  }
+}
