@@ -13,7 +13,7 @@ export type Config = Readonly<
   { [Name in Exclude<SettingName, "token">]: Value<Name> } & { token: string | undefined }
 >;
 
-export type Source = "flag" | "environment" | "default";
+type Source = "flag" | "environment" | "default";
 
 export interface Resolved {
   readonly config: Config;

@@ -4,7 +4,7 @@ import { ConfigError } from "../config.ts";
 import { Refusal } from "../domain/error.ts";
 import { StoreOpenError } from "../store/sqlite/database.ts";
 
-export const EXIT_FAILED = 1;
+const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
 
 /** It was understood, and could not be done. */

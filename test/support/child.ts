@@ -34,7 +34,7 @@ export async function runCommand(
 }
 
 /** The line that the service prints to standard output when it listens. */
-export interface StartLine {
+interface StartLine {
   readonly url: string;
   readonly token?: string;
   readonly [fact: string]: unknown;

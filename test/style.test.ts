@@ -1,0 +1,45 @@
+/** The rules of the house that no linter knows. */
+
+import { describe, expect, test } from "bun:test";
+import { Glob } from "bun";
+
+const root = `${import.meta.dir}/..`;
+const files = [...new Glob("src/**/*.ts").scanSync(root)].toSorted();
+const read = (file: string): Promise<string> => Bun.file(`${root}/${file}`).text();
+
+/** Which folders a folder may import from; `domain` is free of all the others. */
+const mayImport: Record<string, readonly string[]> = {
+  domain: ["domain"],
+  observe: ["observe", "."],
+  store: ["store", "domain"],
+  auth: ["auth", "domain"],
+  http: ["http", "auth", "domain", "observe", "."],
+  cli: ["cli", "http", "auth", "store", "domain", "observe", "."],
+};
+
+/** "." is src itself: main, config and settings. */
+const folderOf = (path: string): string => /^src\/([^/]+)\//.exec(path)?.[1] ?? ".";
+
+describe("every source file", () => {
+  test("exists", () => expect(files.length).toBeGreaterThan(20));
+
+  test.each(files)("%s begins with what it promises, and is not two things", async (file) => {
+    const text = await read(file);
+    expect(text).toStartWith("/**");
+    expect(text.split("\n").length).toBeLessThan(301);
+    expect(file).toMatch(/^src\/([a-z0-9]+\/)*[a-z0-9]+(-[a-z0-9]+)*\.ts$/);
+    expect(file).not.toMatch(/utils|helpers|common|manager/);
+  });
+
+  test.each(files.filter((file) => folderOf(file) !== "."))(
+    "%s imports only downwards",
+    async (file) => {
+      const imports = [...(await read(file)).matchAll(/from "(\.[^"]+)"/g)];
+      for (const [, path = ""] of imports) {
+        const target = new URL(path, `file:///${file}`).pathname.slice(1);
+        if (target === "package.json") continue;
+        expect(mayImport[folderOf(file)]).toContain(folderOf(target));
+      }
+    },
+  );
+});

@@ -1,0 +1,24 @@
+/** Whether the service answers while it waits for something. */
+
+import { expect } from "bun:test";
+
+/** An event loop that stood still for a lock or a disk would not answer within this. */
+const ALIVE_MS_MAX = 500;
+
+/** Asks `/livez` again and again until the promise settles, and at least once; each answer has to come at once. */
+export async function expectAlive<Result>(url: string, pending: Promise<Result>): Promise<Result> {
+  const watch = { settled: false, slowestMs: 0 };
+  const watched = pending.finally(() => {
+    watch.settled = true;
+  });
+  do {
+    const askedAtMs = performance.now();
+    const live = await fetch(`${url}/livez`);
+    await live.bytes();
+    expect(live.status).toBe(200);
+    watch.slowestMs = Math.max(watch.slowestMs, performance.now() - askedAtMs);
+  } while (!watch.settled);
+  const result = await watched;
+  expect(watch.slowestMs).toBeLessThan(ALIVE_MS_MAX);
+  return result;
+}
