@@ -2,5 +2,10 @@
 
 import { run } from "./cli/program.ts";
 
+// Whoever reads our output may have seen enough, as `head` has: that is no failure of ours.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+});
+
 const exitCode = await run(process.argv.slice(2));
 if (exitCode !== undefined) process.exitCode = exitCode;
