@@ -10,6 +10,10 @@ import { createLog } from "../src/observe/log.ts";
 const storingNothing: Store = {
   description: { engine: "none", location: "nowhere", durability: "none" },
   createPlant: () => Promise.resolve("created"),
+  findPlant: () => Promise.resolve({ id: 1n, name: "Monstera deliciosa", tag: "tropical" }),
+  listPlants: () => Promise.resolve({ plants: [], next: undefined }),
+  replacePlant: () => Promise.resolve(),
+  removePlant: () => Promise.resolve(),
   probe: () => Promise.resolve(),
   close: () => Promise.resolve(),
   findToken: () => Promise.resolve(undefined),

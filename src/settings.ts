@@ -133,6 +133,12 @@ export const settings = {
     meaning: "Writes that share one commit.",
     ...integer("1024", 1, 100_000),
   },
+  scanRowsMax: {
+    flag: "--scan-rows-max",
+    env: "PLANTSTORE_SCAN_ROWS_MAX",
+    meaning: "Plants that one search by name looks at; the page then ends early, with a next link.",
+    ...integer("20000", 100, 1_000_000),
+  },
   drainDelaySeconds: {
     flag: "--drain-delay-seconds",
     env: "PLANTSTORE_DRAIN_DELAY_SECONDS",

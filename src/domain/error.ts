@@ -34,6 +34,24 @@ export const catalogue = {
     meaning: "The body is JSON but not a plant; the message names every fault.",
     retry: false,
   },
+  invalid_id: {
+    code: 1004,
+    status: 400,
+    meaning: "The id in the path is not an int64 in plain decimal digits.",
+    retry: false,
+  },
+  invalid_query: {
+    code: 1005,
+    status: 400,
+    meaning: "A query parameter is unknown, repeated or out of range; the message names it.",
+    retry: false,
+  },
+  invalid_precondition: {
+    code: 1006,
+    status: 400,
+    meaning: "If-Match or If-None-Match is neither * nor a list of entity tags.",
+    retry: false,
+  },
   token_missing: {
     code: 2001,
     status: 401,
@@ -64,6 +82,18 @@ export const catalogue = {
     meaning: "A different plant has this id; nothing was changed.",
     retry: false,
   },
+  plant_not_found: {
+    code: 3002,
+    status: 404,
+    meaning: "There is no plant with this id.",
+    retry: false,
+  },
+  precondition_failed: {
+    code: 3003,
+    status: 412,
+    meaning: "The plant is not as If-Match or If-None-Match asks; nothing was changed.",
+    retry: false,
+  },
   malformed_request: {
     code: 4001,
     status: 400,
@@ -91,7 +121,8 @@ export const catalogue = {
   unsupported_media_type: {
     code: 4005,
     status: 415,
-    meaning: "The body must be declared as application/json in UTF-8.",
+    meaning:
+      "The body must be declared as what this operation takes, JSON or lines of it, in UTF-8.",
     retry: false,
   },
   unsupported_encoding: {

@@ -3,6 +3,7 @@
 import { Check, Compile } from "typebox/schema";
 import { Refusal } from "./error.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "./int64.ts";
+import { describe, isNumber, parseJson, parseJsonExactly } from "./json.ts";
 
 export const PlantSchema = {
   type: "object",
@@ -34,7 +35,8 @@ export const NewPlantSchema = {
   },
 } as const;
 
-export interface NewPlant {
+/** A plant as the store holds it. Its id never changes. */
+export interface Plant {
   readonly id: bigint;
   readonly name: string;
   readonly tag: string | undefined;
@@ -43,7 +45,7 @@ export interface NewPlant {
 const newPlantCheck = Compile(NewPlantSchema);
 
 /** UTF-8 cannot hold an unpaired surrogate, PostgreSQL cannot hold U+0000: both engines hold the rest. */
-const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
+export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
 
 /**
  * A number that is written with a fraction or an exponent somewhere in the text. JSON.parse rounds
@@ -51,8 +53,8 @@ const isStorable = (text: string): boolean => text.isWellFormed() && !text.inclu
  */
 const INEXACT_NOTATION = /\d[.eE]/;
 
-/** Parses the text of a request body. Throws a Refusal that names every fault. */
-export function parseNewPlant(text: string): NewPlant {
+/** Parses a NewPlant. Throws a Refusal that names every fault. */
+export function parseNewPlant(text: string): Plant {
   const value = parseJson(text);
   if (!newPlantCheck.Check(value) || !Number.isSafeInteger(value.id) || INEXACT_NOTATION.test(text))
     return parseNewPlantExactly(text);
@@ -62,41 +64,49 @@ export function parseNewPlant(text: string): NewPlant {
   return { id: BigInt(id), name, tag };
 }
 
-/** The number of the JSON text, before rounding. */
-class JsonNumber {
-  readonly source: string;
-
-  constructor(source: string) {
-    this.source = source;
-  }
-}
-
-function keepNumberSource(_key: string, value: unknown, context: { source: string }): unknown {
-  return typeof value === "number" ? new JsonNumber(context.source) : value;
-}
-
 /** Slower by the second parse; only for ids that a double cannot be trusted with, and for faulty bodies. */
-function parseNewPlantExactly(text: string): NewPlant {
-  const value = parseJson(text, keepNumberSource);
-  if (typeof value !== "object" || value === null || Array.isArray(value) || isNumber(value))
-    throw new Refusal("invalid_plant", `body: expected an object, got ${describe(value)}`);
-
-  const { id, name, tag } = value as Record<string, unknown>;
+function parseNewPlantExactly(text: string): Plant {
+  const { id, name, tag } = parseMembers(text);
   const exactId = isNumber(id) ? findInt64(id.source) : undefined;
-  const faults: string[] = [];
-  if (exactId === undefined) faults.push(fault("id", integerExpected, id));
+  const idFaults = exactId === undefined ? [fault("id", integerExpected, id)] : [];
+  return toPlant(exactId, name, tag, idFaults);
+}
+
+/** Parses what is to replace the plant of this id: a Plant, whose id may stand in it but not differ. */
+export function parseReplacement(text: string, id: bigint): Plant {
+  const { id: repeated, name, tag } = parseMembers(text);
+  const differs =
+    repeated !== undefined && !(isNumber(repeated) && findInt64(repeated.source) === id);
+  const idFaults = differs ? [fault("id", `${id}, as in the path, or nothing`, repeated)] : [];
+  return toPlant(id, name, tag, idFaults);
+}
+
+/** Parses a plant whose members are texts, as those of a spreadsheet's row are. */
+export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
+  const exactId = findInt64(id.trim());
+  const idFaults = exactId === undefined ? [fault("id", integerExpected, id)] : [];
+  return toPlant(exactId, name, tag, idFaults);
+}
+
+function parseMembers(text: string): Readonly<Record<"id" | "name" | "tag", unknown>> {
+  const value = parseJsonExactly(text);
+  if (typeof value === "object" && value !== null && !Array.isArray(value) && !isNumber(value))
+    return value as Record<"id" | "name" | "tag", unknown>;
+  throw new Refusal("invalid_plant", `body: expected an object, got ${describe(value)}`);
+}
+
+function toPlant(id: bigint | undefined, name: unknown, tag: unknown, idFaults: string[]): Plant {
+  const faults = [...idFaults];
   if (!isText(name)) faults.push(textFault("name", name));
   if (tag !== undefined && !isText(tag)) faults.push(textFault("tag", tag));
   if (faults.length > 0) throw new Refusal("invalid_plant", faults.join("; "));
-  return { id: exactId as bigint, name: name as string, tag: tag as string | undefined };
+  return { id: id as bigint, name: name as string, tag: tag as string | undefined };
 }
 
 const isText = (value: unknown): boolean =>
   Check(PlantSchema.properties.name, value) && isStorable(value);
 
 const integerExpected = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
-
-const isNumber = (value: unknown): value is JsonNumber => value instanceof JsonNumber;
 
 function fault(field: string, expected: string, came: unknown): string {
   return `${field}: expected ${expected}, got ${describe(came)}`;
@@ -108,42 +118,21 @@ function textFault(field: string, came: unknown): string {
   return fault(field, expected, came);
 }
 
-/** What came, in few words: a message stays short however large the body was. */
-function describe(value: unknown): string {
-  if (value === undefined) return "nothing";
-  if (value === null) return "null";
-  if (isNumber(value)) return clip(value.source);
-  if (Array.isArray(value)) return "an array";
-  if (typeof value === "object") return "an object";
-  if (typeof value !== "string") return JSON.stringify(value);
-  if (value.includes("\0")) return "a string with U+0000";
-  if (!value.isWellFormed()) return "a string with an unpaired surrogate";
-  return `the string ${JSON.stringify(clip(value))}`;
+/** The shape Plant of the interface, which has no id. */
+export function formatPlant({ name, tag }: Plant): string {
+  return JSON.stringify({ name, tag });
 }
 
-const DESCRIBED_CHARACTERS_MAX = 40;
-
-function clip(text: string): string {
-  if (text.length <= DESCRIBED_CHARACTERS_MAX) return text;
-  return `${text.slice(0, DESCRIBED_CHARACTERS_MAX).toWellFormed()}…`;
+/** With its id, as exact digits: a double could not carry them. */
+export function formatStoredPlant({ id, name, tag }: Plant): string {
+  const tagMember = tag === undefined ? "" : `,"tag":${JSON.stringify(tag)}`;
+  return `{"id":${id},"name":${JSON.stringify(name)}${tagMember}}`;
 }
 
-type Reviver = (key: string, value: unknown, context: { source: string }) => unknown;
-
-function parseJson(text: string, reviver?: Reviver): unknown {
-  if (text === "") throw new Refusal("invalid_json", "The body is empty; expected a JSON object.");
-  try {
-    // The library's type of a reviver does not know the third argument yet.
-    return JSON.parse(text, reviver as ((key: string, value: unknown) => unknown) | undefined);
-  } catch (error) {
-    // Reviving recurses, so that a body of nothing but brackets runs out of stack.
-    if (error instanceof RangeError)
-      throw new Refusal("invalid_json", "The body is nested too deeply.", error);
-    if (error instanceof SyntaxError) throw new Refusal("invalid_json", explain(error), error);
-    throw error;
-  }
-}
-
-function explain(error: SyntaxError): string {
-  return `The body is not valid JSON: ${clip(error.message.replace("JSON Parse error: ", ""))}.`;
+/**
+ * A strong entity tag: the same for the same content, and another for any other. No version is
+ * kept, because an editor who finds the content that was last seen overwrites nothing unknowingly.
+ */
+export function entityTagOf(plant: Plant): string {
+  return `"${Bun.SHA256.hash(formatStoredPlant(plant), "base64").slice(0, 24)}"`;
 }

@@ -1,14 +1,15 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
-import type { NewPlant } from "./plant.ts";
+import type { PlantPage, PlantQuery } from "./page.ts";
+import type { Plant } from "./plant.ts";
 import type { TokenRecord, TokenUse } from "./token.ts";
 
 /**
  * Guarantees of every engine:
  *
  * - Durable: a write's promise resolves after its commit has been synced, never before.
- * - Atomic: a write whose promise rejects as `overloaded`, `store_busy` or `id_taken` changed nothing.
- *   One that rejects as `store_unavailable` may have been stored; sending it again settles it.
+ * - Atomic: a write that rejects changed nothing, unless as `store_unavailable` or `internal`: then it
+ *   may have been stored, and sending it again settles it.
  * - Isolated: writes that share a commit are judged in the order they came in, and a write that
  *   fails on its own account does not fail its neighbours.
  * - Bounded: no promise stays pending beyond the configured time in the queue and one commit.
@@ -22,7 +23,18 @@ export interface Store extends TokenStore {
    * Stores a new plant. The same plant again is `replayed`: it succeeds and changes nothing.
    * Rejects with `id_taken` where a different plant has the id.
    */
-  createPlant(plant: NewPlant): Promise<"created" | "replayed">;
+  createPlant(plant: Plant): Promise<"created" | "replayed">;
+
+  findPlant(id: bigint): Promise<Plant | undefined>;
+
+  /** A page by key: its cost does not depend on how far into the store it is. */
+  listPlants(query: PlantQuery): Promise<PlantPage>;
+
+  /** Rejects with `plant_not_found`, or with `precondition_failed` where the condition does not hold. */
+  replacePlant(plant: Plant, condition: Condition): Promise<void>;
+
+  /** Rejects as `replacePlant` does. */
+  removePlant(id: bigint, condition: Condition): Promise<void>;
 
   /** Resolves when a write has just been committed and synced; rejects where none can be. */
   probe(): Promise<void>;
@@ -30,6 +42,9 @@ export interface Store extends TokenStore {
   /** Finishes what is queued, then releases the store. Later writes reject with `shutting_down`. */
   close(): Promise<void>;
 }
+
+/** Judges the plant that is to be changed, in the same transaction as the change. */
+export type Condition = (current: Plant) => boolean;
 
 export interface TokenStore {
   findToken(hash: string): Promise<TokenRecord | undefined>;
@@ -50,9 +65,10 @@ export interface StoreDescription {
   readonly durability: string;
 }
 
-/** The bounds of the queue in front of a store's commits. */
-export interface QueueLimits {
+/** The bounds of the queue in front of a store's commits, and of a search in it. */
+export interface StoreLimits {
   readonly queueLengthMax: number;
   readonly queueSecondsMax: number;
   readonly batchLengthMax: number;
+  readonly scanRowsMax: number;
 }

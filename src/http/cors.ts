@@ -1,6 +1,7 @@
 /** Cross-origin requests: off, unless origins are configured. */
 
-const EXPOSED_HEADERS = "Idempotent-Replayed, Retry-After, WWW-Authenticate, X-Request-Id";
+const EXPOSED_HEADERS =
+  "ETag, Idempotent-Replayed, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 const PREFLIGHT_SECONDS = "600";
 
 /** No credentials of the browser's own are involved, so that `*` is as safe as a list. */
@@ -16,7 +17,8 @@ export function corsHeaders(
   headers["access-control-expose-headers"] = EXPOSED_HEADERS;
   if (request.method === "OPTIONS" && request.headers.has("access-control-request-method")) {
     headers["access-control-allow-methods"] = allow;
-    headers["access-control-allow-headers"] = "Authorization, Content-Type, X-Request-Id";
+    headers["access-control-allow-headers"] =
+      "Authorization, Content-Type, If-Match, If-None-Match, X-Request-Id";
     headers["access-control-max-age"] = PREFLIGHT_SECONDS;
   }
   return headers;

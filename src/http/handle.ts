@@ -6,9 +6,9 @@ import type { Scope } from "../domain/token.ts";
 import { corsHeaders } from "./cors.ts";
 import { answerRefusal, toRefusal, toResponse } from "./respond.ts";
 import { allowedMethods } from "./routes.ts";
-import type { Answer, Method, Operation, Route, Service } from "./service.ts";
+import type { Answer, Method, Operation, Route, RoutedRequest, Service } from "./service.ts";
 
-export type Handler = (request: Request) => Promise<Response>;
+export type Handler = (request: RoutedRequest) => Promise<Response>;
 
 /** The handler of a path; without a route, of all the paths that there are not. */
 export function createHandler(service: Service, route: Route | undefined): Handler {
@@ -33,7 +33,7 @@ async function perform(
   service: Service,
   route: Route | undefined,
   allow: string,
-  request: Request,
+  request: RoutedRequest,
 ): Promise<Answer> {
   requireSaneHead(request, service.config.urlBytesMax);
   if (route === undefined) throw new Refusal("path_not_found");

@@ -1,4 +1,4 @@
-/** Which bodies we read: JSON in UTF-8, not compressed. */
+/** Which bodies we read: JSON, or lines of it, in UTF-8, not compressed. */
 
 import { Refusal } from "../domain/error.ts";
 
@@ -7,17 +7,28 @@ const PARAMETER =
   /^[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)|"((?:[^"\\]|\\.)*)")[ \t]*$/;
 
 export function requireJson(headers: Headers): void {
+  requireType(headers, ["application/json"]);
+}
+
+export function requireNdjson(headers: Headers): void {
+  requireType(headers, ["application/x-ndjson", "application/ndjson", "application/jsonl"]);
+}
+
+function requireType(headers: Headers, allowed: readonly [string, ...string[]]): void {
   const contentType = headers.get("content-type");
-  if (contentType !== "application/json" && !isJsonInUtf8(contentType ?? ""))
-    throw new Refusal("unsupported_media_type");
+  if (contentType !== allowed[0] && !isInUtf8(contentType ?? "", allowed))
+    throw new Refusal(
+      "unsupported_media_type",
+      `The body must be declared as ${allowed[0]} in UTF-8.`,
+    );
   const encoding = headers.get("content-encoding");
   if (encoding !== null && encoding.trim().toLowerCase() !== "identity")
     throw new Refusal("unsupported_encoding");
 }
 
-function isJsonInUtf8(contentType: string): boolean {
+function isInUtf8(contentType: string, allowed: readonly string[]): boolean {
   const [type = "", ...parameters] = contentType.split(";");
-  if (type.trim().toLowerCase() !== "application/json") return false;
+  if (!allowed.includes(type.trim().toLowerCase())) return false;
   return parameters.every((parameter) => {
     // An empty parameter, as in "application/json;", is allowed by the grammar.
     if (parameter.trim() === "") return true;

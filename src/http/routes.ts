@@ -3,13 +3,33 @@
 import type { Config } from "../config.ts";
 import { answerLive, answerReady } from "./health.ts";
 import { describeApi } from "./openapi.ts";
-import { createPlant } from "./plants.ts";
+import { createPlants } from "./batch.ts";
+import { listPlants } from "./list.ts";
+import { createPlant, readPlant, removePlant, replacePlant } from "./plants.ts";
 import type { Method, Route } from "./service.ts";
 
 export function createRoutes(config: Config): readonly Route[] {
   const description = JSON.stringify(describeApi(config));
   return [
-    { path: "/plants", operations: { POST: { scope: "plants:write", handle: createPlant } } },
+    {
+      path: "/plants",
+      operations: {
+        GET: { scope: "plants:read", handle: listPlants },
+        POST: { scope: "plants:write", handle: createPlant },
+      },
+    },
+    {
+      path: "/plants/batch",
+      operations: { POST: { scope: "plants:write", handle: createPlants } },
+    },
+    {
+      path: "/plants/:id",
+      operations: {
+        GET: { scope: "plants:read", handle: readPlant },
+        PUT: { scope: "plants:write", handle: replacePlant },
+        DELETE: { scope: "plants:write", handle: removePlant },
+      },
+    },
     { path: "/livez", operations: { GET: { scope: undefined, handle: answerLive } } },
     { path: "/readyz", operations: { GET: { scope: undefined, handle: answerReady } } },
     {

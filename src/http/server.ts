@@ -18,7 +18,12 @@ export function startServer(
 ): RunningServer {
   const { config, store } = parts;
   const readiness = new Readiness(store);
-  const service: Service = { ...parts, readiness, bodies: new BodyReader(config) };
+  const service: Service = {
+    ...parts,
+    readiness,
+    bodies: new BodyReader(config),
+    keepOpen: (request) => server.timeout(request, 0),
+  };
   // The runtime reads this one global for every server, its own kind included.
   (http as { maxHeaderSize: number }).maxHeaderSize = config.headerBytesMax;
   const server = Bun.serve({

@@ -1,4 +1,4 @@
-/** What a request handler has at hand. */
+/** What a request handler has at hand, and what it makes of a request. */
 
 import type { Authenticator } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
@@ -15,22 +15,27 @@ export interface Service {
   readonly bodies: BodyReader;
   readonly readiness: Readiness;
   readonly log: Log;
+  /** Takes the runtime's idle timer off an exchange that streams and has bounds of its own. */
+  readonly keepOpen: (request: Request) => void;
 }
+
+/** A request with the parts of its path that the route leaves open. */
+export type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
 
 /** What a handler answers; the headers that every answer carries are added on the way out. */
 export interface Answer {
   readonly status: number;
-  readonly body: string | null;
+  readonly body: string | ReadableStream<Uint8Array> | null;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 export interface Operation {
   /** Undefined where anyone may ask, because no plant is shown. */
   readonly scope: Scope | undefined;
-  readonly handle: (request: Request, service: Service) => Answer | Promise<Answer>;
+  readonly handle: (request: RoutedRequest, service: Service) => Answer | Promise<Answer>;
 }
 
-export type Method = "GET" | "POST";
+export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 export interface Route {
   readonly path: string;

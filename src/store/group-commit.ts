@@ -1,7 +1,9 @@
 /** One commit, and so one sync, for all the writes that arrived while the last commit was under way. */
 
 import { Refusal } from "../domain/error.ts";
-import type { QueueLimits } from "../domain/store.ts";
+import type { StoreLimits } from "../domain/store.ts";
+
+type QueueLimits = Omit<StoreLimits, "scanRowsMax">;
 
 interface Pending<Write, Outcome> {
   readonly write: Write;

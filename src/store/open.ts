@@ -1,11 +1,11 @@
 /** From a URL to a store. */
 
-import type { QueueLimits, Store } from "../domain/store.ts";
+import type { StoreLimits, Store } from "../domain/store.ts";
 import { SqliteStore } from "./sqlite/sqlite-store.ts";
 
 const SQLITE_SCHEME = "sqlite:";
 
-export function openStore(databaseUrl: string, limits: QueueLimits): Store {
+export function openStore(databaseUrl: string, limits: StoreLimits): Store {
   return new SqliteStore(parseSqlitePath(databaseUrl), limits);
 }
 

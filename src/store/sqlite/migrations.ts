@@ -26,4 +26,8 @@ export const migrations: readonly string[] = [
     probed_at_ms INTEGER NOT NULL
   ) STRICT;
   `,
+
+  `
+  CREATE INDEX plants_tag ON plants (tag) WHERE tag IS NOT NULL;
+  `,
 ];

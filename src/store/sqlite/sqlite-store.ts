@@ -2,36 +2,38 @@
 
 import type { Database } from "bun:sqlite";
 import { Refusal } from "../../domain/error.ts";
-import type { NewPlant } from "../../domain/plant.ts";
-import type { QueueLimits, Store, StoreDescription } from "../../domain/store.ts";
+import { type PlantPage, type PlantQuery, takePage } from "../../domain/page.ts";
+import type { Plant } from "../../domain/plant.ts";
+import type { Condition, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { type Committed, GroupCommit } from "../group-commit.ts";
 import { openDatabase } from "./database.ts";
-import { isLocked, isSyncFailure, isTokenNameTaken, translate } from "./failure.ts";
+import { isLocked, isSyncFailure, translate } from "./failure.ts";
+import {
+  type PageStatements,
+  preparePageStatements,
+  toPlant,
+  walkPlants,
+} from "./page-statements.ts";
+import { Scanner } from "./scan.ts";
 import { prepareStatements, type Statements, type TokenRow } from "./statements.ts";
-
-type Write =
-  | { readonly kind: "createPlant"; readonly plant: NewPlant }
-  | { readonly kind: "createToken"; readonly token: TokenRecord; readonly onlyFirst: boolean }
-  | { readonly kind: "revokeToken"; readonly hash: string; readonly revokedAtMs: number }
-  | { readonly kind: "touchTokens"; readonly uses: readonly TokenUse[] }
-  | { readonly kind: "probe" };
-
-type Outcome = "created" | "replayed" | "done" | "refused";
+import { applyAlone, type Outcome, type Write } from "./writes.ts";
 
 interface Connection {
   readonly db: Database;
   readonly statements: Statements;
+  readonly pages: PageStatements;
 }
 
 export class SqliteStore implements Store {
   readonly description: StoreDescription;
   private readonly path: string;
   private readonly writes: GroupCommit<Write, Outcome>;
+  private readonly scanner: Scanner;
   private connection: Connection | undefined;
   private closed = false;
 
-  constructor(path: string, limits: QueueLimits) {
+  constructor(path: string, limits: StoreLimits) {
     this.path = path;
     this.description = {
       engine: "SQLite",
@@ -40,10 +42,35 @@ export class SqliteStore implements Store {
     };
     this.connection = connect(path);
     this.writes = new GroupCommit((batch) => this.commit(batch), limits);
+    this.scanner = new Scanner({ path, scanRowsMax: limits.scanRowsMax });
   }
 
-  async createPlant(plant: NewPlant): Promise<"created" | "replayed"> {
+  async createPlant(plant: Plant): Promise<"created" | "replayed"> {
     return (await this.writes.submit({ kind: "createPlant", plant })) as "created" | "replayed";
+  }
+
+  async findPlant(id: bigint): Promise<Plant | undefined> {
+    const row = this.read(({ statements }) => statements.findPlant.get(id));
+    return row === null ? undefined : toPlant(row);
+  }
+
+  async listPlants(query: PlantQuery): Promise<PlantPage> {
+    if (query.name !== undefined) {
+      // Nothing is searched for on a closed store, and the reader needs the file to be there.
+      this.connected();
+      return this.scanner.search(query);
+    }
+    return this.read(({ pages }) =>
+      takePage(walkPlants(pages, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
+    );
+  }
+
+  async replacePlant(plant: Plant, condition: Condition): Promise<void> {
+    await this.writes.submit({ kind: "replacePlant", plant, condition });
+  }
+
+  async removePlant(id: bigint, condition: Condition): Promise<void> {
+    await this.writes.submit({ kind: "removePlant", id, condition });
   }
 
   async probe(): Promise<void> {
@@ -51,12 +78,12 @@ export class SqliteStore implements Store {
   }
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
-    const row = this.read((statements) => statements.findToken.get(hash));
+    const row = this.read(({ statements }) => statements.findToken.get(hash));
     return row === null ? undefined : toTokenRecord(row);
   }
 
   async listTokens(): Promise<TokenRecord[]> {
-    return this.read((statements) => statements.listTokens.all()).map(toTokenRecord);
+    return this.read(({ statements }) => statements.listTokens.all()).map(toTokenRecord);
   }
 
   async createToken(token: TokenRecord): Promise<boolean> {
@@ -78,12 +105,13 @@ export class SqliteStore implements Store {
   async close(): Promise<void> {
     await this.writes.close();
     this.closed = true;
+    this.scanner.close();
     this.disconnect();
   }
 
-  private read<Result>(query: (statements: Statements) => Result): Result {
+  private read<Result>(query: (connection: Connection) => Result): Result {
     try {
-      return query(this.connected().statements);
+      return query(this.connected());
     } catch (error) {
       throw translate(error);
     }
@@ -121,69 +149,18 @@ export class SqliteStore implements Store {
   }
 
   private disconnect(): void {
-    for (const statement of Object.values(this.connection?.statements ?? {})) statement.finalize();
-    this.connection?.db.close();
+    if (this.connection === undefined) return;
+    const { db, statements, pages } = this.connection;
+    for (const statement of [...Object.values(statements), ...Object.values(pages)])
+      statement.finalize();
+    db.close();
     this.connection = undefined;
   }
 }
 
 function connect(path: string): Connection {
   const db = openDatabase(path);
-  return { db, statements: prepareStatements(db) };
-}
-
-/** An error that leaves the transaction open undid its own statement only, and fails this write only. */
-function applyAlone(db: Database, statements: Statements, write: Write): Outcome | Error {
-  try {
-    return apply(statements, write);
-  } catch (error) {
-    if (!db.inTransaction) throw error;
-    return translate(error);
-  }
-}
-
-function apply(statements: Statements, write: Write): Outcome | Refusal {
-  switch (write.kind) {
-    case "createPlant":
-      return createPlant(statements, write.plant);
-    case "createToken":
-      return createToken(statements, write.token, write.onlyFirst);
-    case "revokeToken":
-      statements.revokeToken.run(write.revokedAtMs, write.hash);
-      return "done";
-    case "touchTokens":
-      for (const use of write.uses) statements.touchToken.run(use.usedAtMs, use.hash);
-      return "done";
-    case "probe":
-      statements.probe.run(Date.now());
-      return "done";
-  }
-}
-
-function createPlant(statements: Statements, plant: NewPlant): Outcome | Refusal {
-  const tag = plant.tag ?? null;
-  if (statements.insertPlant.run(plant.id, plant.name, tag).changes === 1) return "created";
-  const stored = statements.findPlant.get(plant.id);
-  if (stored?.name === plant.name && stored.tag === tag) return "replayed";
-  return new Refusal("id_taken", `A different plant has the id ${plant.id}; nothing was changed.`);
-}
-
-function createToken(statements: Statements, token: TokenRecord, onlyFirst: boolean): Outcome {
-  const insert = onlyFirst ? statements.insertFirstToken : statements.insertToken;
-  try {
-    const { changes } = insert.run(
-      token.hash,
-      token.prefix,
-      token.name,
-      token.scopes.join(" "),
-      token.createdAtMs,
-      token.expiresAtMs ?? null,
-    );
-    return changes === 1 ? "done" : "refused";
-  } catch (error) {
-    if (isTokenNameTaken(error)) return "refused";
-    throw error;
-  }
+  return { db, statements: prepareStatements(db), pages: preparePageStatements(db) };
 }
 
 function toTokenRecord(row: TokenRow): TokenRecord {

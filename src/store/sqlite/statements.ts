@@ -3,6 +3,7 @@
 import type { Database } from "bun:sqlite";
 
 export interface PlantRow {
+  id: bigint;
   name: string;
   tag: string | null;
 }
@@ -45,7 +46,11 @@ export function prepareStatements(db: Database) {
     insertPlant: db.prepare<unknown, [id: bigint, name: string, tag: string | null]>(
       "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
     ),
-    findPlant: db.prepare<PlantRow, [id: bigint]>("SELECT name, tag FROM plants WHERE id = ?"),
+    findPlant: db.prepare<PlantRow, [id: bigint]>("SELECT id, name, tag FROM plants WHERE id = ?"),
+    updatePlant: db.prepare<unknown, [name: string, tag: string | null, id: bigint]>(
+      "UPDATE plants SET name = ?, tag = ? WHERE id = ?",
+    ),
+    deletePlant: db.prepare<unknown, [id: bigint]>("DELETE FROM plants WHERE id = ?"),
 
     findToken: db.prepare<TokenRow, [hash: string]>(
       `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE hash = ?`,

@@ -1,0 +1,69 @@
+/** GET /plants: a page as JSON, or the whole (filtered) store as a stream. */
+
+import type { PlantPage, PlantQuery } from "../domain/page.ts";
+import { formatStoredPlant, type Plant } from "../domain/plant.ts";
+import type { Store } from "../domain/store.ts";
+import { chooseForm } from "./accept.ts";
+import { formatNextQuery, parsePlantQuery, parseStreamQuery } from "./query.ts";
+import type { Answer, Service } from "./service.ts";
+import { toStream } from "./stream.ts";
+
+const JSON_TYPE = "application/json";
+const NDJSON_TYPE = "application/x-ndjson";
+const CSV_TYPE = "text/csv";
+
+export async function listPlants(request: Request, service: Service): Promise<Answer> {
+  const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, NDJSON_TYPE, CSV_TYPE]);
+  if (form === JSON_TYPE) return answerPage(request, service);
+  const query = parseStreamQuery(request.url);
+  // The first page is read before anything is sent, so that a store that cannot answer is a proper 503.
+  const first = await service.store.listPlants(query);
+  const pages = followPages(service.store, query, first);
+  if (form === NDJSON_TYPE) return answerStream(NDJSON_TYPE, formatPages("", pages, formatNdjson));
+  // Loaded when first needed: most services never export a spreadsheet.
+  const { CSV_HEAD, formatCsv } = await import("../format/csv.ts");
+  return answerStream(
+    `${CSV_TYPE}; charset=utf-8; header=present`,
+    formatPages(CSV_HEAD, pages, formatCsv),
+  );
+}
+
+async function answerPage(request: Request, { config, store }: Service): Promise<Answer> {
+  const query = parsePlantQuery(request.url);
+  const { plants, next } = await store.listPlants(query);
+  const body = `[${plants.map(formatStoredPlant).join(",")}]`;
+  if (next === undefined) return { status: 200, body, headers: VARY };
+  const link = `<${config.basePath}/plants?${formatNextQuery(query, next)}>; rel="next"`;
+  return { status: 200, body, headers: { ...VARY, link } };
+}
+
+/** The same URL answers in several forms. */
+const VARY = { vary: "Accept" };
+
+function answerStream(type: string, pieces: AsyncGenerator<string>): Answer {
+  return { status: 200, body: toStream(pieces), headers: { ...VARY, "content-type": type } };
+}
+
+async function* followPages(
+  store: Store,
+  query: PlantQuery,
+  first: PlantPage,
+): AsyncGenerator<PlantPage> {
+  for (let page = first; ; page = await store.listPlants({ ...query, after: page.next })) {
+    yield page;
+    if (page.next === undefined) return;
+  }
+}
+
+async function* formatPages(
+  head: string,
+  pages: AsyncIterable<PlantPage>,
+  format: (plants: readonly Plant[]) => string,
+): AsyncGenerator<string> {
+  if (head !== "") yield head;
+  for await (const { plants } of pages) if (plants.length > 0) yield format(plants);
+}
+
+function formatNdjson(plants: readonly Plant[]): string {
+  return plants.map((plant) => `${formatStoredPlant(plant)}\n`).join("");
+}

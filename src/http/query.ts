@@ -1,0 +1,107 @@
+/** From the query of a URL to what is asked of the store. Everything unknown, repeated or odd is refused by name. */
+
+import { Refusal } from "../domain/error.ts";
+import { findInt64, INT64_MAX, INT64_MIN } from "../domain/int64.ts";
+import { type Order, orders, type PlantQuery } from "../domain/page.ts";
+import { isStorable } from "../domain/plant.ts";
+
+const LIMIT_DEFAULT = 100;
+export const LIMIT_MAX = 1000;
+
+const parameters = ["limit", "after", "tag", "name", "order"] as const;
+type Parameter = (typeof parameters)[number];
+type Parameters = Partial<Record<Parameter, string>>;
+
+/** One way of writing each integer, so that each plant has one URL. */
+const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
+
+export function findPlainInt64(text: string): bigint | undefined {
+  return PLAIN_INTEGER.test(text) ? findInt64(text) : undefined;
+}
+
+export function parsePlantQuery(url: string): PlantQuery {
+  const given = parseParameters(url);
+  return {
+    limit: given.limit === undefined ? LIMIT_DEFAULT : parseLimit(given.limit),
+    after: given.after === undefined ? undefined : parseAfter(given.after),
+    tag: given.tag,
+    name: given.name,
+    order: given.order === undefined ? "asc" : parseOrder(given.order),
+  };
+}
+
+/** A stream has no pages, and so no limit. */
+export function parseStreamQuery(url: string): PlantQuery {
+  const { limit } = parseParameters(url);
+  if (limit !== undefined)
+    throw new Refusal("invalid_query", "limit: not with a stream, which has no pages");
+  return { ...parsePlantQuery(url), limit: LIMIT_MAX };
+}
+
+/** The query of the page that begins behind this id. */
+export function formatNextQuery(query: PlantQuery, after: bigint): string {
+  const next = new URLSearchParams();
+  next.set("after", String(after));
+  next.set("limit", String(query.limit));
+  if (query.order !== "asc") next.set("order", query.order);
+  if (query.tag !== undefined) next.set("tag", query.tag);
+  if (query.name !== undefined) next.set("name", query.name);
+  return next.toString();
+}
+
+function parseParameters(url: string): Parameters {
+  const start = url.indexOf("?");
+  const given: Parameters = {};
+  const faults: string[] = [];
+  for (const pair of start === -1 ? [] : url.slice(start + 1).split("&")) {
+    if (pair === "") continue;
+    const equals = pair.indexOf("=");
+    const name = decode(equals === -1 ? pair : pair.slice(0, equals));
+    const value = decode(equals === -1 ? "" : pair.slice(equals + 1));
+    if (name === undefined || !isParameter(name))
+      faults.push(`${JSON.stringify(name ?? pair)}: unknown; known are ${parameters.join(", ")}`);
+    else if (value === undefined)
+      faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);
+    else if (given[name] !== undefined) faults.push(`${name}: given more than once`);
+    else given[name] = value;
+  }
+  if (faults.length > 0) throw new Refusal("invalid_query", faults.join("; "));
+  return given;
+}
+
+const isParameter = (name: string): name is Parameter => parameters.includes(name as Parameter);
+
+/** The platform's own parser would replace invalid bytes in silence. */
+function decode(text: string): string | undefined {
+  try {
+    const decoded = decodeURIComponent(text.replaceAll("+", " "));
+    return isStorable(decoded) ? decoded : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function parseLimit(text: string): number {
+  const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0;
+  if (limit >= 1 && limit <= LIMIT_MAX) return limit;
+  throw new Refusal("invalid_query", fault("limit", `an integer from 1 to ${LIMIT_MAX}`, text));
+}
+
+function parseAfter(text: string): bigint {
+  const after = findPlainInt64(text);
+  if (after !== undefined) return after;
+  throw new Refusal(
+    "invalid_query",
+    fault("after", `an integer from ${INT64_MIN} to ${INT64_MAX}`, text),
+  );
+}
+
+function parseOrder(text: string): Order {
+  const order = orders.find((known) => known === text);
+  if (order !== undefined) return order;
+  throw new Refusal("invalid_query", fault("order", orders.join(" or "), text));
+}
+
+function fault(name: string, expected: string, came: string): string {
+  return `${name}: expected ${expected}, got ${JSON.stringify(came.slice(0, 40))}`;
+}

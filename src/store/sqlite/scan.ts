@@ -1,0 +1,72 @@
+/** Hands searches to the thread that does them, and their pages back. */
+
+import { Worker } from "node:worker_threads";
+import { Refusal } from "../../domain/error.ts";
+import type { PlantPage, PlantQuery } from "../../domain/page.ts";
+
+export interface ScanSetup {
+  readonly path: string;
+  readonly scanRowsMax: number;
+}
+
+export interface ScanQuestion {
+  readonly number: number;
+  readonly query: PlantQuery;
+}
+
+export type ScanAnswer =
+  | { readonly number: number; readonly page: PlantPage }
+  | { readonly number: number; readonly error: Error };
+
+/** Each takes a bounded time, so that this many bound the wait of the last. */
+const SCANS_WAITING_MAX = 64;
+
+export class Scanner {
+  private readonly setup: ScanSetup;
+  private readonly waiting = new Map<number, PromiseWithResolvers<PlantPage>>();
+  private worker: Worker | undefined;
+  private count = 0;
+
+  constructor(setup: ScanSetup) {
+    this.setup = setup;
+  }
+
+  search(query: PlantQuery): Promise<PlantPage> {
+    if (this.waiting.size >= SCANS_WAITING_MAX) return Promise.reject(new Refusal("overloaded"));
+    // Made by the first search, because most services never search and a thread takes memory.
+    this.worker ??= this.startWorker();
+    const number = ++this.count;
+    const answer = Promise.withResolvers<PlantPage>();
+    this.waiting.set(number, answer);
+    this.worker.postMessage({ number, query } satisfies ScanQuestion);
+    return answer.promise;
+  }
+
+  close(): void {
+    this.fail(new Refusal("shutting_down"));
+  }
+
+  private startWorker(): Worker {
+    const worker = new Worker(new URL("scan-worker.ts", import.meta.url), {
+      workerData: this.setup,
+    });
+    worker.on("message", (answer: ScanAnswer) => this.settle(answer));
+    worker.on("error", (error) => this.fail(new Refusal("store_unavailable", undefined, error)));
+    return worker;
+  }
+
+  private settle(answer: ScanAnswer): void {
+    const waiting = this.waiting.get(answer.number);
+    this.waiting.delete(answer.number);
+    if ("page" in answer) waiting?.resolve(answer.page);
+    else waiting?.reject(new Refusal("store_unavailable", undefined, answer.error));
+  }
+
+  /** The next search starts a new thread. */
+  private fail(refusal: Refusal): void {
+    void this.worker?.terminate();
+    this.worker = undefined;
+    for (const waiting of this.waiting.values()) waiting.reject(refusal);
+    this.waiting.clear();
+  }
+}

@@ -1,0 +1,107 @@
+/** What a transaction does for each write in it. */
+
+import type { Database } from "bun:sqlite";
+import { Refusal } from "../../domain/error.ts";
+import type { Plant } from "../../domain/plant.ts";
+import type { Condition } from "../../domain/store.ts";
+import type { TokenRecord, TokenUse } from "../../domain/token.ts";
+import { isTokenNameTaken, translate } from "./failure.ts";
+import { toPlant } from "./page-statements.ts";
+import type { Statements } from "./statements.ts";
+
+export type Write =
+  | { readonly kind: "createPlant"; readonly plant: Plant }
+  | { readonly kind: "replacePlant"; readonly plant: Plant; readonly condition: Condition }
+  | { readonly kind: "removePlant"; readonly id: bigint; readonly condition: Condition }
+  | { readonly kind: "createToken"; readonly token: TokenRecord; readonly onlyFirst: boolean }
+  | { readonly kind: "revokeToken"; readonly hash: string; readonly revokedAtMs: number }
+  | { readonly kind: "touchTokens"; readonly uses: readonly TokenUse[] }
+  | { readonly kind: "probe" };
+
+export type Outcome = "created" | "replayed" | "done" | "refused";
+
+/** An error that leaves the transaction open undid its own statement only, and fails this write only. */
+export function applyAlone(db: Database, statements: Statements, write: Write): Outcome | Error {
+  try {
+    return apply(statements, write);
+  } catch (error) {
+    if (!db.inTransaction) throw error;
+    return translate(error);
+  }
+}
+
+function apply(statements: Statements, write: Write): Outcome | Refusal {
+  switch (write.kind) {
+    case "createPlant":
+      return createPlant(statements, write.plant);
+    case "replacePlant":
+      return replacePlant(statements, write.plant, write.condition);
+    case "removePlant":
+      return removePlant(statements, write.id, write.condition);
+    case "createToken":
+      return createToken(statements, write.token, write.onlyFirst);
+    case "revokeToken":
+      statements.revokeToken.run(write.revokedAtMs, write.hash);
+      return "done";
+    case "touchTokens":
+      for (const use of write.uses) statements.touchToken.run(use.usedAtMs, use.hash);
+      return "done";
+    case "probe":
+      statements.probe.run(Date.now());
+      return "done";
+  }
+}
+
+function createPlant(statements: Statements, plant: Plant): Outcome | Refusal {
+  const tag = plant.tag ?? null;
+  if (statements.insertPlant.run(plant.id, plant.name, tag).changes === 1) return "created";
+  const stored = statements.findPlant.get(plant.id);
+  if (stored?.name === plant.name && stored.tag === tag) return "replayed";
+  return new Refusal("id_taken", `A different plant has the id ${plant.id}; nothing was changed.`);
+}
+
+function replacePlant(
+  statements: Statements,
+  plant: Plant,
+  condition: Condition,
+): Outcome | Refusal {
+  const refusal = findObstacle(statements, plant.id, condition);
+  if (refusal !== undefined) return refusal;
+  statements.updatePlant.run(plant.name, plant.tag ?? null, plant.id);
+  return "done";
+}
+
+function removePlant(statements: Statements, id: bigint, condition: Condition): Outcome | Refusal {
+  const refusal = findObstacle(statements, id, condition);
+  if (refusal !== undefined) return refusal;
+  statements.deletePlant.run(id);
+  return "done";
+}
+
+function findObstacle(
+  statements: Statements,
+  id: bigint,
+  condition: Condition,
+): Refusal | undefined {
+  const current = statements.findPlant.get(id);
+  if (current === null) return new Refusal("plant_not_found");
+  return condition(toPlant(current)) ? undefined : new Refusal("precondition_failed");
+}
+
+function createToken(statements: Statements, token: TokenRecord, onlyFirst: boolean): Outcome {
+  const insert = onlyFirst ? statements.insertFirstToken : statements.insertToken;
+  try {
+    const { changes } = insert.run(
+      token.hash,
+      token.prefix,
+      token.name,
+      token.scopes.join(" "),
+      token.createdAtMs,
+      token.expiresAtMs ?? null,
+    );
+    return changes === 1 ? "done" : "refused";
+  } catch (error) {
+    if (isTokenNameTaken(error)) return "refused";
+    throw error;
+  }
+}
