@@ -61,15 +61,19 @@ function describeFault(setting: Setting<unknown>, text: string, source: Source):
   return `${name}: ${came} not allowed; expected ${setting.allowed}`;
 }
 
+/**
+ * The runtime's idle timer also runs while a body trickles in or an answer is awaited, and closes without an
+ * answer. It counts in steps of four seconds and may close that much early: ours has to come first.
+ */
+const IDLE_MARGIN_SECONDS = 5;
+
 function contradictions(config: Config): string[] {
   const faults: string[] = [];
-  // The runtime's idle timer also runs while a body trickles in or an answer is awaited, in steps
-  // of four seconds, and closes without an answer. Ours has to come first.
   for (const name of ["readSecondsMax", "queueSecondsMax"] as const) {
-    if (config.idleSecondsMax < config[name] + 4)
+    if (config.idleSecondsMax < config[name] + IDLE_MARGIN_SECONDS)
       faults.push(
-        `${settings.idleSecondsMax.env}: ${config.idleSecondsMax} is not allowed; expected at least ${config[name] + 4}, ` +
-          `4 more than ${settings[name].env}, or requests would be cut off without an answer`,
+        `${settings.idleSecondsMax.env}: ${config.idleSecondsMax} is not allowed; expected at least ${config[name] + IDLE_MARGIN_SECONDS}, ` +
+          `${IDLE_MARGIN_SECONDS} more than ${settings[name].env}, or requests would be cut off without an answer`,
       );
   }
   if (config.bodyBytesTotalMax < config.bodyBytesMax)

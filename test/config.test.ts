@@ -42,7 +42,7 @@ describe("a setting", () => {
     [
       "PLANTSTORE_IDLE_SECONDS_MAX",
       "11",
-      "expected at least 14, 4 more than PLANTSTORE_READ_SECONDS_MAX",
+      "expected at least 15, 5 more than PLANTSTORE_READ_SECONDS_MAX",
     ],
     [
       "PLANTSTORE_BODY_BYTES_TOTAL_MAX",

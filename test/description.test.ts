@@ -2,7 +2,8 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { Compile } from "typebox/schema";
-import { catalogue } from "../src/domain/error.ts";
+import { catalogue, type ErrorName } from "../src/domain/error.ts";
+import { createRoutes } from "../src/http/routes.ts";
 import { settings } from "../src/settings.ts";
 import type { Setting } from "../src/settings.ts";
 import frozen from "./frozen/interface.openapi.json";
@@ -27,7 +28,13 @@ interface Media {
 interface Content {
   readonly description: string;
   readonly required?: boolean;
-  readonly content: { readonly "application/json": Media };
+  readonly content?: { readonly "application/json"?: Media };
+}
+
+interface Operation {
+  readonly description: string;
+  readonly requestBody: Content;
+  readonly responses?: Readonly<Record<string, Content>>;
 }
 
 interface Document {
@@ -35,14 +42,8 @@ interface Document {
   readonly info: { readonly version: string; readonly description: string };
   readonly security: unknown;
   readonly servers: readonly { readonly url: string }[];
-  readonly paths: {
-    readonly "/plants": {
-      readonly post: {
-        readonly description: string;
-        readonly requestBody: Content;
-        readonly responses: Readonly<Record<string, Content>>;
-      };
-    };
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>> & {
+    readonly "/plants": { readonly post: Operation };
   };
   readonly components: {
     readonly schemas: Readonly<Record<string, Schema>>;
@@ -81,11 +82,11 @@ describe("the interface that we must keep", () => {
     const promised = frozen.paths["/plants"].post;
     const ours = description.paths["/plants"].post;
     const schemaOf = (content: Content | undefined): string | undefined =>
-      content?.content["application/json"].schema.$ref;
+      content?.content?.["application/json"]?.schema.$ref;
     expect(ours.requestBody.required).toBe(true);
     expect(schemaOf(ours.requestBody)).toBe(schemaOf(promised.requestBody as Content) as string);
     for (const [status, answer] of Object.entries(promised.responses))
-      expect(schemaOf(ours.responses[status])).toBe(schemaOf(answer as Content) as string);
+      expect(schemaOf(ours.responses?.[status])).toBe(schemaOf(answer as Content) as string);
   });
 
   test("is satisfied by what the service answers", async () => {
@@ -101,25 +102,52 @@ describe("the interface that we must keep", () => {
 });
 
 describe("the description", () => {
-  const { responses, requestBody } = description.paths["/plants"].post;
+  const { requestBody } = description.paths["/plants"].post;
 
-  test("lists every status and every code that a create can answer", () => {
-    const elsewhere = new Set(["path_not_found", "method_not_allowed"]);
-    const entries = Object.entries(catalogue).filter(([name]) => !elsewhere.has(name));
-    expect(Object.keys(responses).toSorted()).toEqual(
-      [...new Set(["200", ...entries.map(([, entry]) => String(entry.status))])].toSorted(),
+  test("lists every code of the catalogue, where it can be answered", () => {
+    const elsewhere = ["path_not_found", "method_not_allowed"];
+    const operations = Object.values(description.paths).flatMap((path) => Object.values(path));
+    const listed = operations.flatMap((operation) =>
+      Object.entries(operation.responses ?? {}).flatMap(([status, response]) =>
+        Object.entries(response.content?.["application/json"]?.examples ?? {}).map(
+          ([name, { value }]) => ({ name, status: Number(status), value }),
+        ),
+      ),
     );
-    for (const [name, { code, status, meaning }] of entries) {
-      const examples = responses[String(status)]?.content["application/json"].examples;
-      expect(examples?.[name]?.value).toEqual({ error: code, message: meaning });
+    for (const { name, status, value } of listed) {
+      const entry = catalogue[name as ErrorName];
+      expect([status, value]).toEqual([
+        entry.status,
+        { error: entry.code, message: entry.meaning },
+      ]);
     }
+    expect([...new Set([...listed.map(({ name }) => name), ...elsewhere])].toSorted()).toEqual(
+      Object.keys(catalogue).toSorted(),
+    );
     for (const [name, { code }] of Object.entries(catalogue))
       expect(description.info.description).toContain(`${code} ${name}`);
   });
 
+  test("has every route and every method of the service, the create operation first", () => {
+    const described = Object.entries(description.paths).map(([path, operations]) => [
+      path,
+      Object.keys(operations)
+        .filter((key) => key !== "parameters")
+        .toSorted(),
+    ]);
+    const served = createRoutes(service.config).map(({ path, operations }) => [
+      path.replace(":id", "{id}"),
+      Object.keys(operations)
+        .map((method) => method.toLowerCase())
+        .toSorted(),
+    ]);
+    expect(described).toEqual(served);
+    expect(Object.keys(description.paths["/plants"])[0]).toBe("post");
+  });
+
   test("states the limits in force and gives examples that are accepted", async () => {
     expect(requestBody.description).toContain("2048 bytes");
-    const examples = Object.values(requestBody.content["application/json"].examples ?? {});
+    const examples = Object.values(requestBody.content?.["application/json"]?.examples ?? {});
     expect(examples.length).toBeGreaterThan(0);
     for (const { value } of examples)
       expect((await service.create(JSON.stringify({ ...(value as object) }))).status).toBeOneOf([
@@ -150,11 +178,16 @@ describe("the catalogue", () => {
       invalid_utf8: 1001,
       invalid_json: 1002,
       invalid_plant: 1003,
+      invalid_id: 1004,
+      invalid_query: 1005,
+      invalid_precondition: 1006,
       token_missing: 2001,
       token_invalid: 2002,
       token_expired: 2003,
       insufficient_scope: 2004,
       id_taken: 3001,
+      plant_not_found: 3002,
+      precondition_failed: 3003,
       malformed_request: 4001,
       path_not_found: 4002,
       method_not_allowed: 4003,

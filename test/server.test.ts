@@ -12,7 +12,7 @@ describe("every answer", () => {
     ["204", "/plants", { method: "OPTIONS" }],
     ["401", "/plants", { method: "POST" }],
     ["404", "/nowhere", {}],
-    ["405", "/plants", {}],
+    ["405", "/plants", { method: "PATCH" }],
   ])("of status %s carries the security headers", async (status, path, init) => {
     await using service = startService();
     const response = await fetch(service.url + path, init);
@@ -76,8 +76,9 @@ describe("cross-origin requests", () => {
     expect(preflight.status).toBe(204);
     expect(Object.fromEntries(preflight.headers)).toMatchObject({
       "access-control-allow-origin": origin,
-      "access-control-allow-methods": "POST, OPTIONS",
-      "access-control-allow-headers": "Authorization, Content-Type, X-Request-Id",
+      "access-control-allow-methods": "GET, HEAD, POST, OPTIONS",
+      "access-control-allow-headers":
+        "Authorization, Content-Type, If-Match, If-None-Match, X-Request-Id",
       "access-control-max-age": "600",
     });
     const refused = await service.create("{}", { headers: { origin } });

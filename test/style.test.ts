@@ -13,8 +13,9 @@ const mayImport: Record<string, readonly string[]> = {
   observe: ["observe", "."],
   store: ["store", "domain"],
   auth: ["auth", "domain"],
-  http: ["http", "auth", "domain", "observe", "."],
-  cli: ["cli", "http", "auth", "store", "domain", "observe", "."],
+  format: ["format", "domain"],
+  http: ["http", "auth", "format", "domain", "observe", "."],
+  cli: ["cli", "http", "auth", "store", "format", "domain", "observe", "."],
 };
 
 /** "." is src itself: main, config and settings. */

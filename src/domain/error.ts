@@ -97,7 +97,7 @@ export const catalogue = {
   malformed_request: {
     code: 4001,
     status: 400,
-    meaning: "The request's Host header is missing, repeated or not a host.",
+    meaning: "The request's Host header is empty, repeated or not a host.",
     retry: false,
   },
   path_not_found: {

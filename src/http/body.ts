@@ -58,22 +58,24 @@ export class BodyReader {
   /** In one piece where the length is declared: a loop over the chunks costs 45 % of the throughput. */
   private readBytes(request: Request, reading: Reading): Promise<Uint8Array> {
     const declared = request.headers.get("content-length");
-    if (declared === null) return this.readChunks(request.body, reading);
-    this.hold(reading, Number(declared));
+    if (declared === null) return this.readChunks(request, reading);
+    // Equal lengths that are given twice arrive joined by a comma; the runtime refuses differing ones.
+    this.hold(reading, Number.parseInt(declared, 10));
     return request.bytes();
   }
 
-  private async readChunks(
-    body: ReadableStream<Uint8Array> | null,
-    reading: Reading,
-  ): Promise<Uint8Array> {
-    if (body === null) return new Uint8Array();
-    const reader = body.getReader();
+  private async readChunks(request: Request, reading: Reading): Promise<Uint8Array> {
+    if (request.body === null) return new Uint8Array();
+    const reader = request.body.getReader();
     const chunks: Uint8Array[] = [];
     for (let next = await reader.read(); !next.done; next = await reader.read()) {
       this.hold(reading, next.value.length);
       chunks.push(next.value);
     }
+    // The runtime ends the body at the last chunk, and only then finds out whether what follows is
+    // malformed. It answers that by itself, so that nothing may come of such a request.
+    await new Promise(setImmediate);
+    if (request.signal.aborted) throw new Refusal("body_incomplete");
     return Buffer.concat(chunks);
   }
 

@@ -62,7 +62,9 @@ function requireScope(principal: Principal, scope: Scope): void {
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
 
 function requireSaneHead(request: Request, urlBytesMax: number): void {
-  if (!HOST.test(request.headers.get("host") ?? "")) throw new Refusal("malformed_request");
+  const host = request.headers.get("host");
+  // None at all can only be HTTP/1.0, which allows it: the runtime has refused any other such request.
+  if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
   if (request.url.length > urlBytesMax) throw new Refusal("url_too_long");
 }
 

@@ -4,6 +4,8 @@ import type { Config } from "../config.ts";
 import { catalogue, type ErrorName } from "../domain/error.ts";
 import { NewPlantSchema, PlantSchema } from "../domain/plant.ts";
 import { scopes } from "../domain/token.ts";
+import { describePlantPaths } from "./openapi-plants.ts";
+import { describeErrors, requestIdHeader } from "./openapi-errors.ts";
 
 /** The version of the interface, which is not the version of the program. */
 const INTERFACE_VERSION = "1.0.0";
@@ -21,18 +23,16 @@ const ErrorSchema = {
   },
 } as const;
 
-const errorNames = Object.keys(catalogue) as ErrorName[];
-
-/** What any request can meet, whatever it asks for. */
-const errorsOfAny: ErrorName[] = ["malformed_request", "url_too_long", "internal"];
-const errorsOfStore: ErrorName[] = [
-  "store_unavailable",
-  "store_busy",
-  "shutting_down",
-  "overloaded",
-];
-/** Answered on no operation in particular, so that they stand in the catalogue alone. */
-const errorsOfNoOperation = new Set<ErrorName>(["path_not_found", "method_not_allowed"]);
+const BatchResultSchema = {
+  type: "object",
+  required: ["line", "status"],
+  properties: {
+    line: { type: "integer", description: "The number of the line, counted from 1." },
+    status: { type: "integer", description: "What a create of this line alone would answer." },
+    replayed: { type: "boolean", description: "True where the plant was in the store already." },
+    ...ErrorSchema.properties,
+  },
+} as const;
 
 export function describeApi(config: Config): object {
   return {
@@ -41,9 +41,10 @@ export function describeApi(config: Config): object {
       title: "Plant Store",
       version: INTERFACE_VERSION,
       description:
-        "Adds plants to a store. A 200 is sent after the plant is on disk. Ids are exact over the whole range of int64. " +
-        "Sending the same plant again succeeds and stores nothing new, so that every request is safe to retry. " +
-        `Every failure answers \`{error, message}\`; the values of \`error\` are: ${describeCodes()}`,
+        "Keeps plants. A write is answered after it is on disk. Ids are exact over the whole range of int64: " +
+        "read them with a parser that does not round them to doubles. " +
+        "Sending the same plant again succeeds and stores nothing new, so that every create is safe to retry. " +
+        `Every failure answers \`{error, message}\`; the values of \`error\` are: ${describeCodes()}.`,
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: config.basePath === "" ? "/" : config.basePath }],
@@ -53,19 +54,25 @@ export function describeApi(config: Config): object {
       { name: "operation", description: "For those who run the service. No token needed." },
     ],
     paths: {
-      "/plants": { post: describeCreate(config) },
-      "/livez": { get: describeOpen("isAlive", "Whether the process answers at all.") },
+      ...describePlantPaths(config),
+      "/livez": { get: describeOpen("isAlive", "Whether the process answers at all", []) },
       "/readyz": {
         get: describeOpen(
           "isReady",
-          "Whether the service can do its work: it has just written and synced, and is not shutting down.",
-          errorsOfStore,
+          "Whether the service can do its work: it has just written and synced, and is not shutting down",
+          ["store_unavailable", "store_busy", "shutting_down", "overloaded"],
         ),
       },
-      "/openapi.json": { get: describeOpen("describeApi", "This document.") },
+      "/openapi.json": { get: describeOpen("describeApi", "This document", []) },
     },
     components: {
-      schemas: { Plant: PlantSchema, NewPlant: NewPlantSchema, Error: ErrorSchema },
+      schemas: {
+        Plant: PlantSchema,
+        NewPlant: NewPlantSchema,
+        StoredPlant: { ...NewPlantSchema, description: "A plant with its id." },
+        BatchResult: BatchResultSchema,
+        Error: ErrorSchema,
+      },
       securitySchemes: {
         bearerAuth: {
           type: "http",
@@ -77,56 +84,7 @@ export function describeApi(config: Config): object {
   };
 }
 
-function describeCreate(config: Config): object {
-  return {
-    operationId: "createPlant",
-    tags: ["plants"],
-    summary: "Create a plant",
-    description:
-      "Creates a new plant in the store. Needs the scope `plants:write`. " +
-      "The same plant under the same id again answers 200 with `Idempotent-Replayed: true`; " +
-      "a different plant under a taken id answers 409 and changes nothing. " +
-      `Limits: body ${config.bodyBytesMax} bytes, ${config.readSecondsMax} s to send it, ` +
-      `URL ${config.urlBytesMax} bytes, head ${config.headerBytesMax} bytes.`,
-    requestBody: {
-      required: true,
-      description: `JSON in UTF-8 of at most ${config.bodyBytesMax} bytes. Unknown members are ignored.`,
-      content: {
-        "application/json": {
-          schema: { $ref: "#/components/schemas/NewPlant" },
-          examples: {
-            tagged: {
-              summary: "With a tag",
-              value: { id: 1, name: "Monstera deliciosa", tag: "tropical" },
-            },
-            untagged: { summary: "Without a tag", value: { id: 2, name: "Ficus lyrata" } },
-          },
-        },
-      },
-    },
-    responses: {
-      200: {
-        description: "Plant response: the plant is on disk.",
-        headers: {
-          ...requestIdHeader,
-          "Idempotent-Replayed": {
-            description: "`true` where the plant was in the store already.",
-            schema: { type: "string", enum: ["true"] },
-          },
-        },
-        content: {
-          "application/json": {
-            schema: { $ref: "#/components/schemas/Plant" },
-            example: { name: "Monstera deliciosa", tag: "tropical" },
-          },
-        },
-      },
-      ...describeErrors(errorNames.filter((name) => !errorsOfNoOperation.has(name))),
-    },
-  };
-}
-
-function describeOpen(operationId: string, summary: string, errors: ErrorName[] = []): object {
+function describeOpen(operationId: string, summary: string, errors: ErrorName[]): object {
   return {
     operationId,
     tags: ["operation"],
@@ -138,49 +96,13 @@ function describeOpen(operationId: string, summary: string, errors: ErrorName[] 
         headers: requestIdHeader,
         content: { "application/json": { schema: { type: "object" } } },
       },
-      ...describeErrors([...errorsOfAny, ...errors]),
+      ...describeErrors(["malformed_request", "url_too_long", "internal", ...errors]),
     },
   };
 }
 
-const requestIdHeader = {
-  "X-Request-Id": {
-    description: "Names this exchange in the service's log; one that was sent is kept.",
-    schema: { type: "string" },
-  },
-};
-
-const headersByStatus: Record<number, object> = {
-  401: { "WWW-Authenticate": { description: "RFC 6750.", schema: { type: "string" } } },
-  403: { "WWW-Authenticate": { description: "RFC 6750.", schema: { type: "string" } } },
-  503: { "Retry-After": { description: "Seconds.", schema: { type: "integer" } } },
-};
-
-function describeErrors(names: readonly ErrorName[]): Record<number, object> {
-  const byStatus = Object.groupBy(names, (name) => catalogue[name].status);
-  const described = Object.entries(byStatus).map(([status, group]) => [
-    status,
-    {
-      description: group
-        .map((name) => `${catalogue[name].code}: ${catalogue[name].meaning}`)
-        .join(" "),
-      headers: { ...requestIdHeader, ...headersByStatus[Number(status)] },
-      content: {
-        "application/json": {
-          schema: { $ref: "#/components/schemas/Error" },
-          examples: Object.fromEntries(
-            group.map((name) => [
-              name,
-              { value: { error: catalogue[name].code, message: catalogue[name].meaning } },
-            ]),
-          ),
-        },
-      },
-    },
-  ]);
-  return Object.fromEntries(described) as Record<number, object>;
-}
-
 function describeCodes(): string {
-  return errorNames.map((name) => `${catalogue[name].code} ${name}`).join(", ");
+  return Object.entries(catalogue)
+    .map(([name, { code }]) => `${code} ${name}`)
+    .join(", ");
 }

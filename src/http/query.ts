@@ -5,7 +5,7 @@ import { findInt64, INT64_MAX, INT64_MIN } from "../domain/int64.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
 import { isStorable } from "../domain/plant.ts";
 
-const LIMIT_DEFAULT = 100;
+export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
 
 const parameters = ["limit", "after", "tag", "name", "order"] as const;

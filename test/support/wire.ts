@@ -1,0 +1,108 @@
+/** HTTP/1.1 as bytes: requests written by hand, answers taken apart without a client library. */
+
+import { expect } from "bun:test";
+import { catalogue, type ErrorName } from "../../src/domain/error.ts";
+import { readPlants } from "./plants.ts";
+import { TEST_TOKEN, type TestService } from "./service.ts";
+import { connectRaw, type RawConnection } from "./socket.ts";
+
+export const HOST = "Host: plants.example";
+export const CREDENTIALS = [
+  `Authorization: Bearer ${TEST_TOKEN}`,
+  "Content-Type: application/json",
+];
+
+/** The lines as they are: nothing is added, checked or counted. */
+export const head = (...lines: readonly string[]): string => `${lines.join("\r\n")}\r\n\r\n`;
+
+/** The head of a create that lacks nothing but what says how long its body is. */
+export const createHead = (...lines: readonly string[]): string =>
+  head("POST /plants HTTP/1.1", HOST, ...CREDENTIALS, ...lines);
+
+export const plantBody = (id: number): string => JSON.stringify({ id, name: `plant ${id}` });
+
+export const createRequest = (id: number, ...lines: readonly string[]): string =>
+  createHead(`Content-Length: ${plantBody(id).length}`, ...lines) + plantBody(id);
+
+export const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
+
+export const chunked = (text: string): string => `${chunk(text)}0\r\n\r\n`;
+
+export interface WireAnswer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: string;
+}
+
+/** Everything that was received, answer by answer. Bytes that are none fail the test. */
+export function parseAnswers(text: string): WireAnswer[] {
+  const answers: WireAnswer[] = [];
+  for (let rest = text; rest !== "";) {
+    const [top = "", statusLine = "", fields = ""] =
+      /^(HTTP\/1\.1 \d{3} [^\r\n]*)\r\n((?:[^\r\n]+\r\n)*)\r\n/.exec(rest) ?? [];
+    expect(statusLine, `not an answer: ${JSON.stringify(rest)}`).not.toBe("");
+    const headers = new Headers(
+      fields.split("\r\n").flatMap((line): [string, string][] => {
+        const colon = line.indexOf(":");
+        return colon === -1 ? [] : [[line.slice(0, colon), line.slice(colon + 1).trim()]];
+      }),
+    );
+    const status = Number(statusLine.slice(9, 12));
+    const bodyEnd = top.length + bodyLength(status, headers);
+    answers.push({ status, headers, body: rest.slice(top.length, bodyEnd) });
+    rest = rest.slice(bodyEnd);
+  }
+  return answers;
+}
+
+/** RFC 9112, section 6.3: without a length, the body is what comes until the connection ends. */
+function bodyLength(status: number, headers: Headers): number {
+  if (status < 200 || status === 204) return 0;
+  return Number(headers.get("content-length") ?? Infinity);
+}
+
+/** Sends the bytes in one piece, and waits until the service has closed the connection. */
+export async function exchange(url: string, bytes: string | Uint8Array): Promise<WireAnswer[]> {
+  const connection = await connectRaw(url);
+  connection.send(bytes);
+  return parseAnswers(await connection.closed);
+}
+
+/** Waits until that much has been received; fails where the connection ends before. */
+export async function receive(connection: RawConnection, pattern: RegExp): Promise<string> {
+  return Promise.race([
+    connection.receive(pattern),
+    connection.closed.then((text) => {
+      if (pattern.test(text)) return text;
+      throw new Error(`closed before ${pattern} came: ${JSON.stringify(text)}`);
+    }),
+  ]);
+}
+
+/** The service's own refusal, and not one of the runtime's. */
+export function expectOwnRefusal(answer: WireAnswer | undefined, reason: ErrorName): void {
+  const { code, status } = catalogue[reason];
+  expect(answer?.status).toBe(status);
+  expect(answer?.headers.get("content-type")).toBe("application/json");
+  expect(JSON.parse(answer?.body ?? "")).toEqual({
+    error: code,
+    message: expect.stringMatching(/./),
+  });
+}
+
+const WITNESS_ID = 1;
+
+/**
+ * Creates the witness, or finds it created: the service is well. Whatever a connection before had
+ * it store has been stored by then, because writes are committed in the order in which they came.
+ */
+export async function expectStored(service: TestService, ids: readonly number[]): Promise<void> {
+  expect((await service.create(plantBody(WITNESS_ID))).status).toBe(200);
+  expect(readPlants(service.databasePath)).toEqual(
+    [WITNESS_ID, ...ids].map((id) => ({ id: BigInt(id), name: `plant ${id}`, tag: null })),
+  );
+}
+
+/** The service is well, and of all that was sent to it nothing has been stored. */
+export const expectNothingStored = (service: TestService): Promise<void> =>
+  expectStored(service, []);

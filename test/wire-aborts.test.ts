@@ -1,0 +1,145 @@
+/** Clients that vanish, and more clients than the system lets in. */
+
+import { describe, expect, test } from "bun:test";
+import { spawnService } from "./support/child.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import { checkIntegrity, readPlants, sendPlant } from "./support/plants.ts";
+import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+import { connectRaw, type RawConnection } from "./support/socket.ts";
+import {
+  chunk,
+  createHead,
+  createRequest,
+  expectNothingStored,
+  expectStored,
+  head,
+  HOST,
+  plantBody,
+  receive,
+} from "./support/wire.ts";
+
+interface LogLine {
+  readonly level: string;
+  readonly reason?: string;
+}
+
+const readLog = (service: TestService): LogLine[] =>
+  service.logLines.map((line) => JSON.parse(line) as LogLine);
+
+describe("after 200 clients that vanish", () => {
+  const ABORTS = 200;
+  /** Enough for all at once, and so little that one that is never given back would be missed. */
+  const BODY_BYTES_TOTAL_MAX = 16_384;
+
+  async function vanishAfter(service: TestService, bytes: (id: number) => string): Promise<void> {
+    await Promise.all(
+      Array.from({ length: ABORTS }, async (_, index) => {
+        const connection = await connectRaw(service.url);
+        connection.send(bytes(index + 2));
+        connection.abort();
+        await connection.closed;
+      }),
+    );
+  }
+
+  /** Resolves when the service has noticed them all. The log has no event for it, hence the loop. */
+  async function untilLogged(service: TestService, requests: number): Promise<void> {
+    while (service.logLines.length < requests) await Bun.sleep(1);
+  }
+
+  /** The largest body fits only where the aborted ones hold nothing any more. */
+  async function expectWell(service: TestService): Promise<void> {
+    expect((await service.create(plantBody(1).padEnd(BODY_BYTES_TOTAL_MAX))).status).toBe(200);
+    expect(readLog(service).filter(({ level }) => level === "warn" || level === "error")).toEqual(
+      [],
+    );
+    expect(checkIntegrity(service.databasePath)).toBe("ok");
+  }
+
+  const start = (): TestService =>
+    startService({
+      PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_TOTAL_MAX),
+      PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(BODY_BYTES_TOTAL_MAX),
+    });
+
+  test.each([
+    ["a declared body", (id: number) => createRequest(id).slice(0, -1)],
+    ["a declared body, before its first byte", () => createHead("Content-Length: 50")],
+    ["a chunked body, before its last chunk", chunkedWithoutEnd],
+    ["a chunk", (id: number) => chunkedWithoutEnd(id).slice(0, -5)],
+  ])("in the middle of %s nothing is stored, and the service is well", async (_name, bytes) => {
+    await using service = start();
+    await vanishAfter(service, bytes);
+    await untilLogged(service, ABORTS);
+    expect(readLog(service).map(({ level, reason }) => [level, reason])).toEqual(
+      Array.from({ length: ABORTS }, () => ["info", "body_incomplete"]),
+    );
+    await expectNothingStored(service);
+    await expectWell(service);
+  });
+
+  function chunkedWithoutEnd(id: number): string {
+    return createHead("Transfer-Encoding: chunked") + chunk(plantBody(id));
+  }
+
+  test("in the middle of a head nothing has happened", async () => {
+    await using service = start();
+    await vanishAfter(service, () => createHead("Content-Length: 50").slice(0, -2));
+    await expectNothingStored(service);
+    expect(service.logLines).toHaveLength(1);
+    await expectWell(service);
+  });
+
+  test("after the whole of a create, each is stored whole or not at all, and sending it again settles it", async () => {
+    await using service = start();
+    await vanishAfter(service, (id) => createRequest(id));
+    const ids = Array.from({ length: ABORTS }, (_, index) => index + 2);
+    const retried = await Promise.all(ids.map((id) => service.create(plantBody(id))));
+    expect(retried.map(({ status }) => status)).toEqual(ids.map(() => 200));
+    await expectStored(service, ids);
+    await expectWell(service);
+  });
+});
+
+test("with no file descriptor left, accepted clients are served; as they leave, those that waited are served too", async () => {
+  const DESCRIPTORS_MAX = 128;
+  const CLIENTS = 200;
+  using folder = makeTemporaryFolder();
+  const databasePath = `${folder.path}/plants.db`;
+  await using service = await spawnService(
+    { DATABASE_URL: `sqlite:${databasePath}`, PLANTSTORE_TOKEN: TEST_TOKEN },
+    ["sh", "-c", `ulimit -n ${DESCRIPTORS_MAX}; exec "$@"`, "sh"],
+  );
+  const { url } = service.started;
+
+  const first = await connectRaw(url);
+  first.send(createRequest(2));
+  await receive(first, /"plant 2"}$/);
+
+  const clients = await Promise.all(Array.from({ length: CLIENTS }, () => connectRaw(url)));
+  const served: RawConnection[] = [];
+  const full = Promise.withResolvers<void>();
+  const leaving = Promise.withResolvers<void>();
+  const visits = clients.map(async (client) => {
+    client.send(head("GET /livez HTTP/1.1", HOST));
+    await receive(client, /"alive"}$/);
+    // The service has some descriptors for itself.
+    if (served.push(client) === DESCRIPTORS_MAX - 28) full.resolve();
+    await leaving.promise;
+    client.abort();
+  });
+  await full.promise;
+  first.send(createRequest(3));
+  await receive(first, /"plant 3"}$/);
+  expect(served.length).toBeLessThan(DESCRIPTORS_MAX);
+  leaving.resolve();
+  await Promise.all(visits);
+
+  const stored = [2n, 3n, 4n].map((id) => ({ id, name: `plant ${id}`, tag: null }));
+  const responses = await Promise.all(stored.map((plant) => sendPlant(url, plant)));
+  expect(responses.map(({ status }) => status)).toEqual([200, 200, 200]);
+  expect(readPlants(databasePath)).toEqual(stored);
+  service.kill("SIGTERM");
+  expect(await service.exited).toBe(0);
+  expect(await service.stderr).not.toContain('"level":"error"');
+});

@@ -1,0 +1,245 @@
+/** Clients that send too much, or too slowly. */
+
+import { describe, expect, test } from "bun:test";
+import { ConfigError, resolveConfig } from "../src/config.ts";
+import { startService, type TestService } from "./support/service.ts";
+import { connectRaw } from "./support/socket.ts";
+import {
+  chunk,
+  createHead,
+  createRequest,
+  exchange,
+  expectNothingStored,
+  expectOwnRefusal,
+  expectStored,
+  head,
+  HOST,
+  parseAnswers,
+  plantBody,
+  receive,
+  type WireAnswer,
+} from "./support/wire.ts";
+
+const CHUNKED = "Transfer-Encoding: chunked";
+const CLOSE = "Connection: close";
+const EXPECT = "Expect: 100-continue";
+
+describe("a body larger than allowed", () => {
+  const BODY_BYTES_MAX = 64;
+  const settings = { PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_MAX) };
+  const tooLong = `Content-Length: ${BODY_BYTES_MAX + 1}`;
+  const padded = (bytes: number): string => plantBody(2).padEnd(bytes);
+
+  function expectTooLarge(answers: readonly WireAnswer[]): void {
+    expect(answers).toHaveLength(1);
+    expectOwnRefusal(answers[0], "body_too_large");
+    expect(answers[0]?.headers.get("connection")).toBe("close");
+  }
+
+  test.each([
+    ["declared, before any of it is sent", createHead(tooLong)],
+    ["declared and sent", createHead(tooLong) + padded(BODY_BYTES_MAX + 1)],
+    ["declared twice", createHead(CLOSE, tooLong, tooLong) + padded(BODY_BYTES_MAX + 1)],
+    ["declared as more than 2^32", createHead(`Content-Length: ${2 ** 32 + plantBody(2).length}`)],
+    ["in one chunk", createHead(CHUNKED) + chunk(padded(BODY_BYTES_MAX + 1))],
+    ["in many chunks", createHead(CHUNKED) + chunk(" ").repeat(BODY_BYTES_MAX + 1)],
+  ])("is refused and the connection closed: %s", async (_name, bytes) => {
+    await using service = startService(settings);
+    expectTooLarge(await exchange(service.url, bytes));
+    await expectNothingStored(service);
+  });
+
+  test("is refused chunk by chunk, as soon as the limit is passed, and what it holds is no request", async () => {
+    await using service = startService(settings);
+    const connection = await connectRaw(service.url);
+    connection.send(createHead(CHUNKED, EXPECT));
+    await receive(connection, /100 Continue\r\n\r\n$/);
+    connection.send(chunk(padded(BODY_BYTES_MAX)));
+    connection.send(chunk(createRequest(666)));
+    const [interim, ...answers] = parseAnswers(await connection.closed);
+    expect(interim?.status).toBe(100);
+    expectTooLarge(answers);
+    await expectNothingStored(service);
+  });
+
+  test.each([
+    ["declared", createHead(CLOSE, `Content-Length: ${BODY_BYTES_MAX}`) + padded(BODY_BYTES_MAX)],
+    ["in chunks", `${createHead(CLOSE, CHUNKED) + chunk(padded(BODY_BYTES_MAX))}0\r\n\r\n`],
+  ])("is one byte larger than the largest that is stored: %s", async (_name, bytes) => {
+    await using service = startService(settings);
+    expect(await exchange(service.url, bytes)).toMatchObject([{ status: 200 }]);
+    await expectStored(service, [2]);
+  });
+
+  test("is refused after the runtime's 100 where the client waited for one", async () => {
+    await using service = startService(settings);
+    const [interim, ...answers] = await exchange(service.url, createHead(tooLong, EXPECT));
+    expect(interim?.status).toBe(100);
+    expectTooLarge(answers);
+  });
+});
+
+test("Expect: 100-continue is answered by 100, and the body then by 200", async () => {
+  await using service = startService();
+  const [top = "", body = ""] = createRequest(2, EXPECT, CLOSE).split(/(?<=\r\n\r\n)/);
+  const connection = await connectRaw(service.url);
+  connection.send(top);
+  expect(await receive(connection, /\r\n\r\n$/)).toBe("HTTP/1.1 100 Continue\r\n\r\n");
+  connection.send(body);
+  expect(parseAnswers(await connection.closed)).toMatchObject([{ status: 100 }, { status: 200 }]);
+  await expectStored(service, [2]);
+});
+
+describe("bodies that are together larger than allowed", () => {
+  const length = `Content-Length: ${plantBody(2).length}`;
+
+  test.each([
+    ["one length", [length]],
+    ["the same length twice", [length, length]],
+  ])("are not all read, also after a body with %s", async (_name, lengths) => {
+    await using service = startService({
+      PLANTSTORE_BODY_BYTES_MAX: "64",
+      PLANTSTORE_BODY_BYTES_TOTAL_MAX: "100",
+      PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+    });
+    const before = await exchange(service.url, createHead(CLOSE, ...lengths) + plantBody(2));
+    expect(before).toMatchObject([{ status: 200 }]);
+
+    const body = plantBody(3).padEnd(60);
+    const top = createHead(CLOSE, EXPECT, "Content-Length: 60");
+    const holder = await connectRaw(service.url);
+    holder.send(top);
+    await receive(holder, /100 Continue\r\n\r\n$/);
+    const [, refused] = await exchange(service.url, top + body);
+    expectOwnRefusal(refused, "overloaded");
+
+    holder.send(body);
+    expect(parseAnswers(await holder.closed)).toMatchObject([{ status: 100 }, { status: 200 }]);
+    const [, accepted] = await exchange(service.url, top + body);
+    expect(accepted?.status).toBe(200);
+    await expectStored(service, [2, 3]);
+  });
+});
+
+// Together, because each waits for a deadline.
+describe.concurrent("a slow client:", () => {
+  const READ_SECONDS_MAX = 1;
+  const settings = {
+    PLANTSTORE_READ_SECONDS_MAX: String(READ_SECONDS_MAX),
+    PLANTSTORE_QUEUE_SECONDS_MAX: "1",
+    PLANTSTORE_IDLE_SECONDS_MAX: "6",
+  };
+
+  /** Sends the rest piece by piece, until it is all sent or the service has closed the connection. */
+  async function trickle(
+    service: TestService,
+    first: string,
+    rest: Iterable<string>,
+  ): Promise<{ answers: WireAnswer[]; seconds: number }> {
+    const startedAtMs = performance.now();
+    const connection = await connectRaw(service.url);
+    const watch = { closed: false };
+    const closed = connection.closed.finally(() => {
+      watch.closed = true;
+    });
+    connection.send(first);
+    for (const piece of rest) {
+      await Bun.sleep(20);
+      if (watch.closed) break;
+      connection.send(piece);
+    }
+    const answers = parseAnswers(await closed);
+    return { answers, seconds: (performance.now() - startedAtMs) / 1000 };
+  }
+
+  const bytes = plantBody(2).padEnd(1000);
+  test.each([
+    ["a declared body, byte by byte,", createHead("Content-Length: 1000"), bytes],
+    ["a body in chunks of a byte", createHead(CHUNKED), Array.from(bytes, chunk)],
+    ["the size of a chunk, digit by digit,", createHead(CHUNKED), "0".repeat(1000)],
+    ["a body of which nothing comes", createHead("Content-Length: 1000"), []],
+  ])("%s is cut off with 408", async (_name, top, rest) => {
+    await using service = startService(settings);
+    const { answers, seconds } = await trickle(service, top, rest);
+    expect(answers).toHaveLength(1);
+    expectOwnRefusal(answers[0], "body_too_slow");
+    expect(answers[0]?.headers.get("connection")).toBe("close");
+    expect(seconds).toBeGreaterThanOrEqual(READ_SECONDS_MAX);
+    await expectNothingStored(service);
+  });
+
+  test("a body that trickles in within the time is stored", async () => {
+    await using service = startService(settings);
+    const top = createHead(CLOSE, `Content-Length: ${plantBody(2).length}`);
+    const { answers } = await trickle(service, top, plantBody(2).match(/.{1,6}/g) ?? []);
+    expect(answers).toMatchObject([{ status: 200 }]);
+    await expectStored(service, [2]);
+  });
+
+  // The runtime rounds its timeout up to a multiple of four seconds and then closes up to four
+  // seconds early, as its clock happens to tick: hence connections all over four seconds. In the
+  // worst case that must still be later than our own deadline, or some would get no answer.
+  test("the shortest idle time that is allowed leaves room for every 408", async () => {
+    const seconds = { PLANTSTORE_READ_SECONDS_MAX: "4", PLANTSTORE_QUEUE_SECONDS_MAX: "1" };
+    const isAllowed = (idle: number): boolean => {
+      try {
+        resolveConfig({}, { ...seconds, PLANTSTORE_IDLE_SECONDS_MAX: String(idle) });
+        return true;
+      } catch (error) {
+        if (error instanceof ConfigError) return false;
+        throw error;
+      }
+    };
+    const shortest = Array.from({ length: 20 }, (_, index) => index + 5).find(isAllowed);
+    await using service = startService({
+      ...seconds,
+      PLANTSTORE_IDLE_SECONDS_MAX: String(shortest),
+    });
+    const statuses = await Promise.all(
+      Array.from({ length: 201 }, async (_, index) => {
+        await Bun.sleep(index * 20);
+        const [answer] = await exchange(service.url, createHead("Content-Length: 1000"));
+        return answer?.status ?? "closed without an answer";
+      }),
+    );
+    expect(statuses).toEqual(statuses.map(() => 408));
+  }, 20_000);
+
+  test("a connection that is idle after an answer is closed after the idle time, an unread body or not", async () => {
+    await using service = startService(settings);
+    const asked = head("GET /livez HTTP/1.1", HOST);
+    const unread = head("POST /plants HTTP/1.1", HOST, "Content-Length: 1000");
+    const [idle, halfway, unreadStopped, unreadTrickling] = await Promise.all([
+      trickle(service, asked, []),
+      trickle(service, asked + asked.slice(0, 10), []),
+      trickle(service, unread, []),
+      trickle(service, unread, bytes),
+    ]);
+    expect(idle.answers).toMatchObject([{ status: 200 }]);
+    expect(halfway.answers).toMatchObject([{ status: 200 }]);
+    expect(unreadStopped.answers).toMatchObject([{ status: 401 }]);
+    expect(unreadTrickling.answers).toMatchObject([{ status: 401 }]);
+    for (const { seconds } of [idle, halfway, unreadStopped, unreadTrickling]) {
+      expect(seconds).toBeGreaterThan(3.9);
+      expect(seconds).toBeLessThan(10);
+    }
+    await expectNothingStored(service);
+  }, 20_000);
+
+  test("a head that does not end is cut off by the runtime without a byte, after some 12 seconds whatever is configured", async () => {
+    await using service = startService(settings);
+    const half = createRequest(2).slice(0, 40);
+    const slow = await Promise.all([
+      trickle(service, "", []),
+      trickle(service, "POST", []),
+      trickle(service, half, []),
+      trickle(service, `${half}\r\nX-Slow: `, "a".repeat(1000)),
+    ]);
+    for (const { answers, seconds } of slow) {
+      expect(answers).toEqual([]);
+      expect(seconds).toBeGreaterThan(7.9);
+      expect(seconds).toBeLessThan(14);
+    }
+    await expectNothingStored(service);
+  }, 20_000);
+});
