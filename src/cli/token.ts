@@ -2,11 +2,10 @@
 
 import { mintToken, toRecord } from "../auth/token.ts";
 import type { Config } from "../config.ts";
-import type { Store } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
-import { openStore } from "../store/open.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { printTable } from "./table.ts";
+import { withStore } from "./with-store.ts";
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 
@@ -93,18 +92,6 @@ function findOne(tokens: readonly TokenRecord[], nameOrPrefix: string): TokenRec
       `${JSON.stringify(nameOrPrefix)} could be ${found.map((one) => one.name).join(" or ")}; give the name.`,
     );
   return token;
-}
-
-async function withStore<Result>(
-  config: Config,
-  use: (store: Store) => Promise<Result>,
-): Promise<Result> {
-  const store = openStore(config.databaseUrl, config);
-  try {
-    return await use(store);
-  } finally {
-    await store.close();
-  }
 }
 
 function parseName(name: string): string {

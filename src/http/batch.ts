@@ -35,8 +35,14 @@ async function* judgeLines(request: Request, service: Service): AsyncGenerator<s
       yield results.join("");
     }
   } catch (error) {
+    const refusal = toRefusal(error);
+    service.log.info("batch_broken_off", {
+      lastLine,
+      reason: refusal.reason,
+      cause: refusal.cause,
+    });
     // The answer has begun, so that the failure to read on is a result like any other, and the last.
-    yield formatFailure(lastLine + 1, error, service);
+    yield formatFailure(lastLine + 1, refusal, service);
   }
 }
 

@@ -12,6 +12,8 @@ const parameters = ["limit", "after", "tag", "name", "order"] as const;
 type Parameter = (typeof parameters)[number];
 type Parameters = Partial<Record<Parameter, string>>;
 
+const SHOWN_CHARACTERS_MAX = 40;
+
 /** One way of writing each integer, so that each plant has one URL. */
 const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
 
@@ -55,11 +57,14 @@ function parseParameters(url: string): Parameters {
   const faults: string[] = [];
   for (const pair of start === -1 ? [] : url.slice(start + 1).split("&")) {
     if (pair === "") continue;
-    const equals = pair.indexOf("=");
-    const name = decode(equals === -1 ? pair : pair.slice(0, equals));
-    const value = decode(equals === -1 ? "" : pair.slice(equals + 1));
+    const equals = pair.includes("=") ? pair.indexOf("=") : pair.length;
+    const rawName = pair.slice(0, equals);
+    const name = decode(rawName);
+    const value = decode(pair.slice(equals + 1));
     if (name === undefined || !isParameter(name))
-      faults.push(`${JSON.stringify(name ?? pair)}: unknown; known are ${parameters.join(", ")}`);
+      faults.push(
+        `${JSON.stringify((name ?? rawName).slice(0, SHOWN_CHARACTERS_MAX))}: unknown; known are ${parameters.join(", ")}`,
+      );
     else if (value === undefined)
       faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);
     else if (given[name] !== undefined) faults.push(`${name}: given more than once`);
@@ -103,5 +108,5 @@ function parseOrder(text: string): Order {
 }
 
 function fault(name: string, expected: string, came: string): string {
-  return `${name}: expected ${expected}, got ${JSON.stringify(came.slice(0, 40))}`;
+  return `${name}: expected ${expected}, got ${JSON.stringify(came.slice(0, SHOWN_CHARACTERS_MAX))}`;
 }

@@ -6,22 +6,25 @@ import { dirname, resolve } from "node:path";
 import { migrations } from "./migrations.ts";
 
 /** Marks the file as a plant store's, so that we never write into somebody else's: "PLNT". */
-const APPLICATION_ID = 0x504c4e54;
+export const APPLICATION_ID = 0x504c4e54;
 
 /** A store that cannot be opened as it is, in words for the person who starts the service. */
 export class StoreOpenError extends Error {
   override readonly name = "StoreOpenError";
 }
 
-/** How long opening waits for a lock that someone else holds. */
+/** Nothing is wrong with the store: someone else is using it, and may be done soon. */
+export class StoreLockedError extends StoreOpenError {}
+
+/** How long a first opening waits for a lock that someone else holds: nobody is being served yet. */
 const OPEN_LOCK_WAIT_MS = 5_000;
 
-export function openDatabase(path: string): Database {
+export function openDatabase(path: string, lockWaitMs = OPEN_LOCK_WAIT_MS): Database {
   makeDirectoryDurably(dirname(resolve(path)));
   try {
     const db = new Database(path, { create: true, readwrite: true, safeIntegers: true });
     try {
-      setUp(db, path);
+      setUp(db, path, lockWaitMs);
       return db;
     } catch (error) {
       db.close();
@@ -33,8 +36,8 @@ export function openDatabase(path: string): Database {
   }
 }
 
-function setUp(db: Database, path: string): void {
-  db.run(`PRAGMA busy_timeout = ${OPEN_LOCK_WAIT_MS}`);
+function setUp(db: Database, path: string, lockWaitMs: number): void {
+  db.run(`PRAGMA busy_timeout = ${lockWaitMs}`);
   refuseForeignFile(db, path);
   // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
   db.run("PRAGMA journal_mode = WAL");
@@ -60,7 +63,7 @@ function setUp(db: Database, path: string): void {
 function makeReadableDurable(db: Database, path: string): void {
   const row = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get() as { busy: bigint };
   if (row.busy !== 0n)
-    throw new StoreOpenError(`${path} is in use: another process kept it locked for too long.`);
+    throw new StoreLockedError(`${path} is in use: another process kept it locked for too long.`);
 }
 
 function refuseForeignFile(db: Database, path: string): void {
@@ -77,11 +80,7 @@ function migrate(db: Database, path: string): void {
   if (readPragma(db, "user_version") === migrations.length) return;
   const steps = db.transaction(() => {
     const version = readPragma(db, "user_version");
-    if (version > migrations.length)
-      throw new StoreOpenError(
-        `${path} has schema ${version}, and this version of plantstore knows schemas up to ${migrations.length}. ` +
-          "A newer plantstore wrote it; start that one.",
-      );
+    refuseNewerSchema(version, path);
     for (const step of migrations.slice(version)) db.run(step);
     db.run(`PRAGMA application_id = ${APPLICATION_ID}`);
     db.run(`PRAGMA user_version = ${migrations.length}`);
@@ -89,20 +88,28 @@ function migrate(db: Database, path: string): void {
   steps.immediate();
 }
 
-function readPragma(db: Database, name: "application_id" | "user_version"): number {
+export function refuseNewerSchema(version: number, path: string): void {
+  if (version > migrations.length)
+    throw new StoreOpenError(
+      `${path} has schema ${version}, and this version of plantstore knows schemas up to ${migrations.length}. ` +
+        "A newer plantstore wrote it; start that one.",
+    );
+}
+
+export function readPragma(db: Database, name: "application_id" | "user_version"): number {
   const row = db.query(`PRAGMA ${name}`).get() as Record<string, bigint>;
   return Number(row[name]);
 }
 
 /** SQLite syncs the folder of its files, but nobody else syncs the folders that we make for it. */
-function makeDirectoryDurably(path: string): void {
+export function makeDirectoryDurably(path: string): void {
   const firstMade = mkdirSync(path, { recursive: true, mode: 0o700 });
   if (firstMade === undefined) return;
   for (let made = path; made.startsWith(firstMade); made = dirname(made))
     syncDirectory(dirname(made));
 }
 
-function syncDirectory(path: string): void {
+export function syncDirectory(path: string): void {
   const descriptor = openSync(path, "r");
   try {
     fsyncSync(descriptor);

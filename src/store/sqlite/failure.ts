@@ -2,9 +2,11 @@
 
 import { SQLiteError } from "bun:sqlite";
 import { Refusal } from "../../domain/error.ts";
-import { StoreOpenError } from "./database.ts";
+import { StoreLockedError, StoreOpenError } from "./database.ts";
 
-export const isLocked = (error: unknown): boolean => hasCode(error, "SQLITE_BUSY", "SQLITE_LOCKED");
+export const isLocked = (error: unknown): boolean =>
+  error instanceof StoreLockedError ||
+  hasCode(error instanceof StoreOpenError ? error.cause : error, "SQLITE_BUSY", "SQLITE_LOCKED");
 
 /**
  * After a failed sync the kernel may forget the pages it could not write and report success the
@@ -19,8 +21,8 @@ export const isTokenNameTaken = (error: unknown): boolean =>
 /** What a waiting caller is told; whatever is not known to be the disk's or a lock's doing stays as it is. */
 export function translate(error: unknown): Error {
   if (!(error instanceof Error)) return new Error("thrown by SQLite", { cause: error });
-  if (error instanceof StoreOpenError) return new Refusal("store_unavailable", undefined, error);
   if (isLocked(error)) return new Refusal("store_busy", undefined, error);
+  if (error instanceof StoreOpenError) return new Refusal("store_unavailable", undefined, error);
   const unavailable = hasCode(
     error,
     "SQLITE_FULL",

@@ -144,7 +144,8 @@ export class SqliteStore implements Store {
 
   private connected(): Connection {
     if (this.closed) throw new Refusal("shutting_down");
-    this.connection ??= connect(this.path);
+    // Not waiting for a lock: others are being served, and the group commit tries again.
+    this.connection ??= connect(this.path, 0);
     return this.connection;
   }
 
@@ -158,8 +159,8 @@ export class SqliteStore implements Store {
   }
 }
 
-function connect(path: string): Connection {
-  const db = openDatabase(path);
+function connect(path: string, lockWaitMs?: number): Connection {
+  const db = openDatabase(path, lockWaitMs);
   return { db, statements: prepareStatements(db), pages: preparePageStatements(db) };
 }
 

@@ -1,0 +1,126 @@
+/** Cuts the elements out of a JSON array, as they are written, in constant memory. */
+
+import type { Line } from "./lines.ts";
+import { MalformedFile } from "./malformed.ts";
+import { RecordText } from "./record-text.ts";
+
+const [TAB, NEWLINE, RETURN, SPACE] = [9, 10, 13, 32];
+const [QUOTE, COMMA, BACKSLASH] = [34, 44, 92];
+const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
+
+/**
+ * The elements in blocks: those that each chunk completes, but never more than `blockLengthMax` together,
+ * each with the line it begins on. What an element holds is not judged, only where it ends: so a bad one
+ * spoils no other. One over `bytesMax` is skipped, and stands as a Refusal in its place; so does an empty
+ * one, as the empty text. Throws a MalformedFile where there is no array, or not all of it.
+ */
+export async function* readElements(
+  chunks: AsyncIterable<Uint8Array>,
+  bytesMax: number,
+  blockLengthMax: number,
+): AsyncGenerator<Line[]> {
+  const cutter = new ElementCutter(bytesMax);
+  for await (const chunk of chunks) {
+    const elements = cutter.cut(chunk);
+    for (let start = 0; start < elements.length; start += blockLengthMax)
+      yield elements.slice(start, start + blockLengthMax);
+  }
+  cutter.end();
+}
+
+class ElementCutter {
+  private readonly text: RecordText;
+  private place: "before" | "inside" | "after" = "before";
+  private line = 1;
+  /** Where the element begins; undefined as long as nothing but white space has come. */
+  private elementLine: number | undefined;
+  private elementCount = 0;
+  /** Brackets of either kind that are open in the element. */
+  private depth = 0;
+  private inString = false;
+  private isEscaped = false;
+
+  constructor(bytesMax: number) {
+    this.text = new RecordText(bytesMax);
+  }
+
+  cut(chunk: Uint8Array): Line[] {
+    const elements: Line[] = [];
+    let start = 0;
+    for (let at = 0; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      if (byte === NEWLINE) this.line++;
+      if (this.inString) this.passString(byte);
+      else if (this.place !== "inside") {
+        this.passOutside(byte);
+        start = at + 1;
+      } else if (this.depth === 0 && (byte === COMMA || byte === CLOSE_ARRAY)) {
+        this.text.add(chunk.subarray(start, at));
+        const isEmptyArray = byte === CLOSE_ARRAY && this.elementCount === 0;
+        if (this.elementLine !== undefined || !isEmptyArray) elements.push(this.takeElement());
+        if (byte === CLOSE_ARRAY) this.place = "after";
+        start = at + 1;
+      } else if (this.elementLine !== undefined) this.passStructure(byte);
+      else if (isWhiteSpace(byte)) start = at + 1;
+      else {
+        this.elementLine = this.line;
+        this.passStructure(byte);
+      }
+    }
+    // Copied, because the memory of the chunk may be used again.
+    this.text.add(new Uint8Array(chunk.subarray(start)));
+    return elements;
+  }
+
+  end(): void {
+    if (this.place === "after") return;
+    if (this.place === "before")
+      throw new MalformedFile("The file is empty; expected a JSON array.");
+    throw new MalformedFile(
+      this.elementLine === undefined
+        ? `The file ends on line ${this.line}, before its array does.`
+        : `The file ends inside its array, in the record that begins on line ${this.elementLine}.`,
+    );
+  }
+
+  private takeElement(): Line {
+    const text = this.text.take();
+    const number = this.elementLine ?? this.line;
+    this.elementLine = undefined;
+    this.elementCount++;
+    return { number, text: typeof text === "string" ? trimWhiteSpaceEnd(text) : text };
+  }
+
+  private passString(byte: number): void {
+    if (this.isEscaped) this.isEscaped = false;
+    else if (byte === BACKSLASH) this.isEscaped = true;
+    else if (byte === QUOTE) this.inString = false;
+  }
+
+  private passStructure(byte: number): void {
+    if (byte === QUOTE) this.inString = true;
+    else if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) this.depth++;
+    else if ((byte === CLOSE_OBJECT || byte === CLOSE_ARRAY) && this.depth > 0) this.depth--;
+  }
+
+  private passOutside(byte: number): void {
+    if (isWhiteSpace(byte)) return;
+    if (this.place === "after")
+      throw new MalformedFile(`The array ends before line ${this.line} does, and more follows.`);
+    if (byte !== OPEN_ARRAY)
+      throw new MalformedFile(
+        `Line ${this.line} begins no JSON array; of one plant a line, the format is ndjson.`,
+      );
+    this.place = "inside";
+  }
+}
+
+const isWhiteSpace = (byte: number): boolean =>
+  byte === SPACE || byte === NEWLINE || byte === RETURN || byte === TAB;
+
+/** White space as JSON knows it, and no other: the rest is for the parser to refuse. */
+function trimWhiteSpaceEnd(text: string): string {
+  let end = text.length;
+  while (end > 0 && isWhiteSpace(text.charCodeAt(end - 1))) end--;
+  return text.slice(0, end);
+}

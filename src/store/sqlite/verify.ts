@@ -1,0 +1,36 @@
+/** Whether a file is a whole plant store, of a schema that we know; and how much is in it. */
+
+import type { Database } from "bun:sqlite";
+import { StoreOpenError } from "./database.ts";
+import { fileBytesOf, readStore, requireOurs } from "./read.ts";
+
+export interface StoreFacts {
+  readonly schemaVersion: number;
+  readonly plants: bigint;
+  readonly tokens: bigint;
+  readonly bytes: number;
+}
+
+/** Throws a StoreOpenError that says what is wrong. */
+export function verifyStore(path: string): StoreFacts {
+  return readStore(path, (db) => {
+    const schemaVersion = requireOurs(db, path);
+    const [fault] = findDamage(db, 1);
+    if (fault !== undefined) throw new StoreOpenError(`${path} is damaged: ${fault}`);
+    const counts = db
+      .query<{ plants: bigint; tokens: bigint }, []>(
+        "SELECT (SELECT count(*) FROM plants) AS plants, (SELECT count(*) FROM tokens) AS tokens",
+      )
+      .get() as { plants: bigint; tokens: bigint };
+    return { schemaVersion, ...counts, bytes: fileBytesOf(path) };
+  });
+}
+
+/** What SQLite finds wrong with pages, rows, indexes and constraints; nothing where all is well. */
+export function findDamage(db: Database, faultsMax: number): string[] {
+  return db
+    .query<{ integrity_check: string }, []>(`PRAGMA integrity_check(${faultsMax})`)
+    .all()
+    .map((row) => row.integrity_check)
+    .filter((message) => message !== "ok");
+}

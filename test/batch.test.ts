@@ -1,0 +1,249 @@
+/** POST /plants/batch: each line judged alone, in order, as it comes. */
+
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { catalogue } from "../src/domain/error.ts";
+import { readError, send } from "./support/client.ts";
+import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+import { connectRaw } from "./support/socket.ts";
+
+const service = startService({
+  PLANTSTORE_BODY_BYTES_MAX: "2048",
+  PLANTSTORE_READ_SECONDS_MAX: "1",
+});
+
+afterAll(() => service[Symbol.asyncDispose]());
+
+interface Result {
+  readonly line: number;
+  readonly status: number;
+  readonly replayed?: boolean;
+  readonly error?: number;
+  readonly message?: string;
+}
+
+const NDJSON = { "content-type": "application/x-ndjson" };
+
+async function sendBatch(
+  body: string | Uint8Array | ReadableStream<Uint8Array>,
+  to: TestService = service,
+): Promise<Result[]> {
+  const response = await send(to, "POST", "/plants/batch", { body, headers: NDJSON });
+  expect([response.status, response.headers.get("content-type")]).toEqual([
+    200,
+    "application/x-ndjson",
+  ]);
+  return parseResults(await response.text());
+}
+
+const parseResults = (text: string): Result[] =>
+  text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as Result);
+
+function countPlants(of: TestService): number {
+  const db = new Database(of.databasePath, { readonly: true });
+  try {
+    return (db.query("SELECT count(*) AS plants FROM plants").get() as { plants: number }).plants;
+  } finally {
+    db.close();
+  }
+}
+
+describe("a batch", () => {
+  test("answers one result a line, in order, each judged alone", async () => {
+    const { invalid_json, invalid_plant, invalid_utf8, body_too_large, id_taken } = catalogue;
+    const lines = [
+      '{"id":1,"name":"a","tag":"t"}',
+      "not json",
+      '{"id":1,"name":"a","tag":"t"}',
+      '{"id":1,"name":"b"}',
+      '{"id":1.5}',
+      '{"id":9223372036854775807,"name":"max"}\r',
+      `{"id":2,"name":"${"x".repeat(3000)}"}`,
+      '{"id":3,"name":"\xff"}',
+      '{"id":4,"name":"last"}',
+    ];
+    const results = await sendBatch(Buffer.from(`${lines.join("\n")}\n`, "latin1"));
+    expect(results).toMatchObject([
+      { line: 1, status: 200 },
+      { line: 2, status: 400, error: invalid_json.code },
+      { line: 3, status: 200, replayed: true },
+      { line: 4, status: 409, error: id_taken.code },
+      { line: 5, status: 400, error: invalid_plant.code },
+      { line: 6, status: 200 },
+      { line: 7, status: 413, error: body_too_large.code },
+      { line: 8, status: 400, error: invalid_utf8.code },
+      { line: 9, status: 200 },
+    ]);
+    expect(Object.keys(results[0] ?? {})).toEqual(["line", "status"]);
+    expect(results[4]?.message).toBe(
+      "id: expected an integer from -9223372036854775808 to 9223372036854775807, got 1.5; name: expected a string, got nothing",
+    );
+    const read = await send(service, "GET", "/plants/9223372036854775807");
+    expect(await read.text()).toBe('{"id":9223372036854775807,"name":"max"}');
+  });
+
+  test("counts empty lines and answers nothing for them; the last line needs no newline", async () => {
+    expect(await sendBatch('\n\n{"id":10,"name":"a"}\n  \r\n{"id":11,"name":"a"}')).toEqual([
+      { line: 3, status: 200 },
+      { line: 5, status: 200 },
+    ]);
+    expect(await sendBatch("")).toEqual([]);
+    expect(await sendBatch("\n")).toEqual([]);
+  });
+
+  test("is safe to send again as a whole", async () => {
+    const body = Array.from(
+      { length: 2000 },
+      (_, i) => `{"id":${20_000 + i},"name":"n${i}"}\n`,
+    ).join("");
+    expect(
+      (await sendBatch(body)).every(({ status, replayed }) => status === 200 && !replayed),
+    ).toBe(true);
+    expect(
+      (await sendBatch(body)).every(({ status, replayed }) => status === 200 && replayed),
+    ).toBe(true);
+  });
+
+  test("is cut into lines wherever its pieces are cut", async () => {
+    const text = '{"id":30,"name":"ü🌵"}\n{"id":31,"name":"é"}\n';
+    const bytes = new TextEncoder().encode(text);
+    const body = new ReadableStream<Uint8Array>({
+      async start(controller) {
+        for (const byte of bytes) {
+          controller.enqueue(Uint8Array.of(byte));
+          await new Promise(setImmediate);
+        }
+        controller.close();
+      },
+    });
+    expect(await sendBatch(body)).toEqual([
+      { line: 1, status: 200 },
+      { line: 2, status: 200 },
+    ]);
+    expect(await (await send(service, "GET", "/plants/30")).text()).toBe('{"id":30,"name":"ü🌵"}');
+  });
+
+  test("refuses other media types and encodings before it begins", async () => {
+    for (const headers of [
+      { "content-type": "application/json" },
+      { "content-type": "text/plain" },
+    ]) {
+      const refused = await readError(
+        await send(service, "POST", "/plants/batch", { body: "{}", headers }),
+      );
+      expect(refused).toMatchObject({ status: 415, error: catalogue.unsupported_media_type.code });
+      expect(refused.message).toContain("application/x-ndjson");
+    }
+    const encoded = await send(service, "POST", "/plants/batch", {
+      body: "{}",
+      headers: { ...NDJSON, "content-encoding": "gzip" },
+    });
+    expect(await readError(encoded)).toMatchObject({ error: catalogue.unsupported_encoding.code });
+  });
+
+  test("takes the other names of its media type", async () => {
+    for (const type of [
+      "application/ndjson",
+      "application/jsonl",
+      "Application/X-NDJSON; charset=utf-8",
+    ])
+      expect(
+        (
+          await send(service, "POST", "/plants/batch", {
+            body: "",
+            headers: { "content-type": type },
+          })
+        ).status,
+      ).toBe(200);
+  });
+});
+
+const HEAD = `POST /plants/batch HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${TEST_TOKEN}\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n`;
+const chunk = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
+
+describe("a batch over a bare connection", () => {
+  test("answers the first line before the second is sent", async () => {
+    const connection = await connectRaw(service.url);
+    connection.send(HEAD + chunk('{"id":40,"name":"a"}\n'));
+    await connection.receive(/\{"line":1,"status":200\}\n/);
+    connection.send(chunk('{"id":41,"name":"a"}\n'));
+    await connection.receive(/\{"line":2,"status":200\}\n/);
+    connection.send("0\r\n\r\n");
+    await connection.receive(/\r\n0\r\n\r\n$/);
+    connection.abort();
+  });
+
+  test("that breaks off leaves whole lines stored and no half one", async () => {
+    await using small = startService();
+    const connection = await connectRaw(small.url);
+    connection.send(HEAD + chunk('{"id":1,"name":"whole"}\n{"id":2,"name":"ha'));
+    await connection.receive(/"line":1/);
+    connection.abort();
+    while (!small.logLines.some((line) => line.includes("batch_broken_off"))) await Bun.sleep(5);
+    expect(countPlants(small)).toBe(1);
+    // A half line that happens to be JSON is still a half line.
+    const another = await connectRaw(small.url);
+    another.send(HEAD + chunk('{"id":3,"name":"whole"}\n{"id":4,"name":"half"}'));
+    await another.receive(/"line":1/);
+    another.abort();
+    while (small.logLines.filter((line) => line.includes("batch_broken_off")).length < 2)
+      await Bun.sleep(5);
+    expect(countPlants(small)).toBe(2);
+  });
+
+  test("that stops sending is told so in a last result, and ended", async () => {
+    const connection = await connectRaw(service.url);
+    connection.send(HEAD + chunk('{"id":50,"name":"a"}\n{"id":51'));
+    const received = await connection.receive(/"status":408.*\r\n0\r\n\r\n$/s);
+    expect(received).toContain('{"line":1,"status":200}');
+    expect(received).toContain(`{"line":2,"status":408,"error":${catalogue.body_too_slow.code}`);
+    connection.abort();
+  });
+
+  test("may take longer than the idle time, as long as something comes now and then", async () => {
+    await using patient = startService({
+      PLANTSTORE_READ_SECONDS_MAX: "3",
+      PLANTSTORE_IDLE_SECONDS_MAX: "10",
+      PLANTSTORE_QUEUE_SECONDS_MAX: "3",
+    });
+    const connection = await connectRaw(patient.url);
+    connection.send(HEAD);
+    for (let line = 1; line <= 6; line++) {
+      connection.send(chunk(`{"id":${line},"name":"a"}\n`));
+      await connection.receive(new RegExp(`"line":${line},`));
+      await Bun.sleep(2_500);
+    }
+    connection.send("0\r\n\r\n");
+    await connection.receive(/\r\n0\r\n\r\n$/);
+    connection.abort();
+    expect(countPlants(patient)).toBe(6);
+  }, 30_000);
+});
+
+test("a full queue holds a batch up, and fails no line of it", async () => {
+  await using small = startService({
+    PLANTSTORE_QUEUE_LENGTH_MAX: "16",
+    PLANTSTORE_BATCH_LENGTH_MAX: "16",
+  });
+  const body = Array.from({ length: 3000 }, (_, i) => `{"id":${i},"name":"n"}\n`).join("");
+  const batches = await Promise.all([sendBatch(body, small), sendBatch(body, small)]);
+  for (const results of batches) expect(results.every(({ status }) => status === 200)).toBe(true);
+  expect(countPlants(small)).toBe(3000);
+});
+
+test("a store that cannot be written fails the lines with 503, and goes on when it can again", async () => {
+  await using small = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+  const blocker = new Database(small.databasePath);
+  blocker.run("BEGIN IMMEDIATE");
+  const blocked = await sendBatch('{"id":1,"name":"a"}\n{"id":2,"name":"a"}\n', small);
+  expect(blocked).toMatchObject([
+    { line: 1, status: 503, error: catalogue.store_busy.code },
+    { line: 2, status: 503, error: catalogue.store_busy.code },
+  ]);
+  blocker.run("ROLLBACK");
+  blocker.close();
+  expect(await sendBatch('{"id":1,"name":"a"}\n', small)).toEqual([{ line: 1, status: 200 }]);
+});

@@ -1,0 +1,249 @@
+/** A disk that is full, that fails to sync, or whose file someone else has locked: refused, and never lost. */
+
+import { Database } from "bun:sqlite";
+import { describe, expect, test } from "bun:test";
+import { copyFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { expectAlive } from "./support/alive.ts";
+import { spawnService, type ServiceProcess } from "./support/child.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import {
+  checkIntegrity,
+  isReplay,
+  readPlants,
+  sendPlant,
+  type StoredPlant,
+  toBody,
+} from "./support/plants.ts";
+import { expectRefusal, Sender } from "./support/sender.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+import {
+  canFailSyncs,
+  canLimitFileSize,
+  canMount,
+  mountSmallFolder,
+  runSystemCommand,
+  spawnUnsynced,
+} from "./support/system.ts";
+
+const TIMEOUT_MS = 30_000;
+const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+
+/** Asks until the answer has this status: an answer holds for a second, so that the next may still be the last. */
+async function readinessTurns(status: 200 | 503, url: string): Promise<Response> {
+  const deadlineMs = performance.now() + 5_000;
+  for (;;) {
+    const response = await fetch(`${url}/readyz`);
+    if (response.status === status || performance.now() > deadlineMs) return response;
+    await Bun.sleep(20);
+  }
+}
+
+/** From a disk with little room, through a full one, to one with room again. */
+async function fillAndRecover(
+  service: ServiceProcess,
+  path: string,
+  makeRoom: () => void,
+): Promise<void> {
+  const { url } = service.started;
+  const sender = new Sender(url);
+  await sender.sendUntilRefused(8, 1000);
+  // What room is left may do for a small plant, and after that for a probe, until it does not.
+  await sender.sendUntilRefused(1, 1);
+  await sender.send(sender.makePlants(8));
+  expect(sender.acknowledged.length).toBeGreaterThan(8);
+  expect(sender.refused.length).toBeGreaterThan(8);
+
+  await expectRefusal(await readinessTurns(503, url), "store_unavailable");
+  expect((await fetch(`${url}/livez`)).status).toBe(200);
+  expect(readPlants(path)).toEqual(sender.expected);
+
+  makeRoom();
+  const responses = await sender.resendRefused();
+  expect(responses.map((response) => [response.status, isReplay(response)])).toEqual(
+    responses.map(() => [200, false]),
+  );
+  expect((await readinessTurns(200, url)).status).toBe(200);
+
+  service.kill("SIGKILL");
+  await service.exited;
+  expect(readPlants(path)).toEqual(sender.expected);
+  expect(checkIntegrity(path)).toBe("ok");
+}
+
+describe("a full disk: creates answer 503 and store nothing, until there is room again", () => {
+  test.skipIf(!canLimitFileSize)(
+    "where a file may not grow any more",
+    async () => {
+      using folder = makeTemporaryFolder();
+      const path = `${folder.path}/plants.db`;
+      // 1024 blocks of 512 bytes. Without the trap the signal would end the process.
+      const limited = ["sh", "-c", 'trap "" XFSZ; ulimit -S -f 1024; exec "$@"', "sh"];
+      await using service = await spawnService(
+        { ...token, DATABASE_URL: `sqlite:${path}` },
+        limited,
+      );
+      await fillAndRecover(service, path, () => {
+        runSystemCommand("prlimit", "--pid", `${service.pid}`, "--fsize=unlimited");
+      });
+    },
+    TIMEOUT_MS,
+  );
+
+  test.skipIf(!canMount)(
+    "where the file system has no free block",
+    async () => {
+      using folder = mountSmallFolder();
+      const path = `${folder.path}/plants.db`;
+      await using service = await spawnService({ ...token, DATABASE_URL: `sqlite:${path}` });
+      const filler = `${folder.path}/filler`;
+      writeFileSync(filler, Buffer.alloc(2 ** 20));
+      await fillAndRecover(service, path, () => rmSync(filler));
+    },
+    TIMEOUT_MS,
+  );
+});
+
+/** What the main file holds by itself, without the log beside it. */
+function readMainFile(path: string): StoredPlant[] {
+  using folder = makeTemporaryFolder();
+  const copy = `${folder.path}/copy.db`;
+  copyFileSync(path, copy);
+  return readPlants(copy);
+}
+
+const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
+
+describe.skipIf(!canFailSyncs)("a sync that fails", () => {
+  test(
+    "refuses every create of its commit, and is over without a restart when syncs succeed again",
+    async () => {
+      await using service = await spawnUnsynced(token);
+      const { url } = service.process.started;
+      const sender = new Sender(url);
+      for (let count = 0; count < 50; count++) await sender.send(sender.makePlants(1));
+      expect(sender.refused).toEqual([]);
+      const logBytes = statSync(`${service.path}-wal`).size;
+
+      service.startFailing();
+      await sender.send(sender.makePlants(16));
+      expect(sender.refused.length).toBe(16);
+      await expectRefusal(await readinessTurns(503, url), "store_unavailable");
+      expect((await fetch(`${url}/livez`)).status).toBe(200);
+      const descriptors = countDescriptors(service.process.pid);
+      for (let count = 0; count < 20; count++) await sender.send(sender.makePlants(1));
+      expect(sender.refused.length).toBe(36);
+      expect(countDescriptors(service.process.pid)).toBe(descriptors);
+
+      service.stopFailing();
+      await sender.resendRefused();
+      expect(sender.refused).toEqual([]);
+      // The file was opened anew, and its log emptied into the main file.
+      expect(statSync(`${service.path}-wal`).size).toBeLessThan(logBytes);
+      expect(readMainFile(service.path).slice(0, 50)).toEqual(sender.expected.slice(0, 50));
+      expect((await readinessTurns(200, url)).status).toBe(200);
+
+      service.process.kill("SIGKILL");
+      await service.process.exited;
+      expect(readPlants(service.path)).toEqual(sender.expected);
+      expect(checkIntegrity(service.path)).toBe("ok");
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "may leave a plant in the log: sent again it is a replay, and acknowledged from the main file",
+    async () => {
+      await using service = await spawnUnsynced(token);
+      const sender = new Sender(service.process.started.url);
+      await sender.send(sender.makePlants(1));
+      service.startFailing();
+      await sender.send(sender.makePlants(1));
+      expect(sender.refused.length).toBe(1);
+
+      service.stopFailing();
+      const responses = await sender.resendRefused();
+      expect(responses.map((response) => [response.status, isReplay(response)])).toEqual([
+        [200, true],
+      ]);
+      expect(readMainFile(service.path)).toEqual(sender.expected);
+    },
+    TIMEOUT_MS,
+  );
+
+  const holders = {
+    "another writer": ["BEGIN IMMEDIATE"],
+    "another reader": ["BEGIN", "SELECT count(*) FROM plants"],
+  };
+  for (const [holder, statements] of Object.entries(holders))
+    test(
+      `with ${holder} in the way of opening the file anew: 503 in time, alive meanwhile, over when they are gone`,
+      async () => {
+        await using service = await spawnUnsynced({ ...token, PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+        const { url } = service.process.started;
+        const sender = new Sender(url);
+        await sender.send(sender.makePlants(1));
+        service.startFailing();
+        await sender.send(sender.makePlants(1));
+        expect(sender.refused.length).toBe(1);
+        service.stopFailing();
+
+        using other = new Database(service.path, { readwrite: true, create: false });
+        for (const statement of statements) other.query(statement).all();
+        const plant = { id: 100n, name: "in the way", tag: null };
+        const sentAtMs = performance.now();
+        const response = await expectAlive(url, sendPlant(url, plant));
+        await expectRefusal(response, "store_busy", "store_unavailable");
+        expect(performance.now() - sentAtMs).toBeLessThan(2_000);
+
+        other.run("ROLLBACK");
+        await sender.send([plant]);
+        await sender.resendRefused();
+        expect(sender.refused).toEqual([]);
+        expect(readPlants(service.path)).toEqual(sender.expected);
+      },
+      TIMEOUT_MS,
+    );
+});
+
+describe("a file that someone else has locked", () => {
+  const monstera = { id: 1n, name: "Monstera", tag: "tropical" };
+  const ficus = { id: 2n, name: "Ficus", tag: null };
+
+  test("is waited for: a create succeeds when the lock is released in time", async () => {
+    // Room for one: as soon as one of the two is refused, it is certain that the other waits.
+    await using service = startService({ PLANTSTORE_QUEUE_LENGTH_MAX: "1" });
+    using other = new Database(service.databasePath);
+    other.run("BEGIN IMMEDIATE");
+    const both = [monstera, ficus].map(async (plant) => ({
+      plant,
+      response: await service.create(toBody(plant)),
+    }));
+    const refused = await Promise.race(both);
+    await expectRefusal(refused.response, "overloaded");
+    await expectAlive(service.url, Promise.resolve());
+    expect(readPlants(service.databasePath)).toEqual([]);
+
+    other.run("ROLLBACK");
+    const accepted = (await Promise.all(both)).filter(({ plant }) => plant !== refused.plant);
+    expect(accepted.map(({ response }) => response.status)).toEqual([200]);
+    expect(readPlants(service.databasePath)).toEqual(accepted.map(({ plant }) => plant));
+  });
+
+  test(
+    "for too long: a create answers 503 store_busy, stores nothing, and the service is alive meanwhile",
+    async () => {
+      await using service = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+      using other = new Database(service.databasePath);
+      other.run("BEGIN IMMEDIATE");
+      const sentAtMs = performance.now();
+      const response = await expectAlive(service.url, service.create(toBody(monstera)));
+      await expectRefusal(response, "store_busy");
+      expect(performance.now() - sentAtMs).toBeWithin(1_000, 2_000);
+
+      other.run("ROLLBACK");
+      expect((await service.create(toBody(ficus))).status).toBe(200);
+      expect(readPlants(service.databasePath)).toEqual([ficus]);
+    },
+    TIMEOUT_MS,
+  );
+});

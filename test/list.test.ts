@@ -1,0 +1,349 @@
+/** GET /plants: pages by key, filters, order, streams, and every bad parameter. */
+
+import { Database } from "bun:sqlite";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { catalogue } from "../src/domain/error.ts";
+import { readError, send } from "./support/client.ts";
+import { startService, type TestService } from "./support/service.ts";
+
+const service = startService({ PLANTSTORE_SCAN_ROWS_MAX: "100" });
+
+afterAll(() => service[Symbol.asyncDispose]());
+
+interface Listed {
+  readonly id: number;
+  readonly name: string;
+  readonly tag?: string;
+}
+
+beforeAll(async () => {
+  for (let id = 1; id <= 250; id++)
+    await service.store.createPlant({
+      id: BigInt(id),
+      name: id === 240 ? "Große EICHE" : `Plant ${id}`,
+      tag: id % 10 === 0 ? "ten" : id % 25 === 3 ? "a b&c=ü" : undefined,
+    });
+});
+
+const list = (query: string, headers: Record<string, string> = {}): Promise<Response> =>
+  send(service, "GET", `/plants${query}`, { headers });
+const idsOf = async (response: Response): Promise<number[]> =>
+  ((await response.json()) as Listed[]).map(({ id }) => id);
+const nextOf = (response: Response): string | undefined =>
+  /^<\/plants(\?[^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
+
+/** Follows the next links to the end. */
+async function walk(
+  query: string,
+  from: TestService = service,
+): Promise<{ ids: number[]; pages: number }> {
+  const ids: number[] = [];
+  let pages = 0;
+  for (let next: string | undefined = query; next !== undefined; pages++) {
+    const response = await send(from, "GET", `/plants${next}`);
+    expect(response.status).toBe(200);
+    ids.push(...(await idsOf(response)));
+    next = nextOf(response);
+  }
+  return { ids, pages };
+}
+
+const range = (from: number, to: number): number[] =>
+  Array.from({ length: to - from + 1 }, (_, index) => from + index);
+
+describe("a page", () => {
+  test("has 100 plants in the order of their ids unless asked otherwise, and a link to the next", async () => {
+    const response = await list("");
+    expect(nextOf(response)).toBe("?after=100&limit=100");
+    expect(await idsOf(response)).toEqual(range(1, 100));
+    expect(response.headers.get("vary")).toBe("Accept");
+  });
+
+  test("has plants with id, name and, where there is one, tag", async () => {
+    const response = await list("?limit=1&after=9");
+    expect(await response.text()).toBe('[{"id":10,"name":"Plant 10","tag":"ten"}]');
+    expect(await (await list("?limit=1")).text()).toBe('[{"id":1,"name":"Plant 1"}]');
+  });
+
+  test.each([1, 7, 125, 249, 250, 251, 1000])(
+    "of %d leads through all plants, each once",
+    async (limit) => {
+      const { ids, pages } = await walk(`?limit=${limit}`);
+      expect(ids).toEqual(range(1, 250));
+      expect(pages).toBe(Math.ceil(250 / limit));
+    },
+  );
+
+  test("comes in descending order when asked", async () => {
+    const { ids } = await walk("?limit=60&order=desc");
+    expect(ids).toEqual(range(1, 250).toReversed());
+  });
+
+  test("that is the last has no link, even if it is full", async () => {
+    expect((await list("?limit=250")).headers.has("link")).toBe(false);
+    expect((await list("?limit=50&after=200")).headers.has("link")).toBe(false);
+    expect(nextOf(await list("?limit=49&after=200"))).toBe("?after=249&limit=49");
+  });
+
+  test("behind the last id is empty, at either end of int64", async () => {
+    for (const query of [
+      "?after=250",
+      "?after=9223372036854775807",
+      "?order=desc&after=-9223372036854775808",
+    ]) {
+      const response = await list(query);
+      expect([await response.text(), response.headers.has("link")]).toEqual(["[]", false]);
+    }
+    expect(await idsOf(await list("?limit=1&after=-9223372036854775808"))).toEqual([1]);
+    expect(await idsOf(await list("?limit=1&order=desc&after=9223372036854775807"))).toEqual([250]);
+  });
+
+  test("keeps both ends of int64 exact, in the body and in the link", async () => {
+    await using small = startService();
+    for (const id of ["-9223372036854775808", "9007199254740993", "9223372036854775807"])
+      await small.create(`{"id":${id},"name":"n"}`);
+    const first = await send(small, "GET", "/plants?limit=2");
+    expect(await first.text()).toBe(
+      '[{"id":-9223372036854775808,"name":"n"},{"id":9007199254740993,"name":"n"}]',
+    );
+    const second = await send(small, "GET", `/plants${nextOf(first)}`);
+    expect(await second.text()).toBe('[{"id":9223372036854775807,"name":"n"}]');
+  });
+
+  test("is linked under the base path", async () => {
+    await using shop = startService({ PLANTSTORE_BASE_PATH: "/shop" });
+    await shop.create('{"id":1,"name":"a"}');
+    await shop.create('{"id":2,"name":"a"}');
+    const response = await send(shop, "GET", "/plants?limit=1");
+    expect(response.headers.get("link")).toBe('</shop/plants?after=1&limit=1>; rel="next"');
+  });
+
+  test("of an empty store is an empty array", async () => {
+    await using empty = startService();
+    expect(await (await send(empty, "GET", "/plants")).text()).toBe("[]");
+  });
+
+  test("neither skips nor repeats an untouched plant while others are added and removed", async () => {
+    await using busy = startService();
+    const untouched = range(1, 200).map((n) => n * 10);
+    for (const id of untouched)
+      await busy.store.createPlant({ id: BigInt(id), name: "n", tag: undefined });
+    const seen: number[] = [];
+    let next: string | undefined = "?limit=7";
+    for (let turn = 0; next !== undefined; turn++) {
+      const response = await send(busy, "GET", `/plants${next}`);
+      seen.push(...(await idsOf(response)));
+      next = nextOf(response);
+      for (const id of [5, 1005, 1995])
+        await (turn % 2 === 0
+          ? busy.store.createPlant({ id: BigInt(id), name: "n", tag: undefined })
+          : busy.store.removePlant(BigInt(id), () => true));
+    }
+    expect(seen.filter((id) => id % 10 === 0)).toEqual(untouched);
+    expect(new Set(seen).size).toBe(seen.length);
+  });
+
+  test("leaves nothing open that would keep the log from being folded in", async () => {
+    await using small = startService();
+    for (const id of [1n, 2n, 3n]) await small.store.createPlant({ id, name: "n", tag: "t" });
+    await send(small, "GET", "/plants?limit=1");
+    await send(small, "GET", "/plants?limit=1&tag=t&order=desc");
+    await send(small, "GET", "/plants?limit=1&name=n");
+    const other = new Database(small.databasePath);
+    expect(other.query("PRAGMA wal_checkpoint(TRUNCATE)").get()).toMatchObject({ busy: 0 });
+    other.close();
+  });
+});
+
+describe("a filter", () => {
+  test("by tag is exact, and its link keeps it", async () => {
+    const tens = range(1, 25).map((n) => n * 10);
+    expect((await walk("?tag=ten&limit=4")).ids).toEqual(tens);
+    expect((await walk("?tag=ten&limit=4&order=desc")).ids).toEqual(tens.toReversed());
+    for (const other of ["Ten", "te", "ten%20", ""])
+      expect((await walk(`?tag=${other}`)).ids).toEqual([]);
+  });
+
+  test("by tag takes any text, percent-encoded or with + for a space", async () => {
+    const expected = range(1, 250).filter((id) => id % 25 === 3);
+    for (const tag of ["a+b%26c%3D%C3%BC", "a%20b%26c%3d%c3%bc"])
+      expect((await walk(`?limit=3&tag=${tag}`)).ids).toEqual(expected);
+  });
+
+  test("by the empty tag finds those with an empty tag, and not those without", async () => {
+    await using small = startService();
+    await small.create('{"id":1,"name":"a","tag":""}');
+    await small.create('{"id":2,"name":"a"}');
+    expect(await idsOf(await send(small, "GET", "/plants?tag="))).toEqual([1]);
+  });
+
+  test.each([
+    ["große eiche", [240]],
+    ["GROSSE", [240]],
+    ["oSSe E", [240]],
+    ["plant 24", [24, 241, 242, 243, 244, 245, 246, 247, 248, 249]],
+    ["zzz", []],
+    ["%", []],
+    ["_", []],
+  ])("by name finds %j in any case, wherever it stands", async (name, expected) => {
+    const { ids } = await walk(`?name=${encodeURIComponent(name)}`);
+    expect(ids).toEqual(expected);
+  });
+
+  test("by name knows letters beyond ASCII, composed or not", async () => {
+    await using small = startService();
+    const names = ["Ωmega ΟΔΟΣ", "Éclair", "E\u0301clair", "ЖИВОТ", "ılgaz", "ﬁcus"];
+    for (const [id, name] of names.entries()) await small.create(JSON.stringify({ id, name }));
+    for (const [part, expected] of [
+      ["οδοσ", [0]],
+      ["οδος", [0]],
+      ["éCLAIR", [1, 2]],
+      ["e\u0301clair", [1, 2]],
+      ["живот", [3]],
+      ["ILGAZ", [4]],
+      ["ficus", [5]],
+    ] as const) {
+      const response = await send(small, "GET", `/plants?name=${encodeURIComponent(part)}`);
+      expect(await idsOf(response)).toEqual([...expected]);
+    }
+  });
+
+  test("by name looks at a bounded number of plants a page, which then ends early with a link", async () => {
+    const first = await list("?name=eiche");
+    expect(await first.clone().text()).toBe("[]");
+    expect(nextOf(first)).toBe("?after=100&limit=100&name=eiche");
+    expect(await walk("?name=eiche")).toEqual({ ids: [240], pages: 3 });
+    expect(await walk("?name=PLANT&limit=30&order=desc")).toMatchObject({
+      ids: range(1, 250)
+        .filter((id) => id !== 240)
+        .toReversed(),
+    });
+  });
+
+  test("by name and tag needs both", async () => {
+    expect((await walk("?name=plant+1&tag=ten")).ids).toEqual([
+      10,
+      ...range(10, 19).map((n) => n * 10),
+    ]);
+  });
+});
+
+describe("a parameter", () => {
+  test.each([
+    ["?limit=0", 'limit: expected an integer from 1 to 1000, got "0"'],
+    ["?limit=1001", 'limit: expected an integer from 1 to 1000, got "1001"'],
+    ["?limit=", "limit: "],
+    ["?limit", "limit: "],
+    ["?limit=-1", "limit: "],
+    ["?limit=1.5", "limit: "],
+    ["?limit=1e2", "limit: "],
+    ["?limit=ten", "limit: "],
+    ["?limit=99999999999999999999", "limit: "],
+    ["?after=", "after: "],
+    [
+      "?after=x",
+      'after: expected an integer from -9223372036854775808 to 9223372036854775807, got "x"',
+    ],
+    ["?after=9223372036854775808", "after: "],
+    ["?after=1.0", "after: "],
+    ["?after=01", "after: "],
+    ["?order=up", 'order: expected asc or desc, got "up"'],
+    ["?order=", "order: "],
+    ["?tag=%FF", "tag: expected UTF-8"],
+    ["?tag=%", "tag: expected UTF-8"],
+    ["?name=%00", "name: expected UTF-8 without U+0000"],
+    ["?name=%ED%A0%80", "name: expected UTF-8"],
+    ["?offset=5", '"offset": unknown; known are limit, after, tag, name, order'],
+    ["?Limit=5", '"Limit": unknown'],
+    ["?limit=5&limit=5", "limit: given more than once"],
+    ["?tag=a&tag=b", "tag: given more than once"],
+    ["?a=1&b=2", '"a": unknown'],
+    ["?a=1&b=2", '"b": unknown'],
+    ["?%FF=1", '"%FF": unknown'],
+    ["?=1", '"": unknown'],
+  ])("%s is refused, and named", async (query, says) => {
+    const refused = await readError(await list(query));
+    expect(refused).toMatchObject({ status: 400, error: catalogue.invalid_query.code });
+    expect(refused.message).toContain(says);
+  });
+
+  test.each(["?", "?&", "?limit=5&"])("%s has none that is wrong", async (query) => {
+    expect((await list(query)).status).toBe(200);
+  });
+});
+
+describe("a stream", () => {
+  const stream = (accept: string, query = "", from: TestService = service): Promise<Response> =>
+    send(from, "GET", `/plants${query}`, { headers: { accept } });
+
+  test("as NDJSON has every plant, a line each, in order", async () => {
+    const response = await stream("application/x-ndjson");
+    expect(response.headers.get("content-type")).toBe("application/x-ndjson");
+    expect(response.headers.has("link")).toBe(false);
+    const lines = (await response.text()).split("\n");
+    expect(lines.pop()).toBe("");
+    expect(lines.map((line) => (JSON.parse(line) as Listed).id)).toEqual(range(1, 250));
+    expect(lines[9]).toBe('{"id":10,"name":"Plant 10","tag":"ten"}');
+  });
+
+  test("as CSV has a head and every plant, quoted, with formulas defused and no tag told from an empty one", async () => {
+    await using small = startService();
+    await small.create(JSON.stringify({ id: -5, name: "=1+1", tag: "" }));
+    await small.create(JSON.stringify({ id: 1, name: 'say "hi",\r\nplease' }));
+    await small.create(JSON.stringify({ id: 2, name: "'@x", tag: "'quoted'" }));
+    const response = await stream("text/csv", "", small);
+    expect(response.headers.get("content-type")).toBe("text/csv; charset=utf-8; header=present");
+    expect(await response.text()).toBe(
+      'id,name,tag\r\n-5,"\'=1+1",""\r\n1,"say ""hi"",\r\nplease",\r\n2,"\'\'@x","\'quoted\'"\r\n',
+    );
+  });
+
+  test("is filtered, ordered and resumed by the same parameters, and has no limit", async () => {
+    const ids = async (query: string): Promise<number[]> =>
+      (await (await stream("application/x-ndjson", query)).text())
+        .split("\n")
+        .filter((line) => line !== "")
+        .map((line) => (JSON.parse(line) as Listed).id);
+    expect(await ids("?tag=ten&order=desc&after=240")).toEqual(
+      range(1, 23)
+        .map((n) => n * 10)
+        .toReversed(),
+    );
+    expect(await ids("?name=eiche")).toEqual([240]);
+    const refused = await readError(await stream("text/csv", "?limit=5"));
+    expect(refused).toMatchObject({ status: 400, error: catalogue.invalid_query.code });
+  });
+
+  test("of an empty store is empty, or a head alone", async () => {
+    await using empty = startService();
+    expect(await (await stream("application/x-ndjson", "", empty)).text()).toBe("");
+    expect(await (await stream("text/csv", "", empty)).text()).toBe("id,name,tag\r\n");
+  });
+
+  test.each([
+    ["application/json", "application/json"],
+    ["*/*", "application/json"],
+    ["text/*", "text/csv; charset=utf-8; header=present"],
+    ["TEXT/CSV;q=0.5, application/json;q=0.4", "text/csv; charset=utf-8; header=present"],
+    ["text/csv;q=0.1, application/json", "application/json"],
+    ["application/json;q=0, application/x-ndjson", "application/x-ndjson"],
+    ["text/html,application/xhtml+xml,*/*;q=0.8", "application/json"],
+    ["image/png", "application/json"],
+    ["", "application/json"],
+    [";;;,,,q=", "application/json"],
+  ])("Accept: %s is answered as %s", async (accept, type) => {
+    const response = await stream(accept);
+    expect(response.status).toBe(200);
+    expect(response.headers.get("content-type")).toBe(type);
+    await response.body?.cancel();
+  });
+
+  test("HEAD has the stream's headers and no body", async () => {
+    const head = await send(service, "HEAD", "/plants", { headers: { accept: "text/csv" } });
+    expect([head.status, head.headers.get("content-type"), await head.text()]).toEqual([
+      200,
+      "text/csv; charset=utf-8; header=present",
+      "",
+    ]);
+  });
+});

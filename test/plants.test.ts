@@ -1,0 +1,293 @@
+/** GET, PUT and DELETE /plants/{id}: every row of the operations, every bad value, every precondition. */
+
+import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { mintToken, toRecord } from "../src/auth/token.ts";
+import { catalogue, type ErrorName } from "../src/domain/error.ts";
+import type { Scope } from "../src/domain/token.ts";
+import { readError, send, type Sent } from "./support/client.ts";
+import { startService } from "./support/service.ts";
+
+const service = startService();
+
+afterAll(() => service[Symbol.asyncDispose]());
+
+beforeEach(async () => {
+  await send(service, "DELETE", "/plants/1");
+  await service.create('{"id":1,"name":"Rose","tag":"shrub"}');
+});
+
+const read = (id: string, headers: Record<string, string> = {}): Promise<Response> =>
+  send(service, "GET", `/plants/${id}`, { headers });
+const etagOf = async (id: string): Promise<string> => (await read(id)).headers.get("etag") ?? "";
+
+async function expectRefusal(response: Response, reason: ErrorName): Promise<void> {
+  const { code, status } = catalogue[reason];
+  expect(await readError(response)).toMatchObject({ status, error: code });
+}
+
+describe("GET /plants/{id}", () => {
+  test("answers the plant with its id, and a strong ETag", async () => {
+    const response = await read("1");
+    expect(response.status).toBe(200);
+    expect(await response.text()).toBe('{"id":1,"name":"Rose","tag":"shrub"}');
+    expect(response.headers.get("etag")).toMatch(/^"[^"]+"$/);
+    expect(response.headers.get("content-type")).toBe("application/json");
+    expect(response.headers.get("cache-control")).toBe("private, no-cache");
+  });
+
+  test.each(["9223372036854775807", "-9223372036854775808", "9007199254740993", "0", "-1"])(
+    "id %s is exact in the path and in the body",
+    async (id) => {
+      await service.create(`{"id":${id},"name":"n${id}"}`);
+      expect(await (await read(id)).text()).toBe(`{"id":${id},"name":"n${id}"}`);
+    },
+  );
+
+  test("a plant that is not there answers 404", async () => {
+    await expectRefusal(await read("404"), "plant_not_found");
+  });
+
+  test.each([
+    "abc",
+    "1.0",
+    "1e2",
+    "+1",
+    "01",
+    "-0",
+    "0x1",
+    "1%20",
+    "%31x",
+    "9223372036854775808",
+    "-9223372036854775809",
+    "1".repeat(200),
+    "%00",
+    "%FF",
+    "１",
+  ])("id %s answers 400, by every method", async (id) => {
+    for (const [method, sent] of [
+      ["GET", {}],
+      ["DELETE", {}],
+      ["PUT", { body: '{"name":"x"}' }],
+    ] as [string, Sent][])
+      await expectRefusal(await send(service, method, `/plants/${id}`, sent), "invalid_id");
+  });
+
+  test("HEAD answers the same headers without a body", async () => {
+    const head = await send(service, "HEAD", "/plants/1");
+    expect([head.status, head.headers.get("etag"), await head.text()]).toEqual([
+      200,
+      await etagOf("1"),
+      "",
+    ]);
+  });
+
+  test("If-None-Match answers 304 without a body for the same plant, by strong or weak tag, in a list, or by *", async () => {
+    const etag = await etagOf("1");
+    for (const header of [etag, `W/${etag}`, `"other", ${etag}`, ` ${etag} `, "*"]) {
+      const response = await read("1", { "if-none-match": header });
+      expect([response.status, response.headers.get("etag"), await response.text()]).toEqual([
+        304,
+        etag,
+        "",
+      ]);
+    }
+    for (const header of ['"other"', 'W/"other"', '""'])
+      expect((await read("1", { "if-none-match": header })).status).toBe(200);
+  });
+});
+
+describe("PUT /plants/{id}", () => {
+  const replace = (
+    id: string,
+    body: string,
+    headers: Record<string, string> = {},
+  ): Promise<Response> => send(service, "PUT", `/plants/${id}`, { body, headers });
+
+  test("replaces name and tag, and answers them without the id", async () => {
+    const response = await replace("1", '{"name":"Tulip","tag":"bulb"}');
+    expect([response.status, await response.text()]).toEqual([
+      200,
+      '{"name":"Tulip","tag":"bulb"}',
+    ]);
+    expect(response.headers.get("etag")).toBe(await etagOf("1"));
+    expect(await (await read("1")).text()).toBe('{"id":1,"name":"Tulip","tag":"bulb"}');
+  });
+
+  test("without a tag removes the tag", async () => {
+    expect(await (await replace("1", '{"name":"Rose"}')).text()).toBe('{"name":"Rose"}');
+    expect(await (await read("1")).text()).toBe('{"id":1,"name":"Rose"}');
+  });
+
+  test("takes what GET answered, and refuses another id than the path's", async () => {
+    expect((await replace("1", '{"id":1,"name":"a"}')).status).toBe(200);
+    expect((await replace("1", '{"id":1.0,"name":"a"}')).status).toBe(200);
+    for (const id of ["2", '"1"', "null", "9007199254740993"]) {
+      const refused = await readError(await replace("1", `{"id":${id},"name":"b"}`));
+      expect(refused).toMatchObject({ status: 400, error: catalogue.invalid_plant.code });
+      expect(refused.message).toStartWith("id: expected 1, as in the path, or nothing, got ");
+    }
+    expect(await (await read("1")).text()).toBe('{"id":1,"name":"a"}');
+  });
+
+  test("does not create: 404 where there is none", async () => {
+    await expectRefusal(await replace("404", '{"name":"a"}'), "plant_not_found");
+    await expectRefusal(await read("404"), "plant_not_found");
+  });
+
+  test.each([
+    ["{}", "invalid_plant"],
+    ['{"name":1}', "invalid_plant"],
+    ['{"name":"a","tag":null}', "invalid_plant"],
+    ['{"name":"\\u0000"}', "invalid_plant"],
+    ["[]", "invalid_plant"],
+    ["", "invalid_json"],
+    ["{", "invalid_json"],
+  ] as const)("%s is refused and changes nothing", async (body, reason) => {
+    await expectRefusal(await replace("1", body), reason);
+    expect(await (await read("1")).text()).toBe('{"id":1,"name":"Rose","tag":"shrub"}');
+  });
+
+  test("needs a media type of JSON", async () => {
+    await expectRefusal(
+      await replace("1", '{"name":"a"}', { "content-type": "text/plain" }),
+      "unsupported_media_type",
+    );
+  });
+
+  test("frees the plant's old content for nobody: a create of it under the id is a conflict", async () => {
+    await replace("1", '{"name":"Tulip"}');
+    expect((await service.create('{"id":1,"name":"Rose","tag":"shrub"}')).status).toBe(409);
+    expect(
+      (await service.create('{"id":1,"name":"Tulip"}')).headers.get("idempotent-replayed"),
+    ).toBe("true");
+  });
+});
+
+describe("DELETE /plants/{id}", () => {
+  test("answers 204 without a body, and the plant is gone", async () => {
+    const response = await send(service, "DELETE", "/plants/1");
+    expect([response.status, await response.text()]).toEqual([204, ""]);
+    expect(response.headers.has("content-type")).toBe(false);
+    await expectRefusal(await read("1"), "plant_not_found");
+    await expectRefusal(await send(service, "DELETE", "/plants/1"), "plant_not_found");
+  });
+
+  test("frees the id for another plant", async () => {
+    await send(service, "DELETE", "/plants/1");
+    const created = await service.create('{"id":1,"name":"Other"}');
+    expect([created.status, created.headers.has("idempotent-replayed")]).toEqual([200, false]);
+  });
+});
+
+describe("preconditions of a change", () => {
+  const change = (method: string, headers: Record<string, string>, id = "1"): Promise<Response> =>
+    send(
+      service,
+      method,
+      `/plants/${id}`,
+      method === "PUT" ? { body: '{"name":"Changed"}', headers } : { headers },
+    );
+
+  for (const method of ["PUT", "DELETE"]) {
+    test(`${method} with the current ETag, a list with it, or * goes through`, async () => {
+      for (const around of [(etag: string) => etag, (etag: string) => `"x", ${etag}`, () => "*"]) {
+        await send(service, "DELETE", "/plants/1");
+        await service.create('{"id":1,"name":"Rose","tag":"shrub"}');
+        const response = await change(method, { "if-match": around(await etagOf("1")) });
+        expect(response.ok).toBe(true);
+      }
+    });
+
+    test(`${method} with an ETag that is old, weak or another's answers 412 and changes nothing`, async () => {
+      const old = await etagOf("1");
+      await send(service, "PUT", "/plants/1", { body: '{"name":"Newer"}' });
+      const current = await etagOf("1");
+      for (const header of [old, `W/${current}`, '"x"', '""'])
+        await expectRefusal(await change(method, { "if-match": header }), "precondition_failed");
+      expect(await (await read("1")).text()).toBe('{"id":1,"name":"Newer"}');
+    });
+
+    test(`${method} with If-None-Match answers 412 where the plant matches`, async () => {
+      const etag = await etagOf("1");
+      for (const header of [etag, `W/${etag}`, "*"])
+        await expectRefusal(
+          await change(method, { "if-none-match": header }),
+          "precondition_failed",
+        );
+      expect((await change(method, { "if-none-match": '"x"' })).ok).toBe(true);
+    });
+
+    test(`${method} with a malformed precondition answers 400 and changes nothing`, async () => {
+      for (const header of ["abc", '"unclosed', '"a" "b"', '"a",', 'w/"a"', '*, "a"', ""])
+        for (const name of ["if-match", "if-none-match"])
+          await expectRefusal(await change(method, { [name]: header }), "invalid_precondition");
+      expect((await read("1")).status).toBe(200);
+    });
+
+    test(`${method} of a plant that is not there answers 404, whatever the precondition`, async () => {
+      for (const header of ["*", '"x"'])
+        await expectRefusal(await change(method, { "if-match": header }, "404"), "plant_not_found");
+    });
+  }
+
+  test("of two editors who saw the same plant, one goes through and the other is told", async () => {
+    const etag = await etagOf("1");
+    const statuses = await Promise.all(
+      Array.from({ length: 20 }, async (_, editor) => {
+        const body = `{"name":"by editor ${editor}"}`;
+        return (await send(service, "PUT", "/plants/1", { body, headers: { "if-match": etag } }))
+          .status;
+      }),
+    );
+    expect(statuses.filter((status) => status === 200)).toHaveLength(1);
+    expect(statuses.filter((status) => status === 412)).toHaveLength(19);
+  });
+});
+
+describe("the scope of each operation", () => {
+  const operations = [
+    ["plants:read", "GET", "/plants", undefined],
+    ["plants:read", "GET", "/plants/1", undefined],
+    ["plants:write", "POST", "/plants", '{"id":5,"name":"a"}'],
+    ["plants:write", "PUT", "/plants/1", '{"name":"a"}'],
+    ["plants:write", "DELETE", "/plants/1", undefined],
+    ["plants:write", "POST", "/plants/batch", ""],
+  ] as const;
+
+  test.each(operations)(
+    "%s is needed for %s %s, and is enough",
+    async (scope, method, path, body) => {
+      const tokenWith = async (granted: Scope): Promise<string> => {
+        const token = mintToken();
+        const name = crypto.randomUUID();
+        await service.store.createToken(
+          toRecord(token, { name, scopes: [granted], createdAtMs: 0 }),
+        );
+        return `Bearer ${token}`;
+      };
+      const other = scope === "plants:read" ? "plants:write" : "plants:read";
+      const type = path === "/plants/batch" ? "application/x-ndjson" : "application/json";
+      const request = async (authorization: string): Promise<Response> =>
+        send(service, method, path, {
+          headers: { authorization, "content-type": type },
+          ...(body === undefined ? {} : { body }),
+        });
+      const refused = await request(await tokenWith(other));
+      expect(refused.headers.get("www-authenticate")).toContain(`scope="${scope}"`);
+      await expectRefusal(refused, "insufficient_scope");
+      await expectRefusal(await request(""), "token_missing");
+      expect((await request(await tokenWith(scope))).ok).toBe(true);
+    },
+  );
+
+  test.each([
+    ["/plants/1", "GET, HEAD, PUT, DELETE, OPTIONS", "PATCH"],
+    ["/plants/batch", "POST, OPTIONS", "GET"],
+  ])("%s allows %s", async (path, allow, method) => {
+    const options = await send(service, "OPTIONS", path);
+    expect([options.status, options.headers.get("allow")]).toEqual([204, allow]);
+    const refused = await send(service, method, path);
+    expect(refused.headers.get("allow")).toBe(allow);
+    await expectRefusal(refused, "method_not_allowed");
+  });
+});

@@ -1,0 +1,144 @@
+/** A million plants in and out, past a slow writer and a slow reader, in memory that does not grow with them. */
+
+import { readFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { expect, test } from "bun:test";
+import { type ServiceProcess, spawnService } from "./support/child.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+
+const PLANTS = 1_000_000;
+const LINES_A_PIECE = 1_000;
+/** What the service takes at rest, and room for its buffers: a million plants are far more than that. */
+const RSS_MB_MAX = 200;
+
+const token = "stream-test-token";
+
+function* pieces(count: number): Generator<string> {
+  for (let first = 0; first < count; first += LINES_A_PIECE)
+    yield Array.from(
+      { length: LINES_A_PIECE },
+      (_, index) =>
+        `{"id":${first + index},"name":"Plant number ${first + index}","tag":"t${index % 50}"}\n`,
+    ).join("");
+}
+
+/** Reads a body line by line, and keeps none of it. */
+async function countLines(
+  body: ReadableStream<Uint8Array>,
+  isGood: (line: string) => boolean,
+): Promise<number> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  let count = 0;
+  for await (const bytes of body) {
+    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) if (isGood(line)) count++;
+  }
+  expect(rest).toBe("");
+  return count;
+}
+
+function rssMb({ pid }: ServiceProcess, kind: "VmRSS" | "VmHWM"): number {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  return Number(new RegExp(`${kind}:\\s+(\\d+)`).exec(status)?.[1]) / 1024;
+}
+
+/** A client that sends, and never takes anything that comes back. */
+function connectDeaf(url: string): Socket {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  socket.on("error", () => undefined);
+  return socket.pause();
+}
+
+/** Whether the other side takes the bytes while nothing else holds it up. */
+function isTaken(socket: Socket, bytes: string): Promise<boolean> {
+  if (socket.write(bytes)) return Promise.resolve(true);
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(false), 3_000);
+    socket.once("drain", () => {
+      clearTimeout(timer);
+      resolve(true);
+    });
+  });
+}
+
+test.skipIf(process.platform !== "linux")(
+  "a million plants go in and come out under a fixed bound of memory",
+  async () => {
+    using folder = makeTemporaryFolder();
+    await using service = await spawnService({
+      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+      PLANTSTORE_TOKEN: token,
+    });
+    const { url } = service.started;
+    const authorization = `Bearer ${token}`;
+
+    const lines = pieces(PLANTS);
+    const stored = await fetch(`${url}/plants/batch`, {
+      method: "POST",
+      headers: { authorization, "content-type": "application/x-ndjson" },
+      body: new ReadableStream<Uint8Array>({
+        pull(controller) {
+          const { done, value } = lines.next();
+          if (done) controller.close();
+          else controller.enqueue(new TextEncoder().encode(value));
+        },
+      }),
+    });
+    expect(stored.status).toBe(200);
+    const good = await countLines(stored.body as ReadableStream<Uint8Array>, (line) =>
+      line.endsWith('"status":200}'),
+    );
+    expect(good).toBe(PLANTS);
+    expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
+
+    // A reader that takes nothing: the service stops making, and goes on answering others.
+    const slow = connectDeaf(url);
+    slow.write(
+      `GET /plants HTTP/1.1\r\nHost: a\r\nAuthorization: ${authorization}\r\nAccept: application/x-ndjson\r\n\r\n`,
+    );
+    let next = -1;
+    const exported = await fetch(`${url}/plants`, {
+      headers: { authorization, accept: "application/x-ndjson" },
+    });
+    const inOrder = (line: string): boolean => (JSON.parse(line) as { id: number }).id === ++next;
+    expect(await countLines(exported.body as ReadableStream<Uint8Array>, inOrder)).toBe(PLANTS);
+    expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
+    slow.destroy();
+
+    const spreadsheet = await fetch(`${url}/plants?tag=t7`, {
+      headers: { authorization, accept: "text/csv" },
+    });
+    expect(
+      await countLines(spreadsheet.body as ReadableStream<Uint8Array>, (line) =>
+        line.endsWith('"t7"\r'),
+      ),
+    ).toBe(PLANTS / 50);
+  },
+  180_000,
+);
+
+test("a batch whose results nobody reads is held up at the sender, and does not grow the service", async () => {
+  using folder = makeTemporaryFolder();
+  await using service = await spawnService({
+    DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+    PLANTSTORE_TOKEN: token,
+  });
+  const deaf = connectDeaf(service.started.url);
+  deaf.write(
+    `POST /plants/batch HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n`,
+  );
+  let taken = 0;
+  for (const piece of pieces(PLANTS)) {
+    const chunk = `${Buffer.byteLength(piece).toString(16)}\r\n${piece}\r\n`;
+    if (!(await isTaken(deaf, chunk))) break;
+    taken += LINES_A_PIECE;
+  }
+  expect(taken).toBeGreaterThan(LINES_A_PIECE);
+  expect(taken).toBeLessThan(PLANTS);
+  if (process.platform === "linux") expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
+  expect((await fetch(`${service.started.url}/readyz`)).status).toBe(200);
+  deaf.destroy();
+}, 60_000);

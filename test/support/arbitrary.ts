@@ -1,0 +1,234 @@
+/** Any plant, any way to write it down, and any way to get it wrong. */
+
+import * as fc from "fast-check";
+import type { StoredPlant } from "./plants.ts";
+
+const INT64_MIN = -(2n ** 63n);
+const INT64_MAX = 2n ** 63n - 1n;
+const SAFE = 2n ** 53n;
+
+const around = (value: bigint): fc.Arbitrary<bigint> =>
+  fc.bigInt({ min: value - 3n, max: value + 3n });
+
+/** Most of them where a double, or the range, comes to its end; some of them past it. */
+export const anyInteger: fc.Arbitrary<bigint> = fc.oneof(
+  fc.bigInt({ min: INT64_MIN, max: INT64_MAX }),
+  fc.bigInt({ min: -1000n, max: 1000n }),
+  fc.bigInt({ min: 0n, max: 1000n }).map((value) => value * 10n ** 16n),
+  ...[SAFE, -SAFE, INT64_MAX, INT64_MIN].map(around),
+);
+
+const anyId: fc.Arbitrary<bigint> = anyInteger.filter(
+  (value) => value >= INT64_MIN && value <= INT64_MAX,
+);
+
+/** Separated by spaces: quotes, escapes, controls, separators, marks, and what looks like syntax. */
+const AWKWARD =
+  `" \\ / ' \u0001 \b \n \r \u001f \u007f \u0085 \u2028 \ufeff \ufffd \uffff é e\u0301 🌱 👩‍🌾 \u{10ffff} \u202e ` +
+  `{ } , : null \\u0000 \\ud800 1.5 %00 ';--`;
+
+/** Well-formed and without U+0000: all that a plant's text may be. */
+const anyText: fc.Arbitrary<string> = fc.oneof(
+  fc.string({ unit: "binary" }).map((text) => text.replaceAll("\0", "")),
+  fc.string({ unit: "grapheme" }),
+  fc.string({ unit: fc.constantFrom(" ", ...AWKWARD.split(" ")) }),
+  fc.string({ maxLength: 5000, size: "max", unit: "grapheme-ascii" }),
+);
+
+export const anyPlant: fc.Arbitrary<StoredPlant> = fc.record({
+  id: anyId,
+  name: anyText,
+  tag: fc.option(anyText),
+});
+
+/** One number in many notations: `120` is also `120.00`, `1.2e2`, `0.00120E+05` and `12000e-2`. */
+export function anyNotation(id: bigint): fc.Arbitrary<string> {
+  const shifted = fc.record({
+    shift: fc.integer({ min: -30, max: 30 }),
+    zeros: fc.integer({ min: 0, max: 5 }),
+    trimmed: fc.boolean(),
+    mark: fc.constantFrom("e", "E"),
+    plus: fc.constantFrom("", "+"),
+    pad: fc.constantFrom("", "0", "00"),
+  });
+  return fc.oneof(
+    fc.constant(`${id}`),
+    fc.integer({ min: 1, max: 30 }).map((zeros) => `${id}.${"0".repeat(zeros)}`),
+    shifted.map(({ shift, zeros, trimmed, mark, plus, pad }) => {
+      const mantissa = shiftPoint(id, shift, zeros, trimmed);
+      const sign = shift < 0 ? "-" : plus;
+      return `${mantissa}${mark}${sign}${pad}${Math.abs(shift)}`;
+    }),
+  );
+}
+
+/** The id over a power of ten, with more zeros behind, or without those that can go. */
+function shiftPoint(id: bigint, shift: number, zeros: number, trimmed: boolean): string {
+  const sign = id < 0n ? "-" : "";
+  const digits = `${id}`.replace("-", "") + "0".repeat(Math.max(0, -shift));
+  const fractionLength = Math.max(0, shift);
+  const padded = digits.padStart(fractionLength + 1, "0");
+  const whole = withoutLeadingZeros(padded.slice(0, padded.length - fractionLength));
+  const written = padded.slice(padded.length - fractionLength) + "0".repeat(zeros);
+  const fraction = trimmed ? written.replace(/0+$/, "") : written;
+  return `${sign}${whole}${fraction === "" ? "" : `.${fraction}`}`;
+}
+
+/** Any text that RFC 8259 calls a number, and most of them no int64. */
+export const anyNumberText: fc.Arbitrary<string> = fc
+  .tuple(
+    fc.constantFrom("", "-"),
+    fc.oneof(fc.constant("0"), anyDigits(1, 25).map(withoutLeadingZeros)),
+    fc.option(anyDigits(1, 25), { nil: "" }),
+    fc.option(
+      fc.tuple(
+        fc.constantFrom("e", "E"),
+        fc.constantFrom("", "+", "-"),
+        fc.oneof(fc.integer({ min: 0, max: 45 }).map(String), anyDigits(1, 4), anyDigits(1, 25)),
+      ),
+      { nil: ["", "", ""] },
+    ),
+  )
+  .map(
+    ([sign, whole, fraction, exponent]) =>
+      `${sign}${whole}${fraction === "" ? "" : `.${fraction}`}${exponent.join("")}`,
+  );
+
+/** With so many zeros that runs of them are common. */
+function anyDigits(minLength: number, maxLength: number): fc.Arbitrary<string> {
+  return fc.string({
+    unit: fc.oneof(
+      { weight: 2, arbitrary: fc.constant("0") },
+      fc.integer({ min: 1, max: 9 }).map(String),
+    ),
+    minLength,
+    maxLength,
+    size: "max",
+  });
+}
+
+function withoutLeadingZeros(text: string): string {
+  return text.replace(/^0+(?=\d)/, "");
+}
+
+/** The body of a plant: its members in any order, its strings escaped or not, with or without spaces. */
+export function anyBody({ id, name, tag }: StoredPlant): fc.Arbitrary<string> {
+  const space = fc.constantFrom("", " ", "\n\t", "\r\n");
+  const members = [
+    anyNotation(id).map((text) => ["id", text] as const),
+    anyString(name).map((text) => ["name", text] as const),
+    ...(tag === null ? [] : [anyString(tag).map((text) => ["tag", text] as const)]),
+  ];
+  return fc.tuple(fc.tuple(...members), space).chain(([written, gap]) =>
+    fc
+      .shuffledSubarray(written, { minLength: written.length })
+      .map((shuffled) => shuffled.map(([key, text]) => `"${key}"${gap}:${gap}${text}`))
+      .map((texts) => `{${gap}${texts.join(`,${gap}`)}${gap}}${gap}`),
+  );
+}
+
+function anyString(text: string): fc.Arbitrary<string> {
+  const escaped = [...Array(text.length).keys()]
+    .map((index) => `\\u${text.charCodeAt(index).toString(16).padStart(4, "0")}`)
+    .join("");
+  return fc.constantFrom(JSON.stringify(text), `"${escaped}"`);
+}
+
+type Mutation = (body: Buffer) => Buffer;
+
+/** Pieces that are about to be a plant, or about not to be one; the last of them are not UTF-8. */
+const pieces = [
+  `"id": "name": "tag": "id":1 ,"name":"b" ,"tag":null "__proto__": {} null true [ ] { } , : " \\`,
+  `- . 0 1e400 1e-400 9223372036854775808 \\u0000 \\ud800 \\udc00 \ufeff \u00a0 \0 // NaN`,
+]
+  .flatMap((texts) => texts.split(" ").map((text) => Buffer.from(text)))
+  .concat(["ff", "c080", "eda080", "f09f"].map((bytes) => Buffer.from(bytes, "hex")));
+
+const splice = (body: Buffer, at: number, length: number, inserted: Uint8Array): Buffer =>
+  Buffer.concat([body.subarray(0, at), inserted, body.subarray(at + length)]);
+
+/** Positions are taken from the length at hand, because mutations change it. */
+const anyMutation: fc.Arbitrary<Mutation> = fc
+  .record({
+    at: fc.nat(),
+    length: fc.integer({ min: 1, max: 12 }),
+    to: fc.nat(),
+    bit: fc.integer({ min: 0, max: 7 }),
+    bytes: fc.uint8Array({ minLength: 1, maxLength: 4 }),
+    piece: fc.constantFrom(...pieces),
+  })
+  .chain(({ at, length, to, bit, bytes, piece }) =>
+    fc.constantFrom<Mutation>(
+      (body) => {
+        const flipped = Buffer.from(body);
+        const index = at % Math.max(1, body.length);
+        flipped[index] = (flipped[index] ?? 0) ^ (1 << bit);
+        return flipped;
+      },
+      (body) => splice(body, at % (body.length + 1), length, Buffer.alloc(0)),
+      (body) => splice(body, at % (body.length + 1), 0, bytes),
+      (body) => splice(body, at % (body.length + 1), 0, piece),
+      (body) => splice(body, at % (body.length + 1), length, piece),
+      (body) => Buffer.concat([piece, body]),
+      (body) => Buffer.concat([body, piece]),
+      (body) => body.subarray(0, at % (body.length + 1)),
+      (body) => {
+        const from = at % (body.length + 1);
+        return splice(body, to % (body.length + 1), 0, body.subarray(from, from + length * 2));
+      },
+    ),
+  );
+
+const anyMutatedBody = (plant: StoredPlant): fc.Arbitrary<Buffer> =>
+  fc
+    .tuple(anyBody(plant), fc.array(anyMutation, { minLength: 1, maxLength: 3 }))
+    .map(([body, mutations]) =>
+      mutations.reduce<Buffer>((mutated, mutate) => mutate(mutated), Buffer.from(body)),
+    );
+
+/** Numbers that are integers, and numbers that a double would take for one. */
+const anyIdText: fc.Arbitrary<string> = fc.oneof(
+  anyInteger.chain(anyNotation),
+  anyInteger.map((value) => `${value}.00000000000000000001`),
+  fc.constantFrom("1e-400", "-1e-400", "0.99999999999999999999", "1e400", "-0", "0e99999999999"),
+  anyNumberText,
+);
+
+const anyTextOrJson = fc.oneof(
+  anyText.map((text) => JSON.stringify(text)),
+  fc.json(),
+);
+
+const anyMember = fc.oneof(
+  fc.tuple(fc.constant("id"), fc.oneof(anyIdText, fc.json())),
+  fc.tuple(fc.constantFrom("name", "tag"), anyTextOrJson),
+  fc.tuple(fc.constantFrom("other", "toString"), fc.json()),
+  fc.constant(["__proto__", '{"id":1,"name":"a"}'] as const),
+);
+
+/** An object with the members of a plant, some of them twice, and any JSON in their places. */
+const anyObject: fc.Arbitrary<string> = fc
+  .tuple(
+    fc.option(
+      anyIdText.map(
+        (text) =>
+          [
+            ["id", text],
+            ["name", '"a"'],
+          ] as const,
+      ),
+      { nil: [] },
+    ),
+    fc.array(anyMember, { maxLength: 5 }),
+  )
+  .map(([good, members]) => [...good, ...members].map(([key, text]) => `"${key}":${text}`))
+  .map((members) => `{${members.join(",")}}`);
+
+/** Bodies of which some are plants, most nearly are, and some are nothing at all. */
+export const anyAttempt = (plant: StoredPlant): fc.Arbitrary<Buffer> =>
+  fc.oneof(
+    { weight: 6, arbitrary: anyMutatedBody(plant) },
+    { weight: 3, arbitrary: anyObject.map((text) => Buffer.from(text)) },
+    { weight: 1, arbitrary: fc.json().map((text) => Buffer.from(text)) },
+    { weight: 1, arbitrary: fc.uint8Array({ maxLength: 100 }).map((bytes) => Buffer.from(bytes)) },
+  );
