@@ -27,7 +27,8 @@ const storingNothing: Store = {
 function startStoringNothing(): string {
   const { config } = resolveConfig({ port: "0" }, process.env);
   const authenticator = new Authenticator(storingNothing, config.token);
-  return startServer({ config, store: storingNothing, authenticator, log: createLog("warn") }).url;
+  const log = createLog("warn");
+  return startServer({ config, store: storingNothing, authenticator, log }).url;
 }
 
 /** Parses and answers, and checks nothing at all. */

@@ -1,9 +1,9 @@
 /** What a plant is: the one schema that gives its type, its check, its error messages and its description. */
 
-import { Check, Compile } from "typebox/schema";
 import { Refusal } from "./error.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "./int64.ts";
 import { describe, isNumber, parseJson, parseJsonExactly } from "./json.ts";
+import { compileCheck } from "./schema.ts";
 
 export const PlantSchema = {
   type: "object",
@@ -42,7 +42,8 @@ export interface Plant {
   readonly tag: string | undefined;
 }
 
-const newPlantCheck = Compile(NewPlantSchema);
+const isNewPlant = compileCheck(NewPlantSchema);
+const isName = compileCheck(PlantSchema.properties.name);
 
 /** UTF-8 cannot hold an unpaired surrogate, PostgreSQL cannot hold U+0000: both engines hold the rest. */
 export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
@@ -56,7 +57,7 @@ const INEXACT_NOTATION = /\d[.eE]/;
 /** Parses a NewPlant. Throws a Refusal that names every fault. */
 export function parseNewPlant(text: string): Plant {
   const value = parseJson(text);
-  if (!newPlantCheck.Check(value) || !Number.isSafeInteger(value.id) || INEXACT_NOTATION.test(text))
+  if (!isNewPlant(value) || !Number.isSafeInteger(value.id) || INEXACT_NOTATION.test(text))
     return parseNewPlantExactly(text);
   const { id, name, tag } = value;
   if (!isStorable(name) || (tag !== undefined && !isStorable(tag)))
@@ -103,8 +104,7 @@ function toPlant(id: bigint | undefined, name: unknown, tag: unknown, idFaults: 
   return { id: id as bigint, name: name as string, tag: tag as string | undefined };
 }
 
-const isText = (value: unknown): boolean =>
-  Check(PlantSchema.properties.name, value) && isStorable(value);
+const isText = (value: unknown): boolean => isName(value) && isStorable(value);
 
 const integerExpected = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
 

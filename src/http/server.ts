@@ -1,6 +1,5 @@
 /** Listens, and stops listening without losing a request. */
 
-import http from "node:http";
 import { BodyReader } from "./body.ts";
 import { createHandler } from "./handle.ts";
 import { Readiness } from "./health.ts";
@@ -24,8 +23,7 @@ export function startServer(
     bodies: new BodyReader(config),
     keepOpen: (request) => server.timeout(request, 0),
   };
-  // The runtime reads this one global for every server, its own kind included.
-  (http as { maxHeaderSize: number }).maxHeaderSize = config.headerBytesMax;
+  limitHeads(config.headerBytesMax);
   const server = Bun.serve({
     hostname: config.host,
     port: config.port,
@@ -54,4 +52,15 @@ export function startServer(
       await server.stop(true);
     },
   };
+}
+
+/** What the runtime starts with. */
+let headerBytesMaxInForce = 16_384;
+
+/** The runtime has one global for this, for its own kind of server too, in a module that takes 7 MB: so only on demand. */
+function limitHeads(headerBytesMax: number): void {
+  if (headerBytesMax === headerBytesMaxInForce) return;
+  const http: { maxHeaderSize: number } = process.getBuiltinModule("node:http");
+  http.maxHeaderSize = headerBytesMax;
+  headerBytesMaxInForce = headerBytesMax;
 }

@@ -1,6 +1,6 @@
 /** Hands searches to the thread that does them, and their pages back. */
 
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import { Refusal } from "../../domain/error.ts";
 import type { PlantPage, PlantQuery } from "../../domain/page.ts";
 
@@ -33,7 +33,7 @@ export class Scanner {
 
   search(query: PlantQuery): Promise<PlantPage> {
     if (this.waiting.size >= SCANS_WAITING_MAX) return Promise.reject(new Refusal("overloaded"));
-    // Made by the first search, because most services never search and a thread takes memory.
+    // Made by the first search, because many services never search, and a thread takes memory.
     this.worker ??= this.startWorker();
     const number = ++this.count;
     const answer = Promise.withResolvers<PlantPage>();
@@ -47,7 +47,8 @@ export class Scanner {
   }
 
   private startWorker(): Worker {
-    const worker = new Worker(new URL("scan-worker.ts", import.meta.url), {
+    const threads = process.getBuiltinModule("node:worker_threads");
+    const worker = new threads.Worker(new URL("scan-worker.ts", import.meta.url), {
       workerData: this.setup,
     });
     worker.on("message", (answer: ScanAnswer) => this.settle(answer));

@@ -1,0 +1,205 @@
+/** What is measured, beside what limits it. Each scenario prints its table and tells whether its targets were met. */
+
+import {
+  makeStore,
+  load,
+  runLoop,
+  serveLimit,
+  servePlants,
+  type Server,
+  TOKEN,
+} from "./harness.ts";
+import type { Candidate, Load, Round } from "./harness.ts";
+import { measure, ratio, report } from "./report.ts";
+
+const STORED = 1_000_000;
+const BULK_ROWS = 300_000;
+const RSS_MB_MAX = 64;
+
+/** No two rounds of a run create the same id. */
+const firstIdOf = (round: number): number => 10_000_000 + round * 10_000_000;
+
+function candidate(name: string, server: Server, about: Pick<Load, "kind" | "path">): Candidate {
+  return {
+    name,
+    measure: (round) => load(server, { ...about, first: firstIdOf(round), stored: STORED }),
+  };
+}
+
+async function withServers<Result>(
+  starting: readonly Promise<Server>[],
+  use: (...servers: Server[]) => Promise<Result>,
+): Promise<Result> {
+  const servers = await Promise.all(starting);
+  try {
+    return await use(...servers);
+  } finally {
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+}
+
+let filled: string | undefined;
+
+/** A store with a million plants, filled once a run. */
+async function filledStore(): Promise<string> {
+  if (filled === undefined) {
+    filled = makeStore();
+    await runLoop("fill", filled, String(STORED));
+  }
+  return makeStore(filled);
+}
+
+const create = { kind: "create", path: "/plants" } as const;
+
+async function benchCreate(): Promise<boolean> {
+  const measured = await withServers(
+    [servePlants(makeStore()), serveLimit("storing-nothing"), serveLimit("bare")],
+    (ours, storingNothing, bare) =>
+      measure([
+        candidate("plantstore", ours as Server, create),
+        candidate("the same, storing nothing", storingNothing as Server, create),
+        candidate("bare runtime, checking nothing", bare as Server, create),
+      ]),
+  );
+  const [ours, storingNothing] = measured;
+  const rssMb = ours?.rssMb ?? Number.NaN;
+  return report("create: durable, ascending ids", measured, [
+    ratio("durable / storing nothing", ours, storingNothing, 0.9),
+    {
+      what: "memory of plantstore, MB",
+      value: rssMb,
+      limit: `≤ ${RSS_MB_MAX}`,
+      met: rssMb <= RSS_MB_MAX,
+    },
+  ]);
+}
+
+async function benchTagIndex(): Promise<boolean> {
+  const without = makeStore();
+  await runLoop("fill", without, "0", "without-tag-index");
+  const measured = await withServers(
+    [servePlants(makeStore()), servePlants(without)],
+    (indexed, bare) =>
+      measure([
+        candidate("with the index on tags", indexed as Server, create),
+        candidate("without it", bare as Server, create),
+      ]),
+  );
+  return report("create: what the index on tags costs", measured, [
+    ratio("with / without", measured[0], measured[1], 0.85),
+  ]);
+}
+
+async function benchRandom(): Promise<boolean> {
+  const measured = await withServers(
+    [servePlants(await filledStore()), servePlants(await filledStore())],
+    (ascending, random) =>
+      measure([
+        candidate("ascending ids", ascending as Server, create),
+        candidate("random ids", random as Server, { kind: "create-random", path: "/plants" }),
+      ]),
+  );
+  return report(`create: into ${STORED} plants, ascending and random`, measured, [
+    ratio("random / ascending", measured[1], measured[0]),
+  ]);
+}
+
+async function benchGet(): Promise<boolean> {
+  const get = { kind: "get", path: "/plants" } as const;
+  const measured = await withServers(
+    [servePlants(await filledStore()), serveLimit("storing-nothing")],
+    (ours, storingNothing) =>
+      measure([
+        candidate("plantstore", ours as Server, get),
+        candidate("the same, without a store", storingNothing as Server, get),
+      ]),
+  );
+  return report(`get: one of ${STORED} plants by id`, measured, [
+    ratio("with / without a store", measured[0], measured[1], 0.85),
+  ]);
+}
+
+async function benchList(): Promise<boolean> {
+  const measured = await withServers([servePlants(await filledStore())], (ours) =>
+    measure([
+      candidate("first page", ours as Server, { kind: "list", path: "/plants?limit=100" }),
+      candidate("deep page", ours as Server, {
+        kind: "list",
+        path: `/plants?limit=100&after=${STORED * 0.9}`,
+      }),
+      candidate("first page of a tag", ours as Server, {
+        kind: "list",
+        path: "/plants?limit=100&tag=tag%207",
+      }),
+    ]),
+  );
+  return report(`list: pages of 100 out of ${STORED} plants`, measured, [
+    ratio("deep / first", measured[1], measured[0], 0.9),
+  ]);
+}
+
+async function benchBulk(): Promise<boolean> {
+  const body = Array.from(
+    { length: BULK_ROWS },
+    (_, id) => `{"id":${id},"name":"Monstera deliciosa","tag":"tag ${id % 50}"}\n`,
+  ).join("");
+  const imported = await measure([
+    { name: "POST /plants/batch", measure: () => importOnce(body) },
+    {
+      name: "SQLite's insert loop",
+      measure: () => runLoop("insert", makeStore(), String(BULK_ROWS)),
+    },
+  ]);
+  const importMet = report(`import: ${BULK_ROWS} plants, 512 rows a commit`, imported, [
+    ratio("batch / bare loop", imported[0], imported[1], 0.4),
+  ]);
+  const store = await filledStore();
+  const exported = await withServers([servePlants(store)], (ours) =>
+    measure([
+      { name: "GET /plants as NDJSON", measure: () => exportOnce(ours as Server) },
+      { name: "SQLite's select loop", measure: () => runLoop("select", store, "0") },
+    ]),
+  );
+  const exportMet = report(`export: ${STORED} plants`, exported, [
+    ratio("stream / bare loop", exported[0], exported[1]),
+  ]);
+  return importMet && exportMet;
+}
+
+const authorization = `Bearer ${TOKEN}`;
+
+async function importOnce(body: string): Promise<Round> {
+  return withServers([servePlants(makeStore())], async (server) => {
+    const startedMs = performance.now();
+    const response = await fetch(`${server?.url}/plants/batch`, {
+      method: "POST",
+      headers: { authorization, "content-type": "application/x-ndjson" },
+      body,
+    });
+    const results = await response.text();
+    const seconds = (performance.now() - startedMs) / 1000;
+    const good = results.match(/"status":200\}/g)?.length ?? 0;
+    return { perSecond: BULK_ROWS / seconds, rssMb: server?.rssMb() ?? 0, notOk: BULK_ROWS - good };
+  });
+}
+
+async function exportOnce(server: Server): Promise<Round> {
+  const startedMs = performance.now();
+  const response = await fetch(`${server.url}/plants`, {
+    headers: { authorization, accept: "application/x-ndjson" },
+  });
+  let lines = 0;
+  for await (const chunk of response.body as ReadableStream<Uint8Array>)
+    for (const byte of chunk) if (byte === 10) lines++;
+  const seconds = (performance.now() - startedMs) / 1000;
+  return { perSecond: lines / seconds, rssMb: server.rssMb(), notOk: lines === STORED ? 0 : 1 };
+}
+
+export const scenarios: Readonly<Record<string, () => Promise<boolean>>> = {
+  create: benchCreate,
+  "tag-index": benchTagIndex,
+  random: benchRandom,
+  get: benchGet,
+  list: benchList,
+  bulk: benchBulk,
+};
