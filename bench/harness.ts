@@ -35,9 +35,7 @@ export interface Server {
 }
 
 /** A folder that is gone when the benchmark is over, however it ends. */
-export const folder = mkdtempSync(
-  join(process.env["BENCH_FOLDER"] ?? tmpdir(), "plantstore-bench-"),
-);
+const folder = mkdtempSync(join(process.env["BENCH_FOLDER"] ?? tmpdir(), "plantstore-bench-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 
 let stores = 0;
@@ -81,7 +79,7 @@ async function startServer(command: readonly string[], path: string): Promise<Se
 }
 
 export interface Load {
-  readonly kind: "create" | "create-random" | "get" | "list";
+  readonly kind: "create" | "create-tagged" | "create-random" | "get" | "list";
   readonly path: string;
   /** Where new ids begin in this round. */
   readonly first: number;

@@ -4,14 +4,15 @@ local first = tonumber(os.getenv("BENCH_FIRST"))
 local stored = tonumber(os.getenv("BENCH_STORED"))
 local count = 0
 
-local function create(id)
-  local body = string.format('{"id":%d,"name":"Monstera deliciosa","tag":"tag %d"}', id, id % 50)
+local function create(id, tag)
+  local body = string.format('{"id":%d,"name":"Monstera deliciosa","tag":"%s"}', id, tag)
   return wrk.format("POST", nil, nil, body)
 end
 
 local makers = {
-  create = function() return create(first + count) end,
-  ["create-random"] = function() return create(math.random(1, 4503599627370496) * 2 + 1) end,
+  create = function() return create(first + count, "tropical") end,
+  ["create-tagged"] = function() return create(first + count, "tag " .. math.random(1, 50)) end,
+  ["create-random"] = function() return create(math.random(1, 4503599627370496) * 2 + 1, "tropical") end,
   get = function() return wrk.format("GET", wrk.path .. "/" .. math.random(0, stored - 1)) end,
   list = function() return wrk.format("GET") end,
 }

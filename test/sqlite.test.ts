@@ -97,11 +97,31 @@ describe("opening a store", () => {
     predecessor.run("INSERT INTO plants VALUES (1, 'a', NULL)");
     expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
     const store = new SqliteStore(path, limits);
-    expect(statSync(`${path}-wal`).size).toBe(0);
     expect(await store.createPlant(plant)).toBe("replayed");
+    expect(statSync(`${path}-wal`).size).toBe(0);
     predecessor.close();
     await store.close();
   });
+});
+
+test("a reader who takes long keeps nobody from tokens, and a replay waits until it is durable", async () => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/plants.db`;
+  await new SqliteStore(path, limits).close();
+  const reader = new Database(path);
+  reader.run("BEGIN");
+  reader.query("SELECT count(*) FROM plants").get();
+  const predecessor = new Database(path);
+  predecessor.run("INSERT INTO plants VALUES (1, 'a', NULL)");
+  const store = new SqliteStore(path, { ...limits, queueSecondsMax: 1 });
+  expect(await store.listTokens()).toEqual([]);
+  const token = toRecord(mintToken(), { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
+  expect(await store.createToken(token)).toBe(true);
+  expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
+  reader.run("COMMIT");
+  expect(await store.createPlant(plant)).toBe("replayed");
+  for (const db of [reader, predecessor]) db.close();
+  await store.close();
 });
 
 describe("tokens in the store", () => {

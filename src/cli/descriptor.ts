@@ -21,7 +21,12 @@ export async function* readDescriptor(
       patiently((done) => read(descriptor, memory, 0, memory.length, null, done)),
       signal,
     );
-    if (length === 0) return;
+    if (length === 0) {
+      // A Ctrl-C ends whoever writes into our pipe as well: its end is not to be taken for that of the data.
+      await new Promise(setImmediate);
+      signal.throwIfAborted();
+      return;
+    }
     yield memory.subarray(0, length);
   }
 }
@@ -30,15 +35,15 @@ export async function* readDescriptor(
 export async function writeDescriptor(
   descriptor: number,
   text: string,
-  signal: AbortSignal,
+  signal?: AbortSignal,
 ): Promise<void> {
   const bytes = Buffer.from(text);
   for (let start = 0; start < bytes.length;) {
     const from = start;
-    start += await orAborted(
-      patiently((done) => write(descriptor, bytes, from, bytes.length - from, null, done)),
-      signal,
+    const writing = patiently((done) =>
+      write(descriptor, bytes, from, bytes.length - from, null, done),
     );
+    start += await (signal === undefined ? writing : orAborted(writing, signal));
   }
 }
 

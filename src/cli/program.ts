@@ -7,7 +7,9 @@ import { showConfig } from "./config.ts";
 import { EXIT_USAGE, exitCodeOf, explain } from "./failure.ts";
 import { addSettings, resolveOptions } from "./options.ts";
 import { serve } from "./serve.ts";
+import { addStoreCommands } from "./store-commands.ts";
 import { createToken, listTokens, revokeToken } from "./token.ts";
+import { addTransferCommands } from "./transfer-commands.ts";
 
 /** Runs the command that the arguments name, and resolves to the code to exit with, if it is time to. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
@@ -28,11 +30,11 @@ function createProgram(): Command {
     .version(packageJson.version)
     .exitOverride()
     .showHelpAfterError("See --help.")
-    .configureHelp({ helpWidth: 100, showGlobalOptions: false })
+    .configureHelp({ showGlobalOptions: false })
     .addHelpText(
       "after",
       "\nSettings come from flags, then the environment, then defaults; see: plantstore serve --help\n" +
-        "Exit codes: 0 done, 1 failed, 2 not understood.",
+        "Exit codes: 0 done, 1 failed, 2 not understood, 3 finished, but records were refused.",
     );
 
   addSettings(program.command("serve").description("Run the service."))
@@ -50,7 +52,9 @@ function createProgram(): Command {
       showConfig(resolveOptions(options), options["json"] === true),
     );
 
+  addTransferCommands(program);
   addTokenCommands(program.command("token").description("Make, list and revoke tokens."));
+  addStoreCommands(program);
   return program;
 }
 

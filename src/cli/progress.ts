@@ -5,7 +5,8 @@ import { formatCount, formatDuration } from "./quantity.ts";
 const DRAW_MS = 200;
 /** What the rate is the mean over: recent enough to be true, long enough to be calm. */
 const RATE_WINDOW_MS = 5_000;
-const BAR_COLUMNS_MAX = 40;
+/** Leaves room for the longest of facts, so that the bar keeps its length from one drawing to the next. */
+const BAR_COLUMNS_MAX = 26;
 const BAR_COLUMNS_MIN = 8;
 const COLUMNS_DEFAULT = 80;
 const CLEAR_LINE = "\r\u001b[K";
@@ -21,7 +22,7 @@ interface Sample extends Reading {
   readonly atMs: number;
 }
 
-export class Progress implements Disposable {
+export class Progress {
   private readonly read: () => Reading;
   private readonly bytesTotal: number | undefined;
   private readonly startedAtMs = performance.now();
@@ -42,7 +43,8 @@ export class Progress implements Disposable {
     if (isShown) this.draw();
   }
 
-  [Symbol.dispose](): void {
+  /** The terminal is as if nothing had been there. */
+  close(): void {
     if (this.timer === undefined) return;
     clearInterval(this.timer);
     this.timer = undefined;

@@ -7,10 +7,13 @@ export const formatCount = (count: number): string => Math.round(count).toLocale
 export function formatDuration(seconds: number): string {
   const whole = Math.round(seconds);
   const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
-  const padded = (part: number): string => String(part).padStart(2, "0");
-  return h > 0 ? `${h}:${padded(m)}:${padded(s)}` : `${m}:${padded(s)}`;
+  return h > 0 ? `${h}:${twoDigits(m)}:${twoDigits(s)}` : `${m}:${twoDigits(s)}`;
 }
 
-/** Tenths while they matter. */
-export const formatSeconds = (seconds: number): string =>
-  seconds < 60 ? `${seconds.toFixed(1)} s` : `${formatDuration(seconds)} min`;
+const twoDigits = (part: number): string => String(part).padStart(2, "0");
+
+/** Tenths of a second while they matter. */
+export function formatSeconds(seconds: number): string {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return `${formatDuration(seconds)} ${seconds < 3600 ? "min" : "h"}`;
+}

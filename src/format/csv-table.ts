@@ -110,7 +110,7 @@ export class CsvTable {
       // Bounded already, where the rows were cut.
       max_record_size: 0,
       cast: (value, { quoting }) => (value === "" && !quoting ? null : value),
-    }) as unknown as Cell[][];
+    });
   }
 }
 
@@ -146,6 +146,7 @@ function list(found: readonly string[]): string {
 
 function explain(error: CsvError): string {
   if (error.code === "CSV_INVALID_CLOSING_QUOTE") return "a quoted cell goes on behind its quotes";
-  if (error.code === "INVALID_OPENING_QUOTE") return "there is a quote inside a cell without quotes";
+  if (error.code === "INVALID_OPENING_QUOTE")
+    return "there is a quote inside a cell without quotes";
   return error.code;
 }

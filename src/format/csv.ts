@@ -17,7 +17,7 @@ export function formatCsv(plants: readonly Plant[]): string {
  * A cell that begins like a formula is run by spreadsheets, so it gets an apostrophe in front. So does one
  * that begins with apostrophes and then like a formula: that makes restoring exact for any text.
  */
-export function defuse(text: string): string {
+function defuse(text: string): string {
   return /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
 }
 

@@ -55,7 +55,7 @@ export async function* readLines(
       }
     }
     // Copied, because the runtime may use the chunk's memory again.
-    keep(chunk.slice(start));
+    keep(new Uint8Array(chunk.subarray(start)));
     if (block.length > 0) yield block;
     block = [];
   }

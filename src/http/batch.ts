@@ -11,6 +11,8 @@ import { toStream } from "./stream.ts";
 /** Lines that are with the store at one time, for one request: room enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
 const OVERLOAD_RETRY_MS = 20;
+/** The largest replacement that PUT takes, exported with its id, is still a line that we take. */
+const ID_BYTES_MAX = 64;
 
 export function createPlants(request: Request, service: Service): Answer {
   requireNdjson(request.headers);
@@ -28,7 +30,7 @@ async function* judgeLines(request: Request, service: Service): AsyncGenerator<s
   let lastLine = 0;
   try {
     const chunks = readChunks(request.body, readSecondsMax);
-    for await (const lines of readLines(chunks, bodyBytesMax, BLOCK_LENGTH_MAX)) {
+    for await (const lines of readLines(chunks, bodyBytesMax + ID_BYTES_MAX, BLOCK_LENGTH_MAX)) {
       lastLine = lines.at(-1)?.number ?? lastLine;
       // All at once: they share a commit, and are judged in their order.
       const results = await Promise.all(lines.map((line) => judgeLine(line, service)));

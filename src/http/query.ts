@@ -1,7 +1,7 @@
 /** From the query of a URL to what is asked of the store. Everything unknown, repeated or odd is refused by name. */
 
 import { Refusal } from "../domain/error.ts";
-import { findInt64, INT64_MAX, INT64_MIN } from "../domain/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../domain/int64.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
 import { isStorable } from "../domain/plant.ts";
 
@@ -18,7 +18,9 @@ const SHOWN_CHARACTERS_MAX = 40;
 const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
 
 export function findPlainInt64(text: string): bigint | undefined {
-  return PLAIN_INTEGER.test(text) ? findInt64(text) : undefined;
+  if (!PLAIN_INTEGER.test(text)) return undefined;
+  const value = BigInt(text);
+  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
 }
 
 export function parsePlantQuery(url: string): PlantQuery {

@@ -1,9 +1,10 @@
 /** A store into a file, and a file into a store: verified, and complete in its place or not there at all. */
 
-import { existsSync, realpathSync, statSync } from "node:fs";
+import { existsSync, realpathSync, type Stats, statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { copyStoreAside } from "./copy.ts";
 import { makeDirectoryDurably, StoreOpenError } from "./database.ts";
+import { readStore, requireOurs } from "./read.ts";
 import { companions, reservePlace } from "./replace.ts";
 import { makeTemporaryFile } from "./temporary.ts";
 import type { StoreFacts } from "./verify.ts";
@@ -24,50 +25,55 @@ export interface Transferred extends StoreFacts {
 
 /** Copies the store at `from`, in use or not, to the file `to`. */
 export async function backUpStore(transfer: Transfer): Promise<Transferred> {
-  // A folder that is missing may be a disk that is not mounted: it is not made.
+  requireStore(transfer.from);
   const folder = dirname(resolve(transfer.to));
+  // One that is missing may be a disk that is not mounted: it is not made.
   if (!existsSync(folder)) throw new StoreOpenError(`The folder ${folder} does not exist.`);
   return copyInto({ ...transfer, verifyFirst: false });
 }
 
 /** Makes the backup at `from` the store at `to`, which nobody may have open. */
 export async function restoreStore(transfer: Transfer): Promise<Transferred> {
-  makeDirectoryDurably(dirname(resolve(transfer.to)));
-  return copyInto({ ...transfer, verifyFirst: true });
+  requireStore(transfer.from);
+  const folder = dirname(resolve(transfer.to));
+  makeDirectoryDurably(folder);
+  return copyInto({ ...transfer, verifyFirst: true, model: statSync(folder) });
 }
 
-async function copyInto({
-  from,
-  to,
-  replace,
-  signal,
-  verifyFirst,
-}: Transfer & { verifyFirst: boolean }): Promise<Transferred> {
-  const path = followLinks(to);
+/** Before anything is made or locked for its sake. */
+function requireStore(path: string): void {
+  readStore(path, (db) => requireOurs(db, path));
+}
+
+interface Copying extends Transfer {
+  readonly verifyFirst: boolean;
+  /** Whose owner the copy gets where it replaces nothing. */
+  readonly model?: Stats;
+}
+
+async function copyInto(copying: Copying): Promise<Transferred> {
+  const { from, replace, signal, verifyFirst } = copying;
+  const path = followLinks(copying.to);
   refuseItself(from, path);
-  const previous = statSync(path, { throwIfNoEntry: false });
   using place = reservePlace(path, { replace });
-  using temporary = makeTemporaryFile(
-    path,
-    previous ?? (verifyFirst ? statSync(dirname(path)) : undefined),
-  );
+  const model = statSync(path, { throwIfNoEntry: false }) ?? copying.model;
+  using temporary = makeTemporaryFile(path, model);
   const facts = await copyStoreAside({ from, to: temporary.path, verifyFirst }, signal);
   signal.throwIfAborted();
   place.put(temporary.path);
   return { ...facts, path };
 }
 
-/** As SQLite does, so that what is beside the file is looked for beside the file. */
+/** As SQLite does: the log of a linked file is beside the file, not beside the link. */
 function followLinks(path: string): string {
   if (existsSync(path)) return realpathSync(path);
   return join(realpathSync(dirname(resolve(path))), basename(path));
 }
 
 function refuseItself(from: string, to: string): void {
-  const original = statSync(from, { throwIfNoEntry: false });
+  const original = statSync(from);
   const target = statSync(to, { throwIfNoEntry: false });
-  const isSame = original?.ino === target?.ino && original?.dev === target?.dev;
-  if (original === undefined) throw new StoreOpenError(`${from} does not exist.`);
+  const isSame = original.ino === target?.ino && original.dev === target.dev;
   const beside = companions.map((suffix) => followLinks(from) + suffix);
   if (isSame || beside.includes(to))
     throw new StoreOpenError(`${to} is the very store that is to be copied, or a part of it.`);

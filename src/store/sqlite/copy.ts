@@ -1,8 +1,10 @@
 /** Copies a store while it is being written to, on a thread of its own, and verifies the copy. */
 
 import { closeSync, fsyncSync, openSync } from "node:fs";
+import { dirname } from "node:path";
 import { Worker } from "node:worker_threads";
 import { StoreOpenError } from "./database.ts";
+import { isLocked } from "./failure.ts";
 import { readStore, requireOurs } from "./read.ts";
 import { type StoreFacts, verifyStore } from "./verify.ts";
 
@@ -15,9 +17,7 @@ export interface CopyOrder {
 }
 
 export type CopyAnswer =
-  | { readonly facts: StoreFacts }
-  | { readonly refusal: string }
-  | { readonly error: Error };
+  { readonly facts: StoreFacts } | { readonly refusal: string } | { readonly error: Error };
 
 /**
  * One read transaction for the whole copy: it has every plant that was acknowledged before it began,
@@ -27,10 +27,16 @@ export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
   if (verifyFirst) verifyStore(from);
   readStore(from, (db) => {
     requireOurs(db, from);
-    db.run("VACUUM INTO ?", [to]);
+    try {
+      db.run("VACUUM INTO ?", [to]);
+    } catch (error) {
+      if (isLocked(error)) throw error;
+      const { message } = error as Error;
+      throw new StoreOpenError(`${from} cannot be copied into ${dirname(to)}: ${message}.`);
+    }
   });
   syncFile(to);
-  return verifyStore(to);
+  return verifyStore(to, `The copy of ${from}`);
 }
 
 function syncFile(path: string): void {
@@ -51,6 +57,7 @@ export async function copyStoreAside(order: CopyOrder, signal: AbortSignal): Pro
   signal.addEventListener("abort", abort);
   worker.on("message", answered.resolve);
   worker.on("error", answered.reject);
+  worker.on("exit", () => answered.reject(new Error("the copying thread ended without an answer")));
   try {
     const answer = await answered.promise;
     if ("refusal" in answer) throw new StoreOpenError(answer.refusal);

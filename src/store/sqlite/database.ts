@@ -45,9 +45,9 @@ function setUp(db: Database, path: string, lockWaitMs: number): void {
   db.run("PRAGMA fullfsync = ON");
   db.run("PRAGMA checkpoint_fullfsync = ON");
   db.run("PRAGMA trusted_schema = OFF");
+  db.run("PRAGMA wal_autocheckpoint = 4000");
   db.run("PRAGMA journal_size_limit = 67108864");
   migrate(db, path);
-  makeReadableDurable(db, path);
   // From here on a lock held by someone else must not stop the event loop, so that statements
   // do not wait for it: the group commit does, between turns.
   db.run("PRAGMA busy_timeout = 0");
@@ -58,9 +58,9 @@ function setUp(db: Database, path: string, lockWaitMs: number): void {
  *
  * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's
  * memory. Its creator was never answered; but whoever retries would be told "replayed" at once,
- * without any sync. Written anew and synced before the first answer, the plant is what it seems.
+ * without any sync. Written anew and synced before the first such answer, the plant is what it seems.
  */
-function makeReadableDurable(db: Database, path: string): void {
+export function makeReadableDurable(db: Database, path: string): void {
   const row = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get() as { busy: bigint };
   if (row.busy !== 0n)
     throw new StoreLockedError(`${path} is in use: another process kept it locked for too long.`);

@@ -26,9 +26,18 @@ export function readStore<Result>(path: string, read: (db: Database) => Result):
     if (isLocked(error))
       throw new StoreLockedError(`${path} is in use: another process kept it locked for too long.`);
     if (!(error instanceof SQLiteError)) throw error;
+    if (isForbidden(error))
+      throw new StoreOpenError(
+        `${path} cannot be opened (${error.message}). Run this as the user that the service runs as.`,
+        { cause: error },
+      );
     throw new StoreOpenError(`${path} cannot be read: ${error.message}.`, { cause: error });
   }
 }
+
+/** To read a file in WAL mode takes, where nobody has it open, the right to write to its folder. */
+export const isForbidden = (error: SQLiteError): boolean =>
+  /^SQLITE_(READONLY|CANTOPEN|PERM)/.test(error.code ?? "");
 
 /**
  * To read a file in WAL mode SQLite makes a log and an index beside it where there are none, and
@@ -51,7 +60,7 @@ function openToRead(path: string): Database {
 /** The version of its schema, which is one that we know. */
 export function requireOurs(db: Database, path: string): number {
   if (readPragma(db, "application_id") !== APPLICATION_ID)
-    throw new StoreOpenError(`${path} is a SQLite file, but not a plant store.`);
+    throw new StoreOpenError(`${path} is not a plant store.`);
   const version = readPragma(db, "user_version");
   refuseNewerSchema(version, path);
   return version;

@@ -50,15 +50,16 @@ function reserveEmptyPlace(path: string): Place {
 function moveWhereNothingIs(file: string, path: string): void {
   try {
     linkSync(file, path);
-    rmSync(file);
   } catch (error) {
-    if (existsSync(path))
+    if ((error as NodeJS.ErrnoException).code === "EEXIST" || existsSync(path))
       throw new StoreOpenError(`${path} has come into being meanwhile. It was left alone.`, {
         cause: error,
       });
     // A file system without links.
     renameSync(file, path);
+    return;
   }
+  rmSync(file);
 }
 
 /**

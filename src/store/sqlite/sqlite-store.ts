@@ -7,7 +7,8 @@ import type { Plant } from "../../domain/plant.ts";
 import type { Condition, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { type Committed, GroupCommit } from "../group-commit.ts";
-import { openDatabase } from "./database.ts";
+import { makeReadableDurable, openDatabase } from "./database.ts";
+import { GroupRead } from "./group-read.ts";
 import { isLocked, isSyncFailure, translate } from "./failure.ts";
 import {
   type PageStatements,
@@ -17,18 +18,21 @@ import {
 } from "./page-statements.ts";
 import { Scanner } from "./scan.ts";
 import { prepareStatements, type Statements, type TokenRow } from "./statements.ts";
-import { applyAlone, type Outcome, type Write } from "./writes.ts";
+import { applyAlone, concernsPlants, type Outcome, type Write } from "./writes.ts";
 
 interface Connection {
   readonly db: Database;
   readonly statements: Statements;
   readonly pages: PageStatements;
+  /** False until a plant may be acknowledged only because it can be read. */
+  isReadableDurable: boolean;
 }
 
 export class SqliteStore implements Store {
   readonly description: StoreDescription;
   private readonly path: string;
   private readonly writes: GroupCommit<Write, Outcome>;
+  private readonly reads: GroupRead;
   private readonly scanner: Scanner;
   private connection: Connection | undefined;
   private closed = false;
@@ -42,6 +46,7 @@ export class SqliteStore implements Store {
     };
     this.connection = connect(path);
     this.writes = new GroupCommit((batch) => this.commit(batch), limits);
+    this.reads = new GroupRead((ids) => this.read((connection) => findPlants(connection, ids)));
     this.scanner = new Scanner({ path, scanRowsMax: limits.scanRowsMax });
   }
 
@@ -49,9 +54,8 @@ export class SqliteStore implements Store {
     return (await this.writes.submit({ kind: "createPlant", plant })) as "created" | "replayed";
   }
 
-  async findPlant(id: bigint): Promise<Plant | undefined> {
-    const row = this.read(({ statements }) => statements.findPlant.get(id));
-    return row === null ? undefined : toPlant(row);
+  findPlant(id: bigint): Promise<Plant | undefined> {
+    return this.reads.find(id);
   }
 
   async listPlants(query: PlantQuery): Promise<PlantPage> {
@@ -129,7 +133,12 @@ export class SqliteStore implements Store {
     }
   }
 
-  private commitOn({ db, statements }: Connection, batch: readonly Write[]): Outcome[] {
+  private commitOn(connection: Connection, batch: readonly Write[]): Outcome[] {
+    const { db, statements } = connection;
+    if (!connection.isReadableDurable && batch.some(concernsPlants)) {
+      makeReadableDurable(db, this.path);
+      connection.isReadableDurable = true;
+    }
     statements.begin.run();
     try {
       const outcomes = batch.map((write) => applyAlone(db, statements, write));
@@ -161,7 +170,24 @@ export class SqliteStore implements Store {
 
 function connect(path: string, lockWaitMs?: number): Connection {
   const db = openDatabase(path, lockWaitMs);
-  return { db, statements: prepareStatements(db), pages: preparePageStatements(db) };
+  return {
+    db,
+    statements: prepareStatements(db),
+    pages: preparePageStatements(db),
+    isReadableDurable: false,
+  };
+}
+
+function findPlants({ db, statements }: Connection, ids: readonly bigint[]): (Plant | undefined)[] {
+  statements.beginRead.run();
+  try {
+    return ids.map((id) => {
+      const row = statements.findPlant.get(id);
+      return row === null ? undefined : toPlant(row);
+    });
+  } finally {
+    if (db.inTransaction) statements.commit.run();
+  }
 }
 
 function toTokenRecord(row: TokenRow): TokenRecord {

@@ -40,6 +40,7 @@ export function prepareStatements(db: Database) {
   return {
     // IMMEDIATE takes the write lock at once: a transaction never fails half-way for want of it.
     begin: db.prepare("BEGIN IMMEDIATE"),
+    beginRead: db.prepare("BEGIN"),
     commit: db.prepare("COMMIT"),
     rollback: db.prepare("ROLLBACK"),
 

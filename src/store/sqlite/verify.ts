@@ -11,12 +11,12 @@ export interface StoreFacts {
   readonly bytes: number;
 }
 
-/** Throws a StoreOpenError that says what is wrong. */
-export function verifyStore(path: string): StoreFacts {
+/** Throws a StoreOpenError that says what is wrong with the file, called as people know it. */
+export function verifyStore(path: string, calledAs = path): StoreFacts {
   return readStore(path, (db) => {
-    const schemaVersion = requireOurs(db, path);
+    const schemaVersion = requireOurs(db, calledAs);
     const [fault] = findDamage(db, 1);
-    if (fault !== undefined) throw new StoreOpenError(`${path} is damaged: ${fault}`);
+    if (fault !== undefined) throw new StoreOpenError(`${calledAs} is damaged: ${fault}`);
     const counts = db
       .query<{ plants: bigint; tokens: bigint }, []>(
         "SELECT (SELECT count(*) FROM plants) AS plants, (SELECT count(*) FROM tokens) AS tokens",
@@ -28,9 +28,15 @@ export function verifyStore(path: string): StoreFacts {
 
 /** What SQLite finds wrong with pages, rows, indexes and constraints; nothing where all is well. */
 export function findDamage(db: Database, faultsMax: number): string[] {
-  return db
-    .query<{ integrity_check: string }, []>(`PRAGMA integrity_check(${faultsMax})`)
-    .all()
-    .map((row) => row.integrity_check)
-    .filter((message) => message !== "ok");
+  const faults: string[] = [];
+  try {
+    for (const { integrity_check: lines } of db
+      .query<{ integrity_check: string }, []>(`PRAGMA integrity_check(${faultsMax})`)
+      .iterate())
+      faults.push(...lines.split("\n").filter((line) => line !== "ok" && !line.startsWith("***")));
+  } catch (error) {
+    // With enough damage the check itself ends in an error, after what it has found so far.
+    if (faults.length === 0) throw error;
+  }
+  return faults;
 }

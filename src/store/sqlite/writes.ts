@@ -20,6 +20,10 @@ export type Write =
 
 export type Outcome = "created" | "replayed" | "done" | "refused";
 
+/** The probe counts: it tells whether a plant could be created. */
+export const concernsPlants = ({ kind }: Write): boolean =>
+  kind === "createPlant" || kind === "replacePlant" || kind === "removePlant" || kind === "probe";
+
 /** An error that leaves the transaction open undid its own statement only, and fails this write only. */
 export function applyAlone(db: Database, statements: Statements, write: Write): Outcome | Error {
   try {

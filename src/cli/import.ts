@@ -1,0 +1,114 @@
+/** plantstore import: plants out of a file, into the store or a running service; safe to run again. */
+
+import { closeSync, fstatSync, openSync } from "node:fs";
+import type { Config } from "../config.ts";
+import { readPlants } from "../format/read-plants.ts";
+import { readDescriptor } from "./descriptor.ts";
+import { CommandError } from "./failure.ts";
+import { type FormatOptions, parseFormat } from "./file-format.ts";
+import { concludeImport } from "./import-conclusion.ts";
+import { importRecords, type Tally } from "./import-records.ts";
+import { type ImportTarget, targetRemote, targetStore } from "./import-target.ts";
+import { untilInterrupted } from "./interrupt.ts";
+import type { Persistence } from "./persistence.ts";
+import { Progress } from "./progress.ts";
+import { rejectToFile, rejectToPerson, requireOtherFile } from "./rejects.ts";
+import { parseRemote } from "./remote.ts";
+import { withStore } from "./with-store.ts";
+
+/** What an exported record may have more than the request that stored it: an id in full. */
+const RECORD_BYTES_MORE = 64;
+
+export interface ImportOptions extends FormatOptions {
+  readonly url?: string;
+  readonly databaseUrl?: string;
+  readonly rejects?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+export async function importPlants(
+  config: Config,
+  path: string,
+  options: ImportOptions,
+): Promise<void> {
+  const format = parseFormat(path, options);
+  const remote = parseRemote(options, config);
+  if (options.rejects !== undefined) requireOtherFile(options.rejects, path);
+  using source = openSource(path);
+  const startedAtMs = performance.now();
+  const tally: Tally = { created: 0, replayed: 0, refused: 0 };
+
+  const run = async (signal: AbortSignal): Promise<void> => {
+    const progress = new Progress(
+      () => ({
+        plants: tally.created + tally.replayed,
+        refused: tally.refused,
+        bytes: source.bytesRead,
+      }),
+      { isQuiet: options.quiet === true, bytesTotal: source.bytesTotal },
+    );
+    const print = (line: string): void => progress.print(line);
+    const into = async (target: ImportTarget): Promise<void> => {
+      const rejects =
+        options.rejects === undefined ? rejectToPerson(print) : rejectToFile(options.rejects);
+      const blocks = readPlants(source.read(signal), format, {
+        recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
+        blockLengthMax: target.blockLengthMax,
+      });
+      try {
+        await importRecords({ blocks, target, rejects, tally, signal });
+      } finally {
+        rejects.close();
+      }
+    };
+    const persistence: Persistence = { signal, onSetback: print };
+    try {
+      await (remote === undefined
+        ? withStore(config, (store) => into(targetStore(store, config.queueLengthMax, persistence)))
+        : into(targetRemote(remote, persistence)));
+    } finally {
+      progress.close();
+    }
+  };
+
+  const failure = await untilInterrupted(run).then(
+    () => undefined,
+    (error: unknown) => ({ error }),
+  );
+  const seconds = (performance.now() - startedAtMs) / 1000;
+  await concludeImport({ ...tally, seconds, failure, isJson: options.json === true });
+}
+
+class Source implements Disposable {
+  readonly bytesTotal: number | undefined;
+  bytesRead = 0;
+  private readonly descriptor: number;
+
+  constructor(descriptor: number, bytesTotal: number | undefined) {
+    this.descriptor = descriptor;
+    this.bytesTotal = bytesTotal;
+  }
+
+  async *read(signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    for await (const chunk of readDescriptor(this.descriptor, signal)) {
+      this.bytesRead += chunk.length;
+      yield chunk;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    if (this.descriptor !== STANDARD_INPUT) closeSync(this.descriptor);
+  }
+}
+
+const STANDARD_INPUT = 0;
+
+function openSource(path: string): Source {
+  if (path === "-") return new Source(STANDARD_INPUT, undefined);
+  const descriptor = openSync(path, "r");
+  const found = fstatSync(descriptor);
+  if (found.isDirectory()) throw new CommandError(`${path} is a folder, and not a file.`);
+  // A pipe has no size.
+  return new Source(descriptor, found.isFile() ? found.size : undefined);
+}

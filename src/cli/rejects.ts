@@ -1,0 +1,64 @@
+/** What becomes of refused records: all of them into a file, or the first few before a person's eyes. */
+
+import { closeSync, openSync, realpathSync } from "node:fs";
+import type { PlantRecord } from "../format/read-plants.ts";
+import { writeDescriptor } from "./descriptor.ts";
+import { UsageError } from "./failure.ts";
+import type { Refused } from "./import-target.ts";
+
+const PRINTED_MAX = 10;
+
+type Rejected = Pick<PlantRecord, "line" | "text"> & Refused;
+
+export interface Rejects {
+  /** Takes those of one block, and resolves when they need no memory any more. */
+  readonly add: (rejected: readonly Rejected[]) => Promise<void>;
+  readonly close: () => void;
+}
+
+/** One JSON object a line: {"line","error","message","text"}, without the text where it is too large, or none. */
+export function rejectToFile(path: string): Rejects {
+  const descriptor = openSync(path, "w");
+  return {
+    add: (rejected) =>
+      writeDescriptor(
+        descriptor,
+        rejected
+          .map(
+            ({ line, code, message, text }) =>
+              `${JSON.stringify({ line, error: code, message, text })}\n`,
+          )
+          .join(""),
+      ),
+    close: () => closeSync(descriptor),
+  };
+}
+
+export function rejectToPerson(print: (line: string) => void): Rejects {
+  let count = 0;
+  return {
+    add: async (rejected) => {
+      for (const { line, code, message } of rejected.slice(0, Math.max(0, PRINTED_MAX - count)))
+        print(`line ${line}: ${message} (error ${code})`);
+      count += rejected.length;
+    },
+    close: () => {
+      if (count > PRINTED_MAX)
+        print(`… and ${count - PRINTED_MAX} more; --rejects <file> keeps them all.`);
+    },
+  };
+}
+
+/** The file to read would be emptied before its first line has been. */
+export function requireOtherFile(rejects: string, source: string): void {
+  if (source !== "-" && findRealPath(rejects) === findRealPath(source))
+    throw new UsageError(`--rejects: ${rejects} is the file to import`);
+}
+
+function findRealPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}

@@ -1,0 +1,38 @@
+/** The commands that look after a store as a whole: backup, restore, check. */
+
+import type { Command } from "commander";
+import { addSettings, resolveOptions } from "./options.ts";
+
+/** Each loaded when it is asked for, so that the service does not pay for them. */
+export function addStoreCommands(program: Command): void {
+  addSettings(program.command("backup"), ["databaseUrl"])
+    .summary("Copy the store into a file, and verify the copy.")
+    .description("Copy the store into a file, and verify the copy. The service may be running.")
+    .argument("<file>", "where to")
+    .option("--force", "replace the backup that is there")
+    .option("--json", "as JSON")
+    .action(async (file: string, options: Record<string, unknown>) => {
+      const { backUp } = await import("./backup.ts");
+      await backUp(resolveOptions(options).config, file, options);
+    });
+
+  addSettings(program.command("restore"), ["databaseUrl"])
+    .summary("Verify a backup, and make it the store.")
+    .description("Verify a backup, and make it the store. The service has to be stopped.")
+    .argument("<file>", "the backup")
+    .option("--force", "replace the store that is there")
+    .option("--json", "as JSON")
+    .action(async (file: string, options: Record<string, unknown>) => {
+      const { restore } = await import("./restore.ts");
+      await restore(resolveOptions(options).config, file, options);
+    });
+
+  addSettings(program.command("check"), ["databaseUrl"])
+    .summary("Verify the store, and say what is in it.")
+    .description("Verify the store, and say what is in it. The service may be running.")
+    .option("--json", "as JSON")
+    .action(async (options: Record<string, unknown>) => {
+      const { check } = await import("./check.ts");
+      check(resolveOptions(options).config, options["json"] === true);
+    });
+}

@@ -1,0 +1,206 @@
+/** plantstore backup: what a copy holds, what it leaves alone, and how it ends. */
+
+import { describe, expect, test } from "bun:test";
+import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { runCommand, spawnService } from "./support/child.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import {
+  checkIntegrity,
+  isReplay,
+  isSamePlant,
+  readPlants,
+  sendPlant,
+  type StoredPlant,
+} from "./support/plants.ts";
+import { TEST_TOKEN } from "./support/service.ts";
+import {
+  alter,
+  damage,
+  makeCrashedStore,
+  makeStore,
+  overwrite,
+  readFolder,
+} from "./support/stores.ts";
+
+const launcher = `${import.meta.dir}/../bin/plantstore`;
+const CLIENTS = 8;
+
+/** Sends plants without a pause until it is stopped, and remembers those that were acknowledged. */
+class Load {
+  readonly acknowledged: StoredPlant[] = [];
+  private sent = 0;
+  private stopping = false;
+  private readonly clients: Promise<void>[];
+  private readonly url: string;
+
+  constructor(url: string) {
+    this.url = url;
+    this.clients = Array.from({ length: CLIENTS }, () => this.send());
+  }
+
+  async stop(): Promise<void> {
+    this.stopping = true;
+    await Promise.all(this.clients);
+  }
+
+  async reach(count: number): Promise<void> {
+    while (this.acknowledged.length < count) await Bun.sleep(5);
+  }
+
+  private async send(): Promise<void> {
+    while (!this.stopping) {
+      const id = BigInt(++this.sent);
+      const plant = { id, name: `plant ${id}`, tag: id % 2n === 0n ? null : "odd" };
+      const response = await sendPlant(this.url, plant);
+      expect(response.status).toBe(200);
+      this.acknowledged.push(plant);
+    }
+  }
+}
+
+describe("plantstore backup, while plants are being stored", () => {
+  test("has every plant acknowledged before it began, stops no writes, and serves them when restored", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db`, PLANTSTORE_TOKEN: TEST_TOKEN };
+    const copy = `${folder.path}/copy.db`;
+    await using service = await spawnService(env);
+    const load = new Load(service.started.url);
+    await load.reach(2_000);
+
+    const before = load.acknowledged.slice();
+    const finished = await runCommand(["backup", "--json", copy], env);
+    const after = load.acknowledged.length;
+    await load.reach(after + 100);
+    await load.stop();
+
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(after).toBeGreaterThan(before.length);
+    const rows = new Map(readPlants(copy).map((plant) => [plant.id, plant]));
+    const lost = before.filter((plant) => {
+      const row = rows.get(plant.id);
+      return row === undefined || !isSamePlant(row, plant);
+    });
+    expect(lost).toEqual([]);
+    expect(JSON.parse(finished.stdout)).toMatchObject({ plants: rows.size, tokens: 0 });
+    expect(checkIntegrity(copy)).toBe("ok");
+
+    const restoredTo = { ...env, DATABASE_URL: `sqlite:${folder.path}/restored/plants.db` };
+    expect(await runCommand(["restore", copy], restoredTo)).toMatchObject({ exitCode: 0 });
+    await using restored = await spawnService(restoredTo);
+    for (const plant of before.slice(-100)) {
+      const response = await sendPlant(restored.started.url, plant);
+      expect([response.status, isReplay(response)]).toEqual([200, true]);
+    }
+  }, 15_000);
+});
+
+describe("plantstore backup", () => {
+  test("makes one file for its owner alone, says what is in it, and leaves the store as it was", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    makeStore(`${folder.path}/plants.db`, 1234);
+    await runCommand(["token", "create", "--name", "till"], env);
+    const before = readFolder(folder.path);
+
+    const finished = await runCommand(["backup", `${folder.path}/copy.db`], env);
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(finished.stdout).toMatch(/^ {2}To {6}\S+\/copy\.db$/m);
+    expect(finished.stdout).toMatch(/^ {2}Plants {2}1,234$/m);
+    expect(finished.stdout).toMatch(/^ {2}Tokens {2}1$/m);
+    expect(readFolder(folder.path)).toEqual({ ...before, "copy.db": expect.any(String) });
+    expect(statSync(`${folder.path}/copy.db`).mode & 0o777).toBe(0o600);
+    expect(readPlants(`${folder.path}/copy.db`)).toEqual(readPlants(`${folder.path}/plants.db`));
+  });
+
+  test("has what a crashed service left in its log", async () => {
+    using folder = makeTemporaryFolder();
+    makeCrashedStore(`${folder.path}/plants.db`, 50);
+    const { "plants.db": file, "plants.db-wal": log } = readFolder(folder.path);
+    const finished = await runCommand(["backup", "--json", `${folder.path}/copy.db`], {
+      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+    });
+    expect(JSON.parse(finished.stdout)).toMatchObject({ event: "backed_up", plants: 50 });
+    expect(readFolder(folder.path)).toMatchObject({ "plants.db": file, "plants.db-wal": log });
+  });
+
+  test("replaces an older backup only with --force, and then without the older one's log", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    const copy = `${folder.path}/copy.db`;
+    makeStore(`${folder.path}/plants.db`, 10);
+    makeCrashedStore(copy, 50);
+    const before = readFolder(folder.path);
+
+    const refused = await runCommand(["backup", copy], env);
+    expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(refused.stderr).toContain("copy.db exists; it is replaced only with --force.\n");
+    expect(readFolder(folder.path)).toEqual(before);
+
+    expect(await runCommand(["backup", "--force", copy], env)).toMatchObject({ exitCode: 0 });
+    expect(Object.keys(readFolder(folder.path))).toEqual(["copy.db", "plants.db"]);
+    expect(readPlants(copy)).toHaveLength(10);
+  });
+
+  test.each([
+    ["none.db", ["copy.db"], 1, "none.db does not exist."],
+    ["plants.db", ["none/copy.db"], 1, "none does not exist."],
+    ["plants.db", ["--force", "folder"], 1, "folder is not a file."],
+    ["plants.db", ["--force", "plants.db"], 1, "is the very store"],
+    ["plants.db", ["--force", "link.db"], 1, "is the very store"],
+    ["plants.db", ["--force", "plants.db-wal"], 1, "is the very store"],
+    ["plants.db", ["--force", "foreign.db"], 1, "not a plant store. It was left alone."],
+    ["plants.db", ["--force", "text.txt"], 1, "file is not a database"],
+    ["plants.db", ["orphan.db"], 1, "orphan.db-wal is there without the file"],
+    ["foreign.db", ["copy.db"], 1, "foreign.db is not a plant store."],
+    ["newer.db", ["copy.db"], 1, "has schema 99"],
+    ["text.txt", ["copy.db"], 1, "file is not a database"],
+    ["damaged.db", ["copy.db"], 1, "damaged.db cannot be copied"],
+    ["unindexed.db", ["copy.db"], 1, "unindexed.db is damaged: row 1999 missing from index"],
+    ["plants.db", [], 2, "missing required argument"],
+    ["plants.db", [""], 2, "<file>: nothing is not allowed"],
+  ])("of %s to %j is refused, and nothing is made or changed", async (store, args, code, says) => {
+    using folder = makeTemporaryFolder();
+    const at = (name: string): string => `${folder.path}/${name}`;
+    for (const name of ["plants.db", "newer.db", "damaged.db", "unindexed.db"])
+      makeStore(at(name), 2_000);
+    alter(at("newer.db"), "PRAGMA user_version = 99");
+    damage(at("damaged.db"));
+    overwrite(at("unindexed.db"), "plant 1999tag 4", "plant 1999tag 9");
+    alter(at("foreign.db"), "CREATE TABLE theirs (x)");
+    writeFileSync(at("text.txt"), "not a database".repeat(100));
+    writeFileSync(at("orphan.db-wal"), "");
+    symlinkSync("plants.db", at("link.db"));
+    mkdirSync(at("folder"));
+    const before = [readFolder(folder.path), readdirSync(folder.path)];
+
+    const named = args.map((arg) => (/^-|^$/.test(arg) ? arg : at(arg)));
+    const finished = await runCommand(["backup", ...named], {
+      DATABASE_URL: `sqlite:${at(store)}`,
+    });
+    expect(finished.stderr).toContain(says);
+    expect(finished).toMatchObject({ exitCode: code, stdout: "" });
+    expect([readFolder(folder.path), readdirSync(folder.path)]).toEqual(before);
+  });
+
+  test.each(["SIGINT", "SIGTERM"] as const)(
+    "that is interrupted by %s leaves nothing behind",
+    async (signal) => {
+      using folder = makeTemporaryFolder();
+      // Large enough that the signal comes while it is being copied.
+      makeStore(`${folder.path}/plants.db`, 1_000, "long ".repeat(20_000));
+      const child = Bun.spawn([launcher, "backup", `${folder.path}/copy.db`], {
+        env: { PATH: process.env["PATH"] ?? "", DATABASE_URL: `sqlite:${folder.path}/plants.db` },
+        stderr: "pipe",
+      });
+      const copies = (): string[] =>
+        readdirSync(folder.path).filter((name) => name.startsWith("copy.db"));
+      while (copies().length === 0) await Bun.sleep(1);
+      child.kill(signal);
+      expect(await child.exited).toBe(signal === "SIGINT" ? 130 : 143);
+      expect(await new Response(child.stderr).text()).toBe(
+        "plantstore: Interrupted; nothing was changed.\n",
+      );
+      expect(copies()).toEqual([]);
+    },
+  );
+});

@@ -1,0 +1,219 @@
+/** plantstore check: what it finds in a store, right and wrong, without changing anything. */
+
+import { Database } from "bun:sqlite";
+import { describe, expect, test } from "bun:test";
+import { existsSync, statSync, writeFileSync } from "node:fs";
+import { mintToken, toRecord } from "../src/auth/token.ts";
+import { INT64_MAX, INT64_MIN } from "../src/domain/int64.ts";
+import { APPLICATION_ID } from "../src/store/sqlite/database.ts";
+import { migrations } from "../src/store/sqlite/migrations.ts";
+import { SqliteStore } from "../src/store/sqlite/sqlite-store.ts";
+import { type Finished, runCommand, spawnService } from "./support/child.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import { sendPlant } from "./support/plants.ts";
+import { TEST_TOKEN } from "./support/service.ts";
+import {
+  alter,
+  damage,
+  makeCrashedStore,
+  makeStore,
+  overwrite,
+  readFolder,
+} from "./support/stores.ts";
+
+const limits = { queueLengthMax: 1000, queueSecondsMax: 5, batchLengthMax: 100, scanRowsMax: 1000 };
+
+const check = (path: string, ...args: string[]): Promise<Finished> =>
+  runCommand(["check", ...args], { DATABASE_URL: `sqlite:${path}` });
+
+interface Found {
+  readonly ok: boolean;
+  readonly faults: readonly { check: string; message: string }[];
+}
+
+const readJson = ({ stdout }: Finished): Found => JSON.parse(stdout) as Found;
+
+describe("plantstore check of a sound store", () => {
+  test("sets what it found in a table that fits a terminal", async () => {
+    using folder = makeTemporaryFolder();
+    makeStore(`${folder.path}/plants.db`, 1234);
+    const before = readFolder(folder.path);
+    const { exitCode, stdout, stderr } = await check(`${folder.path}/plants.db`);
+    expect([exitCode, stderr]).toEqual([0, ""]);
+    expect(stdout).toMatch(/^CHECK +RESULT +FOUND$/m);
+    for (const name of ["schema", "tables", "integrity", "text"])
+      expect(stdout).toMatch(new RegExp(`^${name} +ok +\\S`, "m"));
+    expect(stdout).toMatch(/^plants +1,234$/m);
+    expect(stdout).toMatch(/^ids +1 to 1234$/m);
+    expect(stdout).toMatch(/^tags +7 different, on 823 of the plants$/m);
+    expect(stdout.split("\n").filter((line) => line.length > 80)).toEqual([]);
+    expect(readFolder(folder.path)).toEqual(before);
+  });
+
+  test("counts plants, tags and tokens, with ids as exact digits", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    const store = new SqliteStore(path, limits);
+    await store.createPlant({ id: INT64_MIN, name: "\uFFFD", tag: "a" });
+    await store.createPlant({ id: 0n, name: "", tag: undefined });
+    await store.createPlant({ id: INT64_MAX, name: "🌵", tag: "a" });
+    for (const [name, expiresAtMs] of [
+      ["one", undefined],
+      ["two", Date.now() + 60_000],
+      ["three", Date.now() - 1],
+      ["four", Date.now() - 1],
+      ["five", Date.now() - 1],
+    ] as const)
+      await store.createToken(
+        toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 1, expiresAtMs }),
+      );
+    const four = (await store.listTokens()).find((token) => token.name === "four");
+    await store.revokeToken(four?.hash ?? "", 1);
+    await store.close();
+
+    const finished = await check(path, "--json");
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(finished.stdout).toEndWith("}\n");
+    expect(finished.stdout).toContain(
+      '"plants":{"count":3,"tagged":2,"tags":1,"idMin":-9223372036854775808,"idMax":9223372036854775807}',
+    );
+    expect(readJson(finished)).toMatchObject({
+      ok: true,
+      faults: [],
+      schema: migrations.length,
+      tokens: { active: 2, expired: 2, revoked: 1 },
+      bytes: { file: statSync(path).size, log: 0 },
+    });
+  });
+
+  test("works while the service runs and writes", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    await using service = await spawnService({
+      DATABASE_URL: `sqlite:${path}`,
+      PLANTSTORE_TOKEN: TEST_TOKEN,
+    });
+    await sendPlant(service.started.url, { id: 1n, name: "a", tag: null });
+    const finished = await check(path, "--json");
+    expect(readJson(finished)).toMatchObject({
+      ok: true,
+      plants: { count: 1 },
+      bytes: { log: statSync(`${path}-wal`).size },
+    });
+    const again = await sendPlant(service.started.url, { id: 2n, name: "b", tag: null });
+    expect(again.status).toBe(200);
+  });
+
+  test("sees what a crashed service left in its log, and leaves it there", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    makeCrashedStore(path, 50);
+    const before = readFolder(folder.path);
+    expect(readJson(await check(path, "--json"))).toMatchObject({
+      ok: true,
+      plants: { count: 50 },
+    });
+    expect(readFolder(folder.path)).toMatchObject(before);
+  });
+
+  test("says that an older schema will be migrated, and does not migrate it", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    alter(
+      path,
+      migrations[0] as string,
+      `PRAGMA application_id = ${APPLICATION_ID}`,
+      "PRAGMA user_version = 1",
+    );
+    const finished = await check(path);
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(finished.stdout).toContain(
+      `1, will be migrated to ${migrations.length} at the next start`,
+    );
+    const db = new Database(path, { readonly: true });
+    expect(db.query("PRAGMA user_version").get()).toEqual({ user_version: 1 });
+    db.close();
+  });
+});
+
+describe("plantstore check of a store with something wrong", () => {
+  const spoil: Record<string, [(path: string) => void, check: string, says: string]> = {
+    "a page overwritten": [damage, "integrity", "page"],
+    "the index on tags gone": [
+      (path) => alter(path, "DROP INDEX plants_tag"),
+      "tables",
+      "The index plants_tag is missing.",
+    ],
+    "a table altered": [
+      (path) => alter(path, "ALTER TABLE plants ADD COLUMN extra TEXT"),
+      "tables",
+      "The table plants is not as plantstore makes it.",
+    ],
+    "a name that is not UTF-8": [
+      (path) => alter(path, "UPDATE plants SET name = CAST(x'41ff' AS TEXT) WHERE id = 7"),
+      "text",
+      "The name of plant 7 is not UTF-8",
+    ],
+    "a tag with U+0000 in it": [
+      (path) => alter(path, "UPDATE plants SET tag = 'a' || char(0) || 'b' WHERE id = 7"),
+      "text",
+      "The tag of plant 7 is not UTF-8, or has U+0000",
+    ],
+    "an index that lacks a plant": [
+      (path) => overwrite(path, "plant 1999tag 4", "plant 1999tag 9"),
+      "integrity",
+      "missing from index plants_tag",
+    ],
+    "a newer schema": [
+      (path) => alter(path, "PRAGMA user_version = 99"),
+      "schema",
+      "A newer plantstore wrote it",
+    ],
+    "another application's mark": [
+      (path) => alter(path, "PRAGMA application_id = 1"),
+      "schema",
+      "is not a plant store",
+    ],
+    "no database in it": [
+      (path) => writeFileSync(path, "not a database".repeat(1000)),
+      "schema",
+      "file is not a database",
+    ],
+    "nothing in it": [(path) => writeFileSync(path, ""), "schema", "is not a plant store"],
+  };
+
+  test.each(Object.entries(spoil))(
+    "%s: says so, exits 1, and changes nothing",
+    async (_, [spoilStore, name, says]) => {
+      using folder = makeTemporaryFolder();
+      const path = `${folder.path}/plants.db`;
+      makeStore(path, 2_000);
+      spoilStore(path);
+      const before = readFolder(folder.path);
+
+      const asJson = await check(path, "--json");
+      expect(asJson.exitCode).toBe(1);
+      const { ok, faults } = readJson(asJson);
+      expect(ok).toBe(false);
+      expect(faults[0]).toEqual({ check: name, message: expect.stringContaining(says) });
+
+      const { exitCode, stdout, stderr } = await check(path);
+      expect(exitCode).toBe(1);
+      expect(stdout).toMatch(new RegExp(`^${name} +WRONG +\\S`, "m"));
+      expect(stdout.split("\n").filter((line) => line.length > 80)).toEqual([]);
+      expect(stderr).toStartWith(`plantstore: Something is wrong with ${path}`);
+      expect(readFolder(folder.path)).toEqual(before);
+    },
+  );
+
+  test("that is not there fails, and makes none", async () => {
+    using folder = makeTemporaryFolder();
+    const finished = await check(`${folder.path}/new/plants.db`);
+    expect(finished).toMatchObject({
+      exitCode: 1,
+      stdout: "",
+      stderr: `plantstore: ${folder.path}/new/plants.db does not exist.\n`,
+    });
+    expect(existsSync(`${folder.path}/new`)).toBe(false);
+  });
+});

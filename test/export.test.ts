@@ -1,0 +1,266 @@
+/** plantstore export: files that import again without a difference, in whole or not at all. */
+
+import { describe, expect, test } from "bun:test";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { openDatabase } from "../src/store/sqlite/database.ts";
+import { runCommand } from "./support/child.ts";
+import { runOnTerminal, startCommand } from "./support/command.ts";
+import { readPlants, type StoredPlant } from "./support/plants.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+import { makeWorkplace, type Workplace } from "./support/workplace.ts";
+
+const names = [
+  ..."=1+1|'=x|''=x|'|-5|+1|@sum|\tx|a,b|\"|\"\"|a\"b|;|x'|null|[]|\\|é|e\u0301|🌵👩‍🌾|\ufeff".split(
+    "|",
+  ),
+  ..."|\n|\r|\r\n|a\rb|\r=1|  spaces  | |\u2028|\u0001|\u{10ffff}".split("|"),
+];
+const ids = [-(2n ** 63n), -(2n ** 53n) - 1n, -1n, 0n, 2n ** 53n + 1n, 2n ** 63n - 1n];
+
+const nasty: readonly StoredPlant[] = [
+  ...ids.map((id) => ({ id, name: `plant ${id}`, tag: null })),
+  ...names.flatMap((text, index) => [
+    { id: BigInt(100 + index), name: text, tag: text },
+    { id: BigInt(200 + index), name: text, tag: null },
+  ]),
+].toSorted((one, other) => (one.id < other.id ? -1 : 1));
+
+function store(path: string, plants: readonly StoredPlant[]): void {
+  const db = openDatabase(path);
+  const insert = db.prepare("INSERT INTO plants VALUES (?, ?, ?)");
+  db.transaction(() => {
+    for (const { id, name, tag } of plants) insert.run(id, name, tag);
+  })();
+  insert.finalize();
+  db.close();
+}
+
+const many = (count: number): StoredPlant[] =>
+  Array.from({ length: count }, (_, index) => ({
+    id: BigInt(index),
+    name: `plant ${index}`,
+    tag: index % 2 === 0 ? "even" : "odd",
+  }));
+
+function setUp(plants: readonly StoredPlant[]): Workplace {
+  const at = makeWorkplace();
+  store(at.store, plants);
+  return at;
+}
+
+describe("an exported file imports to an identical store", () => {
+  test.each(["ndjson", "json", "csv"])("%s, from store to store", async (format) => {
+    using at = setUp(nasty);
+    const path = at.file(`plants.${format}`);
+    expect(await runCommand(["export", "--output", path], at.env)).toEqual({
+      exitCode: 0,
+      stdout: "",
+      stderr: "",
+    });
+    const copy = { DATABASE_URL: `sqlite:${at.file("copy.db")}` };
+    expect(await runCommand(["import", path], copy)).toMatchObject({
+      exitCode: 0,
+      stdout: `created ${nasty.length}, replayed 0, refused 0\n`,
+    });
+    expect(readPlants(at.file("copy.db"))).toEqual([...nasty]);
+  });
+
+  test.each(["ndjson", "json", "csv"])("%s, from service to service", async (format) => {
+    await using from = startService();
+    store(from.databasePath, nasty);
+    await using to = startService();
+    const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
+    const exported = await runCommand(["export", "--url", from.url, "--format", format], env);
+    expect(exported).toMatchObject({ exitCode: 0, stderr: "" });
+    const command = startCommand(["import", "-", "--format", format, "--url", to.url], env);
+    await command.write(exported.stdout);
+    await command.end();
+    expect(await command.finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(readPlants(to.databasePath)).toEqual([...nasty]);
+  });
+});
+
+describe("plantstore export", () => {
+  test("writes one plant a line: as NDJSON, as an array, as rows under a heading", async () => {
+    using at = setUp([
+      { id: -1n, name: "a", tag: "" },
+      { id: 9007199254740993n, name: "=b", tag: null },
+    ]);
+    const exported = async (format: string): Promise<string> =>
+      (await runCommand(["export", "--format", format], at.env)).stdout;
+    const [first, second] = [
+      `{"id":-1,"name":"a","tag":""}`,
+      `{"id":9007199254740993,"name":"=b"}`,
+    ];
+    expect(await exported("ndjson")).toBe(`${first}\n${second}\n`);
+    expect(await exported("json")).toBe(`[\n${first},\n${second}\n]\n`);
+    expect(await exported("csv")).toBe('id,name,tag\r\n-1,"a",""\r\n9007199254740993,"\'=b",\r\n');
+    expect((await runCommand(["export"], at.env)).stdout).toBe(await exported("ndjson"));
+  });
+
+  test("an empty store is an empty file of its format", async () => {
+    using at = setUp([]);
+    for (const [format, text] of [
+      ["ndjson", ""],
+      ["json", "[\n]\n"],
+      ["csv", "id,name,tag\r\n"],
+    ] as const) {
+      const args = ["export", "--output", at.file(`plants.${format}`)];
+      expect((await runCommand(args, at.env)).exitCode).toBe(0);
+      expect(readFileSync(at.file(`plants.${format}`), "utf8")).toBe(text);
+      const again = await runCommand(["import", at.file(`plants.${format}`)], at.env);
+      expect(again).toMatchObject({ exitCode: 0, stdout: "created 0, replayed 0, refused 0\n" });
+    }
+  });
+
+  test("many pages, whole or filtered, are the same from the store and from a service", async () => {
+    await using service = startService();
+    const plants = many(2_500);
+    store(service.databasePath, plants);
+    const direct = { DATABASE_URL: `sqlite:${service.databasePath}` };
+    const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+    const filters: [string[], (plant: StoredPlant) => boolean][] = [
+      [[], () => true],
+      [["--tag", "odd"], (plant) => plant.tag === "odd"],
+      [["--name", "PLANT 24"], (plant) => plant.name.includes("plant 24")],
+      [
+        ["--tag", "even", "--name", "99"],
+        (plant) => plant.tag === "even" && plant.name.includes("99"),
+      ],
+      [["--tag", "a&b=c+d e%"], () => false],
+    ];
+    for (const [flags, isAsked] of filters) {
+      const expected = plants
+        .filter(isAsked)
+        .map(({ id, name, tag }) => `{"id":${id},"name":"${name}","tag":"${tag}"}\n`)
+        .join("");
+      expect((await runCommand(["export", ...flags], direct)).stdout).toBe(expected);
+      const remote = await runCommand(["export", ...flags, "--url", service.url], token);
+      expect(remote).toEqual({ exitCode: 0, stdout: expected, stderr: "" });
+    }
+  });
+
+  test("does not replace a file unasked, and leaves nothing half-written beside it", async () => {
+    using at = setUp(many(3));
+    const path = at.file("plants.ndjson");
+    writeFileSync(path, "mine");
+    const refused = await runCommand(["export", "--output", path], at.env);
+    expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(refused.stderr).toBe(`plantstore: ${path} is there already; --force replaces it.\n`);
+    expect(readFileSync(path, "utf8")).toBe("mine");
+    // Through a symbolic link, the file that it names is what is replaced.
+    symlinkSync(path, at.file("link.ndjson"));
+    const forced = ["export", "--output", at.file("link.ndjson"), "--force"];
+    expect((await runCommand(forced, at.env)).exitCode).toBe(0);
+    expect(readFileSync(path, "utf8").split("\n")).toHaveLength(4);
+    mkdirSync(at.file("folder"));
+    const folder = await runCommand(["export", "--output", at.file("folder"), "--force"], at.env);
+    expect(folder.stderr).toContain("is there, and is no file");
+    expect(readdirSync(at.path).filter((name) => name.endsWith(".partial"))).toEqual([]);
+  });
+
+  test("a reader that has seen enough is no failure", async () => {
+    using at = setUp(many(20_000));
+    const launcher = `${import.meta.dir}/../bin/plantstore`;
+    const script = `"$0" export | head -n 1; echo "\${PIPESTATUS[0]}"`;
+    const child = Bun.spawn(["bash", "-c", script, launcher], {
+      env: { PATH: process.env["PATH"] ?? "", ...at.env },
+      stdout: "pipe",
+      stderr: "pipe",
+    });
+    expect(await new Response(child.stdout).text()).toBe(
+      '{"id":0,"name":"plant 0","tag":"even"}\n0\n',
+    );
+    expect(await new Response(child.stderr).text()).toBe("");
+  });
+
+  test.skipIf(!existsSync("/dev/full"))("a full disk is a failure, in one line", async () => {
+    using at = setUp(many(3));
+    const launcher = `${import.meta.dir}/../bin/plantstore`;
+    const child = Bun.spawn(["sh", "-c", '"$0" export > /dev/full', launcher], {
+      env: { PATH: process.env["PATH"] ?? "", ...at.env },
+      stderr: "pipe",
+    });
+    expect(await new Response(child.stderr).text()).toMatch(/^plantstore: ENOSPC: [^\n]+\n$/);
+    expect(await child.exited).toBe(1);
+  });
+
+  test("a stream that breaks off is a failure, and leaves no file", async () => {
+    using at = setUp([]);
+    // A service that is gone after its first plants: the chunk that ends a body never comes.
+    const line = '{"id":1,"name":"a"}\n';
+    using server = Bun.listen({
+      hostname: "127.0.0.1",
+      port: 0,
+      socket: {
+        data: (socket) => {
+          socket.end(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" +
+              `${line.length.toString(16)}\r\n${line}\r\n`,
+          );
+        },
+      },
+    });
+    const url = `http://127.0.0.1:${server.port}`;
+    const path = at.file("plants.ndjson");
+    const finished = await runCommand(["export", "--url", url, "--output", path], {
+      PLANTSTORE_TOKEN: TEST_TOKEN,
+    });
+    expect(finished).toEqual({
+      exitCode: 1,
+      stdout: "",
+      stderr: `plantstore: The connection to ${url} was lost.\n`,
+    });
+    expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);
+  });
+
+  test("on SIGINT exits 130, and leaves no file", async () => {
+    using at = setUp([]);
+    using server = Bun.serve({
+      port: 0,
+      fetch: () =>
+        new Response(
+          new ReadableStream({ start: (sender) => sender.enqueue('{"id":1,"name":"a"}\n') }),
+          {
+            headers: { "content-type": "application/x-ndjson" },
+          },
+        ),
+    });
+    const args = ["export", "--url", String(server.url), "--output", at.file("plants.ndjson")];
+    const command = startCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
+    while (!readdirSync(at.path).some((name) => name.includes("ndjson"))) await Bun.sleep(10);
+    command.kill("SIGINT");
+    expect(await command.finished).toEqual({ exitCode: 130, stdout: "", stderr: "" });
+    expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);
+  });
+
+  test.each([
+    [["--format", "xml"], 2, "Allowed choices are"],
+    [["--url", "http://127.0.0.1:1"], 2, "PLANTSTORE_TOKEN"],
+    [["--database-url", "sqlite:/nowhere/none.db"], 1, "There is no store /nowhere/none.db."],
+    [["--output", "/nowhere/plants.csv"], 1, "no such file"],
+    [["extra"], 2, "too many arguments"],
+  ])("%j is refused: exit %i", async (args, exitCode, says) => {
+    using at = setUp([]);
+    const finished = await runCommand(["export", ...args], at.env);
+    expect(finished.stderr).toContain(says);
+    expect(finished).toMatchObject({ exitCode, stdout: "" });
+  });
+
+  test("shows count and rate on the terminal, and what it did", async () => {
+    using at = setUp(many(3));
+    const args = ["export", "--output", at.file("plants.csv")];
+    const { exitCode, screen } = await runOnTerminal(args, at.env);
+    expect(exitCode).toBe(0);
+    expect(screen).toMatch(/exported 3 plants in \d\.\d s\r\n$/);
+    const quiet = await runOnTerminal([...args, "--force", "--quiet"], at.env);
+    expect(quiet.screen).toBe("");
+  });
+});

@@ -1,0 +1,195 @@
+/** plantstore import --url: through a running service, past its restarts and its refusals. */
+
+import { Database } from "bun:sqlite";
+import { describe, expect, test } from "bun:test";
+import { mintToken, toRecord } from "../src/auth/token.ts";
+import { CommandError } from "../src/cli/failure.ts";
+import { persist, Setback } from "../src/cli/persistence.ts";
+import { runCommand, spawnService } from "./support/child.ts";
+import { startCommand } from "./support/command.ts";
+import { readPlants } from "./support/plants.ts";
+import { rejectionOf } from "./support/rejection.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+import { countPlants, lines, makeWorkplace, parseLines, until } from "./support/workplace.ts";
+
+describe("plantstore import --url", () => {
+  test("stores through a running service, and refuses what it refuses", async () => {
+    await using service = startService();
+    using at = makeWorkplace({
+      "plants.csv": `id,name,tag\n1,a,x\n2,b,""\n1,other,\nx,c,\n${"3,c,\n".repeat(3_000)}`,
+    });
+    const rejects = at.file("rejects.ndjson");
+    const finished = await runCommand(
+      ["import", at.file("plants.csv"), "--url", `${service.url}/`, "--rejects", rejects],
+      { PLANTSTORE_TOKEN: TEST_TOKEN },
+    );
+    expect(finished).toEqual({
+      exitCode: 3,
+      stdout: "created 3, replayed 2999, refused 2\n",
+      stderr: "",
+    });
+    expect(parseLines(await Bun.file(rejects).text())).toMatchObject([
+      { line: 4, error: 3001, text: "1,other," },
+      { line: 5, error: 1003, text: "x,c," },
+    ]);
+    expect(readPlants(service.databasePath)).toEqual([
+      { id: 1n, name: "a", tag: "x" },
+      { id: 2n, name: "b", tag: "" },
+      { id: 3n, name: "c", tag: null },
+    ]);
+  });
+
+  test("a token that is not accepted, or may not write, fails at once", async () => {
+    await using service = startService();
+    using at = makeWorkplace({ "plants.ndjson": lines(1, 1) });
+    const args = ["import", at.file("plants.ndjson"), "--url", service.url];
+    const unknown = await runCommand(args, { PLANTSTORE_TOKEN: "sixteen-letters-and-more" });
+    expect(unknown.exitCode).toBe(1);
+    expect(unknown.stderr).toContain("does not accept the token: The bearer token is malformed");
+    const reader = mintToken();
+    const facts = { name: "reader", scopes: ["plants:read"] as const, createdAtMs: 0 };
+    await service.store.createToken(toRecord(reader, facts));
+    const forbidden = await runCommand(args, { PLANTSTORE_TOKEN: reader });
+    expect(forbidden.exitCode).toBe(1);
+    expect(forbidden.stderr).toContain(
+      "does not accept the token: The token lacks the scope plants:write.",
+    );
+    expect(forbidden.stderr).toContain("0 plants are stored");
+    expect(readPlants(service.databasePath)).toEqual([]);
+  });
+
+  test("an address where nobody is, or somebody else, fails at once", async () => {
+    using at = makeWorkplace({ "plants.ndjson": lines(1, 1) });
+    const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
+    const importTo = (url: string | URL): ReturnType<typeof runCommand> =>
+      runCommand(["import", at.file("plants.ndjson"), "--url", String(url)], env);
+    expect((await importTo("http://127.0.0.1:1")).stderr).toContain("cannot be reached");
+    const seen: (string | null)[] = [];
+    const notice = (request: Request): void => {
+      seen.push(request.headers.get("authorization"));
+    };
+    using elsewhere = Bun.serve({
+      port: 0,
+      fetch: (request) => {
+        notice(request);
+        return new Response("hello");
+      },
+    });
+    expect((await importTo(elsewhere.url)).stderr).toContain("does not answer as a plant store");
+    using moved = Bun.serve({ port: 0, fetch: () => Response.redirect(`${elsewhere.url.href}x`) });
+    const finished = await importTo(moved.url);
+    expect(finished.exitCode).toBe(1);
+    expect(finished.stderr).toContain(`refers to ${elsewhere.url.href}x`);
+    // The token has not been carried to where the answer pointed.
+    expect(seen).toEqual([`Bearer ${TEST_TOKEN}`]);
+  });
+
+  test("goes on where it was when the service is killed and started again", async () => {
+    using at = makeWorkplace();
+    const env = { ...at.env, PLANTSTORE_TOKEN: TEST_TOKEN };
+    await using first = await spawnService(env);
+    const { url } = first.started;
+    const command = startCommand(["import", "-", "--format", "ndjson", "--url", url], {
+      PLANTSTORE_TOKEN: TEST_TOKEN,
+    });
+    await command.write(lines(1, 100));
+    await until(() => countPlants(at.store) === 100);
+    first.kill("SIGKILL");
+    await first.exited;
+    await command.write(lines(101, 100));
+    await Bun.sleep(200);
+    await using second = await spawnService({ ...env, PORT: new URL(url).port });
+    await command.write(lines(201, 100));
+    await command.end();
+    const { exitCode, stdout, stderr } = await command.finished;
+    expect(exitCode).toBe(0);
+    expect(stderr).toContain("Trying again in");
+    // Of the first hundred, the answer may have died with the service.
+    expect(stdout).toMatch(/^created (300, replayed 0|200, replayed 100), refused 0\n$/);
+    expect(second.started.url).toBe(url);
+    expect(countPlants(at.store)).toBe(300);
+  }, 20_000);
+
+  test("sends again what was not answered for, and only that", async () => {
+    await using service = startService();
+    using at = makeWorkplace({ "plants.ndjson": lines(1, 5) });
+    const requests: string[] = [];
+    // Something between the two that loses most of the first answer.
+    using between = Bun.serve({
+      port: 0,
+      fetch: async (request) => {
+        const body = await request.text();
+        requests.push(body);
+        const { method, headers } = request;
+        const answer = await fetch(`${service.url}/plants/batch`, { method, headers, body });
+        const results = (await answer.text()).split(/(?<=\n)/);
+        return new Response(results.slice(0, requests.length === 1 ? 2 : 5).join(""), {
+          headers: { "content-type": "application/x-ndjson" },
+        });
+      },
+    });
+    const args = ["import", at.file("plants.ndjson"), "--url", between.url.href];
+    expect(await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN })).toMatchObject({
+      exitCode: 0,
+      stdout: "created 2, replayed 3, refused 0\n",
+      stderr: expect.stringContaining("did not answer for every plant. Trying again"),
+    });
+    expect(requests).toEqual([lines(1, 5), lines(3, 3)]);
+  });
+
+  test("sends again what a busy store has put off, and counts each plant once", async () => {
+    await using service = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+    using at = makeWorkplace({ "plants.ndjson": lines(1, 50) });
+    const other = new Database(service.databasePath);
+    other.run("BEGIN IMMEDIATE");
+    const running = runCommand(["import", at.file("plants.ndjson"), "--url", service.url], {
+      PLANTSTORE_TOKEN: TEST_TOKEN,
+    });
+    await until(() => service.logLines.some((line) => line.includes("store_busy")));
+    other.run("COMMIT");
+    other.close();
+    expect(await running).toMatchObject({
+      exitCode: 0,
+      stdout: "created 50, replayed 0, refused 0\n",
+      stderr: expect.stringContaining("did not get to this request in time"),
+    });
+  }, 20_000);
+});
+
+describe("trying again", () => {
+  const signal = new AbortController().signal;
+
+  test("is bounded: the last setback is the failure", async () => {
+    const setbacks: string[] = [];
+    let attempts = 0;
+    const error = await rejectionOf(
+      persist(
+        async () => {
+          throw new Setback(`Attempt ${++attempts} failed.`, 2);
+        },
+        { signal, delaysMs: [1, 5], onSetback: (message) => setbacks.push(message) },
+      ),
+    );
+    expect(error).toBeInstanceOf(CommandError);
+    expect((error as Error).message).toBe("Attempt 3 failed.");
+    expect(setbacks).toEqual([
+      "Attempt 1 failed. Trying again in 0.002 s.",
+      "Attempt 2 failed. Trying again in 0.005 s.",
+    ]);
+  });
+
+  test("ends at once on Ctrl-C, and on what is no setback", async () => {
+    const controller = new AbortController();
+    const waiting = persist(() => Promise.reject(new Setback("No.")), {
+      signal: controller.signal,
+      delaysMs: [60_000],
+      onSetback: () => controller.abort(new Error("interrupted")),
+    });
+    expect(((await rejectionOf(waiting)) as Error).message).toBe("interrupted");
+    const fatal = persist(() => Promise.reject(new Error("fatal")), {
+      signal,
+      onSetback: () => undefined,
+    });
+    expect(((await rejectionOf(fatal)) as Error).message).toBe("fatal");
+  });
+});

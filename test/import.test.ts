@@ -1,0 +1,247 @@
+/** plantstore import on a store, as its users run it: files, refusals, exit codes, signals. */
+
+import { Database } from "bun:sqlite";
+import { describe, expect, test } from "bun:test";
+import { mkdirSync, readFileSync } from "node:fs";
+import { openDatabase } from "../src/store/sqlite/database.ts";
+import { runCommand } from "./support/child.ts";
+import { startCommand } from "./support/command.ts";
+import { readPlants } from "./support/plants.ts";
+import { countPlants, lines, makeWorkplace, parseLines, until } from "./support/workplace.ts";
+
+describe("plantstore import", () => {
+  const ndjson = '{"id":1,"name":"a","tag":"x"}\n{"id":9007199254740993,"name":"b"}\n';
+  const json = '[{"id":1,"name":"a","tag":"x"},\n{"id":9007199254740993,"name":"b"}]';
+  const csv = "id,name,tag\n1,a,x\n9007199254740993,b,\n";
+  const stored = [
+    { id: 1n, name: "a", tag: "x" },
+    { id: 9007199254740993n, name: "b", tag: null },
+  ];
+
+  test.each([
+    ["plants.ndjson", ndjson, []],
+    ["plants.JSONL", ndjson, []],
+    ["plants.json", json, []],
+    ["plants.csv", csv, []],
+    ["plants.tsv", csv.replaceAll(",", "\t"), []],
+    ["plants.txt", csv.replaceAll(",", ";"), ["--format", "csv", "--delimiter", ";"]],
+    [
+      "plants.csv",
+      csv.replace("id,name,tag", "Nr,Plant,Type"),
+      ["--map", "id=Nr, name=Plant,tag=Type"],
+    ],
+    ["plants.csv", ndjson, ["--format", "ndjson"]],
+  ])("%s: %j with %j is stored, and recognised the next time", async (name, text, more) => {
+    using at = makeWorkplace({ [name]: text });
+    const first = await runCommand(["import", at.file(name), ...more], at.env);
+    expect(first).toEqual({
+      exitCode: 0,
+      stdout: "created 2, replayed 0, refused 0\n",
+      stderr: "",
+    });
+    expect(readPlants(at.store)).toEqual(stored);
+    const again = await runCommand(["import", at.file(name), "--json", ...more], at.env);
+    expect(again.exitCode).toBe(0);
+    expect(JSON.parse(again.stdout)).toEqual({
+      finished: true,
+      created: 0,
+      replayed: 2,
+      refused: 0,
+      seconds: expect.any(Number),
+    });
+  });
+
+  test("its help has every exit code, and plantstore --help the one that is its own", async () => {
+    const { exitCode, stdout } = await runCommand(["import", "--help"]);
+    expect(exitCode).toBe(0);
+    for (const code of [0, 1, 2, 3, 130])
+      expect(stdout).toMatch(new RegExp(`^  ${code} +\\w`, "m"));
+    for (const flag of ["--format", "--map", "--url", "--rejects", "--json", "--quiet"])
+      expect(stdout).toContain(flag);
+    const help = (await runCommand(["--help"])).stdout;
+    expect(help).toContain("3 finished, but records were refused");
+    expect(help).toMatch(/^ {2}import .*\n(.*\n)* {2}export /m);
+  });
+
+  test("- is standard input", async () => {
+    using at = makeWorkplace();
+    const command = startCommand(["import", "-", "--format", "json"], at.env);
+    await command.write(json);
+    await command.end();
+    expect(await command.finished).toMatchObject({
+      exitCode: 0,
+      stdout: "created 2, replayed 0, refused 0\n",
+    });
+    expect(readPlants(at.store)).toEqual(stored);
+  });
+
+  test("refuses bad records alone, keeps them in --rejects in their order, and exits 3", async () => {
+    using at = makeWorkplace({
+      "plants.ndjson":
+        '{"id":1,"name":"a"}\n\n{"id":1,"name":"other"}\nnot json\n{"id":2}\n{"id":1,"name":"a"}\n{"id":3,"name":"c"}',
+    });
+    const rejects = at.file("rejects.ndjson");
+    const finished = await runCommand(
+      ["import", at.file("plants.ndjson"), "--rejects", rejects],
+      at.env,
+    );
+    expect(finished).toEqual({
+      exitCode: 3,
+      stdout: "created 2, replayed 1, refused 3\n",
+      stderr: "",
+    });
+    expect(parseLines(await Bun.file(rejects).text())).toEqual([
+      {
+        line: 3,
+        error: 3001,
+        message: "A different plant has the id 1; nothing was changed.",
+        text: '{"id":1,"name":"other"}',
+      },
+      {
+        line: 4,
+        error: 1002,
+        message: expect.stringContaining("not valid JSON"),
+        text: "not json",
+      },
+      { line: 5, error: 1003, message: "name: expected a string, got nothing", text: '{"id":2}' },
+    ]);
+    expect(readPlants(at.store).map((plant) => plant.id)).toEqual([1n, 3n]);
+  });
+
+  test("without --rejects prints the first ten, and how many more there are", async () => {
+    using at = makeWorkplace({ "plants.csv": `id,name\n${"x,y\n".repeat(12)}1,a\n` });
+    const finished = await runCommand(["import", at.file("plants.csv")], at.env);
+    expect(finished).toMatchObject({ exitCode: 3, stdout: "created 1, replayed 0, refused 12\n" });
+    const printed = finished.stderr.trimEnd().split("\n");
+    expect(printed).toHaveLength(11);
+    expect(printed[0]).toMatch(/^line 2: id: expected an integer .*"x" \(error 1003\)$/);
+    expect(printed[10]).toBe("… and 2 more; --rejects <file> keeps them all.");
+  });
+
+  test.each([
+    [["plants.ndjson", "--map", "name=Plant"], "--map: only with CSV"],
+    [["plants.ndjson", "--delimiter", ";"], "--delimiter: only with CSV"],
+    [["plants.csv", "--map", "colour=Plant"], '"colour" is no field of a plant'],
+    [["plants.csv", "--map", "name"], "expected field=heading"],
+    [["plants.csv", "--map", "name="], "expected field=heading"],
+    [["plants.csv", "--map", "name=A,name=B"], "name is given twice"],
+    [["plants.csv", "--map", "name=Plant"], 'No column is headed "Plant"; the columns are "id"'],
+    [["plants.csv", "--delimiter", "x"], "Allowed choices are"],
+    [["plants.csv", "--format", "xml"], "Allowed choices are"],
+    [["-"], "--format is needed to read standard input"],
+    [["plants.db"], "give --format ndjson, json or csv"],
+    [["plants.csv", "--rejects", "plants.csv"], "is the file to import"],
+    [["plants.csv", "--url", "ftp://example.org"], "--url:"],
+    [["plants.csv", "--url", "http://user:word@example.org"], "--url:"],
+    [["plants.csv", "--url", "http://127.0.0.1:1"], "PLANTSTORE_TOKEN"],
+    [
+      ["plants.csv", "--url", "http://a.example", "--database-url", "sqlite:x.db"],
+      "give one of them",
+    ],
+    [[], "missing required argument"],
+  ])("%j is not understood: exit 2", async ([path, ...more], says) => {
+    using at = makeWorkplace({ "plants.ndjson": ndjson, "plants.csv": csv });
+    const own = (arg: string): string => (arg.startsWith("plants.") ? at.file(arg) : arg);
+    const args = path === undefined ? [] : [own(path), ...more.map(own)];
+    const finished = await runCommand(["import", ...args], at.env);
+    expect(finished.stderr).toContain(says);
+    expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
+    expect(await Bun.file(at.file("plants.csv")).text()).toBe(csv);
+  });
+
+  test.each([
+    ["none.csv", "", "no such file"],
+    ["folder.csv", "", "is a folder"],
+    ["plants.json", '{"id":1,"name":"a"}', "begins no JSON array"],
+    ["plants.csv", '\ufeffid,name\n1,a\n2,"b\n', "inside a quoted cell"],
+  ])("%s with %j fails: exit 1, and a reason", async (name, text, says) => {
+    using at = makeWorkplace(text === "" ? {} : { [name]: text });
+    if (name === "folder.csv") mkdirSync(at.file(name));
+    const finished = await runCommand(["import", at.file(name)], at.env);
+    expect(finished.stderr).toContain(says);
+    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+  });
+
+  test("a file that is cut off fails, and says how much of it is stored", async () => {
+    using at = makeWorkplace({
+      "plants.json": '[{"id":1,"name":"a"},{"id":2,"name":"b"},{"id":3,"na',
+    });
+    const finished = await runCommand(["import", at.file("plants.json"), "--json"], at.env);
+    expect(finished.exitCode).toBe(1);
+    expect(finished.stderr).toContain("in the record that begins on line 1.\n");
+    expect(finished.stderr).toContain("2 plants are stored. Running it again is safe.");
+    expect(JSON.parse(finished.stdout)).toMatchObject({ finished: false, created: 2 });
+    expect(countPlants(at.store)).toBe(2);
+  });
+
+  test.skipIf(process.platform !== "linux").each([
+    ["ndjson", lines(1, 1), `\n${lines(2, 1)}`, 2],
+    ["json", '[{"id":1,"name":"p"},\n"', '",{"id":2,"name":"p"}\n,', 2],
+    ["csv", 'id,name\n1,p\n3,"', '"\n2,p\n', 3],
+  ])(
+    "%s: a record of 100 MB is refused in constant memory, and the rest goes on",
+    async (format, before, after, line) => {
+      using at = makeWorkplace();
+      openDatabase(at.store).close();
+      const command = startCommand(["import", "-", "--format", format], at.env);
+      await command.write(before);
+      const megabyte = new Uint8Array(1024 * 1024).fill(32);
+      for (let written = 0; written < 100; written++) await command.write(megabyte);
+      await command.write(after);
+      await until(() => countPlants(at.store) === 2);
+      const status = readFileSync(`/proc/${command.pid}/status`, "utf8");
+      await command.write(format === "json" ? "0]" : "");
+      await command.end();
+      const { exitCode, stderr } = await command.finished;
+      expect(exitCode).toBe(3);
+      expect(stderr).toMatch(/larger than \d+ bytes\. \(error 4007\)\n/);
+      expect(stderr).toStartWith(`line ${line}: `);
+      expect(Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1])).toBeLessThan(120_000);
+    },
+  );
+
+  test("waits for a store that someone else is writing to", async () => {
+    using at = makeWorkplace();
+    openDatabase(at.store).close();
+    const command = startCommand(["import", "-", "--format", "ndjson"], {
+      ...at.env,
+      PLANTSTORE_QUEUE_SECONDS_MAX: "1",
+    });
+    await command.write(lines(1, 3));
+    await until(() => countPlants(at.store) === 3);
+    const other = new Database(at.store);
+    other.run("BEGIN IMMEDIATE");
+    await command.write(lines(4, 3));
+    await command.end();
+    await Bun.sleep(1_300);
+    other.run("COMMIT");
+    other.close();
+    expect(await command.finished).toEqual({
+      exitCode: 0,
+      stdout: "created 6, replayed 0, refused 0\n",
+      stderr: "The store is busy. Trying again in 0.1 s.\n",
+    });
+  });
+
+  test.each([
+    ["SIGINT", 130],
+    ["SIGTERM", 143],
+  ] as const)(
+    "on %s prints how far it came, exits %i, and simply runs again",
+    async (signal, code) => {
+      using at = makeWorkplace({ "plants.ndjson": lines(1, 20) });
+      await runCommand(["import", at.file("plants.ndjson")], at.env);
+      const command = startCommand(["import", "-", "--format", "ndjson"], at.env);
+      await command.write(lines(11, 20));
+      await until(() => countPlants(at.store) === 30);
+      command.kill(signal);
+      expect(await command.finished).toMatchObject({
+        exitCode: code,
+        stdout: "created 10, replayed 10, refused 0\n",
+        stderr: "plantstore: interrupted; running the import again is safe.\n",
+      });
+      const again = await runCommand(["import", at.file("plants.ndjson")], at.env);
+      expect(again).toMatchObject({ exitCode: 0, stdout: "created 0, replayed 20, refused 0\n" });
+    },
+  );
+});

@@ -1,0 +1,125 @@
+/** Elements cut out of a JSON array: exact texts, right lines, whatever the pieces they come in. */
+
+import { describe, expect, test } from "bun:test";
+import * as fc from "fast-check";
+import { readElements } from "../src/format/json-array.ts";
+import type { Line } from "../src/format/lines.ts";
+import { MalformedFile } from "../src/format/malformed.ts";
+import type { Refusal } from "../src/domain/error.ts";
+import { inPieces } from "./support/pieces.ts";
+import { seed } from "./support/random.ts";
+import { rejectionOf } from "./support/rejection.ts";
+
+async function cut(
+  text: string | Uint8Array,
+  { pieceLength = 7, bytesMax = 1_000, blockLengthMax = 100 } = {},
+): Promise<Line[]> {
+  const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
+  const elements: Line[] = [];
+  for await (const block of readElements(inPieces(bytes, pieceLength), bytesMax, blockLengthMax)) {
+    expect(block.length).toBeLessThanOrEqual(blockLengthMax);
+    elements.push(...block);
+  }
+  return elements;
+}
+
+const texts = (elements: readonly Line[]): unknown[] => elements.map((element) => element.text);
+
+describe("readElements", () => {
+  test("keeps every element as it is written, with the line it begins on", async () => {
+    const file = ' [\n{"id": 9223372036854775807},\r\n\n  {"id":\n2} ,[1,[2]], "a,b" ,\ttrue\n] \n';
+    const expected = [
+      { number: 2, text: '{"id": 9223372036854775807}' },
+      { number: 4, text: '{"id":\n2}' },
+      { number: 5, text: "[1,[2]]" },
+      { number: 5, text: '"a,b"' },
+      { number: 5, text: "true" },
+    ];
+    for (let pieceLength = 1; pieceLength <= file.length; pieceLength++)
+      expect(await cut(file, { pieceLength })).toEqual(expected);
+  });
+
+  test("is not misled by brackets, commas and quotes inside strings", async () => {
+    const elements = ['{"name":"],[}{,\\"]\\\\"}', '"\\\\"', '{"a":{"b":["]"]}}', '"\\u005d\\""'];
+    expect(texts(await cut(`[${elements.join(",")}]`, { pieceLength: 1 }))).toEqual(elements);
+  });
+
+  test.each(["[]", " [ \n ] ", "[\n]\n"])("%j has no elements", async (file) => {
+    expect(await cut(file)).toEqual([]);
+  });
+
+  test("an element that is missing between commas is the empty text", async () => {
+    expect(texts(await cut("[1,,2,\n]"))).toEqual(["1", "", "2", ""]);
+  });
+
+  test("an element with unbalanced brackets spoils none but itself", async () => {
+    expect(texts(await cut('[{"id":1],{"id":2},}3,{"id":4}]'))).toEqual([
+      '{"id":1]',
+      '{"id":2}',
+      "}3",
+      '{"id":4}',
+    ]);
+  });
+
+  test.each([
+    ["", "The file is empty; expected a JSON array."],
+    ["  \n ", "The file is empty; expected a JSON array."],
+    ['\n{"id":1}', "Line 2 begins no JSON array; of one plant a line, the format is ndjson."],
+    ['[{"id":1},\n{"id":2', "The file ends inside its array, in the record that begins on line 2."],
+    ['[{"id":1}\n', "The file ends inside its array, in the record that begins on line 1."],
+    ['[{"id":1},\n', "The file ends on line 2, before its array does."],
+    ['["\\"]', "The file ends inside its array, in the record that begins on line 1."],
+    ["[1]\n\n[2]", "The array ends before line 3 does, and more follows."],
+  ])("%j is refused as a file", async (file, message) => {
+    const error = await rejectionOf(cut(file, { pieceLength: 1 }));
+    expect(error).toBeInstanceOf(MalformedFile);
+    expect((error as Error).message).toBe(message);
+  });
+
+  test("what comes before the file's fault has been handed out", async () => {
+    const seen: unknown[] = [];
+    const bytes = new TextEncoder().encode("[1,2,3");
+    const reading = (async () => {
+      for await (const block of readElements(inPieces(bytes, 2), 10, 10))
+        seen.push(...texts(block));
+    })();
+    expect(await rejectionOf(reading)).toBeInstanceOf(MalformedFile);
+    expect(seen).toEqual(["1", "2"]);
+  });
+
+  test("an element over the bound, or not in UTF-8, is a refusal in its place", async () => {
+    const long = `"${"x".repeat(9)}"`;
+    const file = Buffer.concat([
+      Buffer.from(`["12345678",${long},\n"`),
+      Buffer.from([0xff]),
+      Buffer.from('","é"]'),
+    ]);
+    const [fits, tooLarge, notText, after] = await cut(file, { bytesMax: 10, pieceLength: 3 });
+    expect(fits).toEqual({ number: 1, text: '"12345678"' });
+    expect((tooLarge as { text: Refusal }).text.reason).toBe("body_too_large");
+    expect(notText?.number).toBe(2);
+    expect((notText as { text: Refusal }).text.reason).toBe("invalid_utf8");
+    expect(after).toEqual({ number: 2, text: '"é"' });
+  });
+
+  test("a block is never longer than asked for", async () => {
+    const file = `[${Array.from({ length: 25 }, (_, index) => index).join(",")}]`;
+    expect(await cut(file, { blockLengthMax: 4, pieceLength: 1_000 })).toHaveLength(25);
+  });
+
+  test("any array, written in any way and come in any pieces, has its elements", async () => {
+    const space = fc.stringMatching(/^[ \t\r\n]{0,3}$/);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(space, fc.json({ noUnicodeString: false }), space)),
+        fc.integer({ min: 1, max: 50 }),
+        async (elements, pieceLength) => {
+          const file = `[${elements.map((parts) => parts.join("")).join(",")}]`;
+          const found = await cut(file, { pieceLength, bytesMax: 1_000_000 });
+          expect(texts(found)).toEqual(elements.map(([, text]) => text));
+        },
+      ),
+      { seed, numRuns: 200 },
+    );
+  });
+});

@@ -1,0 +1,225 @@
+/** Files of every format, read back to plants: what is exported, what spreadsheets write, and what is wrong. */
+
+import { describe, expect, test } from "bun:test";
+import * as fc from "fast-check";
+import { Refusal } from "../src/domain/error.ts";
+import { formatStoredPlant, type Plant } from "../src/domain/plant.ts";
+import { CSV_HEAD, formatCsv } from "../src/format/csv.ts";
+import { MalformedFile, MissingColumn } from "../src/format/malformed.ts";
+import { type FileFormat, type PlantRecord, readPlants } from "../src/format/read-plants.ts";
+import { anyPlant } from "./support/arbitrary.ts";
+import { inPieces } from "./support/pieces.ts";
+import { seed } from "./support/random.ts";
+import { rejectionOf } from "./support/rejection.ts";
+
+const csv = { kind: "csv", headings: {}, delimiter: "," } as const;
+
+async function read(
+  file: string | Uint8Array,
+  format: FileFormat = csv,
+  { pieceLength = 5, recordBytesMax = 100_000, blockLengthMax = 100 } = {},
+): Promise<PlantRecord[]> {
+  const bytes = typeof file === "string" ? new TextEncoder().encode(file) : file;
+  const bounds = { recordBytesMax, blockLengthMax };
+  const records: PlantRecord[] = [];
+  for await (const block of readPlants(inPieces(bytes, pieceLength), format, bounds))
+    records.push(...block);
+  return records;
+}
+
+/** `[id, name, tag]`, or the reason of a refusal. */
+const brief = ({ plant }: PlantRecord): unknown =>
+  plant instanceof Refusal ? plant.reason : [plant.id, plant.name, plant.tag];
+
+const briefs = (records: readonly PlantRecord[]): unknown[] => records.map(brief);
+
+describe("what is exported is read again without a difference", () => {
+  const formats: [FileFormat, (plants: readonly Plant[]) => string][] = [
+    [{ kind: "ndjson" }, (plants) => plants.map((one) => `${formatStoredPlant(one)}\n`).join("")],
+    [{ kind: "json" }, (plants) => `[\n${plants.map(formatStoredPlant).join(",\n")}\n]\n`],
+    [csv, (plants) => CSV_HEAD + formatCsv(plants)],
+  ];
+  test.each(formats)("%j", async (format, write) => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(anyPlant.map(({ id, name, tag }): Plant => ({ id, name, tag: tag ?? undefined }))),
+        fc.integer({ min: 1, max: 200 }),
+        async (plants, pieceLength) => {
+          const records = await read(write(plants), format, { pieceLength });
+          expect(records.map((record) => record.plant)).toEqual(plants);
+        },
+      ),
+      { seed, numRuns: 100 },
+    );
+  });
+});
+
+describe("CSV", () => {
+  test("an empty tag cell is no tag, and one of two quotes is the empty tag", async () => {
+    const records = await read('id,name,tag\n1,a,\n2,b,""\n3,"",x\n4,,x\n');
+    expect(briefs(records)).toEqual([
+      [1n, "a", undefined],
+      [2n, "b", ""],
+      [3n, "", "x"],
+      [4n, "", "x"],
+    ]);
+  });
+
+  test("a defused formula is restored in names and tags, and nothing else is", async () => {
+    const records = await read("id,name,tag\n1,'=1+1,'-5\n2,''=x,'a\n-3,=1,'\n");
+    expect(briefs(records)).toEqual([
+      [1n, "=1+1", "-5"],
+      [2n, "'=x", "'a"],
+      [-3n, "=1", "'"],
+    ]);
+  });
+
+  test("columns are found by their headings, in any order and among others", async () => {
+    const headings = { id: "Nr", name: "Plant", tag: "Type" };
+    const file = "Bed,Type,Plant,Nr\nnorth,fern,Adder's tongue,7\n";
+    expect(briefs(await read(file, { ...csv, headings }))).toEqual([
+      [7n, "Adder's tongue", "fern"],
+    ]);
+    expect(briefs(await read("name,id\na,1\n"))).toEqual([[1n, "a", undefined]]);
+  });
+
+  test.each([
+    ["a,b\n1,x\n", {}, 'No column is headed "id"; the columns are "a", "b".'],
+    ["id,tag\n1,x\n", {}, 'No column is headed "name"; the columns are "id", "tag".'],
+    [
+      "id,name\n1,x\n",
+      { tag: "Type" },
+      'No column is headed "Type"; the columns are "id", "name".',
+    ],
+    ["id;name\n1;x\n", {}, 'No column is headed "id"; the columns are "id;name".'],
+    [
+      "id,name,id\n",
+      {},
+      'More than one column is headed "id"; the columns are "id", "name", "id".',
+    ],
+    ["", {}, "The file is empty; expected a heading."],
+    ["\n\n", {}, "The file is empty; expected a heading."],
+    [
+      'i"d,name\n',
+      {},
+      "The heading: The row is malformed: there is a quote inside a cell without quotes.",
+    ],
+  ])("%j with the headings %j has not the columns", async (file, headings, message) => {
+    const error = await rejectionOf(read(file, { ...csv, headings }));
+    expect(error).toBeInstanceOf(MissingColumn);
+    expect((error as Error).message).toBe(message);
+  });
+
+  test.each(["\n", "\r\n", "\r"])("lines may end in %j, the last one in nothing", async (end) => {
+    const file = ["id,name,tag", "1,a,x", "", '2,"b\r\nb",x', "3,c,x"].join(end);
+    for (const pieceLength of [1, 2, 3, 5, 100]) {
+      const records = await read(file, csv, { pieceLength });
+      expect(briefs(records)).toEqual([
+        [1n, "a", "x"],
+        [2n, "b\r\nb", "x"],
+        [3n, "c", "x"],
+      ]);
+      expect(records.map((record) => record.line)).toEqual([2, 4, 6]);
+    }
+  });
+
+  test("a bad row is refused alone, with its line and its text", async () => {
+    const rows = [
+      "1,a,x",
+      "2,a",
+      "3,a,x,y",
+      '4,a"b,x',
+      '5,"a"b,x',
+      "six,a,x",
+      '7,"a\nb"c",x',
+      "8,a,x",
+      '9,"a,x\n10,"b",x',
+      "11,a,x",
+    ];
+    const records = await read(`id,name,tag\n${rows.join("\n")}\n`);
+    expect(records.map((record) => record.text)).toEqual(rows);
+    expect(records.map((record) => record.line)).toEqual([2, 3, 4, 5, 6, 7, 8, 10, 11, 13]);
+    const bad = records.flatMap(({ line, plant }) =>
+      plant instanceof Refusal ? [[line, plant.reason, plant.message]] : [],
+    );
+    const malformed = "The row is malformed:";
+    expect(bad).toEqual([
+      [3, "invalid_plant", "The row has 2 cells, and the heading has 3."],
+      [4, "invalid_plant", "The row has 4 cells, and the heading has 3."],
+      [5, "invalid_plant", `${malformed} there is a quote inside a cell without quotes.`],
+      [6, "invalid_plant", `${malformed} a quoted cell goes on behind its quotes.`],
+      [7, "invalid_plant", expect.stringContaining('got the string "six"')],
+      [8, "invalid_plant", `${malformed} a quoted cell goes on behind its quotes.`],
+      [11, "invalid_plant", `${malformed} a quoted cell goes on behind its quotes.`],
+    ]);
+  });
+
+  test("a quote that is never closed is the file's fault", async () => {
+    const error = await rejectionOf(read('id,name\n1,a\n2,"b\n3,c\n'));
+    expect(error).toBeInstanceOf(MalformedFile);
+    expect((error as Error).message).toBe(
+      "The file ends inside a quoted cell, in the row that begins on line 3.",
+    );
+  });
+
+  test("a row over the bound, or not in UTF-8, is refused alone", async () => {
+    const file = Buffer.concat([
+      Buffer.from(`id,name\n1,${"x".repeat(50)}\n2,f`),
+      Buffer.from([0xfc]),
+      Buffer.from("r\n3,c\n"),
+    ]);
+    const records = await read(file, csv, { recordBytesMax: 20 });
+    expect(briefs(records)).toEqual(["body_too_large", "invalid_utf8", [3n, "c", undefined]]);
+    expect(records.map((record) => record.text)).toEqual([undefined, undefined, "3,c"]);
+  });
+
+  test.each(["\t", ";", "|"])(
+    "cells may be separated by %j, and hold commas",
+    async (delimiter) => {
+      const rows = [
+        ["id", "name", "tag"],
+        ["1", `"a${delimiter}b"`, "x,y"],
+      ];
+      const file = rows.map((row) => row.join(delimiter)).join("\n");
+      expect(briefs(await read(file, { kind: "csv", headings: {}, delimiter }))).toEqual([
+        [1n, `a${delimiter}b`, "x,y"],
+      ]);
+    },
+  );
+});
+
+describe("any format", () => {
+  const files: [FileFormat, string][] = [
+    [{ kind: "ndjson" }, '{"id":1,"name":"\ufeff"}\n'],
+    [{ kind: "json" }, '[{"id":1,"name":"\ufeff"}]'],
+    [csv, "id,name\n1,\ufeff\n"],
+  ];
+  test.each(files)(
+    "%j: a byte order mark in front is skipped, and no other",
+    async (format, file) => {
+      for (const pieceLength of [1, 2, 100])
+        expect(briefs(await read(`\ufeff${file}`, format, { pieceLength }))).toEqual([
+          [1n, "\ufeff", undefined],
+        ]);
+    },
+  );
+
+  test.each(files)("%j: UTF-16 is refused as a file", async (format, file) => {
+    const error = await rejectionOf(read(Buffer.from(`\ufeff${file}`, "utf16le"), format));
+    expect(error).toBeInstanceOf(MalformedFile);
+    expect((error as Error).message).toContain("UTF-16");
+  });
+
+  test("ids are exact, and a bad element of an array is refused alone", async () => {
+    const file =
+      '[{"id":9223372036854775807,"name":"a"},\n{"id":9223372036854775808,"name":"b"},\n5,\n{"id":-9007199254740993,"name":"c"}]';
+    const records = await read(file, { kind: "json" });
+    expect(briefs(records)).toEqual([
+      [9223372036854775807n, "a", undefined],
+      "invalid_plant",
+      "invalid_plant",
+      [-9007199254740993n, "c", undefined],
+    ]);
+    expect(records.map((record) => record.line)).toEqual([1, 2, 3, 4]);
+  });
+});

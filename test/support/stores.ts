@@ -1,0 +1,75 @@
+/** Stores as files: made, looked at and spoilt by a test. */
+
+import { Database } from "bun:sqlite";
+import {
+  closeSync,
+  cpSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
+import { openDatabase } from "../../src/store/sqlite/database.ts";
+import { makeTemporaryFolder } from "./folder.ts";
+
+const PAGE_BYTES = 4096;
+
+/** A store at rest with that many plants: ids from 1, every third without a tag. */
+export function makeStore(path: string, count: number, name = "plant"): void {
+  const db = openDatabase(path);
+  db.run(
+    `INSERT INTO plants
+      WITH RECURSIVE ids (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM ids LIMIT ?)
+      SELECT id, ? || ' ' || id, CASE id % 3 WHEN 0 THEN NULL ELSE 'tag ' || (id % 7) END FROM ids`,
+    [count, name],
+  );
+  db.close();
+}
+
+/** A store as a crash leaves it: everything that it holds is in its log, and nothing in its file. */
+export function makeCrashedStore(path: string, count: number): void {
+  using folder = makeTemporaryFolder();
+  const running = join(folder.path, "running.db");
+  openDatabase(running).close();
+  const db = openDatabase(running);
+  db.run("PRAGMA wal_autocheckpoint = 0");
+  for (let id = 1; id <= count; id++) db.run("INSERT INTO plants VALUES (?, 'logged', NULL)", [id]);
+  for (const suffix of ["", "-wal"]) cpSync(running + suffix, path + suffix);
+  db.close();
+}
+
+/** Changes a store by SQL, behind everyone's back. */
+export function alter(path: string, ...statements: string[]): void {
+  const db = new Database(path);
+  for (const statement of statements) db.run(statement);
+  db.close();
+}
+
+/** Overwrites a page in the middle of the file. */
+export function damage(path: string): void {
+  const pages = Math.floor(statSync(path).size / PAGE_BYTES);
+  const descriptor = openSync(path, "r+");
+  const garbage = Buffer.alloc(PAGE_BYTES, 0xa5);
+  writeSync(descriptor, garbage, 0, PAGE_BYTES, Math.floor(pages / 2) * PAGE_BYTES);
+  closeSync(descriptor);
+}
+
+/** Overwrites bytes that are in the file once, with as many others. */
+export function overwrite(path: string, from: string, to: string): void {
+  const bytes = readFileSync(path);
+  bytes.write(to, bytes.indexOf(from));
+  writeFileSync(path, bytes);
+}
+
+/** Every file of a folder, by name, with a hash of its content. */
+export function readFolder(path: string): Record<string, string> {
+  const files = readdirSync(path, { withFileTypes: true }).filter((entry) => entry.isFile());
+  return Object.fromEntries(
+    files
+      .map(({ name }) => [name, Bun.hash(readFileSync(join(path, name))).toString(16)])
+      .toSorted(([one = ""], [other = ""]) => one.localeCompare(other)),
+  );
+}
