@@ -124,7 +124,7 @@ export const settings = {
   queueSecondsMax: {
     flag: "--queue-seconds-max",
     env: "PLANTSTORE_QUEUE_SECONDS_MAX",
-    meaning: "Time a write may wait for a store that someone else has locked.",
+    meaning: "Time a write may wait for its commit to begin.",
     ...integer("5", 1, 200),
   },
   batchLengthMax: {

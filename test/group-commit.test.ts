@@ -106,6 +106,29 @@ describe("group commit", () => {
     expect(await patient).toBe("patient");
   });
 
+  test("refuses whoever has waited too long behind slow commits, and commits nothing of theirs", async () => {
+    let now = 0;
+    const batches: number[][] = [];
+    const group = new GroupCommit<number, number>(
+      (writes) => {
+        batches.push([...writes]);
+        now += 3_000;
+        return [...writes];
+      },
+      { ...limits, batchLengthMax: 1 },
+      () => now,
+    );
+    const settled = await Promise.allSettled([1, 2, 3, 4].map((write) => group.submit(write)));
+    expect(settled.map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "fulfilled",
+      "rejected",
+      "rejected",
+    ]);
+    expect(settled[2]).toMatchObject({ reason: { reason: "store_busy" } });
+    expect(batches).toEqual([[1], [2]]);
+  });
+
   test("finishes what it has accepted before it closes, and refuses the rest", async () => {
     const { gates, started, commit } = heldCommit();
     const group = new GroupCommit(commit, limits);

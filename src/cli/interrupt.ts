@@ -4,7 +4,7 @@ const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
 type Name = keyof typeof exitCodes;
 
 /** npm passes a Ctrl-C on that the terminal has already sent to everyone: the two are one. */
-const SAME_SIGNAL_MS = 500;
+export const SAME_SIGNAL_MS = 500;
 
 /** The code to exit with is that of a process which the signal has ended (128 and its number). */
 export class Interrupted extends Error {

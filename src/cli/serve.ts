@@ -10,10 +10,9 @@ import { createLog, type Log } from "../observe/log.ts";
 import { openStore } from "../store/open.ts";
 import { findMisspelt } from "./misspelt.ts";
 import { announce } from "./announce.ts";
+import { SAME_SIGNAL_MS } from "./interrupt.ts";
 
 const FLUSH_USES_MS = 30_000;
-/** npm passes a Ctrl-C on that the terminal has already sent to everyone: the two are one. */
-const SAME_SIGNAL_MS = 500;
 
 export async function serve(config: Config): Promise<void> {
   const log = createLog(config.logLevel);

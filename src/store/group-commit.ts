@@ -65,10 +65,11 @@ export class GroupCommit<Write, Outcome> {
     while (this.queue.length > 0) {
       // Requests that the runtime has already received join the batch before it starts.
       await new Promise(setImmediate);
+      this.refuseLate();
       const batch = this.queue.splice(0, this.limits.batchLengthMax);
-      if (await this.settle(batch)) continue;
-      this.queue = [...this.refuseLate(batch), ...this.refuseLate(this.queue)];
-      if (this.queue.length > 0) await Bun.sleep(LOCK_RETRY_MS);
+      if (batch.length === 0 || (await this.settle(batch))) continue;
+      this.queue = batch.concat(this.queue);
+      await Bun.sleep(LOCK_RETRY_MS);
     }
     this.running = undefined;
   }
@@ -89,12 +90,11 @@ export class GroupCommit<Write, Outcome> {
     return true;
   }
 
-  private refuseLate(waiting: Pending<Write, Outcome>[]): Pending<Write, Outcome>[] {
+  /** All have the same allowance of time, so that those who are late stand in front. */
+  private refuseLate(): void {
     const now = this.now();
-    return waiting.filter((pending) => {
-      if (pending.deadlineMs > now) return true;
-      pending.reject(new Refusal("store_busy"));
-      return false;
-    });
+    const inTime = this.queue.findIndex((pending) => pending.deadlineMs > now);
+    const late = this.queue.splice(0, inTime === -1 ? this.queue.length : inTime);
+    for (const pending of late) pending.reject(new Refusal("store_busy"));
   }
 }
