@@ -2,7 +2,7 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { existsSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { StoreOpenError } from "../src/store/sqlite/database.ts";
 import { migrations } from "../src/store/sqlite/migrations.ts";
 import { SqliteStore } from "../src/store/sqlite/sqlite-store.ts";
@@ -203,4 +203,24 @@ test("two stores on one file see each other's plants, and neither breaks the oth
   const created = outcomes.flat().filter((outcome) => outcome === "created");
   expect(created).toHaveLength(200);
   await Promise.all(stores.map((store) => store.close()));
+});
+
+describe("a store whose file is taken away under it", () => {
+  test.each(["", "-wal"])("plants.db%s: acknowledges nothing until it is back", async (suffix) => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    const store = new SqliteStore(path, limits);
+    await store.createPlant(plant);
+    renameSync(path + suffix, `${path}-elsewhere`);
+    for (const write of [store.createPlant({ ...plant, id: 2n }), store.probe()])
+      expect(await rejectionOf(write)).toMatchObject({ reason: "store_unavailable" });
+    writeFileSync(path + suffix, "");
+    expect(await rejectionOf(store.probe())).toMatchObject({ reason: "store_unavailable" });
+    renameSync(`${path}-elsewhere`, path + suffix);
+    expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
+    await store.close();
+    const db = new Database(path, { readonly: true });
+    expect(db.query("SELECT id FROM plants ORDER BY id").all()).toEqual([{ id: 1 }, { id: 2 }]);
+    db.close();
+  });
 });

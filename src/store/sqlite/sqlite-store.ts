@@ -9,6 +9,7 @@ import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { type Committed, GroupCommit } from "../group-commit.ts";
 import { makeReadableDurable, openDatabase } from "./database.ts";
 import { GroupRead } from "./group-read.ts";
+import { type RequireInPlace, watchPlaces } from "./in-place.ts";
 import { isLocked, isSyncFailure, translate } from "./failure.ts";
 import {
   type PageStatements,
@@ -26,6 +27,7 @@ interface Connection {
   readonly pages: PageStatements;
   /** False until a plant may be acknowledged only because it can be read. */
   isReadableDurable: boolean;
+  readonly requireInPlace: RequireInPlace;
 }
 
 export class SqliteStore implements Store {
@@ -135,6 +137,7 @@ export class SqliteStore implements Store {
 
   private commitOn(connection: Connection, batch: readonly Write[]): Outcome[] {
     const { db, statements } = connection;
+    connection.requireInPlace();
     if (!connection.isReadableDurable && batch.some(concernsPlants)) {
       makeReadableDurable(db, this.path);
       connection.isReadableDurable = true;
@@ -175,6 +178,7 @@ function connect(path: string, lockWaitMs?: number): Connection {
     statements: prepareStatements(db),
     pages: preparePageStatements(db),
     isReadableDurable: false,
+    requireInPlace: watchPlaces(path),
   };
 }
 

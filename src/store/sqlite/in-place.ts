@@ -1,0 +1,23 @@
+/** Notices when the files of a store are moved or removed under it: writes would go where nobody will find them. */
+
+import { statSync } from "node:fs";
+import { StoreOpenError } from "./database.ts";
+
+/** Throws where the files that were there when this was made are no longer in their places. */
+export type RequireInPlace = () => void;
+
+export function watchPlaces(path: string): RequireInPlace {
+  const places = [path, `${path}-wal`].map((file) => ({ file, identity: identify(file) }));
+  return () => {
+    for (const { file, identity } of places)
+      if (identify(file) !== identity)
+        throw new StoreOpenError(
+          `${file} was moved or removed while it was in use. Put it back, or restart on what is there now.`,
+        );
+  };
+}
+
+function identify(file: string): string | undefined {
+  const stats = statSync(file, { throwIfNoEntry: false });
+  return stats === undefined ? undefined : `${stats.dev}:${stats.ino}`;
+}
