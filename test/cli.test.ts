@@ -2,10 +2,12 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
 import packageJson from "../package.json";
+import { forPeople } from "../src/cli/announce.ts";
 import { runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
+import { rejectionOf } from "./support/rejection.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
   fetch(`${url}/plants`, {
@@ -191,6 +193,9 @@ describe("plantstore serve", () => {
       await using service = await spawnService({ DATABASE_URL: `sqlite:${path}` });
       const { url, token = "" } = service.started;
       expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
+      // A search opens the file once more, on a thread of its own.
+      const headers = { authorization: `Bearer ${token}` };
+      expect((await fetch(`${url}/plants?name=a`, { headers })).status).toBe(200);
       service.kill(signal);
       expect(await service.exited).toBe(0);
       const log = await service.stderr;
@@ -225,6 +230,53 @@ describe("plantstore serve", () => {
     await Bun.sleep(600);
     service.kill("SIGTERM");
     expect(await service.exited).toBe(1);
+  });
+});
+
+describe("npm start", () => {
+  test.each(["SIGTERM", "SIGINT"] as const)(
+    "passes %s on, and exits as the service does",
+    async (signal) => {
+      using folder = makeTemporaryFolder();
+      const child = Bun.spawn(["npm", "start", "--silent", "--", "--port", "0"], {
+        cwd: `${import.meta.dir}/..`,
+        env: {
+          ...process.env,
+          DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+          PLANTSTORE_TOKEN: "sixteen-letters-x",
+        },
+        stdout: "pipe",
+        stderr: "ignore",
+      });
+      const { value } = await child.stdout.getReader().read();
+      const { url } = JSON.parse(new TextDecoder().decode(value)) as { url: string };
+      expect((await fetch(`${url}/readyz`)).status).toBe(200);
+      child.kill(signal);
+      expect(await child.exited).toBe(0);
+      expect(await rejectionOf(fetch(`${url}/livez`))).toBeInstanceOf(Error);
+    },
+    20_000,
+  );
+});
+
+describe("what a person sees when the service has started", () => {
+  const started = {
+    url: "http://127.0.0.1:8080",
+    store: { engine: "SQLite", location: "./data/plants.db", durability: "synced" },
+  };
+
+  test("is version, address, store and durability, and on the first start a command to paste", () => {
+    const lines = forPeople({ ...started, firstToken: "pst_x" });
+    for (const part of [
+      packageJson.version,
+      started.url,
+      "./data/plants.db",
+      "synced",
+      "shown only now",
+    ])
+      expect(lines).toContain(part);
+    expect(lines).toContain("-H 'Authorization: Bearer pst_x' \\\n");
+    expect(forPeople({ ...started, firstToken: undefined })).not.toContain("curl");
   });
 });
 
@@ -303,6 +355,20 @@ describe("plantstore token", () => {
     >[];
     expect(rows).toMatchObject([{ name: "till", revoked: null }]);
   });
+
+  test.each([[["list"]], [["revoke", "till"]]])(
+    "%s refuses a store that is not there, and makes none",
+    async (args) => {
+      using folder = makeTemporaryFolder();
+      const path = `${folder.path}/none/plants.db`;
+      const finished = await runCommand(["token", ...args], { DATABASE_URL: `sqlite:${path}` });
+      expect(finished).toMatchObject({
+        exitCode: 1,
+        stderr: `plantstore: There is no store ${path}.\n`,
+      });
+      expect(existsSync(path)).toBe(false);
+    },
+  );
 
   test("create refuses a name that is in use", async () => {
     using folder = makeTemporaryFolder();

@@ -259,6 +259,10 @@ describe("a parameter", () => {
     ["?tag=a&tag=b", "tag: given more than once"],
     ["?a=1&b=2", '"a": unknown'],
     ["?a=1&b=2", '"b": unknown'],
+    ["?limit=0&after=x&order=up&a=1", '"a": unknown'],
+    ["?limit=0&after=x&order=up&a=1", "; limit: "],
+    ["?limit=0&after=x&order=up&a=1", "; after: "],
+    ["?limit=0&after=x&order=up&a=1", "; order: "],
     ["?%FF=1", '"%FF": unknown'],
     ["?=1", '"": unknown'],
   ])("%s is refused, and named", async (query, says) => {

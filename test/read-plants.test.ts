@@ -91,7 +91,11 @@ describe("CSV", () => {
       { tag: "Type" },
       'No column is headed "Type"; the columns are "id", "name".',
     ],
-    ["id;name\n1;x\n", {}, 'No column is headed "id"; the columns are "id;name".'],
+    [
+      "id;name\n1;x\n",
+      {},
+      `No column is headed "id"; the columns are "id;name". Is --delimiter ';' missing?`,
+    ],
     [
       "id,name,id\n",
       {},

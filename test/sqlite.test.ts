@@ -22,6 +22,7 @@ describe("opening a store", () => {
     await store.close();
     expect(existsSync(path)).toBe(true);
     expect(statSync(`${folder.path}/new`).mode & 0o777).toBe(0o700);
+    expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
   test("runs every migration once, and keeps what is there", async () => {

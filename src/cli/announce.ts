@@ -14,7 +14,7 @@ export function announce(started: Started): void {
   process.stdout.write(process.stdout.isTTY ? forPeople(started) : forPrograms(started));
 }
 
-function forPeople({ url, store, firstToken }: Started): string {
+export function forPeople({ url, store, firstToken }: Started): string {
   const lines = [
     "",
     `  ${bold("Plant Store")} ${packageJson.version}`,

@@ -65,7 +65,7 @@ function stopOnSignal(log: Log, stop: () => Promise<void>): void {
     log.info("stopping", { reason });
     try {
       await stop();
-      log.info("stopped", { seconds: (performance.now() - stoppingSinceMs) / 1000 });
+      log.info("stopped", { durationMs: Math.round(performance.now() - stoppingSinceMs) });
       process.exit(exitCode);
     } catch (cause) {
       log.error("stop_failed", { cause });

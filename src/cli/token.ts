@@ -5,7 +5,7 @@ import type { Config } from "../config.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { printTable } from "./table.ts";
-import { withStore } from "./with-store.ts";
+import { requireStore, withStore } from "./with-store.ts";
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 
@@ -32,10 +32,13 @@ export async function createToken(config: Config, options: CreateOptions): Promi
   });
   process.stdout.write(`${token}\n`);
   if (process.stdout.isTTY)
-    process.stderr.write("Keep it: only its hash is stored, and it cannot be shown again.\n");
+    process.stderr.write(
+      `Keep it: only its hash is in ${config.databaseUrl}, and it cannot be shown again.\n`,
+    );
 }
 
 export async function listTokens(config: Config, asJson: boolean): Promise<void> {
+  requireStore(config);
   const tokens = await withStore(config, (store) => store.listTokens());
   if (asJson) {
     process.stdout.write(`${JSON.stringify(tokens.map(toJson), null, 2)}\n`);
@@ -60,6 +63,7 @@ export async function listTokens(config: Config, asJson: boolean): Promise<void>
 }
 
 export async function revokeToken(config: Config, nameOrPrefix: string): Promise<void> {
+  requireStore(config);
   const revoked = await withStore(config, async (store) => {
     const token = findOne(await store.listTokens(), nameOrPrefix);
     await store.revokeToken(token.hash, Date.now());

@@ -43,7 +43,7 @@ export const catalogue = {
   invalid_query: {
     code: 1005,
     status: 400,
-    meaning: "A query parameter is unknown, repeated or out of range; the message names it.",
+    meaning: "A query parameter is unknown, repeated or out of range; the message names every one.",
     retry: false,
   },
   invalid_precondition: {

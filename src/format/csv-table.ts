@@ -120,7 +120,9 @@ function findColumns(found: readonly string[], headings: Headings): Columns {
     const column = found.indexOf(heading);
     if (column === -1) {
       if (field === "tag" && headings.tag === undefined) return undefined;
-      throw new MissingColumn(`No column is headed ${JSON.stringify(heading)}; ${list(found)}.`);
+      throw new MissingColumn(
+        `No column is headed ${JSON.stringify(heading)}; ${list(found)}.${suggestDelimiter(found)}`,
+      );
     }
     if (found.indexOf(heading, column + 1) !== -1)
       throw new MissingColumn(
@@ -134,6 +136,13 @@ function findColumns(found: readonly string[], headings: Headings): Columns {
     tag: columnOf("tag"),
     count: found.length,
   };
+}
+
+/** Spreadsheets of many countries write semicolons, because theirs have a comma in numbers. */
+function suggestDelimiter(found: readonly string[]): string {
+  const other = [";", "\t", "|"].find((sign) => found.length === 1 && found[0]?.includes(sign));
+  if (other === undefined) return "";
+  return ` Is --delimiter ${other === "\t" ? "tab" : `'${other}'`} missing?`;
 }
 
 const HEADINGS_SHOWN_MAX = 20;

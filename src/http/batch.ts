@@ -11,8 +11,11 @@ import { toStream } from "./stream.ts";
 /** Lines that are with the store at one time, for one request: room enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
 const OVERLOAD_RETRY_MS = 20;
-/** The largest replacement that PUT takes, exported with its id, is still a line that we take. */
+/** Room for an id: the largest replacement that PUT takes, exported with its id, is still a line that we take. */
 const ID_BYTES_MAX = 64;
+
+export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
+  bodyBytesMax + ID_BYTES_MAX;
 
 export function createPlants(request: Request, service: Service): Answer {
   requireNdjson(request.headers);
@@ -26,11 +29,11 @@ export function createPlants(request: Request, service: Service): Answer {
 }
 
 async function* judgeLines(request: Request, service: Service): AsyncGenerator<string> {
-  const { bodyBytesMax, readSecondsMax } = service.config;
+  const { readSecondsMax } = service.config;
   let lastLine = 0;
   try {
     const chunks = readChunks(request.body, readSecondsMax);
-    for await (const lines of readLines(chunks, bodyBytesMax + ID_BYTES_MAX, BLOCK_LENGTH_MAX)) {
+    for await (const lines of readLines(chunks, lineBytesMax(service.config), BLOCK_LENGTH_MAX)) {
       lastLine = lines.at(-1)?.number ?? lastLine;
       // All at once: they share a commit, and are judged in their order.
       const results = await Promise.all(lines.map((line) => judgeLine(line, service)));

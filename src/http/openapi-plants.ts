@@ -4,6 +4,7 @@ import type { Config } from "../config.ts";
 import type { ErrorName } from "../domain/error.ts";
 import { orders } from "../domain/page.ts";
 import type { Scope } from "../domain/token.ts";
+import { lineBytesMax } from "./batch.ts";
 import { describeErrors, requestIdHeader } from "./openapi-errors.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
 
@@ -147,7 +148,8 @@ function describeBatch(config: Config): object {
       "One NewPlant a line, in any number; one result a line comes back, in order, while the lines are still being sent. " +
       "Each line is judged alone, as a create of it would be. Safe to send again as a whole. " +
       "Read the results while you send: both ways are held up by a slow reader. " +
-      `Limits: ${config.bodyBytesMax} bytes a line, ${config.readSecondsMax} s between two pieces.`,
+      `Limits: ${lineBytesMax(config)} bytes a line, ${config.readSecondsMax} s between two pieces. ` +
+      "Where the lines cannot be read to their end, the last result says so (408, 400), and nothing behind it was stored: count the results.",
     requestBody: {
       required: true,
       content: {

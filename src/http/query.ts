@@ -24,22 +24,42 @@ export function findPlainInt64(text: string): bigint | undefined {
 }
 
 export function parsePlantQuery(url: string): PlantQuery {
-  const given = parseParameters(url);
-  return {
-    limit: given.limit === undefined ? LIMIT_DEFAULT : parseLimit(given.limit),
-    after: given.after === undefined ? undefined : parseAfter(given.after),
-    tag: given.tag,
-    name: given.name,
-    order: given.order === undefined ? "asc" : parseOrder(given.order),
-  };
+  return parseQuery(url, LIMIT_DEFAULT, parseLimit);
 }
 
 /** A stream has no pages, and so no limit. */
 export function parseStreamQuery(url: string): PlantQuery {
-  const { limit } = parseParameters(url);
-  if (limit !== undefined)
-    throw new Refusal("invalid_query", "limit: not with a stream, which has no pages");
-  return { ...parsePlantQuery(url), limit: LIMIT_MAX };
+  return parseQuery(url, LIMIT_MAX, refuseLimit);
+}
+
+type Parse<Value> = (text: string) => Value | Fault;
+
+/** What is wrong with a parameter. All are collected, so that one answer names every one of them. */
+class Fault {
+  readonly message: string;
+
+  constructor(message: string) {
+    this.message = message;
+  }
+}
+
+function parseQuery(url: string, limitDefault: number, parseItsLimit: Parse<number>): PlantQuery {
+  const { given, faults } = parseParameters(url);
+  const take = <Value>(text: string | undefined, parse: Parse<Value>, fallback: Value): Value => {
+    const value = text === undefined ? fallback : parse(text);
+    if (!(value instanceof Fault)) return value;
+    faults.push(value.message);
+    return fallback;
+  };
+  const query: PlantQuery = {
+    limit: take(given.limit, parseItsLimit, limitDefault),
+    after: take<bigint | undefined>(given.after, parseAfter, undefined),
+    tag: given.tag,
+    name: given.name,
+    order: take<Order>(given.order, parseOrder, "asc"),
+  };
+  if (faults.length > 0) throw new Refusal("invalid_query", faults.join("; "));
+  return query;
 }
 
 /** The query of the page that begins behind this id. */
@@ -53,7 +73,7 @@ export function formatNextQuery(query: PlantQuery, after: bigint): string {
   return next.toString();
 }
 
-function parseParameters(url: string): Parameters {
+function parseParameters(url: string): { given: Parameters; faults: string[] } {
   const start = url.indexOf("?");
   const given: Parameters = {};
   const faults: string[] = [];
@@ -72,8 +92,7 @@ function parseParameters(url: string): Parameters {
     else if (given[name] !== undefined) faults.push(`${name}: given more than once`);
     else given[name] = value;
   }
-  if (faults.length > 0) throw new Refusal("invalid_query", faults.join("; "));
-  return given;
+  return { given, faults };
 }
 
 const isParameter = (name: string): name is Parameter => parameters.includes(name as Parameter);
@@ -88,27 +107,27 @@ function decode(text: string): string | undefined {
   }
 }
 
-function parseLimit(text: string): number {
+function parseLimit(text: string): number | Fault {
   const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0;
   if (limit >= 1 && limit <= LIMIT_MAX) return limit;
-  throw new Refusal("invalid_query", fault("limit", `an integer from 1 to ${LIMIT_MAX}`, text));
+  return fault("limit", `an integer from 1 to ${LIMIT_MAX}`, text);
 }
 
-function parseAfter(text: string): bigint {
-  const after = findPlainInt64(text);
-  if (after !== undefined) return after;
-  throw new Refusal(
-    "invalid_query",
-    fault("after", `an integer from ${INT64_MIN} to ${INT64_MAX}`, text),
+function refuseLimit(): Fault {
+  return new Fault("limit: not with a stream, which has no pages");
+}
+
+function parseAfter(text: string): bigint | Fault {
+  return (
+    findPlainInt64(text) ?? fault("after", `an integer from ${INT64_MIN} to ${INT64_MAX}`, text)
   );
 }
 
-function parseOrder(text: string): Order {
-  const order = orders.find((known) => known === text);
-  if (order !== undefined) return order;
-  throw new Refusal("invalid_query", fault("order", orders.join(" or "), text));
+function parseOrder(text: string): Order | Fault {
+  return orders.find((known) => known === text) ?? fault("order", orders.join(" or "), text);
 }
 
-function fault(name: string, expected: string, came: string): string {
-  return `${name}: expected ${expected}, got ${JSON.stringify(came.slice(0, SHOWN_CHARACTERS_MAX))}`;
+function fault(name: string, expected: string, came: string): Fault {
+  const shown = JSON.stringify(came.slice(0, SHOWN_CHARACTERS_MAX));
+  return new Fault(`${name}: expected ${expected}, got ${shown}`);
 }

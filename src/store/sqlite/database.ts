@@ -21,6 +21,7 @@ const OPEN_LOCK_WAIT_MS = 5_000;
 
 export function openDatabase(path: string, lockWaitMs = OPEN_LOCK_WAIT_MS): Database {
   makeDirectoryDurably(dirname(resolve(path)));
+  makeFilePrivately(path);
   try {
     const db = new Database(path, { create: true, readwrite: true, safeIntegers: true });
     try {
@@ -102,6 +103,18 @@ export function refuseNewerSchema(version: number, path: string): void {
 export function readPragma(db: Database, name: "application_id" | "user_version"): number {
   const row = db.query(`PRAGMA ${name}`).get() as Record<string, bigint>;
   return Number(row[name]);
+}
+
+/**
+ * Its owner's alone, because it holds hashes of tokens; SQLite makes the log beside it likewise. Only where
+ * there is none: to close a descriptor of a file gives up every lock that this process has on it.
+ */
+function makeFilePrivately(path: string): void {
+  try {
+    closeSync(openSync(path, "wx", 0o600));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
 }
 
 /** SQLite syncs the folder of its files, but nobody else syncs the folders that we make for it. */

@@ -4,7 +4,7 @@ import { Database } from "bun:sqlite";
 import { parentPort, workerData } from "node:worker_threads";
 import { takePage } from "../../domain/page.ts";
 import { preparePageStatements, walkPlants } from "./page-statements.ts";
-import type { ScanAnswer, ScanQuestion, ScanSetup } from "./scan.ts";
+import type { ScanAnswer, ScanOrder, ScanQuestion, ScanSetup } from "./scan.ts";
 
 const LOCK_WAIT_MS = 2_000;
 
@@ -13,9 +13,16 @@ const db = new Database(path, { readonly: true, safeIntegers: true });
 db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
 const statements = preparePageStatements(db);
 
-parentPort?.on("message", (question: ScanQuestion) => {
-  parentPort?.postMessage(search(question));
+parentPort?.on("message", (order: ScanOrder) => {
+  if (order === "close") return close();
+  parentPort?.postMessage(search(order));
 });
+
+function close(): void {
+  for (const statement of Object.values(statements)) statement.finalize();
+  db.close();
+  parentPort?.close();
+}
 
 function search({ number, query }: ScanQuestion): ScanAnswer {
   try {

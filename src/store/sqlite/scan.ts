@@ -14,12 +14,15 @@ export interface ScanQuestion {
   readonly query: PlantQuery;
 }
 
+export type ScanOrder = ScanQuestion | "close";
+
 export type ScanAnswer =
   | { readonly number: number; readonly page: PlantPage }
   | { readonly number: number; readonly error: Error };
 
 /** Each takes a bounded time, so that this many bound the wait of the last. */
 const SCANS_WAITING_MAX = 64;
+const CLOSE_MS_MAX = 2_000;
 
 export class Scanner {
   private readonly setup: ScanSetup;
@@ -42,8 +45,16 @@ export class Scanner {
     return answer.promise;
   }
 
-  close(): void {
-    this.fail(new Refusal("shutting_down"));
+  /** Resolves when the thread has closed the file: the last to close it folds the log in. */
+  async close(): Promise<void> {
+    const { worker } = this;
+    this.worker = undefined;
+    this.rejectAll(new Refusal("shutting_down"));
+    if (worker === undefined) return;
+    const ended = new Promise((resolve) => worker.once("exit", resolve));
+    worker.postMessage("close" satisfies ScanOrder);
+    await Promise.race([ended, Bun.sleep(CLOSE_MS_MAX)]);
+    await worker.terminate();
   }
 
   private startWorker(): Worker {
@@ -67,6 +78,10 @@ export class Scanner {
   private fail(refusal: Refusal): void {
     void this.worker?.terminate();
     this.worker = undefined;
+    this.rejectAll(refusal);
+  }
+
+  private rejectAll(refusal: Refusal): void {
     for (const waiting of this.waiting.values()) waiting.reject(refusal);
     this.waiting.clear();
   }

@@ -111,7 +111,7 @@ export class SqliteStore implements Store {
   async close(): Promise<void> {
     await this.writes.close();
     this.closed = true;
-    this.scanner.close();
+    await this.scanner.close();
     this.disconnect();
   }
 
