@@ -36,7 +36,7 @@ export const settings = {
     flag: "--database-url",
     env: "DATABASE_URL",
     default: "sqlite:./data/plants.db",
-    meaning: "Where the plants are kept: sqlite: and a file, made if it is not there.",
+    meaning: "Where the plants are kept: sqlite: and the path of a file.",
     parse: (text) => {
       try {
         parseSqlitePath(text);

@@ -27,7 +27,9 @@ export function explain(error: unknown): string {
   const isOurs = [CommandError, UsageError, ConfigError, StoreOpenError, Refusal].some(
     (kind) => error instanceof kind,
   );
-  const isSystems = typeof (error as { code?: unknown }).code === "string";
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === "EADDRINUSE") return `${error.message} Another one is chosen by --port or PORT.`;
+  const isSystems = typeof code === "string";
   if (!isOurs && !isSystems) return error.stack ?? error.message;
   return error.message;
 }
