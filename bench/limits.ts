@@ -27,7 +27,7 @@ const storingNothing: Store = {
 function startStoringNothing(): string {
   const { config } = resolveConfig({ port: "0" }, process.env);
   const authenticator = new Authenticator(storingNothing, config.token);
-  const log = createLog("warn");
+  const log = createLog("warn", () => undefined);
   return startServer({ config, store: storingNothing, authenticator, log }).url;
 }
 

@@ -12,6 +12,7 @@ async function prepare(): Promise<Database> {
     queueSecondsMax: 1,
     batchLengthMax: 1,
     scanRowsMax: 1,
+    bodyBytesTotalMax: 1,
   }).close();
   const db = new Database(path, { safeIntegers: true });
   db.run("PRAGMA synchronous = FULL");

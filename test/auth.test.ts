@@ -133,7 +133,7 @@ describe("the form of a token", () => {
 describe("the cache of tokens", () => {
   const record = toRecord("whatever", { name: "n", scopes: ["plants:write"], createdAtMs: 0 });
 
-  test("asks the store again after two seconds, and notes uses once for many", async () => {
+  test("asks the store again after two seconds, whatever the time of day does, and notes uses once for many", async () => {
     const token = mintToken();
     const asked: string[] = [];
     const touched: unknown[] = [];
@@ -146,7 +146,11 @@ describe("the cache of tokens", () => {
       touchTokens: async (uses: readonly unknown[]) => void touched.push(...uses),
     };
     let now = 1_000_000;
-    const authenticator = new Authenticator(store, undefined, () => now);
+    let clockOffsetMs = 0;
+    const authenticator = new Authenticator(store, undefined, {
+      nowMs: () => now + clockOffsetMs,
+      monotonicMs: () => now,
+    });
     await authenticator.authenticate(`Bearer ${token}`);
     now += 1_999;
     await authenticator.authenticate(`Bearer ${token}`);
@@ -154,6 +158,12 @@ describe("the cache of tokens", () => {
     now += 1;
     await authenticator.authenticate(`Bearer ${token}`);
     expect(asked).toHaveLength(2);
+    clockOffsetMs = -3_600_000;
+    now += 2_000;
+    await authenticator.authenticate(`Bearer ${token}`);
+    expect(asked).toHaveLength(3);
+    clockOffsetMs = 0;
+    await authenticator.authenticate(`Bearer ${token}`);
     await authenticator.flushUses();
     await authenticator.flushUses();
     expect(touched).toEqual([{ hash: hashToken(token), usedAtMs: now }]);

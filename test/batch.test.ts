@@ -247,3 +247,27 @@ test("a store that cannot be written fails the lines with 503, and goes on when 
   blocker.close();
   expect(await sendBatch('{"id":1,"name":"a"}\n', small)).toEqual([{ line: 1, status: 200 }]);
 });
+
+test("lines that never reach the store, however many, leave others their turn", async () => {
+  const batch = sendBatch("x\n".repeat(200_000));
+  let answered = 0;
+  while ((await Promise.race([batch, fetch(`${service.url}/livez`)])) instanceof Response)
+    answered++;
+  expect(await batch).toHaveLength(200_000);
+  expect(answered).toBeGreaterThan(20);
+}, 30_000);
+
+test("our own failures are logged once a block, not once a line", async () => {
+  await using small = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+  const blocker = new Database(small.databasePath);
+  blocker.run("BEGIN IMMEDIATE");
+  const lines = Array.from({ length: 300 }, (_, id) => `{"id":${id},"name":"a"}\n`).join("");
+  const results = await sendBatch(lines, small);
+  expect(results.every(({ status }) => status === 503)).toBe(true);
+  blocker.run("ROLLBACK");
+  blocker.close();
+  const logged = small.logLines.filter((line) => line.includes("batch_lines_failed"));
+  expect(logged.length).toBeLessThan(5);
+  const counts = logged.map((line) => (JSON.parse(line) as { count: number }).count);
+  expect(counts.reduce((sum, count) => sum + count, 0)).toBe(300);
+});

@@ -21,7 +21,13 @@ import {
   readFolder,
 } from "./support/stores.ts";
 
-const limits = { queueLengthMax: 1000, queueSecondsMax: 5, batchLengthMax: 100, scanRowsMax: 1000 };
+const limits = {
+  queueLengthMax: 1000,
+  queueSecondsMax: 5,
+  batchLengthMax: 100,
+  scanRowsMax: 1000,
+  bodyBytesTotalMax: 1_000_000,
+};
 
 const check = (path: string, ...args: string[]): Promise<Finished> =>
   runCommand(["check", ...args], { DATABASE_URL: `sqlite:${path}` });

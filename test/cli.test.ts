@@ -233,6 +233,31 @@ describe("plantstore serve", () => {
   });
 });
 
+describe.skipIf(process.platform !== "linux")("a log that nobody takes", () => {
+  const sinks = {
+    "on a full disk": 'exec "$@" 2>/dev/full',
+    "in a pipe that nobody empties": 'mkfifo "$FIFO" && exec 3<>"$FIFO" && exec "$@" 2>"$FIFO"',
+  };
+  for (const [where, script] of Object.entries(sinks))
+    test(`${where}: refusals are answered as ever, and the service stops as ever`, async () => {
+      using folder = makeTemporaryFolder();
+      const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db`, FIFO: `${folder.path}/fifo` };
+      await using service = await spawnService(env, ["sh", "-c", script, "sh"]);
+      const { url } = service.started;
+      for (let i = 0; i < 600; i++) {
+        const refused = await fetch(`${url}/${"x".repeat(150)}${i}`);
+        expect([refused.status, refused.headers.get("content-type")]).toEqual([
+          404,
+          "application/json",
+        ]);
+        await refused.json();
+      }
+      expect((await fetch(`${url}/readyz`)).status).toBe(200);
+      service.kill("SIGTERM");
+      expect(await service.exited).toBe(0);
+    }, 20_000);
+});
+
 describe("npm start", () => {
   test.each(["SIGTERM", "SIGINT"] as const)(
     "passes %s on, and exits as the service does",
@@ -378,5 +403,31 @@ describe("plantstore token", () => {
     expect(again.exitCode).toBe(1);
     expect(again.stderr).toContain('A token named "till" is in use');
     expect(again.stdout).toBe("");
+  });
+
+  test.skipIf(!existsSync("/dev/full")).each([
+    ["a full disk", '"$0" token create --name till > /dev/full; echo "exit $?" >&2'],
+    // The fifo has had a reader, which is gone.
+    [
+      "a pipe that nobody reads",
+      'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" token create --name till; echo "exit $?" >&2',
+    ],
+  ])("create into %s fails, and leaves no token in use", async (_, script) => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    const launcher = `${import.meta.dir}/../bin/plantstore`;
+    const child = Bun.spawn(["sh", "-c", script, launcher], {
+      cwd: folder.path,
+      env: { PATH: process.env["PATH"] ?? "", ...env },
+      stderr: "pipe",
+    });
+    expect(await new Response(child.stderr).text()).toMatch(
+      /^plantstore: The token could not be written to standard output \((ENOSPC|EPIPE)\b[^\n]+\), and was revoked again\.\nexit 1\n$/,
+    );
+    const listed = await runCommand(["token", "list", "--json"], env);
+    const rows = JSON.parse(listed.stdout) as Record<string, unknown>[];
+    expect(rows.filter((row) => row["revoked"] === null)).toEqual([]);
+    // Its name is free.
+    expect((await runCommand(["token", "create", "--name", "till"], env)).exitCode).toBe(0);
   });
 });

@@ -26,6 +26,7 @@ describe("a setting", () => {
     ["HOST", "http://x", "a host name or an IP address"],
     ["DATABASE_URL", "postgres://x/y", "sqlite: and the path of a file"],
     ["DATABASE_URL", "sqlite:", "sqlite: and the path of a file"],
+    ["DATABASE_URL", "sqlite:file:x.db", "sqlite: and the path of a file"],
     ["DATABASE_URL", "sqlite::memory:", "sqlite: and the path of a file"],
     ["DATABASE_URL", "sqlite://host/file", "sqlite: and the path of a file"],
     ["DATABASE_URL", "sqlite:file?mode=ro", "sqlite: and the path of a file"],

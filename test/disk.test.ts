@@ -2,7 +2,15 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { copyFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { expectAlive } from "./support/alive.ts";
 import { spawnService, type ServiceProcess } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -166,6 +174,25 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
         [200, true],
       ]);
       expect(readMainFile(service.path)).toEqual(sender.expected);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "and the file gone meanwhile: no new one is made in its place, and nothing is acknowledged",
+    async () => {
+      await using service = await spawnUnsynced(token);
+      const sender = new Sender(service.process.started.url);
+      await sender.send(sender.makePlants(1));
+      service.startFailing();
+      await sender.send(sender.makePlants(1));
+      expect(sender.refused.length).toBe(1);
+      for (const suffix of ["", "-wal", "-shm"])
+        renameSync(service.path + suffix, `${service.path}.gone${suffix}`);
+      service.stopFailing();
+      const [response] = await sender.resendRefused();
+      expect(response?.status).toBe(503);
+      expect(existsSync(service.path)).toBe(false);
     },
     TIMEOUT_MS,
   );

@@ -3,6 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import {
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -164,6 +165,31 @@ describe("plantstore export", () => {
     const folder = await runCommand(["export", "--output", at.file("folder"), "--force"], at.env);
     expect(folder.stderr).toContain("is there, and is no file");
     expect(readdirSync(at.path).filter((name) => name.endsWith(".partial"))).toEqual([]);
+  });
+
+  test.each([
+    ["plants.db", undefined],
+    ["plants.db-wal", undefined],
+    ["plants.db-shm", undefined],
+    ["plants.db-journal", undefined],
+    ["plants.db", linkSync],
+    ["plants.db", symlinkSync],
+    ["plants.db-wal", symlinkSync],
+  ])("does not replace the store: %s, even with --force", async (name, link) => {
+    using at = setUp([]);
+    const db = openDatabase(at.store);
+    db.run("INSERT INTO plants VALUES (1, 'a', NULL)");
+    const output = link === undefined ? at.file(name) : at.file("plants.csv");
+    link?.(at.file(name), output);
+    const before = readdirSync(at.path).toSorted();
+    for (const force of [[], ["--force"]]) {
+      const finished = await runCommand(["export", "--output", output, ...force], at.env);
+      expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
+      expect(finished.stderr).toMatch(/^plantstore: --output: .* is (the store|part of the store)/);
+    }
+    expect(readdirSync(at.path).toSorted()).toEqual(before);
+    expect(readPlants(at.store)).toEqual([{ id: 1n, name: "a", tag: null }]);
+    db.close();
   });
 
   test("a reader that has seen enough is no failure", async () => {

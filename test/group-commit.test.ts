@@ -3,7 +3,12 @@ import { Refusal } from "../src/domain/error.ts";
 import { type Commit, GroupCommit } from "../src/store/group-commit.ts";
 import { rejectionOf } from "./support/rejection.ts";
 
-const limits = { queueLengthMax: 100, queueSecondsMax: 5, batchLengthMax: 10 };
+const limits = {
+  queueLengthMax: 100,
+  queueSecondsMax: 5,
+  batchLengthMax: 10,
+  bodyBytesTotalMax: 1_000_000,
+};
 
 /** A commit that waits until it is let go, and remembers its batches. */
 function heldCommit() {
@@ -86,6 +91,37 @@ describe("group commit", () => {
     await started[1]?.promise;
     gates[1]?.resolve();
     expect(await Promise.all(waiting)).toEqual([4, 6]);
+  });
+
+  test("refuses text that does not fit the queue, takes one however long, and gives room back", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, { ...limits, bodyBytesTotalMax: 100 });
+    const first = group.submit(1, 500);
+    await started[0]?.promise;
+    const second = group.submit(2, 90);
+    expect(await rejectionOf(group.submit(3, 20))).toMatchObject({ reason: "overloaded" });
+    gates[0]?.resolve();
+    await first;
+    await started[1]?.promise;
+    const third = group.submit(3, 20);
+    gates[1]?.resolve();
+    await second;
+    await started[2]?.promise;
+    gates[2]?.resolve();
+    expect(await third).toBe(6);
+  });
+
+  test("commits no more text at once than leaves others their turn", async () => {
+    const sizes: number[] = [];
+    const group = new GroupCommit<number, number>(
+      (writes) => {
+        sizes.push(writes.length);
+        return [...writes];
+      },
+      { ...limits, bodyBytesTotalMax: 100_000_000 },
+    );
+    await Promise.all([1, 2, 3, 4, 5].map((write) => group.submit(write, 2_000_000)));
+    expect(sizes).toEqual([3, 2]);
   });
 
   test("tries again while the store is locked, and refuses whoever has waited too long", async () => {

@@ -137,6 +137,66 @@ describe("plantstore import --url", () => {
     expect(requests).toEqual([lines(1, 5), lines(3, 3)]);
   });
 
+  test.each([
+    "null",
+    "1",
+    "[]",
+    '"line"',
+    "{}",
+    "not json",
+    '{"line":1}',
+    '{"line":"1","status":200}',
+    '{"line":1.5,"status":200}',
+    '{"line":1,"status":"200"}',
+    '{"line":1,"status":422,"error":"1003","message":"No."}',
+    '{"line":1,"status":422,"error":1003,"message":{}}',
+  ])("an answer of %s fails at once", async (answer) => {
+    using at = makeWorkplace({ "plants.ndjson": lines(1, 2) });
+    let requests = 0;
+    using elsewhere = Bun.serve({
+      port: 0,
+      fetch: () => {
+        requests++;
+        const headers = { "content-type": "application/x-ndjson" };
+        return new Response(`${answer}\n`, { headers });
+      },
+    });
+    const args = ["import", at.file("plants.ndjson"), "--url", elsewhere.url.origin];
+    const finished = await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
+    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(finished.stderr).toBe(
+      `plantstore: ${elsewhere.url.origin} does not answer as a plant store does.\n` +
+        "The import did not reach its end: 0 plants are stored. Running it again is safe.\n",
+    );
+    expect(requests).toBe(1);
+  });
+
+  test("a plant that is answered for twice counts once, and does not stand for another", async () => {
+    using at = makeWorkplace({ "plants.ndjson": lines(1, 3) });
+    const requests: string[] = [];
+    const refused = '{"line":2,"status":409,"error":3001,"message":"Taken."}\n';
+    using twice = Bun.serve({
+      port: 0,
+      fetch: async (request) => {
+        requests.push(await request.text());
+        const created = '{"line":1,"status":200}\n';
+        return new Response(
+          requests.length === 1 ? created + refused + created + refused : created,
+          {
+            headers: { "content-type": "application/x-ndjson" },
+          },
+        );
+      },
+    });
+    const args = ["import", at.file("plants.ndjson"), "--url", twice.url.origin];
+    expect(await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN })).toMatchObject({
+      exitCode: 3,
+      stdout: "created 2, replayed 0, refused 1\n",
+      stderr: expect.stringContaining("did not answer for every plant. Trying again"),
+    });
+    expect(requests).toEqual([lines(1, 3), lines(3, 1)]);
+  });
+
   test("sends again what a busy store has put off, and counts each plant once", async () => {
     await using service = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
     using at = makeWorkplace({ "plants.ndjson": lines(1, 50) });

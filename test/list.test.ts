@@ -228,6 +228,32 @@ describe("a filter", () => {
   });
 });
 
+describe("long names", () => {
+  const long = (id: number): string => `${id} ${"x".repeat(700_000)}`;
+
+  test("make shorter pages, which lead through all plants all the same; a stream has them all", async () => {
+    await using small = startService();
+    for (const id of range(1, 10)) await small.create(JSON.stringify({ id, name: long(id) }));
+    const first = await send(small, "GET", "/plants?limit=1000");
+    expect((await idsOf(first)).length).toBeWithin(1, 6);
+    expect((await walk("?limit=1000", small)).ids).toEqual(range(1, 10));
+    expect((await walk("?name=X", small)).ids).toEqual(range(1, 10));
+    const stream = await send(small, "GET", "/plants", {
+      headers: { accept: "application/x-ndjson" },
+    });
+    const lines = (await stream.text()).trimEnd().split("\n");
+    expect(lines.map((line) => (JSON.parse(line) as Listed).id)).toEqual(range(1, 10));
+  });
+
+  test("of marks without end do not hold a search up", async () => {
+    await using small = startService();
+    const marks = `a${"\u0323\u0301".repeat(150_000)}`;
+    await small.create(JSON.stringify({ id: 1, name: marks }));
+    await small.create(JSON.stringify({ id: 2, name: "Rose" }));
+    expect((await walk("?name=rose", small)).ids).toEqual([2]);
+  });
+});
+
 describe("a parameter", () => {
   test.each([
     ["?limit=0", 'limit: expected an integer from 1 to 1000, got "0"'],

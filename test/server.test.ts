@@ -67,6 +67,13 @@ describe("cross-origin requests", () => {
     expect(none.headers.get("vary")).toBe("Origin");
   });
 
+  test("vary by origin beside what an answer varies by itself", async () => {
+    await using service = startService({ PLANTSTORE_CORS_ORIGINS: origin });
+    const headers = { origin, authorization: `Bearer ${TEST_TOKEN}` };
+    const listed = await fetch(`${service.url}/plants`, { headers });
+    expect(listed.headers.get("vary")).toBe("Accept, Origin");
+  });
+
   test("are preceded by a preflight that names methods and headers; errors are readable too", async () => {
     await using service = startService({ PLANTSTORE_CORS_ORIGINS: "*" });
     const preflight = await fetch(`${service.url}/plants`, {

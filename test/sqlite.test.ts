@@ -10,7 +10,13 @@ import { mintToken, toRecord } from "../src/auth/token.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { rejectionOf } from "./support/rejection.ts";
 
-const limits = { queueLengthMax: 1000, queueSecondsMax: 5, batchLengthMax: 100, scanRowsMax: 1000 };
+const limits = {
+  queueLengthMax: 1000,
+  queueSecondsMax: 5,
+  batchLengthMax: 100,
+  scanRowsMax: 1000,
+  bodyBytesTotalMax: 1_000_000,
+};
 const plant = { id: 1n, name: "a", tag: undefined };
 
 describe("opening a store", () => {

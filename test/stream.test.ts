@@ -120,11 +120,14 @@ test.skipIf(process.platform !== "linux")(
   180_000,
 );
 
-test("a batch whose results nobody reads is held up at the sender, and does not grow the service", async () => {
+test("a batch whose results nobody reads is held up at the sender, does not grow the service, and is cut off in the end", async () => {
   using folder = makeTemporaryFolder();
   await using service = await spawnService({
     DATABASE_URL: `sqlite:${folder.path}/plants.db`,
     PLANTSTORE_TOKEN: token,
+    PLANTSTORE_IDLE_SECONDS_MAX: "6",
+    PLANTSTORE_READ_SECONDS_MAX: "1",
+    PLANTSTORE_QUEUE_SECONDS_MAX: "1",
   });
   const deaf = connectDeaf(service.started.url);
   deaf.write(
@@ -140,5 +143,14 @@ test("a batch whose results nobody reads is held up at the sender, and does not 
   expect(taken).toBeLessThan(PLANTS);
   if (process.platform === "linux") expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
   expect((await fetch(`${service.started.url}/readyz`)).status).toBe(200);
-  deaf.destroy();
+
+  // It is not waited for without end: the connection is cut off, and the answer stays without its end.
+  const cutOff = new Promise((resolve) => deaf.once("close", resolve));
+  let tail = "";
+  await Bun.sleep(7_000);
+  deaf.on("data", (bytes: Buffer) => {
+    tail = (tail + bytes.toString("latin1")).slice(-7);
+  });
+  await cutOff;
+  expect(tail).not.toEndWith("0\r\n\r\n");
 }, 60_000);

@@ -14,6 +14,7 @@ import { Setback } from "./persistence.ts";
 import { Progress } from "./progress.ts";
 import { formatCount, formatSeconds } from "./quantity.ts";
 import { ask, explainLoss, parseRemote, type Remote } from "./remote.ts";
+import { requireOutsideStore } from "./same-file.ts";
 import { requireStore, withStore } from "./with-store.ts";
 
 const PAGE_LENGTH = 1_000;
@@ -32,7 +33,11 @@ export interface ExportOptions {
 export async function exportPlants(config: Config, options: ExportOptions): Promise<void> {
   const remote = parseRemote(options, config);
   const form = forms[options.format ?? findFormat(options.output ?? "") ?? "ndjson"];
-  if (remote === undefined) requireStore(config);
+  if (remote === undefined) {
+    requireStore(config);
+    if (options.output !== undefined)
+      requireOutsideStore("--output", options.output, config.databaseUrl);
+  }
   const startedAtMs = performance.now();
   let count = 0;
   const counted = async function* (pages: AsyncIterable<readonly Plant[]>) {

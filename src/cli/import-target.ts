@@ -101,18 +101,19 @@ async function sendPlants(
     body: sent.map(([, plant]) => `${formatStoredPlant(plant)}\n`).join(""),
     signal: AbortSignal.timeout(REQUEST_SECONDS_MAX * 1000),
   });
+  const unsettled = new Map(sent.map(([index], at) => [at + 1, index]));
   let setback = `${remote.url} did not answer for every plant.`;
-  let settled = 0;
   for await (const result of readResults(remote, response)) {
-    const [index] = sent[result.line - 1] ?? [];
+    const { line, message } = result;
+    const index = unsettled.get(line);
     const outcome = toOutcome(result);
-    if (index === undefined || outcome === undefined) setback = `${remote.url}: ${result.message}`;
-    else {
+    if (index !== undefined && outcome !== undefined) {
+      unsettled.delete(line);
       settle(index, outcome);
-      settled++;
-    }
+    } else if (outcome === undefined && message !== undefined)
+      setback = `${remote.url}: ${message}`;
   }
-  if (settled < sent.length) throw new Setback(setback);
+  if (unsettled.size > 0) throw new Setback(setback);
 }
 
 interface Result {
@@ -127,12 +128,35 @@ async function* readResults(remote: Remote, { body }: Response): AsyncGenerator<
   if (body === null) return;
   try {
     for await (const lines of readLines(body, Number.MAX_SAFE_INTEGER, REQUEST_LENGTH_MAX))
-      for (const { text } of lines) yield JSON.parse(text as string) as Result;
+      for (const { text } of lines) {
+        const result = typeof text === "string" ? findJson(text) : undefined;
+        if (!isResult(result))
+          throw new CommandError(`${remote.url} does not answer as a plant store does.`);
+        yield result;
+      }
   } catch (error) {
-    if (error instanceof SyntaxError)
-      throw new CommandError(`${remote.url} does not answer as a plant store does.`);
-    throw explainLoss(remote, error);
+    throw error instanceof CommandError ? error : explainLoss(remote, error);
   }
+}
+
+function findJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isResult(value: unknown): value is Result {
+  if (typeof value !== "object" || value === null) return false;
+  const { line, status, replayed, error, message } = value as Record<keyof Result, unknown>;
+  return (
+    Number.isSafeInteger(line) &&
+    typeof status === "number" &&
+    ["undefined", "boolean"].includes(typeof replayed) &&
+    ["undefined", "number"].includes(typeof error) &&
+    ["undefined", "string"].includes(typeof message)
+  );
 }
 
 const passingCodes = new Set<number>(

@@ -4,7 +4,7 @@ import { closeSync, fstatSync, openSync } from "node:fs";
 import type { Config } from "../config.ts";
 import { readPlants } from "../format/read-plants.ts";
 import { readDescriptor } from "./descriptor.ts";
-import { CommandError } from "./failure.ts";
+import { CommandError, UsageError } from "./failure.ts";
 import { type FormatOptions, parseFormat } from "./file-format.ts";
 import { concludeImport } from "./import-conclusion.ts";
 import { importRecords, type Tally } from "./import-records.ts";
@@ -12,8 +12,9 @@ import { type ImportTarget, targetRemote, targetStore } from "./import-target.ts
 import { untilInterrupted } from "./interrupt.ts";
 import type { Persistence } from "./persistence.ts";
 import { Progress } from "./progress.ts";
-import { rejectToFile, rejectToPerson, requireOtherFile } from "./rejects.ts";
+import { rejectToFile, rejectToPerson } from "./rejects.ts";
 import { parseRemote } from "./remote.ts";
+import { isFileOfDescriptor, isSameFile, requireOutsideStore } from "./same-file.ts";
 import { withStore } from "./with-store.ts";
 
 /** What an exported record may have more than the request that stored it: an id in full. */
@@ -34,7 +35,10 @@ export async function importPlants(
 ): Promise<void> {
   const format = parseFormat(path, options);
   const remote = parseRemote(options, config);
-  if (options.rejects !== undefined) requireOtherFile(options.rejects, path);
+  if (options.rejects !== undefined) {
+    requireOtherFile(options.rejects, path);
+    if (remote === undefined) requireOutsideStore("--rejects", options.rejects, config.databaseUrl);
+  }
   using source = openSource(path);
   const startedAtMs = performance.now();
   const tally: Tally = { created: 0, replayed: 0, refused: 0 };
@@ -103,6 +107,13 @@ class Source implements Disposable {
 }
 
 const STANDARD_INPUT = 0;
+
+/** The file to read would be emptied before its first line has been. */
+function requireOtherFile(rejects: string, source: string): void {
+  const isSource =
+    source === "-" ? isFileOfDescriptor(rejects, STANDARD_INPUT) : isSameFile(rejects, source);
+  if (isSource) throw new UsageError(`--rejects: ${rejects} is the file to import`);
+}
 
 function openSource(path: string): Source {
   if (path === "-") return new Source(STANDARD_INPUT, undefined);

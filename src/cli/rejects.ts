@@ -1,9 +1,8 @@
 /** What becomes of refused records: all of them into a file, or the first few before a person's eyes. */
 
-import { closeSync, openSync, realpathSync } from "node:fs";
+import { closeSync, openSync } from "node:fs";
 import type { PlantRecord } from "../format/read-plants.ts";
 import { writeDescriptor } from "./descriptor.ts";
-import { UsageError } from "./failure.ts";
 import type { Refused } from "./import-target.ts";
 
 const PRINTED_MAX = 10;
@@ -47,18 +46,4 @@ export function rejectToPerson(print: (line: string) => void): Rejects {
         print(`… and ${count - PRINTED_MAX} more; --rejects <file> keeps them all.`);
     },
   };
-}
-
-/** The file to read would be emptied before its first line has been. */
-export function requireOtherFile(rejects: string, source: string): void {
-  if (source !== "-" && findRealPath(rejects) === findRealPath(source))
-    throw new UsageError(`--rejects: ${rejects} is the file to import`);
-}
-
-function findRealPath(path: string): string {
-  try {
-    return realpathSync(path);
-  } catch {
-    return path;
-  }
 }

@@ -7,6 +7,7 @@ import type { Store } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log } from "../observe/log.ts";
+import { Stderr } from "../observe/stderr.ts";
 import { openStore } from "../store/open.ts";
 import { findMisspelt } from "./misspelt.ts";
 import { announce } from "./announce.ts";
@@ -15,7 +16,8 @@ import { SAME_SIGNAL_MS } from "./interrupt.ts";
 const FLUSH_USES_MS = 30_000;
 
 export async function serve(config: Config): Promise<void> {
-  const log = createLog(config.logLevel);
+  const stderr = new Stderr();
+  const log = createLog(config.logLevel, stderr.write);
   for (const warning of findMisspelt(process.env)) log.warn("unknown_setting", { warning });
   const store = openStore(config.databaseUrl, config);
   const authenticator = new Authenticator(store, config.token);
@@ -29,7 +31,7 @@ export async function serve(config: Config): Promise<void> {
     throw error;
   }
   const flushing = setInterval(() => void flushUses(authenticator, log), FLUSH_USES_MS);
-  stopOnSignal(log, async () => {
+  stopOnSignal(log, stderr, async () => {
     clearInterval(flushing);
     await server.stop();
     await flushUses(authenticator, log);
@@ -54,9 +56,10 @@ async function flushUses(authenticator: Authenticator, log: Log): Promise<void> 
   }
 }
 
-function stopOnSignal(log: Log, stop: () => Promise<void>): void {
+function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void {
   let stoppingSinceMs: number | undefined;
-  const begin = async (reason: string, exitCode: number): Promise<void> => {
+  const begin = async (reason: string, code: number): Promise<void> => {
+    let exitCode = code;
     if (stoppingSinceMs !== undefined) {
       if (performance.now() - stoppingSinceMs > SAME_SIGNAL_MS) process.exit(1);
       return;
@@ -66,11 +69,12 @@ function stopOnSignal(log: Log, stop: () => Promise<void>): void {
     try {
       await stop();
       log.info("stopped", { durationMs: Math.round(performance.now() - stoppingSinceMs) });
-      process.exit(exitCode);
     } catch (cause) {
       log.error("stop_failed", { cause });
-      process.exit(1);
+      exitCode = 1;
     }
+    await stderr.flush();
+    process.exit(exitCode);
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => void begin(signal, 0));

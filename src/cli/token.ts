@@ -3,10 +3,12 @@
 import { mintToken, toRecord } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
+import { writeDescriptor } from "./descriptor.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { printTable } from "./table.ts";
 import { requireStore, withStore } from "./with-store.ts";
 
+const STANDARD_OUTPUT = 1;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 
 interface CreateOptions {
@@ -29,8 +31,18 @@ export async function createToken(config: Config, options: CreateOptions): Promi
       throw new CommandError(
         `A token named ${JSON.stringify(record.name)} is in use; revoke it first, or choose another name.`,
       );
+    try {
+      // Not by process.stdout, which tells nobody here that it failed.
+      await writeDescriptor(STANDARD_OUTPUT, `${token}\n`);
+    } catch (error) {
+      // Nobody has seen it, and nobody will.
+      await store.revokeToken(record.hash, Date.now());
+      throw new CommandError(
+        `The token could not be written to standard output (${(error as Error).message}), and was revoked again.`,
+        { cause: error },
+      );
+    }
   });
-  process.stdout.write(`${token}\n`);
   if (process.stdout.isTTY)
     process.stderr.write(
       `Keep it: only its hash is in ${config.databaseUrl}, and it cannot be shown again.\n`,

@@ -34,9 +34,13 @@ export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
   return after === INT64_MIN ? undefined : after - 1n;
 }
 
+/** Names may be long: a page of long ones is a shorter page, whatever its limit. */
+const CHARACTERS_MAX = 2_097_152;
+
 /**
- * Takes the page off rows in key order. It ends at the limit, or early when that many rows have been
- * looked at, whatever was found: so no search holds the store for longer than the bound allows.
+ * Takes the page off rows in key order. It ends at the limit, or early when that many rows or characters
+ * have been looked at, whatever was found: so no page and no search takes more than its share of time or
+ * memory. It is never without a row where there is one.
  */
 export function takePage(
   rows: Iterable<Plant>,
@@ -46,20 +50,28 @@ export function takePage(
   const part = name === undefined ? undefined : fold(name);
   const plants: Plant[] = [];
   let seen = 0;
+  let characters = 0;
   let lastId: bigint | undefined;
   for (const row of rows) {
-    if (plants.length === limit || seen === scanRowsMax) return { plants, next: lastId };
+    const isFull = plants.length === limit || seen === scanRowsMax || characters > CHARACTERS_MAX;
+    if (isFull) return { plants, next: lastId };
     seen++;
+    characters += row.name.length + (row.tag?.length ?? 0);
     lastId = row.id;
     if (part === undefined || fold(row.name).includes(part)) plants.push(row);
   }
   return { plants, next: undefined };
 }
 
+/** Below these letters nothing composes; and a run of marks this long is no text, but takes a square of its length to order. */
+const COMPOSABLE = /[\u0300-\uffff]/;
+const MARKS_WITHOUT_END = /\p{M}{32}/u;
+
 /**
  * Case folding, in this one place for every engine: composed (NFC), then in Unicode upper case, which
  * depends neither on a locale nor, as lower case does for Σ, on the letters around.
  */
 function fold(text: string): string {
-  return text.normalize("NFC").toUpperCase();
+  const composes = COMPOSABLE.test(text) && !MARKS_WITHOUT_END.test(text);
+  return (composes ? text.normalize("NFC") : text).toUpperCase();
 }

@@ -70,5 +70,7 @@ export interface StoreLimits {
   readonly queueLengthMax: number;
   readonly queueSecondsMax: number;
   readonly batchLengthMax: number;
+  /** Of the texts that wait for a commit, together. */
+  readonly bodyBytesTotalMax: number;
   readonly scanRowsMax: number;
 }

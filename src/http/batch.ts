@@ -2,7 +2,9 @@
 
 import { catalogue, Refusal } from "../domain/error.ts";
 import { parseNewPlant } from "../domain/plant.ts";
+import type { Log } from "../observe/log.ts";
 import { type Line, readLines } from "../format/lines.ts";
+import { patiently } from "./patience.ts";
 import { requireNdjson } from "./media-type.ts";
 import { toRefusal } from "./respond.ts";
 import type { Answer, Service } from "./service.ts";
@@ -10,7 +12,6 @@ import { toStream } from "./stream.ts";
 
 /** Lines that are with the store at one time, for one request: room enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
-const OVERLOAD_RETRY_MS = 20;
 /** Room for an id: the largest replacement that PUT takes, exported with its id, is still a line that we take. */
 const ID_BYTES_MAX = 64;
 
@@ -19,11 +20,15 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 
 export function createPlants(request: Request, service: Service): Answer {
   requireNdjson(request.headers);
-  // The time between two pieces is bounded instead: a batch may take as long as its lines need.
-  service.keepOpen(request);
+  const { idleSecondsMax } = service.config;
   return {
     status: 200,
-    body: toStream(judgeLines(request, service)),
+    body: toStream(judgeLines(request, service), {
+      // A batch may take as long as its lines need: what bounds it is the time between two pieces.
+      onMake: () => service.limitIdle(request, 0),
+      // A reader that takes nothing of the results is cut off, as any other is.
+      onSend: () => service.limitIdle(request, idleSecondsMax),
+    }),
     headers: { "content-type": "application/x-ndjson" },
   };
 }
@@ -36,7 +41,10 @@ async function* judgeLines(request: Request, service: Service): AsyncGenerator<s
     for await (const lines of readLines(chunks, lineBytesMax(service.config), BLOCK_LENGTH_MAX)) {
       lastLine = lines.at(-1)?.number ?? lastLine;
       // All at once: they share a commit, and are judged in their order.
-      const results = await Promise.all(lines.map((line) => judgeLine(line, service)));
+      const failures = new Failures();
+      const results = await Promise.all(lines.map((line) => judgeLine(line, service, failures)));
+      failures.log(service.log);
+      await turn();
       yield results.join("");
     }
   } catch (error) {
@@ -47,45 +55,56 @@ async function* judgeLines(request: Request, service: Service): AsyncGenerator<s
       cause: refusal.cause,
     });
     // The answer has begun, so that the failure to read on is a result like any other, and the last.
-    yield formatFailure(lastLine + 1, refusal, service);
+    yield formatFailure(lastLine + 1, refusal);
   }
 }
 
-async function judgeLine({ number, text }: Line, service: Service): Promise<string> {
+async function judgeLine(
+  { number, text }: Line,
+  service: Service,
+  failures: Failures,
+): Promise<string> {
   try {
     if (typeof text !== "string") throw text;
-    const outcome = await createPatiently(parseNewPlant(text), service);
+    const plant = parseNewPlant(text);
+    // A full queue holds the sender up rather than failing the line.
+    const outcome = await patiently(service.config.queueSecondsMax, () =>
+      service.store.createPlant(plant),
+    );
     return outcome === "created"
       ? `{"line":${number},"status":200}\n`
       : `{"line":${number},"status":200,"replayed":true}\n`;
   } catch (error) {
-    return formatFailure(number, error, service);
+    const refusal = toRefusal(error);
+    failures.add(refusal);
+    return formatFailure(number, refusal);
   }
 }
 
-/** A full queue holds the sender up rather than failing the line; for no longer than a write may wait. */
-async function createPatiently(
-  plant: ReturnType<typeof parseNewPlant>,
-  { store, config }: Service,
-): Promise<"created" | "replayed"> {
-  const deadlineMs = performance.now() + config.queueSecondsMax * 1000;
-  for (;;) {
-    try {
-      return await store.createPlant(plant);
-    } catch (error) {
-      const isOverload = error instanceof Refusal && error.reason === "overloaded";
-      if (!isOverload || performance.now() > deadlineMs) throw error;
-      await Bun.sleep(OVERLOAD_RETRY_MS);
-    }
+/** Our own failures of a block, logged once a reason: a disk that is full needs no line for every line. */
+class Failures {
+  private readonly byReason = new Map<string, { count: number; cause: unknown }>();
+
+  add({ reason, cause }: Refusal): void {
+    if (catalogue[reason].status < 500) return;
+    const known = this.byReason.get(reason) ?? { count: 0, cause };
+    known.count++;
+    this.byReason.set(reason, known);
+  }
+
+  log(log: Log): void {
+    for (const [reason, { count, cause }] of this.byReason)
+      log.warn("batch_lines_failed", { reason, count, cause });
   }
 }
 
-function formatFailure(line: number, error: unknown, { log }: Service): string {
-  const refusal = toRefusal(error);
-  const { code, status } = catalogue[refusal.reason];
-  if (status >= 500) log.warn("batch_line", { line, reason: refusal.reason, cause: refusal.cause });
-  return `${JSON.stringify({ line, status, error: code, message: refusal.message })}\n`;
+function formatFailure(line: number, { reason, message }: Refusal): string {
+  const { code, status } = catalogue[reason];
+  return `${JSON.stringify({ line, status, error: code, message })}\n`;
 }
+
+/** Lines that never reach the store, and chunks that have arrived, come without a turn of the event loop. */
+const turn = (): Promise<unknown> => new Promise(setImmediate);
 
 /** The chunks of a body, with a bound on the time until the next. */
 async function* readChunks(
@@ -98,6 +117,7 @@ async function* readChunks(
     for (;;) {
       const { done, value } = await inTime(reader.read(), readSecondsMax);
       if (done) return;
+      await turn();
       yield value;
     }
   } finally {

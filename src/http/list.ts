@@ -2,8 +2,8 @@
 
 import type { PlantPage, PlantQuery } from "../domain/page.ts";
 import { formatStoredPlant, type Plant } from "../domain/plant.ts";
-import type { Store } from "../domain/store.ts";
 import { chooseForm } from "./accept.ts";
+import { patiently } from "./patience.ts";
 import { formatNextQuery, parsePlantQuery, parseStreamQuery } from "./query.ts";
 import type { Answer, Service } from "./service.ts";
 import { toStream } from "./stream.ts";
@@ -18,7 +18,7 @@ export async function listPlants(request: Request, service: Service): Promise<An
   const query = parseStreamQuery(request.url);
   // The first page is read before anything is sent, so that a store that cannot answer is a proper 503.
   const first = await service.store.listPlants(query);
-  const pages = followPages(service.store, query, first);
+  const pages = followPages(service, query, first);
   if (form === NDJSON_TYPE) return answerStream(NDJSON_TYPE, formatPages("", pages, formatNdjson));
   // Loaded when first needed: most services never export a spreadsheet.
   const { CSV_HEAD, formatCsv } = await import("../format/csv.ts");
@@ -45,13 +45,23 @@ function answerStream(type: string, pieces: AsyncGenerator<string>): Answer {
 }
 
 async function* followPages(
-  store: Store,
+  service: Service,
   query: PlantQuery,
   first: PlantPage,
 ): AsyncGenerator<PlantPage> {
-  for (let page = first; ; page = await store.listPlants({ ...query, after: page.next })) {
+  for (let page = first; ; page = await readOn(service, { ...query, after: page.next })) {
     yield page;
     if (page.next === undefined) return;
+  }
+}
+
+/** The answer has begun: a failure breaks it off, so that it cannot be taken for the whole. */
+async function readOn({ store, config, log }: Service, query: PlantQuery): Promise<PlantPage> {
+  try {
+    return await patiently(config.queueSecondsMax, () => store.listPlants(query));
+  } catch (error) {
+    log.warn("export_broken_off", { after: String(query.after), cause: error });
+    throw error;
   }
 }
 

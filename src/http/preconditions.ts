@@ -4,9 +4,10 @@ import { Refusal } from "../domain/error.ts";
 import { entityTagOf } from "../domain/plant.ts";
 import type { Condition } from "../domain/store.ts";
 
-/** `*`, or a list of entity tags, each strong or weak. */
-const ENTITY_TAG = /(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"/;
-const ENTITY_TAGS = new RegExp(`^\\s*${ENTITY_TAG.source}(?:\\s*,\\s*${ENTITY_TAG.source})*\\s*$`);
+/** An entity tag of a list, with the separator behind it. */
+const ELEMENT = /((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)/y;
+/** Empty elements are ignored, by section 5.6.1.2. */
+const NOTHING = /[ \t,]*/y;
 
 type Matcher = (entityTag: string) => boolean;
 
@@ -29,8 +30,26 @@ export function isUnmodified(headers: Headers, entityTag: string): boolean {
 function parseMatcher(header: string | null, comparison: "strong" | "weak"): Matcher | undefined {
   if (header === null) return undefined;
   if (header.trim() === "*") return () => true;
-  if (!ENTITY_TAGS.test(header)) throw new Refusal("invalid_precondition");
-  const tags = header.match(new RegExp(ENTITY_TAG.source, "g")) ?? [];
+  const tags = parseTags(header);
   const comparable = comparison === "weak" ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
   return (entityTag) => comparable.includes(entityTag);
+}
+
+/** Element by element: one expression for the whole list could be made to take for ever. */
+function parseTags(header: string): string[] {
+  const tags: string[] = [];
+  for (let at = skip(header, 0); at < header.length; at = skip(header, ELEMENT.lastIndex)) {
+    ELEMENT.lastIndex = at;
+    const tag = ELEMENT.exec(header)?.[1];
+    if (tag === undefined) throw new Refusal("invalid_precondition");
+    tags.push(tag);
+  }
+  if (tags.length === 0) throw new Refusal("invalid_precondition");
+  return tags;
+}
+
+function skip(header: string, from: number): number {
+  NOTHING.lastIndex = from;
+  NOTHING.exec(header);
+  return NOTHING.lastIndex;
 }

@@ -36,7 +36,10 @@ export function toResponse(
   });
   response.headers.set("x-request-id", requestId);
   for (const name in answer.headers) response.headers.set(name, answer.headers[name] ?? "");
-  for (const name in more) response.headers.set(name, more[name] ?? "");
+  // What an answer varies by adds up.
+  for (const name in more)
+    if (name === "vary") response.headers.append(name, more[name] ?? "");
+    else response.headers.set(name, more[name] ?? "");
   return response;
 }
 

@@ -21,7 +21,7 @@ export function startServer(
     ...parts,
     readiness,
     bodies: new BodyReader(config),
-    keepOpen: (request) => server.timeout(request, 0),
+    limitIdle: (request, seconds) => server.timeout(request, seconds),
   };
   limitHeads(config.headerBytesMax);
   const server = Bun.serve({

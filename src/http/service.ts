@@ -15,8 +15,8 @@ export interface Service {
   readonly bodies: BodyReader;
   readonly readiness: Readiness;
   readonly log: Log;
-  /** Takes the runtime's idle timer off an exchange that streams and has bounds of its own. */
-  readonly keepOpen: (request: Request) => void;
+  /** Sets the runtime's idle timer for one exchange; 0 takes it off. */
+  readonly limitIdle: (request: Request, seconds: number) => void;
 }
 
 /** A request with the parts of its path that the route leaves open. */

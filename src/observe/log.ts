@@ -1,6 +1,5 @@
 /** One JSON line an event, to standard error. Never a token, never a body. */
 
-import { writeSync } from "node:fs";
 import type { LogLevel } from "../settings.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -14,7 +13,7 @@ export interface Log {
 
 const ranks: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
 
-export function createLog(least: LogLevel, write: (line: string) => void = writeStderr): Log {
+export function createLog(least: LogLevel, write: (line: string) => void): Log {
   const at = (level: LogLevel) => (event: string, fields?: Fields) => {
     if (ranks[level] < ranks[least]) return;
     write(formatLine(level, event, fields));
@@ -37,14 +36,4 @@ function showErrors(_key: string, value: unknown): unknown {
   const { name, message, stack, cause } = value;
   const code = (value as { code?: unknown }).code;
   return { name, message, code, stack, cause };
-}
-
-/** Whoever reads our log may be slow or gone; the service goes on, and the line is lost. */
-function writeStderr(line: string): void {
-  try {
-    writeSync(2, line);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code !== "EAGAIN" && code !== "EPIPE") throw error;
-  }
 }

@@ -7,6 +7,7 @@ type QueueLimits = Omit<StoreLimits, "scanRowsMax">;
 
 interface Pending<Write, Outcome> {
   readonly write: Write;
+  readonly characters: number;
   readonly deadlineMs: number;
   readonly resolve: (outcome: Outcome) => void;
   readonly reject: (error: unknown) => void;
@@ -24,12 +25,14 @@ export type Commit<Write, Outcome> = (
 export type Committed<Outcome> = (Outcome | Error)[] | "locked";
 
 const LOCK_RETRY_MS = 5;
+const COMMIT_CHARACTERS_MAX = 4_194_304;
 
 export class GroupCommit<Write, Outcome> {
   private readonly commit: Commit<Write, Outcome>;
   private readonly limits: QueueLimits;
   private readonly now: () => number;
   private queue: Pending<Write, Outcome>[] = [];
+  private charactersQueued = 0;
   private running: Promise<void> | undefined;
   private closed = false;
 
@@ -43,14 +46,17 @@ export class GroupCommit<Write, Outcome> {
     this.now = now;
   }
 
-  /** Settles after the commit that the write was part of. */
-  submit(write: Write): Promise<Outcome> {
+  /** Settles after the commit that the write was part of. `characters` is how much text it holds. */
+  submit(write: Write, characters = 0): Promise<Outcome> {
     if (this.closed) return Promise.reject(new Refusal("shutting_down"));
-    if (this.queue.length >= this.limits.queueLengthMax)
-      return Promise.reject(new Refusal("overloaded"));
+    const isFull =
+      this.queue.length >= this.limits.queueLengthMax ||
+      (this.queue.length > 0 && this.charactersQueued + characters > this.limits.bodyBytesTotalMax);
+    if (isFull) return Promise.reject(new Refusal("overloaded"));
     const deadlineMs = this.now() + this.limits.queueSecondsMax * 1000;
     return new Promise((resolve, reject) => {
-      this.queue.push({ write, deadlineMs, resolve, reject });
+      this.queue.push({ write, characters, deadlineMs, resolve, reject });
+      this.charactersQueued += characters;
       this.running ??= this.run();
     });
   }
@@ -66,9 +72,10 @@ export class GroupCommit<Write, Outcome> {
       // Requests that the runtime has already received join the batch before it starts.
       await new Promise(setImmediate);
       this.refuseLate();
-      const batch = this.queue.splice(0, this.limits.batchLengthMax);
+      const batch = this.takeFirst(this.countBatch());
       if (batch.length === 0 || (await this.settle(batch))) continue;
       this.queue = batch.concat(this.queue);
+      this.charactersQueued += sumCharacters(batch);
       await Bun.sleep(LOCK_RETRY_MS);
     }
     this.running = undefined;
@@ -90,11 +97,36 @@ export class GroupCommit<Write, Outcome> {
     return true;
   }
 
+  /** As many writes as a commit may have, and no more text than would hold everyone else up. */
+  private countBatch(): number {
+    const { queue, limits } = this;
+    let characters = 0;
+    let count = 0;
+    while (
+      count < Math.min(queue.length, limits.batchLengthMax) &&
+      characters < COMMIT_CHARACTERS_MAX
+    )
+      characters += queue[count++]?.characters ?? 0;
+    return count;
+  }
+
+  private takeFirst(count: number): Pending<Write, Outcome>[] {
+    const taken = this.queue.splice(0, count);
+    this.charactersQueued -= sumCharacters(taken);
+    return taken;
+  }
+
   /** All have the same allowance of time, so that those who are late stand in front. */
   private refuseLate(): void {
     const now = this.now();
     const inTime = this.queue.findIndex((pending) => pending.deadlineMs > now);
-    const late = this.queue.splice(0, inTime === -1 ? this.queue.length : inTime);
+    const late = this.takeFirst(inTime === -1 ? this.queue.length : inTime);
     for (const pending of late) pending.reject(new Refusal("store_busy"));
   }
+}
+
+function sumCharacters(writes: readonly { readonly characters: number }[]): number {
+  let sum = 0;
+  for (const { characters } of writes) sum += characters;
+  return sum;
 }

@@ -14,7 +14,7 @@ export function parseSqlitePath(databaseUrl: string): string {
   if (!databaseUrl.startsWith(SQLITE_SCHEME)) throw new TypeError("not a sqlite: URL");
   const path = databaseUrl.slice(SQLITE_SCHEME.length).replace(/^\/\/(?=\/)/, "");
   // Nothing is taken in and then ignored: neither a host, nor options, nor a store in memory.
-  if (path === "" || path.startsWith("//") || path.startsWith(":") || /[?#\0]/.test(path))
+  if (path === "" || path.startsWith("//") || /^(:|file:)/.test(path) || /[?#\0]/.test(path))
     throw new TypeError("not a file");
   return path;
 }

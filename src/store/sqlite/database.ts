@@ -19,13 +19,31 @@ export class StoreLockedError extends StoreOpenError {}
 /** How long a first opening waits for a lock that someone else holds: nobody is being served yet. */
 const OPEN_LOCK_WAIT_MS = 5_000;
 
-export function openDatabase(path: string, lockWaitMs = OPEN_LOCK_WAIT_MS): Database {
+/** Makes the file where there is none. */
+export function openDatabase(path: string): Database {
   makeDirectoryDurably(dirname(resolve(path)));
   makeFilePrivately(path);
+  return open(path, (db) => {
+    db.run(`PRAGMA busy_timeout = ${OPEN_LOCK_WAIT_MS}`);
+    refuseForeignFile(db, path);
+    setUp(db, path);
+  });
+}
+
+/** Makes nothing, and waits for nobody: others are being served meanwhile. */
+export function reopenDatabase(path: string): Database {
+  return open(path, (db) => {
+    if (readPragma(db, "application_id") !== APPLICATION_ID)
+      throw new StoreOpenError(`${path} is not a plant store any more. It was left alone.`);
+    setUp(db, path);
+  });
+}
+
+function open(path: string, prepare: (db: Database) => void): Database {
   try {
-    const db = new Database(path, { create: true, readwrite: true, safeIntegers: true });
+    const db = new Database(path, { create: false, readwrite: true, safeIntegers: true });
     try {
-      setUp(db, path, lockWaitMs);
+      prepare(db);
       return db;
     } catch (error) {
       db.close();
@@ -37,9 +55,7 @@ export function openDatabase(path: string, lockWaitMs = OPEN_LOCK_WAIT_MS): Data
   }
 }
 
-function setUp(db: Database, path: string, lockWaitMs: number): void {
-  db.run(`PRAGMA busy_timeout = ${lockWaitMs}`);
-  refuseForeignFile(db, path);
+function setUp(db: Database, path: string): void {
   // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
   db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");

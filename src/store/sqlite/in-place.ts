@@ -6,8 +6,8 @@ import { StoreOpenError } from "./database.ts";
 /** Throws where the files that were there when this was made are no longer in their places. */
 export type RequireInPlace = () => void;
 
-export function watchPlaces(path: string): RequireInPlace {
-  const places = [path, `${path}-wal`].map((file) => ({ file, identity: identify(file) }));
+export function watchPlaces(files: readonly string[]): RequireInPlace {
+  const places = files.map((file) => ({ file, identity: identify(file) }));
   return () => {
     for (const { file, identity } of places)
       if (identify(file) !== identity)

@@ -6,6 +6,7 @@ import type { PlantPage, PlantQuery } from "../../domain/page.ts";
 
 export interface ScanSetup {
   readonly path: string;
+  readonly queueSecondsMax: number;
   readonly scanRowsMax: number;
 }
 
@@ -41,8 +42,13 @@ export class Scanner {
     const number = ++this.count;
     const answer = Promise.withResolvers<PlantPage>();
     this.waiting.set(number, answer);
+    const late = setTimeout(
+      () => this.fail(new Refusal("store_busy")),
+      this.setup.queueSecondsMax * 1000,
+    );
+    const inTime = answer.promise.finally(() => clearTimeout(late));
     this.worker.postMessage({ number, query } satisfies ScanQuestion);
-    return answer.promise;
+    return inTime;
   }
 
   /** Resolves when the thread has closed the file: the last to close it folds the log in. */
@@ -74,7 +80,7 @@ export class Scanner {
     else waiting?.reject(new Refusal("store_unavailable", undefined, answer.error));
   }
 
-  /** The next search starts a new thread. */
+  /** A thread that does not answer in time is ended with all that it has to do; the next search starts another. */
   private fail(refusal: Refusal): void {
     void this.worker?.terminate();
     this.worker = undefined;

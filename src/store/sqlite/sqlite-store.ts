@@ -7,7 +7,7 @@ import type { Plant } from "../../domain/plant.ts";
 import type { Condition, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { type Committed, GroupCommit } from "../group-commit.ts";
-import { makeReadableDurable, openDatabase } from "./database.ts";
+import { makeReadableDurable, openDatabase, reopenDatabase } from "./database.ts";
 import { GroupRead } from "./group-read.ts";
 import { type RequireInPlace, watchPlaces } from "./in-place.ts";
 import { isLocked, isSyncFailure, translate } from "./failure.ts";
@@ -37,6 +37,8 @@ export class SqliteStore implements Store {
   private readonly reads: GroupRead;
   private readonly scanner: Scanner;
   private connection: Connection | undefined;
+  /** The file that this store began with, and no other, is the one to go on with. */
+  private readonly requireInPlace: RequireInPlace;
   private closed = false;
 
   constructor(path: string, limits: StoreLimits) {
@@ -46,14 +48,16 @@ export class SqliteStore implements Store {
       location: path,
       durability: "every answer is sent after its commit is synced (WAL, synchronous=FULL)",
     };
-    this.connection = connect(path);
+    this.connection = connect(path, openDatabase(path));
+    this.requireInPlace = watchPlaces([path]);
     this.writes = new GroupCommit((batch) => this.commit(batch), limits);
     this.reads = new GroupRead((ids) => this.read((connection) => findPlants(connection, ids)));
-    this.scanner = new Scanner({ path, scanRowsMax: limits.scanRowsMax });
+    this.scanner = new Scanner({ path, ...limits });
   }
 
   async createPlant(plant: Plant): Promise<"created" | "replayed"> {
-    return (await this.writes.submit({ kind: "createPlant", plant })) as "created" | "replayed";
+    return (await this.writes.submit({ kind: "createPlant", plant }, lengthOf(plant))) as
+      "created" | "replayed";
   }
 
   findPlant(id: bigint): Promise<Plant | undefined> {
@@ -72,7 +76,7 @@ export class SqliteStore implements Store {
   }
 
   async replacePlant(plant: Plant, condition: Condition): Promise<void> {
-    await this.writes.submit({ kind: "replacePlant", plant, condition });
+    await this.writes.submit({ kind: "replacePlant", plant, condition }, lengthOf(plant));
   }
 
   async removePlant(id: bigint, condition: Condition): Promise<void> {
@@ -156,8 +160,10 @@ export class SqliteStore implements Store {
 
   private connected(): Connection {
     if (this.closed) throw new Refusal("shutting_down");
-    // Not waiting for a lock: others are being served, and the group commit tries again.
-    this.connection ??= connect(this.path, 0);
+    if (this.connection === undefined) {
+      this.requireInPlace();
+      this.connection = connect(this.path, reopenDatabase(this.path));
+    }
     return this.connection;
   }
 
@@ -171,16 +177,17 @@ export class SqliteStore implements Store {
   }
 }
 
-function connect(path: string, lockWaitMs?: number): Connection {
-  const db = openDatabase(path, lockWaitMs);
+function connect(path: string, db: Database): Connection {
   return {
     db,
     statements: prepareStatements(db),
     pages: preparePageStatements(db),
     isReadableDurable: false,
-    requireInPlace: watchPlaces(path),
+    requireInPlace: watchPlaces([path, `${path}-wal`]),
   };
 }
+
+const lengthOf = ({ name, tag }: Plant): number => name.length + (tag?.length ?? 0);
 
 function findPlants({ db, statements }: Connection, ids: readonly bigint[]): (Plant | undefined)[] {
   statements.beginRead.run();
