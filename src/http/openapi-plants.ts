@@ -95,7 +95,7 @@ function describeList(config: Config): object {
       "A page of plants in the order of their ids, as an array; the next page is in the `Link` header, which the last " +
       "page does not have. With `Accept: application/x-ndjson` or `text/csv` the whole (filtered) store comes as a " +
       "stream instead, and `limit` is not allowed. " +
-      `A search by \`name\` looks at ${config.scanRowsMax} plants a page at most, so that a page may end early, even empty, with a next link.`,
+      `A page of very long names may end before its limit, and a search by \`name\`, which looks at ${config.scanRowsMax} plants a page at most, may end early or even empty, both with a next link.`,
     parameters: [
       parameter("limit", "Plants on a page.", {
         type: "integer",
