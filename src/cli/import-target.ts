@@ -82,6 +82,8 @@ export function targetRemote(remote: Remote, persistence: Persistence): ImportTa
       } catch (error) {
         // A service that was never there will hardly come.
         if (error instanceof Unreached && !wasReached) throw new CommandError(error.message);
+        // Whoever broke a connection off was there.
+        wasReached ||= error instanceof Setback;
         throw error;
       }
     }, persistence);
