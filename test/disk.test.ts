@@ -36,6 +36,16 @@ import {
 const TIMEOUT_MS = 30_000;
 const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
 
+/** One plant is stored; the sync of the next one fails, and goes on failing until it is told to stop. */
+async function failOneSync(service: Awaited<ReturnType<typeof spawnUnsynced>>): Promise<Sender> {
+  const sender = new Sender(service.process.started.url);
+  await sender.send(sender.makePlants(1));
+  service.startFailing();
+  await sender.send(sender.makePlants(1));
+  expect(sender.refused.length).toBe(1);
+  return sender;
+}
+
 /** Asks until the answer has this status: an answer holds for a second, so that the next may still be the last. */
 async function readinessTurns(status: 200 | 503, url: string): Promise<Response> {
   const deadlineMs = performance.now() + 5_000;
@@ -162,11 +172,7 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
     "may leave a plant in the log: sent again it is a replay, and acknowledged from the main file",
     async () => {
       await using service = await spawnUnsynced(token);
-      const sender = new Sender(service.process.started.url);
-      await sender.send(sender.makePlants(1));
-      service.startFailing();
-      await sender.send(sender.makePlants(1));
-      expect(sender.refused.length).toBe(1);
+      const sender = await failOneSync(service);
 
       service.stopFailing();
       const responses = await sender.resendRefused();
@@ -182,16 +188,16 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
     "and the file gone meanwhile: no new one is made in its place, and nothing is acknowledged",
     async () => {
       await using service = await spawnUnsynced(token);
-      const sender = new Sender(service.process.started.url);
-      await sender.send(sender.makePlants(1));
-      service.startFailing();
-      await sender.send(sender.makePlants(1));
-      expect(sender.refused.length).toBe(1);
+      const sender = await failOneSync(service);
       for (const suffix of ["", "-wal", "-shm"])
         renameSync(service.path + suffix, `${service.path}.gone${suffix}`);
       service.stopFailing();
       const [response] = await sender.resendRefused();
       expect(response?.status).toBe(503);
+      const { url } = service.process.started;
+      const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+      for (const path of ["/plants", "/plants/1", "/plants?name=a", "/readyz"])
+        expect((await fetch(url + path, { headers })).status).toBe(503);
       expect(existsSync(service.path)).toBe(false);
     },
     TIMEOUT_MS,
@@ -207,11 +213,7 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
       async () => {
         await using service = await spawnUnsynced({ ...token, PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
         const { url } = service.process.started;
-        const sender = new Sender(url);
-        await sender.send(sender.makePlants(1));
-        service.startFailing();
-        await sender.send(sender.makePlants(1));
-        expect(sender.refused.length).toBe(1);
+        const sender = await failOneSync(service);
         service.stopFailing();
 
         using other = new Database(service.path, { readwrite: true, create: false });

@@ -66,8 +66,8 @@ export class SqliteStore implements Store {
 
   async listPlants(query: PlantQuery): Promise<PlantPage> {
     if (query.name !== undefined) {
-      // Nothing is searched for on a closed store, and the reader needs the file to be there.
-      this.connected();
+      // The thread opens the file by itself, so that whether there is one to search is found out here.
+      this.read(() => undefined);
       return this.scanner.search(query);
     }
     return this.read(({ pages }) =>
