@@ -267,6 +267,8 @@ test("our own failures are logged once a block, not once a line", async () => {
   blocker.run("ROLLBACK");
   blocker.close();
   const logged = small.logLines.filter((line) => line.includes("batch_lines_failed"));
+  for (const line of logged)
+    expect(JSON.parse(line)).toMatchObject({ requestId: expect.stringMatching(/-/) });
   expect(logged.length).toBeLessThan(5);
   const counts = logged.map((line) => (JSON.parse(line) as { count: number }).count);
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(300);

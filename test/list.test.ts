@@ -4,6 +4,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { catalogue } from "../src/domain/error.ts";
 import { readError, send } from "./support/client.ts";
+import { rejectionOf } from "./support/rejection.ts";
 import { startService, type TestService } from "./support/service.ts";
 
 const service = startService({ PLANTSTORE_SCAN_ROWS_MAX: "100" });
@@ -342,6 +343,23 @@ describe("a stream", () => {
     expect(await ids("?name=eiche")).toEqual([240]);
     const refused = await readError(await stream("text/csv", "?limit=5"));
     expect(refused).toMatchObject({ status: 400, error: catalogue.invalid_query.code });
+  });
+
+  test("that cannot be read to its end is broken off, and the log says why, by the request's id", async () => {
+    await using doomed = startService();
+    for (let id = 1n; id <= 3_000n; id++)
+      void doomed.store.createPlant({ id, name: "x".repeat(5_000), tag: undefined });
+    await doomed.store.probe();
+    const headers = { accept: "application/x-ndjson", "x-request-id": "export-1" };
+    const response = await send(doomed, "GET", "/plants", { headers });
+    const saboteur = new Database(doomed.databasePath);
+    saboteur.run("ALTER TABLE plants RENAME TO lost");
+    saboteur.close();
+    expect(await rejectionOf(response.text())).toBeInstanceOf(Error);
+    const logged = doomed.logLines.filter((line) => line.includes("export_broken_off"));
+    expect(logged.map((line) => (JSON.parse(line) as { requestId: string }).requestId)).toEqual([
+      "export-1",
+    ]);
   });
 
   test("of an empty store is empty, or a head alone", async () => {

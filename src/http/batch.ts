@@ -18,12 +18,12 @@ const ID_BYTES_MAX = 64;
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
   bodyBytesMax + ID_BYTES_MAX;
 
-export function createPlants(request: Request, service: Service): Answer {
+export function createPlants(request: Request, service: Service, requestId: string): Answer {
   requireNdjson(request.headers);
   const { idleSecondsMax } = service.config;
   return {
     status: 200,
-    body: toStream(judgeLines(request, service), {
+    body: toStream(judgeLines(request, service, requestId), {
       // A batch may take as long as its lines need: what bounds it is the time between two pieces.
       onMake: () => service.limitIdle(request, 0),
       // A reader that takes nothing of the results is cut off, as any other is.
@@ -33,7 +33,11 @@ export function createPlants(request: Request, service: Service): Answer {
   };
 }
 
-async function* judgeLines(request: Request, service: Service): AsyncGenerator<string> {
+async function* judgeLines(
+  request: Request,
+  service: Service,
+  requestId: string,
+): AsyncGenerator<string> {
   const { readSecondsMax } = service.config;
   let lastLine = 0;
   try {
@@ -43,13 +47,14 @@ async function* judgeLines(request: Request, service: Service): AsyncGenerator<s
       // All at once: they share a commit, and are judged in their order.
       const failures = new Failures();
       const results = await Promise.all(lines.map((line) => judgeLine(line, service, failures)));
-      failures.log(service.log);
+      failures.log(service.log, requestId);
       await turn();
       yield results.join("");
     }
   } catch (error) {
     const refusal = toRefusal(error);
     service.log.info("batch_broken_off", {
+      requestId,
       lastLine,
       reason: refusal.reason,
       cause: refusal.cause,
@@ -92,9 +97,9 @@ class Failures {
     this.byReason.set(reason, known);
   }
 
-  log(log: Log): void {
+  log(log: Log, requestId: string): void {
     for (const [reason, { count, cause }] of this.byReason)
-      log.warn("batch_lines_failed", { reason, count, cause });
+      log.warn("batch_lines_failed", { requestId, reason, count, cause });
   }
 }
 

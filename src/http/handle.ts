@@ -19,7 +19,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     let answer: Answer;
     let refusal: Refusal | undefined;
     try {
-      answer = await perform(service, route, allow, request);
+      answer = await perform(service, route, allow, request, requestId);
     } catch (error) {
       refusal = toRefusal(error);
       answer = answerRefusal(refusal, allow, findOperation(route, request.method)?.scope);
@@ -34,6 +34,7 @@ async function perform(
   route: Route | undefined,
   allow: string,
   request: RoutedRequest,
+  requestId: string,
 ): Promise<Answer> {
   requireSaneHead(request, service.config.urlBytesMax);
   if (route === undefined) throw new Refusal("path_not_found");
@@ -45,7 +46,7 @@ async function perform(
     // A token seen lately is judged at once; awaiting it all the same would cost a turn.
     requireScope(principal instanceof Promise ? await principal : principal, operation.scope);
   }
-  return operation.handle(request, service);
+  return operation.handle(request, service, requestId);
 }
 
 /** The runtime sends no body in answer to HEAD, so that it is GET in everything else. */

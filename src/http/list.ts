@@ -12,13 +12,17 @@ const JSON_TYPE = "application/json";
 const NDJSON_TYPE = "application/x-ndjson";
 const CSV_TYPE = "text/csv";
 
-export async function listPlants(request: Request, service: Service): Promise<Answer> {
+export async function listPlants(
+  request: Request,
+  service: Service,
+  requestId: string,
+): Promise<Answer> {
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, NDJSON_TYPE, CSV_TYPE]);
   if (form === JSON_TYPE) return answerPage(request, service);
   const query = parseStreamQuery(request.url);
   // The first page is read before anything is sent, so that a store that cannot answer is a proper 503.
   const first = await service.store.listPlants(query);
-  const pages = followPages(service, query, first);
+  const pages = followPages(service, requestId, query, first);
   if (form === NDJSON_TYPE) return answerStream(NDJSON_TYPE, formatPages("", pages, formatNdjson));
   // Loaded when first needed: most services never export a spreadsheet.
   const { CSV_HEAD, formatCsv } = await import("../format/csv.ts");
@@ -46,21 +50,30 @@ function answerStream(type: string, pieces: AsyncGenerator<string>): Answer {
 
 async function* followPages(
   service: Service,
+  requestId: string,
   query: PlantQuery,
   first: PlantPage,
 ): AsyncGenerator<PlantPage> {
-  for (let page = first; ; page = await readOn(service, { ...query, after: page.next })) {
+  for (
+    let page = first;
+    ;
+    page = await readOn(service, requestId, { ...query, after: page.next })
+  ) {
     yield page;
     if (page.next === undefined) return;
   }
 }
 
 /** The answer has begun: a failure breaks it off, so that it cannot be taken for the whole. */
-async function readOn({ store, config, log }: Service, query: PlantQuery): Promise<PlantPage> {
+async function readOn(
+  { store, config, log }: Service,
+  requestId: string,
+  query: PlantQuery,
+): Promise<PlantPage> {
   try {
     return await patiently(config.queueSecondsMax, () => store.listPlants(query));
   } catch (error) {
-    log.warn("export_broken_off", { after: String(query.after), cause: error });
+    log.warn("export_broken_off", { requestId, after: String(query.after), cause: error });
     throw error;
   }
 }

@@ -32,7 +32,12 @@ export interface Answer {
 export interface Operation {
   /** Undefined where anyone may ask, because no plant is shown. */
   readonly scope: Scope | undefined;
-  readonly handle: (request: RoutedRequest, service: Service) => Answer | Promise<Answer>;
+  /** The request's id is for what is logged after the answer has begun. */
+  readonly handle: (
+    request: RoutedRequest,
+    service: Service,
+    requestId: string,
+  ) => Answer | Promise<Answer>;
 }
 
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
