@@ -34,9 +34,9 @@ export function resolveConfig(flags: Flags, environment: Environment): Resolved 
   const faults: string[] = [];
   for (const [name, setting] of Object.entries(settings) as [SettingName, Setting<unknown>][]) {
     const [text, source] = pick(flags[name], environment[setting.env], setting.default);
-    const value = text === undefined ? undefined : setting.parse(text);
+    const { value, reason } = text === undefined ? {} : tryParse(setting, text);
     if (text !== undefined && value === undefined)
-      faults.push(describeFault(setting, text, source));
+      faults.push(describeFault(setting, text, source, reason));
     values[name] = value;
     sources[name] = source;
   }
@@ -55,10 +55,37 @@ function pick(
   return [fallback, "default"];
 }
 
-function describeFault(setting: Setting<unknown>, text: string, source: Source): string {
+/** The value, or, where there is more to say than what is allowed, why there is none. */
+export function tryParse(
+  setting: Setting<unknown>,
+  text: string,
+): { readonly value?: unknown; readonly reason?: string } {
+  try {
+    return { value: setting.parse(text) };
+  } catch (error) {
+    if (error instanceof TypeError) return { reason: error.message };
+    throw error;
+  }
+}
+
+function describeFault(
+  setting: Setting<unknown>,
+  text: string,
+  source: Source,
+  reason: string | undefined,
+): string {
   const name = source === "flag" ? setting.flag : setting.env;
-  const came = setting.secret ? `its ${text.length} characters are` : `${JSON.stringify(text)} is`;
-  return `${name}: ${came} not allowed; expected ${setting.allowed}`;
+  return `${name}: ${describeRefused(setting, text, reason)}`;
+}
+
+/** Never what may be a secret. */
+export function describeRefused(
+  { secret, mask = (text) => text, allowed }: Setting<unknown>,
+  text: string,
+  reason?: string,
+): string {
+  const came = secret ? `its ${text.length} characters are` : `${JSON.stringify(mask(text))} is`;
+  return `${came} not allowed${reason === undefined ? "" : ` (${reason})`}; expected ${allowed}`;
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Every setting of the service: its names, its default, what it means and what it may be. */
 
-import { parseSqlitePath } from "./store/open.ts";
+import { maskStoreUrl, parseStoreUrl } from "./store/url.ts";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];
@@ -11,10 +11,12 @@ export interface Setting<Value> {
   readonly env: string;
   readonly default: string | undefined;
   readonly meaning: string;
-  /** The value, or undefined where the text is not allowed. */
+  /** The value; undefined, or a TypeError that says why, where the text is not allowed. */
   readonly parse: (text: string) => Value | undefined;
   readonly allowed: string;
   readonly secret?: true;
+  /** Where a part of it is a secret: what may be shown of it. */
+  readonly mask?: (text: string) => string;
 }
 
 export const settings = {
@@ -36,16 +38,14 @@ export const settings = {
     flag: "--database-url",
     env: "DATABASE_URL",
     default: "sqlite:./data/plants.db",
-    meaning: "Where the plants are kept: sqlite: and the path of a file.",
+    meaning: "Where the plants are kept: sqlite: and the path of a file, or postgres://…",
     parse: (text) => {
-      try {
-        parseSqlitePath(text);
-        return text;
-      } catch {
-        return undefined;
-      }
+      parseStoreUrl(text);
+      return text;
     },
-    allowed: "sqlite: and the path of a file, as in sqlite:./data/plants.db",
+    allowed:
+      "sqlite: and the path of a file, as in sqlite:./data/plants.db, or postgres://user:password@host:port/database",
+    mask: maskStoreUrl,
   } satisfies Setting<string>,
   token: {
     env: "PLANTSTORE_TOKEN",
@@ -138,6 +138,24 @@ export const settings = {
     env: "PLANTSTORE_SCAN_ROWS_MAX",
     meaning: "Plants that one search by name looks at; the page then ends early, with a next link.",
     ...integer("20000", 100, 1_000_000),
+  },
+  writeConnections: {
+    flag: "--write-connections",
+    env: "PLANTSTORE_WRITE_CONNECTIONS",
+    meaning: "PostgreSQL: connections that write, and so batches in flight.",
+    ...integer("2", 1, 64),
+  },
+  readConnections: {
+    flag: "--read-connections",
+    env: "PLANTSTORE_READ_CONNECTIONS",
+    meaning: "PostgreSQL: connections that read.",
+    ...integer("4", 1, 64),
+  },
+  statementSecondsMax: {
+    flag: "--statement-seconds-max",
+    env: "PLANTSTORE_STATEMENT_SECONDS_MAX",
+    meaning: "PostgreSQL: time for a statement to be answered; then its connection is given up.",
+    ...integer("3", 1, 200),
   },
   drainDelaySeconds: {
     flag: "--drain-delay-seconds",

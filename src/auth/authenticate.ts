@@ -33,6 +33,7 @@ export class Authenticator {
   private readonly environmentHash: string | undefined;
   private readonly clocks: Clocks;
   private readonly cache = new Map<string, CachedToken>();
+  private readonly lookUps = new Map<string, Promise<CachedToken | undefined>>();
   private used = new Map<string, number>();
 
   constructor(
@@ -68,14 +69,29 @@ export class Authenticator {
   }
 
   private async lookUp(hash: string): Promise<Principal> {
-    const record = await this.tokens.findToken(hash);
-    if (record === undefined) {
+    // One that was begun before the token was made does not find it.
+    const found = (await this.lookUps.get(hash)) ?? (await this.find(hash));
+    if (found === undefined) {
       this.cache.delete(hash);
       throw new Refusal("token_invalid");
     }
     if (this.cache.size >= CACHED_TOKENS_MAX) this.cache.clear();
-    this.cache.set(hash, { record, checkedAtMs: this.clocks.monotonicMs() });
-    return this.judge(record);
+    this.cache.set(hash, found);
+    return this.judge(found.record);
+  }
+
+  /** However many requests come with a token at one time, it is looked for once. */
+  private find(hash: string): Promise<CachedToken | undefined> {
+    const lookUp = this.read(hash).finally(() => this.lookUps.delete(hash));
+    this.lookUps.set(hash, lookUp);
+    return lookUp;
+  }
+
+  private async read(hash: string): Promise<CachedToken | undefined> {
+    // What is found may be as old as the question.
+    const checkedAtMs = this.clocks.monotonicMs();
+    const record = await this.tokens.findToken(hash);
+    return record === undefined ? undefined : { record, checkedAtMs };
   }
 
   private judge(record: TokenRecord): Principal {

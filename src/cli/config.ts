@@ -8,7 +8,8 @@ export function showConfig({ config, sources }: Resolved, asJson: boolean): void
   const rows = (Object.entries(settings) as [SettingName, Setting<unknown>][]).map(
     ([name, setting]) => ({
       setting: setting.env,
-      value: setting.secret && config[name] !== undefined ? "********" : show(config[name]),
+      value:
+        setting.secret && config[name] !== undefined ? "********" : show(setting, config[name]),
       source: sources[name],
     }),
   );
@@ -20,8 +21,8 @@ export function showConfig({ config, sources }: Resolved, asJson: boolean): void
     );
 }
 
-function show(value: unknown): string {
-  return Array.isArray(value)
-    ? value.join(",")
-    : String((value as string | number | undefined) ?? "");
+function show({ mask = (text) => text }: Setting<unknown>, value: unknown): string {
+  return mask(
+    Array.isArray(value) ? value.join(",") : String((value as string | number | undefined) ?? ""),
+  );
 }

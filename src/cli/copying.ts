@@ -2,9 +2,10 @@
 
 import { resolve } from "node:path";
 import { migrations } from "../store/sqlite/migrations.ts";
+import { parseStoreUrl } from "../store/url.ts";
 import type { Transferred } from "../store/sqlite/backup.ts";
 import { formatBytes, printFacts } from "./facts.ts";
-import { UsageError } from "./failure.ts";
+import { CommandError, UsageError } from "./failure.ts";
 import { Interrupted, untilInterrupted } from "./interrupt.ts";
 import { formatCount, formatSeconds } from "./quantity.ts";
 
@@ -24,6 +25,18 @@ export function parseFile(file: string): string {
   // As when a variable in a script is not set.
   if (file === "") throw new UsageError("<file>: nothing is not allowed; expected a path");
   return file;
+}
+
+/** The path of the store; throws, and says what to use instead, where it is not ours to copy. */
+export function requireFile(databaseUrl: string): string {
+  const url = parseStoreUrl(databaseUrl);
+  if (url.engine === "sqlite") return url.path;
+  throw new CommandError(
+    "PostgreSQL has its own tools for this, and they know more than we do:\n" +
+      `  pg_dump --format=custom --file=plants.dump "$DATABASE_URL"\n` +
+      `  pg_restore --clean --if-exists --dbname="$DATABASE_URL" plants.dump\n` +
+      "For backups to any point in time, see docs/backup.md. To a SQLite file: plantstore copy.",
+  );
 }
 
 /** Does it, and says so. Ctrl-C ends it with everything left as it was. */

@@ -34,7 +34,7 @@ export async function exportPlants(config: Config, options: ExportOptions): Prom
   const remote = parseRemote(options, config);
   const form = forms[options.format ?? findFormat(options.output ?? "") ?? "ndjson"];
   if (remote === undefined) {
-    requireStore(config);
+    await requireStore(config);
     if (options.output !== undefined)
       requireOutsideStore("--output", options.output, config.databaseUrl);
   }

@@ -2,7 +2,7 @@
 
 import { ConfigError } from "../config.ts";
 import { Refusal } from "../domain/error.ts";
-import { StoreOpenError } from "../store/sqlite/database.ts";
+import { StoreOpenError } from "../store/open-error.ts";
 
 const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;

@@ -48,9 +48,9 @@ export async function importPlants(
       () => ({
         plants: tally.created + tally.replayed,
         refused: tally.refused,
-        bytes: source.bytesRead,
+        done: source.bytesRead,
       }),
-      { isQuiet: options.quiet === true, bytesTotal: source.bytesTotal },
+      { isQuiet: options.quiet === true, total: source.bytesTotal },
     );
     const print = (line: string): void => progress.print(line);
     const into = async (target: ImportTarget): Promise<void> => {

@@ -1,9 +1,8 @@
 /** plantstore restore: a verified backup becomes the store, which no service may be using. */
 
 import type { Config } from "../config.ts";
-import { parseSqlitePath } from "../store/open.ts";
 import { restoreStore } from "../store/sqlite/backup.ts";
-import { parseFile, reportTransfer, type TransferOptions } from "./copying.ts";
+import { parseFile, reportTransfer, requireFile, type TransferOptions } from "./copying.ts";
 
 export async function restore(
   config: Config,
@@ -11,7 +10,7 @@ export async function restore(
   { force = false, json = false }: TransferOptions,
 ): Promise<void> {
   const from = parseFile(file);
-  const to = parseSqlitePath(config.databaseUrl);
+  const to = requireFile(config.databaseUrl);
   await reportTransfer(
     { event: "restored", sentence: "Restored, and the store verified.", from, asJson: json },
     (signal) => restoreStore({ from, to, replace: force, signal }),

@@ -2,14 +2,16 @@
 
 import { type BigIntStats, fstatSync, readlinkSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
-import { parseSqlitePath } from "../store/open.ts";
+import { parseStoreUrl } from "../store/url.ts";
 import { companions } from "../store/sqlite/replace.ts";
 import { UsageError } from "./failure.ts";
 
 /** Throws where writing to the path would change the store, or what SQLite keeps beside it. */
 export function requireOutsideStore(flag: string, path: string, databaseUrl: string): void {
+  const url = parseStoreUrl(databaseUrl);
+  if (url.engine !== "sqlite") return;
   // SQLite keeps them beside the file itself, and not beside a link to it.
-  const store = resolvePlace(parseSqlitePath(databaseUrl));
+  const store = resolvePlace(url.path);
   if (isSameFile(path, store)) throw new UsageError(`${flag}: ${path} is the store`);
   const companion = companions.find((suffix) => isSameFile(path, store + suffix));
   if (companion !== undefined)

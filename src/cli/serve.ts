@@ -19,7 +19,7 @@ export async function serve(config: Config): Promise<void> {
   const stderr = new Stderr();
   const log = createLog(config.logLevel, stderr.write);
   for (const warning of findMisspelt(process.env)) log.warn("unknown_setting", { warning });
-  const store = openStore(config.databaseUrl, config);
+  const store = await openStore(config.databaseUrl, config);
   const authenticator = new Authenticator(store, config.token);
   let server: RunningServer;
   let firstToken: string | undefined;

@@ -1,4 +1,4 @@
-/** The commands that look after a store as a whole: backup, restore, check. */
+/** The commands that look after a store as a whole: backup, restore, check, migrate. */
 
 import type { Command } from "commander";
 import { addSettings, resolveOptions } from "./options.ts";
@@ -33,6 +33,17 @@ export function addStoreCommands(program: Command): void {
     .option("--json", "as JSON")
     .action(async (options: Record<string, unknown>) => {
       const { check } = await import("./check.ts");
-      check(resolveOptions(options).config, options["json"] === true);
+      await check(resolveOptions(options).config, options["json"] === true);
+    });
+
+  addSettings(program.command("migrate"), ["databaseUrl"])
+    .summary("Bring the schema of the store up to date.")
+    .description(
+      "Bring the schema of the store up to date. The service does it by itself at its start, where its user may.",
+    )
+    .option("--dry-run", "print the SQL, and change nothing")
+    .action(async (options: Record<string, unknown>) => {
+      const { migrate } = await import("./migrate.ts");
+      await migrate(resolveOptions(options).config, options);
     });
 }

@@ -3,6 +3,7 @@
 import { mintToken, toRecord } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
+import { maskStoreUrl } from "../store/url.ts";
 import { writeDescriptor } from "./descriptor.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { printTable } from "./table.ts";
@@ -45,12 +46,12 @@ export async function createToken(config: Config, options: CreateOptions): Promi
   });
   if (process.stdout.isTTY)
     process.stderr.write(
-      `Keep it: only its hash is in ${config.databaseUrl}, and it cannot be shown again.\n`,
+      `Keep it: only its hash is in ${maskStoreUrl(config.databaseUrl)}, and it cannot be shown again.\n`,
     );
 }
 
 export async function listTokens(config: Config, asJson: boolean): Promise<void> {
-  requireStore(config);
+  await requireStore(config);
   const tokens = await withStore(config, (store) => store.listTokens());
   if (asJson) {
     process.stdout.write(`${JSON.stringify(tokens.map(toJson), null, 2)}\n`);
@@ -75,7 +76,7 @@ export async function listTokens(config: Config, asJson: boolean): Promise<void>
 }
 
 export async function revokeToken(config: Config, nameOrPrefix: string): Promise<void> {
-  requireStore(config);
+  await requireStore(config);
   const revoked = await withStore(config, async (store) => {
     const token = findOne(await store.listTokens(), nameOrPrefix);
     await store.revokeToken(token.hash, Date.now());

@@ -3,14 +3,15 @@
 import { existsSync } from "node:fs";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
-import { openStore, parseSqlitePath } from "../store/open.ts";
+import { openStore } from "../store/open.ts";
+import { parseStoreUrl } from "../store/url.ts";
 import { CommandError } from "./failure.ts";
 
 export async function withStore<Result>(
   config: Config,
   use: (store: Store) => Promise<Result>,
 ): Promise<Result> {
-  const store = openStore(config.databaseUrl, config);
+  const store = await openStore(config.databaseUrl, config);
   try {
     return await use(store);
   } finally {
@@ -19,7 +20,13 @@ export async function withStore<Result>(
 }
 
 /** Opening makes a store that is not there; to read from one by a wrong name would find it empty. */
-export function requireStore({ databaseUrl }: Config): void {
-  const path = databaseUrl.startsWith("sqlite:") ? parseSqlitePath(databaseUrl) : undefined;
-  if (path !== undefined && !existsSync(path)) throw new CommandError(`There is no store ${path}.`);
+export async function requireStore(config: Config): Promise<void> {
+  const url = parseStoreUrl(config.databaseUrl);
+  if (url.engine === "sqlite") {
+    if (!existsSync(url.path)) throw new CommandError(`There is no store ${url.path}.`);
+    return;
+  }
+  const { findSchema } = await import("../store/postgres/open.ts");
+  const { location, version } = await findSchema(url.target, config);
+  if (version === undefined) throw new CommandError(`There is no store in ${location}.`);
 }

@@ -30,6 +30,9 @@ export interface Store extends TokenStore {
   /** A page by key: its cost does not depend on how far into the store it is. */
   listPlants(query: PlantQuery): Promise<PlantPage>;
 
+  /** How many there are. It takes time in proportion: for a person who waits, never for a request. */
+  countPlants(): Promise<bigint>;
+
   /** Rejects with `plant_not_found`, or with `precondition_failed` where the condition does not hold. */
   replacePlant(plant: Plant, condition: Condition): Promise<void>;
 
@@ -55,6 +58,14 @@ export interface TokenStore {
   /** Stores the token only where the store has never had one, so that of many first starts one wins. */
   createFirstToken(token: TokenRecord): Promise<boolean>;
   revokeToken(hash: string, revokedAtMs: number): Promise<void>;
+  /**
+   * Takes over tokens of another store as they are, all in one write; doing it again changes nothing. First,
+   * where a hash is here already, only a revocation that it lacks and a later last use are taken over: what
+   * is revoked stays so, since when too. Then those that are not here are stored with every field, revoked
+   * and expired ones too. Resolves to those of which nothing was stored, because another token, which is
+   * not revoked, has the name; the rest is stored nonetheless.
+   */
+  adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]>;
   /** Notes when tokens were last used. */
   touchTokens(uses: readonly TokenUse[]): Promise<void>;
 }
@@ -73,4 +84,11 @@ export interface StoreLimits {
   /** Of the texts that wait for a commit, together. */
   readonly bodyBytesTotalMax: number;
   readonly scanRowsMax: number;
+}
+
+/** Of engines that are servers: connections, and the time that one statement may take on them. */
+export interface ServerLimits {
+  readonly writeConnections: number;
+  readonly readConnections: number;
+  readonly statementSecondsMax: number;
 }

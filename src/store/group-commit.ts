@@ -3,7 +3,10 @@
 import { Refusal } from "../domain/error.ts";
 import type { StoreLimits } from "../domain/store.ts";
 
-type QueueLimits = Omit<StoreLimits, "scanRowsMax">;
+type QueueLimits = Pick<
+  StoreLimits,
+  "queueLengthMax" | "queueSecondsMax" | "batchLengthMax" | "bodyBytesTotalMax"
+>;
 
 interface Pending<Write, Outcome> {
   readonly write: Write;
@@ -17,12 +20,22 @@ interface Pending<Write, Outcome> {
  * Commits a batch and answers with one outcome a write, in order; an Error fails that write alone.
  * A throw means that nothing of the batch is known to be stored, and fails every write in it.
  * `locked` means that nothing was tried: the batch comes again until its time in the queue is over.
+ * Nobody waits for the batch any more after the deadline, by the clock of the constructor.
  */
 export type Commit<Write, Outcome> = (
   writes: readonly Write[],
+  deadlineMs: number,
 ) => Committed<Outcome> | Promise<Committed<Outcome>>;
 
 export type Committed<Outcome> = (Outcome | Error)[] | "locked";
+
+interface Options<Write> {
+  /** Commits under way at one time. */
+  readonly inFlightMax?: number;
+  /** What a write is about: writes about the same thing are never under way in two commits at one time. */
+  readonly keyOf?: (write: Write) => unknown;
+  readonly now?: () => number;
+}
 
 const LOCK_RETRY_MS = 5;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
@@ -30,20 +43,24 @@ const COMMIT_CHARACTERS_MAX = 4_194_304;
 export class GroupCommit<Write, Outcome> {
   private readonly commit: Commit<Write, Outcome>;
   private readonly limits: QueueLimits;
+  private readonly inFlightMax: number;
+  private readonly keyOf: ((write: Write) => unknown) | undefined;
   private readonly now: () => number;
   private queue: Pending<Write, Outcome>[] = [];
   private charactersQueued = 0;
-  private running: Promise<void> | undefined;
+  private lanes = 0;
+  private readonly running = new Set<Promise<void>>();
+  private readonly inFlight = new Set<readonly Pending<Write, Outcome>[]>();
+  private readonly keysInFlight = new Set<unknown>();
+  private timer: Timer | undefined;
   private closed = false;
 
-  constructor(
-    commit: Commit<Write, Outcome>,
-    limits: QueueLimits,
-    now: () => number = () => performance.now(),
-  ) {
+  constructor(commit: Commit<Write, Outcome>, limits: QueueLimits, options: Options<Write> = {}) {
     this.commit = commit;
     this.limits = limits;
-    this.now = now;
+    this.inFlightMax = options.inFlightMax ?? 1;
+    this.keyOf = options.keyOf;
+    this.now = options.now ?? (() => performance.now());
   }
 
   /** Settles after the commit that the write was part of. `characters` is how much text it holds. */
@@ -53,38 +70,55 @@ export class GroupCommit<Write, Outcome> {
       this.queue.length >= this.limits.queueLengthMax ||
       (this.queue.length > 0 && this.charactersQueued + characters > this.limits.bodyBytesTotalMax);
     if (isFull) return Promise.reject(new Refusal("overloaded"));
-    const deadlineMs = this.now() + this.limits.queueSecondsMax * 1000;
+    const allowanceMs = this.limits.queueSecondsMax * 1000;
+    const deadlineMs = this.now() + allowanceMs;
     return new Promise((resolve, reject) => {
       this.queue.push({ write, characters, deadlineMs, resolve, reject });
       this.charactersQueued += characters;
-      this.running ??= this.run();
+      this.timer ??= this.watch(allowanceMs);
+      if (this.lanes < this.inFlightMax) this.start();
     });
   }
 
   /** Refuses new writes, and resolves when those accepted are settled. */
   async close(): Promise<void> {
     this.closed = true;
-    await this.running;
+    while (this.running.size > 0) await Promise.all(this.running);
+    clearTimeout(this.timer);
   }
 
+  private start(): void {
+    this.lanes++;
+    const running = this.run().finally(() => this.running.delete(running));
+    this.running.add(running);
+  }
+
+  /** A lane counts until the very look that finds nothing more to do: what comes later starts another. */
   private async run(): Promise<void> {
     while (this.queue.length > 0) {
       // Requests that the runtime has already received join the batch before it starts.
       await new Promise(setImmediate);
       this.refuseLate();
-      const batch = this.takeFirst(this.countBatch());
-      if (batch.length === 0 || (await this.settle(batch))) continue;
+      const batch = this.takeBatch();
+      // What is left is about things under way: it is taken by whoever has these under way.
+      if (batch.length === 0) break;
+      if (await this.settle(batch)) continue;
       this.queue = batch.concat(this.queue);
       this.charactersQueued += sumCharacters(batch);
       await Bun.sleep(LOCK_RETRY_MS);
     }
-    this.running = undefined;
+    this.lanes--;
   }
 
   /** False where the store was locked by someone else and the batch is still to be tried. */
   private async settle(batch: readonly Pending<Write, Outcome>[]): Promise<boolean> {
+    const deadlineMs = batch.at(-1)?.deadlineMs ?? 0;
+    this.inFlight.add(batch);
     try {
-      const outcomes = await this.commit(batch.map((pending) => pending.write));
+      const outcomes = await this.commit(
+        batch.map((pending) => pending.write),
+        deadlineMs,
+      );
       if (outcomes === "locked") return false;
       for (const [index, pending] of batch.entries()) {
         const outcome = outcomes[index] as Outcome | Error;
@@ -93,26 +127,37 @@ export class GroupCommit<Write, Outcome> {
       }
     } catch (error) {
       for (const pending of batch) pending.reject(error);
+    } finally {
+      this.inFlight.delete(batch);
+      if (this.keyOf !== undefined)
+        for (const { write } of batch) this.keysInFlight.delete(this.keyOf(write));
     }
     return true;
   }
 
   /** As many writes as a commit may have, and no more text than would hold everyone else up. */
-  private countBatch(): number {
-    const { queue, limits } = this;
+  private takeBatch(): Pending<Write, Outcome>[] {
+    const { queue, limits, keyOf, keysInFlight } = this;
+    const taken: Pending<Write, Outcome>[] = [];
+    const held: Pending<Write, Outcome>[] = [];
     let characters = 0;
-    let count = 0;
+    let seen = 0;
     while (
-      count < Math.min(queue.length, limits.batchLengthMax) &&
+      seen < queue.length &&
+      taken.length < limits.batchLengthMax &&
       characters < COMMIT_CHARACTERS_MAX
-    )
-      characters += queue[count++]?.characters ?? 0;
-    return count;
-  }
-
-  private takeFirst(count: number): Pending<Write, Outcome>[] {
-    const taken = this.queue.splice(0, count);
-    this.charactersQueued -= sumCharacters(taken);
+    ) {
+      const pending = queue[seen++] as Pending<Write, Outcome>;
+      if (keyOf !== undefined && keysInFlight.has(keyOf(pending.write))) {
+        held.push(pending);
+        continue;
+      }
+      taken.push(pending);
+      characters += pending.characters;
+    }
+    if (keyOf !== undefined) for (const { write } of taken) keysInFlight.add(keyOf(write));
+    this.queue = seen === queue.length ? held : held.concat(queue.slice(seen));
+    this.charactersQueued -= characters;
     return taken;
   }
 
@@ -120,8 +165,26 @@ export class GroupCommit<Write, Outcome> {
   private refuseLate(): void {
     const now = this.now();
     const inTime = this.queue.findIndex((pending) => pending.deadlineMs > now);
-    const late = this.takeFirst(inTime === -1 ? this.queue.length : inTime);
+    const late = this.queue.splice(0, inTime === -1 ? this.queue.length : inTime);
+    this.charactersQueued -= sumCharacters(late);
     for (const pending of late) pending.reject(new Refusal("store_busy"));
+  }
+
+  /** Nobody waits for ever, not even for a commit that has begun: then it may turn out to be stored. */
+  private watch(afterMs: number): Timer {
+    const timer = setTimeout(() => {
+      this.refuseLate();
+      const now = this.now();
+      const waiting = [...this.inFlight].flat();
+      for (const pending of waiting)
+        if (pending.deadlineMs <= now) pending.reject(new Refusal("store_unavailable"));
+      const deadlines = [...waiting, ...this.queue.slice(0, 1)]
+        .map(({ deadlineMs }) => deadlineMs)
+        .filter((deadlineMs) => deadlineMs > now);
+      this.timer = deadlines.length === 0 ? undefined : this.watch(Math.min(...deadlines) - now);
+    }, afterMs);
+    timer.unref();
+    return timer;
   }
 }
 

@@ -1,20 +1,17 @@
 /** From a URL to a store. */
 
-import type { StoreLimits, Store } from "../domain/store.ts";
+import type { ServerLimits, Store, StoreLimits } from "../domain/store.ts";
 import { SqliteStore } from "./sqlite/sqlite-store.ts";
+import { parseStoreUrl } from "./url.ts";
 
-const SQLITE_SCHEME = "sqlite:";
-
-export function openStore(databaseUrl: string, limits: StoreLimits): Store {
-  return new SqliteStore(parseSqlitePath(databaseUrl), limits);
-}
-
-/** `sqlite:./relative.db`, `sqlite:/absolute.db` or `sqlite:///absolute.db`. Throws where it is neither. */
-export function parseSqlitePath(databaseUrl: string): string {
-  if (!databaseUrl.startsWith(SQLITE_SCHEME)) throw new TypeError("not a sqlite: URL");
-  const path = databaseUrl.slice(SQLITE_SCHEME.length).replace(/^\/\/(?=\/)/, "");
-  // Nothing is taken in and then ignored: neither a host, nor options, nor a store in memory.
-  if (path === "" || path.startsWith("//") || /^(:|file:)/.test(path) || /[?#\0]/.test(path))
-    throw new TypeError("not a file");
-  return path;
+/** Rejects where the store cannot be opened, in words for whoever started the program. */
+export async function openStore(
+  databaseUrl: string,
+  limits: StoreLimits & ServerLimits,
+): Promise<Store> {
+  const url = parseStoreUrl(databaseUrl);
+  if (url.engine === "sqlite") return new SqliteStore(url.path, limits);
+  // Whoever uses the one does not pay for loading the other.
+  const { openPostgresStore } = await import("./postgres/open.ts");
+  return openPostgresStore(url.target, limits);
 }

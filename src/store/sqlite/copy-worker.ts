@@ -2,7 +2,7 @@
 
 import { parentPort, workerData } from "node:worker_threads";
 import { type CopyAnswer, type CopyOrder, copyStore } from "./copy.ts";
-import { StoreOpenError } from "./database.ts";
+import { StoreOpenError } from "../open-error.ts";
 
 function answer(order: CopyOrder): CopyAnswer {
   try {

@@ -1,20 +1,7 @@
-/** How much a store holds. */
+/** Counts what a file holds. */
 
 import type { Database } from "bun:sqlite";
-
-export interface PlantCounts {
-  readonly count: bigint;
-  readonly tagged: bigint;
-  readonly tags: bigint;
-  readonly idMin: bigint | null;
-  readonly idMax: bigint | null;
-}
-
-export interface TokenCounts {
-  readonly active: bigint;
-  readonly expired: bigint;
-  readonly revoked: bigint;
-}
+import type { PlantCounts, TokenCounts } from "../counts.ts";
 
 export const countPlants = (db: Database): PlantCounts =>
   db

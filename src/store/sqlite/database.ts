@@ -3,15 +3,11 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { closeSync, fsyncSync, mkdirSync, openSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { StoreOpenError } from "../open-error.ts";
 import { migrations } from "./migrations.ts";
 
 /** Marks the file as a plant store's, so that we never write into somebody else's: "PLNT". */
 export const APPLICATION_ID = 0x504c4e54;
-
-/** A store that cannot be opened as it is, in words for the person who starts the service. */
-export class StoreOpenError extends Error {
-  override readonly name = "StoreOpenError";
-}
 
 /** Nothing is wrong with the store: someone else is using it, and may be done soon. */
 export class StoreLockedError extends StoreOpenError {}

@@ -2,7 +2,8 @@
 
 import { SQLiteError } from "bun:sqlite";
 import { Refusal } from "../../domain/error.ts";
-import { StoreLockedError, StoreOpenError } from "./database.ts";
+import { StoreOpenError } from "../open-error.ts";
+import { StoreLockedError } from "./database.ts";
 
 export const isLocked = (error: unknown): boolean =>
   error instanceof StoreLockedError ||

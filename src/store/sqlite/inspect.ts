@@ -1,8 +1,9 @@
 /** Looks a store over, in use or not, without changing it: what is in it, and everything that is wrong with it. */
 
 import { Database, SQLiteError } from "bun:sqlite";
-import { countPlants, countTokens, type PlantCounts, type TokenCounts } from "./counts.ts";
-import { StoreOpenError } from "./database.ts";
+import type { PlantCounts, TokenCounts } from "../counts.ts";
+import { countPlants, countTokens } from "./counts.ts";
+import { StoreOpenError } from "../open-error.ts";
 import { isLocked } from "./failure.ts";
 import { migrations } from "./migrations.ts";
 import { fileBytesOf, isForbidden, readStore, requireOurs } from "./read.ts";

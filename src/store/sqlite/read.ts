@@ -2,13 +2,8 @@
 
 import { Database, SQLiteError } from "bun:sqlite";
 import { statSync } from "node:fs";
-import {
-  APPLICATION_ID,
-  readPragma,
-  refuseNewerSchema,
-  StoreLockedError,
-  StoreOpenError,
-} from "./database.ts";
+import { StoreOpenError } from "../open-error.ts";
+import { APPLICATION_ID, readPragma, refuseNewerSchema, StoreLockedError } from "./database.ts";
 import { isLocked } from "./failure.ts";
 
 const LOCK_WAIT_MS = 5_000;

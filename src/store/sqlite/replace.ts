@@ -3,13 +3,8 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { existsSync, linkSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import {
-  APPLICATION_ID,
-  readPragma,
-  StoreLockedError,
-  StoreOpenError,
-  syncDirectory,
-} from "./database.ts";
+import { StoreOpenError } from "../open-error.ts";
+import { APPLICATION_ID, readPragma, StoreLockedError, syncDirectory } from "./database.ts";
 import { isLocked } from "./failure.ts";
 
 /** What SQLite keeps beside a file, and takes for that file's own whatever file it finds there. */

@@ -75,6 +75,10 @@ export class SqliteStore implements Store {
     );
   }
 
+  async countPlants(): Promise<bigint> {
+    return this.read(({ statements }) => statements.countPlants.get())?.count ?? 0n;
+  }
+
   async replacePlant(plant: Plant, condition: Condition): Promise<void> {
     await this.writes.submit({ kind: "replacePlant", plant, condition }, lengthOf(plant));
   }
@@ -110,6 +114,11 @@ export class SqliteStore implements Store {
 
   async touchTokens(uses: readonly TokenUse[]): Promise<void> {
     await this.writes.submit({ kind: "touchTokens", uses });
+  }
+
+  async adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
+    const outcome = await this.writes.submit({ kind: "adoptTokens", records });
+    return outcome as readonly TokenRecord[];
   }
 
   async close(): Promise<void> {

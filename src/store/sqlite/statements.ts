@@ -22,7 +22,7 @@ export interface TokenRow {
 const TOKEN_COLUMNS =
   "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms";
 
-type TokenValues = [
+export type TokenValues = [
   hash: string,
   prefix: string,
   name: string,
@@ -30,6 +30,8 @@ type TokenValues = [
   createdAtMs: number,
   expiresAtMs: number | null,
 ];
+
+type TokenChanges = [revokedAtMs: number | null, lastUsedAtMs: number | null, hash: string];
 
 const INSERT_TOKEN = `INSERT INTO tokens (hash, prefix, name, scopes, created_at_ms, expires_at_ms)
   SELECT ?, ?, ?, ?, ?, ?`;
@@ -53,6 +55,8 @@ export function prepareStatements(db: Database) {
     ),
     deletePlant: db.prepare<unknown, [id: bigint]>("DELETE FROM plants WHERE id = ?"),
 
+    countPlants: db.prepare<{ count: bigint }, []>("SELECT count(*) AS count FROM plants"),
+
     findToken: db.prepare<TokenRow, [hash: string]>(
       `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE hash = ?`,
     ),
@@ -68,6 +72,15 @@ export function prepareStatements(db: Database) {
     ),
     touchToken: db.prepare<unknown, [usedAtMs: number, hash: string]>(
       "UPDATE tokens SET last_used_at_ms = max(?, ifnull(last_used_at_ms, 0)) WHERE hash = ?",
+    ),
+
+    // The later of two times, either of which may be missing.
+    mergeToken: db.prepare<unknown, TokenChanges>(
+      `UPDATE tokens SET revoked_at_ms = ifnull(revoked_at_ms, ?1),
+        last_used_at_ms = max(ifnull(last_used_at_ms, ?2), ifnull(?2, last_used_at_ms)) WHERE hash = ?3`,
+    ),
+    adoptToken: db.prepare<unknown, [...TokenValues, number | null, number | null]>(
+      `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ),
 
     probe: db.prepare<unknown, [nowMs: number]>(

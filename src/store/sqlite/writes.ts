@@ -7,7 +7,7 @@ import type { Condition } from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { isTokenNameTaken, translate } from "./failure.ts";
 import { toPlant } from "./page-statements.ts";
-import type { Statements } from "./statements.ts";
+import type { Statements, TokenValues } from "./statements.ts";
 
 export type Write =
   | { readonly kind: "createPlant"; readonly plant: Plant }
@@ -16,9 +16,11 @@ export type Write =
   | { readonly kind: "createToken"; readonly token: TokenRecord; readonly onlyFirst: boolean }
   | { readonly kind: "revokeToken"; readonly hash: string; readonly revokedAtMs: number }
   | { readonly kind: "touchTokens"; readonly uses: readonly TokenUse[] }
+  | { readonly kind: "adoptTokens"; readonly records: readonly TokenRecord[] }
   | { readonly kind: "probe" };
 
-export type Outcome = "created" | "replayed" | "done" | "refused";
+/** The tokens are those that were not adopted. */
+export type Outcome = "created" | "replayed" | "done" | "refused" | readonly TokenRecord[];
 
 /** The probe counts: it tells whether a plant could be created. */
 export const concernsPlants = ({ kind }: Write): boolean =>
@@ -50,6 +52,8 @@ function apply(statements: Statements, write: Write): Outcome | Refusal {
     case "touchTokens":
       for (const use of write.uses) statements.touchToken.run(use.usedAtMs, use.hash);
       return "done";
+    case "adoptTokens":
+      return adoptTokens(statements, write.records);
     case "probe":
       statements.probe.run(Date.now());
       return "done";
@@ -95,17 +99,34 @@ function findObstacle(
 function createToken(statements: Statements, token: TokenRecord, onlyFirst: boolean): Outcome {
   const insert = onlyFirst ? statements.insertFirstToken : statements.insertToken;
   try {
-    const { changes } = insert.run(
-      token.hash,
-      token.prefix,
-      token.name,
-      token.scopes.join(" "),
-      token.createdAtMs,
-      token.expiresAtMs ?? null,
-    );
+    const { changes } = insert.run(...toValues(token));
     return changes === 1 ? "done" : "refused";
   } catch (error) {
     if (isTokenNameTaken(error)) return "refused";
     throw error;
   }
 }
+
+/** Revocations first: they free the names that others of the tokens may have. */
+function adoptTokens(
+  statements: Statements,
+  records: readonly TokenRecord[],
+): readonly TokenRecord[] {
+  const absent = records.filter(
+    ({ hash, revokedAtMs, lastUsedAtMs }) =>
+      statements.mergeToken.run(revokedAtMs ?? null, lastUsedAtMs ?? null, hash).changes === 0,
+  );
+  return absent.filter((token) => {
+    const { lastUsedAtMs = null, revokedAtMs = null } = token;
+    return statements.adoptToken.run(...toValues(token), lastUsedAtMs, revokedAtMs).changes === 0;
+  });
+}
+
+const toValues = (token: TokenRecord): TokenValues => [
+  token.hash,
+  token.prefix,
+  token.name,
+  token.scopes.join(" "),
+  token.createdAtMs,
+  token.expiresAtMs ?? null,
+];

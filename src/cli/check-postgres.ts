@@ -1,0 +1,48 @@
+/** What there is to say of a PostgreSQL database. */
+
+import type { Config } from "../config.ts";
+import { migrations } from "../store/postgres/migrations.ts";
+import type { Target } from "../store/postgres/url.ts";
+import { type Checked, describeFaults, describePlants, describeTokens } from "./check-rows.ts";
+import { formatBytes } from "./facts.ts";
+
+export async function checkPostgres(target: Target, config: Config): Promise<Checked> {
+  const { inspectPostgres } = await import("../store/postgres/inspect.ts");
+  const inspection = await inspectPostgres(target, config);
+  const { location, durability, schemaVersion, faults, plants, tokens, bytes } = inspection;
+  const isHere = schemaVersion !== undefined;
+  const missing = isHere ? [] : ["There is no plant store in this database yet."];
+  return {
+    place: location,
+    isSound: isHere && faults.length === 0,
+    rows: [
+      ...(isHere ? [["schema", "ok", describeVersion(schemaVersion)]] : []),
+      ...describeFaults("schema", missing),
+      ...(faults.length === 0 && isHere
+        ? [["tables", "ok", "every table, column and index is there"]]
+        : describeFaults("tables", faults)),
+      [
+        "durability",
+        "ok",
+        durability.replace(/^every answer is sent after its commit/, "a commit"),
+      ],
+      ...describePlants(plants),
+      ...describeTokens(tokens),
+      ["size", "", `${formatBytes(Number(bytes))}, the whole database`],
+      ["database", "", location],
+    ],
+    facts: {
+      store: location,
+      faults: [...missing, ...faults].map((message) => ({ check: "tables", message })),
+      schema: schemaVersion ?? null,
+      plants: plants ?? null,
+      tokens: tokens ?? null,
+      bytes: { database: bytes },
+    },
+  };
+}
+
+const describeVersion = (version: number): string =>
+  version === migrations.length
+    ? `${version}, the newest`
+    : `${version}, will be migrated to ${migrations.length} at the next start`;

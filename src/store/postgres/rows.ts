@@ -1,0 +1,43 @@
+/** Rows as they come from PostgreSQL, and what they are to us. */
+
+import type { Plant } from "../../domain/plant.ts";
+import type { Scope, TokenRecord } from "../../domain/token.ts";
+
+export interface PlantRow {
+  readonly id: bigint;
+  readonly name: string;
+  readonly tag: string | null;
+}
+
+export const toPlant = ({ id, name, tag }: PlantRow): Plant => ({
+  id,
+  name,
+  tag: tag ?? undefined,
+});
+
+export interface TokenRow {
+  readonly hash: string;
+  readonly prefix: string;
+  readonly name: string;
+  readonly scopes: string;
+  readonly created_at_ms: bigint;
+  readonly expires_at_ms: bigint | null;
+  readonly last_used_at_ms: bigint | null;
+  readonly revoked_at_ms: bigint | null;
+}
+
+export function toTokenRecord(row: TokenRow): TokenRecord {
+  return {
+    hash: row.hash,
+    prefix: row.prefix,
+    name: row.name,
+    scopes: row.scopes.split(" ") as Scope[],
+    createdAtMs: Number(row.created_at_ms),
+    expiresAtMs: toMs(row.expires_at_ms),
+    lastUsedAtMs: toMs(row.last_used_at_ms),
+    revokedAtMs: toMs(row.revoked_at_ms),
+  };
+}
+
+const toMs = (value: bigint | null): number | undefined =>
+  value === null ? undefined : Number(value);

@@ -1,0 +1,158 @@
+/** `postgres://user:password@host:port,host:port/database?…`, as users of libpq know it. */
+
+export interface Host {
+  /** A name, an address, or, where it begins with a slash, the folder of a local socket. */
+  readonly name: string;
+  readonly port: number;
+}
+
+/** How much of TLS is asked for; see `tlsOf` for what each means. */
+const sslModes = ["disable", "prefer", "require", "verify-ca", "verify-full"] as const;
+export type SslMode = (typeof sslModes)[number];
+
+export interface Target {
+  readonly hosts: readonly Host[];
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+  /** Undefined where it depends on the host: certificates are verified, except on this very machine. */
+  readonly sslMode: SslMode | undefined;
+  /** Paths of PEM files. */
+  readonly rootCertificate: string | undefined;
+  readonly certificate: string | undefined;
+  readonly key: string | undefined;
+  readonly applicationName: string;
+  readonly connectSeconds: number;
+}
+
+const SCHEME = /^postgres(ql)?:\/\//;
+const DEFAULT_PORT = 5432;
+const CONNECT_SECONDS_DEFAULT = 2;
+const CONNECT_SECONDS_MAX = 60;
+
+export const isPostgresUrl = (url: string): boolean => SCHEME.test(url);
+
+/** What may stand behind the question mark. Nothing is taken in and then ignored. */
+const parameters = new Set([
+  "host",
+  "sslmode",
+  "sslrootcert",
+  "sslcert",
+  "sslkey",
+  "application_name",
+  "connect_timeout",
+  "target_session_attrs",
+]);
+
+const SHAPE =
+  /^postgres(?:ql)?:\/\/(?:(?<user>[^:@/?#]*)(?::(?<password>[^@/?#]*))?@)?(?<hosts>[^/?#@]*)(?:\/(?<database>[^/?#]*))?(?:\?(?<query>[^#]*))?$/;
+
+/** Throws a TypeError that says what is wrong, and never repeats the password. */
+export function parsePostgresUrl(url: string): Target {
+  const { groups } = SHAPE.exec(url) ?? {};
+  if (groups === undefined) throw new TypeError("not postgres://user:password@host:port/database");
+  const query = new URLSearchParams(groups["query"] ?? "");
+  for (const name of query.keys()) {
+    // Not repeated: a password with a bare ? in it has its end there.
+    if (!parameters.has(name))
+      throw new TypeError(`a parameter is none of ${[...parameters].join(", ")}`);
+    if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} comes twice`);
+  }
+  if (query.has("sslcert") !== query.has("sslkey"))
+    throw new TypeError("sslcert and sslkey go together");
+  const user = decode(groups["user"] ?? "");
+  if (user === "") throw new TypeError("the user is missing");
+  const text = (name: string): string | undefined => query.get(name) ?? undefined;
+  requireWritable(text("target_session_attrs"));
+  return {
+    hosts: parseHosts(groups["hosts"] ?? "", text("host")),
+    user,
+    password: decode(groups["password"] ?? ""),
+    // As libpq has it: the database of the user's name.
+    database: decode(groups["database"] ?? "") || user,
+    sslMode: parseSslMode(text("sslmode")),
+    rootCertificate: text("sslrootcert"),
+    certificate: text("sslcert"),
+    key: text("sslkey"),
+    applicationName: text("application_name") ?? "plantstore",
+    connectSeconds: parseConnectSeconds(text("connect_timeout")),
+  };
+}
+
+/** For people: everything but the password. */
+export function describeTarget({ hosts, user, database }: Target): string {
+  const places = hosts.map(describeHost).join(",");
+  return `postgres://${encodeURIComponent(user)}@${places}/${encodeURIComponent(database)}`;
+}
+
+export const describeHost = ({ name, port }: Host): string =>
+  `${name.includes(":") ? `[${name}]` : name}:${port}`;
+
+const isSocket = ({ name }: Host): boolean => name.startsWith("/");
+
+/** The file that a local server listens on. */
+export const findSocketPath = (host: Host): string | undefined =>
+  isSocket(host) ? `${host.name}/.s.PGSQL.${host.port}` : undefined;
+
+const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/;
+
+/** On this machine nobody sits in between. */
+export const isLocal = (host: Host): boolean => isSocket(host) || LOOPBACK.test(host.name);
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new TypeError("a % is not followed by two hexadecimal digits");
+  }
+}
+
+const HOST = /^(?:\[(?<address>[0-9A-Fa-f:.]+)\]|(?<name>[A-Za-z0-9._-]+))?(?::(?<port>\d{1,5}))?$/;
+
+function parseHosts(list: string, parameter: string | undefined): Host[] {
+  if (parameter !== undefined) {
+    if (list !== "" && !/^:\d+$/.test(list)) throw new TypeError("there are two lists of hosts");
+    const port = list === "" ? DEFAULT_PORT : parsePort(list.slice(1));
+    return parameter.split(",").map((part) => {
+      const { groups } = HOST.exec(part) ?? {};
+      const name = part.startsWith("/") ? part : (groups?.["address"] ?? groups?.["name"]);
+      if (name === undefined || groups?.["port"] !== undefined)
+        throw new TypeError("a host is missing or is not a name");
+      return { name, port };
+    });
+  }
+  return list.split(",").map((part) => {
+    const { groups } = HOST.exec(part) ?? {};
+    const name = groups?.["address"] ?? groups?.["name"];
+    if (name === undefined) throw new TypeError("a host is missing or is not a name");
+    return { name, port: parsePort(groups?.["port"]) };
+  });
+}
+
+function parsePort(text: string | undefined): number {
+  const port = text === undefined ? DEFAULT_PORT : Number(text);
+  if (port >= 1 && port <= 65_535) return port;
+  throw new TypeError("a port is not a number from 1 to 65535");
+}
+
+function parseSslMode(text: string | undefined): SslMode | undefined {
+  const mode = sslModes.find((known) => known === text);
+  if (text !== undefined && mode === undefined)
+    throw new TypeError(`sslmode is none of ${sslModes.join(", ")}`);
+  return mode;
+}
+
+function parseConnectSeconds(text: string | undefined): number {
+  if (text === undefined) return CONNECT_SECONDS_DEFAULT;
+  const seconds = /^\d{1,3}$/.test(text) ? Number(text) : 0;
+  if (seconds >= 1 && seconds <= CONNECT_SECONDS_MAX) return seconds;
+  throw new TypeError(
+    `connect_timeout is not a number of seconds from 1 to ${CONNECT_SECONDS_MAX}`,
+  );
+}
+
+/** We only ever use a server that takes writes: whoever asks for another kind would not get it. */
+function requireWritable(text: string | undefined): void {
+  if (text !== undefined && text !== "read-write" && text !== "primary" && text !== "any")
+    throw new TypeError("target_session_attrs is neither read-write, primary nor any");
+}
