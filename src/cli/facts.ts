@@ -2,7 +2,7 @@
 
 export function printFacts(sentence: string, facts: readonly (readonly [string, string])[]): void {
   const width = Math.max(...facts.map(([name]) => name.length));
-  const lines = facts.map(([name, value]) => `  ${name.padEnd(width)}  ${value}\n`);
+  const lines = facts.map(([name, value]) => `${`  ${name.padEnd(width)}  ${value}`.trimEnd()}\n`);
   process.stdout.write(`${sentence}\n\n${lines.join("")}`);
 }
 

@@ -25,10 +25,10 @@ export interface Persistence {
 }
 
 /** Attempts again after each Setback, a bounded number of times. Whatever else is thrown ends it at once. */
-export async function persist(
-  attempt: () => Promise<void>,
+export async function persist<Result>(
+  attempt: () => Promise<Result>,
   { signal, onSetback, delaysMs = DELAYS_MS }: Persistence,
-): Promise<void> {
+): Promise<Result> {
   for (let tries = 0; ; tries++) {
     try {
       return await attempt();

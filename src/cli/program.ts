@@ -35,7 +35,7 @@ function createProgram(): Command {
       "after",
       "\nSettings come from flags, then the environment, then defaults; see: plantstore serve --help\n" +
         "Exit codes: 0 done, 1 failed, 2 not understood, 3 finished, but records were refused,\n" +
-        "            130 and 143 interrupted.",
+        "            or stores differ, 130 and 143 interrupted.",
     );
 
   addSettings(program.command("serve").description("Run the service."))

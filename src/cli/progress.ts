@@ -14,9 +14,21 @@ const CLEAR_LINE = "\r\u001b[K";
 interface Reading {
   readonly plants: number;
   readonly refused?: number;
-  /** Of `bytesTotal`. */
-  readonly bytes?: number;
+  readonly different?: number;
+  /** Of `total`, in whatever unit. */
+  readonly done?: number;
 }
+
+interface ProgressOptions {
+  readonly isQuiet: boolean;
+  readonly total?: number | undefined;
+  /** What is being done, where a command does one thing after another. */
+  readonly stage?: string;
+}
+
+/** Whether anyone would see it. */
+export const isProgressShown = (isQuiet: boolean): boolean =>
+  !isQuiet && process.stderr.isTTY && process.env["TERM"] !== "dumb";
 
 interface Sample extends Reading {
   readonly atMs: number;
@@ -24,16 +36,15 @@ interface Sample extends Reading {
 
 export class Progress {
   private readonly read: () => Reading;
-  private readonly bytesTotal: number | undefined;
+  private readonly options: ProgressOptions;
   private readonly startedAtMs = performance.now();
   private samples: Sample[] = [];
   private timer: Timer | undefined;
 
-  constructor(read: () => Reading, options: { isQuiet: boolean; bytesTotal?: number | undefined }) {
+  constructor(read: () => Reading, options: ProgressOptions) {
     this.read = read;
-    this.bytesTotal = options.bytesTotal;
-    const isTerminal = process.stderr.isTTY && process.env["TERM"] !== "dumb";
-    if (isTerminal && !options.isQuiet) this.timer = setInterval(() => this.draw(), DRAW_MS);
+    this.options = options;
+    if (isProgressShown(options.isQuiet)) this.timer = setInterval(() => this.draw(), DRAW_MS);
   }
 
   /** A line that stays, above the one that moves. */
@@ -54,14 +65,15 @@ export class Progress {
   private draw(): void {
     const now: Sample = { ...this.read(), atMs: performance.now() };
     this.samples = this.samples.filter((sample) => now.atMs - sample.atMs < RATE_WINDOW_MS);
-    const since = this.samples[0] ?? { plants: 0, bytes: 0, atMs: this.startedAtMs };
+    const since = this.samples[0] ?? { plants: 0, done: 0, atMs: this.startedAtMs };
     this.samples.push(now);
     const line = formatProgress({
       ...now,
       seconds: (now.atMs - this.startedAtMs) / 1000,
-      bytesTotal: this.bytesTotal,
+      total: this.options.total,
+      stage: this.options.stage,
       plantsPerSecond: perSecond(now.plants - since.plants, now.atMs - since.atMs),
-      bytesPerSecond: perSecond((now.bytes ?? 0) - (since.bytes ?? 0), now.atMs - since.atMs),
+      donePerSecond: perSecond((now.done ?? 0) - (since.done ?? 0), now.atMs - since.atMs),
       columns: process.stderr.columns || COLUMNS_DEFAULT,
       hasColor: !process.env["NO_COLOR"],
     });
@@ -73,29 +85,35 @@ const perSecond = (count: number, ms: number): number => (ms <= 0 ? 0 : (count *
 
 interface Shown extends Reading {
   readonly seconds: number;
-  readonly bytesTotal: number | undefined;
+  readonly total: number | undefined;
+  readonly stage?: string | undefined;
   readonly plantsPerSecond: number;
-  readonly bytesPerSecond: number;
+  readonly donePerSecond: number;
   readonly columns: number;
   readonly hasColor: boolean;
 }
 
 /** Never wider than the terminal, where it would wrap and stay. */
 export function formatProgress(shown: Shown): string {
-  const { bytes = 0, bytesTotal, columns } = shown;
+  const { done = 0, total, columns } = shown;
+  const stage = shown.stage === undefined ? "" : `${shown.stage}  `;
   const facts = [
     `${formatCount(shown.plants)} plants`,
     `${formatCount(shown.plantsPerSecond)}/s`,
     ...(shown.refused ? [`${formatCount(shown.refused)} refused`] : []),
+    ...(shown.different ? [`${formatCount(shown.different)} different`] : []),
   ];
-  if (bytesTotal === undefined || bytesTotal === 0)
-    return [...facts, formatDuration(shown.seconds)].join("  ").slice(0, columns - 1);
-  const part = Math.min(1, bytes / bytesTotal);
-  const secondsLeft = (bytesTotal - bytes) / shown.bytesPerSecond;
+  if (total === undefined || total === 0)
+    return (stage + [...facts, formatDuration(shown.seconds)].join("  ")).slice(0, columns - 1);
+  const part = Math.min(1, done / total);
+  const secondsLeft = Math.max(0, total - done) / shown.donePerSecond;
   if (Number.isFinite(secondsLeft)) facts.push(`${formatDuration(secondsLeft)} left`);
-  const percent = `${Math.floor(part * 100)}%`.padStart(4);
+  const percent = stage + `${Math.floor(part * 100)}%`.padStart(4);
   const text = facts.join("  ");
-  const barColumns = Math.min(BAR_COLUMNS_MAX, columns - 1 - `${percent}    ${text}`.length);
+  const barColumns = Math.min(
+    BAR_COLUMNS_MAX - stage.length,
+    columns - 1 - `${percent}    ${text}`.length,
+  );
   if (barColumns < BAR_COLUMNS_MIN) return `${percent}  ${text}`.slice(0, columns - 1);
   return `${percent}  ${formatBar(part, barColumns, shown.hasColor)}  ${text}`;
 }

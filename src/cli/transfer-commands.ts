@@ -1,6 +1,7 @@
 /** The commands that move plants in bulk: their flags and their help. What they do is loaded when it is asked for. */
 
 import { type Command, Option } from "commander";
+import type { CopyOptions } from "./copy.ts";
 import type { ExportOptions } from "./export.ts";
 import type { ImportOptions } from "./import.ts";
 import { addSettings, resolveOptions } from "./options.ts";
@@ -13,6 +14,7 @@ const QUIET_MEANING = "no progress on the terminal";
 export function addTransferCommands(program: Command): void {
   addImport(program.command("import"));
   addExport(program.command("export"));
+  addCopy(program.command("copy"));
 }
 
 function addImport(command: Command): void {
@@ -97,3 +99,48 @@ Exit codes: 0 all written, 1 failed, 2 not understood, 130 interrupted by Ctrl-C
 Examples:
   plantstore export --output plants.csv
   plantstore export --tag tropical --url https://plants.example | gzip > tropical.ndjson.gz`;
+
+function addCopy(command: Command): void {
+  command
+    .summary("Copy a store into another, and verify the copy.")
+    .description("Copy all plants and tokens of a store into another, and verify the copy.")
+    .option("--from <url>", "the store to copy, which is not changed (default: DATABASE_URL)")
+    .option(
+      "--to <url>",
+      "the store to copy into, made where there is none (default: DATABASE_URL)",
+    )
+    .option(
+      "--force",
+      "make the target equal: replace and remove plants that are not as in the source",
+    )
+    .option("--json", "the summary as JSON")
+    .option("--quiet", QUIET_MEANING)
+    .addHelpText("after", COPY_HELP)
+    .action(async (options: CopyOptions) => {
+      const { copyStore } = await import("./copy.ts");
+      await copyStore(options);
+    });
+}
+
+const COPY_HELP = `
+One of the two may be left out: DATABASE_URL stands in for it, and keeps a password off the command
+line, where others on the machine can see it.
+
+A copy that was interrupted, or failed, is simply run again: what the target has is recognised, and
+not written. Without --force nothing that the target has is changed; where it has other plants, they
+are counted, and the first few are named. Tokens are copied as they are and go on working; what
+either store has revoked is revoked in the target, whose own tokens stay.
+
+In the end both stores are read anew, and compared by count and checksum. To lose nothing, stop the
+service, copy, and start it on the new store. A copy made before, while it runs, makes that one short.
+
+Exit codes:
+  0    the target has the same plants, and all the tokens
+  1    failed before the end, or someone wrote to a store meanwhile: run it again
+  2    not understood
+  3    finished, but the target has plants or tokens that are different, which were left alone
+  130  interrupted by Ctrl-C; the message says how far it came
+
+Examples:
+  plantstore copy --from sqlite:./data/plants.db --to sqlite:/mnt/new/plants.db
+  DATABASE_URL=postgres://… plantstore copy --from sqlite:./data/plants.db`;

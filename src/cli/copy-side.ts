@@ -1,0 +1,67 @@
+/** One of the two stores of a copy. What it cannot do at the moment, it is asked again. */
+
+import { Refusal } from "../domain/error.ts";
+import type { PlantPage } from "../domain/page.ts";
+import type { Plant } from "../domain/plant.ts";
+import type { Store } from "../domain/store.ts";
+import { type Persistence, persist, Setback } from "./persistence.ts";
+
+const PAGE_LENGTH = 1_000;
+
+export class Side {
+  /** Its place, for people: without a password. */
+  readonly location: string;
+  private readonly store: Store;
+  private readonly persistence: Persistence;
+
+  constructor(store: Store, persistence: Persistence) {
+    this.location = store.description.location;
+    this.store = store;
+    this.persistence = persistence;
+  }
+
+  /** `use` may come to be called again, after it has been done in part or, unknown to us, in whole. */
+  attempt<Result>(use: (store: Store) => Promise<Result>): Promise<Result> {
+    return persist(async () => {
+      try {
+        return await use(this.store);
+      } catch (error) {
+        throw isPassing(error)
+          ? new Setback(`${this.location}: ${error.message}`, 0, error)
+          : error;
+      }
+    }, this.persistence);
+  }
+
+  async *walkPages(): AsyncGenerator<readonly Plant[]> {
+    let after: bigint | undefined;
+    do {
+      const { plants, next } = await this.readPage(after);
+      yield plants;
+      after = next;
+    } while (after !== undefined);
+  }
+
+  async readPage(after: bigint | undefined): Promise<PlantPage> {
+    // An engine that answers within the turn would let neither Ctrl-C nor the progress line have theirs.
+    await new Promise(setImmediate);
+    this.persistence.signal.throwIfAborted();
+    return this.attempt((store) =>
+      store.listPlants({
+        after,
+        limit: PAGE_LENGTH,
+        tag: undefined,
+        name: undefined,
+        order: "asc",
+      }),
+    );
+  }
+}
+
+/** Someone else is writing, or the server of a database is being replaced: both come to an end. */
+function isPassing(error: unknown): error is Refusal {
+  return (
+    error instanceof Refusal &&
+    ["store_busy", "store_unavailable", "overloaded"].includes(error.reason)
+  );
+}
