@@ -4,22 +4,17 @@ import { describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import {
-  checkIntegrity,
-  isReplay,
-  isSamePlant,
-  readPlants,
-  sendPlant,
-  type StoredPlant,
-} from "./support/plants.ts";
+import { isReplay, isSamePlant, sendPlant, type StoredPlant } from "./support/plants.ts";
 import { TEST_TOKEN } from "./support/service.ts";
 import {
   alter,
+  checkIntegrity,
   damage,
   makeCrashedStore,
   makeStore,
   overwrite,
   readFolder,
+  readPlants,
 } from "./support/stores.ts";
 
 const launcher = `${import.meta.dir}/../bin/plantstore`;

@@ -24,7 +24,9 @@ describe("a setting", () => {
     ["PORT", " 80", '" 80"'],
     ["HOST", "", "a host name or an IP address"],
     ["HOST", "http://x", "a host name or an IP address"],
-    ["DATABASE_URL", "postgres://x/y", "sqlite: and the path of a file"],
+    ["DATABASE_URL", "postgres://x/y", "(the user is missing)"],
+    ["DATABASE_URL", "postgres://me@x/y?color=red", "(a parameter is none of host, sslmode"],
+    ["DATABASE_URL", "mysql://me@x/y", '"mysql://********" is not allowed (it is of no store'],
     ["DATABASE_URL", "sqlite:", "sqlite: and the path of a file"],
     ["DATABASE_URL", "sqlite:file:x.db", "sqlite: and the path of a file"],
     ["DATABASE_URL", "sqlite::memory:", "sqlite: and the path of a file"],
@@ -76,12 +78,14 @@ describe("a setting", () => {
     expect(resolve).toThrow("HOST: ");
   });
 
-  test.each([["sqlite:./a.db"], ["sqlite:/a/b.db"], ["sqlite:///a/b.db"]])(
-    "DATABASE_URL=%s is a file",
-    (url) => {
-      expect(resolveConfig({}, { DATABASE_URL: url }).config.databaseUrl).toBe(url);
-    },
-  );
+  test.each([
+    ["sqlite:./a.db"],
+    ["sqlite:/a/b.db"],
+    ["sqlite:///a/b.db"],
+    ["postgres://me:secret@a:1,b/plants?sslmode=require"],
+  ])("DATABASE_URL=%s is a store", (url) => {
+    expect(resolveConfig({}, { DATABASE_URL: url }).config.databaseUrl).toBe(url);
+  });
 });
 
 test("a misspelt variable is noticed, and those of others are not", () => {

@@ -9,7 +9,7 @@ import type { Setting } from "../src/settings.ts";
 import frozen from "./frozen/interface.openapi.json";
 import { startService } from "./support/service.ts";
 
-const service = startService({ PLANTSTORE_BODY_BYTES_MAX: "2048" });
+const service = await startService({ PLANTSTORE_BODY_BYTES_MAX: "2048" });
 
 afterAll(() => service[Symbol.asyncDispose]());
 
@@ -156,7 +156,7 @@ describe("the description", () => {
   });
 
   test("names the base path as its server", async () => {
-    await using shop = startService({ PLANTSTORE_BASE_PATH: "/shop/eu" });
+    await using shop = await startService({ PLANTSTORE_BASE_PATH: "/shop/eu" });
     const document = (await (await fetch(`${shop.url}/openapi.json`)).json()) as Document;
     expect(document.servers).toEqual([{ url: "/shop/eu" }]);
   });

@@ -1,4 +1,4 @@
-/** A disk that is full, that fails to sync, or whose file someone else has locked: refused, and never lost. */
+/** A disk that is full, that fails to sync, or whose file is gone: refused, and never lost. */
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
@@ -14,16 +14,10 @@ import {
 import { expectAlive } from "./support/alive.ts";
 import { spawnService, type ServiceProcess } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import {
-  checkIntegrity,
-  isReplay,
-  readPlants,
-  sendPlant,
-  type StoredPlant,
-  toBody,
-} from "./support/plants.ts";
+import { isReplay, sendPlant, type StoredPlant } from "./support/plants.ts";
 import { expectRefusal, Sender } from "./support/sender.ts";
-import { startService, TEST_TOKEN } from "./support/service.ts";
+import { TEST_TOKEN } from "./support/service.ts";
+import { checkIntegrity, readPlants } from "./support/stores.ts";
 import {
   canFailSyncs,
   canLimitFileSize,
@@ -232,47 +226,4 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
       },
       TIMEOUT_MS,
     );
-});
-
-describe("a file that someone else has locked", () => {
-  const monstera = { id: 1n, name: "Monstera", tag: "tropical" };
-  const ficus = { id: 2n, name: "Ficus", tag: null };
-
-  test("is waited for: a create succeeds when the lock is released in time", async () => {
-    // Room for one: as soon as one of the two is refused, it is certain that the other waits.
-    await using service = startService({ PLANTSTORE_QUEUE_LENGTH_MAX: "1" });
-    using other = new Database(service.databasePath);
-    other.run("BEGIN IMMEDIATE");
-    const both = [monstera, ficus].map(async (plant) => ({
-      plant,
-      response: await service.create(toBody(plant)),
-    }));
-    const refused = await Promise.race(both);
-    await expectRefusal(refused.response, "overloaded");
-    await expectAlive(service.url, Promise.resolve());
-    expect(readPlants(service.databasePath)).toEqual([]);
-
-    other.run("ROLLBACK");
-    const accepted = (await Promise.all(both)).filter(({ plant }) => plant !== refused.plant);
-    expect(accepted.map(({ response }) => response.status)).toEqual([200]);
-    expect(readPlants(service.databasePath)).toEqual(accepted.map(({ plant }) => plant));
-  });
-
-  test(
-    "for too long: a create answers 503 store_busy, stores nothing, and the service is alive meanwhile",
-    async () => {
-      await using service = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
-      using other = new Database(service.databasePath);
-      other.run("BEGIN IMMEDIATE");
-      const sentAtMs = performance.now();
-      const response = await expectAlive(service.url, service.create(toBody(monstera)));
-      await expectRefusal(response, "store_busy");
-      expect(performance.now() - sentAtMs).toBeWithin(1_000, 2_000);
-
-      other.run("ROLLBACK");
-      expect((await service.create(toBody(ficus))).status).toBe(200);
-      expect(readPlants(service.databasePath)).toEqual([ficus]);
-    },
-    TIMEOUT_MS,
-  );
 });

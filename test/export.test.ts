@@ -13,8 +13,9 @@ import {
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand } from "./support/child.ts";
 import { runOnTerminal, startCommand } from "./support/command.ts";
-import { readPlants, type StoredPlant } from "./support/plants.ts";
+import { type StoredPlant } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
+import { readPlants } from "./support/stores.ts";
 import { makeWorkplace, type Workplace } from "./support/workplace.ts";
 
 const names = [
@@ -74,9 +75,9 @@ describe("an exported file imports to an identical store", () => {
   });
 
   test.each(["ndjson", "json", "csv"])("%s, from service to service", async (format) => {
-    await using from = startService();
-    store(from.databasePath, nasty);
-    await using to = startService();
+    await using from = await startService();
+    store(from.database.path, nasty);
+    await using to = await startService();
     const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
     const exported = await runCommand(["export", "--url", from.url, "--format", format], env);
     expect(exported).toMatchObject({ exitCode: 0, stderr: "" });
@@ -84,7 +85,7 @@ describe("an exported file imports to an identical store", () => {
     await command.write(exported.stdout);
     await command.end();
     expect(await command.finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(readPlants(to.databasePath)).toEqual([...nasty]);
+    expect(readPlants(to.database.path)).toEqual([...nasty]);
   });
 });
 
@@ -122,10 +123,10 @@ describe("plantstore export", () => {
   });
 
   test("many pages, whole or filtered, are the same from the store and from a service", async () => {
-    await using service = startService();
+    await using service = await startService();
     const plants = many(2_500);
-    store(service.databasePath, plants);
-    const direct = { DATABASE_URL: `sqlite:${service.databasePath}` };
+    store(service.database.path, plants);
+    const direct = { DATABASE_URL: `sqlite:${service.database.path}` };
     const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
     const filters: [string[], (plant: StoredPlant) => boolean][] = [
       [[], () => true],

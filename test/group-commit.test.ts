@@ -133,7 +133,7 @@ describe("group commit", () => {
         return locked ? "locked" : [...writes];
       },
       limits,
-      () => now,
+      { now: () => now },
     );
     expect(await rejectionOf(group.submit("late"))).toMatchObject({ reason: "store_busy" });
     expect(now).toBe(5_000);
@@ -152,7 +152,7 @@ describe("group commit", () => {
         return [...writes];
       },
       { ...limits, batchLengthMax: 1 },
-      () => now,
+      { now: () => now },
     );
     const settled = await Promise.allSettled([1, 2, 3, 4].map((write) => group.submit(write)));
     expect(settled.map(({ status }) => status)).toEqual([
@@ -175,5 +175,98 @@ describe("group commit", () => {
     gates[0]?.resolve();
     await closing;
     expect(await accepted).toBe(2);
+  });
+
+  test("answers whoever has waited too long for a commit that has begun, and for one that has not", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, { ...limits, queueSecondsMax: 0.05 });
+    const begun = group.submit(1);
+    await started[0]?.promise;
+    const queued = group.submit(2);
+    const refusals = await Promise.all([begun, queued].map(rejectionOf));
+    expect(refusals).toMatchObject([{ reason: "store_unavailable" }, { reason: "store_busy" }]);
+    gates[0]?.resolve();
+    const next = group.submit(3);
+    await started[1]?.promise;
+    gates[1]?.resolve();
+    expect(await next).toBe(6);
+  });
+
+  test("tells each commit how long anyone will wait for it", async () => {
+    const deadlines: number[] = [];
+    let now = 1_000;
+    const group = new GroupCommit<number, number>(
+      (writes, deadlineMs) => {
+        deadlines.push(deadlineMs);
+        return [...writes];
+      },
+      limits,
+      { now: () => now },
+    );
+    const first = group.submit(1);
+    now = 2_000;
+    await Promise.all([first, group.submit(2)]);
+    expect(deadlines).toEqual([7_000]);
+  });
+});
+
+describe("several commits at one time", () => {
+  const options = { inFlightMax: 2, keyOf: (write: number) => write % 10 };
+
+  test("are as many as may be, and take what has come meanwhile", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, limits, options);
+    const first = group.submit(1);
+    await started[0]?.promise;
+    const second = group.submit(2);
+    await started[1]?.promise;
+    const others = [3, 4].map((write) => group.submit(write));
+    await new Promise(setImmediate);
+    expect(batches).toEqual([[1], [2]]);
+    gates[1]?.resolve();
+    expect(await second).toBe(4);
+    await started[2]?.promise;
+    for (const gate of gates) gate.resolve();
+    expect(await Promise.all([first, ...others])).toEqual([2, 6, 8]);
+    expect(batches).toEqual([[1], [2], [3, 4]]);
+  });
+
+  test("are never about the same thing, and what is held back keeps its order", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, limits, options);
+    const first = group.submit(1);
+    await started[0]?.promise;
+    const others = [11, 2, 21, 12].map((write) => group.submit(write));
+    await started[1]?.promise;
+    expect(batches).toEqual([[1], [2, 12]]);
+    gates[1]?.resolve();
+    await others[1];
+    await new Promise(setImmediate);
+    expect(batches).toHaveLength(2);
+    gates[0]?.resolve();
+    await started[2]?.promise;
+    gates[2]?.resolve();
+    await Promise.all([first, ...others]);
+    expect(batches).toEqual([[1], [2, 12], [11, 21]]);
+  });
+
+  test("are all waited for by the end", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new GroupCommit(commit, limits, options);
+    const writes = [group.submit(1)];
+    await started[0]?.promise;
+    writes.push(group.submit(2));
+    await started[1]?.promise;
+    let isClosed = false;
+    const closing = group.close().then(() => {
+      isClosed = true;
+    });
+    gates[0]?.resolve();
+    await writes[0];
+    await new Promise(setImmediate);
+    expect(isClosed).toBe(false);
+    gates[1]?.resolve();
+    await closing;
+    expect(await Promise.all(writes)).toEqual([2, 4]);
   });
 });

@@ -7,14 +7,14 @@ import { CommandError } from "../src/cli/failure.ts";
 import { persist, Setback } from "../src/cli/persistence.ts";
 import { runCommand, spawnService } from "./support/child.ts";
 import { startCommand } from "./support/command.ts";
-import { readPlants } from "./support/plants.ts";
 import { rejectionOf } from "./support/rejection.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
+import { readPlants } from "./support/stores.ts";
 import { countPlants, lines, makeWorkplace, parseLines, until } from "./support/workplace.ts";
 
 describe("plantstore import --url", () => {
   test("stores through a running service, and refuses what it refuses", async () => {
-    await using service = startService();
+    await using service = await startService();
     using at = makeWorkplace({
       "plants.csv": `id,name,tag\n1,a,x\n2,b,""\n1,other,\nx,c,\n${"3,c,\n".repeat(3_000)}`,
     });
@@ -32,7 +32,7 @@ describe("plantstore import --url", () => {
       { line: 4, error: 3001, text: "1,other," },
       { line: 5, error: 1003, text: "x,c," },
     ]);
-    expect(readPlants(service.databasePath)).toEqual([
+    expect(readPlants(service.database.path)).toEqual([
       { id: 1n, name: "a", tag: "x" },
       { id: 2n, name: "b", tag: "" },
       { id: 3n, name: "c", tag: null },
@@ -40,7 +40,7 @@ describe("plantstore import --url", () => {
   });
 
   test("a token that is not accepted, or may not write, fails at once", async () => {
-    await using service = startService();
+    await using service = await startService();
     using at = makeWorkplace({ "plants.ndjson": lines(1, 1) });
     const args = ["import", at.file("plants.ndjson"), "--url", service.url];
     const unknown = await runCommand(args, { PLANTSTORE_TOKEN: "sixteen-letters-and-more" });
@@ -55,7 +55,7 @@ describe("plantstore import --url", () => {
       "does not accept the token: The token lacks the scope plants:write.",
     );
     expect(forbidden.stderr).toContain("0 plants are stored");
-    expect(readPlants(service.databasePath)).toEqual([]);
+    expect(readPlants(service.database.path)).toEqual([]);
   });
 
   test("an address where nobody is, or somebody else, fails at once", async () => {
@@ -111,7 +111,7 @@ describe("plantstore import --url", () => {
   }, 20_000);
 
   test("sends again what was not answered for, and only that", async () => {
-    await using service = startService();
+    await using service = await startService();
     using at = makeWorkplace({ "plants.ndjson": lines(1, 5) });
     const requests: string[] = [];
     // Something between the two that loses most of the first answer.
@@ -198,9 +198,9 @@ describe("plantstore import --url", () => {
   });
 
   test("sends again what a busy store has put off, and counts each plant once", async () => {
-    await using service = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+    await using service = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
     using at = makeWorkplace({ "plants.ndjson": lines(1, 50) });
-    const other = new Database(service.databasePath);
+    const other = new Database(service.database.path);
     other.run("BEGIN IMMEDIATE");
     const running = runCommand(["import", at.file("plants.ndjson"), "--url", service.url], {
       PLANTSTORE_TOKEN: TEST_TOKEN,

@@ -6,7 +6,7 @@ import { linkSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "nod
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand } from "./support/child.ts";
 import { startCommand } from "./support/command.ts";
-import { readPlants } from "./support/plants.ts";
+import { readPlants } from "./support/stores.ts";
 import { countPlants, lines, makeWorkplace, parseLines, until } from "./support/workplace.ts";
 
 describe("plantstore import", () => {

@@ -11,10 +11,10 @@ describe("progress", () => {
   const reading = {
     plants: 481_203,
     refused: 0,
-    bytes: 48,
-    bytesTotal: 100,
+    done: 48,
+    total: 100,
     plantsPerSecond: 23_412.4,
-    bytesPerSecond: 2,
+    donePerSecond: 2,
     seconds: 65,
     columns: 80,
     hasColor: false,
@@ -30,11 +30,16 @@ describe("progress", () => {
     expect(formatProgress({ ...reading, columns: 50 })).toBe(
       " 48%  481,203 plants  23,412/s  0:26 left",
     );
-    expect(formatProgress({ ...reading, bytesTotal: undefined })).toBe(
-      "481,203 plants  23,412/s  1:05",
+    expect(formatProgress({ ...reading, total: undefined })).toBe("481,203 plants  23,412/s  1:05");
+    const staged = { ...reading, stage: "verifying", different: 3 };
+    expect(formatProgress({ ...staged, columns: 100 })).toBe(
+      "verifying   48%  ━━━━━━━────────  481,203 plants  23,412/s  3 different  0:26 left",
+    );
+    expect(formatProgress({ ...staged, total: undefined })).toBe(
+      "verifying  481,203 plants  23,412/s  3 different  1:05",
     );
     for (let columns = 1; columns < 200; columns++)
-      expect(Bun.stringWidth(formatProgress({ ...reading, columns, hasColor: true }))).toBeLessThan(
+      expect(Bun.stringWidth(formatProgress({ ...staged, columns, hasColor: true }))).toBeLessThan(
         columns,
       );
   });

@@ -17,15 +17,17 @@ import { migrations } from "../src/store/sqlite/migrations.ts";
 import { APPLICATION_ID } from "../src/store/sqlite/database.ts";
 import { runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "./support/folder.ts";
-import { checkIntegrity, readPlants, sendPlant } from "./support/plants.ts";
+import { sendPlant } from "./support/plants.ts";
 import { TEST_TOKEN } from "./support/service.ts";
 import {
   alter,
+  checkIntegrity,
   damage,
   makeCrashedStore,
   makeStore,
   overwrite,
   readFolder,
+  readPlants,
 } from "./support/stores.ts";
 
 const launcher = `${import.meta.dir}/../bin/plantstore`;

@@ -44,3 +44,17 @@ describe("every source file", () => {
     },
   );
 });
+
+describe("a test that runs over every engine", () => {
+  const neutral = [...new Glob("test/{contract,http}/*.test.ts").scanSync(root)].toSorted();
+
+  test("exists", () => expect(neutral.length).toBeGreaterThan(10));
+
+  test.each(neutral)("%s knows none of them", async (file) => {
+    const text = await read(file);
+    const imports = [...text.matchAll(/from "([^"]+)"/g)].map(([, path = ""]) => path);
+    expect(imports.filter((path) => /sqlite|postgres/.test(path))).toEqual([]);
+    expect(text).not.toMatch(/(sqlite|postgres(ql)?):/);
+    expect(imports.join("\n")).toMatch(/support\/(database|service)\.ts$/m);
+  });
+});

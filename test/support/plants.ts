@@ -1,6 +1,5 @@
-/** Plants as a test sends them, and as the store's file holds them. */
+/** Plants as a test sends them, and as a store holds them. */
 
-import { Database } from "bun:sqlite";
 import { catalogue, type ErrorName } from "../../src/domain/error.ts";
 import { TEST_TOKEN } from "./service.ts";
 
@@ -12,6 +11,9 @@ export interface StoredPlant {
 
 export const isSamePlant = (one: StoredPlant, other: StoredPlant): boolean =>
   one.id === other.id && one.name === other.name && one.tag === other.tag;
+
+export const makePlants = (length: number, make: (index: number) => StoredPlant): StoredPlant[] =>
+  Array.from({ length }, (_, index) => make(index));
 
 /** The id is written digit by digit: a number could not hold it. */
 export function toBody({ id, name, tag }: StoredPlant): string {
@@ -37,41 +39,4 @@ export async function readRefusal(response: Response): Promise<ErrorName | numbe
   for (const [name, { code, status }] of Object.entries(catalogue))
     if (code === error && status === response.status) return name as ErrorName;
   return response.status;
-}
-
-/** Every plant in the file, by a connection of the test's own. */
-export function readPlants(path: string): StoredPlant[] {
-  return reading(path, (db) =>
-    db.query<StoredPlant, []>("SELECT id, name, tag FROM plants ORDER BY id").all(),
-  );
-}
-
-export function findPlant(path: string, id: bigint): StoredPlant | undefined {
-  return reading(
-    path,
-    (db) =>
-      db.query<StoredPlant, [bigint]>("SELECT id, name, tag FROM plants WHERE id = ?").get(id) ??
-      undefined,
-  );
-}
-
-/** What SQLite itself thinks of the file: `ok`, or everything that is wrong with it. */
-export function checkIntegrity(path: string): string {
-  return reading(path, (db) =>
-    db
-      .query<{ integrity_check: string }, []>("PRAGMA integrity_check")
-      .all()
-      .map((row) => row.integrity_check)
-      .join("\n"),
-  );
-}
-
-function reading<Result>(path: string, read: (db: Database) => Result): Result {
-  // Not read-only: after a crash the first to open the file has to recover its log.
-  const db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
-  try {
-    return read(db);
-  } finally {
-    db.close();
-  }
 }

@@ -1,4 +1,4 @@
-/** The whole service in this process, on a free port and a temporary store. */
+/** The whole service in this process, on a free port and a database of its own. */
 
 import { Authenticator } from "../../src/auth/authenticate.ts";
 import { type Config, resolveConfig } from "../../src/config.ts";
@@ -6,7 +6,7 @@ import type { Store } from "../../src/domain/store.ts";
 import { startServer } from "../../src/http/server.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { openStore } from "../../src/store/open.ts";
-import { makeTemporaryFolder } from "./folder.ts";
+import { openTestDatabase, type TestDatabase } from "./database.ts";
 
 export const TEST_TOKEN = "test-token-with-all-scopes";
 
@@ -14,7 +14,9 @@ export interface TestService extends AsyncDisposable {
   readonly url: string;
   readonly config: Config;
   readonly store: Store;
-  readonly databasePath: string;
+  readonly database: TestDatabase;
+  readonly readPlants: TestDatabase["readPlants"];
+  readonly findPlant: TestDatabase["findPlant"];
   readonly logLines: string[];
   /** POST /plants with a good token and media type, unless `init` says otherwise. */
   readonly create: (
@@ -24,29 +26,36 @@ export interface TestService extends AsyncDisposable {
 }
 
 /** Settings by the names of environment variables, as an operator would give them. */
-export function startService(settings: Readonly<Record<string, string>> = {}): TestService {
-  const folder = makeTemporaryFolder();
-  const databasePath = `${folder.path}/plants.db`;
+export async function startService(
+  settings: Readonly<Record<string, string>> = {},
+): Promise<TestService> {
+  await using opened = new AsyncDisposableStack();
+  const database = opened.use(await openTestDatabase());
   const { config } = resolveConfig(
     {},
     {
       PORT: "0",
       PLANTSTORE_TOKEN: TEST_TOKEN,
-      DATABASE_URL: `sqlite:${databasePath}`,
+      DATABASE_URL: database.url,
       PLANTSTORE_LOG_LEVEL: "debug",
       ...settings,
     },
   );
   const logLines: string[] = [];
-  const store = openStore(config.databaseUrl, config);
+  const store = await openStore(config.databaseUrl, config);
+  opened.defer(() => store.close());
   const authenticator = new Authenticator(store, config.token);
   const log = createLog(config.logLevel, (line) => logLines.push(line));
   const server = startServer({ config, store, authenticator, log });
+  opened.defer(() => server.stop());
+  const stack = opened.move();
   return {
     url: server.url,
     config,
     store,
-    databasePath,
+    database,
+    readPlants: database.readPlants,
+    findPlant: database.findPlant,
     logLines,
     create: (body, init) =>
       fetch(`${server.url}/plants`, {
@@ -59,10 +68,6 @@ export function startService(settings: Readonly<Record<string, string>> = {}): T
           ...(init?.headers as Record<string, string> | undefined),
         },
       }),
-    async [Symbol.asyncDispose]() {
-      await server.stop();
-      await store.close();
-      folder[Symbol.dispose]();
-    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }

@@ -14,6 +14,7 @@ import {
 import { join } from "node:path";
 import { openDatabase } from "../../src/store/sqlite/database.ts";
 import { makeTemporaryFolder } from "./folder.ts";
+import type { StoredPlant } from "./plants.ts";
 
 const PAGE_BYTES = 4096;
 
@@ -39,6 +40,43 @@ export function makeCrashedStore(path: string, count: number): void {
   for (let id = 1; id <= count; id++) db.run("INSERT INTO plants VALUES (?, 'logged', NULL)", [id]);
   for (const suffix of ["", "-wal"]) cpSync(running + suffix, path + suffix);
   db.close();
+}
+
+/** Every plant in the file, by a connection of the test's own. */
+export function readPlants(path: string): StoredPlant[] {
+  return reading(path, (db) =>
+    db.query<StoredPlant, []>("SELECT id, name, tag FROM plants ORDER BY id").all(),
+  );
+}
+
+export function findPlant(path: string, id: bigint): StoredPlant | undefined {
+  return reading(
+    path,
+    (db) =>
+      db.query<StoredPlant, [bigint]>("SELECT id, name, tag FROM plants WHERE id = ?").get(id) ??
+      undefined,
+  );
+}
+
+/** What SQLite itself thinks of the file: `ok`, or everything that is wrong with it. */
+export function checkIntegrity(path: string): string {
+  return reading(path, (db) =>
+    db
+      .query<{ integrity_check: string }, []>("PRAGMA integrity_check")
+      .all()
+      .map((row) => row.integrity_check)
+      .join("\n"),
+  );
+}
+
+function reading<Result>(path: string, read: (db: Database) => Result): Result {
+  // Not read-only: after a crash the first to open the file has to recover its log.
+  const db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
+  try {
+    return read(db);
+  } finally {
+    db.close();
+  }
 }
 
 /** Changes a store by SQL, behind everyone's back. */

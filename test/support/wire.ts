@@ -2,7 +2,6 @@
 
 import { expect } from "bun:test";
 import { catalogue, type ErrorName } from "../../src/domain/error.ts";
-import { readPlants } from "./plants.ts";
 import { TEST_TOKEN, type TestService } from "./service.ts";
 import { connectRaw, type RawConnection } from "./socket.ts";
 
@@ -94,11 +93,13 @@ const WITNESS_ID = 1;
 
 /**
  * Creates the witness, or finds it created: the service is well. Whatever a connection before had
- * it store has been stored by then, because writes are committed in the order in which they came.
+ * it store has been begun by then, because writes are begun in the order in which they came; and
+ * whoever gets hold of all writing has waited until those under way were over.
  */
 export async function expectStored(service: TestService, ids: readonly number[]): Promise<void> {
   expect((await service.create(plantBody(WITNESS_ID))).status).toBe(200);
-  expect(readPlants(service.databasePath)).toEqual(
+  await (await service.database.holdWrites()).release();
+  expect(await service.readPlants()).toEqual(
     [WITNESS_ID, ...ids].map((id) => ({ id: BigInt(id), name: `plant ${id}`, tag: null })),
   );
 }

@@ -2,7 +2,7 @@
 
 import { writeFileSync } from "node:fs";
 import { makeTemporaryFolder, type TemporaryFolder } from "./folder.ts";
-import { readPlants } from "./plants.ts";
+import { readPlants } from "./stores.ts";
 
 export interface Workplace extends TemporaryFolder {
   readonly file: (name: string) => string;

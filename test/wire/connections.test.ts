@@ -1,8 +1,8 @@
 /** Several requests on one connection: where each ends, and which are answered. */
 
 import { describe, expect, test } from "bun:test";
-import { startService } from "./support/service.ts";
-import { connectRaw } from "./support/socket.ts";
+import { startService } from "../support/service.ts";
+import { connectRaw } from "../support/socket.ts";
 import {
   chunk,
   chunked,
@@ -16,7 +16,7 @@ import {
   parseAnswers,
   plantBody,
   receive,
-} from "./support/wire.ts";
+} from "../support/wire.ts";
 
 const CHUNKED = "Transfer-Encoding: chunked";
 const CLOSE = "Connection: close";
@@ -35,7 +35,7 @@ describe("a body that nobody reads is no request:", () => {
     ["GET /livez", 200],
     ["OPTIONS /plants", 204],
   ])("of %s", async (request, status) => {
-    await using service = startService();
+    await using service = await startService();
     const [method = "", target = ""] = request.split(" ");
     for (const [framing, body] of framings) {
       const top = head(`${method} ${target} HTTP/1.1`, HOST, framing);
@@ -58,7 +58,7 @@ describe("a body that nobody reads is no request:", () => {
 
 describe("on one connection,", () => {
   test("requests that each wait for the answer before are all answered", async () => {
-    await using service = startService();
+    await using service = await startService();
     const connection = await connectRaw(service.url);
     for (const id of [2, 3, 4]) {
       connection.send(createRequest(id));
@@ -80,7 +80,7 @@ describe("on one connection,", () => {
   ])(
     "the runtime of today closes without an answer where %s is pipelined behind a create; the first is stored, and a retry safe",
     async (_name, second) => {
-      await using service = startService();
+      await using service = await startService();
       expect(await exchange(service.url, createRequest(2) + second)).toEqual([]);
       await expectStored(service, [2]);
       expect(service.logLines.join("")).not.toContain("second");
@@ -91,7 +91,7 @@ describe("on one connection,", () => {
   );
 
   test("requests pipelined behind answers that need no store are answered in order", async () => {
-    await using service = startService();
+    await using service = await startService();
     const ask = (id: string): string => head("GET /livez HTTP/1.1", HOST, `X-Request-Id: ${id}`);
     const bytes = ask("first") + ask("second") + createRequest(2, "X-Request-Id: third", CLOSE);
     const answers = await exchange(service.url, bytes);
@@ -105,7 +105,7 @@ describe("on one connection,", () => {
   });
 
   test("a request whose head is complete only after the answer before is answered", async () => {
-    await using service = startService();
+    await using service = await startService();
     const connection = await connectRaw(service.url);
     const second = createRequest(3, CLOSE);
     connection.send(createRequest(2) + second.slice(0, 30));
@@ -117,7 +117,7 @@ describe("on one connection,", () => {
 
   // What Bun 1.4 does: the body is complete for it without its last line end (oven-sh/bun#32887).
   test("the runtime of today answers a create before its trailer has come, and then refuses the trailer", async () => {
-    await using service = startService();
+    await using service = await startService();
     const connection = await connectRaw(service.url);
     connection.send(`${createHead(CHUNKED)}${chunk(plantBody(2))}0\r\n`);
     await receive(connection, /"plant 2"}$/);
@@ -130,7 +130,7 @@ describe("on one connection,", () => {
   });
 
   test("nothing behind Connection: close is executed", async () => {
-    await using service = startService();
+    await using service = await startService();
     const bytes = head("GET /livez HTTP/1.1", HOST, CLOSE) + createRequest(2);
     expect(await exchange(service.url, bytes)).toMatchObject([{ body: '{"status":"alive"}' }]);
     await expectNothingStored(service);

@@ -1,13 +1,13 @@
 /** GET, PUT and DELETE /plants/{id}: every row of the operations, every bad value, every precondition. */
 
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
-import { mintToken, toRecord } from "../src/auth/token.ts";
-import { catalogue, type ErrorName } from "../src/domain/error.ts";
-import type { Scope } from "../src/domain/token.ts";
-import { readError, send, type Sent } from "./support/client.ts";
-import { startService } from "./support/service.ts";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { catalogue, type ErrorName } from "../../src/domain/error.ts";
+import type { Scope } from "../../src/domain/token.ts";
+import { readError, send, type Sent } from "../support/client.ts";
+import { startService } from "../support/service.ts";
 
-const service = startService();
+const service = await startService();
 
 afterAll(() => service[Symbol.asyncDispose]());
 

@@ -1,13 +1,13 @@
 /** POST /plants/batch: each line judged alone, in order, as it comes. */
 
-import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
-import { catalogue } from "../src/domain/error.ts";
-import { readError, send } from "./support/client.ts";
-import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
-import { connectRaw } from "./support/socket.ts";
+import { catalogue } from "../../src/domain/error.ts";
+import { readError, send } from "../support/client.ts";
+import { heldUp } from "../support/database.ts";
+import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { connectRaw } from "../support/socket.ts";
 
-const service = startService({
+const service = await startService({
   PLANTSTORE_BODY_BYTES_MAX: "2048",
   PLANTSTORE_READ_SECONDS_MAX: "1",
 });
@@ -42,14 +42,7 @@ const parseResults = (text: string): Result[] =>
     .filter((line) => line !== "")
     .map((line) => JSON.parse(line) as Result);
 
-function countPlants(of: TestService): number {
-  const db = new Database(of.databasePath, { readonly: true });
-  try {
-    return (db.query("SELECT count(*) AS plants FROM plants").get() as { plants: number }).plants;
-  } finally {
-    db.close();
-  }
-}
+const countPlants = async (of: TestService): Promise<number> => (await of.readPlants()).length;
 
 describe("a batch", () => {
   test("answers one result a line, in order, each judged alone", async () => {
@@ -177,13 +170,13 @@ describe("a batch over a bare connection", () => {
   });
 
   test("that breaks off leaves whole lines stored and no half one", async () => {
-    await using small = startService();
+    await using small = await startService();
     const connection = await connectRaw(small.url);
     connection.send(HEAD + chunk('{"id":1,"name":"whole"}\n{"id":2,"name":"ha'));
     await connection.receive(/"line":1/);
     connection.abort();
     while (!small.logLines.some((line) => line.includes("batch_broken_off"))) await Bun.sleep(5);
-    expect(countPlants(small)).toBe(1);
+    expect(await countPlants(small)).toBe(1);
     // A half line that happens to be JSON is still a half line.
     const another = await connectRaw(small.url);
     another.send(HEAD + chunk('{"id":3,"name":"whole"}\n{"id":4,"name":"half"}'));
@@ -191,7 +184,7 @@ describe("a batch over a bare connection", () => {
     another.abort();
     while (small.logLines.filter((line) => line.includes("batch_broken_off")).length < 2)
       await Bun.sleep(5);
-    expect(countPlants(small)).toBe(2);
+    expect(await countPlants(small)).toBe(2);
   });
 
   test("that stops sending is told so in a last result, and ended", async () => {
@@ -204,7 +197,7 @@ describe("a batch over a bare connection", () => {
   });
 
   test("may take longer than the idle time, as long as something comes now and then", async () => {
-    await using patient = startService({
+    await using patient = await startService({
       PLANTSTORE_READ_SECONDS_MAX: "3",
       PLANTSTORE_IDLE_SECONDS_MAX: "10",
       PLANTSTORE_QUEUE_SECONDS_MAX: "3",
@@ -219,32 +212,30 @@ describe("a batch over a bare connection", () => {
     connection.send("0\r\n\r\n");
     await connection.receive(/\r\n0\r\n\r\n$/);
     connection.abort();
-    expect(countPlants(patient)).toBe(6);
+    expect(await countPlants(patient)).toBe(6);
   }, 30_000);
 });
 
 test("a full queue holds a batch up, and fails no line of it", async () => {
-  await using small = startService({
+  await using small = await startService({
     PLANTSTORE_QUEUE_LENGTH_MAX: "16",
     PLANTSTORE_BATCH_LENGTH_MAX: "16",
   });
   const body = Array.from({ length: 3000 }, (_, i) => `{"id":${i},"name":"n"}\n`).join("");
   const batches = await Promise.all([sendBatch(body, small), sendBatch(body, small)]);
   for (const results of batches) expect(results.every(({ status }) => status === 200)).toBe(true);
-  expect(countPlants(small)).toBe(3000);
+  expect(await countPlants(small)).toBe(3000);
 });
 
 test("a store that cannot be written fails the lines with 503, and goes on when it can again", async () => {
-  await using small = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
-  const blocker = new Database(small.databasePath);
-  blocker.run("BEGIN IMMEDIATE");
+  await using small = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+  await using held = await small.database.holdWrites();
   const blocked = await sendBatch('{"id":1,"name":"a"}\n{"id":2,"name":"a"}\n', small);
   expect(blocked).toMatchObject([
-    { line: 1, status: 503, error: catalogue.store_busy.code },
-    { line: 2, status: 503, error: catalogue.store_busy.code },
+    { line: 1, status: 503, error: catalogue[heldUp].code },
+    { line: 2, status: 503, error: catalogue[heldUp].code },
   ]);
-  blocker.run("ROLLBACK");
-  blocker.close();
+  await held.release();
   expect(await sendBatch('{"id":1,"name":"a"}\n', small)).toEqual([{ line: 1, status: 200 }]);
 });
 
@@ -258,14 +249,12 @@ test("lines that never reach the store, however many, leave others their turn", 
 }, 30_000);
 
 test("our own failures are logged once a block, not once a line", async () => {
-  await using small = startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
-  const blocker = new Database(small.databasePath);
-  blocker.run("BEGIN IMMEDIATE");
+  await using small = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+  await using held = await small.database.holdWrites();
   const lines = Array.from({ length: 300 }, (_, id) => `{"id":${id},"name":"a"}\n`).join("");
   const results = await sendBatch(lines, small);
   expect(results.every(({ status }) => status === 503)).toBe(true);
-  blocker.run("ROLLBACK");
-  blocker.close();
+  await held.release();
   const logged = small.logLines.filter((line) => line.includes("batch_lines_failed"));
   for (const line of logged)
     expect(JSON.parse(line)).toMatchObject({ requestId: expect.stringMatching(/-/) });

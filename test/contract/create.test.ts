@@ -1,19 +1,12 @@
 /** POST /plants over HTTP: every rule of the operation, as a table of requests and their answers. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { Database } from "bun:sqlite";
-import { catalogue, type ErrorName } from "../src/domain/error.ts";
-import { startService, TEST_TOKEN } from "./support/service.ts";
+import { catalogue, type ErrorName } from "../../src/domain/error.ts";
+import { startService, TEST_TOKEN } from "../support/service.ts";
 
-const service = startService({ PLANTSTORE_BODY_BYTES_MAX: "4096" });
-const reader = new Database(service.databasePath, { readonly: true, safeIntegers: true });
+const service = await startService({ PLANTSTORE_BODY_BYTES_MAX: "4096" });
 
-afterAll(async () => {
-  reader.close();
-  await service[Symbol.asyncDispose]();
-});
-
-const stored = (): unknown[] => reader.query("SELECT id, name, tag FROM plants ORDER BY id").all();
+afterAll(() => service[Symbol.asyncDispose]());
 
 interface Accepted {
   readonly body: string | Uint8Array;
@@ -155,8 +148,7 @@ describe("POST /plants accepts", () => {
       expect(await response.text()).toBe(answers);
       expect(response.status).toBe(200);
       expect(response.headers.get("content-type")).toBe("application/json");
-      const row = reader.query("SELECT id, name, tag FROM plants WHERE id = ?").get(stores.id);
-      expect(row).toEqual(stores);
+      expect(await service.findPlant(stores.id)).toEqual(stores);
     });
   }
 });
@@ -280,7 +272,7 @@ const refused: Record<string, Refused> = {
 describe("POST /plants refuses, and stores nothing for", () => {
   for (const [what, { body, reason, says, headers }] of Object.entries(refused)) {
     test(what, async () => {
-      const before = stored();
+      const before = await service.readPlants();
       const response = await service.create(body, headers === undefined ? {} : { headers });
       const answer = (await response.json()) as { error: number; message: string };
       expect(answer).toEqual({ error: catalogue[reason].code, message: expect.any(String) });
@@ -288,13 +280,13 @@ describe("POST /plants refuses, and stores nothing for", () => {
       expect(response.headers.get("content-type")).toBe("application/json");
       for (const part of says) expect(answer.message).toContain(part);
       expect(answer.message.length).toBeLessThan(500);
-      expect(stored()).toEqual(before);
+      expect(await service.readPlants()).toEqual(before);
     });
   }
 });
 
 test("POST /plants: nesting that outgrows the stack is refused, and only where numbers are read exactly", async () => {
-  await using roomy = startService();
+  await using roomy = await startService();
   const deep = "[".repeat(400_000) + "]".repeat(400_000);
   const plain = await roomy.create(`{"id":1,"name":"a","deep":${deep}}`);
   expect(plain.status).toBe(200);
@@ -328,13 +320,13 @@ describe("POST /plants under a taken id", () => {
     await create({ id: 701, name: "a", tag: "b" });
     await create({ id: 702, name: "a" });
     await create({ id: 703, name: "\u00e9" });
-    const before = stored();
+    const before = await service.readPlants();
     const response = await create(plant);
     expect(response.status).toBe(409);
     expect(await response.json()).toEqual({
       error: catalogue.id_taken.code,
       message: `A different plant has the id ${plant.id}; nothing was changed.`,
     });
-    expect(stored()).toEqual(before);
+    expect(await service.readPlants()).toEqual(before);
   });
 });

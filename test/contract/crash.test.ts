@@ -1,19 +1,12 @@
 /** Killed at any moment, under load: what was acknowledged is there, exactly, and nothing else is. */
 
 import { expect, test } from "bun:test";
-import { spawnService, type ServiceProcess } from "./support/child.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
-import {
-  checkIntegrity,
-  findPlant,
-  isReplay,
-  isSamePlant,
-  readPlants,
-  sendPlant,
-  type StoredPlant,
-} from "./support/plants.ts";
-import { createRandom, type Random, tellingSeed } from "./support/random.ts";
-import { TEST_TOKEN } from "./support/service.ts";
+import { spawnService, type ServiceProcess } from "../support/child.ts";
+import { engine, openTestDatabase, type TestDatabase } from "../support/database.ts";
+import { isReplay, isSamePlant, sendPlant, type StoredPlant } from "../support/plants.ts";
+import { createRandom, type Random, tellingSeed } from "../support/random.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+import { checkIntegrity } from "../support/stores.ts";
 
 const rounds = Number(process.env["PLANTSTORE_TEST_CRASH_ROUNDS"] ?? 20);
 const ROUND_MS_MAX = 5_000;
@@ -118,12 +111,12 @@ async function loadUntilKilled(
 
 async function checkStore(
   child: ServiceProcess,
-  path: string,
+  database: TestDatabase,
   ledger: Ledger,
   random: Random,
 ): Promise<void> {
-  expect(checkIntegrity(path)).toBe("ok");
-  const rows = new Map(readPlants(path).map((row) => [row.id, row]));
+  if (engine === "sqlite") expect(checkIntegrity(database.path)).toBe("ok");
+  const rows = new Map((await database.readPlants()).map((row) => [row.id, row]));
   expect(ledger.compare(rows).slice(0, 10)).toEqual([]);
 
   const acknowledged = [...ledger.acknowledged.values()];
@@ -138,7 +131,7 @@ async function checkStore(
   // Whoever got no answer sends again, and is told what became of it.
   const unanswered = ledger.unanswered.splice(0);
   for (const plant of unanswered) {
-    const row = findPlant(path, plant.id);
+    const row = await database.findPlant(plant.id);
     const response = await sendPlant(child.started.url, plant);
     const wasThere = row !== undefined && isSamePlant(row, plant);
     const isTaken = row !== undefined && !wasThere;
@@ -155,21 +148,20 @@ test(
   `a service killed under load ${rounds} times has lost, changed and invented nothing`,
   () =>
     tellingSeed(async () => {
-      using folder = makeTemporaryFolder();
-      const path = `${folder.path}/plants.db`;
+      await using database = await openTestDatabase();
       const random = createRandom();
       const ledger = new Ledger(random);
       const spawn = (): Promise<ServiceProcess> =>
-        spawnService({ PLANTSTORE_TOKEN: TEST_TOKEN, DATABASE_URL: `sqlite:${path}` });
+        spawnService({ PLANTSTORE_TOKEN: TEST_TOKEN, DATABASE_URL: database.url });
       let cutOff = 0;
       for (let round = 0; round < rounds; round++) {
         await using child = await spawn();
-        await checkStore(child, path, ledger, random);
+        await checkStore(child, database, ledger, random);
         await loadUntilKilled(child, ledger, random.below(KILL_AFTER_MS_MAX));
         cutOff += ledger.unanswered.length;
       }
       await using child = await spawn();
-      await checkStore(child, path, ledger, random);
+      await checkStore(child, database, ledger, random);
       // Otherwise nothing was shown: there was no load, or nothing was under way at any kill.
       expect(ledger.acknowledged.size).toBeGreaterThan(rounds * CLIENTS);
       expect(cutOff).toBeGreaterThan(rounds);

@@ -1,9 +1,9 @@
 /** Clients that send too much, or too slowly. */
 
 import { describe, expect, test } from "bun:test";
-import { ConfigError, resolveConfig } from "../src/config.ts";
-import { startService, type TestService } from "./support/service.ts";
-import { connectRaw } from "./support/socket.ts";
+import { ConfigError, resolveConfig } from "../../src/config.ts";
+import { startService, type TestService } from "../support/service.ts";
+import { connectRaw } from "../support/socket.ts";
 import {
   chunk,
   createHead,
@@ -18,7 +18,7 @@ import {
   plantBody,
   receive,
   type WireAnswer,
-} from "./support/wire.ts";
+} from "../support/wire.ts";
 
 const CHUNKED = "Transfer-Encoding: chunked";
 const CLOSE = "Connection: close";
@@ -44,13 +44,13 @@ describe("a body larger than allowed", () => {
     ["in one chunk", createHead(CHUNKED) + chunk(padded(BODY_BYTES_MAX + 1))],
     ["in many chunks", createHead(CHUNKED) + chunk(" ").repeat(BODY_BYTES_MAX + 1)],
   ])("is refused and the connection closed: %s", async (_name, bytes) => {
-    await using service = startService(settings);
+    await using service = await startService(settings);
     expectTooLarge(await exchange(service.url, bytes));
     await expectNothingStored(service);
   });
 
   test("is refused chunk by chunk, as soon as the limit is passed, and what it holds is no request", async () => {
-    await using service = startService(settings);
+    await using service = await startService(settings);
     const connection = await connectRaw(service.url);
     connection.send(createHead(CHUNKED, EXPECT));
     await receive(connection, /100 Continue\r\n\r\n$/);
@@ -66,13 +66,13 @@ describe("a body larger than allowed", () => {
     ["declared", createHead(CLOSE, `Content-Length: ${BODY_BYTES_MAX}`) + padded(BODY_BYTES_MAX)],
     ["in chunks", `${createHead(CLOSE, CHUNKED) + chunk(padded(BODY_BYTES_MAX))}0\r\n\r\n`],
   ])("is one byte larger than the largest that is stored: %s", async (_name, bytes) => {
-    await using service = startService(settings);
+    await using service = await startService(settings);
     expect(await exchange(service.url, bytes)).toMatchObject([{ status: 200 }]);
     await expectStored(service, [2]);
   });
 
   test("is refused after the runtime's 100 where the client waited for one", async () => {
-    await using service = startService(settings);
+    await using service = await startService(settings);
     const [interim, ...answers] = await exchange(service.url, createHead(tooLong, EXPECT));
     expect(interim?.status).toBe(100);
     expectTooLarge(answers);
@@ -80,7 +80,7 @@ describe("a body larger than allowed", () => {
 });
 
 test("Expect: 100-continue is answered by 100, and the body then by 200", async () => {
-  await using service = startService();
+  await using service = await startService();
   const [top = "", body = ""] = createRequest(2, EXPECT, CLOSE).split(/(?<=\r\n\r\n)/);
   const connection = await connectRaw(service.url);
   connection.send(top);
@@ -97,7 +97,7 @@ describe("bodies that are together larger than allowed", () => {
     ["one length", [length]],
     ["the same length twice", [length, length]],
   ])("are not all read, also after a body with %s", async (_name, lengths) => {
-    await using service = startService({
+    await using service = await startService({
       PLANTSTORE_BODY_BYTES_MAX: "64",
       PLANTSTORE_BODY_BYTES_TOTAL_MAX: "100",
       PLANTSTORE_DRAIN_SECONDS_MAX: "1",
@@ -159,7 +159,7 @@ describe.concurrent("a slow client:", () => {
     ["the size of a chunk, digit by digit,", createHead(CHUNKED), "0".repeat(1000)],
     ["a body of which nothing comes", createHead("Content-Length: 1000"), []],
   ])("%s is cut off with 408", async (_name, top, rest) => {
-    await using service = startService(settings);
+    await using service = await startService(settings);
     const { answers, seconds } = await trickle(service, top, rest);
     expect(answers).toHaveLength(1);
     expectOwnRefusal(answers[0], "body_too_slow");
@@ -169,7 +169,7 @@ describe.concurrent("a slow client:", () => {
   });
 
   test("a body that trickles in within the time is stored", async () => {
-    await using service = startService(settings);
+    await using service = await startService(settings);
     const top = createHead(CLOSE, `Content-Length: ${plantBody(2).length}`);
     const { answers } = await trickle(service, top, plantBody(2).match(/.{1,6}/g) ?? []);
     expect(answers).toMatchObject([{ status: 200 }]);
@@ -191,7 +191,7 @@ describe.concurrent("a slow client:", () => {
       }
     };
     const shortest = Array.from({ length: 20 }, (_, index) => index + 5).find(isAllowed);
-    await using service = startService({
+    await using service = await startService({
       ...seconds,
       PLANTSTORE_IDLE_SECONDS_MAX: String(shortest),
     });
@@ -206,7 +206,7 @@ describe.concurrent("a slow client:", () => {
   }, 20_000);
 
   test("a connection that is idle after an answer is closed after the idle time, an unread body or not", async () => {
-    await using service = startService(settings);
+    await using service = await startService(settings);
     const asked = head("GET /livez HTTP/1.1", HOST);
     const unread = head("POST /plants HTTP/1.1", HOST, "Content-Length: 1000");
     const [idle, halfway, unreadStopped, unreadTrickling] = await Promise.all([
@@ -227,7 +227,7 @@ describe.concurrent("a slow client:", () => {
   }, 20_000);
 
   test("a head that does not end is cut off by the runtime without a byte, after some 12 seconds whatever is configured", async () => {
-    await using service = startService(settings);
+    await using service = await startService(settings);
     const half = createRequest(2).slice(0, 40);
     const slow = await Promise.all([
       trickle(service, "", []),

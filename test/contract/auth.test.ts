@@ -1,13 +1,13 @@
 /** Tokens over HTTP: who gets in, who does not, and what they are told. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { Authenticator } from "../src/auth/authenticate.ts";
-import { hashToken, isWellFormedToken, mintToken, toRecord } from "../src/auth/token.ts";
-import { catalogue, type ErrorName } from "../src/domain/error.ts";
-import type { Scope } from "../src/domain/token.ts";
-import { startService, TEST_TOKEN } from "./support/service.ts";
+import { Authenticator } from "../../src/auth/authenticate.ts";
+import { hashToken, isWellFormedToken, mintToken, toRecord } from "../../src/auth/token.ts";
+import { catalogue, type ErrorName } from "../../src/domain/error.ts";
+import type { Scope } from "../../src/domain/token.ts";
+import { startService, TEST_TOKEN } from "../support/service.ts";
 
-const service = startService();
+const service = await startService();
 
 afterAll(() => service[Symbol.asyncDispose]());
 

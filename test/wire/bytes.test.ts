@@ -1,7 +1,7 @@
 /** Requests byte by byte: which are understood, and which are refused in our JSON. */
 
 import { describe, expect, test } from "bun:test";
-import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import {
   chunk,
   chunked,
@@ -15,7 +15,7 @@ import {
   head,
   HOST,
   plantBody,
-} from "./support/wire.ts";
+} from "../support/wire.ts";
 
 const SENT = plantBody(2);
 const SIZE = SENT.length.toString(16);
@@ -52,7 +52,7 @@ describe("a create is understood with", () => {
     ["a port in its Host", post("/plants", "Host: plants.example:8080", ...CREDENTIALS)],
     ["an IPv6 address for its Host", post("/plants", "Host: [::1]:8080", ...CREDENTIALS)],
   ])("%s, and stored once", async (_name, bytes) => {
-    await using service = startService();
+    await using service = await startService();
     const answers = await exchange(service.url, bytes);
     expect(answers).toMatchObject([{ status: 200, body: '{"name":"plant 2"}' }]);
     expect(answers[0]?.headers.has("idempotent-replayed")).toBe(false);
@@ -119,7 +119,7 @@ describe("a request is refused in JSON, and nothing stored, with", () => {
     ["CONNECT", "path_not_found", head("CONNECT plants.example:80 HTTP/1.1", HOST, CLOSE)],
     ["TRACE", "method_not_allowed", head("TRACE /plants HTTP/1.1", HOST, CLOSE)],
   ] as const)("%s: %s", async (_name, reason, bytes) => {
-    await using service = startService();
+    await using service = await startService();
     const answers = await exchange(service.url, bytes);
     expect(answers).toHaveLength(1);
     expectOwnRefusal(answers[0], reason);
@@ -140,7 +140,7 @@ describe("an answer without a body", () => {
   test.each(["/livez", "/readyz", "/openapi.json", "/nowhere"])(
     "is that of HEAD %s, with the headers of GET, its length included",
     async (target) => {
-      await using service = startService();
+      await using service = await startService();
       const get = await ask(service, "GET", target);
       expect(get.headers["content-length"]).toBe(String(get.body?.length));
       expect(await ask(service, "HEAD", target)).toEqual({ ...get, body: "" });
@@ -148,7 +148,7 @@ describe("an answer without a body", () => {
   );
 
   test("is that of OPTIONS, which says what the path takes", async () => {
-    await using service = startService();
+    await using service = await startService();
     const { status, headers, body } = await ask(service, "OPTIONS", "/livez");
     expect({ status, allow: headers["allow"], body }).toEqual({
       status: 204,

@@ -1,7 +1,7 @@
 /** Bytes that are not quite HTTP. Each is refused, stores nothing, and hides no second request. */
 
 import { describe, expect, test } from "bun:test";
-import { startService } from "./support/service.ts";
+import { startService } from "../support/service.ts";
 import {
   chunk,
   chunked,
@@ -13,7 +13,7 @@ import {
   head,
   HOST,
   plantBody,
-} from "./support/wire.ts";
+} from "../support/wire.ts";
 
 const SENT = plantBody(2);
 const LENGTH = SENT.length;
@@ -26,7 +26,7 @@ const SMUGGLED = createRequest(666, "X-Request-Id: smuggled");
 
 /** What is answered, and the log lines of the requests that the service saw in the bytes. */
 async function send(bytes: string | Uint8Array): Promise<[string, string[]]> {
-  await using service = startService();
+  await using service = await startService();
   const sent = Buffer.concat([Buffer.from(bytes), Buffer.from(SMUGGLED)]);
   const answers = await exchange(service.url, sent);
   const shown = answers.map(({ status, headers, body }) => {
@@ -186,7 +186,7 @@ describe("the runtime refuses by itself, without our JSON,", () => {
     ["a head of as many bytes as allowed", oversize(16_384)],
     ["198 headers", numerous(198)],
   ])("but not %s", async (_name, bytes) => {
-    await using service = startService();
+    await using service = await startService();
     expect(await exchange(service.url, bytes)).toMatchObject([{ status: 200 }]);
   });
 });

@@ -1,22 +1,15 @@
-/** Many at once: one winner an id, room for so many and no more, and each answer for its own plant. */
+/**
+ * A file that someone else has locked: who comes meanwhile waits in the queue, which has room for so many and no more.
+ *
+ * Of SQLite alone, where a commit that finds the file locked goes back into the queue. Where the engine itself waits
+ * for a lock, a commit that waits has left the queue, and how many are accepted is not certain to the last one.
+ */
 
-import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import {
-  isReplay,
-  readPlants,
-  readRefusal,
-  sendPlant,
-  type StoredPlant,
-  toBody,
-} from "./support/plants.ts";
+import { expectAlive } from "./support/alive.ts";
+import { makePlants, readRefusal, type StoredPlant, toBody } from "./support/plants.ts";
 import { expectRefusal } from "./support/sender.ts";
 import { startService, type TestService } from "./support/service.ts";
-
-const SIMULTANEOUS = 200;
-
-const makePlants = (length: number, make: (index: number) => StoredPlant): StoredPlant[] =>
-  Array.from({ length }, (_, index) => make(index));
 
 /** If it took in more, they would be late soon enough for the test to tell. */
 const queueOf = (room: number): Record<string, string> => ({
@@ -24,52 +17,44 @@ const queueOf = (room: number): Record<string, string> => ({
   PLANTSTORE_QUEUE_SECONDS_MAX: "2",
 });
 
-describe("POST /plants, many at once", () => {
-  test("of different plants under one id one is stored, and all the others are told that it is taken", async () => {
-    await using service = startService();
-    const plants = makePlants(SIMULTANEOUS, (index) => ({
-      id: 7n,
-      name: `name ${index}`,
-      tag: index % 2 === 0 ? null : `tag ${index}`,
+describe("POST /plants, while the file is locked", () => {
+  test("a create waits, and succeeds when the lock is released in time", async () => {
+    const monstera = { id: 1n, name: "Monstera", tag: "tropical" };
+    const ficus = { id: 2n, name: "Ficus", tag: null };
+    // Room for one: as soon as one of the two is refused, it is certain that the other waits.
+    await using service = await startService({ PLANTSTORE_QUEUE_LENGTH_MAX: "1" });
+    await using held = await service.database.holdWrites();
+    const both = [monstera, ficus].map(async (plant) => ({
+      plant,
+      response: await service.create(toBody(plant)),
     }));
-    const responses = await Promise.all(plants.map((plant) => sendPlant(service.url, plant)));
-    const answers = await Promise.all(responses.map(readRefusal));
-    expect(answers.filter((answer) => answer === 200).length).toBe(1);
-    expect(answers.filter((answer) => answer === "id_taken").length).toBe(SIMULTANEOUS - 1);
-    const winner = answers.indexOf(200);
-    expect(isReplay(responses[winner] as Response)).toBe(false);
-    expect(readPlants(service.databasePath)).toEqual([plants[winner] as StoredPlant]);
-  });
+    const refused = await Promise.race(both);
+    await expectRefusal(refused.response, "overloaded");
+    await expectAlive(service.url, Promise.resolve());
+    expect(await service.readPlants()).toEqual([]);
 
-  test("of identical plants all succeed, all but one as replays, and one is stored", async () => {
-    await using service = startService();
-    const plant = { id: 7n, name: "Monstera", tag: "tropical" };
-    const responses = await Promise.all(
-      makePlants(SIMULTANEOUS, () => plant).map((same) => sendPlant(service.url, same)),
-    );
-    expect(responses.filter(({ status }) => status === 200).length).toBe(SIMULTANEOUS);
-    expect(responses.filter((response) => !isReplay(response)).length).toBe(1);
-    expect(readPlants(service.databasePath)).toEqual([plant]);
+    await held.release();
+    const accepted = (await Promise.all(both)).filter(({ plant }) => plant !== refused.plant);
+    expect(accepted.map(({ response }) => response.status)).toEqual([200]);
+    expect(await service.readPlants()).toEqual(accepted.map(({ plant }) => plant));
   });
 
   test("a full queue answers 503 overloaded at once and stores nothing of what it refused", async () => {
     const room = 4;
-    await using service = startService(queueOf(room));
+    await using service = await startService(queueOf(room));
     const plants = makePlants(50, (index) => ({ id: BigInt(index), name: "a", tag: null }));
     const responses = await sendWhileLocked(service, plants, room);
     const accepted = plants.filter((_, index) => responses[index]?.status === 200);
     const refused = responses.filter(({ status }) => status !== 200);
     for (const response of refused) await expectRefusal(response, "overloaded");
     expect(accepted.length).toBe(room);
-    expect(readPlants(service.databasePath)).toEqual(accepted);
+    expect(await service.readPlants()).toEqual(accepted);
   });
 
   test("a statement that fails fails its own request, and none of those that share its commit", async () => {
     const room = 20;
-    await using service = startService(queueOf(room));
-    using other = new Database(service.databasePath);
-    other.run(`CREATE TRIGGER boom BEFORE INSERT ON plants WHEN NEW.name = 'boom'
-      BEGIN SELECT RAISE(ABORT, 'x'); END`);
+    await using service = await startService(queueOf(room));
+    await service.database.failPlantsNamed("boom");
     const plants = makePlants(room + 1, (index) => ({
       id: BigInt(index),
       name: index % 5 === 3 ? "boom" : "fine",
@@ -85,7 +70,7 @@ describe("POST /plants, many at once", () => {
         return name === "boom" ? "internal" : 200;
       }),
     );
-    expect(readPlants(service.databasePath)).toEqual(
+    expect(await service.readPlants()).toEqual(
       plants.filter(({ name }, index) => name === "fine" && answers[index] !== "overloaded"),
     );
   });
@@ -97,8 +82,7 @@ async function sendWhileLocked(
   plants: readonly StoredPlant[],
   room: number,
 ): Promise<Response[]> {
-  using other = new Database(service.databasePath);
-  other.run("BEGIN IMMEDIATE");
+  await using held = await service.database.holdWrites();
   const { promise: onlyRoomWaits, resolve } = Promise.withResolvers<void>();
   let answered = 0;
   const sent = Promise.all(
@@ -110,6 +94,6 @@ async function sendWhileLocked(
     }),
   );
   await Promise.race([onlyRoomWaits, sent]);
-  other.run("ROLLBACK");
+  await held.release();
   return sent;
 }

@@ -1,9 +1,8 @@
 /** What holds for every plant, every body and every number, and not only for those that someone thought of. */
 
-import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { findInt64 } from "../src/domain/int64.ts";
+import { findInt64 } from "../../src/domain/int64.ts";
 import {
   anyAttempt,
   anyBody,
@@ -11,11 +10,11 @@ import {
   anyNotation,
   anyNumberText,
   anyPlant,
-} from "./support/arbitrary.ts";
-import { findInt64ByOracle, findPlantByOracle } from "./support/oracle.ts";
-import { isReplay, isSamePlant, type StoredPlant, toBody } from "./support/plants.ts";
-import { seed } from "./support/random.ts";
-import { startService } from "./support/service.ts";
+} from "../support/arbitrary.ts";
+import { findInt64ByOracle, findPlantByOracle } from "../support/oracle.ts";
+import { isReplay, isSamePlant, type StoredPlant, toBody } from "../support/plants.ts";
+import { seed } from "../support/random.ts";
+import { startService } from "../support/service.ts";
 
 const runsFactor = Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 const timeoutMs = 120_000 * Math.max(1, runsFactor);
@@ -27,18 +26,10 @@ const runs = (count: number): fc.Parameters<unknown> => ({
   markInterruptAsFailure: true,
 });
 
-const service = startService({ PLANTSTORE_LOG_LEVEL: "error" });
-const db = new Database(service.databasePath, { safeIntegers: true });
-// Only what is sent to the service has to be durable, and not what is undone between two runs.
-db.run("PRAGMA synchronous = OFF");
+const service = await startService({ PLANTSTORE_LOG_LEVEL: "error" });
+const { database } = service;
 
-afterAll(async () => {
-  db.close();
-  await service[Symbol.asyncDispose]();
-});
-
-const stored = (): StoredPlant[] =>
-  db.query<StoredPlant, []>("SELECT id, name, tag FROM plants ORDER BY id").all();
+afterAll(() => service[Symbol.asyncDispose]());
 
 const known: StoredPlant = { id: 2n ** 53n + 1n, name: "Monstera", tag: "tropical" };
 
@@ -52,7 +43,7 @@ describe("POST /plants, for any plant", () => {
         fc.asyncProperty(
           anyPlant.chain((plant) => fc.tuple(fc.constant(plant), anyBody(plant), anyBody(plant))),
           async ([plant, body, again]) => {
-            db.run("DELETE FROM plants");
+            await database.run("DELETE FROM plants");
             for (const [text, replay] of [
               [body, false],
               [again, true],
@@ -60,7 +51,7 @@ describe("POST /plants, for any plant", () => {
               const response = await service.create(text);
               expect([response.status, isReplay(response)]).toEqual([200, replay]);
               expect(await response.json()).toStrictEqual(toAnswer(plant));
-              expect(stored()).toEqual([plant]);
+              expect(await database.readPlants()).toEqual([plant]);
             }
           },
         ),
@@ -74,11 +65,11 @@ describe("POST /plants, for any body", () => {
   test(
     "answers 200 for a plant and 4xx with an error for all else, and what it refused changed nothing",
     async () => {
-      db.run("DELETE FROM plants");
+      await database.run("DELETE FROM plants");
       expect((await service.create(toBody(known))).status).toBe(200);
       await fc.assert(
         fc.asyncProperty(fc.oneof(fc.constant(known), anyPlant).chain(anyAttempt), async (body) => {
-          db.run("DELETE FROM plants WHERE id <> ?", [known.id]);
+          await database.run(`DELETE FROM plants WHERE id <> ${known.id}`);
           const response = await service.create(body);
           const plant = findPlantByOracle(body);
           expect(response.status).toBe(expectedStatus(plant));
@@ -86,12 +77,14 @@ describe("POST /plants, for any body", () => {
           if (plant !== undefined && response.status === 200) {
             expect(answer).toStrictEqual(toAnswer(plant) as Record<string, unknown>);
             const rows = isSamePlant(plant, known) ? [known] : [known, plant];
-            expect(stored()).toEqual(rows.toSorted((one, other) => (one.id < other.id ? -1 : 1)));
+            expect(await database.readPlants()).toEqual(
+              rows.toSorted((one, other) => (one.id < other.id ? -1 : 1)),
+            );
           } else {
             expect(Object.keys(answer).toSorted()).toEqual(["error", "message"]);
             expect(answer["error"]).toBe(Math.trunc(answer["error"] as number) | 0);
             expect(answer["message"]).toBeString();
-            expect(stored()).toEqual([known]);
+            expect(await database.readPlants()).toEqual([known]);
           }
         }),
         runs(6000),

@@ -1,11 +1,12 @@
 /** Clients that vanish, and more clients than the system lets in. */
 
 import { describe, expect, test } from "bun:test";
-import { spawnService } from "./support/child.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
-import { checkIntegrity, readPlants, sendPlant } from "./support/plants.ts";
-import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
-import { connectRaw, type RawConnection } from "./support/socket.ts";
+import { spawnService } from "../support/child.ts";
+import { engine, openTestDatabase } from "../support/database.ts";
+import { sendPlant } from "../support/plants.ts";
+import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { connectRaw, type RawConnection } from "../support/socket.ts";
+import { checkIntegrity } from "../support/stores.ts";
 import {
   chunk,
   createHead,
@@ -16,7 +17,7 @@ import {
   HOST,
   plantBody,
   receive,
-} from "./support/wire.ts";
+} from "../support/wire.ts";
 
 interface LogLine {
   readonly level: string;
@@ -53,10 +54,10 @@ describe("after 200 clients that vanish", () => {
     expect(readLog(service).filter(({ level }) => level === "warn" || level === "error")).toEqual(
       [],
     );
-    expect(checkIntegrity(service.databasePath)).toBe("ok");
+    if (engine === "sqlite") expect(checkIntegrity(service.database.path)).toBe("ok");
   }
 
-  const start = (): TestService =>
+  const start = (): Promise<TestService> =>
     startService({
       PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_TOTAL_MAX),
       PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(BODY_BYTES_TOTAL_MAX),
@@ -68,7 +69,7 @@ describe("after 200 clients that vanish", () => {
     ["a chunked body, before its last chunk", chunkedWithoutEnd],
     ["a chunk", (id: number) => chunkedWithoutEnd(id).slice(0, -5)],
   ])("in the middle of %s nothing is stored, and the service is well", async (_name, bytes) => {
-    await using service = start();
+    await using service = await start();
     await vanishAfter(service, bytes);
     await untilLogged(service, ABORTS);
     expect(readLog(service).map(({ level, reason }) => [level, reason])).toEqual(
@@ -83,7 +84,7 @@ describe("after 200 clients that vanish", () => {
   }
 
   test("in the middle of a head nothing has happened", async () => {
-    await using service = start();
+    await using service = await start();
     await vanishAfter(service, () => createHead("Content-Length: 50").slice(0, -2));
     await expectNothingStored(service);
     expect(service.logLines).toHaveLength(1);
@@ -91,7 +92,7 @@ describe("after 200 clients that vanish", () => {
   });
 
   test("after the whole of a create, each is stored whole or not at all, and sending it again settles it", async () => {
-    await using service = start();
+    await using service = await start();
     await vanishAfter(service, (id) => createRequest(id));
     const ids = Array.from({ length: ABORTS }, (_, index) => index + 2);
     const retried = await Promise.all(ids.map((id) => service.create(plantBody(id))));
@@ -104,10 +105,9 @@ describe("after 200 clients that vanish", () => {
 test("with no file descriptor left, accepted clients are served; as they leave, those that waited are served too", async () => {
   const DESCRIPTORS_MAX = 128;
   const CLIENTS = 200;
-  using folder = makeTemporaryFolder();
-  const databasePath = `${folder.path}/plants.db`;
+  await using database = await openTestDatabase();
   await using service = await spawnService(
-    { DATABASE_URL: `sqlite:${databasePath}`, PLANTSTORE_TOKEN: TEST_TOKEN },
+    { DATABASE_URL: database.url, PLANTSTORE_TOKEN: TEST_TOKEN },
     ["sh", "-c", `ulimit -n ${DESCRIPTORS_MAX}; exec "$@"`, "sh"],
   );
   const { url } = service.started;
@@ -138,7 +138,7 @@ test("with no file descriptor left, accepted clients are served; as they leave, 
   const stored = [2n, 3n, 4n].map((id) => ({ id, name: `plant ${id}`, tag: null }));
   const responses = await Promise.all(stored.map((plant) => sendPlant(url, plant)));
   expect(responses.map(({ status }) => status)).toEqual([200, 200, 200]);
-  expect(readPlants(databasePath)).toEqual(stored);
+  expect(await database.readPlants()).toEqual(stored);
   service.kill("SIGTERM");
   expect(await service.exited).toBe(0);
   expect(await service.stderr).not.toContain('"level":"error"');

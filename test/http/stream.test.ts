@@ -3,8 +3,8 @@
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { expect, test } from "bun:test";
-import { type ServiceProcess, spawnService } from "./support/child.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { type ServiceProcess, spawnService } from "../support/child.ts";
+import { openTestDatabase } from "../support/database.ts";
 
 const PLANTS = 1_000_000;
 const LINES_A_PIECE = 1_000;
@@ -67,9 +67,9 @@ function isTaken(socket: Socket, bytes: string): Promise<boolean> {
 test.skipIf(process.platform !== "linux")(
   "a million plants go in and come out under a fixed bound of memory",
   async () => {
-    using folder = makeTemporaryFolder();
+    await using database = await openTestDatabase();
     await using service = await spawnService({
-      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+      DATABASE_URL: database.url,
       PLANTSTORE_TOKEN: token,
     });
     const { url } = service.started;
@@ -121,9 +121,9 @@ test.skipIf(process.platform !== "linux")(
 );
 
 test("a batch whose results nobody reads is held up at the sender, does not grow the service, and is cut off in the end", async () => {
-  using folder = makeTemporaryFolder();
+  await using database = await openTestDatabase();
   await using service = await spawnService({
-    DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+    DATABASE_URL: database.url,
     PLANTSTORE_TOKEN: token,
     PLANTSTORE_IDLE_SECONDS_MAX: "6",
     PLANTSTORE_READ_SECONDS_MAX: "1",

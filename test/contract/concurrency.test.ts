@@ -1,0 +1,109 @@
+/** Many at once: one winner an id, no waiting without end, and each answer for its own plant. */
+
+import { describe, expect, test } from "bun:test";
+import { expectAlive } from "../support/alive.ts";
+import { heldUp } from "../support/database.ts";
+import {
+  isReplay,
+  makePlants,
+  readRefusal,
+  sendPlant,
+  type StoredPlant,
+  toBody,
+} from "../support/plants.ts";
+import { expectRefusal } from "../support/sender.ts";
+import { startService } from "../support/service.ts";
+
+const SIMULTANEOUS = 200;
+
+describe("POST /plants, many at once", () => {
+  test("of different plants under one id one is stored, and all the others are told that it is taken", async () => {
+    await using service = await startService();
+    const plants = makePlants(SIMULTANEOUS, (index) => ({
+      id: 7n,
+      name: `name ${index}`,
+      tag: index % 2 === 0 ? null : `tag ${index}`,
+    }));
+    const responses = await Promise.all(plants.map((plant) => sendPlant(service.url, plant)));
+    const answers = await Promise.all(responses.map(readRefusal));
+    expect(answers.filter((answer) => answer === 200).length).toBe(1);
+    expect(answers.filter((answer) => answer === "id_taken").length).toBe(SIMULTANEOUS - 1);
+    const winner = answers.indexOf(200);
+    expect(isReplay(responses[winner] as Response)).toBe(false);
+    expect(await service.readPlants()).toEqual([plants[winner] as StoredPlant]);
+  });
+
+  test("of identical plants all succeed, all but one as replays, and one is stored", async () => {
+    await using service = await startService();
+    const plant = { id: 7n, name: "Monstera", tag: "tropical" };
+    const responses = await Promise.all(
+      makePlants(SIMULTANEOUS, () => plant).map((same) => sendPlant(service.url, same)),
+    );
+    expect(responses.filter(({ status }) => status === 200).length).toBe(SIMULTANEOUS);
+    expect(responses.filter((response) => !isReplay(response)).length).toBe(1);
+    expect(await service.readPlants()).toEqual([plant]);
+  });
+
+  test("a full queue answers 503 overloaded, and what was accepted is stored and nothing else", async () => {
+    const room = 4;
+    await using service = await startService({ PLANTSTORE_QUEUE_LENGTH_MAX: `${room}` });
+    await using held = await service.database.holdWrites();
+    const plants = makePlants(SIMULTANEOUS, (index) => ({
+      id: BigInt(index),
+      name: "a",
+      tag: null,
+    }));
+    const responses = await Promise.all(
+      plants.map(async (plant) => {
+        const response = await service.create(toBody(plant));
+        await held.release();
+        return response;
+      }),
+    );
+    const accepted = plants.filter((_, index) => responses[index]?.status === 200);
+    const refused = responses.filter(({ status }) => status !== 200);
+    for (const response of refused) await expectRefusal(response, "overloaded");
+    // While nothing could be written, only a refusal can have come, and with it the release.
+    expect(refused.length).toBeGreaterThan(0);
+    expect(accepted.length).toBeGreaterThanOrEqual(room);
+    expect(await service.readPlants()).toEqual(accepted);
+  });
+
+  test("a statement that fails fails its own write, and none of those that share its commit", async () => {
+    await using service = await startService();
+    await service.database.failPlantsNamed("boom");
+    const plants = makePlants(20, (index) => ({
+      id: BigInt(index),
+      name: index % 5 === 3 ? "boom" : "fine",
+      tag: null,
+    }));
+    // Handed over in one turn, before the first of them can be tried.
+    const settled = await Promise.allSettled(
+      plants.map(({ id, name }) => service.store.createPlant({ id, name, tag: undefined })),
+    );
+    expect(settled.map(({ status }) => status)).toEqual(
+      plants.map(({ name }) => (name === "boom" ? "rejected" : "fulfilled")),
+    );
+    expect(await service.readPlants()).toEqual(plants.filter(({ name }) => name === "fine"));
+  });
+});
+
+test("where others hold the store up for too long, a create answers 503 in time, and the service is alive meanwhile", async () => {
+  const [monstera, ficus] = [
+    { id: 1n, name: "Monstera", tag: "tropical" },
+    { id: 2n, name: "Ficus", tag: null },
+  ];
+  await using service = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+  await using held = await service.database.holdWrites();
+  const sentAtMs = performance.now();
+  const response = await expectAlive(service.url, service.create(toBody(monstera)));
+  await expectRefusal(response, heldUp);
+  expect(performance.now() - sentAtMs).toBeWithin(1_000, 2_000);
+
+  await held.release();
+  expect((await service.create(toBody(ficus))).status).toBe(200);
+  if (heldUp === "store_busy") expect(await service.readPlants()).toEqual([ficus]);
+  // Sending it again settles it, whatever has become of it.
+  expect((await service.create(toBody(monstera))).status).toBe(200);
+  expect(await service.readPlants()).toEqual([monstera, ficus]);
+});

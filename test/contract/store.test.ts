@@ -1,0 +1,131 @@
+/** What every engine owes the service beyond plants: tokens, neighbours, and an end. */
+
+import { describe, expect, test } from "bun:test";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { resolveConfig } from "../../src/config.ts";
+import type { Store } from "../../src/domain/store.ts";
+import type { TokenRecord } from "../../src/domain/token.ts";
+import { openStore } from "../../src/store/open.ts";
+import { openTestDatabase, type TestDatabase } from "../support/database.ts";
+import { rejectionOf } from "../support/rejection.ts";
+
+const plant = { id: 1n, name: "a", tag: undefined };
+
+interface TestStore extends AsyncDisposable {
+  readonly store: Store;
+}
+
+function open({ url }: TestDatabase): Promise<Store> {
+  const { config } = resolveConfig({}, { DATABASE_URL: url });
+  return openStore(config.databaseUrl, config);
+}
+
+/** Closed with the test, whatever becomes of it. */
+async function openIn(database: TestDatabase): Promise<TestStore> {
+  const store = await open(database);
+  return { store, [Symbol.asyncDispose]: () => store.close() };
+}
+
+describe("tokens in the store", () => {
+  const record = (name: string): TokenRecord =>
+    toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 5 });
+
+  test("are found by hash alone, as they were made", async () => {
+    await using database = await openTestDatabase();
+    await using opened = await openIn(database);
+    const { store } = opened;
+    const made = toRecord(mintToken(), {
+      name: "n",
+      scopes: ["plants:read", "plants:write"],
+      createdAtMs: 5,
+      expiresAtMs: 9,
+    });
+    expect(await store.createToken(made)).toBe(true);
+    expect(await store.findToken(made.hash)).toEqual(made);
+    expect(await store.findToken("0".repeat(64))).toBeUndefined();
+  });
+
+  test("have names that are unique until revoked", async () => {
+    await using database = await openTestDatabase();
+    await using opened = await openIn(database);
+    const { store } = opened;
+    const first = record("till");
+    expect(await store.createToken(first)).toBe(true);
+    expect(await store.createToken(record("till"))).toBe(false);
+    await store.revokeToken(first.hash, 7);
+    expect(await store.createToken(record("till"))).toBe(true);
+    await store.revokeToken(first.hash, 8);
+    expect((await store.findToken(first.hash))?.revokedAtMs).toBe(7);
+  });
+
+  test("include a first one only where there has never been any", async () => {
+    await using database = await openTestDatabase();
+    await using opened = await openIn(database);
+    const { store } = opened;
+    const made = await Promise.all(["a", "b"].map((name) => store.createFirstToken(record(name))));
+    expect(made).toEqual([true, false]);
+    const [first] = await store.listTokens();
+    await store.revokeToken(first?.hash ?? "", 1);
+    expect(await store.createFirstToken(record("c"))).toBe(false);
+  });
+
+  test("remember their latest use, whatever order the uses arrive in", async () => {
+    await using database = await openTestDatabase();
+    await using opened = await openIn(database);
+    const { store } = opened;
+    const token = record("n");
+    await store.createToken(token);
+    await store.touchTokens([{ hash: token.hash, usedAtMs: 20 }]);
+    await store.touchTokens([{ hash: token.hash, usedAtMs: 10 }]);
+    expect((await store.findToken(token.hash))?.lastUsedAtMs).toBe(20);
+  });
+});
+
+test("a closed store refuses reads and writes, and does not open again", async () => {
+  await using database = await openTestDatabase();
+  const store = await open(database);
+  await store.close();
+  expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "shutting_down" });
+  expect(await rejectionOf(store.listTokens())).toMatchObject({ reason: "shutting_down" });
+});
+
+test("a store that is opened again has what was stored in it", async () => {
+  await using database = await openTestDatabase();
+  const first = await open(database);
+  expect(await first.createPlant(plant)).toBe("created");
+  await first.close();
+  await using second = await openIn(database);
+  expect(await second.store.createPlant(plant)).toBe("replayed");
+  expect(await second.store.findPlant(plant.id)).toEqual(plant);
+});
+
+test("two stores on one database see each other's plants, and neither breaks the other", async () => {
+  await using database = await openTestDatabase();
+  await using one = await openIn(database);
+  await using other = await openIn(database);
+  const ids = Array.from({ length: 200 }, (_, index) => BigInt(index));
+  const outcomes = await Promise.all(
+    [one, other].map(({ store }) =>
+      Promise.all(ids.map((id) => store.createPlant({ ...plant, id }))),
+    ),
+  );
+  const created = outcomes.flat().filter((outcome) => outcome === "created");
+  expect(created).toHaveLength(200);
+});
+
+test("of stores that are opened on one database at once, one makes the first token", async () => {
+  await using database = await openTestDatabase();
+  await using opened = new AsyncDisposableStack();
+  const stores = await Promise.all(
+    Array.from({ length: 4 }, async () => opened.use(await openIn(database)).store),
+  );
+  const made = await Promise.all(
+    stores.map((store, index) =>
+      store.createFirstToken(
+        toRecord(mintToken(), { name: `first-${index}`, scopes: ["plants:read"], createdAtMs: 5 }),
+      ),
+    ),
+  );
+  expect(made.filter((isMade) => isMade)).toHaveLength(1);
+  expect(await stores[0]?.listTokens()).toHaveLength(1);
+});

@@ -1,0 +1,537 @@
+/** plantstore copy as its users run it: everything, once, verified; differences, collisions, signals, exit codes. */
+
+import { Database } from "bun:sqlite";
+import { describe, expect, test } from "bun:test";
+import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { hashToken, mintToken } from "../src/auth/token.ts";
+import { openDatabase } from "../src/store/sqlite/database.ts";
+import { type Finished, runCommand, spawnService } from "./support/child.ts";
+import { runOnTerminal, startCommand } from "./support/command.ts";
+import { sendPlant, type StoredPlant } from "./support/plants.ts";
+import { alter, makeStore, readFolder, readPlants } from "./support/stores.ts";
+import { countPlants, makeWorkplace, until, type Workplace } from "./support/workplace.ts";
+
+/** A workplace with two stores in it, the second of which may be still to be made. */
+interface Pair extends Workplace {
+  readonly from: string;
+  readonly to: string;
+  readonly args: readonly string[];
+}
+
+function makePair(from: readonly StoredPlant[], to?: readonly StoredPlant[]): Pair {
+  const at = makeWorkplace();
+  const paths = { from: at.file("from.db"), to: at.file("to.db") };
+  fill(paths.from, from);
+  if (to !== undefined) fill(paths.to, to);
+  const args = ["copy", "--from", `sqlite:${paths.from}`, "--to", `sqlite:${paths.to}`];
+  return { ...at, ...paths, args };
+}
+
+function fill(path: string, plants: readonly StoredPlant[]): void {
+  const db = openDatabase(path);
+  const insert = db.prepare("INSERT INTO plants VALUES (?, ?, ?)");
+  db.transaction(() => {
+    for (const { id, name, tag } of plants) insert.run(id, name, tag);
+  })();
+  insert.finalize();
+  db.close();
+}
+
+const plant = (id: number | bigint, name = `plant ${id}`, tag: string | null = null) => ({
+  id: BigInt(id),
+  name,
+  tag,
+});
+
+const many = (count: number, first = 1): StoredPlant[] =>
+  Array.from({ length: count }, (_, index) => plant(first + index));
+
+interface Summary {
+  readonly finished: boolean;
+  readonly plants: Readonly<Record<string, number>>;
+  readonly tokens: Readonly<Record<string, number>>;
+  readonly verification: {
+    readonly verified: boolean;
+    readonly equal: boolean;
+    readonly from: { readonly count: number; readonly sha256: string };
+    readonly to: { readonly count: number; readonly sha256: string };
+  } | null;
+}
+
+const summaryOf = ({ stdout }: Finished): Summary => JSON.parse(stdout) as Summary;
+
+const nonePlants = { copied: 0, present: 0, replaced: 0, removed: 0, different: 0, extra: 0 };
+const noneTokens = { copied: 0, present: 0, different: 0, extra: 0 };
+
+describe("plantstore copy", () => {
+  const awkward = [
+    plant(-(2n ** 63n), "least"),
+    plant(-(2n ** 53n) - 1n, "", ""),
+    plant(0, "no tag"),
+    plant(1, "empty tag", ""),
+    plant(2n ** 53n + 1n, "é e\u0301 🌵 \u2028 \" \\ '", "\u0001"),
+    plant(2n ** 63n - 1n, "greatest", "tag"),
+  ];
+
+  test("copies all, exactly, leaves the source as it was, and recognises it the next time", async () => {
+    using at = makePair(awkward);
+    const source = readFileSync(at.from);
+    const first = await runCommand([...at.args, "--json"]);
+    expect(first).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(readPlants(at.to)).toEqual(awkward);
+    const exported = await runCommand(["export"], { DATABASE_URL: `sqlite:${at.from}` });
+    const sum = { count: 6, sha256: Bun.SHA256.hash(exported.stdout, "hex") };
+    const verification = { verified: true, equal: true, from: sum, to: sum };
+    expect(JSON.parse(first.stdout)).toEqual({
+      event: "copied",
+      finished: true,
+      from: at.from,
+      to: at.to,
+      plants: { ...nonePlants, copied: 6 },
+      tokens: noneTokens,
+      verification,
+      seconds: expect.any(Number),
+    });
+    expect(readFileSync(at.from).equals(source)).toBe(true);
+    const target = readFileSync(at.to);
+    const again = await runCommand([...at.args, "--json"]);
+    expect(summaryOf(again)).toMatchObject({
+      plants: { ...nonePlants, present: 6 },
+      verification,
+    });
+    expect(readFileSync(at.to).equals(target)).toBe(true);
+  });
+
+  test("says in words what it did", async () => {
+    using at = makePair(many(1_200), many(200));
+    const { exitCode, stdout, stderr } = await runCommand(at.args);
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
+    const sums = [...stdout.matchAll(/^ {2}SHA-256 {3}([0-9a-f]{64})$/gm)].map(([, sum]) => sum);
+    expect(sums).toHaveLength(2);
+    expect(sums[0]).toBe(sums[1]);
+    expect(stdout.replaceAll(/[0-9a-f]{64}/g, "…").replace(/\d+\.\d s/, "… s")).toBe(
+      "Copied, and verified: both stores hold the same plants.\n\n" +
+        `  From      ${at.from}\n  Plants    1,200\n  SHA-256   …\n\n` +
+        `  To        ${at.to}\n  Plants    1,200\n  SHA-256   …\n\n` +
+        "  Copied    1,000 plants, 0 tokens\n  Existing  200 plants, 0 tokens\n  Time      … s\n",
+    );
+  });
+
+  test("an empty store is copied, and into one that holds plants", async () => {
+    using at = makePair([]);
+    expect(summaryOf(await runCommand([...at.args, "--json"]))).toMatchObject({
+      plants: nonePlants,
+      verification: { verified: true, equal: true, from: { count: 0 }, to: { count: 0 } },
+    });
+    fill(at.to, many(3));
+    const extra = await runCommand([...at.args, "--json"]);
+    expect(extra.exitCode).toBe(3);
+    expect(summaryOf(extra).plants).toEqual({ ...nonePlants, extra: 3 });
+    expect((await runCommand([...at.args, "--force"])).exitCode).toBe(0);
+    expect(readPlants(at.to)).toEqual([]);
+  });
+
+  test("names of a megabyte go through a queue that takes hardly one", async () => {
+    const letters = ["a", "é", "🌵", "b", "c", "d", "e"];
+    const long = letters.map((letter, id) => plant(id, letter.repeat(2 ** 20 / letter.length)));
+    using at = makePair([...long, ...many(50, 100)]);
+    const finished = await runCommand([...at.args, "--json"], {
+      PLANTSTORE_BODY_BYTES_MAX: "64",
+      PLANTSTORE_BODY_BYTES_TOTAL_MAX: "64",
+      PLANTSTORE_QUEUE_LENGTH_MAX: "1",
+    });
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
+  });
+
+  test.each(["from", "to"] as const)("DATABASE_URL stands in for --%s", async (left) => {
+    using at = makePair(many(3));
+    const given = left === "from" ? "to" : "from";
+    const args = ["copy", `--${given}`, `sqlite:${at[given]}`];
+    const finished = await runCommand(args, { DATABASE_URL: `sqlite:${at[left]}` });
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(readPlants(at.to)).toEqual(many(3));
+  });
+
+  test("where both are given, it does not matter what DATABASE_URL is", async () => {
+    using at = makePair(many(3));
+    expect((await runCommand(at.args, { DATABASE_URL: "nonsense" })).exitCode).toBe(0);
+  });
+
+  test.each([
+    [[], "--from, --to: at least one is needed; DATABASE_URL stands in for the other"],
+    [["--from", ""], '--from: "" is not allowed (it is of no store'],
+    [
+      ["--from", "plants.db"],
+      '--from: "plants.db" is not allowed (it is of no store that we know); expected sqlite:',
+    ],
+    [
+      ["--to", "sqlite:a.db?b"],
+      '--to: "sqlite:a.db?b" is not allowed (it is not the path of a file)',
+    ],
+    [["--to", "sqlite::memory:"], '--to: "sqlite::memory:" is not allowed (it is not the path of'],
+    [["--to", "postgres://me:secret"], '--to: "postgres://********" is not allowed ('],
+    [
+      ["--to", "mysql://me:secret@a/b"],
+      '--to: "mysql://********" is not allowed (it is of no store',
+    ],
+    [["--from", "me:secret@a"], '--from: "********" is not allowed ('],
+    [["--from", "user=me password=secret"], '--from: "********" is not allowed ('],
+    [["--from", "sqlite:a.db", "--to", "sqlite:./a.db"], "both are the same store"],
+    [["extra"], "too many arguments"],
+    [["--database-url", "sqlite:a.db"], "unknown option"],
+  ])("%j is not understood: exit 2, no secret repeated, nothing made", async (args, says) => {
+    using at = makeWorkplace();
+    const finished = await runCommand(["copy", ...args], at.env);
+    expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
+    expect(finished.stderr).toContain(says);
+    expect(finished.stderr).not.toContain("secret");
+    expect(readdirSync(at.path)).toEqual([]);
+  });
+
+  test.each([
+    ["by another name", "from.db", linkSync, "both are the same store"],
+    ["through a link", "from.db", symlinkSync, "both are the same store"],
+    ["in place of its log", "from.db-wal", undefined, "is part of the store, its -wal"],
+  ])("the same store %s is refused", async (_, name, link, says) => {
+    using at = makePair(many(3));
+    const to = link === undefined ? at.file(name) : at.file("link.db");
+    link?.(at.file(name), to);
+    const before = readFolder(at.path);
+    for (const [from, into] of [
+      [at.from, to],
+      [to, at.from],
+    ]) {
+      const args = ["copy", "--from", `sqlite:${from}`, "--to", `sqlite:${into}`, "--force"];
+      const finished = await runCommand(args);
+      expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
+      expect(finished.stderr).toContain(says);
+    }
+    expect(readFolder(at.path)).toEqual(before);
+  });
+
+  test.each([
+    ["missing", () => undefined, "There is no store"],
+    ["an empty file", (path: string) => writeFileSync(path, ""), "is not a plant store"],
+    ["no store", (path: string) => writeFileSync(path, "text ".repeat(999)), "cannot be read"],
+    [
+      "of an older schema",
+      (path: string) => {
+        makeStore(path, 3);
+        alter(path, "DROP INDEX plants_tag", "PRAGMA user_version = 1");
+      },
+      "has schema 1, and a copy does not change its source",
+    ],
+  ])("a source that is %s is a failure, and nothing is made or changed", async (_, make, says) => {
+    using at = makeWorkplace();
+    make(at.file("from.db"));
+    const before = readFolder(at.path);
+    const args = [`--from`, `sqlite:${at.file("from.db")}`, "--to", `sqlite:${at.file("to.db")}`];
+    const finished = await runCommand(["copy", ...args]);
+    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(finished.stderr).toContain(says);
+    expect(readFolder(at.path)).toEqual(before);
+  });
+
+  test("its help has every exit code and flag", async () => {
+    const { exitCode, stdout } = await runCommand(["copy", "--help"]);
+    expect(exitCode).toBe(0);
+    for (const code of [0, 1, 2, 3, 130])
+      expect(stdout).toMatch(new RegExp(`^  ${code} +\\w`, "m"));
+    for (const flag of ["--from", "--to", "--force", "--json", "--quiet"])
+      expect(stdout).toContain(flag);
+    expect(stdout).toContain("DATABASE_URL stands in for it, and keeps a password off");
+  });
+
+  test("shows a bar for both of its stages, and nothing with --quiet", async () => {
+    using at = makePair([]);
+    // Enough to take longer than until the first drawing, on any machine.
+    makeStore(at.from, 600_000);
+    const { exitCode, screen } = await runOnTerminal(at.args);
+    expect(exitCode).toBe(0);
+    expect(screen).toMatch(/copying +\d+%  .*━.* [\d,]+ plants  [\d,]+\/s/);
+    expect(screen).toMatch(/verifying +\d+%  .*━.* [\d,]+ plants  [\d,]+\/s/);
+    const quiet = await runOnTerminal([...at.args, "--quiet"]);
+    expect(quiet.screen).toStartWith("Copied, and verified");
+  });
+});
+
+describe("where the target differs", () => {
+  const from = [plant(1), plant(2, "same", ""), plant(3, "a"), plant(4, "b", ""), plant(5, "c")];
+  const to = [plant(-7), plant(2, "same", ""), plant(3, "A"), plant(4, "b"), plant(9)];
+
+  test("it is left alone, told, and all else is copied: exit 3", async () => {
+    using at = makePair(from, to);
+    const finished = await runCommand([...at.args, "--json"]);
+    expect(finished.exitCode).toBe(3);
+    expect(finished.stderr).toBe(
+      "id -7: in the target only\nid 3: not the same plant in both stores\n" +
+        "id 4: not the same plant in both stores\nid 9: in the target only\n" +
+        `plantstore: ${at.from} and ${at.to} differ: 2 plants under the same id, and 2 plants of the target only. ` +
+        "They were left alone; --force makes the target equal to the source.\n",
+    );
+    expect(summaryOf(finished)).toMatchObject({
+      finished: true,
+      plants: { ...nonePlants, copied: 2, present: 1, different: 2, extra: 2 },
+      verification: { verified: true, equal: false, from: { count: 5 }, to: { count: 7 } },
+    });
+    expect(readPlants(at.to)).toEqual([
+      plant(-7),
+      plant(1),
+      plant(2, "same", ""),
+      plant(3, "A"),
+      plant(4, "b"),
+      plant(5, "c"),
+      plant(9),
+    ]);
+    expect(readPlants(at.from)).toEqual(from);
+  });
+
+  test("--force makes it equal", async () => {
+    using at = makePair(from, to);
+    const finished = await runCommand([...at.args, "--force", "--json"]);
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(summaryOf(finished)).toMatchObject({
+      plants: { ...nonePlants, copied: 2, present: 1, replaced: 2, removed: 2 },
+      verification: { verified: true, equal: true },
+    });
+    expect(readPlants(at.to)).toEqual(from);
+  });
+
+  test("the first ten are named, and the others counted", async () => {
+    using at = makePair([], many(2_013));
+    const { exitCode, stdout, stderr } = await runCommand(at.args);
+    const printed = stderr.trimEnd().split("\n");
+    expect([exitCode, printed.length]).toEqual([3, 12]);
+    expect(printed[9]).toBe("id 10: in the target only");
+    expect(printed[10]).toBe("… and 2003 more.");
+    expect(stdout).toContain("what was different in the target was left alone");
+    expect(stdout).toMatch(/^ {2}Extra +2,013 plants, 0 tokens$/m);
+  });
+});
+
+describe("tokens", () => {
+  interface TokenRow {
+    readonly name: string;
+    readonly expires_at_ms: number | null;
+    readonly last_used_at_ms: number | null;
+    readonly revoked_at_ms: number | null;
+  }
+
+  /** Each is told by its seed: its hash and its prefix come of it. */
+  function addToken(path: string, seed: string, row: Partial<TokenRow> = {}): void {
+    const { name = seed, expires_at_ms: expires = null, last_used_at_ms: used = null } = row;
+    const db = openDatabase(path);
+    db.run("INSERT INTO tokens VALUES (?, ?, ?, 'plants:read plants:write', 1000, ?, ?, ?)", [
+      hashToken(seed),
+      seed.slice(0, 8),
+      name,
+      expires,
+      used,
+      row.revoked_at_ms ?? null,
+    ]);
+    db.close();
+  }
+
+  function readTokens(path: string): unknown[] {
+    using db = new Database(path, { readwrite: true, create: false });
+    return db.query("SELECT * FROM tokens ORDER BY hash").all();
+  }
+
+  const stateOf = (path: string, seed: string): unknown =>
+    (readTokens(path) as { hash: string; revoked_at_ms: unknown; last_used_at_ms: unknown }[])
+      .filter(({ hash }) => hash === hashToken(seed))
+      .map((row) => [row.revoked_at_ms, row.last_used_at_ms])[0];
+
+  test("are copied with every field, also revoked and expired ones, and go on working", async () => {
+    const token = mintToken();
+    using at = makePair(many(3));
+    addToken(at.from, token, { name: "client", last_used_at_ms: 5_000 });
+    addToken(at.from, "expired", { expires_at_ms: 2_000 });
+    addToken(at.from, "revoked", { name: "client", revoked_at_ms: 3_000, last_used_at_ms: 2_500 });
+    const finished = await runCommand([...at.args, "--json"]);
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(summaryOf(finished).tokens).toEqual({ ...noneTokens, copied: 3 });
+    expect(readTokens(at.to)).toEqual(readTokens(at.from));
+    await using service = await spawnService({ DATABASE_URL: `sqlite:${at.to}` });
+    expect(service.started.token).toBeUndefined();
+    const statusOf = async (bearer: string): Promise<number> => {
+      const headers = { authorization: `Bearer ${bearer}` };
+      return (await fetch(`${service.started.url}/plants/1`, { headers })).status;
+    };
+    expect([await statusOf(token), await statusOf("revoked")]).toEqual([200, 401]);
+  });
+
+  test("the next time only revocations and later uses are taken over, and nothing back", async () => {
+    using at = makePair([], []);
+    addToken(at.from, "revoked-here", { revoked_at_ms: 3_000, last_used_at_ms: 2_000 });
+    addToken(at.to, "revoked-here", { last_used_at_ms: 2_500 });
+    addToken(at.from, "revoked-twice", { revoked_at_ms: 3_000 });
+    addToken(at.to, "revoked-twice", { revoked_at_ms: 4_000 });
+    addToken(at.from, "used-here", { last_used_at_ms: 9_000 });
+    addToken(at.to, "used-here");
+    addToken(at.from, "used-there");
+    addToken(at.to, "used-there", { last_used_at_ms: 9_000 });
+    addToken(at.to, "only-there");
+    const finished = await runCommand([...at.args, "--json"]);
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(summaryOf(finished).tokens).toEqual({ ...noneTokens, present: 4, extra: 1 });
+    expect(stateOf(at.to, "revoked-here")).toEqual([3_000, 2_500]);
+    expect(stateOf(at.to, "revoked-twice")).toEqual([4_000, null]);
+    expect(stateOf(at.to, "used-here")).toEqual([null, 9_000]);
+    expect(stateOf(at.to, "used-there")).toEqual([null, 9_000]);
+    expect(stateOf(at.to, "only-there")).toEqual([null, null]);
+  });
+
+  test("a revocation is taken over before the token that has the name since then", async () => {
+    using at = makePair([], []);
+    addToken(at.from, "z-old", { name: "till", revoked_at_ms: 3_000 });
+    addToken(at.from, "a-new", { name: "till" });
+    addToken(at.to, "z-old", { name: "till" });
+    expect((await runCommand(at.args)).exitCode).toBe(0);
+    expect([stateOf(at.to, "z-old"), stateOf(at.to, "a-new")]).toEqual([
+      [3_000, null],
+      [null, null],
+    ]);
+  });
+
+  test("what the target has revoked stays so, and is told: exit 3", async () => {
+    using at = makePair(many(1), []);
+    addToken(at.from, "till");
+    addToken(at.to, "till", { revoked_at_ms: 3_000 });
+    for (const force of [[], ["--force"]]) {
+      const finished = await runCommand([...at.args, "--json", ...force]);
+      expect(finished.exitCode).toBe(3);
+      expect(finished.stderr).toBe(
+        "token till (till…): revoked or changed in the target, and left so\n" +
+          `plantstore: In ${at.to}, 1 token of ${at.from} cannot be used; that was left so.\n`,
+      );
+      expect(summaryOf(finished)).toMatchObject({
+        tokens: { ...noneTokens, present: 1, different: 1 },
+        verification: { verified: true, equal: true },
+      });
+    }
+    expect(stateOf(at.to, "till")).toEqual([3_000, null]);
+  });
+
+  test("a name that another token in use has stops the copy before any plant: exit 1", async () => {
+    using at = makePair(many(3), []);
+    addToken(at.from, "laptop", { name: "me" });
+    addToken(at.from, "other");
+    addToken(at.to, "cluster", { name: "me" });
+    const finished = await runCommand(at.args);
+    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(finished.stderr).toContain(
+      `${at.to} has others in use by their names. Revoke those, and run it again:\n` +
+        `  plantstore token revoke me --database-url sqlite:${at.to}\n`,
+    );
+    expect(readPlants(at.to)).toEqual([]);
+    expect([stateOf(at.to, "laptop"), stateOf(at.to, "other")]).toEqual([undefined, [null, null]]);
+    const way = ["token", "revoke", "me", "--database-url", `sqlite:${at.to}`];
+    expect((await runCommand(way)).exitCode).toBe(0);
+    expect((await runCommand(at.args)).exitCode).toBe(0);
+    expect([stateOf(at.to, "laptop"), readPlants(at.to)]).toEqual([[null, null], many(3)]);
+  });
+});
+
+describe("a copy that does not run undisturbed", () => {
+  test("killed half-way, it goes on from there", async () => {
+    using at = makePair(many(60_000));
+    const command = startCommand(at.args);
+    await until(() => isStored(at.to));
+    command.kill("SIGKILL");
+    expect((await command.finished).exitCode).toBe(137);
+    const before = countPlants(at.to);
+    expect(before).toBeGreaterThan(0);
+    expect(before).toBeLessThan(60_000);
+    const again = await runCommand([...at.args, "--json"]);
+    expect(again).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(summaryOf(again)).toMatchObject({
+      plants: { ...nonePlants, copied: 60_000 - before, present: before },
+      verification: { verified: true, equal: true },
+    });
+    expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
+  });
+
+  test("on SIGINT says how far it came, and exits 130", async () => {
+    using at = makePair(many(60_000));
+    const command = startCommand([...at.args, "--json"]);
+    await until(() => isStored(at.to));
+    command.kill("SIGINT");
+    const finished = await command.finished;
+    expect(finished.exitCode).toBe(130);
+    expect(finished.stderr).toMatch(
+      /^plantstore: interrupted\. [\d,]+ plants were copied, and 0 there already\.\nRunning it again goes on from there\.\n$/,
+    );
+    const { plants, ...rest } = summaryOf(finished);
+    expect(rest).toMatchObject({ finished: false, verification: null });
+    expect(plants["copied"]).toBe(countPlants(at.to));
+    expect((await runCommand(at.args)).exitCode).toBe(0);
+  });
+
+  test.each(["from", "to"] as const)(
+    "--%s written to meanwhile is noticed: exit 1",
+    async (side) => {
+      using at = makePair(many(30_000), []);
+      const command = startCommand([...at.args, "--json"]);
+      // Ids from the front, which the copy has passed before it sees most of these.
+      using db = new Database(at[side]);
+      db.run("PRAGMA busy_timeout = 5000");
+      let id = 0;
+      const writer = setInterval(() => {
+        db.run("INSERT INTO plants VALUES (?, 'late', NULL)", [--id]);
+      }, 2);
+      const { exitCode, stdout, stderr } = await command.finished;
+      clearInterval(writer);
+      expect(stderr).toContain(
+        `plantstore: Someone wrote to ${at[side]} meanwhile: the copy is not verified. Run it again.\n`,
+      );
+      expect(exitCode).toBe(1);
+      expect(summaryOf({ exitCode, stdout, stderr }).verification).toMatchObject({
+        verified: false,
+      });
+      expect((await runCommand([...at.args, "--force"])).exitCode).toBe(0);
+      expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
+    },
+  );
+
+  test("a first copy beside the running service makes the second short", async () => {
+    using at = makePair(many(2_000));
+    const env = {
+      DATABASE_URL: `sqlite:${at.from}`,
+      PLANTSTORE_TOKEN: "test-token-with-all-scopes",
+    };
+    await using service = await spawnService(env);
+    expect((await runCommand(at.args)).exitCode).toBe(0);
+    expect((await sendPlant(service.started.url, plant(5_000))).status).toBe(200);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+    expect(summaryOf(await runCommand([...at.args, "--json"])).plants).toEqual({
+      ...nonePlants,
+      copied: 1,
+      present: 2_000,
+    });
+  });
+
+  test("a target that is locked for a while is waited for", async () => {
+    using at = makePair(many(3), []);
+    using holder = new Database(at.to);
+    holder.run("BEGIN IMMEDIATE");
+    const command = startCommand(at.args, { PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+    const timer = setTimeout(() => holder.run("COMMIT"), 3_000);
+    const finished = await command.finished;
+    clearTimeout(timer);
+    expect(finished.stderr).toMatch(
+      new RegExp(`^(${at.to}: The store did not get .* Trying again in \\d\\.\\d s\\.\\n)+$`),
+    );
+    expect(finished.exitCode).toBe(0);
+  });
+});
+
+function isStored(path: string): boolean {
+  try {
+    return countPlants(path) > 0;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,201 @@
+/** The command line on PostgreSQL: the same commands, and from one engine to the other and back. */
+
+import { describe, expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
+import { runCommand } from "../support/child.ts";
+import { startCommand } from "../support/command.ts";
+import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { readFolder } from "../support/stores.ts";
+import { lines, makeWorkplace, type Workplace } from "../support/workplace.ts";
+
+interface Place extends AsyncDisposable {
+  readonly at: Workplace;
+  readonly env: Readonly<Record<string, string>>;
+  readonly url: string;
+  readonly run: <Row>(statement: string) => Promise<Row[]>;
+}
+
+async function makePlace(files: Readonly<Record<string, string>> = {}): Promise<Place> {
+  const server = await sharedPostgres();
+  const database = await createTestDatabase(server);
+  const at = makeWorkplace(files);
+  return {
+    at,
+    url: database.url,
+    env: { DATABASE_URL: database.url },
+    run: (statement) => server.run(statement, database.name),
+    async [Symbol.asyncDispose]() {
+      at[Symbol.dispose]();
+      await database[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const extremes = [
+  `{"id":-9223372036854775808,"name":"least \\"quoted\\" \\\\ {a,b}","tag":""}`,
+  `{"id":0,"name":"","tag":"NULL"}`,
+  `{"id":9007199254740993,"name":"🌵 beyond"}`,
+  `{"id":9223372036854775807,"name":"most","tag":"t"}`,
+];
+const extremesText = extremes.map((line) => `${line}\n`).join("");
+
+describe("on PostgreSQL", () => {
+  test("what is imported is exported again without a difference", async () => {
+    await using place = await makePlace({ "in.ndjson": extremesText + lines(1, 5_000) });
+    const { at, env } = place;
+    const imported = await runCommand(["import", at.file("in.ndjson"), "--json"], env);
+    expect(imported).toMatchObject({ exitCode: 0 });
+    expect(JSON.parse(imported.stdout)).toMatchObject({ created: 5_004, replayed: 0, refused: 0 });
+    const again = await runCommand(["import", at.file("in.ndjson"), "--json"], env);
+    expect(JSON.parse(again.stdout)).toMatchObject({ created: 0, replayed: 5_004, refused: 0 });
+    for (const format of ["ndjson", "csv", "json"]) {
+      const file = at.file(`out.${format}`);
+      expect(await runCommand(["export", "--output", file], env)).toMatchObject({ exitCode: 0 });
+      const back = await runCommand(["import", file, "--json"], env);
+      expect(JSON.parse(back.stdout)).toMatchObject({ created: 0, replayed: 5_004, refused: 0 });
+    }
+    const found = readFileSync(at.file("out.ndjson"), "utf8").split("\n");
+    for (const line of extremes) expect(found).toContain(line);
+  });
+
+  test("a store that is not there is not made by whoever wants to read it", async () => {
+    await using place = await makePlace();
+    for (const command of [["export"], ["token", "list"], ["token", "revoke", "x"], ["check"]])
+      expect(await runCommand(command, place.env)).toMatchObject({
+        exitCode: 1,
+        stdout: expect.not.stringContaining("pst_") as string,
+      });
+    expect(
+      await runCommand(
+        ["copy", "--from", place.url, "--to", `sqlite:${place.at.file("to.db")}`],
+        {},
+      ),
+    ).toMatchObject({ exitCode: 1 });
+    expect(readFolder(place.at.path)).toEqual({});
+    expect(
+      await place.run("SELECT 1 FROM information_schema.tables WHERE table_schema = 'public'"),
+    ).toEqual([]);
+  });
+
+  test("check says what is in it, and what is wrong with it", async () => {
+    await using place = await makePlace({ "in.ndjson": extremesText });
+    await runCommand(["import", place.at.file("in.ndjson")], place.env);
+    await runCommand(["token", "create", "--name", "till"], place.env);
+    const sound = await runCommand(["check", "--json"], place.env);
+    expect(sound.exitCode).toBe(0);
+    expect(sound.stdout).toContain('"idMin":-9223372036854775808,"idMax":9223372036854775807');
+    expect(JSON.parse(sound.stdout)).toMatchObject({
+      ok: true,
+      faults: [],
+      plants: { count: 4, tagged: 3, tags: 3 },
+      tokens: { active: 1, expired: 0, revoked: 0 },
+    });
+    await place.run("DROP INDEX plants_tag");
+    await place.run("ALTER TABLE plantstore_marks DROP COLUMN at_ms");
+    const spoilt = await runCommand(["check"], place.env);
+    expect(spoilt.exitCode).toBe(1);
+    expect(spoilt.stdout).toContain("The index plants_tag is missing.");
+    expect(spoilt.stdout).toContain("The column plantstore_marks.at_ms is missing.");
+  });
+
+  test.each(["backup", "restore"])("%s says what to use instead", async (command) => {
+    await using place = await makePlace();
+    const finished = await runCommand([command, place.at.file("x")], place.env);
+    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(finished.stderr).toContain("pg_dump");
+    expect(readFolder(place.at.path)).toEqual({});
+  });
+});
+
+describe("a copy from one engine to the other", () => {
+  test("and back has every plant and token, and the same checksum", async () => {
+    await using place = await makePlace({ "in.ndjson": extremesText + lines(1, 2_500) });
+    const { at, url } = place;
+    const token = await runCommand(["token", "create", "--name", "till"], at.env);
+    await runCommand(["token", "create", "--name", "old"], at.env);
+    await runCommand(["token", "revoke", "old"], at.env);
+    await runCommand(["import", at.file("in.ndjson")], at.env);
+
+    const over = await copy("--from", `sqlite:${at.store}`, "--to", url);
+    expect(over).toMatchObject({
+      plants: { copied: 2_504 },
+      verification: { equal: true, from: { count: 2_504 }, to: { count: 2_504 } },
+    });
+    const back = await copy("--from", url, "--to", `sqlite:${at.file("back.db")}`);
+    expect(back.verification.to).toEqual(over.verification.from);
+    const [original, returned] = await Promise.all(
+      [at.env, { DATABASE_URL: `sqlite:${at.file("back.db")}` }].map((env) =>
+        runCommand(["token", "list", "--json"], env),
+      ),
+    );
+    expect(returned?.stdout).toBe(original?.stdout as string);
+    expect(JSON.parse((await runCommand(["token", "list", "--json"], place.env)).stdout)).toEqual(
+      JSON.parse(original?.stdout as string),
+    );
+    expect(token.stdout).toStartWith("pst_");
+  });
+
+  test("is killed half-way, and goes on from there", async () => {
+    await using place = await makePlace({ "in.ndjson": lines(1, 60_000) });
+    const { at, url } = place;
+    await runCommand(["import", at.file("in.ndjson")], at.env);
+    const command = startCommand(["copy", "--from", `sqlite:${at.store}`, "--to", url, "--quiet"]);
+    const countCopied = async (): Promise<number> => {
+      const [row] = await place
+        .run<{ count: bigint }>("SELECT count(*) AS count FROM plants")
+        .catch(() => []);
+      return Number(row?.count ?? 0);
+    };
+    while ((await countCopied()) === 0) await Bun.sleep(5);
+    command.kill("SIGKILL");
+    await command.finished;
+    const before = await countCopied();
+    expect(before).toBeLessThan(60_000);
+    const { plants, verification } = await copy("--from", `sqlite:${at.store}`, "--to", url);
+    expect(plants["copied"]).toBeLessThanOrEqual(60_000 - before);
+    expect(verification).toMatchObject({ equal: true, to: { count: 60_000 } });
+  });
+
+  test("with --force takes corrections and removals along", async () => {
+    await using place = await makePlace({ "in.ndjson": lines(1, 100) });
+    const { at, url } = place;
+    await runCommand(["import", at.file("in.ndjson")], at.env);
+    await copy("--from", `sqlite:${at.store}`, "--to", url);
+    await place.run("UPDATE plants SET name = 'changed' WHERE id = 7");
+    await place.run("INSERT INTO plants VALUES (1000, 'extra', NULL)");
+    writeFileSync(at.file("more.ndjson"), lines(200, 1));
+    await runCommand(["import", at.file("more.ndjson")], at.env);
+    const finished = await runCommand(["copy", "--from", `sqlite:${at.store}`, "--to", url]);
+    expect(finished.exitCode).toBe(3);
+    const forced = await copy("--from", `sqlite:${at.store}`, "--to", url, "--force");
+    expect(forced).toMatchObject({
+      plants: { replaced: 1, removed: 1 },
+      verification: { equal: true, to: { count: 101 } },
+    });
+  });
+
+  test("onto itself is refused, by whichever of its hosts", async () => {
+    await using place = await makePlace();
+    const { url } = place;
+    const other = url.replace(/@([^/]+)\//, "@nowhere.invalid:1,$1/");
+    expect(await runCommand(["copy", "--from", url, "--to", other])).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining("both are the same store") as string,
+    });
+  });
+});
+
+interface Summary {
+  readonly plants: Readonly<Record<string, number>>;
+  readonly verification: {
+    readonly equal: boolean;
+    readonly from: { readonly count: number; readonly sha256: string };
+    readonly to: { readonly count: number; readonly sha256: string };
+  };
+}
+
+async function copy(...args: readonly string[]): Promise<Summary> {
+  const finished = await runCommand(["copy", ...args, "--json"]);
+  expect(finished).toMatchObject({ exitCode: 0 });
+  return JSON.parse(finished.stdout) as Summary;
+}

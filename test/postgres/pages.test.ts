@@ -1,0 +1,140 @@
+/** Both engines, asked the same, give the same pages. */
+
+import { describe, expect, test } from "bun:test";
+import { resolveConfig } from "../../src/config.ts";
+import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+import type { Store } from "../../src/domain/store.ts";
+import { openStore } from "../../src/store/open.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { createRandom, tellingSeed } from "../support/random.ts";
+
+const { config } = resolveConfig({}, { PLANTSTORE_SCAN_ROWS_MAX: "3000" });
+
+interface Pair extends AsyncDisposable {
+  readonly sqlite: Store;
+  readonly postgres: Store;
+}
+
+/** The same plants in both. */
+async function openPair(plants: readonly Plant[]): Promise<Pair> {
+  const folder = makeTemporaryFolder();
+  const database = await createTestDatabase(await sharedPostgres());
+  const sqlite = await openStore(`sqlite:${folder.path}/plants.db`, config);
+  const postgres = await openStore(database.url, config);
+  for (const store of [sqlite, postgres])
+    for (let first = 0; first < plants.length; first += 1_000)
+      await Promise.all(
+        plants.slice(first, first + 1_000).map((plant) => store.createPlant(plant)),
+      );
+  return {
+    sqlite,
+    postgres,
+    async [Symbol.asyncDispose]() {
+      await Promise.all([sqlite.close(), postgres.close()]);
+      await database[Symbol.asyncDispose]();
+      folder[Symbol.dispose]();
+    },
+  };
+}
+
+const everything: PlantQuery = {
+  after: undefined,
+  limit: 1_000,
+  tag: undefined,
+  name: undefined,
+  order: "asc",
+};
+
+async function* walk(store: Store, query: PlantQuery): AsyncGenerator<PlantPage> {
+  for (let page: PlantPage | undefined; page?.next !== undefined || page === undefined;) {
+    page = await store.listPlants({
+      ...query,
+      after: page === undefined ? query.after : page.next,
+    });
+    yield page;
+  }
+}
+
+async function expectSamePages({ sqlite, postgres }: Pair, query: PlantQuery): Promise<void> {
+  const [expected, found] = await Promise.all(
+    [sqlite, postgres].map((store) => Array.fromAsync(walk(store, query))),
+  );
+  expect(found).toEqual(expected as PlantPage[]);
+}
+
+describe("pages", () => {
+  test("of plain plants are the same, whatever is asked for", () =>
+    tellingSeed(async () => {
+      const random = createRandom();
+      const tags = [undefined, "", "a", "A", "ä", "z".repeat(100), `${"z".repeat(100)}y`, "🌵"];
+      const plants = Array.from({ length: 7_000 }, (_, index) => ({
+        id: random.chance(50) ? random.int64() : BigInt(index),
+        name: random.pick(["Straße", "Fern", "ferns", "ΣΊΣΥΦΟΣ", "é", "e\u0301", "", "100%_\\"]),
+        tag: random.pick(tags),
+      })).filter(({ id }, index, all) => all.findIndex((other) => other.id === id) === index);
+      await using pair = await openPair(plants);
+      for (let round = 0; round < 40; round++)
+        await expectSamePages(pair, {
+          after: random.chance(50) ? undefined : random.pick(plants).id,
+          limit: random.pick([1_000, 999, 100 + random.below(900)]),
+          tag: random.chance(50) ? undefined : random.pick(tags),
+          name: random.chance(50) ? undefined : random.pick(["strasse", "FERN", "σ", "É", "", "%"]),
+          order: random.pick(["asc", "desc"]),
+        });
+    }));
+
+  test("of exactly the limit, and of exactly as many as a search looks at, have no page behind them", async () => {
+    const plants = Array.from({ length: 3_000 }, (_, id) => ({
+      id: BigInt(id),
+      name: "Fern",
+      tag: id < 100 ? "few" : undefined,
+    }));
+    await using pair = await openPair(plants);
+    for (const query of [
+      { ...everything, limit: 1_000 },
+      { ...everything, tag: "few", limit: 100 },
+      { ...everything, name: "rose" },
+      { ...everything, name: "rose", order: "desc" as const },
+      { ...everything, name: "fern", limit: 1_000 },
+    ])
+      await expectSamePages(pair, query);
+  });
+
+  test("of names as long as they may be end early, and lose nothing", async () => {
+    const plants = Array.from({ length: 12 }, (_, id) => ({
+      id: BigInt(id),
+      name: `${id} ${"🌵".repeat(id % 3 === 0 ? 250_000 : 5)}`,
+      tag: "t".repeat(id % 4 === 0 ? 300_000 : 3),
+    }));
+    await using pair = await openPair(plants);
+    for (const query of [
+      everything,
+      { ...everything, order: "desc" as const },
+      { ...everything, name: "🌵" },
+      { ...everything, tag: "t".repeat(300_000) },
+      { ...everything, tag: "ttt" },
+    ]) {
+      const pages = await Array.fromAsync(walk(pair.postgres, query));
+      const expected = await Array.fromAsync(walk(pair.sqlite, query));
+      expect(pages.flatMap((page) => page.plants)).toEqual(expected.flatMap((page) => page.plants));
+      for (const { plants: some } of pages)
+        expect(some.reduce((sum, { name }) => sum + name.length, 0)).toBeLessThan(4_000_000);
+    }
+    expect(await pair.postgres.findPlant(0n)).toEqual(plants[0]);
+  });
+
+  test("of a tag that no index could hold are found by it", async () => {
+    const random = createRandom();
+    const tag = Array.from({ length: 20_000 }, () => random.int64().toString(36)).join("");
+    const plants = [
+      { id: 1n, name: "a", tag },
+      { id: 2n, name: "b", tag: `${tag}x` },
+      { id: 3n, name: "c", tag: tag.slice(0, 100) },
+    ];
+    await using pair = await openPair(plants);
+    for (const { tag: wanted } of plants)
+      await expectSamePages(pair, { ...everything, tag: wanted });
+  });
+});

@@ -1,0 +1,126 @@
+/** A password opens the database, and is never seen again: in no output, no refusal and no log. */
+
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { resolveConfig } from "../../src/config.ts";
+import { openStore } from "../../src/store/open.ts";
+import { StoreOpenError } from "../../src/store/open-error.ts";
+import { runCommand, spawnService } from "../support/child.ts";
+import { sendPlant } from "../support/plants.ts";
+import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
+import { rejectionOf } from "../support/rejection.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+
+const { config } = resolveConfig({}, {});
+
+/** With everything in it that has a meaning in a URL or in SQL. */
+const PASSWORD = "Qx7:/?#@%&' geheim";
+const AT_ONCE_MS_MAX = 2_500;
+
+const opened = new AsyncDisposableStack();
+let server: PostgresServer;
+
+beforeAll(async () => {
+  server = opened.use(await startPostgres({ hbaLines: ["host all keeper all scram-sha-256"] }));
+  await server.run(`CREATE ROLE keeper LOGIN PASSWORD '${PASSWORD.replace("'", "''")}'`);
+  await server.run("CREATE DATABASE plants OWNER keeper");
+  await server.run("CREATE DATABASE foreign_plants OWNER keeper");
+  await server.run("CREATE TABLE plants (id int)", "foreign_plants");
+});
+afterAll(() => opened.disposeAsync());
+
+const urlOf = (password: string, database = "plants", port = server.port): string =>
+  `postgres://keeper:${encodeURIComponent(password)}@127.0.0.1:${port}/${database}`;
+
+/** Neither as it is nor as the URL has it, nor a part of it that would tell. */
+function expectNoPassword(text: string): void {
+  expect(text).not.toContain("geheim");
+  expect(text).not.toContain("Qx7");
+}
+
+describe("openStore", () => {
+  test("a right password is as good over SCRAM as it is long and odd", async () => {
+    const store = await openStore(urlOf(PASSWORD), config);
+    await store.probe();
+    await store.close();
+    expectNoPassword(JSON.stringify(store.description));
+    const [row] = await server.run<{ verifier: string }>(
+      "SELECT rolpassword AS verifier FROM pg_authid WHERE rolname = 'keeper'",
+    );
+    expect(row?.verifier).toStartWith("SCRAM-SHA-256$");
+  });
+
+  test.each([`${PASSWORD}!`, PASSWORD.slice(0, -1), ""])(
+    "the wrong password %j is told at once, and not repeated",
+    async (password) => {
+      const startedAtMs = performance.now();
+      const error = await rejectionOf(openStore(urlOf(password), config));
+      expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS_MAX);
+      expect(error).toBeInstanceOf(StoreOpenError);
+      const { message } = error as StoreOpenError;
+      expect(message).toBe(
+        `postgres://keeper@127.0.0.1:${server.port}/plants cannot be opened: password authentication failed for user "keeper".`,
+      );
+      expectNoPassword(Bun.inspect(error));
+    },
+  );
+});
+
+describe("plantstore", () => {
+  const short = { PLANTSTORE_QUEUE_SECONDS_MAX: "1", PLANTSTORE_LOG_LEVEL: "debug" };
+
+  test.each([
+    ["config"],
+    ["check"],
+    ["migrate"],
+    ["token create --name clerk"],
+    ["token list"],
+    ["export"],
+  ])("%s shows nothing of it", async (command) => {
+    const env = { ...short, DATABASE_URL: urlOf(PASSWORD) };
+    const { exitCode, stdout, stderr } = await runCommand(command.split(" "), env);
+    expect(exitCode, stderr).toBe(0);
+    expectNoPassword(stdout + stderr);
+  });
+
+  test.each([
+    ["a wrong password", () => urlOf(`${PASSWORD}!`)],
+    ["no such database", () => urlOf(PASSWORD, "nowhere")],
+    ["a database of somebody else", () => urlOf(PASSWORD, "foreign_plants")],
+    ["no server", () => urlOf(PASSWORD, "plants", 1)],
+    ["a password that was not encoded", () => `postgres://keeper:${PASSWORD}@127.0.0.1/plants`],
+    ["a parameter that is unknown", () => `${urlOf(PASSWORD)}?sslmodus=require`],
+  ])("serve does not start with %s, and shows nothing of it", async (_, makeUrl) => {
+    const env = { ...short, PORT: "0", DATABASE_URL: makeUrl() };
+    const { exitCode, stdout, stderr } = await runCommand(["serve"], env);
+    expect(exitCode).toBeGreaterThan(0);
+    expect(stderr).not.toBe("");
+    expectNoPassword(stdout + stderr);
+  });
+
+  test("serve logs an outage, with every detail but that", async () => {
+    await using service = await spawnService({
+      ...short,
+      PLANTSTORE_TOKEN: TEST_TOKEN,
+      DATABASE_URL: urlOf(PASSWORD),
+    });
+    const { url } = service.started;
+    const send = async (id: bigint): Promise<number> =>
+      (await sendPlant(url, { id, name: "fern", tag: null })).status;
+    expect(await send(1n)).toBe(200);
+    await server.stop("fast");
+    expect(await send(2n)).toBe(503);
+    expect((await fetch(`${url}/readyz`)).status).toBe(503);
+    await server.start();
+    // The password is right no more, for those who come now.
+    await server.run("ALTER ROLE keeper PASSWORD 'another'");
+    expect(await send(3n)).toBe(503);
+    await server.run(`ALTER ROLE keeper PASSWORD '${PASSWORD.replace("'", "''")}'`);
+    expect(await send(4n)).toBe(200);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+    const log = await service.stderr;
+    expect(log).toContain("store_unavailable");
+    expect(log).toContain("password authentication failed");
+    expectNoPassword(JSON.stringify(service.started) + log);
+  });
+});

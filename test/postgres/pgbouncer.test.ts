@@ -1,0 +1,115 @@
+/** Behind PgBouncer in transaction mode, where two statements in a row may reach two server connections. */
+
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { runCommand } from "../support/child.ts";
+import { send } from "../support/client.ts";
+import { hasPgbouncer, type Pgbouncer, startPgbouncer } from "../support/pgbouncer.ts";
+import { makePlants, sendPlant, type StoredPlant } from "../support/plants.ts";
+import {
+  createTestDatabase,
+  type PostgresServer,
+  sharedPostgres,
+} from "../support/postgres-server.ts";
+import { startService, type TestService } from "../support/service.ts";
+
+const POOL_SIZE = 2;
+const SERVICES = 3;
+const PLANTS = 300;
+
+describe.skipIf(!hasPgbouncer)("several services behind PgBouncer", () => {
+  const opened = new AsyncDisposableStack();
+  let server: PostgresServer;
+  let database: string;
+  let bouncer: Pgbouncer;
+  let services: TestService[];
+
+  beforeAll(async () => {
+    server = await sharedPostgres();
+    database = opened.use(await createTestDatabase(server)).name;
+    bouncer = opened.use(await startPgbouncer(server.port, { poolSize: POOL_SIZE }));
+    const settings = { DATABASE_URL: bouncer.urlOf(database) };
+    // Together, as they would come up: one of them makes the schema.
+    services = await Promise.all(Array.from({ length: SERVICES }, () => startService(settings)));
+    for (const service of services) opened.use(service);
+  });
+  afterAll(() => opened.disposeAsync());
+
+  const plants = makePlants(PLANTS, (index) => ({
+    id: BigInt(index),
+    name: `fern ${index}`,
+    tag: index % 3 === 0 ? "green" : null,
+  }));
+  const serviceOf = (index: number): TestService => services[index % SERVICES] as TestService;
+  const each = (
+    ask: (plant: StoredPlant, service: TestService) => Promise<Response>,
+    shift = 0,
+  ): Promise<number[]> =>
+    Promise.all(
+      plants.map(async (plant, index) => (await ask(plant, serviceOf(index + shift))).status),
+    );
+  const readPlants = (): Promise<StoredPlant[]> =>
+    server.run<StoredPlant>("SELECT id, name, tag FROM plants ORDER BY id", database);
+
+  test("create every plant once, though all are sent to two of them", async () => {
+    const create = (plant: StoredPlant, service: TestService): Promise<Response> =>
+      sendPlant(service.url, plant);
+    const [ones, others] = await Promise.all([each(create), each(create, 1)]);
+    expect([...ones, ...others]).toEqual(Array.from({ length: 2 * PLANTS }, () => 200));
+    expect(await readPlants()).toEqual(plants);
+  });
+
+  test("find them, list them and search them, all at one time", async () => {
+    const reading = each(({ id }, service) => send(service, "GET", `/plants/${id}`));
+    const paths = ["/plants?limit=100", "/plants?tag=green&limit=100", "/plants?name=fern%20299"];
+    const lists = await Promise.all(
+      paths.flatMap((path) =>
+        services.map(async (service) => {
+          const response = await send(service, "GET", path);
+          return { status: response.status, length: ((await response.json()) as unknown[]).length };
+        }),
+      ),
+    );
+    expect(lists.map(({ status }) => status)).toEqual(lists.map(() => 200));
+    expect(lists.map(({ length }) => length)).toEqual([100, 100, 100, 100, 100, 100, 1, 1, 1]);
+    expect(await reading).toEqual(plants.map(() => 200));
+  });
+
+  test("replace and remove them, each once", async () => {
+    const replaced = await each(({ id }, service) =>
+      send(service, "PUT", `/plants/${id}`, { body: `{"name":"moss ${id}"}` }),
+    );
+    expect(replaced).toEqual(plants.map(() => 200));
+    expect((await readPlants()).map(({ name }) => name)).toEqual(
+      plants.map(({ id }) => `moss ${id}`),
+    );
+    const remove = ({ id }: StoredPlant, service: TestService): Promise<Response> =>
+      send(service, "DELETE", `/plants/${id}`);
+    const [ones, others] = await Promise.all([each(remove), each(remove, 1)]);
+    const both = ones.map((status, index) => status + (others[index] ?? 0));
+    expect(both).toEqual(plants.map(() => 204 + 404));
+    expect(await readPlants()).toEqual([]);
+  });
+
+  test("honour and refuse tokens that commands make and revoke", async () => {
+    const env = { DATABASE_URL: bouncer.urlOf(database) };
+    const made = await runCommand(["token", "create", "--name", "clerk"], env);
+    expect(made.exitCode).toBe(0);
+    const token = /pst_\w+/.exec(made.stdout)?.[0] ?? "";
+    const ask = (service: TestService): Promise<Response> =>
+      fetch(`${service.url}/plants`, { headers: { authorization: `Bearer ${token}` } });
+    for (const service of services) expect((await ask(service)).status).toBe(200);
+    expect((await runCommand(["token", "list"], env)).stdout).toContain("clerk");
+    expect((await runCommand(["token", "revoke", "clerk"], env)).exitCode).toBe(0);
+    for (const service of services) while ((await ask(service)).status !== 401) await Bun.sleep(50);
+    expect((await runCommand(["check"], env)).exitCode).toBe(0);
+  });
+
+  test("share as few server connections as PgBouncer has for them", async () => {
+    const pools = await bouncer.show("POOLS");
+    const pool = pools.find(({ database: name }) => name === database);
+    const count = (name: string): number => Number(pool?.[name]);
+    const used = count("sv_active") + count("sv_idle") + count("sv_used") + count("sv_login");
+    expect(used).toBeLessThanOrEqual(POOL_SIZE);
+    expect(count("cl_active") + count("cl_waiting")).toBeGreaterThan(POOL_SIZE);
+  });
+});

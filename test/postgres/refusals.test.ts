@@ -1,0 +1,107 @@
+/** What is refused, and what is not, when PostgreSQL itself refuses something. */
+
+import { describe, expect, test } from "bun:test";
+import { startDisturbed } from "../support/disturbed.ts";
+import { makePlants, readRefusal, sendPlant, type StoredPlant } from "../support/plants.ts";
+import { sharedPostgres } from "../support/postgres-server.ts";
+import { expectRefusal } from "../support/sender.ts";
+
+const INSERT = "INSERT INTO plants ";
+const QUICK_MS_MAX = 1_500;
+
+const fern = (index: number): StoredPlant => ({ id: BigInt(index), name: `${index}`, tag: null });
+
+describe("a row that only PostgreSQL refuses", () => {
+  /** Some alone and some side by side, at both ends too. */
+  const isRefused = (index: number): boolean => [0, 7, 20, 21, 22, 39].includes(index);
+  const plants = makePlants(40, fern);
+  const refused = plants.filter((_, index) => isRefused(index)).map(({ name }) => `'${name}'`);
+  const constraint = `ALTER TABLE plants ADD CHECK (name NOT IN (${refused.join()}))`;
+
+  /** Asked for in one turn, they share a statement. */
+  const outcomesOf = async (writes: Promise<unknown>[]): Promise<string[]> =>
+    (await Promise.allSettled(writes)).map(({ status }) => status);
+  const expected = plants.map((_, index) => (isRefused(index) ? "rejected" : "fulfilled"));
+
+  test("fails alone when it is created with others", async () => {
+    await using disturbed = await startDisturbed();
+    const { store, url } = disturbed.service;
+    await disturbed.run(constraint);
+    const creates = plants.map(({ id, name }) => store.createPlant({ id, name, tag: undefined }));
+    expect(await outcomesOf(creates)).toEqual(expected);
+    expect(await disturbed.readPlants()).toEqual(plants.filter((_, index) => !isRefused(index)));
+    expect(await readRefusal(await sendPlant(url, fern(0)))).toBe("internal");
+    expect(await readRefusal(await sendPlant(url, fern(1)))).toBe(200);
+  });
+
+  test("fails alone when it is replaced with others", async () => {
+    await using disturbed = await startDisturbed();
+    const { store } = disturbed.service;
+    await disturbed.run("INSERT INTO plants SELECT id, 'as it was' FROM generate_series(0, 39) id");
+    await disturbed.run(constraint);
+    const replaces = plants.map(({ id, name }) =>
+      store.replacePlant({ id, name, tag: undefined }, () => true),
+    );
+    expect(await outcomesOf(replaces)).toEqual(expected);
+    expect((await disturbed.readPlants()).map(({ name }) => name)).toEqual(
+      plants.map(({ name }, index) => (isRefused(index) ? "as it was" : name)),
+    );
+    const sent = { body: JSON.stringify({ name: "0" }) };
+    expect(await readRefusal(await disturbed.send("PUT", "/plants/0", sent))).toBe("internal");
+  });
+});
+
+test("a table that is missing is refused for now, at once, until it is there", async () => {
+  await using disturbed = await startDisturbed();
+  const { url } = disturbed.service;
+  await disturbed.run("ALTER TABLE plants RENAME TO elsewhere");
+  const sentAtMs = performance.now();
+  await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
+  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
+  await expectRefusal(await disturbed.send("GET", "/plants"), "store_unavailable");
+  await expectRefusal(await disturbed.send("DELETE", "/plants/1"), "store_unavailable");
+  expect(performance.now() - sentAtMs).toBeLessThan(QUICK_MS_MAX);
+  await disturbed.run("ALTER TABLE elsewhere RENAME TO plants");
+  expect((await sendPlant(url, fern(1))).status).toBe(200);
+  expect(await disturbed.readPlants()).toEqual([fern(1)]);
+});
+
+test("a database that was dropped is refused for now, and its name alone is not enough", async () => {
+  await using disturbed = await startDisturbed();
+  const { url } = disturbed.service;
+  expect((await sendPlant(url, fern(1))).status).toBe(200);
+  const server = await sharedPostgres();
+  await server.run(`DROP DATABASE ${disturbed.database} WITH (FORCE)`);
+  await expectRefusal(await sendPlant(url, fern(2)), "store_unavailable");
+  await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
+  await expectRefusal(await fetch(`${url}/readyz`), "store_unavailable");
+  await server.run(`CREATE DATABASE ${disturbed.database} TEMPLATE template0`);
+  await expectRefusal(await sendPlant(url, fern(2)), "store_unavailable");
+});
+
+test("a queue that fills while the server is away refuses further writes at once", async () => {
+  await using disturbed = await startDisturbed({
+    settings: { PLANTSTORE_QUEUE_LENGTH_MAX: "10" },
+  });
+  const { url } = disturbed.service;
+  const waiting: Promise<Response>[] = [];
+  const held = [];
+  // Both connections that write are busy now, for as long as we like.
+  for (const index of [1, 2]) {
+    const caught = disturbed.proxy.holdStatement(INSERT);
+    waiting.push(sendPlant(url, fern(index)));
+    held.push(await caught);
+  }
+  const refusedMs: number[] = [];
+  const sentAtMs = performance.now();
+  const answers = makePlants(30, (index) => fern(10 + index)).map(async (plant) => {
+    const answer = await readRefusal(await sendPlant(url, plant));
+    if (answer === "overloaded") refusedMs.push(performance.now() - sentAtMs);
+    return answer;
+  });
+  while (refusedMs.length < 20) await Bun.sleep(5);
+  expect(Math.max(...refusedMs)).toBeLessThan(QUICK_MS_MAX);
+  for (const connection of held) connection.release();
+  for (const response of await Promise.all(waiting)) expect(response.status).toBe(200);
+  expect((await Promise.all(answers)).filter((answer) => answer === 200)).toHaveLength(10);
+});

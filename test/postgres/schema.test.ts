@@ -1,0 +1,186 @@
+/** How a database becomes a plant store, and when it is left alone. */
+
+import { describe, expect, test } from "bun:test";
+import { resolveConfig } from "../../src/config.ts";
+import type { Store } from "../../src/domain/store.ts";
+import { StoreOpenError } from "../../src/store/open-error.ts";
+import { openStore } from "../../src/store/open.ts";
+import { migrations } from "../../src/store/postgres/migrations.ts";
+import { runCommand } from "../support/child.ts";
+import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { rejectionOf } from "../support/rejection.ts";
+
+const { config } = resolveConfig({}, {});
+
+interface Opened extends AsyncDisposable {
+  readonly url: string;
+  readonly run: <Row>(statement: string) => Promise<Row[]>;
+}
+
+async function openDatabase(): Promise<Opened> {
+  const server = await sharedPostgres();
+  const database = await createTestDatabase(server);
+  return {
+    url: database.url,
+    run: (statement) => server.run(statement, database.name),
+    [Symbol.asyncDispose]: () => database[Symbol.asyncDispose](),
+  };
+}
+
+async function openAndClose(url: string): Promise<void> {
+  await (await openStore(url, config)).close();
+}
+
+const tables = `SELECT table_name AS name FROM information_schema.tables
+  WHERE table_schema = current_schema() ORDER BY 1`;
+
+describe("the schema", () => {
+  test("is made by the first of many stores that are opened at once, and once", async () => {
+    await using database = await openDatabase();
+    const stores: Store[] = await Promise.all(
+      Array.from({ length: 8 }, () => openStore(database.url, config)),
+    );
+    await Promise.all(stores.map((store, id) => store.createPlant(plant(BigInt(id)))));
+    await Promise.all(stores.map((store) => store.close()));
+    expect(
+      await database.run("SELECT version, locked_by, locked_until FROM plantstore_schema"),
+    ).toEqual([{ version: migrations.length, locked_by: null, locked_until: null }]);
+    expect(await database.run("SELECT count(*)::int AS count FROM plants")).toEqual([{ count: 8 }]);
+  });
+
+  test("that a newer plantstore has made is not touched", async () => {
+    await using database = await openDatabase();
+    await openAndClose(database.url);
+    await database.run(`UPDATE plantstore_schema SET version = ${migrations.length + 1}`);
+    const error = await rejectionOf(openStore(database.url, config));
+    expect(error).toBeInstanceOf(StoreOpenError);
+    expect((error as Error).message).toContain("A newer plantstore has been here");
+    for (const command of [["migrate"], ["migrate", "--dry-run"], ["check"]])
+      expect(await runCommand(command, { DATABASE_URL: database.url })).toMatchObject({
+        exitCode: 1,
+        stderr: expect.stringContaining("A newer plantstore has been here") as string,
+      });
+  });
+
+  test("is not made beside a table of somebody else's with our name", async () => {
+    await using database = await openDatabase();
+    await database.run("CREATE TABLE plants (colour text)");
+    const error = await rejectionOf(openStore(database.url, config));
+    expect(error).toBeInstanceOf(StoreOpenError);
+    expect((error as Error).message).toContain("a table plants that plantstore did not make");
+    expect(await database.run(tables)).toEqual([{ name: "plants" }]);
+  });
+
+  test("is finished by the next one where somebody died half-way, with the lock", async () => {
+    await using database = await openDatabase();
+    await openAndClose(database.url);
+    await database.run("DROP TABLE plantstore_changes, plantstore_marks");
+    await database.run(`UPDATE plantstore_schema SET version = 4, locked_by = 'the dead',
+      locked_until = now() + interval '1 second'`);
+    await openAndClose(database.url);
+    expect(await runCommand(["check"], { DATABASE_URL: database.url })).toMatchObject({
+      exitCode: 0,
+    });
+  });
+
+  test("can be made apart, for a user who may not", async () => {
+    await using database = await openDatabase();
+    const name = `clerk_${Date.now()}`;
+    await database.run(`CREATE ROLE ${name} LOGIN`);
+    try {
+      const clerkUrl = database.url.replace("//postgres@", `//${name}@`);
+      const refused = await rejectionOf(openStore(clerkUrl, config));
+      expect((refused as Error).message).toContain("Run plantstore migrate as one who may");
+
+      const env = { DATABASE_URL: database.url };
+      const plan = await runCommand(["migrate", "--dry-run"], env);
+      expect(plan.exitCode).toBe(0);
+      expect(await database.run(tables)).toEqual([]);
+      await database.run(plan.stdout);
+      expect((await runCommand(["migrate", "--dry-run"], env)).stdout).toContain("Nothing to do");
+      expect((await runCommand(["migrate"], env)).stdout).toContain("is up to date");
+
+      await database.run(
+        `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_tokens, plantstore_marks, plantstore_changes TO ${name}`,
+      );
+      await database.run(`GRANT SELECT ON plantstore_schema TO ${name}`);
+      const store = await openStore(clerkUrl, config);
+      try {
+        expect(await store.createPlant(plant(1n))).toBe("created");
+        await store.replacePlant({ ...plant(1n), name: "other" }, () => true);
+        await store.removePlant(1n, () => true);
+        await store.probe();
+        expect(await store.createFirstToken(token)).toBe(true);
+      } finally {
+        await store.close();
+      }
+    } finally {
+      await database.run(`DROP OWNED BY ${name}`);
+      await database.run(`DROP ROLE ${name}`);
+    }
+  });
+
+  test("is migrated by its own command, which says from where to where", async () => {
+    await using database = await openDatabase();
+    const env = { DATABASE_URL: database.url };
+    expect(await runCommand(["migrate"], env)).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringMatching(
+        new RegExp(`^Migrated postgres://.* from schema 0 to ${migrations.length}\\.\n$`),
+      ) as string,
+    });
+    await openAndClose(database.url);
+  });
+});
+
+describe("a server", () => {
+  test("that does not sync its commits is refused: it would lose what it has acknowledged", async () => {
+    await using database = await openDatabase();
+    const name = new URL(database.url).pathname.slice(1);
+    await database.run(`ALTER DATABASE ${name} SET synchronous_commit = off`);
+    const error = await rejectionOf(openStore(database.url, config));
+    expect(error).toBeInstanceOf(StoreOpenError);
+    expect((error as Error).message).toContain("synchronous_commit=off");
+  });
+
+  test("whose database cannot hold every name is refused", async () => {
+    const server = await sharedPostgres();
+    await server.run(`CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
+    try {
+      const error = await rejectionOf(openStore(server.urlOf("latin"), config));
+      expect((error as Error).message).toContain("LATIN1");
+    } finally {
+      await server.run("DROP DATABASE latin WITH (FORCE)");
+    }
+  });
+
+  test("that is not there is waited for no longer than a request would be, and told in a sentence", async () => {
+    const patience = { ...config, queueSecondsMax: 1 };
+    const startedAtMs = performance.now();
+    const error = await rejectionOf(openStore("postgres://clerk:secret@127.0.0.1:1/x", patience));
+    expect(performance.now() - startedAtMs).toBeLessThan(3_000);
+    expect(error).toBeInstanceOf(StoreOpenError);
+    expect((error as Error).message).toMatch(/^postgres:\/\/clerk@127\.0\.0\.1:1\/x cannot be/);
+  });
+
+  test("without the database is told at once", async () => {
+    const server = await sharedPostgres();
+    const startedAtMs = performance.now();
+    const error = await rejectionOf(openStore(server.urlOf("nowhere"), config));
+    expect(performance.now() - startedAtMs).toBeLessThan(2_000);
+    expect((error as Error).message).toContain('database "nowhere" does not exist');
+  });
+});
+
+const plant = (id: bigint) => ({ id, name: "Fern", tag: undefined });
+
+const token = {
+  hash: "00",
+  prefix: "pst_000000",
+  name: "first",
+  scopes: ["plants:read"],
+  createdAtMs: 1,
+  expiresAtMs: undefined,
+  lastUsedAtMs: undefined,
+  revokedAtMs: undefined,
+} as const;

@@ -1,0 +1,229 @@
+/** Who is believed to be the server, and who the server believes us to be. */
+
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { copyFileSync } from "node:fs";
+import { networkInterfaces } from "node:os";
+import { join } from "node:path";
+import { resolveConfig } from "../../src/config.ts";
+import { openStore } from "../../src/store/open.ts";
+import { StoreOpenError } from "../../src/store/open-error.ts";
+import { Authority, type Certificate, hasOpenssl } from "../support/certificates.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { type PostgresServer, sharedPostgres, startPostgres } from "../support/postgres-server.ts";
+import { rejectionOf } from "../support/rejection.ts";
+
+const { config } = resolveConfig({}, {});
+
+/** Of this machine, for others; there is none where there is no network. */
+const address = Object.values(networkInterfaces())
+  .flatMap((found) => found ?? [])
+  .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
+
+/** What cannot get better by waiting is not waited for: well below the five seconds of a queue. */
+const AT_ONCE_MS_MAX = 2_500;
+
+const opened = new AsyncDisposableStack();
+let server: PostgresServer;
+let authority: Authority;
+let stranger: Authority;
+let keeper: Certificate;
+
+beforeAll(async () => {
+  if (!hasOpenssl) return;
+  const folder = opened.use(makeTemporaryFolder()).path;
+  authority = new Authority(folder, "authority");
+  stranger = new Authority(folder, "stranger");
+  keeper = authority.certify("keeper");
+  // Not for 127.0.0.1: by that address the server is the wrong one.
+  const names = ["DNS:localhost", ...(address === undefined ? [] : [`IP:${address}`])];
+  const certified = authority.certify("server", names);
+  server = opened.use(
+    await startPostgres({
+      settings: {
+        listen_addresses: "*",
+        ssl: "on",
+        ssl_cert_file: "server.pem",
+        ssl_key_file: "server.key",
+        ssl_ca_file: "authority.pem",
+      },
+      hbaLines: [
+        "hostssl all keeper all cert",
+        "host all keeper all reject",
+        "hostssl all encrypted all trust",
+        "host all encrypted all reject",
+        "host all all all trust",
+      ],
+      prepare: (dataFolder) => {
+        copyFileSync(certified.certificate, join(dataFolder, "server.pem"));
+        copyFileSync(certified.key, join(dataFolder, "server.key"));
+        copyFileSync(authority.certificate, join(dataFolder, "authority.pem"));
+      },
+    }),
+  );
+  for (const role of ["keeper", "encrypted"])
+    await server.run(`CREATE ROLE ${role} LOGIN SUPERUSER`);
+});
+afterAll(() => opened.disposeAsync());
+
+interface Place {
+  readonly user?: string;
+  readonly host?: string;
+  readonly port?: number;
+}
+
+const urlOf = (
+  parameters: Readonly<Record<string, string>>,
+  { user = "postgres", host = "localhost", port = server.port }: Place = {},
+): string =>
+  `postgres://${user}@${host}:${port}/postgres?${new URLSearchParams({ ...parameters, application_name: "tls" }).toString()}`;
+
+/** Opens a store there and writes. Whether by TLS, the server has to know. */
+async function isEncrypted(url: string, on = server): Promise<boolean> {
+  const store = await openStore(url, config);
+  try {
+    await store.probe();
+    const rows = await on.run<{ ssl: boolean }>(
+      "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls'",
+    );
+    expect(rows.length).toBeGreaterThan(0);
+    return rows.every(({ ssl }) => ssl);
+  } finally {
+    await store.close();
+  }
+}
+
+/** The sentence, which comes at once. */
+async function refusalOf(url: string): Promise<string> {
+  const startedAtMs = performance.now();
+  const error = await rejectionOf(openStore(url, config));
+  expect(error).toBeInstanceOf(StoreOpenError);
+  expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS_MAX);
+  const { message } = error as StoreOpenError;
+  expect(message).toMatch(/^postgres:\/\/[^ ]+ cannot be opened: .+\.$/);
+  return message;
+}
+
+describe.skipIf(!hasOpenssl)("a server with TLS", () => {
+  test.each([
+    ["disable", false],
+    ["prefer", true],
+    ["require", true],
+    ["", true],
+  ])("sslmode=%s on this machine: believed without a certificate's authority", async (mode, is) => {
+    expect(await isEncrypted(urlOf(mode === "" ? {} : { sslmode: mode }))).toBe(is);
+  });
+
+  test.each(["require", "verify-ca", "verify-full"])(
+    "sslmode=%s: believed where its authority is the given one",
+    async (sslmode) => {
+      const url = urlOf({ sslmode, sslrootcert: authority.certificate });
+      expect(await isEncrypted(url)).toBe(true);
+    },
+  );
+
+  test.each(["require", "verify-ca", "verify-full"])(
+    "sslmode=%s: refused where its authority is another one",
+    async (sslmode) => {
+      expect(await refusalOf(urlOf({ sslmode, sslrootcert: stranger.certificate }))).toMatch(
+        /certificate|self.signed|issuer|verif/i,
+      );
+    },
+  );
+
+  test.each(["verify-ca", "verify-full"])(
+    "sslmode=%s: refused where no authority is given and none of the system's knows it",
+    async (sslmode) => {
+      expect(await refusalOf(urlOf({ sslmode }))).toMatch(/certificate|self.signed|issuer|verif/i);
+    },
+  );
+
+  test("by a name that its certificate has not: refused by verify-full alone", async () => {
+    const sslrootcert = authority.certificate;
+    const place = { host: "127.0.0.1" };
+    for (const sslmode of ["require", "verify-ca"])
+      expect(await isEncrypted(urlOf({ sslmode, sslrootcert }, place))).toBe(true);
+    expect(await refusalOf(urlOf({ sslmode: "verify-full", sslrootcert }, place))).toMatch(
+      /127\.0\.0\.1.*(altname|host|match|identity|valid)/i,
+    );
+  });
+
+  test("that lets only TLS in: reached by default, and not without it", async () => {
+    expect(await isEncrypted(urlOf({}, { user: "encrypted" }))).toBe(true);
+    expect(await refusalOf(urlOf({ sslmode: "disable" }, { user: "encrypted" }))).toMatch(
+      /pg_hba|no encryption/,
+    );
+  });
+
+  test("that asks for a certificate lets in whose name is in it, and nobody else", async () => {
+    const user = "keeper";
+    const certified = { sslcert: keeper.certificate, sslkey: keeper.key };
+    expect(await isEncrypted(urlOf({ sslmode: "require", ...certified }, { user }))).toBe(true);
+    expect(await refusalOf(urlOf({ sslmode: "require" }, { user }))).toMatch(/certificate/);
+    const another = authority.certify("another");
+    const other = { sslcert: another.certificate, sslkey: another.key };
+    expect(await refusalOf(urlOf({ sslmode: "require", ...other }, { user }))).toMatch(
+      /certificate authentication failed/,
+    );
+    const forged = stranger.certify("forged");
+    const wrong = { sslcert: forged.certificate, sslkey: forged.key };
+    expect(await refusalOf(urlOf({ sslmode: "require", ...wrong }, { user }))).toMatch(
+      /UNKNOWN_CA/i,
+    );
+  });
+
+  test.each(["sslrootcert", "sslcert", "sslkey"])("%s that is not there is named", async (name) => {
+    const given = { sslcert: keeper.certificate, sslkey: keeper.key };
+    const url = urlOf({ sslmode: "require", ...given, [name]: "/nowhere/at-all.pem" });
+    const error = await rejectionOf(openStore(url, config));
+    expect(error).toBeInstanceOf(StoreOpenError);
+    expect((error as StoreOpenError).message).toStartWith(`${name}: /nowhere/at-all.pem cannot be`);
+  });
+});
+
+describe.skipIf(!hasOpenssl || address === undefined)("a server on another machine", () => {
+  const place = { host: address ?? "" };
+
+  test("is believed without being told to verify only where its certificate is the right one", async () => {
+    expect(await refusalOf(urlOf({}, place))).toMatch(/certificate|self.signed|issuer|verif/i);
+    expect(await isEncrypted(urlOf({ sslrootcert: authority.certificate }, place))).toBe(true);
+    expect(await refusalOf(urlOf({ sslrootcert: stranger.certificate }, place))).toMatch(
+      /certificate|self.signed|issuer|verif/i,
+    );
+  });
+
+  test("is used without TLS where that is asked for", async () => {
+    expect(await isEncrypted(urlOf({ sslmode: "disable" }, place))).toBe(false);
+  });
+});
+
+describe("a server without TLS", () => {
+  test.each(["disable", "prefer", ""])("sslmode=%s: used as it is", async (sslmode) => {
+    const plain = await sharedPostgres();
+    const url = urlOf(sslmode === "" ? {} : { sslmode }, { host: "127.0.0.1", port: plain.port });
+    expect(await isEncrypted(url, plain)).toBe(false);
+  });
+
+  test.each([
+    ["require", "127.0.0.1"],
+    ["verify-ca", "127.0.0.1"],
+    ["verify-full", "127.0.0.1"],
+    ["", address ?? ""],
+  ])("sslmode=%s at %p: refused, and told nothing", async (sslmode, host) => {
+    if (host === "") return;
+    let received = 0;
+    using listener = Bun.listen({
+      hostname: host,
+      port: 0,
+      socket: {
+        data(socket, bytes) {
+          received = Math.max(received, bytes.length);
+          socket.write("N");
+        },
+      },
+    });
+    const parameters: Record<string, string> = sslmode === "" ? {} : { sslmode };
+    expect(await refusalOf(urlOf(parameters, { host, port: listener.port }))).toMatch(/TLS|SSL/);
+    // The question for TLS, and nothing of who asks.
+    expect(received).toBe(8);
+  });
+});

@@ -1,0 +1,219 @@
+/** A PostgreSQL server of the test's own: started, killed, paused and started again at will. */
+
+import { closeSync, openSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { SQL } from "bun";
+import { makeTemporaryFolder } from "./folder.ts";
+import { findPostgresBinaries, spawnOptions } from "./postgres-binaries.ts";
+import {
+  type DataFolderOptions,
+  findFreePort,
+  HOSTNAME,
+  makeDataFolder,
+} from "./postgres-folder.ts";
+import { guardFolder, removeServerFolder } from "./postgres-guard.ts";
+import { killProcesses, listChildren, signal, stopProcesses } from "./processes.ts";
+
+const START_MS_MAX = 30_000;
+
+export interface PostgresOptions extends DataFolderOptions {
+  /** By the names of postgresql.conf. */
+  readonly settings?: Readonly<Record<string, string>>;
+  readonly port?: number;
+}
+
+/** Resolves when the server answers. */
+export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
+  const folder = makeTemporaryFolder().path;
+  guardFolder(folder);
+  try {
+    await makeDataFolder(join(folder, "data"), options);
+    const server = new PostgresServer(folder, options.port ?? findFreePort(), options.settings);
+    await server.start();
+    return server;
+  } catch (error) {
+    removeServerFolder(folder);
+    throw error;
+  }
+}
+
+let shared: Promise<PostgresServer> | undefined;
+let databaseCount = 0;
+
+/** One for all tests of this process, and gone with it. Whoever kills or pauses a server starts one of his own. */
+export function sharedPostgres(): Promise<PostgresServer> {
+  return (shared ??= startPostgres({
+    settings: { shared_buffers: "32MB", max_connections: "100" },
+  }));
+}
+
+interface PostgresDatabase extends AsyncDisposable {
+  readonly url: string;
+  readonly name: string;
+}
+
+/** Empty. When it is dropped, whoever is still connected to it is not any more. */
+export async function createTestDatabase(
+  server: PostgresServer,
+  { serializable = false } = {},
+): Promise<PostgresDatabase> {
+  const name = `test_${++databaseCount}`;
+  // After a file copy, which is no faster, dropping takes twenty times as long.
+  await server.run(`CREATE DATABASE ${name} TEMPLATE template0 STRATEGY wal_log`);
+  if (serializable)
+    await server.run(`ALTER DATABASE ${name} SET default_transaction_isolation TO serializable`);
+  return {
+    url: server.urlOf(name),
+    name,
+    async [Symbol.asyncDispose]() {
+      await server.run(`DROP DATABASE ${name} WITH (FORCE)`);
+    },
+  };
+}
+
+export class PostgresServer implements AsyncDisposable {
+  readonly port: number;
+  readonly dataFolder: string;
+  readonly #folder: string;
+  readonly #settings: Readonly<Record<string, string>>;
+  #child: Bun.Subprocess | undefined;
+
+  constructor(folder: string, port: number, settings: PostgresOptions["settings"] = {}) {
+    this.port = port;
+    this.dataFolder = join(folder, "data");
+    this.#folder = folder;
+    this.#settings = settings;
+  }
+
+  get url(): string {
+    return this.urlOf("postgres");
+  }
+
+  urlOf(database: string): string {
+    return `postgres://postgres@${HOSTNAME}:${this.port}/${database}`;
+  }
+
+  /** Of the postmaster; another one after every start. */
+  get pid(): number {
+    if (this.#child === undefined) throw new Error("the PostgreSQL server is not running");
+    return this.#child.pid;
+  }
+
+  /** Everything logged so far, by every start. */
+  log(): string {
+    return readFileSync(this.#logPath, "utf8");
+  }
+
+  /** Rows of one statement, over a connection of its own; int8 is a bigint. */
+  async run<Row = Record<string, unknown>>(text: string, database = "postgres"): Promise<Row[]> {
+    await using db = new SQL({
+      adapter: "postgres",
+      hostname: HOSTNAME,
+      port: this.port,
+      username: "postgres",
+      database,
+      tls: false,
+      max: 1,
+      bigint: true,
+    });
+    return [...((await db.unsafe(text)) as Row[])];
+  }
+
+  /** Again, on the same folder and port, after a kill or a stop. Resolves when the server answers. */
+  async start(): Promise<void> {
+    if (this.#child !== undefined) throw new Error("the PostgreSQL server is running already");
+    const settings = {
+      listen_addresses: HOSTNAME,
+      port: String(this.port),
+      unix_socket_directories: "",
+      // Where it goes with the folder, even when the server is killed.
+      dynamic_shared_memory_type: "mmap",
+      ...this.#settings,
+    };
+    const log = openSync(this.#logPath, "a");
+    this.#child = Bun.spawn(
+      [
+        join(findPostgresBinaries(), "postgres"),
+        "-D",
+        this.dataFolder,
+        ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
+      ],
+      { ...spawnOptions, stdin: "ignore", stdout: log, stderr: log },
+    );
+    closeSync(log);
+    this.#child.unref();
+    await this.#answer(this.#child);
+  }
+
+  async restart(): Promise<void> {
+    await this.stop("fast");
+    await this.start();
+  }
+
+  /** "fast" leaves everything in order; "immediate" as a crash does, but tells the clients. */
+  async stop(mode: "fast" | "immediate"): Promise<void> {
+    const child = this.#child;
+    if (child === undefined) return;
+    child.ref();
+    signal(child.pid, mode === "fast" ? "SIGINT" : "SIGQUIT");
+    this.resume();
+    await child.exited;
+    this.#child = undefined;
+  }
+
+  /** The whole server at once, as when the machine is switched off. Resolves when nothing of it is left. */
+  async kill(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined) return;
+    child.ref();
+    await stopProcesses(child.pid);
+    // A child that lived on would hold the shared memory, and the next start would be refused.
+    await killProcesses(...this.#listChildren(), child.pid);
+    await child.exited;
+    this.#child = undefined;
+  }
+
+  /** Connections stay, new ones are accepted by the kernel, and nothing answers. */
+  async pause(): Promise<void> {
+    await stopProcesses(this.pid);
+    await stopProcesses(...this.#listChildren());
+  }
+
+  resume(): void {
+    for (const pid of [...this.#listChildren(), this.pid]) signal(pid, "SIGCONT");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop("immediate");
+    removeServerFolder(this.#folder);
+  }
+
+  /** Every backend and every worker is a child of the postmaster, which alone starts them. */
+  #listChildren(): number[] {
+    return listChildren(this.pid).map(({ pid }) => pid);
+  }
+
+  get #logPath(): string {
+    return join(this.#folder, "log");
+  }
+
+  async #answer(child: Bun.Subprocess): Promise<void> {
+    const startedAtMs = performance.now();
+    for (;;) {
+      try {
+        const [row] = await this.run<{ folder: string }>(
+          "SELECT current_setting('data_directory') AS folder",
+        );
+        if (row?.folder === this.dataFolder) return;
+        throw new Error(`another server answers on port ${this.port}`);
+      } catch (error) {
+        const isGone = child.exitCode !== null || child.signalCode !== null;
+        if (isGone || performance.now() - startedAtMs > START_MS_MAX) {
+          await this.kill();
+          throw new Error(`PostgreSQL did not start:\n${this.log()}`, { cause: error });
+        }
+      }
+      await Bun.sleep(10);
+    }
+  }
+}

@@ -1,0 +1,248 @@
+/** A way to a PostgreSQL server on which everything happens that happens on networks, at a chosen moment. */
+
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { HOSTNAME } from "./postgres-folder.ts";
+
+type Direction = "requests" | "answers";
+
+/** A connection on which one direction is held back, from the moment that it was caught. */
+interface Caught {
+  /** Resolves when what is held back is all of it: a statement, or the whole answer to it. */
+  readonly whole: Promise<void>;
+  readonly bytes: () => number;
+  /** Delivers what was held back, even where the client is gone meanwhile, and goes on. */
+  readonly release: () => void;
+  /** The client loses its connection, and the server does not: what was held back can still be delivered. */
+  readonly cutClient: () => void;
+  /** Resolves when the server has done what came by this connection, and has closed it. */
+  readonly served: Promise<void>;
+  /** The end of this connection. What was held back is lost. */
+  readonly cut: () => void;
+}
+
+interface Trap {
+  readonly direction: Direction;
+  readonly statement: string;
+  readonly spring: (caught: Caught) => void;
+}
+
+export interface Proxy extends AsyncDisposable {
+  readonly port: number;
+  /** Those through which something can still come. */
+  readonly connections: () => number;
+  /** Of all connections at once, as by a machine on the way that was switched off and on. */
+  readonly cut: () => void;
+  /** From now on, or not any more, whoever connects is turned away. */
+  readonly refuse: (isRefusing: boolean) => void;
+  /** From now on nothing comes and nothing is closed, in neither direction; or everything that was held back. */
+  readonly freeze: (isFrozen: boolean) => void;
+  /** For everything, in both directions. */
+  readonly delay: (ms: number) => void;
+  /** The next connection by which a statement with this text in it comes: it does not get through. */
+  readonly holdStatement: (text: string) => Promise<Caught>;
+  /** The next connection by which such a statement comes: it is done, and the answer to it is not heard. */
+  readonly holdAnswer: (text: string) => Promise<Caught>;
+}
+
+/** In plain text only: a statement cannot be seen in TLS. */
+export async function startProxy(targetPort: number): Promise<Proxy> {
+  const proxy = new RunningProxy(targetPort);
+  await proxy.listen();
+  return proxy;
+}
+
+class RunningProxy implements Proxy {
+  readonly #targetPort: number;
+  readonly #server: Server;
+  readonly #links = new Set<Link>();
+  readonly #traps = new Set<Trap>();
+  #isRefusing = false;
+  #isFrozen = false;
+  #delayMs = 0;
+
+  constructor(targetPort: number) {
+    this.#targetPort = targetPort;
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (client) =>
+      this.#accept(client),
+    );
+  }
+
+  get port(): number {
+    const address = this.#server.address();
+    return typeof address === "object" && address !== null ? address.port : 0;
+  }
+
+  listen(): Promise<void> {
+    return new Promise((resolve) => this.#server.listen(0, HOSTNAME, resolve));
+  }
+
+  connections = (): number => this.#links.size;
+
+  cut = (): void => {
+    for (const link of this.#links) link.cut();
+  };
+
+  refuse = (isRefusing: boolean): void => {
+    this.#isRefusing = isRefusing;
+  };
+
+  freeze = (isFrozen: boolean): void => {
+    this.#isFrozen = isFrozen;
+    for (const link of this.#links)
+      for (const direction of ["requests", "answers"] as const)
+        if (isFrozen) link.hold(direction);
+        else link.release(direction);
+  };
+
+  delay = (ms: number): void => {
+    this.#delayMs = ms;
+  };
+
+  holdStatement = (text: string): Promise<Caught> => this.#trap("requests", text);
+
+  holdAnswer = (text: string): Promise<Caught> => this.#trap("answers", text);
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isRefusing = true;
+    this.cut();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  #trap(direction: Direction, statement: string): Promise<Caught> {
+    const { promise, resolve } = Promise.withResolvers<Caught>();
+    this.#traps.add({ direction, statement, spring: resolve });
+    return promise;
+  }
+
+  #accept(client: Socket): void {
+    if (this.#isRefusing) {
+      client.on("error", () => undefined);
+      client.resetAndDestroy();
+      return;
+    }
+    const server = connect({ port: this.#targetPort, host: HOSTNAME, allowHalfOpen: true });
+    const link = new Link(client, server, {
+      delayMs: () => this.#delayMs,
+      onRequest: (bytes) => this.#look(link, bytes),
+      onEnd: () => this.#links.delete(link),
+    });
+    this.#links.add(link);
+    if (this.#isFrozen)
+      for (const direction of ["requests", "answers"] as const) link.hold(direction);
+  }
+
+  /** Statements are sent in one piece, with their text in front. */
+  #look(link: Link, bytes: Buffer): void {
+    for (const trap of this.#traps) {
+      if (!bytes.includes(trap.statement)) continue;
+      this.#traps.delete(trap);
+      link.hold(trap.direction);
+      trap.spring({
+        whole: link.whole(trap.direction),
+        bytes: () => link.heldBytes(trap.direction),
+        release: () => link.release(trap.direction),
+        cutClient: () => link.cutClient(),
+        served: link.served,
+        cut: () => link.cut(),
+      });
+    }
+  }
+}
+
+interface LinkOptions {
+  readonly delayMs: () => number;
+  readonly onRequest: (bytes: Buffer) => void;
+  readonly onEnd: () => void;
+}
+
+/** What is held back of one direction; undefined where it passes. */
+type Held = Record<Direction, Buffer[] | undefined>;
+
+class Link {
+  readonly #client: Socket;
+  readonly #server: Socket;
+  readonly #options: LinkOptions;
+  readonly #held: Held = { requests: undefined, answers: undefined };
+  readonly #ended = new Set<Direction>();
+  readonly #waiting: (() => void)[] = [];
+  readonly served: Promise<void>;
+
+  constructor(client: Socket, server: Socket, options: LinkOptions) {
+    this.#client = client;
+    this.#server = server;
+    this.#options = options;
+    this.served = new Promise((resolve) => server.once("close", () => resolve()));
+    this.#join("requests", client);
+    this.#join("answers", server);
+  }
+
+  hold(direction: Direction): void {
+    this.#held[direction] ??= [];
+  }
+
+  heldBytes(direction: Direction): number {
+    return Buffer.concat(this.#held[direction] ?? []).length;
+  }
+
+  async whole(direction: Direction): Promise<void> {
+    const isWhole = direction === "requests" ? endsInSync : endsInReady;
+    while (!isWhole(Buffer.concat(this.#held[direction] ?? [])))
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  release(direction: Direction): void {
+    const held = this.#held[direction] ?? [];
+    this.#held[direction] = undefined;
+    for (const bytes of held) this.#targetOf(direction).write(bytes);
+    if (this.#ended.has(direction)) this.#targetOf(direction).end();
+  }
+
+  cutClient(): void {
+    this.#client.resetAndDestroy();
+  }
+
+  cut(): void {
+    this.#options.onEnd();
+    this.#client.resetAndDestroy();
+    this.#server.resetAndDestroy();
+  }
+
+  #targetOf(direction: Direction): Socket {
+    return direction === "requests" ? this.#server : this.#client;
+  }
+
+  #join(direction: Direction, source: Socket): void {
+    source.on("data", (bytes: Buffer) => {
+      if (direction === "requests") this.#options.onRequest(bytes);
+      const delayMs = this.#options.delayMs();
+      if (delayMs === 0) this.#pass(direction, bytes);
+      else setTimeout(() => this.#pass(direction, bytes), delayMs);
+    });
+    // A socket that breaks also closes.
+    source.on("error", () => undefined);
+    source.on("close", () => {
+      this.#ended.add(direction);
+      if (this.#held[direction] === undefined) this.#targetOf(direction).end();
+      if (this.#ended.size === 2) this.#options.onEnd();
+    });
+    source.on("end", () => {
+      this.#ended.add(direction);
+      if (this.#held[direction] === undefined) this.#targetOf(direction).end();
+    });
+  }
+
+  #pass(direction: Direction, bytes: Buffer): void {
+    const held = this.#held[direction];
+    if (held === undefined) this.#targetOf(direction).write(bytes);
+    else held.push(bytes);
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+}
+
+/** Sync: "S" and the length of nothing. The server does nothing for good before it comes. */
+const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
+const endsInSync = (bytes: Buffer): boolean => bytes.subarray(-SYNC.length).equals(SYNC);
+
+/** ReadyForQuery: "Z", a length of five, and "I", because no transaction is open any more. */
+const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
+const endsInReady = (bytes: Buffer): boolean => bytes.subarray(-READY.length).equals(READY);
