@@ -47,19 +47,40 @@ export function makeStore(copyOf?: string): string {
   return path;
 }
 
-export const servePlants = (path: string): Promise<Server> =>
-  startServer([process.execPath, join(root, "src/main.ts"), "serve"], path);
+export const servePlants = (path: string): Promise<Server> => serveDatabase(`sqlite:${path}`);
+
+interface ServeOptions {
+  /** No core of its own, but all of them, with everyone else. */
+  readonly isShared?: boolean;
+}
+
+export const serveDatabase = (
+  url: string,
+  { isShared = false }: ServeOptions = {},
+): Promise<Server> =>
+  startServer([process.execPath, join(root, "src/main.ts"), "serve"], url, isShared);
 
 /** The limits that we are held against; see limits.ts. */
-export const serveLimit = (limit: string): Promise<Server> =>
-  startServer([process.execPath, join(root, "bench/limits.ts"), limit], join(folder, "unused.db"));
+export const serveLimit = (
+  limit: string,
+  {
+    isShared = false,
+    url = `sqlite:${join(folder, "unused.db")}`,
+  }: ServeOptions & { readonly url?: string } = {},
+): Promise<Server> =>
+  startServer([process.execPath, join(root, "bench/limits.ts"), limit], url, isShared);
 
-async function startServer(command: readonly string[], path: string): Promise<Server> {
-  const child = Bun.spawn(["taskset", "-c", serverCore, ...command], {
+async function startServer(
+  command: readonly string[],
+  databaseUrl: string,
+  isShared: boolean,
+): Promise<Server> {
+  const pinned = isShared ? [] : ["taskset", "-c", serverCore];
+  const child = Bun.spawn([...pinned, ...command], {
     env: {
       ...process.env,
       PORT: "0",
-      DATABASE_URL: `sqlite:${path}`,
+      DATABASE_URL: databaseUrl,
       PLANTSTORE_TOKEN: TOKEN,
       PLANTSTORE_LOG_LEVEL: "warn",
     },
@@ -85,19 +106,22 @@ export interface Load {
   readonly first: number;
   /** How many plants, from 0 on, are in the store. */
   readonly stored: number;
+  readonly connections?: number;
+  readonly isShared?: boolean;
 }
 
 /** Loads a server for one round. Every answer other than 200 is counted. */
-export async function load(server: Server, { kind, path, first, stored }: Load): Promise<Round> {
+export async function load(
+  server: Server,
+  { kind, path, first, stored, connections = CONNECTIONS, isShared = false }: Load,
+): Promise<Round> {
   const script = join(root, "bench/requests.lua");
   const child = Bun.spawn(
     [
-      "taskset",
-      "-c",
-      loadCore,
+      ...(isShared ? [] : ["taskset", "-c", loadCore]),
       "wrk",
       "-t1",
-      `-c${CONNECTIONS}`,
+      `-c${connections}`,
       `-d${ROUND_SECONDS}s`,
       "-s",
       script,

@@ -1,5 +1,6 @@
 /** What our figures are held against: the same service storing nothing, and the bare runtime. */
 
+import { SQL } from "bun";
 import { Authenticator } from "../src/auth/authenticate.ts";
 import { resolveConfig } from "../src/config.ts";
 import { Refusal } from "../src/domain/error.ts";
@@ -12,6 +13,7 @@ const storingNothing: Store = {
   createPlant: () => Promise.resolve("created"),
   findPlant: () => Promise.resolve({ id: 1n, name: "Monstera deliciosa", tag: "tropical" }),
   listPlants: () => Promise.resolve({ plants: [], next: undefined }),
+  countPlants: () => Promise.resolve(0n),
   replacePlant: () => Promise.resolve(),
   removePlant: () => Promise.resolve(),
   probe: () => Promise.resolve(),
@@ -22,13 +24,30 @@ const storingNothing: Store = {
   createFirstToken: () => Promise.resolve(false),
   revokeToken: () => Promise.reject(new Refusal("internal")),
   touchTokens: () => Promise.resolve(),
+  adoptTokens: () => Promise.resolve([]),
 };
 
-function startStoringNothing(): string {
+function startOn(store: Store): string {
   const { config } = resolveConfig({ port: "0" }, process.env);
-  const authenticator = new Authenticator(storingNothing, config.token);
+  const authenticator = new Authenticator(store, config.token);
   const log = createLog("warn", () => undefined);
-  return startServer({ config, store: storingNothing, authenticator, log }).url;
+  return startServer({ config, store, authenticator, log }).url;
+}
+
+const startStoringNothing = (): string => startOn(storingNothing);
+
+/** As it is usually written: each request for itself, through a pool of ten connections. */
+function startInsertingOneByOne(): string {
+  const sql = new SQL(process.env["DATABASE_URL"] ?? "", { max: 10, bigint: true });
+  return startOn({
+    ...storingNothing,
+    createPlant: async ({ id, name, tag }) => {
+      const rows =
+        await sql`INSERT INTO plants (id, name, tag) VALUES (${id}, ${name}, ${tag ?? null})
+        ON CONFLICT (id) DO NOTHING RETURNING id`;
+      return rows.length === 1 ? "created" : "replayed";
+    },
+  });
 }
 
 /** Parses and answers, and checks nothing at all. */
@@ -46,8 +65,10 @@ function startBareRuntime(): string {
   return `http://127.0.0.1:${server.port}`;
 }
 
-const start = { "storing-nothing": startStoringNothing, bare: startBareRuntime }[
-  process.argv[2] ?? ""
-];
-if (start === undefined) throw new Error("usage: limits.ts storing-nothing|bare");
+const start = {
+  "storing-nothing": startStoringNothing,
+  "one-by-one": startInsertingOneByOne,
+  bare: startBareRuntime,
+}[process.argv[2] ?? ""];
+if (start === undefined) throw new Error("usage: limits.ts storing-nothing|one-by-one|bare");
 process.stdout.write(`${JSON.stringify({ url: start() })}\n`);

@@ -1,10 +1,15 @@
 /** What is measured, beside what limits it. Each scenario prints its table and tells whether its targets were met. */
 
+import { resolveConfig } from "../src/config.ts";
+import { openStore } from "../src/store/open.ts";
+import { startPostgres } from "../test/support/postgres-server.ts";
 import {
+  CONNECTIONS,
   makeStore,
   load,
   runLoop,
   serveLimit,
+  serveDatabase,
   servePlants,
   type Server,
   TOKEN,
@@ -15,11 +20,12 @@ import { measure, ratio, report } from "./report.ts";
 const STORED = 1_000_000;
 const BULK_ROWS = 300_000;
 const RSS_MB_MAX = 64;
+const MANY_CONNECTIONS = 256;
 
 /** No two rounds of a run create the same id. */
 const firstIdOf = (round: number): number => 10_000_000 + round * 10_000_000;
 
-function candidate(name: string, server: Server, about: Pick<Load, "kind" | "path">): Candidate {
+function candidate(name: string, server: Server, about: Omit<Load, "first" | "stored">): Candidate {
   return {
     name,
     measure: (round) => load(server, { ...about, first: firstIdOf(round), stored: STORED }),
@@ -197,6 +203,48 @@ async function exportOnce(server: Server): Promise<Round> {
   return { perSecond: lines / seconds, rssMb: server.rssMb(), notOk: lines === STORED ? 0 : 1 };
 }
 
+/** Everything on the same cores, as on a small machine: the service, the database and the load. */
+async function benchPostgres(): Promise<boolean> {
+  await using postgres = await startPostgres();
+  const makeDatabase = async (name: string): Promise<string> => {
+    await postgres.run(`CREATE DATABASE ${name}`);
+    const url = postgres.urlOf(name);
+    await (await openStore(url, resolveConfig({}, {}).config)).close();
+    return url;
+  };
+  let allMet = true;
+  for (const connections of [CONNECTIONS, MANY_CONNECTIONS]) {
+    const about = { ...create, connections, isShared: true };
+    const oursUrl = await makeDatabase(`ours_${connections}`);
+    const theirsUrl = await makeDatabase(`theirs_${connections}`);
+    const measured = await withServers(
+      [
+        serveDatabase(oursUrl, { isShared: true }),
+        serveDatabase(`sqlite:${makeStore()}`, { isShared: true }),
+        serveLimit("storing-nothing", { isShared: true }),
+        serveLimit("one-by-one", { isShared: true, url: theirsUrl }),
+      ],
+      (onPostgres, onSqlite, storingNothing, oneByOne) =>
+        measure([
+          candidate("plantstore on PostgreSQL", onPostgres, about),
+          candidate("plantstore on SQLite", onSqlite, about),
+          candidate("the same, storing nothing", storingNothing, about),
+          candidate("one INSERT per request, pool of 10", oneByOne, about),
+        ]),
+    );
+    const [ours, onSqlite, storingNothing, oneByOne] = measured;
+    const least = (target: number): number | undefined =>
+      connections === MANY_CONNECTIONS ? target : undefined;
+    const isMet = report(`create on PostgreSQL: ${connections} connections`, measured, [
+      ratio("PostgreSQL / one INSERT per request", ours, oneByOne, least(2.5)),
+      ratio("PostgreSQL / storing nothing", ours, storingNothing, least(0.8)),
+      ratio("PostgreSQL / SQLite", ours, onSqlite, least(0.75)),
+    ]);
+    allMet &&= isMet;
+  }
+  return allMet;
+}
+
 export const scenarios: Readonly<Record<string, () => Promise<boolean>>> = {
   create: benchCreate,
   "tag-index": benchTagIndex,
@@ -204,4 +252,5 @@ export const scenarios: Readonly<Record<string, () => Promise<boolean>>> = {
   get: benchGet,
   list: benchList,
   bulk: benchBulk,
+  postgres: benchPostgres,
 };
