@@ -34,6 +34,7 @@ function redact(line: string): string {
 function showErrors(_key: string, value: unknown): unknown {
   if (!(value instanceof Error)) return value;
   const { name, message, stack, cause } = value;
-  const code = (value as { code?: unknown }).code;
-  return { name, message, code, stack, cause };
+  // PostgreSQL's own code stands in the second.
+  const { code, errno } = value as { code?: unknown; errno?: unknown };
+  return { name, message, code, errno, stack, cause };
 }

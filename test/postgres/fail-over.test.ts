@@ -115,6 +115,19 @@ test(
 );
 
 test(
+  `a standby is promoted while its primary lives on, cut off from it: the service goes over to the new one${times}`,
+  () =>
+    tellingSeed(() =>
+      repeat(async () => {
+        await using scene = await open({ synchronous: true });
+        await promote(scene);
+        await expectNothingLost(scene);
+      }),
+    ),
+  rounds * ROUND_MS_MAX,
+);
+
+test(
   "a standby that nobody waits for does lose plants, and these tests would tell",
   () =>
     tellingSeed(async () => {

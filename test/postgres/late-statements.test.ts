@@ -58,7 +58,20 @@ describe("a statement that was held up on its way", () => {
     expect(await disturbed.readPlants()).toEqual([fern(1n)]);
   });
 
-  test("does not even while it is valid, because the key of the change was taken", async () => {
+  test("does not bring it back even while it is valid, because its key was taken", async () => {
+    const caught = disturbed.proxy.holdStatement(INSERT);
+    const created = create(1n);
+    const connection = await caught;
+    await connection.whole;
+    connection.cutClient();
+    expect(await created).toBe(200);
+    expect(await remove(1n)).toBe(204);
+    connection.release();
+    await connection.served;
+    expect(await disturbed.readPlants()).toEqual([]);
+  });
+
+  test("does not change it even while it is valid, because its key was taken", async () => {
     await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");
     const caught = disturbed.proxy.holdStatement(APPLY);
     const replaced = put(1n, "bracken");

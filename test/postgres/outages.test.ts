@@ -170,6 +170,8 @@ describe("a server that lets nobody in", () => {
     await server.run(`ALTER DATABASE ${database} SET default_transaction_read_only TO on`);
     disturbed.proxy.cut();
     await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
+    // What it has may be old: it was told to take no writes because another server does.
+    await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
     expect((await fetch(`${url}/readyz`)).status).toBe(503);
     await server.run(`ALTER DATABASE ${database} RESET default_transaction_read_only`);
     await expectRecovery(new Load(url, 4));

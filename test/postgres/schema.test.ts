@@ -74,7 +74,7 @@ describe("the schema", () => {
   test("is finished by the next one where somebody died half-way, with the lock", async () => {
     await using database = await openDatabase();
     await openAndClose(database.url);
-    await database.run("DROP TABLE plantstore_changes, plantstore_marks");
+    await database.run("DROP TABLE plantstore_notes, plantstore_marks");
     await database.run(`UPDATE plantstore_schema SET version = 4, locked_by = 'the dead',
       locked_until = now() + interval '1 second'`);
     await openAndClose(database.url);
@@ -101,7 +101,7 @@ describe("the schema", () => {
       expect((await runCommand(["migrate"], env)).stdout).toContain("is up to date");
 
       await database.run(
-        `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_tokens, plantstore_marks, plantstore_changes TO ${name}`,
+        `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_tokens, plantstore_marks, plantstore_notes TO ${name}`,
       );
       await database.run(`GRANT SELECT ON plantstore_schema TO ${name}`);
       const store = await openStore(clerkUrl, config);

@@ -1,8 +1,8 @@
-/** No server outlives the process that started it, and no folder either, however that process ends. */
+/** No server and no browser outlives the process that started it, and no folder either, however that process ends. */
 
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { isAnyAlive, listChildren, listProcesses, signal } from "./processes.ts";
+import { isAnyAlive, listChildren, listProcesses, type Process, signal } from "./processes.ts";
 
 const QUIT_MS_MAX = 5000;
 
@@ -38,6 +38,16 @@ function endServer(folder: string): void {
   }
 }
 
+/** It ends by itself without the process that drives it, but writes to its profile until then. */
+function endBrowser(profile: string): void {
+  const isOf = ({ command }: Process): boolean => command.includes(`--user-data-dir=${profile}`);
+  const pids = listProcesses()
+    .filter(isOf)
+    .map(({ pid }) => pid);
+  for (const pid of pids) signal(pid, "SIGKILL");
+  while (isAnyAlive(pids)) Bun.sleepSync(10);
+}
+
 /** Of a server that does not run any more. One that was killed has left a segment of shared memory behind. */
 export function removeServerFolder(folder: string): void {
   const pidFile = join(folder, "data/postmaster.pid");
@@ -51,5 +61,6 @@ export function removeServerFolder(folder: string): void {
 if (import.meta.main) {
   const folders = (await Bun.stdin.text()).split("\n").filter((line) => line !== "");
   for (const folder of folders) endServer(folder);
+  for (const folder of folders) endBrowser(folder);
   for (const folder of folders) removeServerFolder(folder);
 }

@@ -7,6 +7,7 @@ import { int64Array, textArray } from "./array.ts";
 import type { Connection } from "./connection.ts";
 import { UnsettledError } from "./failure.ts";
 import type { Lanes } from "./lanes.ts";
+import { makeKey, type Note, parseIds, resolveNote } from "./notes.ts";
 import { type PlantRow, toPlant } from "./rows.ts";
 
 export interface Change {
@@ -26,7 +27,7 @@ const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";
 
 /**
  * A change is made only where the plant is still as it was when its condition was judged. All that were
- * made are noted in the same transaction, under a key of our own; see RESOLVE. The rows are locked in the
+ * made are noted in the same transaction, under a key of our own; see notes.ts. The rows are locked in the
  * order of their ids, so that instances wait for each other and never in a circle. Replacements and
  * removals are two statements, because not every engine changes a table twice in one.
  */
@@ -44,28 +45,12 @@ const applyBy = (change: string): string => `WITH wanted AS (
       AND clock_timestamp() < to_timestamp($7::bigint / 1000.0)
     RETURNING p.id
   )
-  INSERT INTO plantstore_changes (key, ids, made_at)
+  INSERT INTO plantstore_notes (key, ids, made_at)
   SELECT $1::uuid, coalesce(string_agg(id::text, ','), ''), now() FROM changed
   RETURNING ids`;
 
 const REPLACE = applyBy("UPDATE plants p SET name = w.name, tag = w.tag FROM");
 const REMOVE = applyBy("DELETE FROM plants p USING");
-
-/**
- * What became of an attempt whose answer was lost. Where it was committed, its note is found; where it is
- * still under way, this waits for it; and where it never came, it never will: its key is taken now.
- */
-const RESOLVE = `INSERT INTO plantstore_changes (key, ids, made_at) VALUES ($1::uuid, '', now())
-  ON CONFLICT (key) DO UPDATE SET made_at = excluded.made_at
-  RETURNING ids`;
-
-/** Notes are needed for as long as a statement may be on its way: minutes at most. */
-export const FORGET = "DELETE FROM plantstore_changes WHERE made_at < now() - interval '1 hour'";
-
-/** What an attempt has changed: ids, separated by commas. */
-interface Note {
-  readonly ids: string;
-}
 
 interface Planned {
   readonly change: Change;
@@ -112,9 +97,9 @@ class Changing {
   private async resolve(connection: Connection): Promise<void> {
     if (this.sent === undefined) return;
     const { key, planned } = this.sent;
-    const rows = await connection.query<Note>(RESOLVE, [key], this.deadlineMs);
+    const note = await resolveNote(connection, key, this.deadlineMs);
     this.sent = undefined;
-    this.settle(planned, rows[0]);
+    this.settle(planned, note);
   }
 
   /** Judges every change that is still open, and settles those that cannot be made. */
@@ -133,7 +118,7 @@ class Changing {
   }
 
   private async apply(connection: Connection, planned: readonly Planned[]): Promise<void> {
-    const key = crypto.randomUUID();
+    const key = makeKey();
     this.sent = { key, planned };
     const isRemoval = planned.every(({ change }) => change.plant === undefined);
     const rows = await connection.query<Note>(
@@ -154,7 +139,7 @@ class Changing {
   }
 
   private settle(planned: readonly Planned[], note: Note | undefined): void {
-    const applied = new Set(note?.ids.split(","));
+    const applied = parseIds(note);
     for (const { change } of planned)
       if (applied.has(String(change.id)))
         this.settled.set(change.id, { outcome: "done", stored: change.plant });

@@ -6,6 +6,7 @@ import { int64Array, textArray } from "./array.ts";
 import type { Connection } from "./connection.ts";
 import { UnsettledError } from "./failure.ts";
 import type { Lanes } from "./lanes.ts";
+import { makeKey, type Note, parseIds, resolveNote } from "./notes.ts";
 import { type PlantRow, toPlant } from "./rows.ts";
 
 export interface Created {
@@ -17,13 +18,20 @@ export interface Created {
 /**
  * Nothing is stored after we have given up on the statement, be it that it reached the server late or that
  * it waited there, at another row, for somebody else: a plant that was removed meanwhile would come back.
+ * What was there already is noted, as a rule nothing; see notes.ts.
  */
-const INSERT = `INSERT INTO plants (id, name, tag)
-  SELECT new.id, new.name, new.tag
-  FROM unnest($1::bigint[], $2::text[], $3::text[]) AS new (id, name, tag)
-  WHERE clock_timestamp() < to_timestamp($4::bigint / 1000.0)
-  ON CONFLICT (id) DO NOTHING
-  RETURNING id`;
+const INSERT = `WITH made AS (
+    INSERT INTO plants (id, name, tag)
+    SELECT new.id, new.name, new.tag
+    FROM unnest($2::bigint[], $3::text[], $4::text[]) AS new (id, name, tag)
+    WHERE clock_timestamp() < to_timestamp($5::bigint / 1000.0)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+  )
+  INSERT INTO plantstore_notes (key, ids, made_at)
+  SELECT $1::uuid, coalesce(string_agg(id::text, ','), ''), now()
+  FROM unnest($2::bigint[]) AS wanted (id) WHERE id NOT IN (SELECT id FROM made)
+  RETURNING ids`;
 
 /**
  * The lock makes this a transaction that writes, and so one that waits for the synchronous standby: a plant
@@ -39,59 +47,74 @@ export async function createPlants(
   deadlineMs: number,
 ): Promise<ReadonlyMap<bigint, Created>> {
   const sorted = plants.toSorted((one, other) => (one.id < other.id ? -1 : 1));
-  const settled = new Map<bigint, Created>();
-  await lanes.run(deadlineMs, (connection) => attempt(connection, sorted, settled, deadlineMs));
-  return settled;
+  const creating = new Creating(sorted, deadlineMs);
+  await lanes.run(deadlineMs, (connection) => creating.attempt(connection));
+  return creating.settled;
 }
 
-/** Each attempt is about what those before it have left open. */
-async function attempt(
-  connection: Connection,
-  plants: readonly Plant[],
-  settled: Map<bigint, Created>,
-  deadlineMs: number,
-): Promise<void> {
-  const open = plants.filter(({ id }) => !settled.has(id));
-  await insert(connection, open, settled, deadlineMs);
-  const known = open.filter(({ id }) => !settled.has(id));
-  if (known.length > 0) await compare(connection, known, settled, deadlineMs);
-  if (settled.size < plants.length) throw new UnsettledError("removed while it was looked for");
-}
+class Creating {
+  readonly settled = new Map<bigint, Created>();
+  private readonly plants: readonly Plant[];
+  private readonly deadlineMs: number;
+  /** The key of what was sent last, as long as its outcome is not known. */
+  private sent: string | undefined;
 
-async function insert(
-  connection: Connection,
-  plants: readonly Plant[],
-  settled: Map<bigint, Created>,
-  deadlineMs: number,
-): Promise<void> {
-  const rows = await connection.query<Pick<PlantRow, "id">>(
-    INSERT,
-    [
-      int64Array(plants.map(({ id }) => id)),
-      textArray(plants.map(({ name }) => name)),
-      textArray(plants.map(({ tag }) => tag)),
-      connection.serverTimeIn(connection.allowanceMs(deadlineMs)),
-    ],
-    deadlineMs,
-  );
-  const ids = new Set(rows.map(({ id }) => id));
-  for (const plant of plants)
-    if (ids.has(plant.id)) settled.set(plant.id, { outcome: "created", stored: plant });
-}
+  constructor(plants: readonly Plant[], deadlineMs: number) {
+    this.plants = plants;
+    this.deadlineMs = deadlineMs;
+  }
 
-async function compare(
-  connection: Connection,
-  plants: readonly Plant[],
-  settled: Map<bigint, Created>,
-  deadlineMs: number,
-): Promise<void> {
-  const ids = int64Array(plants.map(({ id }) => id));
-  const rows = await connection.query<PlantRow>(FIND_KEPT, [ids], deadlineMs);
-  const kept = new Map(rows.map((row) => [row.id, toPlant(row)]));
-  for (const plant of plants) {
-    const stored = kept.get(plant.id);
-    if (stored !== undefined)
-      settled.set(plant.id, { outcome: judgeCreate(plant, stored), stored });
+  /** Each attempt is about what those before it have left open. */
+  async attempt(connection: Connection): Promise<void> {
+    if (this.sent !== undefined)
+      this.settle(this.findOpen(), await resolveNote(connection, this.sent, this.deadlineMs));
+    await this.insert(connection, this.findOpen());
+    await this.compare(connection, this.findOpen());
+    if (this.findOpen().length > 0) throw new UnsettledError("removed while it was looked for");
+  }
+
+  private findOpen(): readonly Plant[] {
+    if (this.settled.size === 0) return this.plants;
+    return this.plants.filter(({ id }) => !this.settled.has(id));
+  }
+
+  private async insert(connection: Connection, open: readonly Plant[]): Promise<void> {
+    if (open.length === 0) return;
+    this.sent = makeKey();
+    const [note] = await connection.query<Note>(
+      INSERT,
+      [
+        this.sent,
+        int64Array(open.map(({ id }) => id)),
+        textArray(open.map(({ name }) => name)),
+        textArray(open.map(({ tag }) => tag)),
+        connection.serverTimeIn(connection.allowanceMs(this.deadlineMs)),
+      ],
+      this.deadlineMs,
+    );
+    this.settle(open, note);
+  }
+
+  /** Whatever was not there already has been created, unless the statement never came. */
+  private settle(open: readonly Plant[], note: Note | undefined): void {
+    this.sent = undefined;
+    if (note === undefined || note.ids === null) return;
+    const wereThere = parseIds(note);
+    for (const plant of open)
+      if (!wereThere.has(String(plant.id)))
+        this.settled.set(plant.id, { outcome: "created", stored: plant });
+  }
+
+  private async compare(connection: Connection, open: readonly Plant[]): Promise<void> {
+    if (open.length === 0) return;
+    const ids = int64Array(open.map(({ id }) => id));
+    const rows = await connection.query<PlantRow>(FIND_KEPT, [ids], this.deadlineMs);
+    const kept = new Map(rows.map((row) => [row.id, toPlant(row)]));
+    for (const plant of open) {
+      const stored = kept.get(plant.id);
+      if (stored !== undefined)
+        this.settled.set(plant.id, { outcome: judgeCreate(plant, stored), stored });
+    }
   }
 }
 

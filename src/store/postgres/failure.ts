@@ -40,9 +40,8 @@ const verdicts: Readonly<Record<string, Verdict>> = {
   "40": "again",
   // Read-only: the server has become a standby.
   "25006": "anew",
-  // A statement that the pooler has lost, or that a change of the schema has spoilt.
-  "26000": "anew",
-  "0A000": "anew",
+  // What an engine does not have.
+  "0A": "refused",
   // Data exceptions, constraints, and limits such as the size of a row.
   "22": "row",
   "23": "row",

@@ -10,6 +10,7 @@ const HEAD_START_MS = 300;
 export class Hosts {
   private readonly wanted: Wanted;
   private current: Host | undefined;
+  private doubted: Host | undefined;
 
   constructor(wanted: Wanted) {
     this.wanted = wanted;
@@ -20,26 +21,35 @@ export class Hosts {
     return connection.host === this.current;
   }
 
+  /**
+   * Asked last, once: it may have been replaced without knowing it. It would still say that it takes
+   * writes, and none of them would ever be acknowledged, because its synchronous standby is gone.
+   */
+  doubt(connection: Connection): void {
+    if (!this.isCurrent(connection)) return;
+    this.current = undefined;
+    this.doubted = connection.host;
+  }
+
   /** A connection to the first server that says it takes writes. Rejects where none does in time. */
   async connect(deadlineMs: number): Promise<Connection> {
     const { hosts } = this.wanted.target;
-    const [first = hosts[0] as Host, ...others] = this.inOrder();
-    const connection = await (others.length === 0
-      ? Connection.open(this.wanted, first, deadlineMs)
-      : this.race(first, others, deadlineMs));
+    const isFirst = (host: Host): boolean =>
+      this.current === undefined ? host !== this.doubted : host === this.current;
+    const connection = await (hosts.length === 1
+      ? Connection.open(this.wanted, hosts[0] as Host, deadlineMs)
+      : this.race(
+          hosts.filter(isFirst),
+          hosts.filter((host) => !isFirst(host)),
+          deadlineMs,
+        ));
     this.current = connection.host;
+    this.doubted = undefined;
     return connection;
   }
 
-  private inOrder(): readonly Host[] {
-    const { hosts } = this.wanted.target;
-    const { current } = this;
-    if (current === undefined) return hosts;
-    return [current, ...hosts.filter((host) => host !== current)];
-  }
-
   private async race(
-    first: Host,
+    firsts: readonly Host[],
     others: readonly Host[],
     deadlineMs: number,
   ): Promise<Connection> {
@@ -50,11 +60,12 @@ export class Hosts {
       isWon = true;
       return connection;
     };
-    const favourite = attempt(first);
+    const favourites = firsts.map(attempt);
+    const favourite = Promise.any(favourites);
     await Promise.race([favourite.catch(() => undefined), Bun.sleep(HEAD_START_MS)]);
     if (isWon) return favourite;
     try {
-      return await Promise.any([favourite, ...others.map(attempt)]);
+      return await Promise.any([...favourites, ...others.map(attempt)]);
     } catch (error) {
       throw mostTelling((error as AggregateError).errors);
     }

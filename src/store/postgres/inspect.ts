@@ -33,7 +33,7 @@ const expectedColumns: Readonly<Record<string, Readonly<Record<string, string>>>
     revoked_at_ms: "bigint",
   },
   plantstore_marks: { name: "text", at_ms: "bigint" },
-  plantstore_changes: { key: "uuid", ids: "text", made_at: "timestamp with time zone" },
+  plantstore_notes: { key: "uuid", ids: "text", made_at: "timestamp with time zone" },
 };
 const expectedIndexes = [
   "plants_pkey",
@@ -41,7 +41,7 @@ const expectedIndexes = [
   "plantstore_tokens_pkey",
   "plantstore_tokens_name",
   "plantstore_marks_pkey",
-  "plantstore_changes_pkey",
+  "plantstore_notes_pkey",
 ];
 
 const COLUMNS = `SELECT table_name, column_name, data_type FROM information_schema.columns

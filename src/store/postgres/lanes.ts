@@ -2,7 +2,7 @@
 
 import { Refusal } from "../../domain/error.ts";
 import type { Connection } from "./connection.ts";
-import { judge, translate } from "./failure.ts";
+import { judge, LateError, translate } from "./failure.ts";
 import type { Hosts } from "./hosts.ts";
 
 /** Does something by statements that may be sent twice: an attempt may have been done, and its answer lost. */
@@ -50,6 +50,8 @@ export class Lanes {
           return await work(await this.connected(lane, deadlineMs));
         } catch (error) {
           const verdict = judge(error);
+          if (error instanceof LateError && lane.connection !== undefined)
+            this.hosts.doubt(lane.connection);
           if (verdict !== "again" && verdict !== "row") disconnect(lane);
           if (verdict !== "again" && verdict !== "anew") throw translate(error);
           const waitMs = jitter(attempts);

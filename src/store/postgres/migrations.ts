@@ -34,10 +34,10 @@ export const migrations: readonly string[] = [
   at_ms bigint NOT NULL
 )`,
 
-  // What each batch of replacements and removals has changed, for as long as somebody may have to ask.
-  `CREATE TABLE IF NOT EXISTS plantstore_changes (
+  // What each batch has done, for as long as somebody may have to ask.
+  `CREATE TABLE IF NOT EXISTS plantstore_notes (
   key     uuid PRIMARY KEY,
-  ids     text NOT NULL,
+  ids     text,
   made_at timestamptz NOT NULL
 )`,
 ];

@@ -12,9 +12,9 @@ import type {
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { GroupCommit } from "../group-commit.ts";
 import { int64Array } from "./array.ts";
-import { FORGET } from "./change-plants.ts";
 import type { Hosts } from "./hosts.ts";
 import { Lanes, type Work } from "./lanes.ts";
+import { FORGET } from "./notes.ts";
 import { listPlants } from "./pages.ts";
 import { type PlantRow, toPlant } from "./rows.ts";
 import {
@@ -36,11 +36,11 @@ const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::b
 /** Names may be long, and all that are found at one time are held at one time. */
 const FIND_LENGTH_MAX = 128;
 /** Whoever asks whether we are ready does not wait long for the answer. */
-const PROBE_MS_MAX = 1_500;
+const PROBE_MS_MAX = 1_000;
 /** One on the connection that there is, and one on a new one. */
 const PROBE_ATTEMPTS_MAX = 2;
 const COUNT_SECONDS_MAX = 600;
-const FORGET_MS = 600_000;
+const FORGET_MS = 60_000;
 
 export class PostgresStore implements Store {
   readonly description: StoreDescription;
