@@ -63,6 +63,13 @@ export class GroupCommit<Write, Outcome> {
     this.now = options.now ?? (() => performance.now());
   }
 
+  /** Writes that are queued or under way. */
+  get waiting(): number {
+    let waiting = this.queue.length;
+    for (const batch of this.inFlight) waiting += batch.length;
+    return waiting;
+  }
+
   /** Settles after the commit that the write was part of. `characters` is how much text it holds. */
   submit(write: Write, characters = 0): Promise<Outcome> {
     if (this.closed) return Promise.reject(new Refusal("shutting_down"));

@@ -4,7 +4,7 @@ import { Refusal } from "../../domain/error.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { int64Array, textArray } from "./array.ts";
 import type { Connection } from "./connection.ts";
-import { UnsettledError } from "./failure.ts";
+import { sqlStateOf, UnsettledError } from "./failure.ts";
 import type { Lanes } from "./lanes.ts";
 import { makeKey, type Note, parseIds, resolveNote } from "./notes.ts";
 import { type PlantRow, toPlant } from "./rows.ts";
@@ -20,18 +20,29 @@ export interface Created {
  * it waited there, at another row, for somebody else: a plant that was removed meanwhile would come back.
  * What was there already is noted, as a rule nothing; see notes.ts.
  */
-const INSERT = `WITH made AS (
+const insertUnless = (condition: string, onConflict: string): string => `WITH made AS (
     INSERT INTO plants (id, name, tag)
     SELECT new.id, new.name, new.tag
     FROM unnest($2::bigint[], $3::text[], $4::text[]) AS new (id, name, tag)
-    WHERE clock_timestamp() < to_timestamp($5::bigint / 1000.0)
-    ON CONFLICT (id) DO NOTHING
+    WHERE clock_timestamp() < to_timestamp($5::bigint / 1000.0) ${condition}
+    ${onConflict}
     RETURNING id
   )
   INSERT INTO plantstore_notes (key, ids, made_at)
-  SELECT $1::uuid, coalesce(string_agg(id::text, ','), ''), now()
-  FROM unnest($2::bigint[]) AS wanted (id) WHERE id NOT IN (SELECT id FROM made)
+  SELECT $1::uuid,
+    CASE WHEN (SELECT count(*) FROM made) = cardinality($2::bigint[]) THEN ''
+      ELSE (SELECT string_agg(id::text, ',') FROM unnest($2::bigint[]) AS wanted (id)
+        WHERE id NOT IN (SELECT id FROM made)) END,
+    now()
   RETURNING ids`;
+
+/** To look first takes the server a quarter less time than ON CONFLICT, and fails where two come at one time. */
+const INSERT = insertUnless(
+  "AND new.id NOT IN (SELECT id FROM plants WHERE id = ANY ($2::bigint[]))",
+  "",
+);
+const INSERT_CROWDED = insertUnless("", "ON CONFLICT (id) DO NOTHING");
+const UNIQUE_VIOLATION = "23505";
 
 /**
  * The lock makes this a transaction that writes, and so one that waits for the synchronous standby: a plant
@@ -58,6 +69,7 @@ class Creating {
   private readonly deadlineMs: number;
   /** The key of what was sent last, as long as its outcome is not known. */
   private sent: string | undefined;
+  private statement = INSERT;
 
   constructor(plants: readonly Plant[], deadlineMs: number) {
     this.plants = plants;
@@ -68,7 +80,12 @@ class Creating {
   async attempt(connection: Connection): Promise<void> {
     if (this.sent !== undefined)
       this.settle(this.findOpen(), await resolveNote(connection, this.sent, this.deadlineMs));
-    await this.insert(connection, this.findOpen());
+    await this.insert(connection, this.findOpen()).catch((error: unknown) => {
+      const isCrowded = sqlStateOf(error) === UNIQUE_VIOLATION && this.statement === INSERT;
+      if (!isCrowded) throw error;
+      this.statement = INSERT_CROWDED;
+      return this.insert(connection, this.findOpen());
+    });
     await this.compare(connection, this.findOpen());
     if (this.findOpen().length > 0) throw new UnsettledError("removed while it was looked for");
   }
@@ -82,7 +99,7 @@ class Creating {
     if (open.length === 0) return;
     this.sent = makeKey();
     const [note] = await connection.query<Note>(
-      INSERT,
+      this.statement,
       [
         this.sent,
         int64Array(open.map(({ id }) => id)),

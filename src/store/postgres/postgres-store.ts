@@ -9,6 +9,7 @@ import type {
   StoreDescription,
   StoreLimits,
 } from "../../domain/store.ts";
+import type { TagPage, TagQuery } from "../../domain/tag-page.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { GroupCommit } from "../group-commit.ts";
 import { int64Array } from "./array.ts";
@@ -17,6 +18,7 @@ import { Lanes, type Work } from "./lanes.ts";
 import { FORGET } from "./notes.ts";
 import { listPlants } from "./pages.ts";
 import { type PlantRow, toPlant } from "./rows.ts";
+import { listTags } from "./tags.ts";
 import {
   adoptTokens,
   findTokens,
@@ -30,6 +32,7 @@ import { commitWrites, type Outcome, type Write } from "./writes.ts";
 
 const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";
 const COUNT = "SELECT count(*) AS count FROM plants";
+const MEASURE = "SELECT pg_database_size(current_database()) AS bytes";
 const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::bigint)
   ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
 
@@ -39,6 +42,7 @@ const FIND_LENGTH_MAX = 128;
 const PROBE_MS_MAX = 1_000;
 /** One on the connection that there is, and one on a new one. */
 const PROBE_ATTEMPTS_MAX = 2;
+const MEASURE_MS_MAX = 1_500;
 const COUNT_SECONDS_MAX = 600;
 const FORGET_MS = 60_000;
 
@@ -98,6 +102,11 @@ export class PostgresStore implements Store {
     );
   }
 
+  listTags(query: TagQuery): Promise<TagPage> {
+    const deadlineMs = this.deadline();
+    return this.readers.run(deadlineMs, (connection) => listTags(connection, query, deadlineMs));
+  }
+
   async countPlants(): Promise<bigint> {
     const deadlineMs = performance.now() + COUNT_SECONDS_MAX * 1000;
     const [row] = await this.readers.run(deadlineMs, (connection) =>
@@ -122,6 +131,23 @@ export class PostgresStore implements Store {
       (connection) => connection.query(PROBE, [Date.now()], deadlineMs),
       PROBE_ATTEMPTS_MAX,
     );
+  }
+
+  get writesWaiting(): number {
+    return this.writes.waiting;
+  }
+
+  async measureBytes(): Promise<number | undefined> {
+    const deadlineMs = performance.now() + MEASURE_MS_MAX;
+    // Not on the control connection: it looks at every file of the database, which may take its time.
+    return this.readers
+      .run(
+        deadlineMs,
+        (connection) => connection.query<{ bytes: bigint }>(MEASURE, [], deadlineMs),
+        1,
+      )
+      .then(([row]) => (row === undefined ? undefined : Number(row.bytes)))
+      .catch(() => undefined);
   }
 
   findToken(hash: string): Promise<TokenRecord | undefined> {

@@ -5,6 +5,7 @@ import { Refusal } from "../../domain/error.ts";
 import { type PlantPage, type PlantQuery, takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { Condition, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import { type TagPage, type TagQuery, takeTags } from "../../domain/tag-page.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { type Committed, GroupCommit } from "../group-commit.ts";
 import { makeReadableDurable, openDatabase, reopenDatabase } from "./database.ts";
@@ -17,14 +18,17 @@ import {
   toPlant,
   walkPlants,
 } from "./page-statements.ts";
+import { fileBytesOf } from "./read.ts";
 import { Scanner } from "./scan.ts";
 import { prepareStatements, type Statements, type TokenRow } from "./statements.ts";
+import { type HeadStatement, prepareHeadStatement, walkHeads } from "./tag-walk.ts";
 import { applyAlone, concernsPlants, type Outcome, type Write } from "./writes.ts";
 
 interface Connection {
   readonly db: Database;
   readonly statements: Statements;
   readonly pages: PageStatements;
+  readonly heads: HeadStatement;
   /** False until a plant may be acknowledged only because it can be read. */
   isReadableDurable: boolean;
   readonly requireInPlace: RequireInPlace;
@@ -75,6 +79,12 @@ export class SqliteStore implements Store {
     );
   }
 
+  async listTags(query: TagQuery): Promise<TagPage> {
+    return this.read((connection) =>
+      inSnapshot(connection, () => takeTags(walkHeads(connection.heads, query), query.limit)),
+    );
+  }
+
   async countPlants(): Promise<bigint> {
     return this.read(({ statements }) => statements.countPlants.get())?.count ?? 0n;
   }
@@ -89,6 +99,15 @@ export class SqliteStore implements Store {
 
   async probe(): Promise<void> {
     await this.writes.submit({ kind: "probe" });
+  }
+
+  get writesWaiting(): number {
+    return this.writes.waiting;
+  }
+
+  async measureBytes(): Promise<number | undefined> {
+    const bytes = fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`);
+    return bytes === 0 ? undefined : bytes;
   }
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
@@ -178,8 +197,8 @@ export class SqliteStore implements Store {
 
   private disconnect(): void {
     if (this.connection === undefined) return;
-    const { db, statements, pages } = this.connection;
-    for (const statement of [...Object.values(statements), ...Object.values(pages)])
+    const { db, statements, pages, heads } = this.connection;
+    for (const statement of [...Object.values(statements), ...Object.values(pages), heads])
       statement.finalize();
     db.close();
     this.connection = undefined;
@@ -191,6 +210,7 @@ function connect(path: string, db: Database): Connection {
     db,
     statements: prepareStatements(db),
     pages: preparePageStatements(db),
+    heads: prepareHeadStatement(db),
     isReadableDurable: false,
     requireInPlace: watchPlaces([path, `${path}-wal`]),
   };
@@ -198,13 +218,19 @@ function connect(path: string, db: Database): Connection {
 
 const lengthOf = ({ name, tag }: Plant): number => name.length + (tag?.length ?? 0);
 
-function findPlants({ db, statements }: Connection, ids: readonly bigint[]): (Plant | undefined)[] {
+function findPlants(connection: Connection, ids: readonly bigint[]): (Plant | undefined)[] {
+  return inSnapshot(connection, () =>
+    ids.map((id) => {
+      const row = connection.statements.findPlant.get(id);
+      return row === null ? undefined : toPlant(row);
+    }),
+  );
+}
+
+function inSnapshot<Result>({ db, statements }: Connection, read: () => Result): Result {
   statements.beginRead.run();
   try {
-    return ids.map((id) => {
-      const row = statements.findPlant.get(id);
-      return row === null ? undefined : toPlant(row);
-    });
+    return read();
   } finally {
     if (db.inTransaction) statements.commit.run();
   }
