@@ -210,6 +210,23 @@ describe("group commit", () => {
   });
 });
 
+test("a group commit counts those who wait, in the queue and under way", async () => {
+  const { gates, started, commit } = heldCommit();
+  const group = new GroupCommit(commit, limits);
+  expect(group.waiting).toBe(0);
+  const first = group.submit(1);
+  await started[0]?.promise;
+  const others = [2, 3].map((write) => group.submit(write));
+  expect(group.waiting).toBe(3);
+  gates[0]?.resolve();
+  await first;
+  await started[1]?.promise;
+  expect(group.waiting).toBe(2);
+  gates[1]?.resolve();
+  await Promise.all(others);
+  expect(group.waiting).toBe(0);
+});
+
 describe("several commits at one time", () => {
   const options = { inFlightMax: 2, keyOf: (write: number) => write % 10 };
 

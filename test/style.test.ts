@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { Glob } from "bun";
 
 const root = `${import.meta.dir}/..`;
-const files = [...new Glob("src/**/*.ts").scanSync(root)].toSorted();
+const files = [...new Glob("src/**/*.{ts,tsx}").scanSync(root)].toSorted();
 const read = (file: string): Promise<string> => Bun.file(`${root}/${file}`).text();
 
 /** Which folders a folder may import from; `domain` is free of all the others. */
@@ -15,6 +15,8 @@ const mayImport: Record<string, readonly string[]> = {
   auth: ["auth", "domain"],
   format: ["format", "domain"],
   http: ["http", "auth", "format", "domain", "observe", "."],
+  console: ["console", "domain", "format"],
+  "docs-page": ["docs-page"],
   cli: ["cli", "http", "auth", "store", "format", "domain", "observe", "."],
 };
 
@@ -28,7 +30,7 @@ describe("every source file", () => {
     const text = await read(file);
     expect(text).toStartWith("/**");
     expect(text.split("\n").length).toBeLessThan(301);
-    expect(file).toMatch(/^src\/([a-z0-9]+\/)*[a-z0-9]+(-[a-z0-9]+)*\.ts$/);
+    expect(file).toMatch(/^src\/([a-z0-9]+(-[a-z0-9]+)*\/)*[a-z0-9]+(-[a-z0-9]+)*\.tsx?$/);
     expect(file).not.toMatch(/utils|helpers|common|manager/);
   });
 

@@ -5,10 +5,21 @@ import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { hashToken, isWellFormedToken } from "./token.ts";
 
-/** What the bearer of the request's token may do. */
+/** Who the bearer of the request's token is, and what they may do. */
 export interface Principal {
+  readonly name: string;
+  /** The token's first characters; of the one from the environment nothing is shown. */
+  readonly prefix: string | undefined;
   readonly scopes: readonly Scope[];
+  readonly expiresAtMs: number | undefined;
 }
+
+const environmentPrincipal: Principal = {
+  name: "PLANTSTORE_TOKEN",
+  prefix: undefined,
+  scopes,
+  expiresAtMs: undefined,
+};
 
 interface CachedToken {
   readonly record: TokenRecord;
@@ -52,7 +63,7 @@ export class Authenticator {
     // Only hashes are compared. Nobody can choose a hash's digits, so the time a comparison
     // takes tells nothing about a token.
     const hash = hashToken(token);
-    if (hash === this.environmentHash) return { scopes };
+    if (hash === this.environmentHash) return environmentPrincipal;
     const cached = this.cache.get(hash);
     if (cached !== undefined && this.clocks.monotonicMs() - cached.checkedAtMs < CACHE_MS)
       return this.judge(cached.record);

@@ -22,7 +22,8 @@ export function forPeople({ url, store, firstToken }: Started): string {
     `  ${dim("Address")}     ${url}`,
     `  ${dim("Store")}       ${store.location} (${store.engine})`,
     `  ${dim("Durability")}  ${store.durability}`,
-    `  ${dim("Interface")}   ${url}/openapi.json`,
+    `  ${dim("Console")}     ${url}/`,
+    `  ${dim("Reference")}   ${url}/docs`,
     "",
   ];
   if (firstToken !== undefined)

@@ -30,6 +30,8 @@ export async function serve(config: Config): Promise<void> {
     await store.close();
     throw error;
   }
+  if (!server.hasConsole)
+    log.warn("console_missing", { warning: "The console is not built; npm run build makes it." });
   const flushing = setInterval(() => void flushUses(authenticator, log), FLUSH_USES_MS);
   stopOnSignal(log, stderr, async () => {
     clearInterval(flushing);

@@ -2,6 +2,7 @@
 
 import type { PlantPage, PlantQuery } from "./page.ts";
 import type { Plant } from "./plant.ts";
+import type { TagPage, TagQuery } from "./tag-page.ts";
 import type { TokenRecord, TokenUse } from "./token.ts";
 
 /**
@@ -30,6 +31,9 @@ export interface Store extends TokenStore {
   /** A page by key: its cost does not depend on how far into the store it is. */
   listPlants(query: PlantQuery): Promise<PlantPage>;
 
+  /** A page of the tags in use: its cost depends on how many it lists, and not on how many plants have them. */
+  listTags(query: TagQuery): Promise<TagPage>;
+
   /** How many there are. It takes time in proportion: for a person who waits, never for a request. */
   countPlants(): Promise<bigint>;
 
@@ -41,6 +45,12 @@ export interface Store extends TokenStore {
 
   /** Resolves when a write has just been committed and synced; rejects where none can be. */
   probe(): Promise<void>;
+
+  /** Writes of plants that are queued or under way. */
+  readonly writesWaiting: number;
+
+  /** How much room the store takes, its log included; undefined where that cannot be told. A server may be asked. */
+  measureBytes(): Promise<number | undefined>;
 
   /** Finishes what is queued, then releases the store. Later writes reject with `shutting_down`. */
   close(): Promise<void>;

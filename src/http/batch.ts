@@ -69,6 +69,7 @@ async function judgeLine(
   service: Service,
   failures: Failures,
 ): Promise<string> {
+  const startedAtMs = performance.now();
   try {
     if (typeof text !== "string") throw text;
     const plant = parseNewPlant(text);
@@ -76,9 +77,9 @@ async function judgeLine(
     const outcome = await patiently(service.config.queueSecondsMax, () =>
       service.store.createPlant(plant),
     );
-    return outcome === "created"
-      ? `{"line":${number},"status":200}\n`
-      : `{"line":${number},"status":200,"replayed":true}\n`;
+    if (outcome === "replayed") return `{"line":${number},"status":200,"replayed":true}\n`;
+    service.metrics.countCreate(performance.now() - startedAtMs);
+    return `{"line":${number},"status":200}\n`;
   } catch (error) {
     const refusal = toRefusal(error);
     failures.add(refusal);

@@ -5,7 +5,7 @@ import { Refusal } from "../domain/error.ts";
 import type { Scope } from "../domain/token.ts";
 import { corsHeaders } from "./cors.ts";
 import { answerRefusal, toRefusal, toResponse } from "./respond.ts";
-import { allowedMethods } from "./routes.ts";
+import { allowedMethods, describePath } from "./routes.ts";
 import type { Answer, Method, Operation, Route, RoutedRequest, Service } from "./service.ts";
 
 export type Handler = (request: RoutedRequest) => Promise<Response>;
@@ -13,6 +13,9 @@ export type Handler = (request: RoutedRequest) => Promise<Response>;
 /** The handler of a path; without a route, of all the paths that there are not. */
 export function createHandler(service: Service, route: Route | undefined): Handler {
   const allow = route === undefined ? "" : allowedMethods(route);
+  const { metrics } = service;
+  // Of paths that there are not, anyone can make up any number: they are one.
+  const countRequest = metrics.counterOf(route === undefined ? "other" : describePath(route));
   return async (request) => {
     const startedAtMs = performance.now();
     const requestId = chooseRequestId(request.headers.get("x-request-id"));
@@ -24,7 +27,10 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       refusal = toRefusal(error);
       answer = answerRefusal(refusal, allow, findOperation(route, request.method)?.scope);
     }
-    logRequest(service, request, { requestId, startedAtMs, status: answer.status, refusal });
+    const durationMs = performance.now() - startedAtMs;
+    countRequest(request.method, answer.status);
+    if (answer.isCreated) metrics.countCreate(durationMs);
+    logRequest(service, request, { requestId, durationMs, status: answer.status, refusal });
     return toResponse(answer, requestId, connectionHeaders(service, request, allow));
   };
 }
@@ -41,12 +47,12 @@ async function perform(
   if (request.method === "OPTIONS") return { status: 204, body: null, headers: { allow } };
   const operation = findOperation(route, request.method);
   if (operation === undefined) throw new Refusal("method_not_allowed");
-  if (operation.scope !== undefined) {
-    const principal = service.authenticator.authenticate(request.headers.get("authorization"));
-    // A token seen lately is judged at once; awaiting it all the same would cost a turn.
-    requireScope(principal instanceof Promise ? await principal : principal, operation.scope);
-  }
-  return operation.handle(request, service, requestId);
+  if (operation.scope === undefined) return operation.handle(request, service, requestId);
+  const found = service.authenticator.authenticate(request.headers.get("authorization"));
+  // A token seen lately is judged at once; awaiting it all the same would cost a turn.
+  const principal = found instanceof Promise ? await found : found;
+  requireScope(principal, operation.scope);
+  return operation.handle(request, service, requestId, principal);
 }
 
 /** The runtime sends no body in answer to HEAD, so that it is GET in everything else. */
@@ -54,8 +60,8 @@ function findOperation(route: Route | undefined, method: string): Operation | un
   return route?.operations[(method === "HEAD" ? "GET" : method) as Method];
 }
 
-function requireScope(principal: Principal, scope: Scope): void {
-  if (!principal.scopes.includes(scope))
+function requireScope(principal: Principal, scope: Scope | "any"): void {
+  if (scope !== "any" && !principal.scopes.includes(scope))
     throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`);
 }
 
@@ -91,7 +97,7 @@ function connectionHeaders(
 
 interface Observed {
   readonly requestId: string;
-  readonly startedAtMs: number;
+  readonly durationMs: number;
   readonly status: number;
   readonly refusal: Refusal | undefined;
 }
@@ -106,7 +112,7 @@ function logRequest(service: Service, request: Request, observed: Observed): voi
     method: request.method,
     path: pathOf(request.url).slice(0, LOGGED_PATH_CHARACTERS_MAX),
     status,
-    durationMs: Math.round((performance.now() - observed.startedAtMs) * 1000) / 1000,
+    durationMs: Math.round(observed.durationMs * 1000) / 1000,
   };
   if (refusal === undefined) return service.log.debug("request", fields);
   // The message may quote the body, so that the name has to do; our own failures come with their cause.

@@ -21,8 +21,8 @@ export function describeErrors(names: readonly ErrorName[]): Record<number, obje
     status,
     {
       description: group
-        .map((name) => `${catalogue[name].code}: ${catalogue[name].meaning}`)
-        .join(" "),
+        .map((name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`)
+        .join("\n"),
       headers: { ...requestIdHeader, ...headersByStatus[Number(status)] },
       content: {
         "application/json": {
@@ -38,4 +38,13 @@ export function describeErrors(names: readonly ErrorName[]): Record<number, obje
     },
   ]);
   return Object.fromEntries(described) as Record<number, object>;
+}
+
+/** The whole catalogue, in Markdown. */
+export function describeCatalogue(): string {
+  const rows = Object.entries(catalogue).map(
+    ([name, { code, status, meaning, retry }]) =>
+      `| \`${code} ${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
+  );
+  return ["| error | status | meaning | retry |", "| --- | --- | --- | --- |", ...rows].join("\n");
 }

@@ -3,26 +3,18 @@
 import type { Config } from "../config.ts";
 import type { ErrorName } from "../domain/error.ts";
 import { orders } from "../domain/page.ts";
-import type { Scope } from "../domain/token.ts";
 import { lineBytesMax } from "./batch.ts";
 import { describeErrors, requestIdHeader } from "./openapi-errors.ts";
-import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
+import {
+  errorsOfAny,
+  errorsOfStore,
+  limitParameter,
+  linkHeader,
+  operation,
+  parameter,
+  schema,
+} from "./openapi-parts.ts";
 
-const errorsOfAny: ErrorName[] = [
-  "malformed_request",
-  "url_too_long",
-  "token_missing",
-  "token_invalid",
-  "token_expired",
-  "insufficient_scope",
-  "internal",
-];
-const errorsOfStore: ErrorName[] = [
-  "overloaded",
-  "store_unavailable",
-  "store_busy",
-  "shutting_down",
-];
 const errorsOfMedia: ErrorName[] = ["unsupported_media_type", "unsupported_encoding"];
 const errorsOfBody: ErrorName[] = [
   "invalid_utf8",
@@ -44,7 +36,6 @@ const monstera = { id: 1, name: "Monstera deliciosa", tag: "tropical" };
 const ficus = { id: 2, name: "Ficus lyrata" };
 const ndjson = (...lines: object[]): string =>
   lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-const schema = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
 
 export function describePlantPaths(config: Config): object {
   return {
@@ -97,12 +88,7 @@ function describeList(config: Config): object {
       "stream instead, and `limit` is not allowed. " +
       `A page of very long names may end before its limit, and a search by \`name\`, which looks at ${config.scanRowsMax} plants a page at most, may end early or even empty, both with a next link.`,
     parameters: [
-      parameter("limit", "Plants on a page.", {
-        type: "integer",
-        minimum: 1,
-        maximum: LIMIT_MAX,
-        default: LIMIT_DEFAULT,
-      }),
+      limitParameter("Plants on a page."),
       parameter("after", "The id of the last plant seen; the page begins behind it.", {
         type: "integer",
         format: "int64",
@@ -120,7 +106,7 @@ function describeList(config: Config): object {
         description: "The plants.",
         headers: {
           ...requestIdHeader,
-          Link: { description: '`<…>; rel="next"`, RFC 8288.', schema: { type: "string" } },
+          ...linkHeader,
         },
         content: {
           "application/json": {
@@ -226,18 +212,6 @@ function describeRemove(): object {
   });
 }
 
-interface Details {
-  readonly description?: string;
-  readonly parameters?: readonly object[];
-  readonly requestBody?: object;
-  readonly responses: object;
-}
-
-function operation(operationId: string, scope: Scope, summary: string, details: Details): object {
-  const description = [details.description, `Needs the scope \`${scope}\`.`].join(" ").trim();
-  return { operationId, tags: ["plants"], summary, ...details, description };
-}
-
 function describeBody(config: Config, name: string, examples: Record<string, object>): object {
   return {
     required: true,
@@ -259,10 +233,6 @@ function answer(description: string, name: string, example: object, headers: obj
     headers: { ...requestIdHeader, ...headers },
     content: { "application/json": { schema: schema(name), example } },
   };
-}
-
-function parameter(name: string, description: string, itsSchema: object): object {
-  return { name, in: "query", description, schema: itsSchema };
 }
 
 function precondition(name: string, description: string): object {

@@ -1,11 +1,12 @@
 /** The machine-readable description, made of the schemas that validate and the catalogue that answers. */
 
 import type { Config } from "../config.ts";
-import { catalogue, type ErrorName } from "../domain/error.ts";
+import type { ErrorName } from "../domain/error.ts";
 import { NewPlantSchema, PlantSchema } from "../domain/plant.ts";
 import { scopes } from "../domain/token.ts";
 import { describePlantPaths } from "./openapi-plants.ts";
-import { describeErrors, requestIdHeader } from "./openapi-errors.ts";
+import { describeServicePaths } from "./openapi-service.ts";
+import { describeCatalogue, describeErrors, requestIdHeader } from "./openapi-errors.ts";
 
 /** The version of the interface, which is not the version of the program. */
 const INTERFACE_VERSION = "1.0.0";
@@ -44,26 +45,31 @@ export function describeApi(config: Config): object {
         "Keeps plants. A write is answered after it is on disk. Ids are exact over the whole range of int64: " +
         "read them with a parser that does not round them to doubles. " +
         "Sending the same plant again succeeds and stores nothing new, so that every create is safe to retry. " +
-        `Every failure answers \`{error, message}\`; the values of \`error\` are: ${describeCodes()}.`,
+        "Every failure answers `{error, message}`, where `error` is one of those under Errors.\n\n" +
+        `## Errors\n\n${describeCatalogue()}`,
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: config.basePath === "" ? "/" : config.basePath }],
     security: [{ bearerAuth: [] }],
     tags: [
       { name: "plants", description: "The plants in the store." },
-      { name: "operation", description: "For those who run the service. No token needed." },
+      { name: "operation", description: "For those who run the service." },
     ],
     paths: {
       ...describePlantPaths(config),
-      "/livez": { get: describeOpen("isAlive", "Whether the process answers at all", []) },
+      ...describeServicePaths(),
+      "/livez": {
+        get: describeOpen("isAlive", "Whether the process answers at all", { status: "alive" }),
+      },
       "/readyz": {
         get: describeOpen(
           "isReady",
           "Whether the service can do its work: it has just written and synced, and is not shutting down",
+          { status: "ready" },
           ["store_unavailable", "store_busy", "shutting_down", "overloaded"],
         ),
       },
-      "/openapi.json": { get: describeOpen("describeApi", "This document", []) },
+      "/openapi.json": { get: describeOpen("describeApi", "This document", { openapi: "3.1.0" }) },
     },
     components: {
       schemas: {
@@ -84,7 +90,12 @@ export function describeApi(config: Config): object {
   };
 }
 
-function describeOpen(operationId: string, summary: string, errors: ErrorName[]): object {
+function describeOpen(
+  operationId: string,
+  summary: string,
+  example: object,
+  errors: readonly ErrorName[] = [],
+): object {
   return {
     operationId,
     tags: ["operation"],
@@ -94,15 +105,9 @@ function describeOpen(operationId: string, summary: string, errors: ErrorName[])
       200: {
         description: "Yes.",
         headers: requestIdHeader,
-        content: { "application/json": { schema: { type: "object" } } },
+        content: { "application/json": { schema: { type: "object" }, example } },
       },
       ...describeErrors(["malformed_request", "url_too_long", "internal", ...errors]),
     },
   };
-}
-
-function describeCodes(): string {
-  return Object.entries(catalogue)
-    .map(([name, { code }]) => `${code} ${name}`)
-    .join(", ");
 }

@@ -21,7 +21,8 @@ export async function createPlant(request: Request, service: Service): Promise<A
   const plant = parseNewPlant(await service.bodies.readText(request));
   const outcome = await service.store.createPlant(plant);
   const body = formatPlant(plant);
-  return outcome === "created" ? { status: 200, body } : { status: 200, body, headers: REPLAYED };
+  if (outcome === "replayed") return { status: 200, body, headers: REPLAYED };
+  return { status: 200, body, isCreated: true };
 }
 
 /** GET /plants/{id} */

@@ -1,18 +1,12 @@
-/** From the query of a URL to what is asked of the store. Everything unknown, repeated or odd is refused by name. */
+/** From the query of a URL to what is asked of the store. */
 
-import { Refusal } from "../domain/error.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/int64.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
-import { isStorable } from "../domain/plant.ts";
+import type { TagQuery } from "../domain/tag-page.ts";
+import { Fault, Parameters, type Parse } from "./parameters.ts";
 
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
-
-const parameters = ["limit", "after", "tag", "name", "order"] as const;
-type Parameter = (typeof parameters)[number];
-type Parameters = Partial<Record<Parameter, string>>;
-
-const SHOWN_CHARACTERS_MAX = 40;
 
 /** One way of writing each integer, so that each plant has one URL. */
 const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
@@ -32,33 +26,16 @@ export function parseStreamQuery(url: string): PlantQuery {
   return parseQuery(url, LIMIT_MAX, refuseLimit);
 }
 
-type Parse<Value> = (text: string) => Value | Fault;
-
-/** What is wrong with a parameter. All are collected, so that one answer names every one of them. */
-class Fault {
-  readonly message: string;
-
-  constructor(message: string) {
-    this.message = message;
-  }
-}
-
 function parseQuery(url: string, limitDefault: number, parseItsLimit: Parse<number>): PlantQuery {
-  const { given, faults } = parseParameters(url);
-  const take = <Value>(text: string | undefined, parse: Parse<Value>, fallback: Value): Value => {
-    const value = text === undefined ? fallback : parse(text);
-    if (!(value instanceof Fault)) return value;
-    faults.push(value.message);
-    return fallback;
-  };
+  const given = new Parameters(url, ["limit", "after", "tag", "name", "order"]);
   const query: PlantQuery = {
-    limit: take(given.limit, parseItsLimit, limitDefault),
-    after: take<bigint | undefined>(given.after, parseAfter, undefined),
-    tag: given.tag,
-    name: given.name,
-    order: take<Order>(given.order, parseOrder, "asc"),
+    limit: given.take("limit", parseItsLimit, limitDefault),
+    after: given.take<bigint | undefined>("after", parseAfter, undefined),
+    tag: given.text("tag"),
+    name: given.text("name"),
+    order: given.take<Order>("order", parseOrder, "asc"),
   };
-  if (faults.length > 0) throw new Refusal("invalid_query", faults.join("; "));
+  given.requireSound();
   return query;
 }
 
@@ -73,44 +50,38 @@ export function formatNextQuery(query: PlantQuery, after: bigint): string {
   return next.toString();
 }
 
-function parseParameters(url: string): { given: Parameters; faults: string[] } {
-  const start = url.indexOf("?");
-  const given: Parameters = {};
-  const faults: string[] = [];
-  for (const pair of start === -1 ? [] : url.slice(start + 1).split("&")) {
-    if (pair === "") continue;
-    const equals = pair.includes("=") ? pair.indexOf("=") : pair.length;
-    const rawName = pair.slice(0, equals);
-    const name = decode(rawName);
-    const value = decode(pair.slice(equals + 1));
-    if (name === undefined || !isParameter(name))
-      faults.push(
-        `${JSON.stringify((name ?? rawName).slice(0, SHOWN_CHARACTERS_MAX))}: unknown; known are ${parameters.join(", ")}`,
-      );
-    else if (value === undefined)
-      faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);
-    else if (given[name] !== undefined) faults.push(`${name}: given more than once`);
-    else given[name] = value;
-  }
-  return { given, faults };
+export function parseTagQuery(url: string): TagQuery {
+  const given = new Parameters(url, ["prefix", "after", "limit"]);
+  const query: TagQuery = {
+    prefix: given.text("prefix") ?? "",
+    after: given.text("after"),
+    limit: given.take("limit", parseLimit, LIMIT_DEFAULT),
+  };
+  given.requireSound();
+  return query;
 }
 
-const isParameter = (name: string): name is Parameter => parameters.includes(name as Parameter);
+/** The query of the page that begins behind this tag. */
+export function formatNextTagQuery({ prefix, limit }: TagQuery, after: string): string {
+  const next = new URLSearchParams();
+  next.set("after", after);
+  next.set("limit", String(limit));
+  if (prefix !== "") next.set("prefix", prefix);
+  return next.toString();
+}
 
-/** The platform's own parser would replace invalid bytes in silence. */
-function decode(text: string): string | undefined {
-  try {
-    const decoded = decodeURIComponent(text.replaceAll("+", " "));
-    return isStorable(decoded) ? decoded : undefined;
-  } catch {
-    return undefined;
-  }
+/** The time behind which activity is asked for; all of it where none is given. */
+export function parseSince(url: string): number {
+  const given = new Parameters(url, ["since"]);
+  const since = given.take("since", parseTime, 0);
+  given.requireSound();
+  return since;
 }
 
 function parseLimit(text: string): number | Fault {
   const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0;
   if (limit >= 1 && limit <= LIMIT_MAX) return limit;
-  return fault("limit", `an integer from 1 to ${LIMIT_MAX}`, text);
+  return Fault.of("limit", `an integer from 1 to ${LIMIT_MAX}`, text);
 }
 
 function refuseLimit(): Fault {
@@ -119,15 +90,15 @@ function refuseLimit(): Fault {
 
 function parseAfter(text: string): bigint | Fault {
   return (
-    findPlainInt64(text) ?? fault("after", `an integer from ${INT64_MIN} to ${INT64_MAX}`, text)
+    findPlainInt64(text) ?? Fault.of("after", `an integer from ${INT64_MIN} to ${INT64_MAX}`, text)
   );
 }
 
 function parseOrder(text: string): Order | Fault {
-  return orders.find((known) => known === text) ?? fault("order", orders.join(" or "), text);
+  return orders.find((known) => known === text) ?? Fault.of("order", orders.join(" or "), text);
 }
 
-function fault(name: string, expected: string, came: string): Fault {
-  const shown = JSON.stringify(came.slice(0, SHOWN_CHARACTERS_MAX));
-  return new Fault(`${name}: expected ${expected}, got ${shown}`);
+function parseTime(text: string): number | Fault {
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  return Fault.of("since", "milliseconds since 1970", text);
 }

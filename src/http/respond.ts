@@ -1,8 +1,7 @@
 /** From an answer or a failure to the response on the wire. */
 
 import { catalogue, type ErrorName, Refusal } from "../domain/error.ts";
-import type { Scope } from "../domain/token.ts";
-import type { Answer } from "./service.ts";
+import type { Answer, Operation } from "./service.ts";
 
 /** On every answer. An API has nothing to run, frame, sniff, cache or refer to. */
 const COMMON_HEADERS = {
@@ -48,7 +47,7 @@ export function toRefusal(error: unknown): Refusal {
   return error instanceof Refusal ? error : new Refusal("internal", undefined, error);
 }
 
-export function answerRefusal(refusal: Refusal, allow: string, scope: Scope | undefined): Answer {
+export function answerRefusal(refusal: Refusal, allow: string, scope: Operation["scope"]): Answer {
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;
@@ -60,7 +59,7 @@ export function answerRefusal(refusal: Refusal, allow: string, scope: Scope | un
 }
 
 /** RFC 6750, section 3: no error code where no token was sent. */
-function challenge(refusal: Refusal, scope: Scope | undefined): string {
+function challenge(refusal: Refusal, scope: Operation["scope"]): string {
   const realm = 'Bearer realm="plants"';
   if (refusal.reason === "token_missing") return realm;
   if (refusal.reason === "insufficient_scope")

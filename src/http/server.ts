@@ -1,28 +1,48 @@
 /** Listens, and stops listening without losing a request. */
 
+import { Activity } from "../observe/activity.ts";
+import { Metrics } from "../observe/metrics.ts";
+import { StoreSize } from "../observe/store-size.ts";
 import { BodyReader } from "./body.ts";
+import { CONSOLE_FOLDER } from "./console-pages.ts";
 import { createHandler } from "./handle.ts";
 import { Readiness } from "./health.ts";
-import { createRoutes } from "./routes.ts";
+import { createPageRoutes, createRoutes } from "./routes.ts";
 import type { Service } from "./service.ts";
 
 export interface RunningServer {
   readonly url: string;
+  /** False where it has not been built: the service does without it. */
+  readonly hasConsole: boolean;
   /** Stops accepting, lets what is in flight finish within the configured time, then cuts off the rest. */
   readonly stop: () => Promise<void>;
 }
 
-export function startServer(
-  parts: Pick<Service, "config" | "store" | "authenticator" | "log">,
-): RunningServer {
+type Parts = Pick<Service, "config" | "store" | "authenticator" | "log"> & {
+  /** Where the console has been built. */
+  readonly consoleFolder?: string;
+};
+
+export function startServer({ consoleFolder = CONSOLE_FOLDER, ...parts }: Parts): RunningServer {
   const { config, store } = parts;
   const readiness = new Readiness(store);
+  const metrics = new Metrics();
+  const storeSize = new StoreSize(() => store.measureBytes());
+  const activity = new Activity({
+    metrics,
+    size: storeSize,
+    countWaiting: () => store.writesWaiting,
+  });
   const service: Service = {
     ...parts,
     readiness,
+    metrics,
+    activity,
+    storeSize,
     bodies: new BodyReader(config),
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };
+  const routes = [...createRoutes(config), ...createPageRoutes(config, consoleFolder)];
   limitHeads(config.headerBytesMax);
   const server = Bun.serve({
     hostname: config.host,
@@ -34,18 +54,18 @@ export function startServer(
     reusePort: false,
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
-      createRoutes(config).map((route) => [
-        config.basePath + route.path,
-        createHandler(service, route),
-      ]),
+      routes.map((route) => [config.basePath + route.path, createHandler(service, route)]),
     ),
     fetch: createHandler(service, undefined),
   });
 
+  activity.start();
   return {
     url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
+    hasConsole: routes.some(({ path }) => path === "/"),
     stop: async () => {
       readiness.drain();
+      activity.stop();
       await Bun.sleep(config.drainDelaySeconds * 1000);
       const drained = server.stop();
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);

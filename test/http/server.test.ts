@@ -106,10 +106,10 @@ describe("a base path", () => {
     for (const path of ["/livez", "/readyz", "/openapi.json"])
       expect((await fetch(service.url + path)).status).toBe(200);
     for (const path of [
+      "/",
       "/livez",
       "/plants",
-      "/shop",
-      "/shop/",
+      "/shop/console",
       "/shopping/livez",
       "/shop/shop/livez",
     ])

@@ -1,43 +1,15 @@
 /** Both engines, asked the same, give the same pages. */
 
 import { describe, expect, test } from "bun:test";
-import { resolveConfig } from "../../src/config.ts";
 import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { openStore } from "../../src/store/open.ts";
-import { makeTemporaryFolder } from "../support/folder.ts";
-import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { type EnginePair, openEnginePair } from "../support/engine-pair.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 
-const { config } = resolveConfig({}, { PLANTSTORE_SCAN_ROWS_MAX: "3000" });
-
-interface Pair extends AsyncDisposable {
-  readonly sqlite: Store;
-  readonly postgres: Store;
-}
-
-/** The same plants in both. */
-async function openPair(plants: readonly Plant[]): Promise<Pair> {
-  const folder = makeTemporaryFolder();
-  const database = await createTestDatabase(await sharedPostgres());
-  const sqlite = await openStore(`sqlite:${folder.path}/plants.db`, config);
-  const postgres = await openStore(database.url, config);
-  for (const store of [sqlite, postgres])
-    for (let first = 0; first < plants.length; first += 1_000)
-      await Promise.all(
-        plants.slice(first, first + 1_000).map((plant) => store.createPlant(plant)),
-      );
-  return {
-    sqlite,
-    postgres,
-    async [Symbol.asyncDispose]() {
-      await Promise.all([sqlite.close(), postgres.close()]);
-      await database[Symbol.asyncDispose]();
-      folder[Symbol.dispose]();
-    },
-  };
-}
+const SCAN_ROWS_MAX = { PLANTSTORE_SCAN_ROWS_MAX: "3000" };
+const openPair = (plants: readonly Plant[]): Promise<EnginePair> =>
+  openEnginePair(plants, SCAN_ROWS_MAX);
 
 const everything: PlantQuery = {
   after: undefined,
@@ -57,7 +29,7 @@ async function* walk(store: Store, query: PlantQuery): AsyncGenerator<PlantPage>
   }
 }
 
-async function expectSamePages({ sqlite, postgres }: Pair, query: PlantQuery): Promise<void> {
+async function expectSamePages({ sqlite, postgres }: EnginePair, query: PlantQuery): Promise<void> {
   const [expected, found] = await Promise.all(
     [sqlite, postgres].map((store) => Array.fromAsync(walk(store, query))),
   );

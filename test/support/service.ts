@@ -25,9 +25,15 @@ export interface TestService extends AsyncDisposable {
   ) => Promise<Response>;
 }
 
+interface Options {
+  /** Of a test's own, instead of the one that has been built. */
+  readonly consoleFolder?: string;
+}
+
 /** Settings by the names of environment variables, as an operator would give them. */
 export async function startService(
   settings: Readonly<Record<string, string>> = {},
+  options: Options = {},
 ): Promise<TestService> {
   await using opened = new AsyncDisposableStack();
   const database = opened.use(await openTestDatabase());
@@ -46,7 +52,7 @@ export async function startService(
   opened.defer(() => store.close());
   const authenticator = new Authenticator(store, config.token);
   const log = createLog(config.logLevel, (line) => logLines.push(line));
-  const server = startServer({ config, store, authenticator, log });
+  const server = startServer({ config, store, authenticator, log, ...options });
   opened.defer(() => server.stop());
   const stack = opened.move();
   return {

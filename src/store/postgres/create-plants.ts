@@ -7,7 +7,7 @@ import type { Connection } from "./connection.ts";
 import { sqlStateOf, UnsettledError } from "./failure.ts";
 import type { Lanes } from "./lanes.ts";
 import { makeKey, type Note, parseIds, resolveNote } from "./notes.ts";
-import { type PlantRow, toPlant } from "./rows.ts";
+import { type PlantRow, toPlant } from "../rows.ts";
 
 export interface Created {
   readonly outcome: "created" | "replayed" | Refusal;

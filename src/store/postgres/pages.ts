@@ -3,7 +3,7 @@
 import { firstIdOf, type PlantPage, type PlantQuery, takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { Connection, Parameter } from "./connection.ts";
-import { type PlantRow, toPlant } from "./rows.ts";
+import { type PlantRow, toPlant } from "../rows.ts";
 
 /** What is sent of one page; the names in it may be long. */
 const PIECE_BYTES_MAX = 4_194_304;

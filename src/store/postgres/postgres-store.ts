@@ -17,7 +17,7 @@ import type { Hosts } from "./hosts.ts";
 import { Lanes, type Work } from "./lanes.ts";
 import { FORGET } from "./notes.ts";
 import { listPlants } from "./pages.ts";
-import { type PlantRow, toPlant } from "./rows.ts";
+import { lengthOf, type PlantRow, toPlant } from "../rows.ts";
 import { listTags } from "./tags.ts";
 import {
   adoptTokens,
@@ -227,5 +227,3 @@ export class PostgresStore implements Store {
     ).catch(() => undefined);
   }
 }
-
-const lengthOf = ({ name, tag }: Plant): number => name.length + (tag?.length ?? 0);

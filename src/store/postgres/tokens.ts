@@ -3,7 +3,7 @@
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { textArray } from "./array.ts";
 import type { Connection, Parameter } from "./connection.ts";
-import { type TokenRow, toTokenRecord } from "./rows.ts";
+import { type TokenRow, toTokenRecord } from "../rows.ts";
 
 const COLUMNS =
   "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms";

@@ -3,7 +3,7 @@
 import type { Database, Statement } from "bun:sqlite";
 import { firstIdOf, type PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type { PlantRow } from "./statements.ts";
+import { type PlantRow, toPlant } from "../rows.ts";
 
 type Walk = Statement<PlantRow, [firstId: bigint, rows: number]>;
 type TaggedWalk = Statement<PlantRow, [tag: string, firstId: bigint, rows: number]>;
@@ -43,8 +43,4 @@ export function* walkPlants(
           rowsMax,
         );
   for (const row of rows) yield toPlant(row);
-}
-
-export function toPlant({ id, name, tag }: PlantRow): Plant {
-  return { id, name, tag: tag ?? undefined };
 }

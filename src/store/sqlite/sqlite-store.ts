@@ -6,21 +6,17 @@ import { type PlantPage, type PlantQuery, takePage } from "../../domain/page.ts"
 import type { Plant } from "../../domain/plant.ts";
 import type { Condition, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import { type TagPage, type TagQuery, takeTags } from "../../domain/tag-page.ts";
-import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
+import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { type Committed, GroupCommit } from "../group-commit.ts";
+import { lengthOf, toPlant, toTokenRecord } from "../rows.ts";
 import { makeReadableDurable, openDatabase, reopenDatabase } from "./database.ts";
 import { GroupRead } from "./group-read.ts";
 import { type RequireInPlace, watchPlaces } from "./in-place.ts";
 import { isLocked, isSyncFailure, translate } from "./failure.ts";
-import {
-  type PageStatements,
-  preparePageStatements,
-  toPlant,
-  walkPlants,
-} from "./page-statements.ts";
+import { type PageStatements, preparePageStatements, walkPlants } from "./page-statements.ts";
 import { fileBytesOf } from "./read.ts";
 import { Scanner } from "./scan.ts";
-import { prepareStatements, type Statements, type TokenRow } from "./statements.ts";
+import { prepareStatements, type Statements } from "./statements.ts";
 import { type HeadStatement, prepareHeadStatement, walkHeads } from "./tag-walk.ts";
 import { applyAlone, concernsPlants, type Outcome, type Write } from "./writes.ts";
 
@@ -216,8 +212,6 @@ function connect(path: string, db: Database): Connection {
   };
 }
 
-const lengthOf = ({ name, tag }: Plant): number => name.length + (tag?.length ?? 0);
-
 function findPlants(connection: Connection, ids: readonly bigint[]): (Plant | undefined)[] {
   return inSnapshot(connection, () =>
     ids.map((id) => {
@@ -235,19 +229,3 @@ function inSnapshot<Result>({ db, statements }: Connection, read: () => Result):
     if (db.inTransaction) statements.commit.run();
   }
 }
-
-function toTokenRecord(row: TokenRow): TokenRecord {
-  return {
-    hash: row.hash,
-    prefix: row.prefix,
-    name: row.name,
-    scopes: row.scopes.split(" ") as Scope[],
-    createdAtMs: Number(row.created_at_ms),
-    expiresAtMs: toMs(row.expires_at_ms),
-    lastUsedAtMs: toMs(row.last_used_at_ms),
-    revokedAtMs: toMs(row.revoked_at_ms),
-  };
-}
-
-const toMs = (value: bigint | null): number | undefined =>
-  value === null ? undefined : Number(value);

@@ -1,23 +1,7 @@
 /** Every SQL statement of the engine, prepared once a connection. */
 
 import type { Database } from "bun:sqlite";
-
-export interface PlantRow {
-  id: bigint;
-  name: string;
-  tag: string | null;
-}
-
-export interface TokenRow {
-  hash: string;
-  prefix: string;
-  name: string;
-  scopes: string;
-  created_at_ms: bigint;
-  expires_at_ms: bigint | null;
-  last_used_at_ms: bigint | null;
-  revoked_at_ms: bigint | null;
-}
+import type { PlantRow, TokenRow } from "../rows.ts";
 
 const TOKEN_COLUMNS =
   "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms";

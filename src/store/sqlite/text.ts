@@ -1,7 +1,7 @@
 /** Names and tags that no request could have stored: not UTF-8, or with U+0000. SQLite itself does not mind. */
 
 import type { Database } from "bun:sqlite";
-import type { PlantRow } from "./statements.ts";
+import type { PlantRow } from "../rows.ts";
 
 /** What the driver puts in the place of bytes that are not UTF-8; it may as well be stored as itself. */
 const REPLACEMENT = "\uFFFD";

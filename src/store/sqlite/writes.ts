@@ -6,7 +6,7 @@ import type { Plant } from "../../domain/plant.ts";
 import type { Condition } from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { isTokenNameTaken, translate } from "./failure.ts";
-import { toPlant } from "./page-statements.ts";
+import { toPlant } from "../rows.ts";
 import type { Statements, TokenValues } from "./statements.ts";
 
 export type Write =

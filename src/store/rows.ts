@@ -1,7 +1,7 @@
-/** Rows as they come from PostgreSQL, and what they are to us. */
+/** Rows as both engines give them, and what they are to us. */
 
-import type { Plant } from "../../domain/plant.ts";
-import type { Scope, TokenRecord } from "../../domain/token.ts";
+import type { Plant } from "../domain/plant.ts";
+import type { Scope, TokenRecord } from "../domain/token.ts";
 
 export interface PlantRow {
   readonly id: bigint;
@@ -41,3 +41,6 @@ export function toTokenRecord(row: TokenRow): TokenRecord {
 
 const toMs = (value: bigint | null): number | undefined =>
   value === null ? undefined : Number(value);
+
+/** How much text a plant holds. */
+export const lengthOf = ({ name, tag }: Plant): number => name.length + (tag?.length ?? 0);

@@ -1,0 +1,172 @@
+/** GET /metrics and GET /activity: what an instance says of itself, over HTTP. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import packageJson from "../../package.json";
+import { catalogue } from "../../src/domain/error.ts";
+import { SAMPLE_MS } from "../../src/observe/activity.ts";
+import { readError, send } from "../support/client.ts";
+import { startService, type TestService } from "../support/service.ts";
+
+const service = await startService();
+
+afterAll(() => service[Symbol.asyncDispose]());
+
+const NAME = "[a-zA-Z_:][a-zA-Z0-9_:]*";
+const SAMPLE = new RegExp(
+  `^(${NAME}(?:\\{${NAME}="(?:[^"\\\\]|\\\\.)*"(?:,${NAME}="(?:[^"\\\\]|\\\\.)*")*\\})?) (\\S+)$`,
+);
+
+/** Every line is a comment that we know or a sample; the samples by name and labels. */
+async function scrape(from: TestService): Promise<Map<string, number>> {
+  const response = await send(from, "GET", "/metrics");
+  expect([response.status, response.headers.get("content-type")]).toEqual([
+    200,
+    "text/plain; version=0.0.4; charset=utf-8",
+  ]);
+  const text = await response.text();
+  expect(text).toEndWith("\n");
+  const samples = new Map<string, number>();
+  for (const line of text.trimEnd().split("\n")) {
+    if (/^# (HELP|TYPE) [a-z_]+ \S/.test(line)) continue;
+    const [, name = "", value = ""] = SAMPLE.exec(line) ?? [];
+    expect([line, name]).not.toEqual([line, ""]);
+    expect(samples.has(name)).toBe(false);
+    samples.set(name, Number(value));
+  }
+  return samples;
+}
+
+const requestsOf = (method: string, path: string, status: number): string =>
+  `plantstore_requests_total{method="${method}",path="${path}",status="${status}"}`;
+
+describe("metrics", () => {
+  test("count requests by method, path and status, and never by what a client makes up", async () => {
+    await using own = await startService();
+    for (const id of [1, 2, 2]) await own.create(JSON.stringify({ id, name: "a" }));
+    await own.create("{}");
+    for (const id of [1, 2, 3]) await send(own, "GET", `/plants/${id}`);
+    await send(own, "HEAD", "/plants");
+    await send(own, "PATCH", "/plants");
+    await send(own, "OPTIONS", "/plants");
+    for (const path of ["/secret-1", "/secret-2?a=1", "/plants/1/secret-3"])
+      await send(own, "GET", path);
+    const samples = await scrape(own);
+    const counted = [...samples].filter(([name]) => name.startsWith("plantstore_requests_total"));
+    expect(Object.fromEntries(counted)).toEqual({
+      [requestsOf("POST", "/plants", 200)]: 3,
+      [requestsOf("POST", "/plants", 400)]: 1,
+      [requestsOf("GET", "/plants/{id}", 200)]: 2,
+      [requestsOf("GET", "/plants/{id}", 404)]: 1,
+      [requestsOf("HEAD", "/plants", 200)]: 1,
+      [requestsOf("other", "/plants", 405)]: 1,
+      [requestsOf("OPTIONS", "/plants", 204)]: 1,
+      [requestsOf("GET", "other", 404)]: 3,
+    });
+    expect((await scrape(own)).get(requestsOf("GET", "/metrics", 200))).toBe(1);
+  });
+
+  test("have how long new plants took, alone and in batches, without replays and refusals", async () => {
+    await using own = await startService();
+    for (const body of ['{"id":1,"name":"a"}', '{"id":1,"name":"a"}', '{"id":1,"name":"b"}', "{}"])
+      await own.create(body);
+    await send(own, "POST", "/plants/batch", {
+      body: '{"id":1,"name":"a"}\n{"id":2,"name":"a"}\n{}\n{"id":3,"name":"a"}\n',
+      headers: { "content-type": "application/x-ndjson" },
+    }).then((response) => response.text());
+    const samples = await scrape(own);
+    expect(samples.get("plantstore_create_seconds_count")).toBe(3);
+    expect(samples.get("plantstore_create_seconds_sum")).toBeWithin(0.000_01, 10);
+    const buckets = [...samples].filter(([name]) => name.startsWith("plantstore_create_seconds_b"));
+    expect(buckets.map(([name]) => name).slice(0, 3)).toEqual([
+      'plantstore_create_seconds_bucket{le="0.00025"}',
+      'plantstore_create_seconds_bucket{le="0.0005"}',
+      'plantstore_create_seconds_bucket{le="0.001"}',
+    ]);
+    expect(buckets.at(-1)).toEqual(['plantstore_create_seconds_bucket{le="+Inf"}', 3]);
+    const counts = buckets.map(([, count]) => count);
+    expect(counts).toEqual(counts.toSorted((one, other) => one - other));
+  });
+
+  test("have the state of the process and of its store", async () => {
+    const samples = await scrape(service);
+    const { engine } = service.store.description;
+    const info = `plantstore_info{version="${packageJson.version}",engine="${engine}"}`;
+    expect(samples.get(info)).toBe(1);
+    expect(samples.get("plantstore_writes_waiting")).toBe(0);
+    expect(samples.get("plantstore_store_bytes")).toBeGreaterThan(4_095);
+    expect(samples.get("process_resident_memory_bytes")).toBeGreaterThan(10_000_000);
+    const startedAtMs = (samples.get("process_start_time_seconds") ?? 0) * 1000;
+    expect(startedAtMs).toBeWithin(Date.now() - 3_600_000, Date.now());
+  });
+
+  test("show the writes that wait, and answer meanwhile", async () => {
+    await using own = await startService();
+    await using held = await own.database.holdWrites();
+    const creating = [1, 2, 3].map((id) => own.create(JSON.stringify({ id, name: "a" })));
+    let waiting: number | undefined;
+    do waiting = (await scrape(own)).get("plantstore_writes_waiting");
+    while (waiting !== 3);
+    await held.release();
+    await Promise.all(creating);
+    expect((await scrape(own)).get("plantstore_writes_waiting")).toBe(0);
+  });
+
+  test.each(["/metrics", "/activity"])("%s needs a token", async (path) => {
+    expect(await readError(await fetch(service.url + path))).toMatchObject({
+      status: 401,
+      error: catalogue.token_missing.code,
+    });
+  });
+});
+
+interface Shown {
+  readonly intervalMs: number;
+  readonly samples: readonly Readonly<Record<string, number | null>>[];
+}
+
+describe("activity", () => {
+  const show = async (query = ""): Promise<Shown> =>
+    (await (await send(service, "GET", `/activity${query}`)).json()) as Shown;
+
+  test("has a sample every two seconds, with null for what nobody knows, and on request only new ones", async () => {
+    const startedAtMs = Date.now();
+    await service.create('{"id":1,"name":"a"}');
+    await service.create("{}");
+    let shown = await show();
+    while (!shown.samples.some(({ creates }) => creates === 1)) {
+      expect(Date.now() - startedAtMs).toBeLessThan(SAMPLE_MS * 5);
+      await Bun.sleep(100);
+      shown = await show();
+    }
+    expect(shown.intervalMs).toBe(SAMPLE_MS);
+    const busy = shown.samples.find(({ creates }) => creates === 1);
+    expect(busy).toEqual({
+      atMs: expect.any(Number),
+      creates: 1,
+      requests: expect.any(Number),
+      errors: 0,
+      refused: expect.any(Number),
+      durableP50Ms: expect.any(Number),
+      durableP99Ms: expect.any(Number),
+      waiting: 0,
+      storeBytes: expect.any(Number),
+    });
+    const { samples } = await show(`?since=${(busy?.["atMs"] ?? 0) - 1}`);
+    expect(samples[0]).toEqual(busy as Shown["samples"][number]);
+    expect((await show(`?since=${Date.now() + 60_000}`)).samples).toEqual([]);
+  });
+
+  test.each([
+    ["?since=", "since: expected milliseconds since 1970"],
+    ["?since=-1", "since: "],
+    ["?since=1.5", "since: "],
+    ["?since=now", 'got "now"'],
+    ["?since=9999999999999999", "since: "],
+    ["?since=1&since=1", "since: given more than once"],
+    ["?after=1", '"after": unknown; known are since'],
+  ])("%s is refused, and named", async (query, says) => {
+    const refused = await readError(await send(service, "GET", `/activity${query}`));
+    expect(refused).toMatchObject({ status: 400, error: catalogue.invalid_query.code });
+    expect(refused.message).toContain(says);
+  });
+});

@@ -1,0 +1,215 @@
+/** Pages for browsers: what is served under which name, how it is kept, and that no name leads elsewhere. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { catalogue } from "../../src/domain/error.ts";
+import { readError } from "../support/client.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { startService } from "../support/service.ts";
+import { connectRaw } from "../support/socket.ts";
+
+const SCRIPT = "console-0a1b2c3d.js";
+const INDEX = "<!doctype html><title>Plants</title>";
+const CODE = "// a script\n".repeat(100);
+
+const folder = makeTemporaryFolder();
+writeFileSync(join(folder.path, "secret.txt"), "secret");
+const consoleFolder = join(folder.path, "console");
+mkdirSync(join(consoleFolder, "folder"), { recursive: true });
+const files = {
+  "index.html": INDEX,
+  [SCRIPT]: CODE,
+  "console-0a1b2c3d.css": "body{}",
+  "icon.svg": "<svg/>",
+};
+for (const [name, content] of Object.entries(files))
+  writeFileSync(join(consoleFolder, name), content);
+for (const name of ["index.html", SCRIPT] as const)
+  writeFileSync(join(consoleFolder, `${name}.gz`), Bun.gzipSync(Buffer.from(files[name] ?? "")));
+
+const service = await startService({}, { consoleFolder });
+
+afterAll(async () => {
+  await service[Symbol.asyncDispose]();
+  folder[Symbol.dispose]();
+});
+
+/** As they come: neither redirected nor decompressed. */
+const get = (path: string, headers: Record<string, string> = {}, method = "GET") =>
+  fetch(service.url + path, {
+    method,
+    redirect: "manual",
+    decompress: false,
+    headers: { "accept-encoding": "identity", ...headers },
+  });
+
+describe("a page", () => {
+  test("is at the root, without a token, and may load nothing from elsewhere", async () => {
+    const response = await get("/");
+    expect([response.status, await response.text()]).toEqual([200, INDEX]);
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      "content-type": "text/html; charset=utf-8",
+      "cache-control": "no-cache",
+      vary: "Accept-Encoding",
+      "content-security-policy":
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+        "worker-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+      "x-content-type-options": "nosniff",
+      "referrer-policy": "no-referrer",
+    });
+  });
+
+  test("that a browser has is not sent again, and is when it has changed or comes in another form", async () => {
+    const etag = (await get("/")).headers.get("etag") ?? "";
+    expect(etag).toMatch(/^"[^"]+"$/);
+    const known = await get("/", { "if-none-match": etag });
+    expect([known.status, await known.text(), known.headers.get("etag")]).toEqual([304, "", etag]);
+    expect((await get("/", { "if-none-match": '"other"' })).status).toBe(200);
+    const gzip = { "accept-encoding": "gzip", "if-none-match": etag };
+    expect((await get("/", gzip)).status).toBe(200);
+  });
+
+  test("has files under their names, which are kept for ever where a hash is in them", async () => {
+    for (const [name, type, kept] of [
+      [SCRIPT, "text/javascript; charset=utf-8", true],
+      ["console-0a1b2c3d.css", "text/css; charset=utf-8", true],
+      ["icon.svg", "image/svg+xml", false],
+    ] as const) {
+      const response = await get(`/console/${name}`);
+      expect([response.status, await response.text()]).toEqual([200, files[name] ?? ""]);
+      expect(response.headers.get("content-type")).toBe(type);
+      expect(response.headers.get("cache-control")).toBe(
+        kept ? "public, max-age=31536000, immutable" : "no-cache",
+      );
+      expect(response.headers.get("content-security-policy")).toContain("script-src 'self'");
+      const headers = { "if-none-match": response.headers.get("etag") ?? "" };
+      expect((await get(`/console/${name}`, headers)).status).toBe(304);
+    }
+  });
+
+  test("answers HEAD as GET, without the body, and no other method", async () => {
+    for (const path of ["/", `/console/${SCRIPT}`]) {
+      const head = await get(path, {}, "HEAD");
+      const whole = await get(path);
+      expect([head.status, await head.text()]).toEqual([200, ""]);
+      for (const name of ["content-length", "content-type", "etag", "cache-control"])
+        expect(head.headers.get(name)).toBe(whole.headers.get(name));
+      const refused = await get(path, {}, "POST");
+      expect([refused.status, refused.headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
+    }
+  });
+});
+
+describe("compression", () => {
+  test.each([
+    "gzip",
+    "GZIP",
+    "x-gzip",
+    "br, gzip",
+    "gzip;q=0.5",
+    "deflate, *",
+    "gzip ; q=1, *;q=0",
+  ])("is taken where Accept-Encoding is %j", async (accepted) => {
+    for (const [path, content] of [
+      ["/", INDEX],
+      [`/console/${SCRIPT}`, CODE],
+    ] as const) {
+      const response = await get(path, { "accept-encoding": accepted });
+      expect(response.headers.get("content-encoding")).toBe("gzip");
+      expect(Buffer.from(Bun.gunzipSync(await response.arrayBuffer())).toString()).toBe(content);
+    }
+  });
+
+  test.each(["", "identity", "br", "gzip;q=0", "*;q=0", "*, gzip;q=0.0", "gzippy"])(
+    "is not where it is %j",
+    async (accepted) => {
+      const response = await get("/", { "accept-encoding": accepted });
+      expect(response.headers.has("content-encoding")).toBe(false);
+      expect(await response.text()).toBe(INDEX);
+    },
+  );
+
+  test("is not of a file that has no compressed form", async () => {
+    const response = await get("/console/icon.svg", { "accept-encoding": "gzip" });
+    expect([response.headers.get("content-encoding"), await response.text()]).toEqual([
+      null,
+      "<svg/>",
+    ]);
+  });
+});
+
+describe("a name", () => {
+  test.each([
+    "/console",
+    "/console/",
+    "/console/nothing.js",
+    "/console/folder",
+    `/console/${SCRIPT}.gz`,
+    `/console/${SCRIPT}/`,
+    `/console//${SCRIPT}`,
+    "/console/index.htm",
+    "/console/INDEX.HTML",
+    "/index.html",
+    "/console/..%2fsecret.txt",
+    "/console/%2e%2e%2fsecret.txt",
+    "/console/..%5csecret.txt",
+    `/console/${SCRIPT}%00`,
+    "/console/__proto__",
+    "/console/constructor",
+  ])("%s leads nowhere", async (path) => {
+    const response = await get(path);
+    expect(response.headers.get("content-security-policy")).toBe(
+      "default-src 'none'; frame-ancestors 'none'",
+    );
+    expect(await readError(response)).toMatchObject({
+      status: 404,
+      error: catalogue.path_not_found.code,
+    });
+  });
+
+  test.each([
+    "/console/../secret.txt",
+    "/console/%2e%2e/secret.txt",
+    "/../secret.txt",
+    "//secret.txt",
+  ])("%s leads nowhere, as no client library would send it", async (path) => {
+    const connection = await connectRaw(service.url);
+    connection.send(`GET ${path} HTTP/1.1\r\nHost: plants.example\r\nConnection: close\r\n\r\n`);
+    const answer = await connection.closed;
+    expect(answer).toStartWith("HTTP/1.1 404 ");
+    expect(answer).not.toContain("secret");
+  });
+});
+
+describe("without a console", () => {
+  test("the root is a path like any other that there is not, and the service works", async () => {
+    const nowhere = join(folder.path, "nowhere");
+    await using bare = await startService({}, { consoleFolder: nowhere });
+    for (const path of ["/", `/console/${SCRIPT}`])
+      expect(await readError(await fetch(bare.url + path))).toMatchObject({
+        status: 404,
+        error: catalogue.path_not_found.code,
+      });
+    expect((await bare.create('{"id":1,"name":"a"}')).status).toBe(200);
+  });
+
+  test("that was taken away since the start, its scripts are gone, and nothing else is", async () => {
+    const copy = join(folder.path, "copy");
+    mkdirSync(copy);
+    for (const name of ["index.html", SCRIPT]) writeFileSync(join(copy, name), "x");
+    await using built = await startService({}, { consoleFolder: copy });
+    rmSync(copy, { recursive: true });
+    expect((await fetch(`${built.url}/`)).status).toBe(200);
+    expect((await fetch(`${built.url}/console/${SCRIPT}`)).status).toBe(404);
+  });
+});
+
+test("under a base path, the path without its slash leads to the page", async () => {
+  await using shop = await startService({ PLANTSTORE_BASE_PATH: "/shop" }, { consoleFolder });
+  const redirect = await fetch(shop.url, { redirect: "manual" });
+  expect([redirect.status, redirect.headers.get("location")]).toEqual([308, "/shop/"]);
+  expect(await (await fetch(shop.url)).text()).toBe(INDEX);
+  expect(await (await fetch(`${shop.url}/console/${SCRIPT}`)).text()).toBe(CODE);
+  expect((await fetch(new URL("/", shop.url))).status).toBe(404);
+});

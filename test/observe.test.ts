@@ -1,0 +1,115 @@
+/** Counters, quantiles, samples: figures that can be trusted. */
+
+import { describe, expect, test } from "bun:test";
+import { Activity, SAMPLES_MAX } from "../src/observe/activity.ts";
+import { Histogram } from "../src/observe/histogram.ts";
+import { Metrics } from "../src/observe/metrics.ts";
+import { StoreSize } from "../src/observe/store-size.ts";
+import { createRandom, tellingSeed } from "./support/random.ts";
+
+describe("a histogram", () => {
+  test("tells quantiles to within 5 %, whatever the durations are", () =>
+    tellingSeed(async () => {
+      const random = createRandom();
+      for (let round = 0; round < 50; round++) {
+        const durations = Array.from(
+          { length: 1 + random.below(500) },
+          () => 2 ** (random.below(20_000) / 1_000 - 4),
+        ).toSorted((one, other) => one - other);
+        const histogram = new Histogram();
+        for (const ms of durations) histogram.add(ms);
+        for (const share of [0, 0.5, 0.99, 1]) {
+          const rank = Math.max(1, Math.ceil(share * durations.length));
+          const exact = durations[rank - 1] ?? Number.NaN;
+          expect(Math.abs((histogram.quantile(share) ?? 0) / exact - 1)).toBeLessThan(0.05);
+        }
+      }
+    }));
+
+  test("counts exactly what is up to each bound, the bound included", () => {
+    const histogram = new Histogram();
+    for (const ms of [0.25, 0.2500001, 1, 1.0001, 2, 3, 5_000]) histogram.add(ms);
+    const counts = histogram.buckets(0.25, 4).map(({ upToMs, count }) => [upToMs, count]);
+    expect(counts).toEqual([
+      [0.25, 1],
+      [0.5, 2],
+      [1, 3],
+      [2, 5],
+      [4, 6],
+    ]);
+    expect([histogram.count, histogram.sumMs]).toEqual([7, 5_007.5001001]);
+  });
+
+  test("takes anything, from nothing to for ever, and has no quantile of nothing", () => {
+    const histogram = new Histogram();
+    expect(histogram.quantile(0.5)).toBeUndefined();
+    for (const ms of [0, -1, 1e-9, 1e9]) histogram.add(ms);
+    expect(histogram.count).toBe(4);
+    expect(histogram.quantile(1)).toBeGreaterThan(100_000);
+    histogram.clear();
+    expect([histogram.count, histogram.sumMs, histogram.quantile(0.5)]).toEqual([0, 0, undefined]);
+  });
+});
+
+const sizeOf = (bytes: number | undefined): StoreSize => new StoreSize(async () => bytes);
+
+describe("activity", () => {
+  test("has the last samples alone, oldest first, each with what happened since the one before", () => {
+    const metrics = new Metrics();
+    const count = metrics.counterOf("/plants");
+    const activity = new Activity({ metrics, size: sizeOf(undefined), countWaiting: () => 7 });
+    for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
+      for (let n = 0; n < at; n++) count("POST", 200);
+      if (at % 2 === 0) count("POST", 503);
+      if (at % 3 === 0) for (const status of [400, 499]) count("POST", status);
+      if (at === 10) for (const ms of [1, 1, 1, 100]) metrics.countCreate(ms);
+      activity.sample(at * 1_000);
+    }
+    const samples = activity.since(0);
+    expect(samples.map(({ atMs }) => atMs)).toEqual(
+      Array.from({ length: SAMPLES_MAX }, (_, index) => (index + 6) * 1_000),
+    );
+    expect(samples[0]).toEqual({
+      atMs: 6_000,
+      creates: 0,
+      requests: 9,
+      errors: 1,
+      refused: 2,
+      durableP50Ms: undefined,
+      durableP99Ms: undefined,
+      waiting: 7,
+      storeBytes: undefined,
+    });
+    expect(samples[4]).toMatchObject({ atMs: 10_000, creates: 4 });
+    expect(samples[4]?.durableP50Ms).toBeWithin(0.95, 1.05);
+    expect(samples[4]?.durableP99Ms).toBeWithin(95, 105);
+    expect(activity.since(304_000)).toMatchObject([{ atMs: 305_000 }]);
+    expect(activity.since(305_000)).toEqual([]);
+  });
+});
+
+describe("the size of the store", () => {
+  test("is asked for at most every ten seconds, and only while somebody looks", async () => {
+    let now = 1_000_000;
+    let asked = 0;
+    const size = new StoreSize(
+      async () => ++asked * 100,
+      () => now,
+    );
+    const pass = async (seconds: number): Promise<void> => {
+      for (const end = now + seconds * 1_000; now < end; now += 2_000)
+        await size.refreshIfWatched();
+    };
+    await pass(3_600);
+    expect([asked, size.bytes]).toEqual([0, undefined]);
+    await Promise.all([size.watch(), size.watch()]);
+    expect([asked, size.bytes]).toEqual([1, 100]);
+    await pass(60);
+    expect(asked).toBeWithin(6, 8);
+    const askedThen = asked;
+    await pass(3_600);
+    expect([asked, size.bytes]).toEqual([askedThen, undefined]);
+    await size.watch();
+    expect([asked, size.bytes]).toEqual([askedThen + 1, (askedThen + 1) * 100]);
+  });
+});

@@ -1,0 +1,180 @@
+/** Pages in a real Chromium. A test fails for whatever its page complains of, asks of strangers, or violates. */
+
+import { afterAll, afterEach, describe } from "bun:test";
+import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import { findChromium } from "./chromium.ts";
+import { makeTemporaryFolder } from "./folder.ts";
+import { guardFolder } from "./postgres-guard.ts";
+import { listChildren } from "./processes.ts";
+
+export interface PageOptions {
+  readonly url: string;
+  readonly colorScheme?: "light" | "dark";
+  readonly viewport?: { readonly width: number; readonly height: number };
+  readonly reducedMotion?: "reduce" | "no-preference";
+  /** What a test needs to read what the page has copied, say. */
+  readonly permissions?: readonly string[];
+}
+
+/** Disposing of it closes the page; what it was at fault for fails the test when that is over. */
+export interface TestPage extends AsyncDisposable {
+  readonly page: Page;
+  /**
+   * From now on a request whose URL has this in it may be answered by this status (from 400 up), or with "failed" may
+   * get no answer at all. It has to happen at least once.
+   */
+  readonly announceFailure: (urlPart: string, outcome: number | "failed") => void;
+  /** What has gone wrong so far, beyond what was announced. Taken from here it does not fail the test any more. */
+  readonly takeFaults: () => Promise<string[]>;
+}
+
+/** Within the time that a test has, so that what fails is the step and not the test as a whole. */
+const PATIENCE_MS = 10_000;
+
+let launched: Promise<Browser> | undefined;
+const openPages = new Set<TestPage>();
+const faultsOfClosed: string[] = [];
+
+/** Tests that open pages. Without a browser they are skipped. */
+export function describeInBrowser(name: string, declareTests: () => void): void {
+  describe.skipIf(findChromium() === undefined)(name, () => {
+    // Not when the page is disposed of: an error from there would hide the one that the test has thrown itself.
+    afterEach(async () => {
+      for (const view of openPages) await view[Symbol.asyncDispose]();
+      const faults = faultsOfClosed.splice(0);
+      if (faults.length > 0) throw new Error(`the page was at fault:\n- ${faults.join("\n- ")}`);
+    });
+    // The runner emits no `exit`: whoever is the last to need the browser cannot be known otherwise.
+    afterAll(closeBrowser);
+    declareTests();
+  });
+}
+
+/** Closes it where one runs; the next page opens another. */
+async function closeBrowser(): Promise<void> {
+  const browser = launched;
+  launched = undefined;
+  await (await browser)?.close();
+}
+
+/** Chromium ends with the pipe to this process, but would leave its profile behind where this one is killed. */
+async function launchBrowser(): Promise<Browser> {
+  const executablePath = findChromium();
+  if (executablePath === undefined) throw new Error("no Chromium is here");
+  const isRoot = process.getuid?.() === 0;
+  const args = isRoot ? ["--no-sandbox"] : [];
+  const { path: artifactsDir } = makeTemporaryFolder();
+  guardFolder(artifactsDir);
+  const browser = await chromium.launch({ executablePath, args, artifactsDir });
+  browser.on("disconnected", () => {
+    launched = undefined;
+  });
+  for (const { command } of listChildren(process.pid)) {
+    const [, profile] = /--user-data-dir=(\S+)/.exec(command) ?? [];
+    if (profile !== undefined) guardFolder(profile);
+  }
+  return browser;
+}
+
+/** In a context of its own: nothing stored by one page is there for another. */
+export async function openPage({ url, ...options }: PageOptions): Promise<TestPage> {
+  launched ??= launchBrowser();
+  const browser = await launched;
+  const { permissions = [], ...given } = options;
+  const context = await browser.newContext({
+    colorScheme: "light",
+    reducedMotion: "reduce",
+    viewport: { width: 1280, height: 800 },
+    locale: "en-GB",
+    timezoneId: "UTC",
+    permissions: [...permissions],
+    ...given,
+  });
+  context.setDefaultTimeout(PATIENCE_MS);
+  const observed = await observe(context, new URL(url).origin);
+  const page = await context.newPage();
+  const view: TestPage = {
+    page,
+    announceFailure: observed.announceFailure,
+    takeFaults: async () => {
+      // What the page has reported before this answer is here with it.
+      await page.evaluate("0");
+      return observed.faults.splice(0);
+    },
+    [Symbol.asyncDispose]: async () => {
+      if (!openPages.delete(view)) return;
+      // A test that runs out of time takes every child of this process with it, the browser too.
+      if (!browser.isConnected()) return;
+      if (!page.isClosed()) faultsOfClosed.push(...(await view.takeFaults()));
+      faultsOfClosed.push(...observed.listUnmet());
+      await context.close();
+    },
+  };
+  openPages.add(view);
+  await page.goto(url);
+  return view;
+}
+
+interface Announcement {
+  readonly urlPart: string;
+  readonly outcome: number | "failed";
+  isMet: boolean;
+}
+
+interface Observed {
+  readonly faults: string[];
+  readonly announceFailure: TestPage["announceFailure"];
+  readonly listUnmet: () => string[];
+}
+
+const BINDING = "reportPolicyViolation";
+/** Neither this nor what a test evaluates is subject to the page's policy, which therefore stays in force. */
+const reportViolations = `addEventListener("securitypolicyviolation", (event) =>
+  ${BINDING}([event.effectiveDirective, event.blockedURI, event.sourceFile, event.sample].join(" ").trim()))`;
+
+async function observe(context: BrowserContext, origin: string): Promise<Observed> {
+  const faults: string[] = [];
+  const announced: Announcement[] = [];
+  const fail = (url: string, outcome: number | "failed", reason: string): void => {
+    const met = announced.filter((one) => url.includes(one.urlPart) && one.outcome === outcome);
+    for (const one of met) one.isMet = true;
+    if (met.length === 0) faults.push(`request: ${url}: ${reason}`);
+  };
+
+  await context.exposeBinding(BINDING, (_source, violation: string) => {
+    faults.push(`content security policy: ${violation}`);
+  });
+  await context.addInitScript(reportViolations);
+  context.on("console", (message) => {
+    // The requests themselves are judged below, where their status is known.
+    if (message.text().startsWith("Failed to load resource:")) return;
+    if (["error", "warning", "assert"].includes(message.type()))
+      faults.push(`console ${message.type()}: ${message.text()} (${message.location().url})`);
+  });
+  context.on("weberror", (webError) => {
+    faults.push(`uncaught: ${webError.error().stack ?? String(webError.error())}`);
+  });
+  context.on("request", (request) => {
+    const { protocol, origin: asked } = new URL(request.url());
+    if (protocol !== "data:" && protocol !== "blob:" && asked !== origin)
+      faults.push(`request to another origin: ${request.url()}`);
+  });
+  context.on("requestfailed", (request) => {
+    const reason = request.failure()?.errorText ?? "failed";
+    // By the page itself, or by its being closed.
+    if (reason !== "net::ERR_ABORTED") fail(request.url(), "failed", reason);
+  });
+  context.on("response", (response) => {
+    if (response.status() >= 400)
+      fail(response.url(), response.status(), `answered ${response.status()}`);
+  });
+
+  return {
+    faults,
+    announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),
+    listUnmet: () =>
+      announced
+        .filter(({ isMet }) => !isMet)
+        .map(({ urlPart, outcome }) => `announced, but never came: ${urlPart} ${outcome}`),
+  };
+}

@@ -1,0 +1,67 @@
+/** A Chromium to test with: one that is named, one that is here, or Debian's. */
+
+import { existsSync } from "node:fs";
+
+const VARIABLE = "PLANTSTORE_CHROMIUM";
+
+const commands = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+const applications = ["Chromium", "Google Chrome"].map(
+  (name) => `/Applications/${name}.app/Contents/MacOS/${name}`,
+);
+
+let sought: { readonly path: string | undefined } | undefined;
+
+/** The program's path. Where there is none and none can be installed, says so, and that once. */
+export function findChromium(): string | undefined {
+  sought ??= { path: findNamed() ?? findInstalled() ?? install() };
+  return sought.path;
+}
+
+/** What the tester has named has to be there: another in its place would be a surprise. */
+function findNamed(): string | undefined {
+  const path = process.env[VARIABLE];
+  if (path === undefined || path === "") return undefined;
+  if (!runs(path)) throw new Error(`${VARIABLE}: ${path} does not run`);
+  return path;
+}
+
+function findInstalled(): string | undefined {
+  const paths = [...commands.map((command) => Bun.which(command)), ...applications];
+  return paths.find((path): path is string => path !== null && existsSync(path) && runs(path));
+}
+
+/** Ubuntu has a command of this name that does nothing but ask for another installation. */
+function runs(path: string): boolean {
+  try {
+    return Bun.spawnSync([path, "--version"], { stdout: "ignore", stderr: "ignore" }).success;
+  } catch {
+    return false;
+  }
+}
+
+function install(): string | undefined {
+  if (process.getuid?.() === 0 && Bun.which("apt-get") !== null) {
+    say("No Chromium is here: installing the distribution's (apt-get install chromium).");
+    const installed =
+      runAptGet("update") && runAptGet("install", "-y", "--no-install-recommends", "chromium");
+    const path = installed ? findInstalled() : undefined;
+    if (path !== undefined) return path;
+  }
+  say(
+    `THE BROWSER TESTS ARE SKIPPED: no Chromium is here, and none can be installed.\n` +
+      `Install one (on Debian: apt-get install chromium), or set ${VARIABLE} to its path.`,
+  );
+  return undefined;
+}
+
+function runAptGet(...args: readonly string[]): boolean {
+  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+  const { success, stderr } = Bun.spawnSync(["apt-get", "-q", ...args], { env, stdout: "ignore" });
+  if (!success) say(`apt-get ${args.join(" ")}: ${stderr.toString().trim()}`);
+  return success;
+}
+
+function say(text: string): void {
+  const rule = "=".repeat(80);
+  process.stderr.write(`\n${rule}\n${text}\n${rule}\n`);
+}
