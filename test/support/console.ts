@@ -11,10 +11,12 @@ import { startService, TEST_TOKEN, type TestService } from "./service.ts";
 export async function startConsole(
   settings: Readonly<Record<string, string>> = {},
 ): Promise<TestService> {
-  // The service reads the files at its start, and then needs them no more.
-  using folder = makeTemporaryFolder();
+  await using opened = new AsyncDisposableStack();
+  const folder = opened.use(makeTemporaryFolder());
   await buildConsole(folder.path);
-  return await startService(settings, { consoleFolder: folder.path });
+  const service = opened.use(await startService(settings, { consoleFolder: folder.path }));
+  const stack = opened.move();
+  return { ...service, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
 export async function createToken(

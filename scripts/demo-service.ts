@@ -1,0 +1,101 @@
+/** The service on a store of its own, full of plants and with something going on; gone without a trace when stopped. */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Authenticator } from "../src/auth/authenticate.ts";
+import { mintToken, toRecord } from "../src/auth/token.ts";
+import { resolveConfig } from "../src/config.ts";
+import type { Plant } from "../src/domain/plant.ts";
+import { scopes } from "../src/domain/token.ts";
+import { type RunningServer, startServer } from "../src/http/server.ts";
+import { createLog } from "../src/observe/log.ts";
+import { openStore } from "../src/store/open.ts";
+import { createDemoPlants } from "./demo-plants.ts";
+
+interface DemoOptions {
+  /** Taken where it is free; another otherwise. */
+  readonly port: string;
+  readonly plants: number;
+}
+
+export interface DemoService extends AsyncDisposable {
+  readonly url: string;
+  readonly token: string;
+  readonly hasConsole: boolean;
+  /** A day at the counter in small: resolves when it is told to stop. */
+  readonly bustle: (signal: AbortSignal) => Promise<void>;
+}
+
+export async function startDemo({ port, plants }: DemoOptions): Promise<DemoService> {
+  await using opened = new AsyncDisposableStack();
+  const folder = mkdtempSync(join(tmpdir(), "plantstore-demo-"));
+  opened.defer(() => rmSync(folder, { recursive: true, force: true }));
+  const environment = { PORT: port, DATABASE_URL: `sqlite:${join(folder, "plants.db")}` };
+  const { config } = resolveConfig({}, environment);
+  const store = await openStore(config.databaseUrl, config);
+  opened.defer(() => store.close());
+  const stock = createDemoPlants(plants);
+  await Promise.all(stock.map((plant) => store.createPlant(plant)));
+  const token = mintToken();
+  await store.createToken(toRecord(token, { name: "demo", scopes, createdAtMs: Date.now() }));
+  const parts = {
+    store,
+    authenticator: new Authenticator(store, undefined),
+    log: createLog("error", (line) => process.stderr.write(line)),
+  };
+  const server = startOn(port, (on) => startServer({ ...parts, config: { ...config, port: on } }));
+  opened.defer(() => server.stop());
+  const send = createSender(server.url, token);
+  const stack = opened.move();
+  return {
+    url: server.url,
+    token,
+    hasConsole: server.hasConsole,
+    bustle: (signal) => bustle(send, stock, signal),
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+function startOn(port: string, start: (port: number) => RunningServer): RunningServer {
+  try {
+    return start(Number(port));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    return start(0);
+  }
+}
+
+type Send = (method: string, path: string, body?: string) => Promise<void>;
+
+function createSender(url: string, token: string): Send {
+  return async (method, path, body) => {
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const response = await fetch(`${url}${path}`, { method, headers, ...(body && { body }) });
+    await response.arrayBuffer();
+  };
+}
+
+/** Some create, more read, a few make mistakes, and now and then a whole delivery comes in. */
+async function bustle(send: Send, stock: readonly Plant[], signal: AbortSignal): Promise<void> {
+  let created = 0;
+  const pickOne = (): Plant => stock[Math.floor(Math.random() * stock.length)] as Plant;
+  const create = (): Promise<void> => {
+    const { name, tag } = pickOne();
+    return send("POST", "/plants", JSON.stringify({ id: 100_000 + ++created, name, tag }));
+  };
+  for (let turn = 0; !signal.aborted; turn++) {
+    const delivery = turn % 150 === 60 ? 40 : 0;
+    // The counter has its busier and its quieter minutes.
+    const customers = Math.round(3 + 2.5 * Math.sin(turn / 12) + 2 * Math.random());
+    await Promise.all([
+      ...Array.from({ length: customers + delivery }, create),
+      ...Array.from({ length: customers * 2 }, () => send("GET", `/plants/${pickOne().id}`)),
+      ...(turn % 3 === 0 ? [send("GET", "/plants?tag=orchid&limit=20")] : []),
+      // Somebody watches, so that the size of the store is measured.
+      ...(turn % 20 === 0 ? [send("GET", "/activity")] : []),
+      ...(Math.random() < 0.07 ? [send("POST", "/plants", '{"id": 1.5}')] : []),
+    ]);
+    await Bun.sleep(250 + 300 * Math.random());
+  }
+}

@@ -1,0 +1,118 @@
+/** npm run screenshots: pictures of the main views, with the plants of the demo, for the README. */
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { type Browser, chromium, type Page } from "playwright-core";
+import { findChromium } from "../test/support/chromium.ts";
+import { startDemo } from "./demo-service.ts";
+
+const folder = join(import.meta.dir, "../docs/screenshots");
+const PLANTS = 3000;
+/** For the charts: one point comes every two seconds. */
+const BUSTLE_MS = 90_000;
+const BYTES_MAX = 120_000;
+
+const wide = { width: 1200, height: 750 };
+const phone = { width: 390, height: 780 };
+
+interface Picture {
+  readonly name: string;
+  /** Within the service. */
+  readonly path: string;
+  readonly colorScheme?: "light" | "dark";
+  readonly viewport?: typeof wide;
+  /** What has to be there before the picture is taken. */
+  readonly settle: (page: Page) => Promise<unknown>;
+}
+
+const showRows = (page: Page): Promise<unknown> =>
+  page.getByText("Camellia", { exact: false }).first().waitFor();
+
+async function showOperation(page: Page): Promise<void> {
+  const operation = page.locator("#operations-plants-createPlant");
+  await operation.locator(".samples").waitFor();
+  // What tells it from other such pages is further down.
+  await page.evaluate(
+    `document.querySelector(".samples").scrollIntoView({ block: "center", behavior: "instant" })`,
+  );
+}
+
+const showCharts = (page: Page): Promise<unknown> => page.locator("canvas").first().waitFor();
+
+const pictures: readonly Picture[] = [
+  { name: "plants-light", path: "/#/plants", settle: showRows },
+  { name: "plants-dark", path: "/#/plants", colorScheme: "dark", settle: showRows },
+  { name: "plant", path: "/#/plants/1010", settle: showRows },
+  { name: "plants-phone", path: "/#/plants", viewport: phone, settle: showRows },
+  { name: "import", path: "/#/import", settle: chooseFile },
+  { name: "reference", path: "/docs#/plants/createPlant", settle: showOperation },
+  { name: "activity", path: "/#/activity", settle: showCharts },
+  { name: "activity-dark", path: "/#/activity", colorScheme: "dark", settle: showCharts },
+];
+
+const spreadsheet = [
+  "Nr,Plant,Kind",
+  "70001,Monstera deliciosa 'Albo Variegata',aroid",
+  "70002,Hoya kerrii,climber",
+  "70003,Adiantum raddianum,fern",
+  "9007199254740995,Nymphaea alba,aquatic",
+  "",
+].join("\n");
+
+async function chooseFile(page: Page): Promise<void> {
+  const [chooser] = await Promise.all([
+    page.waitForEvent("filechooser"),
+    page.getByRole("button", { name: /choose/i }).click(),
+  ]);
+  await chooser.setFiles({
+    name: "spring-delivery.csv",
+    mimeType: "text/csv",
+    buffer: Buffer.from(spreadsheet),
+  });
+  await page.getByText("Nymphaea alba").first().waitFor();
+}
+
+await using demo = await startDemo({ port: "8080", plants: PLANTS });
+const stopping = new AbortController();
+const bustling = demo.bustle(stopping.signal);
+const begunAtMs = performance.now();
+const executablePath = findChromium();
+if (executablePath === undefined) throw new Error("pictures need a Chromium");
+const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+const browser = await chromium.launch({ executablePath, args });
+mkdirSync(folder, { recursive: true });
+try {
+  for (const picture of pictures) {
+    if (picture.path.includes("activity"))
+      await Bun.sleep(Math.max(0, begunAtMs + BUSTLE_MS - performance.now()));
+    process.stdout.write(`${await take(browser, picture)}\n`);
+  }
+} finally {
+  await browser.close();
+  stopping.abort();
+  await bustling;
+}
+
+async function take(from: Browser, picture: Picture): Promise<string> {
+  const { name, path, colorScheme = "light", viewport = wide, settle } = picture;
+  const context = await from.newContext({
+    colorScheme,
+    viewport,
+    reducedMotion: "reduce",
+    locale: "en-GB",
+  });
+  const page = await context.newPage();
+  await page.goto(`${demo.url}${path}`);
+  if (!path.startsWith("/docs")) {
+    await page.getByRole("textbox", { name: "Token" }).fill(demo.token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+  }
+  await settle(page);
+  await page.mouse.move(0, 0);
+  // Fonts, and charts that are drawn in the next frame.
+  await page.waitForTimeout(500);
+  const png = await page.screenshot({ path: join(folder, `${name}.png`) });
+  await context.close();
+  const size = `${Math.round(png.byteLength / 1000)} kB`;
+  return `${name}.png  ${size}${png.byteLength > BYTES_MAX ? "  (too large)" : ""}`;
+}

@@ -1,0 +1,74 @@
+/** How the console's files are made of their sources. */
+
+import { mkdir, rm } from "node:fs/promises";
+import { gzipSync } from "node:zlib";
+
+const here = import.meta.dir;
+
+export const workerEntry = `${here}/worker/import-worker.ts`;
+
+interface File {
+  readonly name: string;
+  readonly text: string;
+}
+
+export interface BuiltFile {
+  readonly name: string;
+  readonly bytes: number;
+  readonly compressedBytes: number;
+}
+
+/** One file out of one entry, named by its content. */
+export async function bundle(entry: string, name: string): Promise<File> {
+  const { outputs } = await Bun.build({
+    entrypoints: [entry],
+    target: "browser",
+    minify: true,
+    naming: `${name}-[hash].[ext]`,
+    define: { "process.env.NODE_ENV": '"production"' },
+  });
+  const [output, ...others] = outputs;
+  if (output === undefined || others.length > 0)
+    throw new Error(`${entry}: expected one file, got ${outputs.length}`);
+  return { name: output.path.replace(/^\.\//, ""), text: await output.text() };
+}
+
+/** All that the service serves of the console, each file also compressed. What was in the folder is gone. */
+export async function buildConsole(folder: string): Promise<BuiltFile[]> {
+  const [script, style, worker, leaf, template] = await Promise.all([
+    bundle(`${here}/main.tsx`, "console"),
+    bundle(`${here}/style.css`, "console"),
+    bundle(workerEntry, "import"),
+    Bun.file(`${here}/leaf.svg`).text(),
+    Bun.file(`${here}/index.html`).text(),
+  ]);
+  const icon = { name: `leaf-${Bun.hash(leaf).toString(36).slice(0, 8)}.svg`, text: leaf };
+  const page = replaceEach(template, {
+    "console/import.js": `console/${worker.name}`,
+    "./main.tsx": `console/${script.name}`,
+    "./style.css": `console/${style.name}`,
+    "./leaf.svg": `console/${icon.name}`,
+  });
+  await rm(folder, { recursive: true, force: true });
+  await mkdir(folder, { recursive: true });
+  const files = [script, style, worker, icon, { name: "index.html", text: page }];
+  return Promise.all(files.map((file) => write(folder, file)));
+}
+
+async function write(folder: string, { name, text }: File): Promise<BuiltFile> {
+  const bytes = new TextEncoder().encode(text);
+  const compressed = gzipSync(bytes, { level: 9 });
+  await Bun.write(`${folder}/${name}`, bytes);
+  await Bun.write(`${folder}/${name}.gz`, compressed);
+  return { name, bytes: bytes.length, compressedBytes: compressed.length };
+}
+
+/** Each has to be there, once. */
+function replaceEach(text: string, replacements: Readonly<Record<string, string>>): string {
+  let replaced = text;
+  for (const [from, to] of Object.entries(replacements)) {
+    if (replaced.split(from).length !== 2) throw new Error(`index.html: expected ${from} once`);
+    replaced = replaced.replace(from, to);
+  }
+  return replaced;
+}

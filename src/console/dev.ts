@@ -1,0 +1,34 @@
+/** npm run dev: the console from its sources, reloaded as they change, before a service that runs. */
+
+import index from "./index.html";
+import { bundle, workerEntry } from "./bundle.ts";
+
+const service = process.env["PLANTSTORE_URL"] ?? "http://127.0.0.1:8080";
+const port = Number(process.env["PORT"] ?? 5173);
+
+const server = Bun.serve({
+  port,
+  hostname: "127.0.0.1",
+  development: { hmr: true },
+  routes: {
+    "/": index,
+    "/console/import.js": async () =>
+      new Response((await bundle(workerEntry, "import")).text, {
+        headers: { "content-type": "text/javascript", "cache-control": "no-store" },
+      }),
+  },
+  /** Everything else is the service's. */
+  fetch: (request) => {
+    const { pathname, search } = new URL(request.url);
+    const headers = new Headers(request.headers);
+    headers.delete("host");
+    return fetch(new URL(pathname + search, service), {
+      method: request.method,
+      headers,
+      body: request.body,
+      redirect: "manual",
+    });
+  },
+});
+
+process.stdout.write(`The console is at ${server.url}, and asks ${service} (PLANTSTORE_URL).\n`);

@@ -1,0 +1,116 @@
+/** What a file seems to hold: its format, its columns, and the first rows as they would be stored. */
+
+import { parse } from "csv-parse/sync";
+import { Refusal } from "../../domain/error.ts";
+import { readRows } from "../../format/csv-rows.ts";
+import type { PlantField } from "../../format/csv-table.ts";
+import { MalformedFile, MissingColumn } from "../../format/malformed.ts";
+import type { PlantRecord } from "../../format/read-plants.ts";
+import { readChunks } from "./chunks.ts";
+import type { FileKind, Mapping, Preview, PreviewRow, Reading } from "./messages.ts";
+import { readRecords, RECORD_BYTES_MAX } from "./records.ts";
+
+const ROWS_SHOWN = 8;
+const SNIFFED_BYTES = 65_536;
+
+/** With a reading that somebody has chosen, or one that is guessed. */
+export async function previewFile(file: File, chosen: Reading | undefined): Promise<Preview> {
+  const reading = chosen ?? (await guessReading(file));
+  let headings: string[] = [];
+  try {
+    if (reading.kind === "csv") headings = await readHeadings(file, reading.delimiter);
+    // Only those that name one column can be picked.
+    const unique = headings.filter(
+      (heading, at) =>
+        heading !== "" && headings.indexOf(heading) === at && headings.lastIndexOf(heading) === at,
+    );
+    const isTable = reading.kind === "csv";
+    const mapping = isTable ? (reading.mapping ?? guessMapping(unique)) : undefined;
+    const known: Preview = {
+      reading: { ...reading, mapping },
+      headings: unique,
+      missing: (["id", "name"] as const).filter(
+        (field) => isTable && mapping?.[field] === undefined,
+      ),
+      problem: undefined,
+      rows: [],
+    };
+    if (known.missing.length > 0) return known;
+    return { ...known, rows: await readFirst(file, known.reading) };
+  } catch (error) {
+    if (!(error instanceof MalformedFile || error instanceof MissingColumn)) throw error;
+    return { reading, headings, missing: [], problem: error.message, rows: [] };
+  }
+}
+
+async function guessReading(file: File): Promise<Reading> {
+  const start = await file.slice(0, SNIFFED_BYTES).text();
+  const kind = guessKind(file.name, start);
+  const delimiter = kind === "csv" ? guessDelimiter(start) : ",";
+  return { kind, delimiter, mapping: undefined };
+}
+
+function guessKind(name: string, start: string): FileKind {
+  const [extension = ""] = /[^.]*$/.exec(name.toLowerCase()) ?? [];
+  if (extension === "csv" || extension === "tsv") return "csv";
+  const [first = ""] = start.trimStart();
+  if (first === "[") return "json";
+  if (first === "{") return "ndjson";
+  if (extension === "json") return "json";
+  return extension === "ndjson" || extension === "jsonl" ? "ndjson" : "csv";
+}
+
+/** That which the heading has most of, outside quotes. */
+function guessDelimiter(start: string): string {
+  const [line = ""] = start.split(/[\r\n]/, 1);
+  const bare = line.replaceAll(/"[^"]*"/g, "");
+  const counts = [",", ";", "\t", "|"].map((sign) => [sign, bare.split(sign).length] as const);
+  return counts.reduce((best, next) => (next[1] > best[1] ? next : best))[0];
+}
+
+async function readHeadings(file: File, delimiter: string): Promise<string[]> {
+  const chunks = readChunks(file, { bytesRead: 0 });
+  for await (const [first] of readRows(chunks, delimiter, RECORD_BYTES_MAX, 1)) {
+    if (typeof first?.text !== "string") break;
+    const text = first.text.replace(/^\ufeff/, "");
+    try {
+      const [cells = []] = parse(text, { delimiter, relax_column_count: true });
+      return cells;
+    } catch {
+      throw new MissingColumn("The first line has its quotes in the wrong places.");
+    }
+  }
+  throw new MissingColumn("The file is empty, or its first line is no heading.");
+}
+
+/** Words that stand above such columns. */
+const words: Readonly<Record<PlantField, RegExp>> = {
+  id: /^(id|nr|no|number|nummer|num|#|key|plant[ _-]?(id|nr|no|number))\.?$/i,
+  name: /^(name|plant|plant[ _-]?name|title|species|pflanze|label)$/i,
+  tag: /^(tag|tags|type|kind|category|group|art|typ|genus)$/i,
+};
+
+function guessMapping(headings: readonly string[]): Mapping {
+  const guess = (field: PlantField): string | undefined =>
+    headings.find((heading) => heading === field) ??
+    headings.find((heading) => words[field].test(heading.trim()));
+  return { id: guess("id"), name: guess("name"), tag: guess("tag") };
+}
+
+async function readFirst(file: File, reading: Reading): Promise<PreviewRow[]> {
+  const rows: PreviewRow[] = [];
+  const chunks = readChunks(file, { bytesRead: 0 });
+  for await (const records of readRecords(chunks, reading)) {
+    for (const record of records) {
+      rows.push(toRow(record));
+      if (rows.length === ROWS_SHOWN) return rows;
+    }
+  }
+  return rows;
+}
+
+function toRow({ line, plant }: PlantRecord): PreviewRow {
+  return plant instanceof Refusal
+    ? { line, id: "", name: "", tag: undefined, fault: plant.message }
+    : { line, id: String(plant.id), name: plant.name, tag: plant.tag, fault: undefined };
+}

@@ -1,0 +1,160 @@
+/** Importing in the console: files as they come, understood as the command line understands them. */
+
+import { afterAll, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { describeInBrowser } from "../support/browser.ts";
+import { createToken, openConsole, signIn, startConsole } from "../support/console.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+
+const service = await startConsole();
+afterAll(() => service[Symbol.asyncDispose]());
+
+const choose = (page: Page, name: string, text: string): Promise<void> =>
+  page
+    .locator("#import-file")
+    .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(text) });
+
+const start = (page: Page): Promise<void> =>
+  page.getByRole("button", { name: "Start import" }).click();
+
+describeInBrowser("an import", () => {
+  test("of a spreadsheet maps its columns, shows its rows, and keeps what was refused", async () => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    await choose(
+      page,
+      "Stock.csv",
+      `\ufeffNr;Plant;Type;Pot\r\n1;Basil;herb;9\r\n2;"Rosa ""Alba""";;12\r\n3;'=Sage;"";9\r\n` +
+        `9007199254740993;Monstera;tropical;17\r\nx;Broken;herb;9\r\n1;Other;herb;9\r\n`,
+    );
+    expect(await page.getByLabel("Cells end with").inputValue()).toBe(";");
+    for (const [label, heading] of [
+      ["Id", "Nr"],
+      ["Name", "Plant"],
+      ["Tag", "Type"],
+    ] as const)
+      expect(await page.getByLabel(label, { exact: true }).inputValue()).toBe(heading);
+    await page.getByRole("cell", { name: "9007199254740993" }).waitFor();
+    await page.getByRole("cell", { name: "=Sage" }).waitFor();
+    await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
+
+    await start(page);
+    await page.getByText("2 of 6 rows were refused").waitFor();
+    expect(await service.findPlant(2n)).toMatchObject({ name: 'Rosa "Alba"', tag: null });
+    expect(await service.findPlant(3n)).toMatchObject({ name: "=Sage", tag: "" });
+    expect(await service.findPlant(9007199254740993n)).toMatchObject({ name: "Monstera" });
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download all 2" }).click(),
+    ]);
+    const refused = await Bun.file(await download.path()).text();
+    expect(refused).toStartWith("line,reason,text\r\n6,");
+    expect(refused).toContain('"x;Broken;herb;9"');
+    expect(refused).toContain("A different plant has the id 1");
+  });
+
+  test.each([
+    ["lines.ndjson", '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n'],
+    ["array.json", '[{"id":21,"name":"Fern"},{"id":22,"name":"Moss","tag":"green"}]'],
+    ["table.tsv", "id\tname\ttag\n21\tFern\t\n22\tMoss\tgreen\n"],
+  ])("of %s recognises what is there already", async (name, text) => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    await choose(page, name, text);
+    await page.getByRole("cell", { name: "Moss" }).waitFor();
+    await start(page);
+    await page.getByText("Everything is stored").waitFor();
+    expect(await service.findPlant(21n)).toMatchObject({ name: "Fern", tag: null });
+    expect(await service.findPlant(22n)).toMatchObject({ name: "Moss", tag: "green" });
+  });
+
+  test("asks for a column that it cannot guess, and reads a file another way", async () => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    await choose(page, "odd.csv", "code,what\n31,Heather\n");
+    await page.getByText("Which column is it?").first().waitFor();
+    expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
+    await page.getByLabel("Id", { exact: true }).selectOption("code");
+    await page.getByLabel("Name", { exact: true }).selectOption("what");
+    await page.getByRole("cell", { name: "Heather" }).waitFor();
+    await page.getByLabel("Format").selectOption("ndjson");
+    await page
+      .getByRole("cell", { name: /not valid JSON/ })
+      .first()
+      .waitFor();
+    await page.getByLabel("Format").selectOption("json");
+    await page.getByText("The file cannot be read this way").waitFor();
+  });
+
+  test("of a hundred thousand rows leaves the page responsive, and can be watched from elsewhere", async () => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    const rows = Array.from({ length: 100_000 }, (_, index) =>
+      index % 1000 === 999 ? `none,Bad ${index},bulk` : `${1_000_000 + index},Plant ${index},bulk`,
+    );
+    await choose(page, "hundred-thousand.csv", `id,name,tag\n${rows.join("\n")}\n`);
+    await page.evaluate(`
+      window.longestMs = 0;
+      let last = performance.now();
+      const watch = () => {
+        const now = performance.now();
+        window.longestMs = Math.max(window.longestMs, now - last);
+        last = now;
+        requestAnimationFrame(watch);
+      };
+      requestAnimationFrame(watch);`);
+    await start(page);
+    await page.getByText(/rows a second/).waitFor();
+    await page.getByRole("link", { name: "Plants", exact: true }).click();
+    await page.getByRole("heading", { name: "Plants" }).waitFor();
+    await page.getByRole("link", { name: /^Import/ }).click();
+    await page.getByText("100 of 100,000 rows were refused").waitFor({ timeout: 25_000 });
+    const longestMs = await page.evaluate<number>("window.longestMs");
+    // The service, the browser and the test share two cores here.
+    expect(longestMs).toBeLessThan(500);
+    expect(await service.findPlant(1_099_998n)).toMatchObject({ name: "Plant 99998" });
+  });
+
+  test("goes on by itself after answers were lost and the store was busy", async () => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    view.announceFailure("/plants/batch", "failed");
+    view.announceFailure("/plants/batch", 503);
+    let count = 0;
+    await page.context().route("**/plants/batch", async (route) => {
+      count++;
+      if (count === 1) {
+        await route.fetch();
+        return route.abort("connectionreset");
+      }
+      if (count === 2)
+        return route.fulfill({ status: 503, json: { error: 5002, message: "busy" } });
+      return route.fallback();
+    });
+    await choose(page, "again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
+    await start(page);
+    await page.getByText("Trying again; nothing is lost").waitFor();
+    await page.getByText("Everything is stored").waitFor();
+    expect(count).toBe(3);
+    expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
+  });
+
+  test("stops where its token ends, and is begun again from there", async () => {
+    const token = await createToken(service, { name: "brief" });
+    await using view = await openConsole(service, { at: "#/import", token });
+    const { page } = view;
+    view.announceFailure("/plants/batch", 401);
+    await choose(page, "later.ndjson", '{"id":51,"name":"Elm"}\n');
+    await page.getByRole("cell", { name: "Elm" }).waitFor();
+    const record = (await service.store.listTokens()).find(({ name }) => name === "brief");
+    await service.store.revokeToken(record?.hash ?? "", Date.now());
+    // What is known of a token is forgotten by then.
+    await page.waitForTimeout(2100);
+    await start(page);
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await signIn(page, TEST_TOKEN);
+    await page.getByRole("button", { name: "Import it again" }).click();
+    await page.getByText("Everything is stored").waitFor();
+    expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
+  });
+});

@@ -1,0 +1,58 @@
+/** The console while the service is away: it says so, loses nothing, and goes on by itself. */
+
+import { expect, test } from "bun:test";
+import { describeInBrowser } from "../support/browser.ts";
+import { openConsole, rowOf, startConsole, toastOf } from "../support/console.ts";
+import { expectAccessible } from "../support/accessible.ts";
+import { sendPlant } from "../support/plants.ts";
+import { makeWorkplace } from "../support/workplace.ts";
+
+describeInBrowser("a service that is stopped and started again", () => {
+  test("is missed, and found again, by the list, a form and an undo", async () => {
+    using workplace = makeWorkplace();
+    let service = await startConsole(workplace.env);
+    const { port } = new URL(service.url);
+    const restart = async (): Promise<void> => {
+      service = await startConsole({ ...workplace.env, PORT: port });
+    };
+    await sendPlant(service.url, { id: 1n, name: "Rose", tag: "shrub" });
+    await sendPlant(service.url, { id: 2n, name: "Tulip", tag: "bulb" });
+    await using view = await openConsole(service);
+    const { page } = view;
+    for (const path of ["/plants", "/livez"]) view.announceFailure(path, "failed");
+    await rowOf(page, "Rose").waitFor();
+
+    await service[Symbol.asyncDispose]();
+    await page.getByLabel("Search by name").fill("ros");
+    await page.getByRole("heading", { name: "No connection" }).waitFor();
+    await page.getByText("No connection to the store").waitFor();
+    await expectAccessible(page);
+    await restart();
+    await rowOf(page, "Rose").waitFor();
+    await page.getByText("No connection to the store").waitFor({ state: "detached" });
+
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("n");
+    await page.getByLabel("Id", { exact: true }).fill("3");
+    await page.getByLabel("Name", { exact: true }).fill("Rosemary");
+    await service[Symbol.asyncDispose]();
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await page.getByText("It may have been stored or not").waitFor();
+    await restart();
+    await page.getByText("No connection to the store").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Send again" }).click();
+    await toastOf(page, "“Rosemary” is stored").waitFor();
+
+    await rowOf(page, "Rosemary").getByRole("link").click();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await toastOf(page, "was deleted").waitFor();
+    await service[Symbol.asyncDispose]();
+    await page.getByRole("button", { name: "Undo" }).click();
+    await toastOf(page, "is not back yet").waitFor();
+    await restart();
+    await page.getByRole("button", { name: "Try again" }).click();
+    await toastOf(page, "“Rosemary” is back").waitFor();
+    expect((await service.store.findPlant(3n))?.name).toBe("Rosemary");
+    await service[Symbol.asyncDispose]();
+  }, 60_000);
+});

@@ -1,0 +1,286 @@
+/** Plants in the console: found, added, corrected, removed and brought back, by clicking and by keys. */
+
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { describeInBrowser } from "../support/browser.ts";
+import { openConsole, rowOf, startConsole, toastOf } from "../support/console.ts";
+import { sendPlant } from "../support/plants.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+
+// A search looks at few plants at a time here, as it does among a million with the default.
+const service = await startConsole({ PLANTSTORE_SCAN_ROWS_MAX: "500" });
+afterAll(() => service[Symbol.asyncDispose]());
+
+const LARGEST = "9223372036854775807";
+
+beforeAll(async () => {
+  const lines = Array.from({ length: 3000 }, (_, index) => {
+    const tag = index % 3 === 0 ? `,"tag":"fern"` : index % 3 === 1 ? `,"tag":"Ivy"` : "";
+    return `{"id":${1000 + index},"name":"Plant ${index}"${tag}}\n`;
+  });
+  const response = await fetch(`${service.url}/plants/batch`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
+    body: lines.join(""),
+  });
+  await response.text();
+  await sendPlant(service.url, { id: 5000n, name: "Needle in a haystack", tag: "rare" });
+});
+
+/** As another colleague does it. */
+const change = (id: string, body: object): Promise<Response> =>
+  fetch(`${service.url}/plants/${id}`, {
+    method: "PUT",
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+
+describeInBrowser("the list", () => {
+  test("draws only the rows in sight, and loads the others as one scrolls", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    await rowOf(page, "Plant 0").first().waitFor();
+    expect(await page.locator("#plants [role=row][id]").count()).toBeLessThan(60);
+    await page.getByText("100 loaded").waitFor();
+    await page.getByRole("grid").focus();
+    while (!(await page.getByText("That is all").isVisible())) await page.keyboard.press("End");
+    await page.keyboard.press("End");
+    await rowOf(page, "Needle in a haystack").waitFor();
+    expect(await page.locator("#plants [role=row][id]").count()).toBeLessThan(60);
+    expect(await page.getByRole("grid").getAttribute("aria-rowcount")).toBe("3002");
+  });
+
+  test("is walked by keys, and opens and closes a plant by them", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    await rowOf(page, "Plant 0").first().waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("Enter");
+    await page.locator(".shown-name", { hasText: "Plant 1" }).waitFor();
+    expect(page.url()).toEndWith("#/plants/1001");
+    await page.keyboard.press("Escape");
+    expect(page.url()).toEndWith("#/plants");
+    const active = (row: number): Promise<void> =>
+      page.locator(`#plants[aria-activedescendant=row-${row}]`).waitFor();
+    await page.keyboard.press("End");
+    await active(99);
+    await page.keyboard.press("PageUp");
+    await page.keyboard.press("PageDown");
+    await active(99);
+    await page.keyboard.press("Home");
+    await active(0);
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    await page.keyboard.press("Escape");
+    expect(await page.getByRole("dialog").count()).toBe(0);
+  });
+
+  test("searches through many pages, and the address can be shared", async () => {
+    await using view = await openConsole(service, {
+      permissions: ["clipboard-read", "clipboard-write"],
+    });
+    const { page } = view;
+    await page.getByLabel("Search by name").fill("NEEDLE");
+    await rowOf(page, "Needle in a haystack").waitFor();
+    await page.getByText("That is all").waitFor();
+    await page.getByRole("button", { name: "Share and export" }).click();
+    await page.getByText("Copy link to this view").click();
+    const link = await page.evaluate<string>("navigator.clipboard.readText()");
+    expect(link).toBe(`${service.url}/#/plants?name=NEEDLE`);
+
+    await page.getByLabel("Search by name").fill("no such plant");
+    await page.getByText("There is no plant with “no such plant” in its name.").waitFor();
+    await page.getByRole("button", { name: "Show all plants" }).click();
+    await rowOf(page, "Plant 0").first().waitFor();
+    expect(await page.getByLabel("Search by name").inputValue()).toBe("");
+  });
+
+  test("is filtered by a tag out of those in use, and turned around", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    await page.getByLabel("Filter by tag").click();
+    await page.keyboard.type("iv");
+    await page.getByRole("option", { name: "Ivy" }).waitFor();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await rowOf(page, "Plant 1").first().waitFor();
+    expect(page.url()).toEndWith("#/plants?tag=Ivy");
+    expect(await rowOf(page, "fern").count()).toBe(0);
+    await page.getByRole("button", { name: "Order: Lowest id first" }).click();
+    await rowOf(page, "Plant 2998").waitFor();
+    await page.getByRole("button", { name: "Any tag" }).click();
+    await rowOf(page, "Needle in a haystack").waitFor();
+  });
+
+  test("is exported as it is filtered", async () => {
+    await using view = await openConsole(service, { at: "#/plants?tag=rare" });
+    const { page } = view;
+    await rowOf(page, "Needle").waitFor();
+    for (const [label, content] of [
+      ["as CSV", 'id,name,tag\r\n5000,"Needle in a haystack","rare"\r\n'],
+      ["as NDJSON", '{"id":5000,"name":"Needle in a haystack","tag":"rare"}\n'],
+    ] as const) {
+      await page.getByRole("button", { name: "Share and export" }).click();
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByText(label).click(),
+      ]);
+      expect(await Bun.file(await download.path()).text()).toBe(content);
+    }
+  });
+});
+
+describeInBrowser("a plant with the largest id of all", () => {
+  test("is added, found, corrected, deleted and brought back, with every digit", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    await page.getByRole("link", { name: "Add plant" }).click();
+    await page.getByLabel("Id", { exact: true }).fill(LARGEST);
+    await page.getByLabel("Name", { exact: true }).fill("Araucaria");
+    await page.getByLabel("Tag (optional)").fill("tree");
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await toastOf(page, "“Araucaria” is stored").waitFor();
+    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
+      name: "Araucaria",
+      tag: "tree",
+    });
+
+    await page.getByRole("button", { name: "Next free" }).click();
+    await page.getByLabel("Name", { exact: true }).and(page.locator(":focus")).waitFor();
+    expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("5001");
+
+    await page.getByLabel("Search by name").fill("arauc");
+    await rowOf(page, LARGEST).getByRole("link").click();
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Araucaria araucana");
+    await page.getByRole("button", { name: "Save" }).click();
+    await toastOf(page, "is saved").waitFor();
+    await rowOf(page, "Araucaria araucana").waitFor();
+    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({ name: "Araucaria araucana" });
+
+    await page.getByRole("button", { name: "Delete" }).click();
+    await toastOf(page, "was deleted").waitFor();
+    await page.getByText("There is no plant with").waitFor();
+    expect(await service.findPlant(BigInt(LARGEST))).toBeUndefined();
+
+    await page.keyboard.press("u");
+    await toastOf(page, "is back").waitFor();
+    await rowOf(page, LARGEST).waitFor();
+    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
+      name: "Araucaria araucana",
+      tag: "tree",
+    });
+  });
+});
+
+describeInBrowser("the form for a new plant", () => {
+  test("shows the rules before anything is sent, and who has an id", async () => {
+    await using view = await openConsole(service, { at: "#/plants/new" });
+    const { page } = view;
+    view.announceFailure("/plants", 409);
+    const id = page.getByLabel("Id", { exact: true });
+    await page.getByText(`to ${LARGEST}`).waitFor();
+    for (const [text, fault] of [
+      ["9223372036854775808", "Too large"],
+      ["-9223372036854775809", "Too small"],
+      ["1.5", "whole number"],
+      ["twelve", "Only digits"],
+    ] as const) {
+      await id.fill(text);
+      await page.getByRole("button", { name: "Add plant" }).click();
+      await page.locator(".field-fault", { hasText: fault }).waitFor();
+      expect(await id.getAttribute("aria-invalid")).toBe("true");
+    }
+    await id.fill("1000");
+    await page.getByText("Taken by").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("Another");
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await page.getByText("This id is taken").waitFor();
+    await page.locator(".plant-card", { hasText: "Plant 0" }).click();
+    await page.locator(".shown-name", { hasText: "Plant 0" }).waitFor();
+  });
+
+  test("sends again what got no answer, and nothing is doubled", async () => {
+    await using view = await openConsole(service, { at: "#/plants/new" });
+    const { page } = view;
+    view.announceFailure("/plants", "failed");
+    let lost = 0;
+    // It arrives and is stored; the answer does not come back.
+    await page.route("**/plants", async (route) => {
+      if (route.request().method() !== "POST" || lost === 3) return route.fallback();
+      lost++;
+      await route.fetch();
+      return route.abort("connectionreset");
+    });
+    await page.getByLabel("Id", { exact: true }).fill("77");
+    await page.getByLabel("Name", { exact: true }).fill("Twice sent");
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await page.getByText("It may have been stored or not").waitFor();
+    await page.getByRole("button", { name: "Send again" }).click();
+    await toastOf(page, "was there already").waitFor();
+    expect(lost).toBe(3);
+    expect(await service.findPlant(77n)).toMatchObject({ name: "Twice sent" });
+  });
+});
+
+describeInBrowser("a plant that a colleague changes meanwhile", () => {
+  const edit = async (
+    view: Awaited<ReturnType<typeof openConsole>>,
+    name: string,
+  ): Promise<void> => {
+    await view.page.getByRole("button", { name: "Edit" }).click();
+    await view.page.getByLabel("Name", { exact: true }).fill(name);
+  };
+
+  test("is not overwritten unknowingly: it is shown, and either version can be kept", async () => {
+    await using view = await openConsole(service, { at: "#/plants/1500" });
+    const { page } = view;
+    view.announceFailure("/plants/1500", 412);
+    await edit(view, "Mine");
+    await change("1500", { name: "Theirs", tag: "theirs" });
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.locator(".now", { hasText: "Theirs" }).waitFor();
+    expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
+    await page.getByRole("button", { name: "Save mine over it" }).click();
+    await toastOf(page, "is saved").waitFor();
+    expect(await service.findPlant(1500n)).toMatchObject({ name: "Mine" });
+
+    await edit(view, "Mine again");
+    await change("1500", { name: "Theirs again" });
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("button", { name: "Keep theirs" }).click();
+    await page.locator(".shown-name", { hasText: "Theirs again" }).waitFor();
+    expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs again", tag: null });
+  });
+
+  test("is not deleted unknowingly either", async () => {
+    await using view = await openConsole(service, { at: "#/plants/1600" });
+    const { page } = view;
+    view.announceFailure("/plants/1600", 412);
+    await page.locator(".shown-name").waitFor();
+    await change("1600", { name: "Precious" });
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.locator(".now", { hasText: "Precious" }).waitFor();
+    expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
+    await page.getByRole("button", { name: "Delete it all the same" }).click();
+    await toastOf(page, "was deleted").waitFor();
+    await page.getByRole("button", { name: "Undo" }).click();
+    await toastOf(page, "is back").waitFor();
+    expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
+  });
+
+  test("keeps an empty tag and line breaks that nobody has touched", async () => {
+    await sendPlant(service.url, { id: -5n, name: "Two\nlines", tag: "" });
+    await using view = await openConsole(service, { at: "#/plants/-5" });
+    const { page } = view;
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByText("It has an empty tag").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("Three\nlines");
+    await page.getByRole("button", { name: "Save" }).click();
+    await toastOf(page, "is saved").waitFor();
+    expect(await service.findPlant(-5n)).toMatchObject({ name: "Three\nlines", tag: "" });
+  });
+});

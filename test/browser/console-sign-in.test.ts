@@ -1,0 +1,144 @@
+/** Signing in to the console: what a token lets staff do, and what happens when it no longer does. */
+
+import { afterAll, expect, test } from "bun:test";
+import { describeInBrowser } from "../support/browser.ts";
+import { createToken, openConsole, rowOf, signIn, startConsole } from "../support/console.ts";
+import { sendPlant } from "../support/plants.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+
+const service = await startConsole();
+await sendPlant(service.url, { id: 1n, name: "Rose", tag: "shrub" });
+afterAll(() => service[Symbol.asyncDispose]());
+
+describeInBrowser("signing in to the console", () => {
+  test("shows the list, and keeps the token in this tab only, and in no address", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    await rowOf(page, "Rose").waitFor();
+    await page.reload();
+    await rowOf(page, "Rose").waitFor();
+    expect(await page.evaluate<number>("localStorage.length")).toBe(0);
+    expect(await page.evaluate<string>("document.cookie")).toBe("");
+    expect(page.url()).not.toContain(TEST_TOKEN);
+
+    const another = await page.context().newPage();
+    await another.goto(service.url);
+    await another.getByRole("heading", { name: "Sign in" }).waitFor();
+    await another.close();
+  });
+
+  test("explains a wrong token, an expired one and an empty field, and lets none in", async () => {
+    await using view = await openConsole(service, { token: null });
+    const { page } = view;
+    view.announceFailure("/token", 401);
+    const field = page.getByLabel("Token");
+    const button = page.getByRole("button", { name: "Sign in" });
+
+    await button.click();
+    await page.locator(".field-fault", { hasText: "Paste a token" }).waitFor();
+    await field.fill("pst_mistyped");
+    await button.click();
+    await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
+    await field.fill(await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }));
+    await button.click();
+    await page.locator(".field-fault", { hasText: "has expired" }).waitFor();
+    await field.fill("two words");
+    await button.click();
+    await page.locator(".field-fault", { hasText: "no token" }).waitFor();
+    expect(await field.getAttribute("aria-invalid")).toBe("true");
+    expect(await page.getByRole("navigation").count()).toBe(0);
+  });
+
+  test("with a pasted token needs no further click", async () => {
+    await using view = await openConsole(service, {
+      token: null,
+      permissions: ["clipboard-read", "clipboard-write"],
+    });
+    const { page } = view;
+    await page.evaluate(`navigator.clipboard.writeText(" ${TEST_TOKEN}\\n")`);
+    await page.getByLabel("Token").focus();
+    await page.keyboard.press("ControlOrMeta+v");
+    await rowOf(page, "Rose").waitFor();
+  });
+
+  test("can be undone: signing out forgets the token", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    await rowOf(page, "Rose").waitFor();
+    await page.getByRole("button", { name: /Signed in as/ }).click();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    expect(await page.evaluate<number>("sessionStorage.length")).toBe(0);
+    await page.reload();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+  });
+});
+
+describeInBrowser("a token that may not do everything", () => {
+  test("offers no adding, changing or importing where it may only read", async () => {
+    const token = await createToken(service, { name: "window", scopes: ["plants:read"] });
+    await using view = await openConsole(service, { token });
+    const { page } = view;
+    await rowOf(page, "Rose").getByRole("link").click();
+    await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
+    for (const name of ["Add plant", "Edit", "Delete", "Import"])
+      expect(await page.getByText(name, { exact: true }).count()).toBe(0);
+    await page.keyboard.press("n");
+    expect(page.url()).not.toContain("new");
+    await page.goto(`${service.url}/#/import`);
+    await page.getByRole("heading", { name: "Not with this token" }).waitFor();
+  });
+
+  test("offers a form and no list where it may only write", async () => {
+    const token = await createToken(service, { name: "till", scopes: ["plants:write"] });
+    await using view = await openConsole(service, { token });
+    const { page } = view;
+    view.announceFailure("/plants", 409);
+    expect(await page.getByRole("grid").count()).toBe(0);
+    expect(await page.getByRole("link", { name: "Activity" }).count()).toBe(0);
+    await page.getByLabel("Id", { exact: true }).fill("1");
+    await page.getByLabel("Name", { exact: true }).fill("Tulip");
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await page.getByText("A different plant has the id 1").waitFor();
+    await page.getByLabel("Id", { exact: true }).fill("2");
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await page.locator(".toast", { hasText: "is stored" }).waitFor();
+    expect(await service.findPlant(2n)).toMatchObject({ name: "Tulip" });
+  });
+});
+
+describeInBrowser("a token that ends while somebody works", () => {
+  test("by being revoked leads back to signing in, and from there to the same view", async () => {
+    const token = await createToken(service, { name: "lost phone" });
+    await using view = await openConsole(service, { token, at: "#/plants?tag=shrub" });
+    const { page } = view;
+    view.announceFailure("/plants", 401);
+    await rowOf(page, "Rose").waitFor();
+    const record = (await service.store.listTokens()).find(({ name }) => name === "lost phone");
+    await service.store.revokeToken(record?.hash ?? "", Date.now());
+    // In force within a few seconds.
+    const signInHeading = page.getByRole("heading", { name: "Sign in" });
+    while (!(await signInHeading.isVisible())) {
+      await page
+        .getByRole("button", { name: "Refresh the list" })
+        .click()
+        .catch(() => undefined);
+      await page.waitForTimeout(200);
+    }
+    await page.getByText("no longer accepted").waitFor();
+    await signIn(page, TEST_TOKEN);
+    await rowOf(page, "Rose").waitFor();
+    expect(page.url()).toEndWith("#/plants?tag=shrub");
+  });
+
+  test("by expiring says so", async () => {
+    const token = await createToken(service, { name: "short", expiresAtMs: Date.now() + 1500 });
+    await using view = await openConsole(service, { token });
+    const { page } = view;
+    view.announceFailure("/plants", 401);
+    await rowOf(page, "Rose").waitFor();
+    await page.waitForTimeout(1500);
+    await page.getByRole("button", { name: "Refresh the list" }).click();
+    await page.getByText("Your token has expired").waitFor();
+  });
+});

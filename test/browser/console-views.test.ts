@@ -1,0 +1,263 @@
+/** Every view of the console, in both themes: accessible, and within the width of a small phone. */
+
+import { afterAll, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { expectAccessible } from "../support/accessible.ts";
+import { describeInBrowser } from "../support/browser.ts";
+import { openConsole, rowOf, signIn, startConsole } from "../support/console.ts";
+import { sendPlant } from "../support/plants.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+
+const empty = await startConsole();
+const service = await startConsole();
+for (let id = 1n; id <= 40n; id++)
+  await sendPlant(service.url, {
+    id: id * 230_000_000_000_000_000n,
+    name: `Plant ${id}`,
+    tag: "a",
+  });
+await sendPlant(service.url, { id: 5n, name: "Rose", tag: "shrub" });
+afterAll(async () => {
+  await empty[Symbol.asyncDispose]();
+  await service[Symbol.asyncDispose]();
+});
+
+type Step = readonly [view: string, reach: (page: Page) => Promise<unknown>];
+
+const steps: readonly Step[] = [
+  ["signing in", (page) => page.getByRole("heading", { name: "Sign in" }).waitFor()],
+  [
+    "a token that is refused",
+    async (page) => {
+      await page.getByLabel("Token").fill("pst_wrong");
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.locator(".field-fault").waitFor();
+    },
+  ],
+  [
+    "the list",
+    async (page) => {
+      await signIn(page, TEST_TOKEN);
+      await rowOf(page, "Rose").waitFor();
+    },
+  ],
+  [
+    "a tag being picked",
+    async (page) => {
+      await page.getByLabel("Filter by tag").click();
+      await page.getByRole("option", { name: "shrub" }).waitFor();
+      await page.keyboard.press("ArrowDown");
+    },
+  ],
+  [
+    "the menu of exports",
+    async (page) => {
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: "Share and export" }).click();
+      await page.getByText("Copy link to this view").waitFor();
+    },
+  ],
+  [
+    "the menu of the token",
+    async (page) => {
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: /Signed in as/ }).click();
+      await page.getByText("API reference").waitFor();
+    },
+  ],
+  [
+    "the keys",
+    async (page) => {
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("?");
+      await page.getByRole("dialog").waitFor();
+    },
+  ],
+  [
+    "a plant",
+    async (page) => {
+      await page.keyboard.press("Escape");
+      await rowOf(page, "Rose").getByRole("link").click();
+      await page.locator(".shown-name").waitFor();
+    },
+  ],
+  [
+    "a plant being edited",
+    async (page) => {
+      await page.getByRole("button", { name: "Edit" }).click();
+      await page.getByLabel("Name", { exact: true }).fill("Rosa ");
+    },
+  ],
+  [
+    "a conflict",
+    async (page) => {
+      await fetch(`${service.url}/plants/5`, {
+        method: "PUT",
+        headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
+        body: JSON.stringify({ name: `Rose, changed ${Date.now()}`, tag: "shrub" }),
+      });
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.locator(".now").waitFor();
+    },
+  ],
+  [
+    "a plant that is not there",
+    async (page) => {
+      await page.goto(`${service.url}/#/plants/6`);
+      await page.getByText("There is no plant with this id").waitFor();
+    },
+  ],
+  [
+    "no match",
+    async (page) => {
+      await page.goto(`${service.url}/#/plants?name=nothing&tag=a`);
+      await page.getByRole("heading", { name: "No match" }).waitFor();
+    },
+  ],
+  [
+    "the form for a new plant, with a fault",
+    async (page) => {
+      await page.goto(`${service.url}/#/plants/new`);
+      await page.getByLabel("Id", { exact: true }).fill("99999999999999999999");
+      await page.getByRole("button", { name: "Add plant" }).click();
+      await page.locator(".field-fault").waitFor();
+    },
+  ],
+  [
+    "an id that is taken",
+    async (page) => {
+      await page.getByLabel("Id", { exact: true }).fill("5");
+      await page.getByRole("button", { name: "Add plant" }).click();
+      await page.getByText("This id is taken").waitFor();
+    },
+  ],
+  [
+    "choosing a file",
+    async (page) => {
+      await page.goto(`${service.url}/#/import`);
+      await page.getByRole("heading", { name: "Drop a file here" }).waitFor();
+    },
+  ],
+  [
+    "the columns of a file",
+    async (page) => {
+      await page.locator("#import-file").setInputFiles({
+        name: "plants.csv",
+        mimeType: "text/csv",
+        buffer: Buffer.from("id,name,tag\n71,Oak,tree\nx,Bad,tree\n9223372036854775807,Ash,\n"),
+      });
+      await page.getByRole("cell", { name: "Oak" }).waitFor();
+    },
+  ],
+  [
+    "an import under way",
+    async (page) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      await page.context().route("**/plants/batch", async (route) => {
+        await promise;
+        await route.fallback();
+      });
+      await page.getByRole("button", { name: "Start import" }).click();
+      await page.getByRole("progressbar").waitFor();
+      releaseImport = resolve;
+    },
+  ],
+  [
+    "an import that has ended",
+    async (page) => {
+      releaseImport();
+      await page.getByText("were refused").waitFor();
+    },
+  ],
+  [
+    "the activity",
+    async (page) => {
+      await page.goto(`${service.url}/#/activity`);
+      await page.locator(".chart canvas").first().waitFor();
+    },
+  ],
+];
+
+let releaseImport = (): void => undefined;
+
+/** Through every view, none of which is wider than the window. */
+async function visit(
+  colorScheme: "light" | "dark",
+  viewport: { readonly width: number; readonly height: number },
+  judge: (page: Page) => Promise<void>,
+): Promise<void> {
+  await using view = await openConsole(service, { token: null, colorScheme, viewport });
+  const { page } = view;
+  view.announceFailure("/token", 401);
+  view.announceFailure("/plants", 409);
+  view.announceFailure("/plants/5", 412);
+  view.announceFailure("/plants/6", 404);
+  for (const [name, reach] of steps) {
+    await reach(page);
+    const width = await page.evaluate<number>("document.documentElement.scrollWidth");
+    expect(`${name}: ${width}`).toBe(`${name}: ${viewport.width}`);
+    await judge(page);
+  }
+}
+
+describeInBrowser("every view of the console", () => {
+  test.each([
+    ["light", 1280, 800],
+    ["dark", 360, 740],
+  ] as const)(
+    "is accessible and fits: %s, %d pixels wide",
+    async (colorScheme, width, height) => {
+      await visit(colorScheme, { width, height }, expectAccessible);
+    },
+    60_000,
+  );
+
+  test.each([
+    ["dark", 1280, 800],
+    ["light", 390, 844],
+  ] as const)(
+    "fits: %s, %d pixels wide",
+    async (colorScheme, width, height) => {
+      await visit(colorScheme, { width, height }, async () => undefined);
+    },
+    60_000,
+  );
+
+  test.each(["light", "dark"] as const)(
+    "is accessible where the store is empty: %s",
+    async (colorScheme) => {
+      await using view = await openConsole(empty, { colorScheme });
+      await view.page.getByRole("heading", { name: "No plants yet" }).waitFor();
+      await expectAccessible(view.page);
+    },
+  );
+});
+
+describeInBrowser("the first view", () => {
+  test("is there within half a second, with a cold cache", async () => {
+    await using view = await openConsole(service, { token: null });
+    const paintedMs = await view.page.evaluate<number>(
+      `new Promise((resolve) =>
+        new PerformanceObserver((list) => {
+          const [entry] = list.getEntriesByName("first-contentful-paint");
+          if (entry !== undefined) resolve(entry.startTime);
+        }).observe({ type: "paint", buffered: true }))`,
+    );
+    expect(paintedMs).toBeLessThan(500);
+  });
+
+  test("and everything else of it come from the folder that the service is in", async () => {
+    await using shop = await startConsole({ PLANTSTORE_BASE_PATH: "/shop" });
+    await using view = await openConsole(shop);
+    const { page } = view;
+    await page.getByRole("heading", { name: "No plants yet" }).waitFor();
+    await page.goto(`${shop.url}/#/import`);
+    await page.locator("#import-file").setInputFiles({
+      name: "one.ndjson",
+      mimeType: "text/plain",
+      buffer: Buffer.from('{"id":1,"name":"Rose"}\n'),
+    });
+    await page.getByRole("button", { name: "Start import" }).click();
+    await page.getByText("Everything is stored").waitFor();
+  });
+});

@@ -1,0 +1,142 @@
+/** The harness itself: each way in which a page can be at fault does fail its test. */
+
+import { afterAll, expect, test } from "bun:test";
+import { join } from "node:path";
+import { expectAccessible } from "../support/accessible.ts";
+import { describeInBrowser, openPage } from "../support/browser.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+
+const policy =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self' http://127.0.0.1:1";
+const pages: Readonly<Record<string, string>> = {
+  "/": `<main><h1>Plants</h1></main>`,
+  "/inline": `<main><h1 style="color: red">Plants</h1></main>`,
+  "/script": `<main><h1>Plants</h1></main><script src="/page.js"></script>`,
+  "/unlabelled": `<main><h1>Plants</h1><input id="name"></main>`,
+};
+const server = Bun.serve({
+  port: 0,
+  hostname: "127.0.0.1",
+  fetch: (request) => {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/page.js")
+      return new Response("console.log('loaded')", {
+        headers: { "content-type": "text/javascript" },
+      });
+    const body = pages[pathname];
+    if (body === undefined) return new Response("{}", { status: 404 });
+    return new Response(
+      `<!doctype html><html lang="en"><head><title>Plants</title></head><body>${body}</body></html>`,
+      { headers: { "content-type": "text/html", "content-security-policy": policy } },
+    );
+  },
+});
+const at = (path: string): { readonly url: string } => ({ url: new URL(path, server.url).href });
+
+afterAll(() => server.stop(true));
+
+describeInBrowser("a page", () => {
+  test("that does nothing wrong is at no fault, and is accessible", async () => {
+    await using view = await openPage(at("/script"));
+    expect(await view.page.title()).toBe("Plants");
+    await expectAccessible(view.page);
+    expect(await view.takeFaults()).toEqual([]);
+  });
+
+  const faulty: readonly (readonly [string, string, string])[] = [
+    ["writes an error to the console", `console.error("broken")`, "console error: broken"],
+    ["writes a warning to the console", `console.warn("odd")`, "console warning: odd"],
+    ["throws", `void setTimeout(() => { throw new Error("thrown") })`, "uncaught: Error: thrown"],
+    ["rejects", `void Promise.reject(new Error("rejected"))`, "uncaught: Error: rejected"],
+    ["asks another origin", `fetch("http://127.0.0.1:1/").catch(() => 0)`, "another origin"],
+    ["gets no answer", `fetch("http://127.0.0.1:1/").catch(() => 0)`, "ERR_"],
+    ["is answered by an error", `fetch("/nowhere").then(() => 0)`, "/nowhere: answered 404"],
+    [
+      "adds a style that its policy forbids",
+      `document.body.setAttribute("style", "color: red")`,
+      "content security policy: style-src-attr inline",
+    ],
+    [
+      "asks whom its policy forbids",
+      `fetch("http://127.0.0.1:2/").catch(() => 0)`,
+      "content security policy: connect-src http://127.0.0.1:2/",
+    ],
+    [
+      "runs a script that its policy forbids",
+      `document.body.append(Object.assign(document.createElement("script"), { text: "0" }))`,
+      "content security policy: script-src-elem inline",
+    ],
+  ];
+  test.each(faulty)("that %s is at fault", async (_does, expression, fault) => {
+    await using view = await openPage(at("/"));
+    await view.page.evaluate(expression);
+    // An error that nothing waits for comes a turn later.
+    await view.page.evaluate("new Promise((resolve) => setTimeout(resolve, 20))");
+    expect((await view.takeFaults()).join("\n")).toContain(fault);
+  });
+
+  test("that comes with a forbidden style is at fault", async () => {
+    await using view = await openPage(at("/inline"));
+    expect((await view.takeFaults()).join("\n")).toContain(
+      "content security policy: style-src-attr",
+    );
+  });
+
+  test("is not at fault for a failure that was announced, and is for another", async () => {
+    await using view = await openPage(at("/"));
+    view.announceFailure("/nowhere", 404);
+    await view.page.evaluate(`fetch("/nowhere").then(() => 0)`);
+    expect(await view.takeFaults()).toEqual([]);
+    await view.page.evaluate(`fetch("/elsewhere").then(() => 0)`);
+    expect((await view.takeFaults()).join()).toContain("/elsewhere: answered 404");
+  });
+
+  test("that lacks a label is not accessible, and the message says where", async () => {
+    await using view = await openPage(at("/unlabelled"));
+    const failure = await expectAccessible(view.page).catch(String);
+    expect(failure).toMatch(/label \(critical\).*\n.*at #name/);
+    await expectAccessible(view.page, [{ rule: "label", at: "#name" }]);
+  });
+
+  test("has the colours, the size and the motion that the test asks for", async () => {
+    await using view = await openPage({
+      ...at("/"),
+      colorScheme: "dark",
+      viewport: { width: 390, height: 700 },
+      reducedMotion: "no-preference",
+    });
+    const matches = (query: string): Promise<boolean> =>
+      view.page.evaluate<boolean>(`matchMedia("${query}").matches`);
+    expect(await matches("(prefers-color-scheme: dark)")).toBe(true);
+    expect(await matches("(width: 390px)")).toBe(true);
+    expect(await matches("(prefers-reduced-motion: reduce)")).toBe(false);
+  });
+});
+
+describeInBrowser("a test file", () => {
+  const source = `
+    import { test } from "bun:test";
+    import { describeInBrowser, openPage } from "${import.meta.dir}/../support/browser.ts";
+    describeInBrowser("faulty", () => {
+      test("warns", async () => {
+        await using view = await openPage({ url: "${server.url.href}" });
+        await view.page.evaluate('console.warn("odd")');
+      });
+      test("announces what never comes", async () => {
+        await using view = await openPage({ url: "${server.url.href}" });
+        view.announceFailure("/nowhere", 404);
+      });
+    });`;
+
+  test("fails by the faults of its pages, without a word about them", async () => {
+    using folder = makeTemporaryFolder();
+    const path = join(folder.path, "faulty.test.ts");
+    await Bun.write(path, source);
+    const child = Bun.spawn([process.execPath, "test", path], { stdout: "ignore", stderr: "pipe" });
+    const stderr = await new Response(child.stderr).text();
+    expect(await child.exited).toBe(1);
+    expect(stderr).toContain("console warning: odd");
+    expect(stderr).toContain("announced, but never came: /nowhere 404");
+    expect(stderr).toContain(" 2 fail");
+  });
+});
