@@ -203,8 +203,6 @@ describeInBrowser("the API reference", () => {
 
   const looks = [
     { colorScheme: "light", viewport: { width: 1200, height: 800 } },
-    { colorScheme: "dark", viewport: { width: 1200, height: 800 } },
-    { colorScheme: "light", viewport: { width: 360, height: 740 } },
     { colorScheme: "dark", viewport: { width: 360, height: 740 } },
   ] as const;
   test.each(looks)("is accessible, and no wider than the screen: %j", async (look) => {

@@ -2,22 +2,36 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { mayRead, mayWrite } from "../state/session.ts";
 import { isKeysHelpOpen } from "../state/shortcuts.ts";
 import { Icon } from "./icons.tsx";
 
-const keys: readonly (readonly [readonly string[], string])[] = [
-  [["/"], "Search"],
-  [["↑", "↓"], "Move in the list"],
-  [["Page ↑", "Page ↓"], "Move by a screen"],
-  [["Home", "End"], "First, last loaded"],
-  [["Enter"], "Open the plant"],
-  [["n"], "Add a plant"],
-  [["e"], "Edit the open plant"],
-  [["Delete"], "Delete the open plant"],
-  [["u"], "Undo the deletion"],
-  [["Esc"], "Close, one step back"],
-  [["?"], "This help"],
+interface Key {
+  readonly names: readonly string[];
+  readonly does: string;
+  /** What a token has to be good for; nothing where anybody may. */
+  readonly needs?: "read" | "write" | "both";
+}
+
+const keys: readonly Key[] = [
+  { names: ["/"], does: "Search", needs: "read" },
+  { names: ["↑", "↓"], does: "Move in the list", needs: "read" },
+  { names: ["Page ↑", "Page ↓"], does: "Move by a screen", needs: "read" },
+  { names: ["Home", "End"], does: "First, last loaded", needs: "read" },
+  { names: ["Enter"], does: "Open the plant", needs: "read" },
+  { names: ["n"], does: "Add a plant", needs: "write" },
+  { names: ["e"], does: "Edit the open plant", needs: "both" },
+  { names: ["Delete"], does: "Delete the open plant", needs: "both" },
+  { names: ["u"], does: "Undo the deletion", needs: "both" },
+  { names: ["Esc"], does: "Close, one step back" },
+  { names: ["?"], does: "This help" },
 ];
+
+function isOffered({ needs }: Key): boolean {
+  const reads = needs === "read" || needs === "both";
+  const writes = needs === "write" || needs === "both";
+  return (!reads || mayRead.value) && (!writes || mayWrite.value);
+}
 
 export function KeysHelp(): JSX.Element | null {
   return isKeysHelpOpen.value ? <KeysDialog /> : null;
@@ -51,14 +65,14 @@ function KeysDialog(): JSX.Element {
           </button>
         </div>
         <dl class="keys">
-          {keys.map(([names, meaning]) => (
-            <div key={meaning}>
+          {keys.filter(isOffered).map(({ names, does }) => (
+            <div key={does}>
               <dt>
                 {names.map((name) => (
                   <kbd key={name}>{name}</kbd>
                 ))}
               </dt>
-              <dd>{meaning}</dd>
+              <dd>{does}</dd>
             </div>
           ))}
         </dl>

@@ -23,74 +23,77 @@ export async function commitWrites(
   writes: readonly Write[],
   deadlineMs: number,
 ): Promise<(Outcome | Error)[]> {
-  const outcomes: (Outcome | Error)[] = [];
+  const outcomes: (Outcome | Error)[] = Array.from({ length: writes.length });
   /** What this very batch has found or put there: a further create is judged by it. */
   const stored = new Map<bigint, Plant>();
-  let open = [...writes.entries()];
+  let open: readonly number[] = [...writes.keys()];
   while (open.length > 0) {
-    const round = new Map<bigint, readonly [index: number, write: Write]>();
-    const later: typeof open = [];
-    for (const [index, write] of open) {
-      const known = stored.get(write.id);
-      if (round.has(write.id)) later.push([index, write]);
+    const round = new Map<bigint, number>();
+    const later: number[] = [];
+    const plants: Plant[] = [];
+    const changes: Change[] = [];
+    for (const index of open) {
+      const write = writes[index] as Write;
+      const known = stored.size === 0 ? undefined : stored.get(write.id);
+      if (round.has(write.id)) later.push(index);
       else if (write.kind === "create" && known !== undefined)
         outcomes[index] = judgeCreate(write.plant, known);
-      else round.set(write.id, [index, write]);
+      else {
+        round.set(write.id, index);
+        if (write.kind === "create") plants.push(write.plant);
+        else changes.push(write);
+      }
     }
-    const settled = await performRound(
-      lanes,
-      [...round.values()].map(([, write]) => write),
-      deadlineMs,
-    );
-    for (const [id, [index]] of round) {
+    const settled = await performRound(lanes, plants, changes, deadlineMs);
+    for (const [id, index] of round) {
       const result = settled.get(id);
       if (result === undefined) throw new Error(`no outcome for the id ${id}`);
       outcomes[index] = result instanceof Error ? result : result.outcome;
-      const known = result instanceof Error ? undefined : result.stored;
-      if (known === undefined) stored.delete(id);
-      else stored.set(id, known);
+      if (later.length > 0) remember(stored, id, result);
     }
     open = later;
   }
   return outcomes;
 }
 
-type Results = Map<bigint, Settled | Error>;
+function remember(stored: Map<bigint, Plant>, id: bigint, result: Settled | Error): void {
+  const known = result instanceof Error ? undefined : result.stored;
+  if (known === undefined) stored.delete(id);
+  else stored.set(id, known);
+}
+
+type Results = ReadonlyMap<bigint, Settled | Error>;
 
 async function performRound(
   lanes: Lanes,
-  writes: readonly Write[],
+  plants: readonly Plant[],
+  changes: readonly Change[],
   deadlineMs: number,
 ): Promise<Results> {
-  const results: Results = new Map();
-  const plants = writes.flatMap((write) => (write.kind === "create" ? [write.plant] : []));
-  const changes = writes.filter((write) => write.kind === "change");
-  await settleAll(plants, results, (some) => createPlants(lanes, some, deadlineMs));
-  for (const isRemoval of [false, true])
-    await settleAll(
+  const created = await settleAll(plants, (some) => createPlants(lanes, some, deadlineMs));
+  if (changes.length === 0) return created;
+  const change = (isRemoval: boolean): Promise<Results> =>
+    settleAll(
       changes.filter(({ plant }) => (plant === undefined) === isRemoval),
-      results,
       (some) => changePlants(lanes, some, deadlineMs),
     );
-  return results;
+  return new Map([...created, ...(await change(false)), ...(await change(true))]);
 }
 
 /** One row that PostgreSQL will not have fails the whole statement: halved until it is alone. */
 async function settleAll<Item extends { readonly id: bigint }>(
   items: readonly Item[],
-  results: Results,
   settle: (items: readonly Item[]) => Promise<ReadonlyMap<bigint, Settled>>,
-): Promise<void> {
-  if (items.length === 0) return;
+): Promise<Results> {
+  const [only] = items;
+  if (only === undefined) return new Map();
   try {
-    for (const [id, result] of await settle(items)) results.set(id, result);
+    return await settle(items);
   } catch (error) {
-    const [only] = items;
+    if (judge(error) !== "row") throw error;
     const middle = Math.floor(items.length / 2);
-    if (judge(error) === "row" && middle > 0) {
-      await settleAll(items.slice(0, middle), results, settle);
-      await settleAll(items.slice(middle), results, settle);
-    } else if (judge(error) === "row" && only !== undefined) results.set(only.id, translate(error));
-    else throw error;
+    if (middle === 0) return new Map([[only.id, translate(error)]]);
+    const first = await settleAll(items.slice(0, middle), settle);
+    return new Map([...first, ...(await settleAll(items.slice(middle), settle))]);
   }
 }
