@@ -2,8 +2,8 @@
 
 /** Each row one after the other, as npm scripts. */
 const rows = [
-  ["test:sqlite"],
-  ["test:browser", "test:servers", "test:postgres", "test:serializable"],
+  ["test:sqlite", "test:serializable"],
+  ["test:browser", "test:servers", "test:postgres"],
 ] as const;
 
 interface Finished {
