@@ -11,7 +11,11 @@ export async function checkPostgres(target: Target, config: Config): Promise<Che
   const inspection = await inspectPostgres(target, config);
   const { location, durability, schemaVersion, faults, plants, tokens, bytes } = inspection;
   const isHere = schemaVersion !== undefined;
-  const missing = isHere ? [] : ["There is no plant store in this database yet."];
+  const missing = isHere
+    ? []
+    : [
+        "There is no plant store in this database yet. The service makes one at its start, or plantstore migrate.",
+      ];
   return {
     place: location,
     isSound: isHere && faults.length === 0,
@@ -28,7 +32,7 @@ export async function checkPostgres(target: Target, config: Config): Promise<Che
       ],
       ...describePlants(plants),
       ...describeTokens(tokens),
-      ["size", "", `${formatBytes(Number(bytes))}, the whole database`],
+      ...(isHere ? [["size", "", `${formatBytes(Number(bytes))}, the whole database`]] : []),
       ["database", "", location],
     ],
     facts: {

@@ -21,7 +21,11 @@ const show = (next: PlantList): void => {
     const { phase, plants } = next;
     if (list.value !== next || phase.value === "failed") return;
     const more = phase.value === "end" ? "" : " and more";
-    announce(plants.length === 0 ? "No plants found." : `${plants.length}${more} plants.`);
+    announce(
+      plants.length === 0
+        ? "No plants found."
+        : `${plants.length}${more} ${plants.length === 1 && more === "" ? "plant" : "plants"}.`,
+    );
   });
 };
 

@@ -105,7 +105,7 @@ export function SignIn(): JSX.Element {
         </form>
         <p class="sign-in-help">
           Without a token, ask whoever runs the store. They make one with
-          <code>plantstore token create</code>
+          <code>npx plantstore token create --name NAME</code>
         </p>
       </div>
     </main>
