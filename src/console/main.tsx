@@ -3,6 +3,7 @@
 import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { forgetActivity } from "./state/activity.ts";
+import { exporting } from "./state/export.ts";
 import { forgetImport } from "./state/import.ts";
 import { startLists } from "./state/plants.ts";
 import { route } from "./state/route.ts";
@@ -25,6 +26,7 @@ effect(() => {
     forgetTags();
     forgetActivity();
     if (!isLeft) return;
+    exporting.value?.cancel();
     forgetImport();
     dismissAll();
   });

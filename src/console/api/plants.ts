@@ -1,6 +1,6 @@
 /** The operations on plants. */
 
-import { INT64_MAX } from "../../domain/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../../domain/int64.ts";
 import type { Order } from "../../domain/page.ts";
 import { formatPlant, formatStoredPlant, type Plant } from "../../domain/plant.ts";
 import { ask, Failed, isStatus, Lost, readText } from "./service.ts";
@@ -148,20 +148,22 @@ const GAP_PAGES_MAX = 20;
 
 /** The id behind the largest that has a free one behind it; undefined where none was found. */
 export async function findFreeId(signal: AbortSignal): Promise<bigint | undefined> {
-  let above: bigint | undefined = INT64_MAX + 1n;
+  let above = INT64_MAX + 1n;
   let path: string | undefined = "plants?order=desc&limit=1";
   for (let count = 0; path !== undefined && count < GAP_PAGES_MAX; count++) {
     const page: Page = await readPage(path, signal);
     for (const { id } of page.plants) {
-      if (above !== undefined && above - id > 1n) return id + 1n;
+      if (above - id > 1n) return id + 1n;
       above = id;
     }
     path =
       page.passed === undefined ? undefined : `plants?order=desc&limit=1000&after=${page.passed}`;
-    if (path === undefined) return above === INT64_MAX + 1n ? 1n : undefined;
+    if (path === undefined) return above === INT64_MAX + 1n ? 1n : findBelow(above);
   }
   return undefined;
 }
+
+const findBelow = (id: bigint): bigint | undefined => (id > INT64_MIN ? id - 1n : undefined);
 
 /** The first tags in use that begin so. */
 export async function readTags(

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { type Filter, formatFilter } from "../api/plants.ts";
 import { ask, explain, isAbort, Lost } from "../api/service.ts";
+import { token } from "./session.ts";
 import { toast } from "./toasts.ts";
 
 const types = { csv: "text/csv", ndjson: "application/x-ndjson" } as const;
@@ -48,6 +49,8 @@ export async function exportPlants(filter: Filter, format: ExportFormat): Promis
     download(new Blob([...pieces, ...piece], { type: types[format] }), `plants.${format}`);
     toast(`The export is complete: plants.${format}.`);
   } catch (error) {
+    // Whoever has signed out does not want to hear of it, and the next one even less.
+    if (token.value === undefined) return;
     if (isAbort(error)) toast("The export was cancelled.");
     else
       toast(`The export broke off. ${explain(error)}`, {

@@ -80,5 +80,6 @@ async function restore(plant: Plant): Promise<void> {
   }
   list.value.put(plant);
   toast(`${formatName(plant)} is back.`);
-  if (mayRead.value && route.value.view === "plants") openPlant(plant.id);
+  const isFree = route.value.view === "plants" && route.value.open === undefined;
+  if (mayRead.value && isFree) openPlant(plant.id);
 }

@@ -55,6 +55,9 @@ export function linkTo(open: Open): string {
   return formatRoute({ view: "plants", filter: currentFilter(), open });
 }
 
+export const isOpen = (id: bigint): boolean =>
+  route.value.view === "plants" && route.value.open === id;
+
 export function currentFilter(): Filter {
   return route.value.view === "plants" ? route.value.filter : everything;
 }

@@ -60,6 +60,7 @@ export function AddPanel(): JSX.Element {
       (exactId === undefined ? idInput : nameInput).current?.focus();
       return;
     }
+    const sent = [id.value, name.value, tag.value];
     const plant = { id: exactId, name: name.value, tag: tag.value === "" ? undefined : tag.value };
     isSending.value = true;
     trouble.value = undefined;
@@ -69,8 +70,10 @@ export function AddPanel(): JSX.Element {
       noteTag(plant.tag);
       const how = outcome === "created" ? "is stored" : "was there already, exactly so";
       toast(`${formatName(plant)} ${how}.`);
-      [id.value, name.value, tag.value] = ["", "", ""];
       [isJudged.value, isIdLeft.value] = [false, false];
+      // The next one may have been begun meanwhile.
+      if ([id, name, tag].some(({ value }, index) => value !== sent[index])) return;
+      [id.value, name.value, tag.value] = ["", "", ""];
       idInput.current?.focus();
     } catch (error) {
       trouble.value = isStatus(error, 409)

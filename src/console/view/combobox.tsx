@@ -14,7 +14,7 @@ interface ComboboxProps {
   readonly suggest: (text: string, signal: AbortSignal) => Promise<readonly string[]>;
   readonly onInput: (text: string) => void;
   /** A suggestion was taken, or Enter pressed on what was typed. */
-  readonly onChoose?: (text: string) => void;
+  readonly onChoose?: (text: string, isPicked: boolean) => void;
 }
 
 const DELAY_MS = 120;
@@ -55,10 +55,10 @@ export function Combobox(props: ComboboxProps): JSX.Element {
     typed.value = false;
     isOpen.value = true;
   };
-  const choose = (text: string): void => {
+  const choose = (text: string, isPicked: boolean): void => {
     isOpen.value = false;
     props.onInput(text);
-    props.onChoose?.(text);
+    props.onChoose?.(text, isPicked);
   };
   const move = (step: number): void => {
     if (!isOpen.value) return open();
@@ -70,8 +70,8 @@ export function Combobox(props: ComboboxProps): JSX.Element {
     if (event.key === "ArrowDown" || event.key === "ArrowUp")
       move(event.key === "ArrowDown" ? 1 : -1);
     else if (event.key === "Enter" && isOpen.value && active.value >= 0)
-      choose(options.value[active.value] ?? value);
-    else if (event.key === "Enter" && props.onChoose !== undefined) choose(value);
+      choose(options.value[active.value] ?? value, true);
+    else if (event.key === "Enter" && props.onChoose !== undefined) choose(value, false);
     else if (event.key === "Escape" && isOpen.value) isOpen.value = false;
     else return;
     event.preventDefault();
@@ -125,7 +125,7 @@ export function Combobox(props: ComboboxProps): JSX.Element {
             // Before the field loses its focus.
             onPointerDown={(event) => {
               event.preventDefault();
-              choose(option);
+              choose(option, true);
             }}
           >
             {option === "" ? <i>empty tag</i> : option}

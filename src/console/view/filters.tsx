@@ -45,16 +45,20 @@ export function Filters(): JSX.Element {
 function SearchBox(): JSX.Element {
   const given = currentFilter().name ?? "";
   const text = useSignal(given);
+  const applied = useRef(given);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
-  // By a link, or by the way out of an empty list.
+  // By a link, or by the way out of an empty list; what came from here may be older than what stands here by now.
   useEffect(() => {
+    if (given === applied.current) return;
+    applied.current = given;
     text.value = given;
   }, [given]);
   useEffect(() => () => clearTimeout(timer.current), []);
 
   const apply = (): void => {
     clearTimeout(timer.current);
+    applied.current = text.value;
     const name = text.value === "" ? undefined : text.value;
     if (name !== currentFilter().name) refine({ ...currentFilter(), name });
   };
@@ -110,7 +114,7 @@ function TagFilter(): JSX.Element {
           text.value = next;
           if (next === "" && tag !== undefined) applyTag(undefined);
         }}
-        onChoose={applyTag}
+        onChoose={(chosen, isPicked) => applyTag(chosen === "" && !isPicked ? undefined : chosen)}
       />
       {tag !== undefined && (
         <button

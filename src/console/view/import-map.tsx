@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import type { PlantField } from "../../format/csv-table.ts";
 import { chooseAnother, mapColumns, readAs, startImport } from "../state/import.ts";
 import { formatBytes } from "../state/numbers.ts";
-import type { FileKind, Mapping, Preview } from "../worker/messages.ts";
+import { type FileKind, type Mapping, type Preview, UNREADABLE } from "../worker/messages.ts";
 import { Notice } from "./notice.tsx";
 
 const kinds: Readonly<Record<FileKind, string>> = {
@@ -51,7 +51,12 @@ export function ImportMap({ file, preview }: ImportMapProps): JSX.Element {
         )}
       </div>
       {reading.kind === "csv" && preview.headings.length > 0 && <Columns preview={preview} />}
-      {problem !== undefined && (
+      {problem === UNREADABLE && (
+        <Notice kind="fault" title={UNREADABLE}>
+          <p>Choose it once more, or another file.</p>
+        </Notice>
+      )}
+      {problem !== undefined && problem !== UNREADABLE && (
         <Notice kind="fault" title="The file cannot be read this way">
           <p>{problem}</p>
         </Notice>

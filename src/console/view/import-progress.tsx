@@ -61,6 +61,8 @@ export function ImportProgress({ now }: { readonly now: Now }): JSX.Element {
   );
 }
 
+const nameRows = (count: number): string => (count === 1 ? "row" : "rows");
+
 function Running({
   progress,
   size,
@@ -70,7 +72,7 @@ function Running({
 }): JSX.Element {
   const share = importProgress.value ?? 0;
   const rows = progress.created + progress.replayed + progress.refused;
-  const rate = progress.seconds > 0 ? rows / progress.seconds : 0;
+  const rate = progress.seconds > 0 ? Math.round(rows / progress.seconds) : 0;
   const remaining =
     progress.bytesDone > 0
       ? ((size - progress.bytesDone) * progress.seconds) / progress.bytesDone
@@ -86,7 +88,7 @@ function Running({
           </span>
         ) : (
           <span>
-            <span class="tabular">{formatCount(Math.round(rate))}</span> rows a second
+            <span class="tabular">{formatCount(rate)}</span> {nameRows(rate)} a second
             {remaining !== undefined && <>, {formatSeconds(remaining)} left</>}
           </span>
         )}
@@ -108,13 +110,13 @@ function Ended({ now }: { readonly now: Extract<Now, { readonly step: "ended" }>
   return progress.refused === 0 ? (
     <Notice kind="good" title="Everything is stored">
       <p>
-        {formatCount(rows)} rows in {took}.
+        {formatCount(rows)} {nameRows(rows)} in {took}.
       </p>
     </Notice>
   ) : (
     <Notice
       kind="warning"
-      title={`${formatCount(progress.refused)} of ${formatCount(rows)} rows were refused`}
+      title={`${formatCount(progress.refused)} of ${formatCount(rows)} ${nameRows(rows)} ${progress.refused === 1 ? "was" : "were"} refused`}
     >
       <p>Everything else is stored. It took {took}.</p>
     </Notice>
@@ -153,16 +155,17 @@ function Figures({ progress }: { readonly progress: Progress }): JSX.Element {
 
 function RefusedTable({ now }: { readonly now: Now }): JSX.Element | null {
   const { firstRefused, refused } = now.progress;
+  const all = now.step === "ended" ? now.refused : undefined;
   if (firstRefused.length === 0) return null;
   return (
     <div class="refused">
       <div class="section-head">
         <h2>Refused rows</h2>
-        {now.step === "ended" && (
+        {all !== undefined && (
           <button
             type="button"
             class="button button-small"
-            onClick={() => download(now.refused, "refused.csv")}
+            onClick={() => download(all, "refused.csv")}
           >
             Download all {formatCount(refused)}
           </button>

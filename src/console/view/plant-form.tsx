@@ -9,6 +9,7 @@ import { explain } from "../api/service.ts";
 import { announce } from "../state/announcements.ts";
 import { formatName } from "../state/numbers.ts";
 import { list } from "../state/plants.ts";
+import { openPlant } from "../state/route.ts";
 import { findTextFault, findTextNote, NAME_RULE, TAG_RULE } from "../state/rules.ts";
 import { noteTag, suggestTags } from "../state/tags.ts";
 import { toast } from "../state/toasts.ts";
@@ -23,10 +24,12 @@ interface PlantFormProps {
   readonly versioned: Versioned;
   /** With what was saved, or with what it is now; undefined where nothing came of it. */
   readonly onDone: (saved: Versioned | undefined) => void;
+  /** Where the form was left before the answer came: there may be another one by now. */
+  readonly onSavedLate: (saved: Versioned) => void;
   readonly onGone: () => void;
 }
 
-export function PlantForm({ versioned, onDone, onGone }: PlantFormProps): JSX.Element {
+export function PlantForm({ versioned, onDone, onSavedLate, onGone }: PlantFormProps): JSX.Element {
   const { plant } = versioned;
   const name = useSignal(plant.name);
   // What is not touched stays exactly as it is: an empty tag is one, and no tag is none.
@@ -34,11 +37,15 @@ export function PlantForm({ versioned, onDone, onGone }: PlantFormProps): JSX.El
   const trouble = useSignal<unknown>(undefined);
   const isSending = useSignal(false);
   const form = useRef<HTMLFormElement>(null);
+  const isLeft = useRef(false);
 
   useEffect(() => {
     const first = form.current?.querySelector<HTMLInputElement>("#edit-name");
     first?.focus();
     first?.select();
+    return () => {
+      isLeft.current = true;
+    };
   }, []);
 
   const nameFault = findTextFault(name.value);
@@ -55,9 +62,15 @@ export function PlantForm({ versioned, onDone, onGone }: PlantFormProps): JSX.El
       list.value.put(saved.plant);
       noteTag(saved.plant.tag);
       toast(`${formatName(saved.plant)} is saved.`);
-      onDone(saved);
+      (isLeft.current ? onSavedLate : onDone)(saved);
     } catch (error) {
       trouble.value = error;
+      if (isLeft.current)
+        return toast(`${formatName(edited)} was not saved for certain. ${explain(error)}`, {
+          label: "Open",
+          isNeeded: true,
+          run: () => openPlant(plant.id),
+        });
       if (error instanceof Changed) announce("Somebody else has changed this plant meanwhile.");
     } finally {
       isSending.value = false;
@@ -83,6 +96,7 @@ export function PlantForm({ versioned, onDone, onGone }: PlantFormProps): JSX.El
         note={findTextNote(name.value)}
       >
         <NameInput
+          hasLines={/[\r\n]/.test(plant.name)}
           value={name.value}
           fault={nameFault}
           onInput={(text) => {
@@ -147,15 +161,16 @@ export function PlantForm({ versioned, onDone, onGone }: PlantFormProps): JSX.El
 }
 
 interface NameInputProps {
+  readonly hasLines: boolean;
   readonly value: string;
   readonly fault: string | undefined;
   readonly onInput: (text: string) => void;
 }
 
-/** A field of one line would drop the line breaks of a name that has some. */
-function NameInput({ value, fault, onInput }: NameInputProps): JSX.Element {
+/** A field of one line would drop the line breaks of a name that has some; which it is does not change while typing. */
+function NameInput({ hasLines, value, fault, onInput }: NameInputProps): JSX.Element {
   const shared = { ...fieldProps("edit-name", fault), autocomplete: "off" as const, value };
-  return /[\r\n]/.test(value) ? (
+  return hasLines ? (
     <textarea {...shared} rows={4} onInput={(event) => onInput(event.currentTarget.value)} />
   ) : (
     <input {...shared} type="text" onInput={(event) => onInput(event.currentTarget.value)} />

@@ -7,6 +7,7 @@ import { Changed, readPlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus } from "../api/service.ts";
 import { recoveries } from "../state/connection.ts";
 import { list, removeWithUndo } from "../state/plants.ts";
+import { isOpen } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { ConflictNotice } from "./conflict.tsx";
 import { Icon } from "./icons.tsx";
@@ -48,7 +49,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     trouble.value = undefined;
     try {
       await removeWithUndo(which);
-      closePanel();
+      // By now somebody may be looking at something else.
+      if (isOpen(id)) closePanel();
     } catch (error) {
       trouble.value = error;
     } finally {
@@ -91,6 +93,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           onDone={(saved) => {
             if (saved !== undefined) loaded.value = saved;
             isEditing.value = false;
+          }}
+          onSavedLate={(saved) => {
+            loaded.value = saved;
           }}
           onGone={() => {
             list.value.take(id);

@@ -12,7 +12,7 @@ import { Notice } from "./notice.tsx";
 const reasons: Readonly<Record<SignedOut, string | undefined>> = {
   never: undefined,
   left: undefined,
-  expired: "Your token has expired. Ask for a new one, and go on where you were.",
+  expired: "Your token has expired. Ask for a new one to go on.",
   refused: "Your token is no longer accepted; it may have been revoked. Sign in with another one.",
 };
 
