@@ -1,9 +1,11 @@
 /** Importing in the console: files as they come, understood as the command line understands them. */
 
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
+import { rm } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import { describeInBrowser } from "../support/browser.ts";
 import { createToken, openConsole, signIn, startConsole } from "../support/console.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 
 const service = await startConsole();
@@ -156,5 +158,85 @@ describeInBrowser("an import", () => {
     await page.getByRole("button", { name: "Import it again" }).click();
     await page.getByText("Everything is stored").waitFor();
     expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
+  });
+
+  describe("of a file that is gone", () => {
+    const text = "id,name\n61,Yew\n";
+
+    /** Chosen from a disk, as staff do. */
+    async function chooseFrom(page: Page, path: string): Promise<void> {
+      await Bun.write(path, text);
+      await page.locator("#import-file").setInputFiles(path);
+    }
+
+    /** The page offers another file, and takes it. */
+    async function chooseAnother(page: Page): Promise<void> {
+      await page.getByRole("button", { name: "Another file" }).click();
+      await choose(page, "another.csv", text);
+      await start(page);
+      await page.getByText(/^1 row in /).waitFor();
+    }
+
+    test("before it starts ends as failed", async () => {
+      using folder = makeTemporaryFolder();
+      await using view = await openConsole(service, { at: "#/import" });
+      const { page } = view;
+      await chooseFrom(page, `${folder.path}/gone.csv`);
+      await page.getByRole("cell", { name: "Yew" }).waitFor();
+      await rm(`${folder.path}/gone.csv`);
+      await start(page);
+      await page.getByText("The file cannot be read any more.").waitFor();
+      await chooseAnother(page);
+    });
+
+    test("before it is read another way says so", async () => {
+      using folder = makeTemporaryFolder();
+      await using view = await openConsole(service, { at: "#/import" });
+      const { page } = view;
+      await chooseFrom(page, `${folder.path}/gone.csv`);
+      await page.getByRole("cell", { name: "Yew" }).waitFor();
+      await rm(`${folder.path}/gone.csv`);
+      await page.getByLabel("Format").selectOption("json");
+      await page.getByText("The file cannot be read any more.").waitFor();
+      expect(await page.getByRole("cell", { name: "Yew" }).count()).toBe(0);
+      await chooseAnother(page);
+    });
+
+    test("before it is read at all says so", async () => {
+      using folder = makeTemporaryFolder();
+      await using view = await openConsole(service, { at: "#/import" });
+      const { page } = view;
+      // The page hears of the choice once the file is gone.
+      await page.evaluate(`
+        window.hold = (event) => event.stopImmediatePropagation();
+        addEventListener("change", hold, true);`);
+      await chooseFrom(page, `${folder.path}/gone.csv`);
+      await rm(`${folder.path}/gone.csv`);
+      await page.evaluate(`
+        removeEventListener("change", hold, true);
+        document.querySelector("#import-file").dispatchEvent(new Event("change", { bubbles: true }));`);
+      await page.getByText("The file cannot be read any more.").waitFor();
+      await chooseAnother(page);
+    });
+  });
+
+  test("is cancelled even where its thread does not answer", async () => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    // A thread that has stopped hearing of anything but files to show.
+    await page.evaluate(`
+      const post = Worker.prototype.postMessage;
+      Worker.prototype.postMessage = function (message) {
+        if (message.to === "preview") post.call(this, message);
+      };
+      window.heal = () => { Worker.prototype.postMessage = post; };`);
+    await choose(page, "stuck.csv", "id,name\n62,Box\n");
+    await start(page);
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByText("The import was cancelled").waitFor();
+    await page.evaluate("heal()");
+    await page.getByRole("button", { name: "Import it again" }).click();
+    await page.getByText(/^1 row in /).waitFor();
+    expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
   });
 });

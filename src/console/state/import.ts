@@ -6,35 +6,32 @@ import type {
   Ending,
   FromWorker,
   Mapping,
+  Outcome,
   Preview,
   Progress,
   Reading,
-  ToWorker,
 } from "../worker/messages.ts";
+import { ImportThread } from "../worker/thread.ts";
 import { announce } from "./announcements.ts";
 import { formatCount } from "./numbers.ts";
 import { refresh } from "./plants.ts";
 import { endSession, mayRead, token } from "./session.ts";
 import { forgetTags } from "./tags.ts";
 
+interface Running {
+  readonly step: "running";
+  readonly run: number;
+  readonly file: File;
+  readonly reading: Reading;
+  readonly progress: Progress;
+}
+
 export type Import =
   | { readonly step: "choose" }
   | { readonly step: "reading"; readonly file: File }
   | { readonly step: "map"; readonly file: File; readonly preview: Preview }
-  | {
-      readonly step: "running";
-      readonly file: File;
-      readonly reading: Reading;
-      readonly progress: Progress;
-    }
-  | {
-      readonly step: "ended";
-      readonly file: File;
-      readonly reading: Reading;
-      readonly progress: Progress;
-      readonly ending: Ending;
-      readonly refused: Blob;
-    };
+  | Running
+  | (Outcome & { readonly step: "ended"; readonly file: File; readonly reading: Reading });
 
 export const current = signal<Import>({ step: "choose" });
 
@@ -56,57 +53,53 @@ const nothingYet: Progress = {
   firstRefused: [],
 };
 
-let worker: Worker | undefined;
+/** How long a thread has to end by itself what was cancelled. */
+const CANCEL_MS = 2000;
 
-function tell(message: ToWorker): void {
-  worker ??= startWorker();
-  worker.postMessage(message);
-}
-
-function startWorker(): Worker {
-  const path = document.documentElement.dataset["importWorker"] ?? "";
-  const started = new Worker(new URL(path, baseUrl), { type: "module" });
-  started.addEventListener("message", ({ data }: MessageEvent<FromWorker>) => hear(data));
-  started.addEventListener("error", () => {
-    started.terminate();
-    worker = undefined;
-    current.value = { step: "choose" };
-    announce("The import broke down.");
-  });
-  return started;
-}
+const thread = new ImportThread(hear);
+let runs = 0;
 
 function hear(message: FromWorker): void {
   const now = current.value;
-  if (message.is === "preview") {
+  if (message.is === "broken") breakOff({ kind: "failed", message: "The import broke down." });
+  else if (message.is === "preview") {
     if (now.step === "reading" || now.step === "map")
       current.value = { step: "map", file: now.file, preview: message.preview };
-    return;
+  } else if (now.step !== "running" || now.run !== message.run) return;
+  else if (message.is === "progress") current.value = { ...now, progress: message.progress };
+  else end(now, message);
+}
+
+/** Without its thread: what it has not told is not known. */
+function breakOff(ending: Ending): void {
+  thread.end();
+  const now = current.value;
+  if (now.step === "running") end(now, { progress: now.progress, ending, refused: undefined });
+  else if (now.step !== "ended") {
+    chooseAnother();
+    announce("The import broke down.");
   }
-  if (now.step !== "running") return;
-  if (message.is === "progress") {
-    current.value = { ...now, progress: message.progress };
-    return;
-  }
-  current.value = { ...now, ...message, step: "ended" };
-  const { created, replayed, refused } = message.progress;
+}
+
+function end({ file, reading }: Running, { progress, ending, refused }: Outcome): void {
+  current.value = { step: "ended", file, reading, progress, ending, refused };
   announce(
-    `The import has ended. ${formatCount(created)} added, ${formatCount(replayed)} already there, ${formatCount(refused)} refused.`,
+    `The import has ended. ${formatCount(progress.created)} added, ${formatCount(progress.replayed)} already there, ${formatCount(progress.refused)} refused.`,
   );
   forgetTags();
-  if (message.ending.kind === "token") endSession(message.ending.isExpired ? "expired" : "refused");
+  if (ending.kind === "token") endSession(ending.isExpired ? "expired" : "refused");
   else if (mayRead.value) refresh();
 }
 
 export function chooseFile(file: File): void {
   current.value = { step: "reading", file };
-  tell({ to: "preview", file, reading: undefined });
+  thread.tell({ to: "preview", file, reading: undefined });
 }
 
 /** The file as it is, understood another way. */
 export function readAs(reading: Reading): void {
   const now = current.value;
-  if (now.step === "map") tell({ to: "preview", file: now.file, reading });
+  if (now.step === "map") thread.tell({ to: "preview", file: now.file, reading });
 }
 
 export function mapColumns(mapping: Mapping): void {
@@ -116,10 +109,12 @@ export function mapColumns(mapping: Mapping): void {
 
 /** Also once more, after one that did not get to its end: what is there is recognised. */
 export function startImport(file: File, reading: Reading): void {
-  current.value = { step: "running", file, reading, progress: nothingYet };
+  const run = ++runs;
+  current.value = { step: "running", run, file, reading, progress: nothingYet };
   announce("The import has begun.");
-  tell({
+  thread.tell({
     to: "run",
+    run,
     file,
     reading,
     url: new URL("plants/batch", baseUrl).href,
@@ -127,8 +122,15 @@ export function startImport(file: File, reading: Reading): void {
   });
 }
 
+/** It ends in any case: with its thread, where that does not do so by itself. */
 export function cancelImport(): void {
-  tell({ to: "cancel" });
+  const begun = current.value;
+  if (begun.step !== "running") return;
+  thread.tell({ to: "cancel" });
+  setTimeout(() => {
+    const now = current.value;
+    if (now.step === "running" && now.run === begun.run) breakOff({ kind: "cancelled" });
+  }, CANCEL_MS);
 }
 
 export function chooseAnother(): void {
@@ -137,7 +139,7 @@ export function chooseAnother(): void {
 
 /** What one has begun is not for the next who signs in. */
 export function forgetImport(): void {
-  if (current.value.step === "running") cancelImport();
+  thread.end();
   chooseAnother();
 }
 

@@ -19,6 +19,9 @@ addEventListener("message", ({ data }: MessageEvent<ToWorker>) => {
   else void run(data);
 });
 
+/** The page does not hear of these by itself. */
+addEventListener("unhandledrejection", () => say({ is: "broken" }));
+
 async function preview({ file, reading }: Extract<ToWorker, { to: "preview" }>): Promise<void> {
   const turn = ++previews;
   const found = await previewFile(file, reading);
@@ -27,12 +30,17 @@ async function preview({ file, reading }: Extract<ToWorker, { to: "preview" }>):
 }
 
 async function run(job: Extract<ToWorker, { to: "run" }>): Promise<void> {
+  const { run: number } = job;
   running = new AbortController();
   const current = new ImportRun({ ...job, signal: running.signal });
-  const timer = setInterval(() => say({ is: "progress", progress: current.progress }), PROGRESS_MS);
+  const timer = setInterval(
+    () => say({ is: "progress", run: number, progress: current.progress }),
+    PROGRESS_MS,
+  );
   try {
     const ending = await current.perform();
-    say({ is: "end", progress: current.progress, ending, refused: current.refused });
+    const { progress, refused } = current;
+    say({ is: "end", run: number, progress, ending, refused });
   } finally {
     clearInterval(timer);
   }

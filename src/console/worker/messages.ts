@@ -60,10 +60,22 @@ export type Ending =
   | { readonly kind: "token"; readonly isExpired: boolean }
   | { readonly kind: "failed"; readonly message: string };
 
+/** What is said of a file whose bytes do not come. */
+export const UNREADABLE = "The file cannot be read any more.";
+
+export interface Outcome {
+  readonly progress: Progress;
+  readonly ending: Ending;
+  /** Undefined where the thread could not hand them over. */
+  readonly refused: Blob | undefined;
+}
+
 export type ToWorker =
   | { readonly to: "preview"; readonly file: File; readonly reading: Reading | undefined }
   | {
       readonly to: "run";
+      /** What is said of it bears the same number. */
+      readonly run: number;
       readonly file: File;
       readonly reading: Reading;
       readonly url: string;
@@ -73,10 +85,7 @@ export type ToWorker =
 
 export type FromWorker =
   | { readonly is: "preview"; readonly preview: Preview }
-  | { readonly is: "progress"; readonly progress: Progress }
-  | {
-      readonly is: "end";
-      readonly progress: Progress;
-      readonly ending: Ending;
-      readonly refused: Blob;
-    };
+  | { readonly is: "progress"; readonly run: number; readonly progress: Progress }
+  | (Outcome & { readonly is: "end"; readonly run: number })
+  /** Something went wrong that nothing was prepared for: nothing more may come. */
+  | { readonly is: "broken" };

@@ -7,7 +7,14 @@ import type { PlantField } from "../../format/csv-table.ts";
 import { MalformedFile, MissingColumn } from "../../format/malformed.ts";
 import type { PlantRecord } from "../../format/read-plants.ts";
 import { readChunks } from "./chunks.ts";
-import type { FileKind, Mapping, Preview, PreviewRow, Reading } from "./messages.ts";
+import {
+  type FileKind,
+  type Mapping,
+  type Preview,
+  type PreviewRow,
+  type Reading,
+  UNREADABLE,
+} from "./messages.ts";
 import { readRecords, RECORD_BYTES_MAX } from "./records.ts";
 
 const ROWS_SHOWN = 8;
@@ -15,9 +22,10 @@ const SNIFFED_BYTES = 65_536;
 
 /** With a reading that somebody has chosen, or one that is guessed. */
 export async function previewFile(file: File, chosen: Reading | undefined): Promise<Preview> {
-  const reading = chosen ?? (await guessReading(file));
+  let reading: Reading = chosen ?? { kind: "csv", delimiter: ",", mapping: undefined };
   let headings: string[] = [];
   try {
+    if (chosen === undefined) reading = await guessReading(file);
     if (reading.kind === "csv") headings = await readHeadings(file, reading.delimiter);
     // Only those that name one column can be picked.
     const unique = headings.filter(
@@ -38,8 +46,9 @@ export async function previewFile(file: File, chosen: Reading | undefined): Prom
     if (known.missing.length > 0) return known;
     return { ...known, rows: await readFirst(file, known.reading) };
   } catch (error) {
-    if (!(error instanceof MalformedFile || error instanceof MissingColumn)) throw error;
-    return { reading, headings, missing: [], problem: error.message, rows: [] };
+    const isFault = error instanceof MalformedFile || error instanceof MissingColumn;
+    const problem = isFault ? error.message : UNREADABLE;
+    return { reading, headings, missing: [], problem, rows: [] };
   }
 }
 

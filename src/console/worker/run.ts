@@ -5,7 +5,7 @@ import type { Plant } from "../../domain/plant.ts";
 import { MalformedFile, MissingColumn } from "../../format/malformed.ts";
 import type { PlantRecord } from "../../format/read-plants.ts";
 import { readChunks } from "./chunks.ts";
-import type { Ending, Progress, Reading } from "./messages.ts";
+import { type Ending, type Progress, type Reading, UNREADABLE } from "./messages.ts";
 import { BLOCK_LENGTH_MAX, readRecords } from "./records.ts";
 import { RefusedLines } from "./refused-lines.ts";
 import { type Outcome, SendingFailed, sendPlants, TokenRefused } from "./send.ts";
@@ -81,7 +81,7 @@ export class ImportRun {
       return { kind: "done" };
     } catch (error) {
       // What was read before a fault of the file is stored nonetheless.
-      if (isFileFault(error)) await Promise.all(onTheWay);
+      if (!isSendingFault(error)) await Promise.all(onTheWay);
       stopper.abort();
       return this.job.signal.aborted ? { kind: "cancelled" } : toEnding(error);
     }
@@ -128,14 +128,14 @@ export class ImportRun {
   }
 }
 
-const isFileFault = (error: unknown): boolean =>
-  error instanceof MalformedFile || error instanceof MissingColumn;
+const isSendingFault = (error: unknown): boolean =>
+  error instanceof TokenRefused || error instanceof SendingFailed;
 
 function toEnding(error: unknown): Ending {
   if (error instanceof TokenRefused) return { kind: "token", isExpired: error.isExpired };
-  if (error instanceof SendingFailed || isFileFault(error))
-    return { kind: "failed", message: (error as Error).message };
-  if (error instanceof DOMException && error.name === "NotReadableError")
-    return { kind: "failed", message: "The file has been changed or moved while it was read." };
-  throw error;
+  const isKnown =
+    error instanceof SendingFailed ||
+    error instanceof MalformedFile ||
+    error instanceof MissingColumn;
+  return { kind: "failed", message: isKnown ? error.message : UNREADABLE };
 }

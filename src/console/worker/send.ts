@@ -121,6 +121,7 @@ async function readResults(response: Response, signal: AbortSignal): Promise<Res
 }
 
 function pause(delayMs: number, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, delayMs);
     signal.addEventListener("abort", () => {
