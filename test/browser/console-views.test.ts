@@ -166,7 +166,7 @@ const steps: readonly Step[] = [
     "an import that has ended",
     async (page) => {
       releaseImport();
-      await page.getByText("were refused").waitFor();
+      await page.getByText(/(was|were) refused/).waitFor();
     },
   ],
   [
