@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
+import { ALWAYS } from "../src/domain/condition.ts";
 import { copyPlants, type PlantTally } from "../src/cli/copy-plants.ts";
 import { Side } from "../src/cli/copy-side.ts";
 import { sumUp } from "../src/cli/copy-verify.ts";
@@ -107,7 +108,7 @@ describe("copying plants", () => {
       await using stores = await openStores();
       const reset = async (store: Store, plants: readonly Plant[]): Promise<void> => {
         const old = await readAll(store);
-        await Promise.all(old.map(({ id }) => store.removePlant(id, () => true)));
+        await Promise.all(old.map(({ id }) => store.removePlant(id, ALWAYS)));
         await Promise.all(plants.map((one) => store.createPlant(one)));
       };
       const pageLength = fc.integer({ min: 1, max: 8 });
@@ -209,8 +210,8 @@ describe("copying plants", () => {
           if (!isMeddling) return page;
           isMeddling = false;
           await to.createPlant(plant(1, "theirs"));
-          await to.replacePlant(plant(2, "theirs"), () => true);
-          await to.replacePlant(plant(3, "theirs"), () => true);
+          await to.replacePlant(plant(2, "theirs"), ALWAYS);
+          await to.replacePlant(plant(3, "theirs"), ALWAYS);
           return page;
         },
       });

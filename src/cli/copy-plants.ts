@@ -1,5 +1,6 @@
 /** Makes a store hold every plant of another: both are walked in step, and only what is missing is written. */
 
+import { isStill } from "../domain/condition.ts";
 import { Refusal } from "../domain/error.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { Store, StoreLimits } from "../domain/store.ts";
@@ -89,14 +90,14 @@ async function create(store: Store, plant: Plant): Promise<keyof PlantTally> {
 
 async function replace(store: Store, seen: Plant, by: Plant): Promise<keyof PlantTally> {
   // Or as we would have it: an attempt that seemed to fail may have succeeded.
-  const replaced = store.replacePlant(by, (now) => isSame(now, seen) || isSame(now, by));
+  const replaced = store.replacePlant(by, isStill(seen, by));
   const isChanged = await refusedAs(["precondition_failed", "plant_not_found"], replaced);
   return isChanged ? "different" : "replaced";
 }
 
 async function remove(store: Store, seen: Plant): Promise<keyof PlantTally> {
   const removed = store
-    .removePlant(seen.id, (now) => isSame(now, seen))
+    .removePlant(seen.id, isStill(seen))
     .catch((error: unknown) => {
       if (!isRefusedAs(["plant_not_found"], error)) throw error;
     });

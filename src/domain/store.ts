@@ -1,5 +1,6 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
+import type { Condition } from "./condition.ts";
 import type { PlantPage, PlantQuery } from "./page.ts";
 import type { Plant } from "./plant.ts";
 import type { TagPage, TagQuery } from "./tag-page.ts";
@@ -37,7 +38,10 @@ export interface Store extends TokenStore {
   /** How many there are. It takes time in proportion: for a person who waits, never for a request. */
   countPlants(): Promise<bigint>;
 
-  /** Rejects with `plant_not_found`, or with `precondition_failed` where the condition does not hold. */
+  /**
+   * Rejects with `plant_not_found`, or with `precondition_failed` where the condition does not hold; it is
+   * judged in the transaction that makes the change.
+   */
   replacePlant(plant: Plant, condition: Condition): Promise<void>;
 
   /** Rejects as `replacePlant` does. */
@@ -55,9 +59,6 @@ export interface Store extends TokenStore {
   /** Finishes what is queued, then releases the store. Later writes reject with `shutting_down`. */
   close(): Promise<void>;
 }
-
-/** Judges the plant that is to be changed, in the same transaction as the change. */
-export type Condition = (current: Plant) => boolean;
 
 export interface TokenStore {
   findToken(hash: string): Promise<TokenRecord | undefined>;
@@ -95,6 +96,12 @@ export interface StoreLimits {
   readonly bodyBytesTotalMax: number;
   readonly scanRowsMax: number;
 }
+
+/** What a store is asked without changing it. */
+export type Reads = Pick<
+  Store,
+  "findPlant" | "listPlants" | "listTags" | "countPlants" | "findToken" | "listTokens"
+>;
 
 /** Of engines that are servers: connections, and the time that one statement may take on them. */
 export interface ServerLimits {

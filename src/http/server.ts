@@ -1,8 +1,7 @@
 /** Listens, and stops listening without losing a request. */
 
-import { Activity } from "../observe/activity.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { StoreSize } from "../observe/store-size.ts";
+import { type Observations, Observatory } from "../observe/observatory.ts";
 import { BodyReader } from "./body.ts";
 import { CONSOLE_FOLDER } from "./console-pages.ts";
 import { createHandler } from "./handle.ts";
@@ -21,24 +20,21 @@ export interface RunningServer {
 type Parts = Pick<Service, "config" | "store" | "authenticator" | "log"> & {
   /** Where the console has been built. */
   readonly consoleFolder?: string;
+  /** Where several threads listen on the port: what this one counts, others add up. */
+  readonly shared?: { readonly metrics: Metrics; readonly observations: Observations };
 };
 
-export function startServer({ consoleFolder = CONSOLE_FOLDER, ...parts }: Parts): RunningServer {
+export function startServer(given: Parts): RunningServer {
+  const { consoleFolder = CONSOLE_FOLDER, shared, ...parts } = given;
   const { config, store } = parts;
   const readiness = new Readiness(store);
-  const metrics = new Metrics();
-  const storeSize = new StoreSize(() => store.measureBytes());
-  const activity = new Activity({
-    metrics,
-    size: storeSize,
-    countWaiting: () => store.writesWaiting,
-  });
+  const metrics = shared?.metrics ?? new Metrics();
+  const observatory = new Observatory([metrics], store);
   const service: Service = {
     ...parts,
     readiness,
     metrics,
-    activity,
-    storeSize,
+    observations: shared?.observations ?? observatory,
     bodies: new BodyReader(config),
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };
@@ -51,7 +47,7 @@ export function startServer({ consoleFolder = CONSOLE_FOLDER, ...parts }: Parts)
     // Its own error page would show our source, its own 413 would have no body: both are ours to answer.
     development: false,
     // Outside development the runtime shares a taken port with whoever has it, without a word.
-    reusePort: false,
+    reusePort: shared !== undefined,
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
       routes.map((route) => [config.basePath + route.path, createHandler(service, route)]),
@@ -59,13 +55,13 @@ export function startServer({ consoleFolder = CONSOLE_FOLDER, ...parts }: Parts)
     fetch: createHandler(service, undefined),
   });
 
-  activity.start();
+  if (shared === undefined) observatory.start();
   return {
     url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
     hasConsole: routes.some(({ path }) => path === "/"),
     stop: async () => {
       readiness.drain();
-      activity.stop();
+      observatory.stop();
       await Bun.sleep(config.drainDelaySeconds * 1000);
       const drained = server.stop();
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);

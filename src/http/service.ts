@@ -4,10 +4,9 @@ import type { Authenticator, Principal } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import type { Scope } from "../domain/token.ts";
-import type { Activity } from "../observe/activity.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
-import type { StoreSize } from "../observe/store-size.ts";
+import type { Observations } from "../observe/observatory.ts";
 import type { BodyReader } from "./body.ts";
 import type { Readiness } from "./health.ts";
 
@@ -19,8 +18,7 @@ export interface Service {
   readonly readiness: Readiness;
   readonly log: Log;
   readonly metrics: Metrics;
-  readonly activity: Activity;
-  readonly storeSize: StoreSize;
+  readonly observations: Observations;
   /** Sets the runtime's idle timer for one exchange; 0 takes it off. */
   readonly limitIdle: (request: Request, seconds: number) => void;
 }

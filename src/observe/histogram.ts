@@ -5,6 +5,10 @@ const STEPS = 8;
 const DOUBLING_MIN = -5;
 const DOUBLING_MAX = 17;
 const LENGTH = (DOUBLING_MAX - DOUBLING_MIN) * STEPS + 1;
+/** Behind the counters. */
+const TOTAL = LENGTH;
+const TOTAL_MS = LENGTH + 1;
+export const HISTOGRAM_LENGTH = LENGTH + 2;
 
 export interface Bucket {
   readonly upToMs: number;
@@ -13,33 +17,41 @@ export interface Bucket {
 }
 
 export class Histogram {
-  private readonly counts = new Float64Array(LENGTH);
-  private total = 0;
-  private totalMs = 0;
+  private readonly memory: Float64Array;
+
+  /** The memory is its own, or one that other threads look into. */
+  constructor(memory: Float64Array = new Float64Array(HISTOGRAM_LENGTH)) {
+    this.memory = memory;
+  }
 
   get count(): number {
-    return this.total;
+    return this.memory[TOTAL] ?? 0;
   }
 
   get sumMs(): number {
-    return this.totalMs;
+    return this.memory[TOTAL_MS] ?? 0;
   }
 
   add(ms: number): void {
     const index = Math.ceil((Math.log2(ms) - DOUBLING_MIN) * STEPS);
-    const kept = index > 0 ? (index < LENGTH ? index : LENGTH - 1) : 0;
-    this.counts[kept] = (this.counts[kept] ?? 0) + 1;
-    this.total++;
-    this.totalMs += ms;
+    this.increase(index > 0 ? (index < LENGTH ? index : LENGTH - 1) : 0, 1);
+    this.increase(TOTAL, 1);
+    this.increase(TOTAL_MS, ms);
+  }
+
+  /** All that is in the other one, as often as that: −1 takes it away again. */
+  addAll({ memory }: Histogram, times = 1): this {
+    for (const [index, value] of memory.entries()) this.increase(index, value * times);
+    return this;
   }
 
   /** What this share of the durations does not exceed, to within 5 %; undefined where there are none. */
   quantile(share: number): number | undefined {
-    if (this.total === 0) return undefined;
-    const rank = Math.max(1, Math.ceil(share * this.total));
+    if (this.count <= 0) return undefined;
+    const rank = Math.max(1, Math.ceil(share * this.count));
     let seen = 0;
     let index = -1;
-    while (seen < rank) seen += this.counts[++index] ?? rank;
+    while (seen < rank && index < LENGTH - 1) seen += this.memory[++index] ?? 0;
     // The middle of the range.
     return 2 ** (DOUBLING_MIN + (index - 0.5) / STEPS);
   }
@@ -51,15 +63,13 @@ export class Histogram {
     let count = 0;
     for (let upToMs = fromMs; upToMs <= toMs; upToMs *= 2) {
       const end = (Math.log2(upToMs) - DOUBLING_MIN) * STEPS;
-      while (index <= end) count += this.counts[index++] ?? 0;
+      while (index <= end) count += this.memory[index++] ?? 0;
       buckets.push({ upToMs, count });
     }
     return buckets;
   }
 
-  clear(): void {
-    this.counts.fill(0);
-    this.total = 0;
-    this.totalMs = 0;
+  private increase(index: number, by: number): void {
+    this.memory[index] = (this.memory[index] ?? 0) + by;
   }
 }

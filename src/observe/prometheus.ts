@@ -1,7 +1,7 @@
 /** Metrics as Prometheus reads them: text format 0.0.4. */
 
 import type { Histogram } from "./histogram.ts";
-import type { Metrics } from "./metrics.ts";
+import type { Totals } from "./metrics.ts";
 
 export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -10,7 +10,7 @@ const BUCKET_MS_MIN = 0.25;
 const BUCKET_MS_MAX = 16_384;
 
 export interface Observed {
-  readonly metrics: Metrics;
+  readonly totals: Totals;
   readonly waiting: number;
   readonly storeBytes: number | undefined;
   readonly version: string;
@@ -18,7 +18,7 @@ export interface Observed {
 }
 
 export function formatMetrics(observed: Observed): string {
-  const { metrics, waiting, storeBytes, version, engine } = observed;
+  const { totals, waiting, storeBytes, version, engine } = observed;
   return [
     family("plantstore_info", "gauge", "The version and the engine of the store, as labels.", [
       [labels({ version, engine }), 1],
@@ -27,15 +27,16 @@ export function formatMetrics(observed: Observed): string {
       "plantstore_requests_total",
       "counter",
       "Requests that were answered, by method, path and status.",
-      metrics
-        .listRequests()
-        .map(({ method, path, status, count }) => [labels({ method, path, status }), count]),
+      totals.requests.map(({ method, path, status, count }) => [
+        labels({ method, path, status }),
+        count,
+      ]),
     ),
     family(
       "plantstore_create_seconds",
       "histogram",
       "Time from the arrival of a new plant to its answer, that is, until it is on disk.",
-      histogramOf(metrics.creates),
+      histogramOf(totals.creates),
     ),
     family("plantstore_writes_waiting", "gauge", "Writes that wait for a commit.", [["", waiting]]),
     family(

@@ -1,6 +1,7 @@
 /** Tokens taken over from another store, and plants counted: what every engine does for plantstore copy. */
 
 import { describe, expect, test } from "bun:test";
+import { ALWAYS } from "../../src/domain/condition.ts";
 import { hashToken } from "../../src/auth/token.ts";
 import { resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
@@ -88,6 +89,6 @@ test("countPlants counts them", () =>
     expect(await store.countPlants()).toBe(0n);
     const ids = [-(2n ** 63n), 0n, 2n ** 63n - 1n];
     await Promise.all(ids.map((id) => store.createPlant({ id, name: "a", tag: undefined })));
-    await store.removePlant(0n, () => true);
+    await store.removePlant(0n, ALWAYS);
     expect(await store.countPlants()).toBe(2n);
   }));

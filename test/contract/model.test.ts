@@ -2,6 +2,7 @@
 
 import { afterAll, expect, test } from "bun:test";
 import * as fc from "fast-check";
+import { ALWAYS } from "../../src/domain/condition.ts";
 import { send } from "../support/client.ts";
 import { startService } from "../support/service.ts";
 
@@ -239,7 +240,7 @@ test("any sequence of operations answers and leaves behind what the model says",
       fc.array(operation, { minLength: 1, maxLength: 40, size: "max" }),
       async (operations) => {
         const model: Model = new Map();
-        for (const its of await allIds()) await service.store.removePlant(its, () => true);
+        for (const its of await allIds()) await service.store.removePlant(its, ALWAYS);
         for (const op of operations) expect(await perform(op)).toEqual(performInModel(model, op));
         expect((await allIds()).length).toBe(model.size);
       },

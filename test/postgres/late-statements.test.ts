@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
+import { ALWAYS } from "../../src/domain/condition.ts";
 import type { Refusal } from "../../src/domain/error.ts";
 import { type DisturbedService, startDisturbed } from "../support/disturbed.ts";
 import { sendPlant, type StoredPlant } from "../support/plants.ts";
@@ -137,7 +138,7 @@ describe("a statement that has begun and waits for somebody else's transaction",
       await using held = new AsyncDisposableStack();
       held.use(await hold("SELECT FROM plants WHERE id = 1 FOR UPDATE"));
       const writes = [1n, 2n].map((id) =>
-        store.replacePlant({ id, name: "bracken", tag: undefined }, () => true),
+        store.replacePlant({ id, name: "bracken", tag: undefined }, ALWAYS),
       );
       expect(await refusalsOf(...writes)).toEqual(unavailable);
       expect(await put(2n, "bracken")).toBe(200);

@@ -1,6 +1,7 @@
 /** What is refused, and what is not, when PostgreSQL itself refuses something. */
 
 import { describe, expect, test } from "bun:test";
+import { ALWAYS } from "../../src/domain/condition.ts";
 import { startDisturbed } from "../support/disturbed.ts";
 import { makePlants, readRefusal, sendPlant, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
@@ -40,7 +41,7 @@ describe("a row that only PostgreSQL refuses", () => {
     await disturbed.run("INSERT INTO plants SELECT id, 'as it was' FROM generate_series(0, 39) id");
     await disturbed.run(constraint);
     const replaces = plants.map(({ id, name }) =>
-      store.replacePlant({ id, name, tag: undefined }, () => true),
+      store.replacePlant({ id, name, tag: undefined }, ALWAYS),
     );
     expect(await outcomesOf(replaces)).toEqual(expected);
     expect((await disturbed.readPlants()).map(({ name }) => name)).toEqual(

@@ -1,6 +1,7 @@
 /** How a database becomes a plant store, and when it is left alone. */
 
 import { describe, expect, test } from "bun:test";
+import { ALWAYS } from "../../src/domain/condition.ts";
 import { resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { StoreOpenError } from "../../src/store/open-error.ts";
@@ -107,8 +108,8 @@ describe("the schema", () => {
       const store = await openStore(clerkUrl, config);
       try {
         expect(await store.createPlant(plant(1n))).toBe("created");
-        await store.replacePlant({ ...plant(1n), name: "other" }, () => true);
-        await store.removePlant(1n, () => true);
+        await store.replacePlant({ ...plant(1n), name: "other" }, ALWAYS);
+        await store.removePlant(1n, ALWAYS);
         await store.probe();
         expect(await store.createFirstToken(token)).toBe(true);
       } finally {

@@ -1,8 +1,8 @@
 /** Replaces and removes plants, each exactly once, whatever becomes of the connection meanwhile. */
 
+import { type Condition, holds } from "../../domain/condition.ts";
 import { Refusal } from "../../domain/error.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type { Condition } from "../../domain/store.ts";
 import { int64Array, textArray } from "./array.ts";
 import type { Connection } from "./connection.ts";
 import { UnsettledError } from "./failure.ts";
@@ -110,7 +110,7 @@ class Changing {
     const found = new Map(rows.map((row) => [row.id, toPlant(row)]));
     return open.flatMap((change) => {
       const seen = found.get(change.id);
-      if (seen !== undefined && change.condition(seen)) return [{ change, seen }];
+      if (seen !== undefined && holds(change.condition, seen)) return [{ change, seen }];
       const reason = seen === undefined ? "plant_not_found" : "precondition_failed";
       this.settled.set(change.id, { outcome: new Refusal(reason), stored: undefined });
       return [];

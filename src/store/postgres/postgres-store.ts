@@ -1,14 +1,9 @@
 /** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
 
+import type { Condition } from "../../domain/condition.ts";
 import type { PlantPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type {
-  Condition,
-  ServerLimits,
-  Store,
-  StoreDescription,
-  StoreLimits,
-} from "../../domain/store.ts";
+import type { ServerLimits, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { TagPage, TagQuery } from "../../domain/tag-page.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { GroupCommit } from "../group-commit.ts";

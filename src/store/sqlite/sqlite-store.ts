@@ -1,30 +1,25 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
 import type { Database } from "bun:sqlite";
+import type { Condition } from "../../domain/condition.ts";
 import { Refusal } from "../../domain/error.ts";
-import { type PlantPage, type PlantQuery, takePage } from "../../domain/page.ts";
+import type { PlantPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type { Condition, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
-import { type TagPage, type TagQuery, takeTags } from "../../domain/tag-page.ts";
+import type { Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import type { TagPage, TagQuery } from "../../domain/tag-page.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { type Committed, GroupCommit } from "../group-commit.ts";
-import { lengthOf, toPlant, toTokenRecord } from "../rows.ts";
+import { lengthOf } from "../rows.ts";
 import { makeReadableDurable, openDatabase, reopenDatabase } from "./database.ts";
-import { GroupRead } from "./group-read.ts";
 import { type RequireInPlace, watchPlaces } from "./in-place.ts";
 import { isLocked, isSyncFailure, translate } from "./failure.ts";
-import { type PageStatements, preparePageStatements, walkPlants } from "./page-statements.ts";
 import { fileBytesOf } from "./read.ts";
-import { Scanner } from "./scan.ts";
-import { prepareStatements, type Statements } from "./statements.ts";
-import { type HeadStatement, prepareHeadStatement, walkHeads } from "./tag-walk.ts";
+import { closeReads, prepareReads, type ReadConnection, SqliteReads } from "./reads.ts";
+import { prepareWriteStatements, type WriteStatements } from "./statements.ts";
 import { applyAlone, concernsPlants, type Outcome, type Write } from "./writes.ts";
 
-interface Connection {
-  readonly db: Database;
-  readonly statements: Statements;
-  readonly pages: PageStatements;
-  readonly heads: HeadStatement;
+interface Connection extends ReadConnection {
+  readonly writes: WriteStatements;
   /** False until a plant may be acknowledged only because it can be read. */
   isReadableDurable: boolean;
   readonly requireInPlace: RequireInPlace;
@@ -34,8 +29,7 @@ export class SqliteStore implements Store {
   readonly description: StoreDescription;
   private readonly path: string;
   private readonly writes: GroupCommit<Write, Outcome>;
-  private readonly reads: GroupRead;
-  private readonly scanner: Scanner;
+  private readonly reads: SqliteReads;
   private connection: Connection | undefined;
   /** The file that this store began with, and no other, is the one to go on with. */
   private readonly requireInPlace: RequireInPlace;
@@ -51,38 +45,28 @@ export class SqliteStore implements Store {
     this.connection = connect(path, openDatabase(path));
     this.requireInPlace = watchPlaces([path]);
     this.writes = new GroupCommit((batch) => this.commit(batch), limits);
-    this.reads = new GroupRead((ids) => this.read((connection) => findPlants(connection, ids)));
-    this.scanner = new Scanner({ path, ...limits });
+    this.reads = new SqliteReads(path, limits, () => this.connected());
   }
 
-  async createPlant(plant: Plant): Promise<"created" | "replayed"> {
-    return (await this.writes.submit({ kind: "createPlant", plant }, lengthOf(plant))) as
-      "created" | "replayed";
+  createPlant(plant: Plant): Promise<"created" | "replayed"> {
+    const created = this.writes.submit({ kind: "createPlant", plant }, lengthOf(plant));
+    return created as Promise<"created" | "replayed">;
   }
 
   findPlant(id: bigint): Promise<Plant | undefined> {
-    return this.reads.find(id);
+    return this.reads.findPlant(id);
   }
 
-  async listPlants(query: PlantQuery): Promise<PlantPage> {
-    if (query.name !== undefined) {
-      // The thread opens the file by itself, so that whether there is one to search is found out here.
-      this.read(() => undefined);
-      return this.scanner.search(query);
-    }
-    return this.read(({ pages }) =>
-      takePage(walkPlants(pages, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
-    );
+  listPlants(query: PlantQuery): Promise<PlantPage> {
+    return this.reads.listPlants(query);
   }
 
-  async listTags(query: TagQuery): Promise<TagPage> {
-    return this.read((connection) =>
-      inSnapshot(connection, () => takeTags(walkHeads(connection.heads, query), query.limit)),
-    );
+  listTags(query: TagQuery): Promise<TagPage> {
+    return this.reads.listTags(query);
   }
 
-  async countPlants(): Promise<bigint> {
-    return this.read(({ statements }) => statements.countPlants.get())?.count ?? 0n;
+  countPlants(): Promise<bigint> {
+    return this.reads.countPlants();
   }
 
   async replacePlant(plant: Plant, condition: Condition): Promise<void> {
@@ -106,13 +90,12 @@ export class SqliteStore implements Store {
     return bytes === 0 ? undefined : bytes;
   }
 
-  async findToken(hash: string): Promise<TokenRecord | undefined> {
-    const row = this.read(({ statements }) => statements.findToken.get(hash));
-    return row === null ? undefined : toTokenRecord(row);
+  findToken(hash: string): Promise<TokenRecord | undefined> {
+    return this.reads.findToken(hash);
   }
 
-  async listTokens(): Promise<TokenRecord[]> {
-    return this.read(({ statements }) => statements.listTokens.all()).map(toTokenRecord);
+  listTokens(): Promise<TokenRecord[]> {
+    return this.reads.listTokens();
   }
 
   async createToken(token: TokenRecord): Promise<boolean> {
@@ -139,16 +122,8 @@ export class SqliteStore implements Store {
   async close(): Promise<void> {
     await this.writes.close();
     this.closed = true;
-    await this.scanner.close();
+    await this.reads.close();
     this.disconnect();
-  }
-
-  private read<Result>(query: (connection: Connection) => Result): Result {
-    try {
-      return query(this.connected());
-    } catch (error) {
-      throw translate(error);
-    }
   }
 
   private commit(batch: readonly Write[]): Committed<Outcome> {
@@ -164,20 +139,20 @@ export class SqliteStore implements Store {
   }
 
   private commitOn(connection: Connection, batch: readonly Write[]): Outcome[] {
-    const { db, statements } = connection;
+    const { db, writes } = connection;
     connection.requireInPlace();
     if (!connection.isReadableDurable && batch.some(concernsPlants)) {
       makeReadableDurable(db, this.path);
       connection.isReadableDurable = true;
     }
-    statements.begin.run();
+    writes.begin.run();
     try {
-      const outcomes = batch.map((write) => applyAlone(db, statements, write));
-      statements.commit.run();
+      const outcomes = batch.map((write) => applyAlone(db, writes, write));
+      writes.commit.run();
       return outcomes as Outcome[];
     } catch (error) {
       // A full disk and an I/O error have rolled back already.
-      if (db.inTransaction) statements.rollback.run();
+      if (db.inTransaction) writes.rollback.run();
       throw error;
     }
   }
@@ -193,39 +168,15 @@ export class SqliteStore implements Store {
 
   private disconnect(): void {
     if (this.connection === undefined) return;
-    const { db, statements, pages, heads } = this.connection;
-    for (const statement of [...Object.values(statements), ...Object.values(pages), heads])
-      statement.finalize();
-    db.close();
+    for (const statement of Object.values(this.connection.writes)) statement.finalize();
+    closeReads(this.connection);
     this.connection = undefined;
   }
 }
 
-function connect(path: string, db: Database): Connection {
-  return {
-    db,
-    statements: prepareStatements(db),
-    pages: preparePageStatements(db),
-    heads: prepareHeadStatement(db),
-    isReadableDurable: false,
-    requireInPlace: watchPlaces([path, `${path}-wal`]),
-  };
-}
-
-function findPlants(connection: Connection, ids: readonly bigint[]): (Plant | undefined)[] {
-  return inSnapshot(connection, () =>
-    ids.map((id) => {
-      const row = connection.statements.findPlant.get(id);
-      return row === null ? undefined : toPlant(row);
-    }),
-  );
-}
-
-function inSnapshot<Result>({ db, statements }: Connection, read: () => Result): Result {
-  statements.beginRead.run();
-  try {
-    return read();
-  } finally {
-    if (db.inTransaction) statements.commit.run();
-  }
-}
+const connect = (path: string, db: Database): Connection => ({
+  ...prepareReads(db),
+  writes: prepareWriteStatements(db),
+  isReadableDurable: false,
+  requireInPlace: watchPlaces([path, `${path}-wal`]),
+});

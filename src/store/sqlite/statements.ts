@@ -20,33 +20,43 @@ type TokenChanges = [revokedAtMs: number | null, lastUsedAtMs: number | null, ha
 const INSERT_TOKEN = `INSERT INTO tokens (hash, prefix, name, scopes, created_at_ms, expires_at_ms)
   SELECT ?, ?, ?, ?, ?, ?`;
 
-export type Statements = ReturnType<typeof prepareStatements>;
+const FIND_PLANT = "SELECT id, name, tag FROM plants WHERE id = ?";
 
-export function prepareStatements(db: Database) {
+export type ReadStatements = ReturnType<typeof prepareReadStatements>;
+
+export function prepareReadStatements(db: Database) {
   return {
-    // IMMEDIATE takes the write lock at once: a transaction never fails half-way for want of it.
-    begin: db.prepare("BEGIN IMMEDIATE"),
-    beginRead: db.prepare("BEGIN"),
-    commit: db.prepare("COMMIT"),
-    rollback: db.prepare("ROLLBACK"),
-
-    insertPlant: db.prepare<unknown, [id: bigint, name: string, tag: string | null]>(
-      "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
-    ),
-    findPlant: db.prepare<PlantRow, [id: bigint]>("SELECT id, name, tag FROM plants WHERE id = ?"),
-    updatePlant: db.prepare<unknown, [name: string, tag: string | null, id: bigint]>(
-      "UPDATE plants SET name = ?, tag = ? WHERE id = ?",
-    ),
-    deletePlant: db.prepare<unknown, [id: bigint]>("DELETE FROM plants WHERE id = ?"),
-
+    begin: db.prepare("BEGIN"),
+    end: db.prepare("COMMIT"),
+    findPlant: db.prepare<PlantRow, [id: bigint]>(FIND_PLANT),
     countPlants: db.prepare<{ count: bigint }, []>("SELECT count(*) AS count FROM plants"),
-
     findToken: db.prepare<TokenRow, [hash: string]>(
       `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE hash = ?`,
     ),
     listTokens: db.prepare<TokenRow, []>(
       `SELECT ${TOKEN_COLUMNS} FROM tokens ORDER BY created_at_ms, name`,
     ),
+  };
+}
+
+export type WriteStatements = ReturnType<typeof prepareWriteStatements>;
+
+export function prepareWriteStatements(db: Database) {
+  return {
+    // IMMEDIATE takes the write lock at once: a transaction never fails half-way for want of it.
+    begin: db.prepare("BEGIN IMMEDIATE"),
+    commit: db.prepare("COMMIT"),
+    rollback: db.prepare("ROLLBACK"),
+
+    insertPlant: db.prepare<unknown, [id: bigint, name: string, tag: string | null]>(
+      "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
+    ),
+    findPlant: db.prepare<PlantRow, [id: bigint]>(FIND_PLANT),
+    updatePlant: db.prepare<unknown, [name: string, tag: string | null, id: bigint]>(
+      "UPDATE plants SET name = ?, tag = ? WHERE id = ?",
+    ),
+    deletePlant: db.prepare<unknown, [id: bigint]>("DELETE FROM plants WHERE id = ?"),
+
     insertToken: db.prepare<unknown, TokenValues>(INSERT_TOKEN),
     insertFirstToken: db.prepare<unknown, TokenValues>(
       `${INSERT_TOKEN} WHERE NOT EXISTS (SELECT 1 FROM tokens)`,

@@ -1,13 +1,13 @@
 /** What a transaction does for each write in it. */
 
 import type { Database } from "bun:sqlite";
+import { type Condition, holds } from "../../domain/condition.ts";
 import { Refusal } from "../../domain/error.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type { Condition } from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { isTokenNameTaken, translate } from "./failure.ts";
 import { toPlant } from "../rows.ts";
-import type { Statements, TokenValues } from "./statements.ts";
+import type { TokenValues, WriteStatements } from "./statements.ts";
 
 export type Write =
   | { readonly kind: "createPlant"; readonly plant: Plant }
@@ -27,7 +27,11 @@ export const concernsPlants = ({ kind }: Write): boolean =>
   kind === "createPlant" || kind === "replacePlant" || kind === "removePlant" || kind === "probe";
 
 /** An error that leaves the transaction open undid its own statement only, and fails this write only. */
-export function applyAlone(db: Database, statements: Statements, write: Write): Outcome | Error {
+export function applyAlone(
+  db: Database,
+  statements: WriteStatements,
+  write: Write,
+): Outcome | Error {
   try {
     return apply(statements, write);
   } catch (error) {
@@ -36,7 +40,7 @@ export function applyAlone(db: Database, statements: Statements, write: Write): 
   }
 }
 
-function apply(statements: Statements, write: Write): Outcome | Refusal {
+function apply(statements: WriteStatements, write: Write): Outcome | Refusal {
   switch (write.kind) {
     case "createPlant":
       return createPlant(statements, write.plant);
@@ -60,7 +64,7 @@ function apply(statements: Statements, write: Write): Outcome | Refusal {
   }
 }
 
-function createPlant(statements: Statements, plant: Plant): Outcome | Refusal {
+function createPlant(statements: WriteStatements, plant: Plant): Outcome | Refusal {
   const tag = plant.tag ?? null;
   if (statements.insertPlant.run(plant.id, plant.name, tag).changes === 1) return "created";
   const stored = statements.findPlant.get(plant.id);
@@ -69,7 +73,7 @@ function createPlant(statements: Statements, plant: Plant): Outcome | Refusal {
 }
 
 function replacePlant(
-  statements: Statements,
+  statements: WriteStatements,
   plant: Plant,
   condition: Condition,
 ): Outcome | Refusal {
@@ -79,7 +83,11 @@ function replacePlant(
   return "done";
 }
 
-function removePlant(statements: Statements, id: bigint, condition: Condition): Outcome | Refusal {
+function removePlant(
+  statements: WriteStatements,
+  id: bigint,
+  condition: Condition,
+): Outcome | Refusal {
   const refusal = findObstacle(statements, id, condition);
   if (refusal !== undefined) return refusal;
   statements.deletePlant.run(id);
@@ -87,16 +95,16 @@ function removePlant(statements: Statements, id: bigint, condition: Condition): 
 }
 
 function findObstacle(
-  statements: Statements,
+  statements: WriteStatements,
   id: bigint,
   condition: Condition,
 ): Refusal | undefined {
   const current = statements.findPlant.get(id);
   if (current === null) return new Refusal("plant_not_found");
-  return condition(toPlant(current)) ? undefined : new Refusal("precondition_failed");
+  return holds(condition, toPlant(current)) ? undefined : new Refusal("precondition_failed");
 }
 
-function createToken(statements: Statements, token: TokenRecord, onlyFirst: boolean): Outcome {
+function createToken(statements: WriteStatements, token: TokenRecord, onlyFirst: boolean): Outcome {
   const insert = onlyFirst ? statements.insertFirstToken : statements.insertToken;
   try {
     const { changes } = insert.run(...toValues(token));
@@ -109,7 +117,7 @@ function createToken(statements: Statements, token: TokenRecord, onlyFirst: bool
 
 /** Revocations first: they free the names that others of the tokens may have. */
 function adoptTokens(
-  statements: Statements,
+  statements: WriteStatements,
   records: readonly TokenRecord[],
 ): readonly TokenRecord[] {
   const absent = records.filter(
