@@ -5,6 +5,8 @@ import { maskStoreUrl, parseStoreUrl } from "./store/url.ts";
 const logLevels = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
+const WORKERS_MAX = 64;
+
 export interface Setting<Value> {
   /** Absent where the value is a secret: anyone on the machine can read a command line. */
   readonly flag?: string;
@@ -79,6 +81,14 @@ export const settings = {
     parse: (text) => logLevels.find((level) => level === text),
     allowed: logLevels.join(", "),
   } satisfies Setting<LogLevel>,
+  workers: {
+    flag: "--workers",
+    env: "PLANTSTORE_WORKERS",
+    default: "1",
+    meaning: "Threads that accept requests; past one, another one writes for all of them.",
+    parse: parseWorkers,
+    allowed: `an integer from 1 to ${WORKERS_MAX}`,
+  } satisfies Setting<number>,
   bodyBytesMax: {
     flag: "--body-bytes-max",
     env: "PLANTSTORE_BODY_BYTES_MAX",
@@ -170,6 +180,14 @@ export const settings = {
     ...integer("10", 1, 300),
   },
 } as const satisfies Record<string, Setting<unknown>>;
+
+/** Elsewhere the system lets threads share a port, but gives all connections to one of them. */
+function parseWorkers(text: string): number | undefined {
+  const value = integer("1", 1, WORKERS_MAX).parse(text);
+  if (value !== undefined && value > 1 && process.platform !== "linux")
+    throw new TypeError("several threads can share a port on Linux only");
+  return value;
+}
 
 function integer(
   fallback: string,

@@ -288,6 +288,7 @@ describe("what a person sees when the service has started", () => {
   const started = {
     url: "http://127.0.0.1:8080",
     store: { engine: "SQLite", location: "./data/plants.db", durability: "synced" },
+    workers: 1,
   };
 
   test("is version, address, store and durability, and on the first start a command to paste", () => {
@@ -301,7 +302,10 @@ describe("what a person sees when the service has started", () => {
     ])
       expect(lines).toContain(part);
     expect(lines).toContain("-H 'Authorization: Bearer pst_x' \\\n");
-    expect(forPeople({ ...started, firstToken: undefined })).not.toContain("curl");
+    const later = forPeople({ ...started, firstToken: undefined });
+    expect(later).not.toContain("curl");
+    expect(later).not.toContain("accept");
+    expect(forPeople({ ...started, workers: 3, firstToken: undefined })).toContain("3 accept");
   });
 });
 

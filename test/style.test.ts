@@ -17,7 +17,8 @@ const mayImport: Record<string, readonly string[]> = {
   http: ["http", "auth", "format", "domain", "observe", "."],
   console: ["console", "domain", "format"],
   "docs-page": ["docs-page"],
-  cli: ["cli", "http", "auth", "store", "format", "domain", "observe", "."],
+  workers: ["workers", "http", "auth", "store", "domain", "observe", "."],
+  cli: ["cli", "workers", "http", "auth", "store", "format", "domain", "observe", "."],
 };
 
 /** "." is src itself: main, config and settings. */

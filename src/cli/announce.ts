@@ -6,6 +6,7 @@ import type { StoreDescription } from "../domain/store.ts";
 interface Started {
   readonly url: string;
   readonly store: StoreDescription;
+  readonly workers: number;
   /** Made by this very start, and never to be seen again. */
   readonly firstToken: string | undefined;
 }
@@ -14,7 +15,7 @@ export function announce(started: Started): void {
   process.stdout.write(process.stdout.isTTY ? forPeople(started) : forPrograms(started));
 }
 
-export function forPeople({ url, store, firstToken }: Started): string {
+export function forPeople({ url, store, workers, firstToken }: Started): string {
   const lines = [
     "",
     `  ${bold("Plant Store")} ${packageJson.version}`,
@@ -22,6 +23,7 @@ export function forPeople({ url, store, firstToken }: Started): string {
     `  ${dim("Address")}     ${url}`,
     `  ${dim("Store")}       ${store.location} (${store.engine})`,
     `  ${dim("Durability")}  ${store.durability}`,
+    ...(workers === 1 ? [] : [`  ${dim("Threads")}     ${workers} accept, one writes`]),
     `  ${dim("Console")}     ${url}/`,
     `  ${dim("Reference")}   ${url}/docs`,
     "",
@@ -38,8 +40,8 @@ export function forPeople({ url, store, firstToken }: Started): string {
 }
 
 /** The same facts on one line. Standard output is not the log, which never holds a token. */
-function forPrograms({ url, store, firstToken }: Started): string {
-  const facts = { event: "listening", version: packageJson.version, url, store };
+function forPrograms({ url, store, workers, firstToken }: Started): string {
+  const facts = { event: "listening", version: packageJson.version, url, store, workers };
   const first =
     firstToken === undefined ? {} : { token: firstToken, try: tryIt(url, firstToken).join("\n") };
   return `${JSON.stringify({ time: new Date().toISOString(), level: "info", ...facts, ...first })}\n`;

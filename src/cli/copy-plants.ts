@@ -96,11 +96,9 @@ async function replace(store: Store, seen: Plant, by: Plant): Promise<keyof Plan
 }
 
 async function remove(store: Store, seen: Plant): Promise<keyof PlantTally> {
-  const removed = store
-    .removePlant(seen.id, isStill(seen))
-    .catch((error: unknown) => {
-      if (!isRefusedAs(["plant_not_found"], error)) throw error;
-    });
+  const removed = store.removePlant(seen.id, isStill(seen)).catch((error: unknown) => {
+    if (!isRefusedAs(["plant_not_found"], error)) throw error;
+  });
   return (await refusedAs(["precondition_failed"], removed)) ? "extra" : "removed";
 }
 

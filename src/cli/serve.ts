@@ -13,18 +13,15 @@ import { findMisspelt } from "./misspelt.ts";
 import { announce } from "./announce.ts";
 import { SAME_SIGNAL_MS } from "./interrupt.ts";
 
-const FLUSH_USES_MS = 30_000;
-
 export async function serve(config: Config): Promise<void> {
   const stderr = new Stderr();
   const log = createLog(config.logLevel, stderr.write);
   for (const warning of findMisspelt(process.env)) log.warn("unknown_setting", { warning });
   const store = await openStore(config.databaseUrl, config);
-  const authenticator = new Authenticator(store, config.token);
   let server: RunningServer;
   let firstToken: string | undefined;
   try {
-    server = startServer({ config, store, authenticator, log });
+    server = await startListening(config, store, log, stderr.write);
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
   } catch (error) {
     await store.close();
@@ -32,14 +29,29 @@ export async function serve(config: Config): Promise<void> {
   }
   if (!server.hasConsole)
     log.warn("console_missing", { warning: "The console is not built; npm run build makes it." });
-  const flushing = setInterval(() => void flushUses(authenticator, log), FLUSH_USES_MS);
   stopOnSignal(log, stderr, async () => {
-    clearInterval(flushing);
     await server.stop();
-    await flushUses(authenticator, log);
     await store.close();
   });
-  announce({ url: server.url, store: store.description, firstToken });
+  announce({ url: server.url, store: store.description, workers: config.workers, firstToken });
+}
+
+async function startListening(
+  config: Config,
+  store: Store,
+  log: Log,
+  writeLog: (line: string) => void,
+): Promise<RunningServer> {
+  if (config.workers === 1)
+    return startServer({
+      config,
+      store,
+      authenticator: new Authenticator(store, config.token),
+      log,
+    });
+  // Threads take memory, and so does what starts them.
+  const { startAcceptors } = await import("../workers/acceptors.ts");
+  return startAcceptors({ config, store, writeLog });
 }
 
 /** A store that has never had a token gets one, so that the first request needs no other command. */
@@ -47,15 +59,6 @@ async function makeFirstToken(store: Store): Promise<string | undefined> {
   const token = mintToken();
   const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
   return (await store.createFirstToken(record)) ? token : undefined;
-}
-
-/** When a token was last used is good to know, and no reason to fail. */
-async function flushUses(authenticator: Authenticator, log: Log): Promise<void> {
-  try {
-    await authenticator.flushUses();
-  } catch (cause) {
-    log.warn("token_uses_not_written", { cause });
-  }
 }
 
 function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void {

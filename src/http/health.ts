@@ -8,13 +8,15 @@ import type { Answer, Service } from "./service.ts";
 const PROBE_VALID_MS = 1_000;
 
 export class Readiness {
-  private readonly store: Store;
+  private readonly store: Pick<Store, "probe">;
+  private readonly validMs: number;
   private draining = false;
   private probedAtMs = Number.NEGATIVE_INFINITY;
   private probe: Promise<void> = Promise.resolve();
 
-  constructor(store: Store) {
+  constructor(store: Pick<Store, "probe">, validMs = PROBE_VALID_MS) {
     this.store = store;
+    this.validMs = validMs;
   }
 
   get isDraining(): boolean {
@@ -28,7 +30,7 @@ export class Readiness {
   /** Resolves where a write has been committed and synced within the last second; rejects with the reason. */
   async check(): Promise<void> {
     if (this.draining) throw new Refusal("shutting_down");
-    if (performance.now() - this.probedAtMs >= PROBE_VALID_MS) {
+    if (performance.now() - this.probedAtMs >= this.validMs) {
       this.probedAtMs = performance.now();
       this.probe = this.store.probe();
     }

@@ -1,5 +1,6 @@
 /** Listens, and stops listening without losing a request. */
 
+import type { Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { type Observations, Observatory } from "../observe/observatory.ts";
 import { BodyReader } from "./body.ts";
@@ -21,20 +22,28 @@ type Parts = Pick<Service, "config" | "store" | "authenticator" | "log"> & {
   /** Where the console has been built. */
   readonly consoleFolder?: string;
   /** Where several threads listen on the port: what this one counts, others add up. */
-  readonly shared?: { readonly metrics: Metrics; readonly observations: Observations };
+  readonly shared?: Observed;
 };
+
+interface Observed {
+  readonly metrics: Metrics;
+  readonly observations: Observations;
+  readonly stop?: () => void;
+}
+
+const FLUSH_USES_MS = 30_000;
 
 export function startServer(given: Parts): RunningServer {
   const { consoleFolder = CONSOLE_FOLDER, shared, ...parts } = given;
   const { config, store } = parts;
-  const readiness = new Readiness(store);
-  const metrics = shared?.metrics ?? new Metrics();
-  const observatory = new Observatory([metrics], store);
+  // Of several, each asks anew: the one that they ask sees to it that probes are few.
+  const readiness = shared === undefined ? new Readiness(store) : new Readiness(store, 0);
+  const { metrics, observations, stop: stopObserving } = shared ?? observeAlone(store);
   const service: Service = {
     ...parts,
     readiness,
     metrics,
-    observations: shared?.observations ?? observatory,
+    observations,
     bodies: new BodyReader(config),
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };
@@ -55,19 +64,38 @@ export function startServer(given: Parts): RunningServer {
     fetch: createHandler(service, undefined),
   });
 
-  if (shared === undefined) observatory.start();
+  const flushing = setInterval(() => void flushUses(service), FLUSH_USES_MS);
+  flushing.unref();
   return {
     url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
     hasConsole: routes.some(({ path }) => path === "/"),
     stop: async () => {
       readiness.drain();
-      observatory.stop();
+      stopObserving?.();
+      clearInterval(flushing);
       await Bun.sleep(config.drainDelaySeconds * 1000);
       const drained = server.stop();
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
       await server.stop(true);
+      await flushUses(service);
     },
   };
+}
+
+function observeAlone(store: Store): Observed {
+  const metrics = new Metrics();
+  const observatory = new Observatory([metrics], store);
+  observatory.start();
+  return { metrics, observations: observatory, stop: () => observatory.stop() };
+}
+
+/** When a token was last used is good to know, and no reason to fail. */
+async function flushUses({ authenticator, log }: Service): Promise<void> {
+  try {
+    await authenticator.flushUses();
+  } catch (cause) {
+    log.warn("token_uses_not_written", { cause });
+  }
 }
 
 /** What the runtime starts with. */

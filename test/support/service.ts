@@ -6,6 +6,7 @@ import type { Store } from "../../src/domain/store.ts";
 import { startServer } from "../../src/http/server.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { openStore } from "../../src/store/open.ts";
+import { startAcceptors } from "../../src/workers/acceptors.ts";
 import { openTestDatabase, type TestDatabase } from "./database.ts";
 
 export const TEST_TOKEN = "test-token-with-all-scopes";
@@ -44,15 +45,24 @@ export async function startService(
       PLANTSTORE_TOKEN: TEST_TOKEN,
       DATABASE_URL: database.url,
       PLANTSTORE_LOG_LEVEL: "debug",
+      PLANTSTORE_WORKERS: process.env["PLANTSTORE_TEST_WORKERS"] ?? "1",
       ...settings,
     },
   );
   const logLines: string[] = [];
   const store = await openStore(config.databaseUrl, config);
   opened.defer(() => store.close());
-  const authenticator = new Authenticator(store, config.token);
-  const log = createLog(config.logLevel, (line) => logLines.push(line));
-  const server = startServer({ config, store, authenticator, log, ...options });
+  const writeLog = (line: string): void => void logLines.push(line);
+  const server =
+    config.workers === 1
+      ? startServer({
+          config,
+          store,
+          authenticator: new Authenticator(store, config.token),
+          log: createLog(config.logLevel, writeLog),
+          ...options,
+        })
+      : await startAcceptors({ config, store, writeLog });
   opened.defer(() => server.stop());
   const stack = opened.move();
   return {

@@ -1,0 +1,186 @@
+/** Calls from one thread to another, and what became of them: all of one turn in one message. */
+
+import { type ErrorName, Refusal } from "../domain/error.ts";
+
+import type { Plant } from "../domain/plant.ts";
+import type { Store } from "../domain/store.ts";
+
+interface Call {
+  readonly number: number;
+  readonly method: string;
+  readonly parameters: readonly unknown[];
+}
+
+/** Creates are by far the most, and cross over at half the price as one list: number, id, name, tag, number… */
+type FlatCreates = readonly (number | bigint | string | undefined)[];
+const CREATE_LENGTH = 4;
+
+export interface Calls {
+  readonly calls: readonly Call[];
+  readonly creates: FlatCreates;
+}
+
+type Result =
+  | { readonly number: number; readonly value: unknown }
+  | { readonly number: number; readonly failure: Failure };
+
+export interface Results {
+  readonly results: readonly Result[];
+  /** The numbers of the creates that did as much. */
+  readonly created: readonly number[];
+  readonly replayed: readonly number[];
+}
+
+/** An error as it crosses over: of its class only the place in the catalogue is kept. */
+interface Failure {
+  readonly reason: ErrorName;
+  readonly message: string;
+  readonly cause: unknown;
+}
+
+export type Methods = Readonly<Record<string, (...parameters: never[]) => Promise<unknown>>> &
+  Pick<Store, "createPlant">;
+
+type Settle = Pick<PromiseWithResolvers<unknown>, "resolve" | "reject">;
+
+/** The side that asks. */
+export class Caller {
+  private readonly send: (calls: Calls) => void;
+  private readonly waiting = new Map<number, Settle>();
+  private calls: Call[] = [];
+  private creates: (number | bigint | string | undefined)[] = [];
+  private isFlushing = false;
+  private count = 0;
+
+  constructor(send: (calls: Calls) => void) {
+    this.send = send;
+  }
+
+  get callsWaiting(): number {
+    return this.waiting.size;
+  }
+
+  call(method: string, parameters: readonly unknown[]): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.calls.push({ number: this.expect({ resolve, reject }), method, parameters });
+    });
+  }
+
+  createPlant({ id, name, tag }: Plant): ReturnType<Store["createPlant"]> {
+    return new Promise((resolve, reject) => {
+      const number = this.expect({ resolve: resolve as (value: unknown) => void, reject });
+      this.creates.push(number, id, name, tag);
+    });
+  }
+
+  settle({ results, created, replayed }: Results): void {
+    for (const number of created) this.take(number)?.resolve("created");
+    for (const number of replayed) this.take(number)?.resolve("replayed");
+    for (const result of results) {
+      const called = this.take(result.number);
+      if ("value" in result) called?.resolve(result.value);
+      else called?.reject(toRefusal(result.failure));
+    }
+  }
+
+  private expect(called: Settle): number {
+    const number = ++this.count;
+    this.waiting.set(number, called);
+    if (!this.isFlushing) {
+      this.isFlushing = true;
+      setImmediate(() => this.flush());
+    }
+    return number;
+  }
+
+  private take(number: number): Settle | undefined {
+    const called = this.waiting.get(number);
+    this.waiting.delete(number);
+    return called;
+  }
+
+  private flush(): void {
+    const { calls, creates } = this;
+    this.calls = [];
+    this.creates = [];
+    this.isFlushing = false;
+    this.send({ calls, creates });
+  }
+}
+
+const nothing = (): { results: Result[]; created: number[]; replayed: number[] } => ({
+  results: [],
+  created: [],
+  replayed: [],
+});
+
+/** The side that is asked: does what it is called for, and answers when it is done. */
+export class Callee {
+  private readonly methods: Methods;
+  private readonly send: (results: Results) => void;
+  private done = nothing();
+  private isFlushing = false;
+
+  constructor(methods: Methods, send: (results: Results) => void) {
+    this.methods = methods;
+    this.send = send;
+  }
+
+  answer({ calls, creates }: Calls): void {
+    for (const { number, method, parameters } of calls)
+      this.methods[method]?.(...(parameters as never[])).then(
+        (value) => this.flushSoon().results.push({ number, value }),
+        (error: unknown) => this.fail(number, error),
+      );
+    for (let at = 0; at < creates.length; at += CREATE_LENGTH) {
+      const [number, id, name, tag] = creates.slice(at, at + CREATE_LENGTH) as [
+        number,
+        bigint,
+        string,
+        string | undefined,
+      ];
+      this.methods.createPlant({ id, name, tag }).then(
+        (outcome) => this.flushSoon()[outcome].push(number),
+        (error: unknown) => this.fail(number, error),
+      );
+    }
+  }
+
+  private fail(number: number, error: unknown): void {
+    this.flushSoon().results.push({ number, failure: toFailure(error) });
+  }
+
+  /** A commit settles many calls at once: they go back together. */
+  private flushSoon(): ReturnType<typeof nothing> {
+    if (!this.isFlushing) {
+      this.isFlushing = true;
+      setImmediate(() => {
+        const { done } = this;
+        this.done = nothing();
+        this.isFlushing = false;
+        this.send(done);
+      });
+    }
+    return this.done;
+  }
+}
+
+const toRefusal = ({ reason, message, cause }: Failure): Refusal =>
+  new Refusal(reason, message, cause);
+
+function toFailure(error: unknown): Failure {
+  const refusal = error instanceof Refusal ? error : new Refusal("internal", undefined, error);
+  return {
+    reason: refusal.reason,
+    message: refusal.message,
+    cause: refusal.cause === undefined ? undefined : describe(refusal.cause),
+  };
+}
+
+/** For the log: what an error has beside its message would be lost on the way. */
+function describe(error: unknown): unknown {
+  if (!(error instanceof Error)) return String(error);
+  const { name, message, stack, cause } = error;
+  const { code, errno } = error as { code?: unknown; errno?: unknown };
+  return { name, message, code, errno, stack, ...(cause ? { cause: describe(cause) } : {}) };
+}

@@ -1,0 +1,76 @@
+/** plantstore serve --workers: several threads share a port among themselves, and with nobody else. */
+
+import { describe, expect, test } from "bun:test";
+import { runCommand, spawnService } from "./support/child.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import { compareGardens, Gardeners } from "./support/gardener.ts";
+import { createRandom, tellingSeed } from "./support/random.ts";
+import { TEST_TOKEN } from "./support/service.ts";
+import { checkIntegrity, readPlants } from "./support/stores.ts";
+
+const isLinux = process.platform === "linux";
+const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+
+describe.skipIf(!isLinux)("several threads", () => {
+  test("are refused a port that somebody else has", async () => {
+    using folder = makeTemporaryFolder();
+    using other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
+    const args = ["serve", "--workers", "2", "--port", String(other.port)];
+    const { exitCode, stderr, stdout } = await runCommand(args, {
+      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+    });
+    expect([exitCode, stdout]).toEqual([1, ""]);
+    expect(stderr).toContain(`Is port ${other.port} in use?`);
+  });
+
+  test.each(["1", "2"])("let no second service have their port, with %s", async (workers) => {
+    using folder = makeTemporaryFolder();
+    await using service = await spawnService({
+      DATABASE_URL: `sqlite:${folder.path}/first.db`,
+      PLANTSTORE_WORKERS: "2",
+    });
+    const args = ["serve", "--workers", workers, "--port", new URL(service.started.url).port];
+    const { exitCode, stderr } = await runCommand(args, {
+      DATABASE_URL: `sqlite:${folder.path}/second.db`,
+    });
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain("in use?");
+  });
+
+  test("stop on SIGTERM under load: what was acknowledged is there, and the log is folded in", () =>
+    tellingSeed(async () => {
+      using folder = makeTemporaryFolder();
+      const path = `${folder.path}/plants.db`;
+      await using service = await spawnService({
+        ...token,
+        DATABASE_URL: `sqlite:${path}`,
+        PLANTSTORE_WORKERS: "3",
+      });
+      const surroundings = { findUrl: () => service.started.url };
+      await using gardeners = new Gardeners(24, surroundings, createRandom());
+      await gardeners.untilAcknowledged(500);
+      service.kill("SIGTERM");
+      expect(await service.exited).toBe(0);
+      await gardeners.stop();
+      expect(await Bun.file(`${path}-wal`).exists()).toBe(false);
+      expect(compareGardens(gardeners.all, readPlants(path))).toEqual([]);
+      expect(checkIntegrity(path)).toBe("ok");
+      expect(await service.stderr).not.toContain('"level":"error"');
+    }));
+});
+
+test.each(["0", "65", "1.5", "many", ""])("--workers %p is refused, and named", async (workers) => {
+  const { exitCode, stderr } = await runCommand(["serve", `--workers=${workers}`]);
+  expect(exitCode).toBe(2);
+  expect(stderr).toContain("--workers");
+  expect(stderr).toContain("an integer from 1 to 64");
+});
+
+test.skipIf(isLinux)(
+  "--workers 2 is refused where the system does not spread connections",
+  async () => {
+    const { exitCode, stderr } = await runCommand(["serve", "--workers", "2"]);
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain("on Linux only");
+  },
+);
