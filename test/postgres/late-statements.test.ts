@@ -85,6 +85,31 @@ describe("a statement that was held up on its way", () => {
     await connection.served;
     expect(await disturbed.readPlants()).toEqual([fern(1n)]);
   });
+
+  test("does not bring a plant back although nobody had the time to take its key", async () => {
+    await disturbed.run(
+      `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'again' USING ERRCODE = '40001'; END $$`,
+    );
+    await disturbed.run("CREATE TRIGGER fail BEFORE INSERT ON plants EXECUTE FUNCTION fail()");
+    const startedAtMs = performance.now();
+    const created = create(1n);
+    // Attempts are half a second apart by now, and the next one is too late to be followed by another.
+    await Bun.sleep(1_200);
+    const caught = disturbed.proxy.holdStatement(INSERT);
+    await disturbed.run("DROP TRIGGER fail ON plants");
+    await disturbed.run("DROP FUNCTION fail");
+    const connection = await caught;
+    await connection.whole;
+    await Bun.sleep(1_750 - (performance.now() - startedAtMs));
+    connection.cutClient();
+    expect(await created).toBe(503);
+    expect(await create(1n)).toBe(200);
+    expect(await remove(1n)).toBe(204);
+    connection.release();
+    await connection.served;
+    expect(await disturbed.readPlants()).toEqual([]);
+  });
 });
 
 /** Somebody's transaction that has touched a plant and does not end until it is let go. */

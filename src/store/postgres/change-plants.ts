@@ -5,9 +5,9 @@ import { Refusal } from "../../domain/error.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { int64Array, textArray } from "./array.ts";
 import type { Connection } from "./connection.ts";
-import { UnsettledError } from "./failure.ts";
+import { isUndone, UnsettledError } from "./failure.ts";
 import type { Lanes } from "./lanes.ts";
-import { makeKey, type Note, parseIds, resolveNote } from "./notes.ts";
+import { makeKey, type Note, parseIds, resolveNote, type Sent, untilInvalid } from "./notes.ts";
 import { type PlantRow, toPlant } from "../rows.ts";
 
 export interface Change {
@@ -67,7 +67,12 @@ export async function changePlants(
   deadlineMs: number,
 ): Promise<ReadonlyMap<bigint, Changed>> {
   const changing = new Changing(changes, deadlineMs);
-  await lanes.run(deadlineMs, (connection) => changing.attempt(connection));
+  try {
+    await lanes.run(deadlineMs, (connection) => changing.attempt(connection));
+  } catch (error) {
+    await untilInvalid(changing.sent);
+    throw error;
+  }
   return changing.settled;
 }
 
@@ -76,7 +81,7 @@ class Changing {
   private readonly changes: readonly Change[];
   private readonly deadlineMs: number;
   /** What was sent last, as long as its outcome is not known. */
-  private sent: { readonly key: string; readonly planned: readonly Planned[] } | undefined;
+  sent: (Sent & { readonly planned: readonly Planned[] }) | undefined;
 
   constructor(changes: readonly Change[], deadlineMs: number) {
     this.changes = changes.toSorted((one, other) => (one.id < other.id ? -1 : 1));
@@ -119,9 +124,10 @@ class Changing {
 
   private async apply(connection: Connection, planned: readonly Planned[]): Promise<void> {
     const key = makeKey();
-    this.sent = { key, planned };
+    const allowanceMs = connection.allowanceMs(this.deadlineMs);
+    this.sent = { key, planned, validUntilMs: performance.now() + allowanceMs };
     const isRemoval = planned.every(({ change }) => change.plant === undefined);
-    const rows = await connection.query<Note>(
+    const sending = connection.query<Note>(
       isRemoval ? REMOVE : REPLACE,
       [
         key,
@@ -130,12 +136,16 @@ class Changing {
         textArray(planned.map(({ seen }) => seen.tag)),
         textArray(planned.map(({ change }) => change.plant?.name)),
         textArray(planned.map(({ change }) => change.plant?.tag)),
-        connection.serverTimeIn(connection.allowanceMs(this.deadlineMs)),
+        connection.serverTimeIn(allowanceMs),
       ],
       this.deadlineMs,
     );
+    const [note] = await sending.catch((error: unknown) => {
+      if (isUndone(error)) this.sent = undefined;
+      throw error;
+    });
     this.sent = undefined;
-    this.settle(planned, rows[0]);
+    this.settle(planned, note);
   }
 
   private settle(planned: readonly Planned[], note: Note | undefined): void {

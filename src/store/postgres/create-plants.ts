@@ -4,9 +4,9 @@ import { Refusal } from "../../domain/error.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { int64Array, textArray } from "./array.ts";
 import type { Connection } from "./connection.ts";
-import { sqlStateOf, UnsettledError } from "./failure.ts";
+import { isUndone, sqlStateOf, UnsettledError } from "./failure.ts";
 import type { Lanes } from "./lanes.ts";
-import { makeKey, type Note, parseIds, resolveNote } from "./notes.ts";
+import { makeKey, type Note, parseIds, resolveNote, type Sent, untilInvalid } from "./notes.ts";
 import { type PlantRow, toPlant } from "../rows.ts";
 
 export interface Created {
@@ -58,7 +58,12 @@ export async function createPlants(
   deadlineMs: number,
 ): Promise<ReadonlyMap<bigint, Created>> {
   const creating = new Creating(sortById(plants), deadlineMs);
-  await lanes.run(deadlineMs, (connection) => creating.attempt(connection));
+  try {
+    await lanes.run(deadlineMs, (connection) => creating.attempt(connection));
+  } catch (error) {
+    await untilInvalid(creating.sent);
+    throw error;
+  }
   return creating.settled;
 }
 
@@ -74,8 +79,8 @@ class Creating {
   readonly settled = new Map<bigint, Created>();
   private readonly plants: readonly Plant[];
   private readonly deadlineMs: number;
-  /** The key of what was sent last, as long as its outcome is not known. */
-  private sent: string | undefined;
+  /** Of what was sent last, as long as its outcome is not known. */
+  sent: Sent | undefined;
   private statement = INSERT;
 
   constructor(plants: readonly Plant[], deadlineMs: number) {
@@ -86,7 +91,7 @@ class Creating {
   /** Each attempt is about what those before it have left open. */
   async attempt(connection: Connection): Promise<void> {
     if (this.sent !== undefined)
-      this.settle(this.findOpen(), await resolveNote(connection, this.sent, this.deadlineMs));
+      this.settle(this.findOpen(), await resolveNote(connection, this.sent.key, this.deadlineMs));
     await this.insert(connection, this.findOpen()).catch((error: unknown) => {
       const isCrowded = sqlStateOf(error) === UNIQUE_VIOLATION && this.statement === INSERT;
       if (!isCrowded) throw error;
@@ -106,18 +111,24 @@ class Creating {
 
   private async insert(connection: Connection, open: readonly Plant[]): Promise<void> {
     if (open.length === 0) return;
-    this.sent = makeKey();
-    const [note] = await connection.query<Note>(
+    const key = makeKey();
+    const allowanceMs = connection.allowanceMs(this.deadlineMs);
+    this.sent = { key, validUntilMs: performance.now() + allowanceMs };
+    const sending = connection.query<Note>(
       this.statement,
       [
-        this.sent,
+        key,
         int64Array(open.map(({ id }) => id)),
         textArray(open.map(({ name }) => name)),
         textArray(open.map(({ tag }) => tag)),
-        connection.serverTimeIn(connection.allowanceMs(this.deadlineMs)),
+        connection.serverTimeIn(allowanceMs),
       ],
       this.deadlineMs,
     );
+    const [note] = await sending.catch((error: unknown) => {
+      if (isUndone(error)) this.sent = undefined;
+      throw error;
+    });
     this.settle(open, note);
   }
 

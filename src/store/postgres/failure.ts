@@ -71,6 +71,14 @@ export function judge(error: unknown): Verdict {
   return /^(ERR_POSTGRES_|E[A-Z]+$)/.test(code) ? "anew" : "unknown";
 }
 
+/** The server itself has said that nothing came of it; of a lost answer, or a commit cut short, nobody knows. */
+export function isUndone(error: unknown): boolean {
+  const state = sqlStateOf(error);
+  if (state === undefined) return false;
+  const verdict = judge(error);
+  return verdict === "row" || verdict === "refused" || state === "40001" || state === "40P01";
+}
+
 /** Nothing will change that by trying again: neither a certificate nor what the server offers. */
 const isTlsFailure = (code: string): boolean =>
   /CERT|SIGNATURE|ERR_TLS|ERR_SSL|ERR_POSTGRES_TLS|^EPROTO$/.test(code);

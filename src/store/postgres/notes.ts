@@ -27,6 +27,21 @@ export async function resolveNote(
   return note;
 }
 
+/** A statement whose outcome is not known: done, under way, or still to come. */
+export interface Sent {
+  readonly key: string;
+  /** By our own clock; after it, it does nothing any more. */
+  readonly validUntilMs: number;
+}
+
+/**
+ * Whoever gives up on a statement waits until it cannot be executed any more. Otherwise what its sender was told
+ * to try again could be done, and undone by somebody, before it comes and does it once more.
+ */
+export async function untilInvalid(sent: Sent | undefined): Promise<void> {
+  if (sent !== undefined) await Bun.sleep(Math.max(0, sent.validUntilMs - performance.now()));
+}
+
 /** None where there is no note. */
 export const parseIds = (note: Note | undefined): ReadonlySet<string> =>
   new Set(note?.ids?.split(","));
