@@ -58,26 +58,6 @@ async function expectRecovery(load: Load): Promise<void> {
   expect(load.waitedMsMax).toBeLessThan(QUEUE_MS + MARGIN_MS);
 }
 
-describe("a server that is restarted under load", () => {
-  test("in good order: nothing acknowledged is lost, and it goes on by itself", async () => {
-    const load = new Load(url, 16);
-    await load.flow();
-    await server.restart();
-    await expectRecovery(load);
-  });
-
-  test("after it was killed, and for long: nothing acknowledged is lost, and it goes on by itself", async () => {
-    const load = new Load(url, 16);
-    await load.flow();
-    await server.kill();
-    await load.refusal();
-    expect((await fetch(`${url}/readyz`)).status).toBe(503);
-    await server.start();
-    await expectRecovery(load);
-    for (const plant of load.refused) expect((await sendPlant(url, plant)).status).toBe(200);
-  });
-});
-
 describe("a server that stops answering", () => {
   test("is given up in time, and used again when it answers", async () => {
     await until("/readyz", 200);

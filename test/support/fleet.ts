@@ -4,6 +4,10 @@ import { type ServiceProcess, spawnService } from "./child.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 import type { Random } from "./random.ts";
 
+/** A service does not start without its database, and whoever supervises it tries again. */
+const REPLACE_MS_MAX = 60_000;
+const RETRY_MS = 20;
+
 interface Member {
   readonly service: ServiceProcess;
   /** What it calls itself on its connections. */
@@ -11,6 +15,8 @@ interface Member {
 }
 
 export class Fleet implements AsyncDisposable {
+  /** Those that were ended here, whose clients may lose their connections. */
+  readonly ended: ServiceProcess[] = [];
   private readonly server: PostgresServer;
   private readonly env: Readonly<Record<string, string>>;
   private readonly members: Member[] = [];
@@ -22,13 +28,17 @@ export class Fleet implements AsyncDisposable {
     this.env = { ...env, DATABASE_URL: databaseUrl };
   }
 
+  get services(): readonly ServiceProcess[] {
+    return this.members.map(({ service }) => service);
+  }
+
   /** All at the same moment. */
   async start(length: number): Promise<readonly ServiceProcess[]> {
     const results = await Promise.allSettled(Array.from({ length }, () => this.spawn()));
     for (const result of results)
       if (result.status === "fulfilled") this.members.push(result.value);
     for (const result of results) if (result.status === "rejected") throw result.reason;
-    return this.members.map(({ service }) => service);
+    return this.services;
   }
 
   /** Of any; it may be dead just now. */
@@ -36,18 +46,20 @@ export class Fleet implements AsyncDisposable {
     return random.pick(this.members).service.started.url;
   }
 
-  /** Resolves when nothing is under way any more that a killed service has told the database to do. */
+  /** Resolves when nothing is under way any more that an ended service has told the database to do. */
   untilQuiet(): Promise<void> {
     return this.quiet;
   }
 
-  /** Resolves when another one runs in place of the one that was killed. */
-  async replaceAny(random: Random): Promise<void> {
+  /** Resolves when another one runs in place of the one that was ended; to that one. */
+  async replaceAny(random: Random, signal: NodeJS.Signals = "SIGKILL"): Promise<ServiceProcess> {
     const index = random.below(this.members.length);
-    const burial = this.bury(this.members[index] as Member);
+    const member = this.members[index] as Member;
+    const burial = this.bury(member, signal);
     this.quiet = burial;
     await burial;
-    this.members[index] = await this.spawn();
+    this.members[index] = await this.spawnAtLast();
+    return member.service;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -55,11 +67,30 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** A backend finishes what it was told to do, whether anybody waits for it or not. */
-  private async bury({ service, name }: Member): Promise<void> {
-    service.kill("SIGKILL");
+  private async bury({ service, name }: Member, signal: NodeJS.Signals): Promise<void> {
+    this.ended.push(service);
+    service.kill(signal);
     await service.exited;
     const query = `SELECT FROM pg_stat_activity WHERE application_name = '${name}'`;
-    while ((await this.server.run(query)).length > 0) await Bun.sleep(5);
+    // A server that is down answers when it is back.
+    const isBusy = (): Promise<boolean> =>
+      this.server.run(query).then(
+        (rows) => rows.length > 0,
+        () => true,
+      );
+    while (await isBusy()) await Bun.sleep(5);
+  }
+
+  private async spawnAtLast(): Promise<Member> {
+    const startedAtMs = performance.now();
+    for (;;) {
+      try {
+        return await this.spawn();
+      } catch (error) {
+        if (performance.now() - startedAtMs > REPLACE_MS_MAX) throw error;
+      }
+      await Bun.sleep(RETRY_MS);
+    }
   }
 
   private async spawn(): Promise<Member> {

@@ -1,8 +1,10 @@
 /** Tends plants that nobody else touches, on a service that may fail: what each of them has to be is known. */
 
 import { entityTagOf } from "../../src/domain/plant.ts";
+import { Countdowns } from "./countdowns.ts";
 import { isSamePlant, type StoredPlant, toBody } from "./plants.ts";
 import type { Random } from "./random.ts";
+import { sendBatch } from "./send-batch.ts";
 import { TEST_TOKEN } from "./service.ts";
 
 /** Undefined where there is no plant. */
@@ -23,6 +25,12 @@ interface Surroundings {
   readonly untilQuiet?: () => Promise<void>;
   readonly onAcknowledged?: (sentAtMs: number) => void;
   readonly onUnsettled?: () => void;
+  /** New plants that are now and then sent together; none are where this is missing. */
+  readonly batchLengthMax?: number;
+  /** Names are as long as that, or shorter. */
+  readonly nameLengthMax?: number;
+  /** No whole answer came from there. */
+  readonly onLost?: (url: string) => void;
 }
 
 /** What a task is answered when it is done, and, where an earlier answer was lost, when it was done then. */
@@ -61,6 +69,8 @@ class Gardener {
     while (!isOver()) {
       const plant = this.plants.length === 0 ? undefined : this.random.pick(this.plants);
       if (plant !== undefined && this.random.chance(15)) await this.look(plant);
+      else if (this.surroundings.batchLengthMax !== undefined && this.random.chance(10))
+        await this.performTogether(this.surroundings.batchLengthMax, isOver);
       else await this.perform(this.nextTask(plant), isOver);
     }
   }
@@ -71,11 +81,20 @@ class Gardener {
     const isNew = plant === undefined || random.chance(50);
     const id = isNew ? (this.ids.next().value as bigint) : plant.id;
     const before = isNew ? undefined : plant;
-    const after = { id, name: `${id} ${this.serial++}`, tag: random.chance(30) ? null : "tended" };
+    const after = this.imaginePlant(id);
     if (before === undefined) return { method: "POST", id, before, after, isConditional: false };
     return random.chance(60)
       ? { method: "PUT", id, before, after, isConditional: true }
       : { method: "DELETE", id, before, after: undefined, isConditional: random.chance(50) };
+  }
+
+  /** No two are alike, in any part of their names. */
+  private imaginePlant(id: bigint): StoredPlant {
+    const { random } = this;
+    const name = `${id} ${this.serial++}`;
+    const { nameLengthMax = 0 } = this.surroundings;
+    const length = nameLengthMax === 0 ? 0 : random.below(nameLengthMax);
+    return { id, name: name.padEnd(length, ` ${name}`), tag: random.chance(30) ? null : "tended" };
   }
 
   private async perform(task: Task, isOver: () => boolean): Promise<void> {
@@ -88,12 +107,7 @@ class Gardener {
       const sentAtMs = performance.now();
       const status = (await this.send(task))?.status;
       const isDone = status === done || (attempts > 1 && status === wasDone);
-      if (isDone) {
-        this.expected.set(id, [after]);
-        if (after !== undefined) this.plants = [...this.plants, after].slice(-PLANTS_MAX);
-        this.acknowledged++;
-        return this.surroundings.onAcknowledged?.(sentAtMs);
-      }
+      if (isDone) return this.settle(id, after, sentAtMs);
       if (status !== undefined && status !== 503) {
         this.faults.push(`${id}: ${task.method} (attempt ${attempts}) was answered ${status}`);
         return;
@@ -104,6 +118,40 @@ class Gardener {
       await this.surroundings.untilQuiet?.();
       await Bun.sleep(RETRY_MS);
     }
+  }
+
+  /** New plants, each of which is done or not by itself. */
+  private async performTogether(lengthMax: number, isOver: () => boolean): Promise<void> {
+    let left = Array.from({ length: 1 + this.random.below(lengthMax) }, () =>
+      this.imaginePlant(this.ids.next().value as bigint),
+    );
+    for (const plant of left) this.expected.set(plant.id, [undefined, plant]);
+    for (;;) {
+      const sentAtMs = performance.now();
+      const statuses = await this.sendTogether(left);
+      const judged = left.map((plant, index) => ({ plant, status: statuses[index] }));
+      for (const { plant, status } of judged) {
+        if (status === 200) this.settle(plant.id, plant, sentAtMs);
+        else if (status !== undefined && status !== 503)
+          this.faults.push(`${plant.id}: in a batch, was answered ${status}`);
+      }
+      left = judged
+        .filter(({ status }) => status === undefined || status === 503)
+        .map(({ plant }) => plant);
+      if (left.length === 0) return;
+      this.unsettled += left.length;
+      this.surroundings.onUnsettled?.();
+      if (isOver()) return;
+      await this.surroundings.untilQuiet?.();
+      await Bun.sleep(RETRY_MS);
+    }
+  }
+
+  private settle(id: bigint, after: State, sentAtMs: number): void {
+    this.expected.set(id, [after]);
+    if (after !== undefined) this.plants = [...this.plants, after].slice(-PLANTS_MAX);
+    this.acknowledged++;
+    this.surroundings.onAcknowledged?.(sentAtMs);
   }
 
   /** What was acknowledged is read, never what was there before. */
@@ -128,22 +176,45 @@ class Gardener {
     }
     if (method !== "GET" && task.isConditional && task.before !== undefined)
       headers["if-match"] = entityTagOf({ ...task.before, tag: task.before.tag ?? undefined });
+    const url = this.surroundings.findUrl();
     const sentAtMs = performance.now();
     try {
       const path = method === "POST" ? "/plants" : `/plants/${id}`;
-      const response = await fetch(this.surroundings.findUrl() + path, init);
+      const response = await fetch(url + path, init);
       const text = await response.text();
       if (response.status === 503 && !/^[1-9]\d*$/.test(response.headers.get("retry-after") ?? ""))
         this.faults.push(`${id}: refused for now, without saying for how long`);
       return { status: response.status, body: text === "" ? undefined : JSON.parse(text) };
     } catch (error) {
       if ((error as Error).name === "TimeoutError") this.faults.push(`${id}: no answer at all`);
+      this.surroundings.onLost?.(url);
       return undefined;
     } finally {
       this.answerMsMax = Math.max(this.answerMsMax, performance.now() - sentAtMs);
     }
   }
+
+  private async sendTogether(
+    plants: readonly StoredPlant[],
+  ): Promise<readonly (number | undefined)[]> {
+    const url = this.surroundings.findUrl();
+    const sentAtMs = performance.now();
+    try {
+      const signal = AbortSignal.timeout(ANSWER_MS_MAX);
+      const { statuses, whole } = await sendBatch(url, plants, signal);
+      if (whole !== undefined && whole.status !== 503)
+        this.faults.push(`a batch was answered ${whole.status}`);
+      return statuses;
+    } catch {
+      this.faults.push(`a batch of ${plants.length}: no answer at all`);
+      return [];
+    } finally {
+      this.answerMsMax = Math.max(this.answerMsMax, performance.now() - sentAtMs);
+    }
+  }
 }
+
+const shorten = (text: string): string => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 
 /** Everything in which these rows differ from what the gardeners were told. */
 export function compareGardens(
@@ -163,7 +234,7 @@ export function compareGardens(
       if (row === undefined) faults.push(`${id}: acknowledged, and lost`);
       else if (states.every((state) => state === undefined))
         faults.push(`${id}: removed, and back again`);
-      else faults.push(`${id}: acknowledged, and otherwise: ${row.name}`);
+      else faults.push(`${id}: acknowledged, and otherwise: ${shorten(row.name)}`);
     }
   for (const id of stored.keys()) faults.push(`${id}: stored, and never sent`);
   return faults;
@@ -217,30 +288,6 @@ export class Gardeners implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
-  }
-}
-
-class Countdowns {
-  private readonly waiting = new Set<{
-    left: number;
-    readonly sinceMs: number;
-    readonly resolve: () => void;
-  }>();
-
-  until(left: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.waiting.add({ left, sinceMs: performance.now(), resolve });
-    return promise;
-  }
-
-  count(atMs: number): void {
-    for (const waiter of this.waiting) {
-      if (atMs < waiter.sinceMs) continue;
-      waiter.left--;
-      if (waiter.left > 0) continue;
-      this.waiting.delete(waiter);
-      waiter.resolve();
-    }
   }
 }
 

@@ -195,6 +195,7 @@ class Link {
     this.#held[direction] = undefined;
     for (const bytes of held) this.#targetOf(direction).write(bytes);
     if (this.#ended.has(direction)) this.#targetOf(direction).end();
+    this.#endWhereOver();
   }
 
   cutClient(): void {
@@ -223,12 +224,19 @@ class Link {
     source.on("close", () => {
       this.#ended.add(direction);
       if (this.#held[direction] === undefined) this.#targetOf(direction).end();
-      if (this.#ended.size === 2) this.#options.onEnd();
+      this.#endWhereOver();
     });
     source.on("end", () => {
       this.#ended.add(direction);
       if (this.#held[direction] === undefined) this.#targetOf(direction).end();
     });
+  }
+
+  /** Where something is held back, one side does not yet know that it is over. */
+  #endWhereOver(): void {
+    const { requests, answers } = this.#held;
+    const isHeld = requests !== undefined || answers !== undefined;
+    if (this.#ended.size === 2 && !isHeld) this.#options.onEnd();
   }
 
   #pass(direction: Direction, bytes: Buffer): void {
