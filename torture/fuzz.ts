@@ -20,7 +20,7 @@ const SOUND_REQUESTS_EACH = 30;
 /** Connections between two looks at the whole store. */
 const ROUND_LENGTH = 4_000;
 const WAIT_MS_MAX = { forAnswer: 10_000, forEnd: 400 };
-const RUNTIME_REFUSAL = "HTTP/1.1 400 Bad Request";
+const RUNTIME_REFUSAL = /HTTP\/1\.1 (400|413|431|505) /;
 const FAULTS_MAX = 50;
 /** To find out who sent something, all that was sent is made again. */
 const EXPLAINED_MAX = 5;
@@ -139,7 +139,7 @@ class Campaign {
     for (const answer of answers) this.#count(answer);
     const faults: string[] = [];
     // Behind an answer that is still being made, the parser's own refusal comes in the middle of it.
-    if (nonsense !== undefined && !(tail !== "nothing" && nonsense.includes(RUNTIME_REFUSAL)))
+    if (nonsense !== undefined && !(tail !== "nothing" && RUNTIME_REFUSAL.test(nonsense)))
       faults.push(nonsense);
     // What is cut short may be answered before it is whole, and again when it turns out to be malformed.
     const answersMax = requests.length + { nothing: 0, incomplete: 1, malformed: 2 }[tail];

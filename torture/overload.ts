@@ -39,7 +39,7 @@ const QUEUE_PER_CLIENT = 2;
 const MEMORY_BYTES_MORE_MAX = 64 * 1024 ** 2;
 
 /** A refusal costs the service about as much as an acceptance: before a slow store there are many. */
-const SHARE_MIN = { crowd: 0.8, slowStore: 0.5, after: 0.8 };
+const SHARE_MIN = { crowd: 0.8, slowStore: 0.8, after: 0.8 };
 
 export const overload: Scenario = {
   title: "ten times more requests than can be served, sent again at once when refused",

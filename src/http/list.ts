@@ -48,6 +48,17 @@ function answerStream(type: string, pieces: AsyncGenerator<string>): Answer {
   return { status: 200, body: toStream(pieces), headers: { ...VARY, "content-type": type } };
 }
 
+let turnsTaken: Promise<unknown> = Promise.resolve();
+
+/**
+ * One page a turn of the event loop, of all exports together: to read one takes milliseconds, and where nobody
+ * reads them yet, the system takes many before it holds us up.
+ */
+function takeTurn(): Promise<unknown> {
+  turnsTaken = turnsTaken.then(() => new Promise(setImmediate));
+  return turnsTaken;
+}
+
 async function* followPages(
   service: Service,
   requestId: string,
@@ -61,6 +72,7 @@ async function* followPages(
   ) {
     yield page;
     if (page.next === undefined) return;
+    await takeTurn();
   }
 }
 

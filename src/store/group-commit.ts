@@ -2,6 +2,7 @@
 
 import { Refusal } from "../domain/error.ts";
 import type { StoreLimits } from "../domain/store.ts";
+import { pause, turn } from "../domain/turn.ts";
 
 type QueueLimits = Pick<
   StoreLimits,
@@ -104,7 +105,7 @@ export class GroupCommit<Write, Outcome> {
   private async run(): Promise<void> {
     while (this.queue.length > 0) {
       // Requests that the runtime has already received join the batch before it starts.
-      await new Promise(setImmediate);
+      await turn();
       this.refuseLate();
       const batch = this.takeBatch();
       // What is left is about things under way: it is taken by whoever has these under way.
@@ -112,7 +113,7 @@ export class GroupCommit<Write, Outcome> {
       if (await this.settle(batch)) continue;
       this.queue = batch.concat(this.queue);
       this.charactersQueued += sumCharacters(batch);
-      await Bun.sleep(LOCK_RETRY_MS);
+      await pause(LOCK_RETRY_MS);
     }
     this.lanes--;
   }

@@ -1,20 +1,24 @@
 /** A thread that accepts requests: everything up to the store, which another thread owns. */
 
-import { parentPort, workerData } from "node:worker_threads";
+import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { Authenticator } from "../auth/authenticate.ts";
 import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import type { Observations } from "../observe/observatory.ts";
 import { openReader } from "../store/open.ts";
-import { Caller } from "./calls.ts";
+import { Caller, type Results } from "./calls.ts";
 import { linkStore } from "./linked-store.ts";
 import type { AcceptorSetup, FromAcceptor, ToAcceptor } from "./messages.ts";
 
-const { config, store: description, metricsMemory } = workerData as AcceptorSetup;
+const { config, store: description, metricsMemory, calls } = workerData as AcceptorSetup;
 const send = (message: FromAcceptor): void => parentPort?.postMessage(message);
 
-const caller = new Caller(send);
+const caller = new Caller({
+  send: (sent) => calls.postMessage(sent),
+  receive: () => receiveMessageOnPort(calls)?.message as Results | undefined,
+});
+calls.on("message", (results: Results) => caller.settle(results));
 const observations: Observations = {
   listSamples: (sinceMs) =>
     caller.call("listSamples", [sinceMs]) as ReturnType<Observations["listSamples"]>,
@@ -34,7 +38,6 @@ const server = startServer({
 
 parentPort?.on("message", (message: ToAcceptor) => {
   if (message === "stop") void stop();
-  else caller.settle(message);
 });
 const { url, hasConsole } = server;
 send({ listening: { url, hasConsole, metricsPaths: metrics.paths } });
@@ -42,5 +45,6 @@ send({ listening: { url, hasConsole, metricsPaths: metrics.paths } });
 async function stop(): Promise<void> {
   await server.stop();
   await reader?.close();
+  calls.close();
   send("stopped");
 }

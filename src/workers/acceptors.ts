@@ -1,13 +1,13 @@
 /** Several threads that accept requests on one port, in front of one store: this thread owns it, and alone writes. */
 
-import { Worker } from "node:worker_threads";
+import { MessageChannel, Worker } from "node:worker_threads";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { Readiness } from "../http/health.ts";
 import type { RunningServer } from "../http/server.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
 import { Observatory } from "../observe/observatory.ts";
-import { Callee, type Methods } from "./calls.ts";
+import { Callee, type Calls, type Methods } from "./calls.ts";
 import { methodsOf } from "./linked-store.ts";
 import type { AcceptorSetup, FromAcceptor, Listening, ToAcceptor } from "./messages.ts";
 import { holdPort } from "./port.ts";
@@ -78,17 +78,20 @@ const shareOf = (config: Config): Pick<Config, "bodyBytesTotalMax"> => ({
 
 class Acceptor {
   private readonly worker: Worker;
+  private readonly channel = new MessageChannel();
   private readonly started = Promise.withResolvers<Listening>();
   private readonly ended = Promise.withResolvers<void>();
-  private callee: Callee | undefined;
   private isListening = false;
   private isStopping = false;
 
-  constructor(setup: AcceptorSetup, writeLog: (line: string) => void) {
-    this.worker = new Worker(new URL("acceptor.ts", import.meta.url), { workerData: setup });
+  constructor(setup: Omit<AcceptorSetup, "calls">, writeLog: (line: string) => void) {
+    const { port2: calls } = this.channel;
+    this.worker = new Worker(new URL("acceptor.ts", import.meta.url), {
+      workerData: { ...setup, calls } satisfies AcceptorSetup,
+      transferList: [calls],
+    });
     this.worker.on("message", (message: FromAcceptor) => {
       if (message === "stopped") this.ended.resolve();
-      else if ("calls" in message) this.callee?.answer(message);
       else if ("logLine" in message) writeLog(message.logLine);
       else {
         this.isListening = true;
@@ -107,13 +110,16 @@ class Acceptor {
   }
 
   serve(methods: Methods): void {
-    this.callee = new Callee(methods, (results) => this.send(results));
+    const { port1 } = this.channel;
+    const callee = new Callee(methods, (results) => port1.postMessage(results));
+    port1.on("message", (calls: Calls) => callee.answer(calls));
   }
 
   async stop(): Promise<void> {
     this.isStopping = true;
     this.send("stop");
     await this.ended.promise;
+    this.channel.port1.close();
     await this.worker.terminate();
   }
 

@@ -4,6 +4,7 @@ import { type ErrorName, Refusal } from "../domain/error.ts";
 
 import type { Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
+import { pause, turn } from "../domain/turn.ts";
 
 interface Call {
   readonly number: number;
@@ -43,17 +44,28 @@ export type Methods = Readonly<Record<string, (...parameters: never[]) => Promis
 
 type Settle = Pick<PromiseWithResolvers<unknown>, "resolve" | "reject">;
 
+/** How the side that asks reaches the other. */
+interface Line {
+  readonly send: (calls: Calls) => void;
+  /** What has come back and was not handed over yet: the event loop may not get round to it for long. */
+  readonly receive: () => Results | undefined;
+}
+
+/** After which nobody waits for the event loop to hand results over. */
+const RECEIVE_MS = 10;
+
 /** The side that asks. */
 export class Caller {
-  private readonly send: (calls: Calls) => void;
+  private readonly line: Line;
   private readonly waiting = new Map<number, Settle>();
   private calls: Call[] = [];
   private creates: (number | bigint | string | undefined)[] = [];
   private isFlushing = false;
+  private isWatching = false;
   private count = 0;
 
-  constructor(send: (calls: Calls) => void) {
-    this.send = send;
+  constructor(line: Line) {
+    this.line = line;
   }
 
   get callsWaiting(): number {
@@ -88,7 +100,7 @@ export class Caller {
     this.waiting.set(number, called);
     if (!this.isFlushing) {
       this.isFlushing = true;
-      setImmediate(() => this.flush());
+      void turn().then(() => this.flush());
     }
     return number;
   }
@@ -104,7 +116,18 @@ export class Caller {
     this.calls = [];
     this.creates = [];
     this.isFlushing = false;
-    this.send({ calls, creates });
+    this.line.send({ calls, creates });
+    if (!this.isWatching) void this.watch();
+  }
+
+  private async watch(): Promise<void> {
+    this.isWatching = true;
+    while (this.waiting.size > 0) {
+      await pause(RECEIVE_MS);
+      for (let came = this.line.receive(); came !== undefined; came = this.line.receive())
+        this.settle(came);
+    }
+    this.isWatching = false;
   }
 }
 

@@ -1,8 +1,8 @@
 /** What the thread that owns the store and those that accept requests tell each other. */
 
+import type { MessagePort } from "node:worker_threads";
 import type { Config } from "../config.ts";
 import type { StoreDescription } from "../domain/store.ts";
-import type { Calls, Results } from "./calls.ts";
 
 /** What an acceptor is started with. */
 export interface AcceptorSetup {
@@ -11,6 +11,8 @@ export interface AcceptorSetup {
   readonly store: StoreDescription;
   /** What it counts in, and others read. */
   readonly metricsMemory: SharedArrayBuffer;
+  /** Calls of the store go this way, and their results come back. */
+  readonly calls: MessagePort;
 }
 
 export interface Listening {
@@ -21,6 +23,6 @@ export interface Listening {
 }
 
 export type FromAcceptor =
-  Calls | { readonly logLine: string } | { readonly listening: Listening } | "stopped";
+  { readonly logLine: string } | { readonly listening: Listening } | "stopped";
 
-export type ToAcceptor = Results | "stop";
+export type ToAcceptor = "stop";
