@@ -2,7 +2,7 @@
 
 /** Each row one after the other, as npm scripts. */
 const rows = [
-  ["test:sqlite", "test:serializable"],
+  ["test:sqlite", "test:torture", "test:serializable"],
   ["test:browser", "test:servers", "test:postgres"],
 ] as const;
 
