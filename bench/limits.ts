@@ -30,19 +30,22 @@ const storingNothing: Store = {
   adoptTokens: () => Promise.resolve([]),
 };
 
-function startOn(store: Store): string {
-  const { config } = resolveConfig({ port: "0" }, process.env);
+function startOn(store: Store): void {
+  const { config } = resolveConfig({}, process.env);
   const authenticator = new Authenticator(store, config.token);
   const log = createLog("warn", () => undefined);
-  return startServer({ config, store, authenticator, log }).url;
+  startServer({ config, store, authenticator, log });
 }
 
-const startStoringNothing = (): string => startOn(storingNothing);
+function startStoringNothing(): string {
+  startOn(storingNothing);
+  return "stores nothing";
+}
 
 /** As it is usually written: each request for itself, through a pool of ten connections. */
-function startInsertingOneByOne(): string {
+async function startOneByOne(): Promise<string> {
   const sql = new SQL(process.env["DATABASE_URL"] ?? "", { max: 10, bigint: true });
-  return startOn({
+  startOn({
     ...storingNothing,
     createPlant: async ({ id, name, tag }) => {
       const rows =
@@ -50,13 +53,24 @@ function startInsertingOneByOne(): string {
         ON CONFLICT (id) DO NOTHING RETURNING id`;
       return rows.length === 1 ? "created" : "replayed";
     },
+    findPlant: async (id) => {
+      const [row] = (await sql`SELECT name, tag FROM plants WHERE id = ${id}`) as PlantRow[];
+      return row === undefined ? undefined : { id, name: row.name, tag: row.tag ?? undefined };
+    },
   });
+  const [row] = (await sql`SHOW synchronous_commit`) as { synchronous_commit: string }[];
+  return `PostgreSQL, synchronous_commit=${row?.synchronous_commit ?? "unknown"}`;
+}
+
+interface PlantRow {
+  readonly name: string;
+  readonly tag: string | null;
 }
 
 /** Parses and answers, and checks nothing at all. */
 function startBareRuntime(): string {
-  const server = Bun.serve({
-    port: 0,
+  Bun.serve({
+    port: Number(process.env["PORT"]),
     hostname: "127.0.0.1",
     routes: {
       "/plants": async (request: Request) => {
@@ -65,13 +79,13 @@ function startBareRuntime(): string {
       },
     },
   });
-  return `http://127.0.0.1:${server.port}`;
+  return "stores nothing";
 }
 
 const start = {
   "storing-nothing": startStoringNothing,
-  "one-by-one": startInsertingOneByOne,
+  "one-by-one": startOneByOne,
   bare: startBareRuntime,
 }[process.argv[2] ?? ""];
 if (start === undefined) throw new Error("usage: limits.ts storing-nothing|one-by-one|bare");
-process.stdout.write(`${JSON.stringify({ url: start() })}\n`);
+process.stdout.write(`${JSON.stringify({ durability: await start() })}\n`);

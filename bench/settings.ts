@@ -1,0 +1,31 @@
+/** What a run can be told, and the constants that all scenarios share. */
+
+import { cpus } from "node:os";
+
+/** Three rounds where a scenario has many levels. */
+export const ROUNDS = Number(process.env["BENCH_ROUNDS"] ?? 5);
+export const LEVEL_ROUNDS = Math.min(3, ROUNDS);
+export const ROUND_SECONDS = Number(process.env["BENCH_SECONDS"] ?? 3);
+export const WARM_UP_SECONDS = Math.min(1, ROUND_SECONDS);
+
+export const CONNECTIONS = 64;
+export const MANY_CONNECTIONS = 256;
+export const CONNECTION_LEVELS = [1, 16, CONNECTIONS, MANY_CONNECTIONS] as const;
+
+export const STORED = 1_000_000;
+export const STORED_MANY = 10_000_000;
+export const BULK_ROWS = 300_000;
+
+export const TOKEN = "bench-token-0123456789";
+
+export const CORES = cpus().length;
+export const SERVER_CORE = "0";
+export const LOAD_CORE = String(Math.min(1, CORES - 1));
+
+/** A disk may stall for a second or two; that is slow, and not wrong. */
+export const ANSWER_SECONDS_MAX = 10;
+
+/** A round in which others took more than this of a core is repeated, so often at most, and in the whole run so often. */
+export const FOREIGN_CORES_MAX = 0.1;
+export const REPEATS_MAX = 3;
+export const REPEATS_TOTAL_MAX = Number(process.env["BENCH_REPEATS"] ?? 80);
