@@ -26,6 +26,6 @@ export const LOAD_CORE = String(Math.min(1, CORES - 1));
 export const ANSWER_SECONDS_MAX = 10;
 
 /** A round in which others took more than this of a core is repeated, so often at most, and in the whole run so often. */
-export const FOREIGN_CORES_MAX = 0.1;
+export const FOREIGN_CORES_MAX = 0.2;
 export const REPEATS_MAX = 3;
 export const REPEATS_TOTAL_MAX = Number(process.env["BENCH_REPEATS"] ?? 80);
