@@ -45,6 +45,8 @@ export interface Target {
   readonly comparison: "≥" | "≤";
   readonly bound: number;
   readonly isMet: boolean;
+  /** Where it is missed: what the same rounds tell about the reason. */
+  readonly reason?: string;
 }
 
 export interface ScenarioResult {

@@ -40,5 +40,8 @@ const formatOptional = (value: number | undefined, digits?: number): string => {
   return digits === undefined ? formatNumber(value) : value.toFixed(digits);
 };
 
-export const formatTarget = ({ what, value, comparison, bound }: Target): string =>
-  `${what}: ${Number.isNaN(value) ? "not measured" : value.toFixed(2)} (target ${comparison} ${bound})`;
+export function formatTarget({ what, value, comparison, bound, isMet, reason }: Target): string {
+  const shown = Number.isNaN(value) ? "not measured" : value.toFixed(2);
+  const why = isMet || reason === undefined ? "" : `. ${reason}`;
+  return `${what}: ${shown} (target ${comparison} ${bound})${why}`;
+}

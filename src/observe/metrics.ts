@@ -19,7 +19,7 @@ const SLOT_LENGTH = 2;
 export const METRICS_BYTES =
   (HISTOGRAM_LENGTH + SLOTS * SLOT_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
 
-export interface RequestCount {
+interface RequestCount {
   readonly path: string;
   readonly method: string;
   readonly status: number;
