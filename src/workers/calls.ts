@@ -1,7 +1,6 @@
 /** Calls from one thread to another, and what became of them: all of one turn in one message. */
 
 import { type ErrorName, Refusal } from "../domain/error.ts";
-
 import type { Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import { pause, turn } from "../domain/turn.ts";
@@ -12,7 +11,7 @@ interface Call {
   readonly parameters: readonly unknown[];
 }
 
-/** Creates are by far the most, and cross over at half the price as one list: number, id, name, tag, number… */
+/** Creates are by far the most, and cross over more cheaply as one list: number, id, name, tag, number… */
 type FlatCreates = readonly (number | bigint | string | undefined)[];
 const CREATE_LENGTH = 4;
 
