@@ -16,10 +16,7 @@ import { measureAll } from "./run.ts";
 import { scenarios } from "./scenarios/all.ts";
 
 const names = scenarios.map(({ name }) => name);
-const { values: flags, positionals: chosen } = parseArgs({
-  allowPositionals: true,
-  options: { write: { type: "boolean" }, render: { type: "boolean" } },
-});
+const { values: flags, positionals: chosen } = parseArguments();
 
 const unknown = chosen.filter((name) => !names.includes(name));
 if (unknown.length > 0) fail(2, `No scenario ${unknown.join(", ")}; there are ${names.join(", ")}`);
@@ -56,4 +53,21 @@ function list(some: readonly ScenarioResult[]): string {
 function fail(code: number, message: string): never {
   process.stderr.write(`${message}\n`);
   process.exit(code);
+}
+
+function parseArguments(): {
+  values: { write?: boolean; render?: boolean };
+  positionals: string[];
+} {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: { write: { type: "boolean" }, render: { type: "boolean" } },
+    });
+  } catch (error) {
+    return fail(
+      2,
+      `${(error as Error).message}\nusage: npm run bench [-- scenario … --write --render]`,
+    );
+  }
 }

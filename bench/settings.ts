@@ -3,9 +3,9 @@
 import { cpus } from "node:os";
 
 /** Three rounds where a scenario has many levels. */
-export const ROUNDS = Number(process.env["BENCH_ROUNDS"] ?? 5);
+export const ROUNDS = parseSetting("BENCH_ROUNDS", 5);
 export const LEVEL_ROUNDS = Math.min(3, ROUNDS);
-export const ROUND_SECONDS = Number(process.env["BENCH_SECONDS"] ?? 3);
+export const ROUND_SECONDS = parseSetting("BENCH_SECONDS", 2);
 export const WARM_UP_SECONDS = Math.min(1, ROUND_SECONDS);
 
 export const CONNECTIONS = 64;
@@ -28,4 +28,11 @@ export const ANSWER_SECONDS_MAX = 10;
 /** A round in which others took more than this of a core is repeated, so often at most, and in the whole run so often. */
 export const FOREIGN_CORES_MAX = 0.2;
 export const REPEATS_MAX = 3;
-export const REPEATS_TOTAL_MAX = Number(process.env["BENCH_REPEATS"] ?? 80);
+export const REPEATS_TOTAL_MAX = parseSetting("BENCH_REPEATS", 80, 0);
+
+function parseSetting(name: string, fallback: number, least = 1): number {
+  const text = process.env[name] ?? String(fallback);
+  if (/^\d{1,6}$/.test(text) && Number(text) >= least) return Number(text);
+  process.stderr.write(`${name} takes a whole number from ${least} on, and not “${text}”.\n`);
+  process.exit(2);
+}

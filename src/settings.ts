@@ -85,7 +85,8 @@ export const settings = {
     flag: "--workers",
     env: "PLANTSTORE_WORKERS",
     default: "1",
-    meaning: "Threads that accept requests; past one, another one writes for all of them.",
+    meaning:
+      "Threads that accept requests, 1 to 64; several on Linux only, and another one writes for all of them.",
     parse: parseWorkers,
     allowed: `an integer from 1 to ${WORKERS_MAX}`,
   } satisfies Setting<number>,

@@ -133,15 +133,14 @@ static int happens(uint32_t percent) {
   return 1;
 }
 
+/* Called with the lock held since before it was opened: another thread may be removing the very file. */
 static int remember(int descriptor, const char *path) {
-  const char *name = descriptor < 0 ? NULL : find_name(path);
-  if (name == NULL) return descriptor;
+  if (descriptor < 0) return descriptor;
+  const char *name = find_name(path);
   if (descriptor >= DESCRIPTORS_MAX) fail_start("disk-shim: too many descriptors\n");
-  pthread_mutex_lock(&lock);
   if (log_descriptor < 0) start();
   strcpy(names[descriptor], name);
   if (strcmp(name, ".") != 0 && is_kept(name)) note(OPENED, name, 0, NULL, 0);
-  pthread_mutex_unlock(&lock);
   return descriptor;
 }
 
@@ -151,7 +150,13 @@ static int remember(int descriptor, const char *path) {
     va_start(rest, flags);                                             \
     mode_t mode = va_arg(rest, mode_t);                                \
     va_end(rest);                                                      \
-    return remember(REAL(function)(path, flags, mode), path);          \
+    if (find_name(path) == NULL) return REAL(function)(path, flags, mode); \
+    pthread_mutex_lock(&lock);                                         \
+    int opened = remember(REAL(function)(path, flags, mode), path);    \
+    int error = errno;                                                 \
+    pthread_mutex_unlock(&lock);                                       \
+    errno = error;                                                     \
+    return opened;                                                     \
   }
 #define OPEN_AT(function)                                              \
   int function(int at, const char *path, int flags, ...) {             \
@@ -159,7 +164,13 @@ static int remember(int descriptor, const char *path) {
     va_start(rest, flags);                                             \
     mode_t mode = va_arg(rest, mode_t);                                \
     va_end(rest);                                                      \
-    return remember(REAL(function)(at, path, flags, mode), path);      \
+    if (find_name(path) == NULL) return REAL(function)(at, path, flags, mode); \
+    pthread_mutex_lock(&lock);                                         \
+    int opened = remember(REAL(function)(at, path, flags, mode), path); \
+    int error = errno;                                                 \
+    pthread_mutex_unlock(&lock);                                       \
+    errno = error;                                                     \
+    return opened;                                                     \
   }
 OPEN(open)
 OPEN(open64)

@@ -32,17 +32,17 @@ function parseArguments(): { names: string[]; seconds: number; seed: number } {
       refuse(`No scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}.`);
     return {
       names,
-      seconds: parseCount("--seconds", values.seconds ?? String(SECONDS)),
-      seed: parseCount("--seed", values.seed ?? String(Math.trunc(Math.random() * 2 ** 31))),
+      seconds: parseCount("--seconds", values.seconds ?? String(SECONDS), 1),
+      seed: parseCount("--seed", values.seed ?? String(Math.trunc(Math.random() * 2 ** 31)), 0),
     };
   } catch (error) {
     refuse((error as Error).message);
   }
 }
 
-function parseCount(flag: string, text: string): number {
-  if (!/^\d{1,10}$/.test(text)) refuse(`${flag} takes a number, and not “${text}”.`);
-  return Number(text);
+function parseCount(flag: string, text: string, least: number): number {
+  if (/^\d{1,10}$/.test(text) && Number(text) >= least) return Number(text);
+  refuse(`${flag} takes a whole number from ${least} on, and not “${text}”.`);
 }
 
 function report({ figures, faults }: Finding, replay: string): void {
@@ -58,14 +58,16 @@ const round = (figure: number): string =>
   (Number.isInteger(figure) ? figure : Number(figure.toPrecision(3))).toLocaleString("en");
 
 const { names, seconds, seed } = parseArguments();
-print(`Torture: ${names.length} scenarios of ${seconds} s each, seed ${seed}`);
+print(`Torture: ${names.join(", ")}, ${seconds} s each, seed ${seed}`);
 let broken = 0;
+let skipped = 0;
 for (const name of names) {
   const { title, missing, run } = scenarios[name] as Scenario;
   print(`\n${name}: ${title}`);
   const lacking = missing?.();
   if (lacking !== undefined) {
     print(`  skipped: ${lacking}`);
+    skipped++;
     continue;
   }
   const finding = await run({
@@ -76,5 +78,8 @@ for (const name of names) {
   report(finding, `npm run torture -- ${name} --seconds ${seconds} --seed ${seed}`);
   if (finding.faults.length > 0) broken++;
 }
-print(broken === 0 ? "\nNothing was broken." : `\n${broken} of ${names.length} broke a promise.`);
+const left = skipped === 0 ? "" : ` ${skipped} of ${names.length} could not be run.`;
+print(
+  `\n${broken === 0 ? "Nothing was broken." : `${broken} of ${names.length} broke a promise.`}${left}`,
+);
 process.exit(broken === 0 ? 0 : 1);
