@@ -35,6 +35,8 @@ interface Clocks {
 /** A revocation is in force after this, in every instance: well within the 5 seconds that we promise. */
 const CACHE_MS = 2_000;
 const CACHED_TOKENS_MAX = 10_000;
+/** Any number of spaces may stand before a token: whoever has one could make up headers without end. */
+const CACHED_HEADER_CHARACTERS_MAX = 256;
 
 /** RFC 6750, section 2.1; the scheme's name is case-insensitive by RFC 9110. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
@@ -73,8 +75,7 @@ export class Authenticator {
     const hash = hashToken(token);
     const principal = this.findSeen(hash);
     if (principal !== undefined) {
-      if (this.hashes.size >= CACHED_TOKENS_MAX) this.hashes.clear();
-      this.hashes.set(header ?? "", hash);
+      this.remember(header ?? "", hash);
       return principal;
     }
     if (!isWellFormedToken(token)) throw new Refusal("token_invalid");
@@ -96,6 +97,12 @@ export class Authenticator {
     if (cached === undefined || this.clocks.monotonicMs() - cached.checkedAtMs >= CACHE_MS)
       return undefined;
     return this.judge(cached.record);
+  }
+
+  private remember(header: string, hash: string): void {
+    if (header.length > CACHED_HEADER_CHARACTERS_MAX) return;
+    if (this.hashes.size >= CACHED_TOKENS_MAX) this.hashes.clear();
+    this.hashes.set(header, hash);
   }
 
   private async lookUp(hash: string): Promise<Principal> {

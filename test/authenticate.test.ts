@@ -1,0 +1,72 @@
+/** From a header to its bearer: what is remembered, and for how long. */
+
+import { describe, expect, test } from "bun:test";
+import { Authenticator } from "../src/auth/authenticate.ts";
+import { mintToken, toRecord } from "../src/auth/token.ts";
+import { Refusal } from "../src/domain/error.ts";
+import type { TokenStore } from "../src/domain/store.ts";
+import { scopes, type TokenRecord } from "../src/domain/token.ts";
+import { rejectionOf } from "./support/rejection.ts";
+
+const ENVIRONMENT_TOKEN = "environment-token-0123456789";
+
+/** With a clock that stands still until it is set. */
+function makeAuthenticator() {
+  const token = mintToken();
+  const stored: { record: TokenRecord | undefined } = {
+    record: toRecord(token, { name: "till", scopes, createdAtMs: 0 }),
+  };
+  let asked = 0;
+  const clock = { nowMs: 0 };
+  const store = {
+    findToken: async () => {
+      asked++;
+      return stored.record;
+    },
+  } as unknown as TokenStore;
+  const authenticator = new Authenticator(store, ENVIRONMENT_TOKEN, {
+    nowMs: () => clock.nowMs,
+    monotonicMs: () => clock.nowMs,
+  });
+  return { authenticator, token, stored, clock, timesAsked: () => asked };
+}
+
+/** How many headers it would recognise without a look at their token. */
+const countRemembered = (authenticator: Authenticator): number =>
+  (authenticator as unknown as { hashes: Map<string, string> }).hashes.size;
+
+describe("a header that was good", () => {
+  test("is remembered, but not one that is as long as only an attacker would make it", () => {
+    const { authenticator } = makeAuthenticator();
+    for (let spaces = 1; spaces < 2_000; spaces++)
+      expect(authenticator.authenticate(`Bearer${" ".repeat(spaces)}${ENVIRONMENT_TOKEN}`)).toEqual(
+        expect.objectContaining({ name: "PLANTSTORE_TOKEN" }),
+      );
+    expect(countRemembered(authenticator)).toBeWithin(1, 256);
+  });
+
+  test("is looked up again after two seconds, and refused when its token is revoked", async () => {
+    const { authenticator, token, stored, clock, timesAsked } = makeAuthenticator();
+    const header = `Bearer ${token}`;
+    for (let count = 0; count < 5; count++)
+      expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
+    expect(timesAsked()).toBe(1);
+    stored.record = undefined;
+    clock.nowMs = 1_999;
+    expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
+    clock.nowMs = 2_000;
+    const refusal = await rejectionOf(Promise.resolve(authenticator.authenticate(header)));
+    expect((refusal as Refusal).reason).toBe("token_invalid");
+    expect(timesAsked()).toBe(2);
+  });
+
+  test("is refused at once when its token expires", async () => {
+    const { authenticator, token, stored, clock } = makeAuthenticator();
+    stored.record = { ...(stored.record as TokenRecord), expiresAtMs: 1_000 };
+    const header = `Bearer ${token}`;
+    expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
+    expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
+    clock.nowMs = 1_000;
+    expect(() => authenticator.authenticate(header)).toThrow(Refusal);
+  });
+});
