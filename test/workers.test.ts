@@ -4,12 +4,28 @@ import { describe, expect, test } from "bun:test";
 import { runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { compareGardens, Gardeners } from "./support/gardener.ts";
+import { sendPlant } from "./support/plants.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 import { TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
 
 const isLinux = process.platform === "linux";
 const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
+
+function findFreePort(): number {
+  using server = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
+  return server.port ?? 0;
+}
+
+/** Sends the same plant until somebody is there; whoever is there then has to answer. */
+async function createWhenListening(url: string): Promise<number> {
+  for (;;)
+    try {
+      return (await sendPlant(url, { id: 1n, name: "fern", tag: null })).status;
+    } catch {
+      await Bun.sleep(1);
+    }
+}
 
 describe.skipIf(!isLinux)("several threads", () => {
   test("are refused a port that somebody else has", async () => {
@@ -35,6 +51,22 @@ describe.skipIf(!isLinux)("several threads", () => {
     });
     expect(exitCode).toBe(1);
     expect(stderr).toContain("in use?");
+  });
+
+  test("answer what comes as soon as they listen, before that is announced", async () => {
+    using folder = makeTemporaryFolder();
+    for (let start = 0; start < 5; start++) {
+      const port = findFreePort();
+      const starting = spawnService({
+        ...token,
+        DATABASE_URL: `sqlite:${folder.path}/plants-${start}.db`,
+        PLANTSTORE_WORKERS: "2",
+        PORT: String(port),
+      });
+      const status = await createWhenListening(`http://127.0.0.1:${port}`);
+      await using service = await starting;
+      expect([service.started.url, status]).toEqual([`http://127.0.0.1:${port}`, 200]);
+    }
   });
 
   test("stop on SIGTERM under load: what was acknowledged is there, and the log is folded in", () =>

@@ -16,7 +16,8 @@ export function holdPort({ host, port: wanted }: Pick<Config, "host" | "port">):
     port: wanted,
     reusePort: false,
     development: false,
-    fetch: () => new Response(),
+    // Nobody gets here: it is closed again in the same turn.
+    fetch: () => new Response(null, { status: 503 }),
   });
   try {
     const port = alone.port ?? wanted;
