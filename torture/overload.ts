@@ -38,7 +38,7 @@ const QUEUE_PER_CLIENT = 2;
 /** What the overload's connections and answers may take beside what the normal load takes. */
 const MEMORY_BYTES_MORE_MAX = 64 * 1024 ** 2;
 
-/** A refusal costs the service about as much as an acceptance: before a slow store there are many. */
+/** A refusal costs the service about as much as an acceptance, so that a little is lost to them. */
 const SHARE_MIN = { crowd: 0.8, slowStore: 0.8, after: 0.8 };
 
 export const overload: Scenario = {

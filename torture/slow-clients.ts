@@ -30,10 +30,10 @@ const SETTLING_SPELL_SECONDS = 0.5;
 const BESIDE_SECONDS = 3;
 /** A head has about 12 seconds, which the runtime fixes; the machine may be busy. */
 const SECONDS_MAX = 30;
-/** Beyond what buffers of sockets hold, so that a reader who does not read is felt. */
 /** After it has taken nothing for so long, a reader has been cut off. */
 const CUT_OFF_SECONDS = IDLE_SECONDS_MAX + 5;
 const SECONDS_TO_READ_MAX = 5;
+/** Beyond what buffers of sockets hold, so that a reader who does not read is felt. */
 const PLANTS = 500_000;
 const READERS_EVERY = 64;
 /** Of each slow client: buffers of its socket, a body in part, a page of an export. */

@@ -3,7 +3,7 @@
 import { startOurs, startStoringNothing, STORING_NOTHING } from "../candidates-ours.ts";
 import type { Load } from "../load.ts";
 import { measureTable } from "../measure.ts";
-import { Databases, ON_POSTGRES, ONE_BY_ONE } from "../servers/postgres.ts";
+import { Databases, ON_POSTGRES, ON_SQLITE, ONE_BY_ONE } from "../servers/postgres.ts";
 import type { Table, Target } from "../report/results.ts";
 import { atConnections, nameConnections, type Scenario } from "../scenario.ts";
 import {
@@ -15,8 +15,6 @@ import {
 } from "../settings.ts";
 import { atLeast, rowOf, valueOf } from "../report/statistics.ts";
 import { makeStore } from "../stores.ts";
-
-const ON_SQLITE = "plantstore on SQLite";
 
 export const postgresCreate: Scenario = {
   name: "postgres-create",

@@ -5,14 +5,12 @@ import { startOurs } from "../candidates-ours.ts";
 import type { Load, Sample } from "../load.ts";
 import { measureTable } from "../measure.ts";
 import { servePlants } from "../servers/ours.ts";
-import { Databases, ON_POSTGRES } from "../servers/postgres.ts";
+import { Databases, ON_POSTGRES, ON_SQLITE } from "../servers/postgres.ts";
 import type { Table } from "../report/results.ts";
 import type { Scenario } from "../scenario.ts";
 import { type Server, WrongAnswer } from "../servers/server.ts";
 import { BULK_ROWS, STORED } from "../settings.ts";
 import { makeFilledStore, makeStore } from "../stores.ts";
-
-const ON_SQLITE = "plantstore on SQLite";
 
 export const postgresRead: Scenario = {
   name: "postgres-read",

@@ -10,6 +10,7 @@ import { serveDatabase, serveLimit } from "./ours.ts";
 import type { Server } from "./server.ts";
 
 export const ON_POSTGRES = "plantstore on PostgreSQL";
+export const ON_SQLITE = "plantstore on SQLite";
 export const ONE_BY_ONE = "one statement a request";
 
 export class Databases {
