@@ -3,7 +3,7 @@
 import { SQL } from "bun";
 import { Authenticator } from "../src/auth/authenticate.ts";
 import { resolveConfig } from "../src/config.ts";
-import { Refusal } from "../src/domain/error.ts";
+import { Refusal } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
 import { startServer } from "../src/http/server.ts";
 import { createLog } from "../src/observe/log.ts";

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { Authenticator } from "../src/auth/authenticate.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import { Refusal } from "../src/domain/error.ts";
+import { Refusal } from "../src/domain/errors.ts";
 import type { TokenStore } from "../src/domain/store.ts";
 import { scopes, type TokenRecord } from "../src/domain/token.ts";
 import { rejectionOf } from "./support/rejection.ts";

@@ -11,8 +11,15 @@ import { type Absent, type Candidate, measureTable } from "../bench/measure.ts";
 import { makePage } from "../bench/report/page.ts";
 import { listTree, parseMachineStat, parseStat } from "../bench/processes.ts";
 import { readBack } from "../bench/read-back.ts";
-import { isGood, mergeResults } from "../bench/report/results.ts";
-import type { Results, Round, Row, ScenarioResult, Table } from "../bench/report/results.ts";
+import {
+  isGood,
+  mergeResults,
+  type Results,
+  type Round,
+  type Row,
+  type ScenarioResult,
+  type Table,
+} from "../bench/report/results.ts";
 import { plantsApi, type Server } from "../bench/servers/server.ts";
 import {
   atLeast,

@@ -4,7 +4,7 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import { INT64_MAX, INT64_MIN } from "../src/domain/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import { APPLICATION_ID } from "../src/store/sqlite/database.ts";
 import { migrations } from "../src/store/sqlite/migrations.ts";
 import { SqliteStore } from "../src/store/sqlite/sqlite-store.ts";

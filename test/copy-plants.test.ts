@@ -2,14 +2,13 @@
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { ALWAYS } from "../src/domain/condition.ts";
+import { ALWAYS, type Plant } from "../src/domain/plant.ts";
 import { copyPlants, type PlantTally } from "../src/cli/copy-plants.ts";
 import { Side } from "../src/cli/copy-side.ts";
 import { sumUp } from "../src/cli/copy-verify.ts";
 import { CommandError } from "../src/cli/failure.ts";
 import { resolveConfig } from "../src/config.ts";
-import { Refusal } from "../src/domain/error.ts";
-import type { Plant } from "../src/domain/plant.ts";
+import { Refusal } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
 import { openStore } from "../src/store/open.ts";
 import { anyPlant } from "./support/arbitrary.ts";

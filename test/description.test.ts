@@ -2,10 +2,9 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { Compile } from "typebox/schema";
-import { catalogue, type ErrorName } from "../src/domain/error.ts";
+import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { createRoutes } from "../src/http/routes.ts";
-import { settings } from "../src/settings.ts";
-import type { Setting } from "../src/settings.ts";
+import { type Setting, settings } from "../src/settings.ts";
 import frozen from "./frozen/interface.openapi.json";
 import { startService } from "./support/service.ts";
 

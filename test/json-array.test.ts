@@ -5,7 +5,7 @@ import * as fc from "fast-check";
 import { readElements } from "../src/format/json-array.ts";
 import type { Line } from "../src/format/lines.ts";
 import { MalformedFile } from "../src/format/malformed.ts";
-import type { Refusal } from "../src/domain/error.ts";
+import type { Refusal } from "../src/domain/errors.ts";
 import { inPieces } from "./support/pieces.ts";
 import { seed } from "./support/random.ts";
 import { rejectionOf } from "./support/rejection.ts";

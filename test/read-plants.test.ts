@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { Refusal } from "../src/domain/error.ts";
+import { Refusal } from "../src/domain/errors.ts";
 import { formatStoredPlant, type Plant } from "../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../src/format/csv.ts";
 import { MalformedFile, MissingColumn } from "../src/format/malformed.ts";

@@ -1,6 +1,6 @@
 /** From an Authorization header to what its bearer may do. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { hashToken, isWellFormedToken } from "./token.ts";

@@ -1,8 +1,7 @@
 /** Makes a store hold every plant of another: both are walked in step, and only what is missing is written. */
 
-import { isStill } from "../domain/condition.ts";
-import { Refusal } from "../domain/error.ts";
-import type { Plant } from "../domain/plant.ts";
+import { isStill, type Plant } from "../domain/plant.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { Store, StoreLimits } from "../domain/store.ts";
 import { type Pair, pairUp } from "./copy-pairs.ts";
 import type { Side } from "./copy-side.ts";

@@ -1,6 +1,6 @@
 /** One of the two stores of a copy. What it cannot do at the moment, it is asked again. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { PlantPage } from "../domain/page.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";

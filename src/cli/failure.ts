@@ -1,7 +1,7 @@
 /** How a command ends that did not do what it was asked: a line for people, and an exit code for scripts. */
 
 import { ConfigError } from "../config.ts";
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import { StoreOpenError } from "../store/open-error.ts";
 
 const EXIT_FAILED = 1;

@@ -1,6 +1,6 @@
 /** From records to stored plants: block by block, each record counted once, the refused ones kept. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { PlantRecord } from "../format/read-plants.ts";
 import { type ImportTarget, type Refused, toRefused } from "./import-target.ts";

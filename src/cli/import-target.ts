@@ -1,6 +1,6 @@
 /** Where plants are imported to: the store itself, or a service in front of one. */
 
-import { catalogue, Refusal } from "../domain/error.ts";
+import { catalogue, Refusal } from "../domain/errors.ts";
 import { formatStoredPlant, type Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import { readLines } from "../format/lines.ts";

@@ -1,9 +1,15 @@
-/** What a plant is: the one schema that gives its type, its check, its error messages and its description. */
+/** What a plant is: how it is read and checked, how it is written, and what a change to it may depend on. */
 
-import { Refusal } from "./error.ts";
-import { findInt64, INT64_MAX, INT64_MIN } from "./int64.ts";
-import { describe, isNumber, parseJson, parseJsonExactly } from "./json.ts";
-import { compileCheck } from "./schema.ts";
+import { Refusal } from "./errors.ts";
+import {
+  clip,
+  describe,
+  findInt64,
+  findNumberText,
+  INT64_MAX,
+  INT64_MIN,
+  parseJson,
+} from "./json.ts";
 
 export const PlantSchema = {
   type: "object",
@@ -42,61 +48,56 @@ export interface Plant {
   readonly tag: string | undefined;
 }
 
-const isNewPlant = compileCheck(NewPlantSchema);
-const isName = compileCheck(PlantSchema.properties.name);
-
-/** UTF-8 cannot hold an unpaired surrogate, PostgreSQL cannot hold U+0000: both engines hold the rest. */
+/** UTF-8 cannot hold an unpaired surrogate, and PostgreSQL cannot hold U+0000. Both engines hold the rest. */
 export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
 
+const isText = (value: unknown): value is string => typeof value === "string" && isStorable(value);
+
 /**
- * A number that is written with a fraction or an exponent somewhere in the text. JSON.parse rounds
- * such a number before anyone can look (1e-400 becomes the integer 0), so its text has to be read.
+ * A number with a fraction or an exponent, somewhere in the text. JSON.parse rounds such a number before
+ * we can look (1e-400 becomes the integer 0), so its text has to be read.
  */
 const INEXACT_NOTATION = /\d[.eE]/;
 
+type Members = Readonly<Partial<Record<"id" | "name" | "tag", unknown>>>;
+
 /** Parses a NewPlant. Throws a Refusal that names every fault. */
 export function parseNewPlant(text: string): Plant {
-  const value = parseJson(text);
-  if (!isNewPlant(value) || !Number.isSafeInteger(value.id) || INEXACT_NOTATION.test(text))
-    return parseNewPlantExactly(text);
-  const { id, name, tag } = value;
-  if (!isStorable(name) || (tag !== undefined && !isStorable(tag)))
-    return parseNewPlantExactly(text);
-  return { id: BigInt(id), name, tag };
+  const members = parseObject(text);
+  const { id, name, tag } = members;
+  if (Number.isSafeInteger(id) && isText(name) && (tag === undefined || isText(tag)))
+    if (!INEXACT_NOTATION.test(text)) return { id: BigInt(id as number), name, tag };
+  const exactId = findExactId(text, members);
+  const faults = exactId === undefined ? [idFault(integerExpected, text, members)] : [];
+  return toPlant(exactId, members, faults);
 }
 
-/** Slower by the second parse; only for ids that a double cannot be trusted with, and for faulty bodies. */
-function parseNewPlantExactly(text: string): Plant {
-  const { id, name, tag } = parseMembers(text);
-  const exactId = isNumber(id) ? findInt64(id.source) : undefined;
-  const idFaults = exactId === undefined ? [fault("id", integerExpected, id)] : [];
-  return toPlant(exactId, name, tag, idFaults);
-}
-
-/** Parses what is to replace the plant of this id: a Plant, whose id may stand in it but not differ. */
+/** Parses the replacement of the plant with this id: a Plant. It may repeat the id, but not change it. */
 export function parseReplacement(text: string, id: bigint): Plant {
-  const { id: repeated, name, tag } = parseMembers(text);
-  const differs =
-    repeated !== undefined && !(isNumber(repeated) && findInt64(repeated.source) === id);
-  const idFaults = differs ? [fault("id", `${id}, as in the path, or nothing`, repeated)] : [];
-  return toPlant(id, name, tag, idFaults);
+  const members = parseObject(text);
+  const differs = members.id !== undefined && findExactId(text, members) !== id;
+  const faults = differs ? [idFault(`${id}, as in the path, or nothing`, text, members)] : [];
+  return toPlant(id, members, faults);
 }
 
-/** Parses a plant whose members are texts, as those of a spreadsheet's row are. */
+/** Parses a plant from the cells of a spreadsheet row. */
 export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
   const exactId = findInt64(id.trim());
-  const idFaults = exactId === undefined ? [fault("id", integerExpected, id)] : [];
-  return toPlant(exactId, name, tag, idFaults);
+  const faults = exactId === undefined ? [fault("id", integerExpected, describe(id))] : [];
+  return toPlant(exactId, { name, tag }, faults);
 }
 
-function parseMembers(text: string): Readonly<Record<"id" | "name" | "tag", unknown>> {
-  const value = parseJsonExactly(text);
-  if (typeof value === "object" && value !== null && !Array.isArray(value) && !isNumber(value))
-    return value as Record<"id" | "name" | "tag", unknown>;
+function parseObject(text: string): Members {
+  const value = parseJson(text);
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
   throw new Refusal("invalid_plant", `body: expected an object, got ${describe(value)}`);
 }
 
-function toPlant(id: bigint | undefined, name: unknown, tag: unknown, idFaults: string[]): Plant {
+/** Only for ids that a double cannot be trusted with, and for faulty bodies: it reads the text once more. */
+const findExactId = (text: string, { id }: Members): bigint | undefined =>
+  typeof id === "number" ? findInt64(findNumberText(text, "id") ?? "") : undefined;
+
+function toPlant(id: bigint | undefined, { name, tag }: Members, idFaults: string[]): Plant {
   const faults = [...idFaults];
   if (!isText(name)) faults.push(textFault("name", name));
   if (tag !== undefined && !isText(tag)) faults.push(textFault("tag", tag));
@@ -104,18 +105,21 @@ function toPlant(id: bigint | undefined, name: unknown, tag: unknown, idFaults: 
   return { id: id as bigint, name: name as string, tag: tag as string | undefined };
 }
 
-const isText = (value: unknown): boolean => isName(value) && isStorable(value);
-
 const integerExpected = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
 
-function fault(field: string, expected: string, came: unknown): string {
-  return `${field}: expected ${expected}, got ${describe(came)}`;
+const fault = (field: string, expected: string, came: string): string =>
+  `${field}: expected ${expected}, got ${came}`;
+
+/** Quotes a number as the client wrote it. */
+function idFault(expected: string, text: string, { id }: Members): string {
+  const came = typeof id === "number" ? clip(findNumberText(text, "id") ?? "") : describe(id);
+  return fault("id", expected, came);
 }
 
 function textFault(field: string, came: unknown): string {
   const expected =
     typeof came === "string" ? "text without U+0000 and unpaired surrogates" : "a string";
-  return fault(field, expected, came);
+  return fault(field, expected, describe(came));
 }
 
 /** The shape Plant of the interface, which has no id. */
@@ -123,16 +127,39 @@ export function formatPlant({ name, tag }: Plant): string {
   return JSON.stringify({ name, tag });
 }
 
-/** With its id, as exact digits: a double could not carry them. */
+/** With its id as exact digits. */
 export function formatStoredPlant({ id, name, tag }: Plant): string {
   const tagMember = tag === undefined ? "" : `,"tag":${JSON.stringify(tag)}`;
   return `{"id":${id},"name":${JSON.stringify(name)}${tagMember}}`;
 }
 
 /**
- * A strong entity tag: the same for the same content, and another for any other. No version is
- * kept, because an editor who finds the content that was last seen overwrites nothing unknowingly.
+ * A strong entity tag: a hash of the content. There is no version number: an editor who finds the content
+ * last seen overwrites nothing unknowingly.
  */
 export function entityTagOf(plant: Plant): string {
   return `"${Bun.SHA256.hash(formatStoredPlant(plant), "base64").slice(0, 24)}"`;
 }
+
+/** Entity tags that a request names: any plant that exists, or one of these. */
+export type EntityTags = "any" | readonly string[];
+
+/** What a change depends on. It is data, so the engine judges it in the transaction of the change. */
+export interface Condition {
+  readonly match?: EntityTags | undefined;
+  readonly noneMatch?: EntityTags | undefined;
+}
+
+export const ALWAYS: Condition = {};
+
+/** The plant is still one of those that the client has seen. */
+export const isStill = (...seen: readonly Plant[]): Condition => ({ match: seen.map(entityTagOf) });
+
+export function holds({ match, noneMatch }: Condition, plant: Plant): boolean {
+  if (match === undefined && noneMatch === undefined) return true;
+  const entityTag = entityTagOf(plant);
+  return matches(match ?? "any", entityTag) && !matches(noneMatch ?? [], entityTag);
+}
+
+export const matches = (tags: EntityTags, entityTag: string): boolean =>
+  tags === "any" || tags.includes(entityTag);

@@ -1,9 +1,7 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
-import type { Condition } from "./condition.ts";
-import type { PlantPage, PlantQuery } from "./page.ts";
-import type { Plant } from "./plant.ts";
-import type { TagPage, TagQuery } from "./tag-page.ts";
+import type { Condition, Plant } from "./plant.ts";
+import type { PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
 import type { TokenRecord, TokenUse } from "./token.ts";
 
 /**

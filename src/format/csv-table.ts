@@ -1,7 +1,7 @@
 /** Plants from the rows of a table with a heading, each row judged alone. */
 
 import { CsvError, parse } from "csv-parse/sync";
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import { parseTexts, type Plant } from "../domain/plant.ts";
 import { restore } from "./csv.ts";
 import type { Line } from "./lines.ts";

@@ -1,6 +1,6 @@
 /** Cuts a stream of bytes into lines, in constant memory. */
 
-import type { Refusal } from "../domain/error.ts";
+import type { Refusal } from "../domain/errors.ts";
 import { RecordText } from "./record-text.ts";
 
 export interface Line {

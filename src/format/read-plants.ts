@@ -1,6 +1,6 @@
 /** From the bytes of a file to plants, in constant memory, each record judged alone. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
 import { readRows } from "./csv-rows.ts";
 import { CsvTable, type Headings } from "./csv-table.ts";

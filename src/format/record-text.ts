@@ -1,6 +1,6 @@
 /** The text of one record, put together from pieces of a stream, within a bound. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import { Bytes } from "./bytes.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

@@ -1,6 +1,6 @@
 /** POST /plants/batch: many plants in, one result a line out, both as streams and in constant memory. */
 
-import { catalogue, Refusal } from "../domain/error.ts";
+import { catalogue, Refusal } from "../domain/errors.ts";
 import { parseNewPlant } from "../domain/plant.ts";
 import type { Log } from "../observe/log.ts";
 import { type Line, readLines } from "../format/lines.ts";

@@ -1,6 +1,6 @@
 /** Reads request bodies within bounds: of one body's size, of all bodies' sizes together, and of time. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import { Bytes } from "../format/bytes.ts";
 
 interface BodyLimits {

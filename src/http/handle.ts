@@ -1,9 +1,9 @@
 /** One request, from its head to its answer. The only place where every failure is caught. */
 
 import type { Principal } from "../auth/authenticate.ts";
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { Scope } from "../domain/token.ts";
-import { hastenTurn } from "../domain/turn.ts";
+import { flushOverdue } from "../store/batcher.ts";
 import { corsHeaders } from "./cors.ts";
 import { answerRefusal, toRefusal, toResponse } from "./respond.ts";
 import { allowedMethods, describePath } from "./routes.ts";
@@ -19,7 +19,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
   const countRequest = metrics.counterOf(route === undefined ? "other" : describePath(route));
   return async (request) => {
     const startedAtMs = performance.now();
-    hastenTurn(startedAtMs);
+    flushOverdue(startedAtMs);
     const requestId = chooseRequestId(request.headers.get("x-request-id"));
     let answer: Answer;
     let refusal: Refusal | undefined;

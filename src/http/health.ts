@@ -1,6 +1,6 @@
 /** Is it alive, and can it do its work? Open to all, and showing no data. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { Answer, Service } from "./service.ts";
 

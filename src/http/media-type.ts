@@ -1,6 +1,6 @@
 /** Which bodies we read: JSON, or lines of it, in UTF-8, not compressed. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 
 /** A parameter of a media type, RFC 9110 section 5.6.6: a token or a quoted string. */
 const PARAMETER =

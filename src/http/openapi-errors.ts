@@ -1,6 +1,6 @@
 /** The failures of an operation, as the description lists them: by status, each with its code. */
 
-import { catalogue, type ErrorName } from "../domain/error.ts";
+import { catalogue, type ErrorName } from "../domain/errors.ts";
 
 export const requestIdHeader = {
   "X-Request-Id": {

@@ -1,6 +1,6 @@
 /** What the descriptions of several operations have in common. */
 
-import type { ErrorName } from "../domain/error.ts";
+import type { ErrorName } from "../domain/errors.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
 import type { Operation } from "./service.ts";
 

@@ -1,7 +1,7 @@
 /** The operations on plants, as the description shows them. */
 
 import type { Config } from "../config.ts";
-import type { ErrorName } from "../domain/error.ts";
+import type { ErrorName } from "../domain/errors.ts";
 import { orders } from "../domain/page.ts";
 import { lineBytesMax } from "./batch.ts";
 import { describeErrors, requestIdHeader } from "./openapi-errors.ts";

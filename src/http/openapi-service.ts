@@ -1,6 +1,6 @@
 /** Tags, tokens and figures: the other operations that need a token, as the description shows them. */
 
-import { HEAD_CHARACTERS } from "../domain/tag-page.ts";
+import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
 import { SAMPLE_MS, SAMPLES_MAX } from "../observe/activity.ts";
 import { describeErrors, requestIdHeader } from "./openapi-errors.ts";
@@ -26,7 +26,7 @@ function describeTags(): object {
   return operation("listTags", "plants:read", "List the tags in use", {
     description:
       "Each tag once, in the order of its UTF-8 bytes; the next page is in the `Link` header, which the last page " +
-      `does not have. Tags of ${HEAD_CHARACTERS} characters and more are not listed; where there are many of those, ` +
+      `does not have. Tags of ${TAG_PREFIX_CHARACTERS} characters and more are not listed; where there are many of those, ` +
       "a page may end early or even empty, with a next link.",
     parameters: [
       parameter("prefix", "What the tags begin with, exactly.", { type: "string" }),

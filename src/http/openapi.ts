@@ -1,7 +1,7 @@
 /** The machine-readable description, made of the schemas that validate and the catalogue that answers. */
 
 import type { Config } from "../config.ts";
-import type { ErrorName } from "../domain/error.ts";
+import type { ErrorName } from "../domain/errors.ts";
 import { NewPlantSchema, PlantSchema } from "../domain/plant.ts";
 import { scopes } from "../domain/token.ts";
 import { describePlantPaths } from "./openapi-plants.ts";

@@ -1,7 +1,7 @@
 /** Files for browsers, by exact names from a list made at the start: no URL ever becomes a path of a file. */
 
 import { existsSync, readFileSync } from "node:fs";
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import { isUnmodified } from "./preconditions.ts";
 import type { Answer, Operation } from "./service.ts";
 

@@ -1,6 +1,6 @@
 /** The parameters of a URL's query. Everything unknown, repeated or odd is refused, all of it in one answer. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import { isStorable } from "../domain/plant.ts";
 
 const SHOWN_CHARACTERS_MAX = 40;

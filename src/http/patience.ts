@@ -1,6 +1,6 @@
 /** Waiting for a full queue instead of failing: for what has begun to be answered, and cannot be refused any more. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 
 const RETRY_MS = 20;
 

@@ -1,6 +1,6 @@
 /** The operations on one plant. */
 
-import { Refusal } from "../domain/error.ts";
+import { Refusal } from "../domain/errors.ts";
 import {
   entityTagOf,
   formatPlant,

@@ -1,7 +1,7 @@
 /** If-Match and If-None-Match, RFC 9110 section 13: nobody overwrites unknowingly what another has written. */
 
-import { type Condition, type EntityTags, matches } from "../domain/condition.ts";
-import { Refusal } from "../domain/error.ts";
+import { type Condition, type EntityTags, matches } from "../domain/plant.ts";
+import { Refusal } from "../domain/errors.ts";
 
 /** An entity tag of a list, with the separator behind it. */
 const ELEMENT = /((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)/y;

@@ -1,8 +1,7 @@
 /** From the query of a URL to what is asked of the store. */
 
-import { INT64_MAX, INT64_MIN } from "../domain/int64.ts";
-import { type Order, orders, type PlantQuery } from "../domain/page.ts";
-import type { TagQuery } from "../domain/tag-page.ts";
+import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
+import { type Order, orders, type PlantQuery, type TagQuery } from "../domain/page.ts";
 import { Fault, Parameters, type Parse } from "./parameters.ts";
 
 export const LIMIT_DEFAULT = 100;

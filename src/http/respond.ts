@@ -1,6 +1,6 @@
 /** From an answer or a failure to the response on the wire. */
 
-import { catalogue, type ErrorName, Refusal } from "../domain/error.ts";
+import { catalogue, type ErrorName, Refusal } from "../domain/errors.ts";
 import type { Answer, Operation } from "./service.ts";
 
 /** On every answer. An API has nothing to run, frame, sniff, cache or refer to. */

@@ -1,9 +1,9 @@
 /** Calls from one thread to another, and what became of them: all of one turn in one message. */
 
-import { type ErrorName, Refusal } from "../domain/error.ts";
+import { type ErrorName, Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
-import { pause, turn } from "../domain/turn.ts";
+import { endOfTick, pause } from "../store/batcher.ts";
 
 interface Call {
   readonly number: number;
@@ -99,7 +99,7 @@ export class Caller {
     this.waiting.set(number, called);
     if (!this.isFlushing) {
       this.isFlushing = true;
-      void turn().then(() => this.flush());
+      void endOfTick().then(() => this.flush());
     }
     return number;
   }

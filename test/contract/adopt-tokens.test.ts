@@ -1,7 +1,7 @@
 /** Tokens taken over from another store, and plants counted: what every engine does for plantstore copy. */
 
 import { describe, expect, test } from "bun:test";
-import { ALWAYS } from "../../src/domain/condition.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
 import { hashToken } from "../../src/auth/token.ts";
 import { resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";

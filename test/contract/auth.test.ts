@@ -3,7 +3,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { Authenticator } from "../../src/auth/authenticate.ts";
 import { hashToken, isWellFormedToken, mintToken, toRecord } from "../../src/auth/token.ts";
-import { catalogue, type ErrorName } from "../../src/domain/error.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import type { Scope } from "../../src/domain/token.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 

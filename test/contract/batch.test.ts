@@ -1,7 +1,7 @@
 /** POST /plants/batch: each line judged alone, in order, as it comes. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { catalogue } from "../../src/domain/error.ts";
+import { catalogue } from "../../src/domain/errors.ts";
 import { readError, send } from "../support/client.ts";
 import { heldUp } from "../support/database.ts";
 import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";

@@ -1,8 +1,8 @@
 /** GET /plants: pages by key, filters, order, streams, and every bad parameter. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { ALWAYS } from "../../src/domain/condition.ts";
-import { catalogue } from "../../src/domain/error.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
+import { catalogue } from "../../src/domain/errors.ts";
 import { readError, send } from "../support/client.ts";
 import { rejectionOf } from "../support/rejection.ts";
 import { startService, type TestService } from "../support/service.ts";

@@ -2,7 +2,7 @@
 
 import { afterAll, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { ALWAYS } from "../../src/domain/condition.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
 import { send } from "../support/client.ts";
 import { startService } from "../support/service.ts";
 

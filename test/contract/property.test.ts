@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { findInt64 } from "../../src/domain/int64.ts";
+import { findInt64 } from "../../src/domain/json.ts";
 import {
   anyAttempt,
   anyBody,

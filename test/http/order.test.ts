@@ -1,7 +1,7 @@
 /** What is judged first: a request with several faults is answered for the first of them. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { catalogue, type ErrorName } from "../../src/domain/error.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 
 const service = await startService({ PLANTSTORE_BODY_BYTES_MAX: "64" });

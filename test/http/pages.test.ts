@@ -3,7 +3,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { catalogue } from "../../src/domain/error.ts";
+import { catalogue } from "../../src/domain/errors.ts";
 import { readError } from "../support/client.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { startService } from "../support/service.ts";

@@ -1,7 +1,7 @@
 /** What surrounds every operation: headers, request ids, health, origins, prefixes, logs, shutting down. */
 
 import { describe, expect, spyOn, test } from "bun:test";
-import { catalogue } from "../../src/domain/error.ts";
+import { catalogue } from "../../src/domain/errors.ts";
 import { heldUp } from "../support/database.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 import { rejectionOf } from "../support/rejection.ts";

@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
-import { catalogue } from "../../src/domain/error.ts";
+import { catalogue } from "../../src/domain/errors.ts";
 import type { Scope } from "../../src/domain/token.ts";
 import { readError, send } from "../support/client.ts";
 import { startService } from "../support/service.ts";

@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
-import { ALWAYS } from "../../src/domain/condition.ts";
-import type { Refusal } from "../../src/domain/error.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
+import type { Refusal } from "../../src/domain/errors.ts";
 import { type DisturbedService, startDisturbed } from "../support/disturbed.ts";
 import { sendPlant, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";

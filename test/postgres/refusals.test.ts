@@ -1,7 +1,7 @@
 /** What is refused, and what is not, when PostgreSQL itself refuses something. */
 
 import { describe, expect, test } from "bun:test";
-import { ALWAYS } from "../../src/domain/condition.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
 import { startDisturbed } from "../support/disturbed.ts";
 import { makePlants, readRefusal, sendPlant, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";

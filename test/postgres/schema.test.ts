@@ -1,7 +1,7 @@
 /** How a database becomes a plant store, and when it is left alone. */
 
 import { describe, expect, test } from "bun:test";
-import { ALWAYS } from "../../src/domain/condition.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
 import { resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { StoreOpenError } from "../../src/store/open-error.ts";

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import type { TagPage, TagQuery } from "../../src/domain/tag-page.ts";
+import type { TagPage, TagQuery } from "../../src/domain/page.ts";
 import { openEnginePair } from "../support/engine-pair.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 

@@ -1,6 +1,6 @@
 /** A database of a test's own, and a way to look into it and to meddle with it behind the service's back. */
 
-import type { ErrorName } from "../../src/domain/error.ts";
+import type { ErrorName } from "../../src/domain/errors.ts";
 import type { StoredPlant } from "./plants.ts";
 import { openPostgresDatabase } from "./postgres-database.ts";
 import { openSqliteDatabase } from "./sqlite-database.ts";

@@ -1,6 +1,6 @@
 /** Plants as a test sends them, and as a store holds them. */
 
-import { catalogue, type ErrorName } from "../../src/domain/error.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { TEST_TOKEN } from "./service.ts";
 
 export interface StoredPlant {

@@ -1,7 +1,7 @@
 /** HTTP/1.1 as bytes: requests written by hand, answers taken apart without a client library. */
 
 import { expect } from "bun:test";
-import { catalogue, type ErrorName } from "../../src/domain/error.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { TEST_TOKEN, type TestService } from "./service.ts";
 import { connectRaw, type RawConnection } from "./socket.ts";
 

@@ -1,9 +1,9 @@
 /** Connections that are slow or idle, by the hundreds. The shares are those that even a busy machine keeps to. */
 
 import { expect, test } from "bun:test";
-import { runIdleConnections } from "../../torture/idle-connections.ts";
-import { connectionsMax, missingFigures } from "../../torture/service.ts";
-import { runSlowClients } from "../../torture/slow-clients.ts";
+import { runIdleConnections } from "./idle-connections.ts";
+import { connectionsMax, missingFigures } from "./service.ts";
+import { runSlowClients } from "./slow-clients.ts";
 
 const canRun = missingFigures() === undefined && connectionsMax() > 1_100;
 const silent = (): void => undefined;

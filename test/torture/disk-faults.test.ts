@@ -1,7 +1,7 @@
 /** A few seconds of a bad disk, on Linux with a C compiler: `npm run torture -- disk-faults` goes on for longer. */
 
 import { expect, test } from "bun:test";
-import { diskFaults } from "../../torture/disk-faults.ts";
+import { diskFaults } from "./disk-faults.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 
 const SECONDS = 4;

@@ -3,13 +3,13 @@
 import { describe, expect, test } from "bun:test";
 import { createRandom, seed, tellingSeed } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import type { Answer } from "../../torture/answer.ts";
-import { findFraming } from "../../torture/fuzz-framing.ts";
-import { judge } from "../../torture/fuzz-judge.ts";
-import { Model } from "../../torture/fuzz-model.ts";
-import { formatCreate } from "../../torture/fuzz-requests.ts";
-import { makeWireCase } from "../../torture/fuzz-wire.ts";
-import { runFuzz } from "../../torture/fuzz.ts";
+import type { Answer } from "./answer.ts";
+import { findFraming } from "./fuzz-framing.ts";
+import { judge } from "./fuzz-judge.ts";
+import { Model } from "./fuzz-model.ts";
+import { formatCreate } from "./fuzz-requests.ts";
+import { makeWireCase } from "./fuzz-wire.ts";
+import { runFuzz } from "./fuzz.ts";
 
 test("no mutated request kills the process, is answered improperly, or leaves anything but what was acknowledged", () =>
   tellingSeed(async () => {

@@ -1,7 +1,7 @@
 /** A few seconds of the process being killed: `npm run torture -- kill` goes on for longer. */
 
 import { expect, test } from "bun:test";
-import { kill } from "../../torture/kill.ts";
+import { kill } from "./kill.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 
 const SECONDS = 4;

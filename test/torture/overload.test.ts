@@ -1,8 +1,8 @@
 /** More than the service can do, for a few seconds. The shares are those that even a busy machine keeps to. */
 
 import { expect, test } from "bun:test";
-import { runOverload } from "../../torture/overload.ts";
-import { missingFigures } from "../../torture/service.ts";
+import { runOverload } from "./overload.ts";
+import { missingFigures } from "./service.ts";
 
 test.skipIf(missingFigures() !== undefined)(
   "under ten times its load the service goes on, refuses properly, keeps what it acknowledged, and recovers",

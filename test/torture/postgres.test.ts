@@ -1,11 +1,11 @@
 /** The torture of PostgreSQL in short: every kind of mishap once, and proof that losses would be found. */
 
 import { expect, test } from "bun:test";
-import { failOverCheat } from "../../torture/fail-over-cheat.ts";
-import { failOver } from "../../torture/fail-over.ts";
-import { postgresCheat } from "../../torture/postgres-cheat.ts";
-import { postgres } from "../../torture/postgres.ts";
-import type { Finding, Scenario } from "../../torture/scenario.ts";
+import { failOverCheat } from "./fail-over-cheat.ts";
+import { failOver } from "./fail-over.ts";
+import { postgresCheat } from "./postgres-cheat.ts";
+import { postgres } from "./postgres.ts";
+import type { Finding, Scenario } from "./scenario.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 
 const TEST_MS_MAX = 120_000;

@@ -1,11 +1,11 @@
 /** A few seconds without power, on Linux with a C compiler: `npm run torture -- power-loss` goes on for longer. */
 
 import { expect, test } from "bun:test";
-import { choosePieces } from "../../torture/disk-fates.ts";
-import { FOLDER, Kind } from "../../torture/disk-log.ts";
-import { Disk } from "../../torture/disk-model.ts";
-import { powerLossCheat } from "../../torture/power-loss-cheat.ts";
-import { powerLoss } from "../../torture/power-loss.ts";
+import { choosePieces } from "./disk-fates.ts";
+import { FOLDER, Kind } from "./disk-log.ts";
+import { Disk } from "./disk-model.ts";
+import { powerLossCheat } from "./power-loss-cheat.ts";
+import { powerLoss } from "./power-loss.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 
 const SECONDS = 4;

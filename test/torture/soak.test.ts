@@ -2,9 +2,9 @@
 
 import { describe, expect, test } from "bun:test";
 import { createRandom, seed, tellingSeed } from "../support/random.ts";
-import { measureGrowth } from "../../torture/growth.ts";
-import { missingFigures } from "../../torture/service.ts";
-import { runSoak } from "../../torture/soak.ts";
+import { measureGrowth } from "./growth.ts";
+import { missingFigures } from "./service.ts";
+import { runSoak } from "./soak.ts";
 
 test.skipIf(missingFigures() !== undefined)(
   "under everything at once the answers are right, the log has no complaint, and memory stays",

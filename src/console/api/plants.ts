@@ -1,6 +1,6 @@
 /** The operations on plants. */
 
-import { INT64_MAX, INT64_MIN } from "../../domain/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Order } from "../../domain/page.ts";
 import { formatPlant, formatStoredPlant, type Plant } from "../../domain/plant.ts";
 import { ask, Failed, isStatus, Lost, readText } from "./service.ts";

@@ -1,7 +1,7 @@
 /** Which view is shown: in the fragment of the address, so that it can be shared, and never with a token in it. */
 
 import { signal } from "@preact/signals";
-import { INT64_MAX, INT64_MIN } from "../../domain/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { type Filter, formatFilter } from "../api/plants.ts";
 
 export type Open = bigint | "new" | undefined;

@@ -1,6 +1,6 @@
 /** The rules of the interface, for a form to show before anything is sent: the same code judges there. */
 
-import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/int64.ts";
+import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isStorable } from "../../domain/plant.ts";
 
 export const ID_RULE = `A whole number from ${INT64_MIN} to ${INT64_MAX}. It never changes.`;

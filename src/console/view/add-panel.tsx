@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { findInt64 } from "../../domain/int64.ts";
+import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { createPlant, findFreeId, readPlant } from "../api/plants.ts";
 import { explain, isStatus, Lost } from "../api/service.ts";

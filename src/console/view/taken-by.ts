@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { findInt64 } from "../../domain/int64.ts";
+import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
 import { mayRead } from "../state/session.ts";

@@ -1,7 +1,7 @@
 /** What a file seems to hold: its format, its columns, and the first rows as they would be stored. */
 
 import { parse } from "csv-parse/sync";
-import { Refusal } from "../../domain/error.ts";
+import { Refusal } from "../../domain/errors.ts";
 import { readRows } from "../../format/csv-rows.ts";
 import type { PlantField } from "../../format/csv-table.ts";
 import { MalformedFile, MissingColumn } from "../../format/malformed.ts";

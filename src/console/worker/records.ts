@@ -1,6 +1,6 @@
 /** The records of a file, understood exactly as `plantstore import` understands them. */
 
-import { Refusal } from "../../domain/error.ts";
+import { Refusal } from "../../domain/errors.ts";
 import { type PlantRecord, readPlants } from "../../format/read-plants.ts";
 import type { Reading } from "./messages.ts";
 

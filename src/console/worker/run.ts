@@ -1,6 +1,6 @@
 /** An import from its first byte to its last, with at most two requests on their way. */
 
-import { Refusal } from "../../domain/error.ts";
+import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { MalformedFile, MissingColumn } from "../../format/malformed.ts";
 import type { PlantRecord } from "../../format/read-plants.ts";

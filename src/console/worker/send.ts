@@ -1,6 +1,6 @@
 /** Sends blocks of plants, again and again until each has its answer: a plant sent twice is stored once. */
 
-import { catalogue } from "../../domain/error.ts";
+import { catalogue } from "../../domain/errors.ts";
 import { formatStoredPlant, type Plant } from "../../domain/plant.ts";
 
 export type Outcome = "created" | "replayed" | { readonly reason: string };

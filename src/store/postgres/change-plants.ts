@@ -1,8 +1,7 @@
 /** Replaces and removes plants, each exactly once, whatever becomes of the connection meanwhile. */
 
-import { type Condition, holds } from "../../domain/condition.ts";
-import { Refusal } from "../../domain/error.ts";
-import type { Plant } from "../../domain/plant.ts";
+import { type Condition, holds, type Plant } from "../../domain/plant.ts";
+import { Refusal } from "../../domain/errors.ts";
 import { int64Array, textArray } from "./array.ts";
 import type { Connection } from "./connection.ts";
 import { isUndone, UnsettledError } from "./failure.ts";

@@ -1,6 +1,6 @@
 /** Creates many plants by one statement, and tells of each what became of it. */
 
-import { Refusal } from "../../domain/error.ts";
+import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { int64Array, textArray } from "./array.ts";
 import type { Connection } from "./connection.ts";

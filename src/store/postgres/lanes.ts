@@ -1,6 +1,6 @@
 /** A bounded number of connections, and the work done on them: tried again where that can help. */
 
-import { Refusal } from "../../domain/error.ts";
+import { Refusal } from "../../domain/errors.ts";
 import type { Connection } from "./connection.ts";
 import { judge, LateError, translate } from "./failure.ts";
 import type { Hosts } from "./hosts.ts";

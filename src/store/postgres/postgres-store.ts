@@ -1,12 +1,10 @@
 /** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
 
-import type { Condition } from "../../domain/condition.ts";
-import type { PlantPage, PlantQuery } from "../../domain/page.ts";
-import type { Plant } from "../../domain/plant.ts";
+import type { Condition, Plant } from "../../domain/plant.ts";
+import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
 import type { ServerLimits, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
-import type { TagPage, TagQuery } from "../../domain/tag-page.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
-import { GroupCommit } from "../group-commit.ts";
+import { Batcher } from "../batcher.ts";
 import { int64Array } from "./array.ts";
 import type { Hosts } from "./hosts.ts";
 import { Lanes, type Work } from "./lanes.ts";
@@ -48,9 +46,9 @@ export class PostgresStore implements Store {
   private readonly readers: Lanes;
   /** Apart from the others, so that neither load nor a long search delays what the service itself has to know. */
   private readonly control: Lanes;
-  private readonly writes: GroupCommit<Write, Outcome>;
-  private readonly reads: GroupCommit<bigint, Plant | undefined>;
-  private readonly lookUps: GroupCommit<string, TokenRecord | undefined>;
+  private readonly writes: Batcher<Write, Outcome>;
+  private readonly reads: Batcher<bigint, Plant | undefined>;
+  private readonly lookUps: Batcher<string, TokenRecord | undefined>;
   private readonly forgetting: Timer;
 
   constructor(hosts: Hosts, description: StoreDescription, limits: StoreLimits & ServerLimits) {
@@ -60,20 +58,16 @@ export class PostgresStore implements Store {
     this.writers = new Lanes(hosts, { lanesMax: writeConnections, waitingMax });
     this.readers = new Lanes(hosts, { lanesMax: readConnections, waitingMax });
     this.control = new Lanes(hosts, { lanesMax: 1, waitingMax });
-    this.writes = new GroupCommit(
+    this.writes = new Batcher(
       (batch, deadlineMs) => commitWrites(this.writers, batch, deadlineMs),
       limits,
       { inFlightMax: writeConnections, keyOf: ({ id }) => id },
     );
     const readLimits = { ...limits, batchLengthMax: FIND_LENGTH_MAX };
-    this.reads = new GroupCommit(
-      (ids, deadlineMs) => this.findPlants(ids, deadlineMs),
-      readLimits,
-      {
-        inFlightMax: readConnections,
-      },
-    );
-    this.lookUps = new GroupCommit(
+    this.reads = new Batcher((ids, deadlineMs) => this.findPlants(ids, deadlineMs), readLimits, {
+      inFlightMax: readConnections,
+    });
+    this.lookUps = new Batcher(
       (hashes, deadlineMs) => this.findTokens(hashes, deadlineMs),
       readLimits,
     );

@@ -2,16 +2,16 @@
 
 import {
   findBehind,
-  findHeadRange,
-  HEAD_CHARACTERS,
-  HEADS_MAX,
-  type HeadRange,
-  isWhole,
-  type TagHead,
+  findTagPrefixRange,
+  TAG_PREFIX_CHARACTERS,
+  TAG_PREFIXES_MAX,
+  type TagPrefixRange,
+  isComplete,
+  type TagPrefix,
   type TagPage,
   type TagQuery,
   takeTags,
-} from "../../domain/tag-page.ts";
+} from "../../domain/page.ts";
 import type { Connection } from "./connection.ts";
 
 /** One statement finds a page of tags that can all be listed; where some cannot, the next goes on behind it. */
@@ -20,16 +20,16 @@ export async function listTags(
   query: TagQuery,
   deadlineMs: number,
 ): Promise<TagPage> {
-  const heads: TagHead[] = [];
+  const heads: TagPrefix[] = [];
   let wanted = query.limit + 1;
-  let range = findHeadRange(query);
-  while (range !== undefined && wanted > 0 && heads.length <= HEADS_MAX) {
+  let range = findTagPrefixRange(query);
+  while (range !== undefined && wanted > 0 && heads.length <= TAG_PREFIXES_MAX) {
     // As many again as were in vain, so that it does not take many statements to pass over many.
     const rowsMax = Math.max(wanted, heads.length);
     const piece = await readHeads(connection, range, rowsMax, deadlineMs);
     heads.push(...piece);
     if (piece.length < rowsMax) break;
-    wanted -= piece.filter(({ head }) => isWhole(head)).length;
+    wanted -= piece.filter(({ head }) => isComplete(head)).length;
     const from = findBehind(piece.at(-1)?.head ?? "");
     range = from === undefined ? undefined : { from, until: range.until };
   }
@@ -38,10 +38,10 @@ export async function listTags(
 
 async function readHeads(
   connection: Connection,
-  { from, until }: HeadRange,
+  { from, until }: TagPrefixRange,
   rowsMax: number,
   deadlineMs: number,
-): Promise<readonly TagHead[]> {
+): Promise<readonly TagPrefix[]> {
   const rows = await connection.query<{ head: string }>(
     until === undefined ? OPEN : BOUNDED,
     until === undefined ? [from, rowsMax] : [from, rowsMax, until],
@@ -51,14 +51,14 @@ async function readHeads(
 }
 
 const OPEN = statementOf("");
-const BOUNDED = statementOf(`AND left(tag, ${HEAD_CHARACTERS}) < $3::text`);
+const BOUNDED = statementOf(`AND left(tag, ${TAG_PREFIX_CHARACTERS}) < $3::text`);
 
 /** The last row of the recursion, where nothing more is found, has no head. */
 function statementOf(andBefore: string): string {
   const first = (comparison: string): string =>
-    `SELECT left(tag, ${HEAD_CHARACTERS}) AS head FROM plants
-      WHERE tag IS NOT NULL AND left(tag, ${HEAD_CHARACTERS}) ${comparison} ${andBefore}
-      ORDER BY left(tag, ${HEAD_CHARACTERS}) LIMIT 1`;
+    `SELECT left(tag, ${TAG_PREFIX_CHARACTERS}) AS head FROM plants
+      WHERE tag IS NOT NULL AND left(tag, ${TAG_PREFIX_CHARACTERS}) ${comparison} ${andBefore}
+      ORDER BY left(tag, ${TAG_PREFIX_CHARACTERS}) LIMIT 1`;
   return `WITH RECURSIVE heads AS (
     (${first(">= $1::text")})
     UNION ALL

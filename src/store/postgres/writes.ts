@@ -1,6 +1,6 @@
 /** A batch of writes: those about one plant in their order, all others at once. */
 
-import type { Refusal } from "../../domain/error.ts";
+import type { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { type Change, changePlants } from "./change-plants.ts";
 import { createPlants, judgeCreate } from "./create-plants.ts";

@@ -1,7 +1,7 @@
 /** SQLite's result codes, translated into our catalogue. By code, never by text. */
 
 import { SQLiteError } from "bun:sqlite";
-import { Refusal } from "../../domain/error.ts";
+import { Refusal } from "../../domain/errors.ts";
 import { StoreOpenError } from "../open-error.ts";
 import { StoreLockedError } from "./database.ts";
 

@@ -1,7 +1,7 @@
 /** One read transaction for all the plants asked for in one turn: taking and giving back its lock costs more than a look-up. */
 
 import type { Plant } from "../../domain/plant.ts";
-import { turn } from "../../domain/turn.ts";
+import { endOfTick } from "../batcher.ts";
 
 interface Pending {
   readonly id: bigint;
@@ -22,7 +22,8 @@ export class GroupRead {
 
   find(id: bigint): Promise<Plant | undefined> {
     return new Promise((resolve, reject) => {
-      if (this.pending.push({ id, resolve, reject }) === 1) void turn().then(() => this.settle());
+      if (this.pending.push({ id, resolve, reject }) === 1)
+        void endOfTick().then(() => this.settle());
     });
   }
 

@@ -1,7 +1,7 @@
 /** A store in a file to read from, on a thread beside the one that writes. Readers do not block the writer. */
 
 import { Database } from "bun:sqlite";
-import { Refusal } from "../../domain/error.ts";
+import { Refusal } from "../../domain/errors.ts";
 import type { Reads, StoreLimits } from "../../domain/store.ts";
 import { closeReads, prepareReads, SqliteReads } from "./reads.ts";
 

@@ -1,10 +1,16 @@
 /** The reading half of a store in a file, on the connection that it is given. */
 
 import type { Database } from "bun:sqlite";
-import { type PlantPage, type PlantQuery, takePage } from "../../domain/page.ts";
+import {
+  type PlantPage,
+  type PlantQuery,
+  type TagPage,
+  type TagQuery,
+  takePage,
+  takeTags,
+} from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { Reads, StoreLimits } from "../../domain/store.ts";
-import { type TagPage, type TagQuery, takeTags } from "../../domain/tag-page.ts";
 import type { TokenRecord } from "../../domain/token.ts";
 import { toPlant, toTokenRecord } from "../rows.ts";
 import { translate } from "./failure.ts";

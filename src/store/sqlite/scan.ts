@@ -1,7 +1,7 @@
 /** Hands searches to the thread that does them, and their pages back. */
 
 import type { Worker } from "node:worker_threads";
-import { Refusal } from "../../domain/error.ts";
+import { Refusal } from "../../domain/errors.ts";
 import type { PlantPage, PlantQuery } from "../../domain/page.ts";
 
 export interface ScanSetup {

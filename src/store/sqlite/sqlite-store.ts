@@ -1,14 +1,12 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
 import type { Database } from "bun:sqlite";
-import type { Condition } from "../../domain/condition.ts";
-import { Refusal } from "../../domain/error.ts";
-import type { PlantPage, PlantQuery } from "../../domain/page.ts";
-import type { Plant } from "../../domain/plant.ts";
+import type { Condition, Plant } from "../../domain/plant.ts";
+import { Refusal } from "../../domain/errors.ts";
+import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
 import type { Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
-import type { TagPage, TagQuery } from "../../domain/tag-page.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
-import { type Committed, GroupCommit } from "../group-commit.ts";
+import { type Committed, Batcher } from "../batcher.ts";
 import { lengthOf } from "../rows.ts";
 import { makeReadableDurable, openDatabase, reopenDatabase } from "./database.ts";
 import { type RequireInPlace, watchPlaces } from "./in-place.ts";
@@ -28,7 +26,7 @@ interface Connection extends ReadConnection {
 export class SqliteStore implements Store {
   readonly description: StoreDescription;
   private readonly path: string;
-  private readonly writes: GroupCommit<Write, Outcome>;
+  private readonly writes: Batcher<Write, Outcome>;
   private readonly reads: SqliteReads;
   private connection: Connection | undefined;
   /** The file that this store began with, and no other, is the one to go on with. */
@@ -44,7 +42,7 @@ export class SqliteStore implements Store {
     };
     this.connection = connect(path, openDatabase(path));
     this.requireInPlace = watchPlaces([path]);
-    this.writes = new GroupCommit((batch) => this.commit(batch), limits);
+    this.writes = new Batcher((batch) => this.commit(batch), limits);
     this.reads = new SqliteReads(path, limits, () => this.connected());
   }
 

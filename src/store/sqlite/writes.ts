@@ -1,9 +1,8 @@
 /** What a transaction does for each write in it. */
 
 import type { Database } from "bun:sqlite";
-import { type Condition, holds } from "../../domain/condition.ts";
-import { Refusal } from "../../domain/error.ts";
-import type { Plant } from "../../domain/plant.ts";
+import { type Condition, holds, type Plant } from "../../domain/plant.ts";
+import { Refusal } from "../../domain/errors.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { isTokenNameTaken, translate } from "./failure.ts";
 import { toPlant } from "../rows.ts";

@@ -1,0 +1,289 @@
+import { describe, expect, test } from "bun:test";
+import { Refusal } from "../src/domain/errors.ts";
+import { type Commit, Batcher } from "../src/store/batcher.ts";
+import { rejectionOf } from "./support/rejection.ts";
+
+const limits = {
+  queueLengthMax: 100,
+  queueSecondsMax: 5,
+  batchLengthMax: 10,
+  bodyBytesTotalMax: 1_000_000,
+};
+
+/** A commit that waits until it is let go, and remembers its batches. */
+function heldCommit() {
+  const batches: number[][] = [];
+  const gates: PromiseWithResolvers<void>[] = [];
+  const started: PromiseWithResolvers<void>[] = [Promise.withResolvers()];
+  const commit: Commit<number, number> = async (writes) => {
+    batches.push([...writes]);
+    const gate = Promise.withResolvers<void>();
+    gates.push(gate);
+    started.at(-1)?.resolve();
+    started.push(Promise.withResolvers());
+    await gate.promise;
+    return writes.map((write) => write * 2);
+  };
+  return { batches, gates, started, commit };
+}
+
+describe("group commit", () => {
+  test("puts everything that arrives during a commit into the next one, in order", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, limits);
+    const first = group.submit(1);
+    await started[0]?.promise;
+    const others = [2, 3, 4].map((write) => group.submit(write));
+    gates[0]?.resolve();
+    expect(await first).toBe(2);
+    await started[1]?.promise;
+    gates[1]?.resolve();
+    expect(await Promise.all(others)).toEqual([4, 6, 8]);
+    expect(batches).toEqual([[1], [2, 3, 4]]);
+  });
+
+  test("answers nobody before the commit has ended", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, limits);
+    let answered = false;
+    const write = group.submit(1).then(() => {
+      answered = true;
+    });
+    await started[0]?.promise;
+    await new Promise(setImmediate);
+    expect(answered).toBe(false);
+    gates[0]?.resolve();
+    await write;
+    expect(answered).toBe(true);
+  });
+
+  test("never commits more at once than the batch may hold", async () => {
+    const sizes: number[] = [];
+    const group = new Batcher<number, number>((writes) => {
+      sizes.push(writes.length);
+      return [...writes];
+    }, limits);
+    await Promise.all(Array.from({ length: 25 }, (_, write) => group.submit(write)));
+    expect(sizes).toEqual([10, 10, 5]);
+  });
+
+  test("fails one write alone, and the whole batch where the commit fails", async () => {
+    const group = new Batcher<string, string>((writes) => {
+      if (writes.includes("explode")) throw new Refusal("store_unavailable");
+      return writes.map((write) => (write === "taken" ? new Refusal("id_taken") : write));
+    }, limits);
+    const alone = await Promise.allSettled(["a", "taken", "b"].map((write) => group.submit(write)));
+    expect(alone.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    const all = await Promise.allSettled(["a", "explode"].map((write) => group.submit(write)));
+    expect(all.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    expect(await group.submit("after")).toBe("after");
+  });
+
+  test("refuses at once what does not fit the queue", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, { ...limits, queueLengthMax: 2 });
+    const first = group.submit(1);
+    await started[0]?.promise;
+    const waiting = [group.submit(2), group.submit(3)];
+    expect(await rejectionOf(group.submit(4))).toMatchObject({ reason: "overloaded" });
+    gates[0]?.resolve();
+    await first;
+    await started[1]?.promise;
+    gates[1]?.resolve();
+    expect(await Promise.all(waiting)).toEqual([4, 6]);
+  });
+
+  test("refuses text that does not fit the queue, takes one however long, and gives room back", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, { ...limits, bodyBytesTotalMax: 100 });
+    const first = group.submit(1, 500);
+    await started[0]?.promise;
+    const second = group.submit(2, 90);
+    expect(await rejectionOf(group.submit(3, 20))).toMatchObject({ reason: "overloaded" });
+    gates[0]?.resolve();
+    await first;
+    await started[1]?.promise;
+    const third = group.submit(3, 20);
+    gates[1]?.resolve();
+    await second;
+    await started[2]?.promise;
+    gates[2]?.resolve();
+    expect(await third).toBe(6);
+  });
+
+  test("commits no more text at once than leaves others their turn", async () => {
+    const sizes: number[] = [];
+    const group = new Batcher<number, number>(
+      (writes) => {
+        sizes.push(writes.length);
+        return [...writes];
+      },
+      { ...limits, bodyBytesTotalMax: 100_000_000 },
+    );
+    await Promise.all([1, 2, 3, 4, 5].map((write) => group.submit(write, 2_000_000)));
+    expect(sizes).toEqual([3, 2]);
+  });
+
+  test("tries again while the store is locked, and refuses whoever has waited too long", async () => {
+    let now = 0;
+    let locked = true;
+    const group = new Batcher<string, string>(
+      (writes) => {
+        now += 1_000;
+        return locked ? "locked" : [...writes];
+      },
+      limits,
+      { now: () => now },
+    );
+    expect(await rejectionOf(group.submit("late"))).toMatchObject({ reason: "store_busy" });
+    expect(now).toBe(5_000);
+    const patient = group.submit("patient");
+    locked = false;
+    expect(await patient).toBe("patient");
+  });
+
+  test("refuses whoever has waited too long behind slow commits, and commits nothing of theirs", async () => {
+    let now = 0;
+    const batches: number[][] = [];
+    const group = new Batcher<number, number>(
+      (writes) => {
+        batches.push([...writes]);
+        now += 3_000;
+        return [...writes];
+      },
+      { ...limits, batchLengthMax: 1 },
+      { now: () => now },
+    );
+    const settled = await Promise.allSettled([1, 2, 3, 4].map((write) => group.submit(write)));
+    expect(settled.map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "fulfilled",
+      "rejected",
+      "rejected",
+    ]);
+    expect(settled[2]).toMatchObject({ reason: { reason: "store_busy" } });
+    expect(batches).toEqual([[1], [2]]);
+  });
+
+  test("finishes what it has accepted before it closes, and refuses the rest", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, limits);
+    const accepted = group.submit(1);
+    await started[0]?.promise;
+    const closing = group.close();
+    expect(await rejectionOf(group.submit(2))).toMatchObject({ reason: "shutting_down" });
+    gates[0]?.resolve();
+    await closing;
+    expect(await accepted).toBe(2);
+  });
+
+  test("answers whoever has waited too long for a commit that has begun, and for one that has not", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, { ...limits, queueSecondsMax: 0.05 });
+    const begun = group.submit(1);
+    await started[0]?.promise;
+    const queued = group.submit(2);
+    const refusals = await Promise.all([begun, queued].map(rejectionOf));
+    expect(refusals).toMatchObject([{ reason: "store_unavailable" }, { reason: "store_busy" }]);
+    gates[0]?.resolve();
+    const next = group.submit(3);
+    await started[1]?.promise;
+    gates[1]?.resolve();
+    expect(await next).toBe(6);
+  });
+
+  test("tells each commit how long anyone will wait for it", async () => {
+    const deadlines: number[] = [];
+    let now = 1_000;
+    const group = new Batcher<number, number>(
+      (writes, deadlineMs) => {
+        deadlines.push(deadlineMs);
+        return [...writes];
+      },
+      limits,
+      { now: () => now },
+    );
+    const first = group.submit(1);
+    now = 2_000;
+    await Promise.all([first, group.submit(2)]);
+    expect(deadlines).toEqual([7_000]);
+  });
+});
+
+test("a group commit counts those who wait, in the queue and under way", async () => {
+  const { gates, started, commit } = heldCommit();
+  const group = new Batcher(commit, limits);
+  expect(group.waiting).toBe(0);
+  const first = group.submit(1);
+  await started[0]?.promise;
+  const others = [2, 3].map((write) => group.submit(write));
+  expect(group.waiting).toBe(3);
+  gates[0]?.resolve();
+  await first;
+  await started[1]?.promise;
+  expect(group.waiting).toBe(2);
+  gates[1]?.resolve();
+  await Promise.all(others);
+  expect(group.waiting).toBe(0);
+});
+
+describe("several commits at one time", () => {
+  const options = { inFlightMax: 2, keyOf: (write: number) => write % 10 };
+
+  test("are as many as may be, and take what has come meanwhile", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, limits, options);
+    const first = group.submit(1);
+    await started[0]?.promise;
+    const second = group.submit(2);
+    await started[1]?.promise;
+    const others = [3, 4].map((write) => group.submit(write));
+    await new Promise(setImmediate);
+    expect(batches).toEqual([[1], [2]]);
+    gates[1]?.resolve();
+    expect(await second).toBe(4);
+    await started[2]?.promise;
+    for (const gate of gates) gate.resolve();
+    expect(await Promise.all([first, ...others])).toEqual([2, 6, 8]);
+    expect(batches).toEqual([[1], [2], [3, 4]]);
+  });
+
+  test("are never about the same thing, and what is held back keeps its order", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, limits, options);
+    const first = group.submit(1);
+    await started[0]?.promise;
+    const others = [11, 2, 21, 12].map((write) => group.submit(write));
+    await started[1]?.promise;
+    expect(batches).toEqual([[1], [2, 12]]);
+    gates[1]?.resolve();
+    await others[1];
+    await new Promise(setImmediate);
+    expect(batches).toHaveLength(2);
+    gates[0]?.resolve();
+    await started[2]?.promise;
+    gates[2]?.resolve();
+    await Promise.all([first, ...others]);
+    expect(batches).toEqual([[1], [2, 12], [11, 21]]);
+  });
+
+  test("are all waited for by the end", async () => {
+    const { gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, limits, options);
+    const writes = [group.submit(1)];
+    await started[0]?.promise;
+    writes.push(group.submit(2));
+    await started[1]?.promise;
+    let isClosed = false;
+    const closing = group.close().then(() => {
+      isClosed = true;
+    });
+    gates[0]?.resolve();
+    await writes[0];
+    await new Promise(setImmediate);
+    expect(isClosed).toBe(false);
+    gates[1]?.resolve();
+    await closing;
+    expect(await Promise.all(writes)).toEqual([2, 4]);
+  });
+});

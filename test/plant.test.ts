@@ -1,0 +1,141 @@
+/** The checks in plant.ts and the JSON Schema in the description accept the same bodies. */
+
+import { describe, expect, test } from "bun:test";
+import * as fc from "fast-check";
+import { Compile } from "typebox/schema";
+import { Refusal } from "../src/domain/errors.ts";
+import { findNumberText } from "../src/domain/json.ts";
+import {
+  isStorable,
+  NewPlantSchema,
+  parseNewPlant,
+  parseReplacement,
+  PlantSchema,
+} from "../src/domain/plant.ts";
+
+const RUNS = 5_000 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
+
+/** Mostly members that a plant has, mostly with values that it may have. */
+const value = fc.oneof(
+  fc.jsonValue(),
+  fc.integer(),
+  fc.string(),
+  fc.constantFrom(null, true, "", 0, -0, 1.5, [], {}),
+);
+const candidate = fc.oneof(
+  { weight: 1, arbitrary: value },
+  {
+    weight: 9,
+    arbitrary: fc.record(
+      {
+        id: fc.oneof({ weight: 3, arbitrary: fc.integer() }, value),
+        name: fc.oneof({ weight: 3, arbitrary: fc.string() }, value),
+        tag: fc.oneof({ weight: 3, arbitrary: fc.string() }, value),
+        other: value,
+      },
+      { requiredKeys: [] },
+    ),
+  },
+);
+
+/** What the schema cannot say: no U+0000, no unpaired surrogate, an id within int64. */
+function isExpressible(came: unknown): boolean {
+  const { id, name, tag } = (came ?? {}) as Record<string, unknown>;
+  return (
+    [name, tag].every((text) => typeof text !== "string" || isStorable(text)) &&
+    (typeof id !== "number" || Math.abs(id) < 2 ** 63)
+  );
+}
+
+function isAccepted(parse: () => unknown): boolean {
+  try {
+    parse();
+    return true;
+  } catch (error) {
+    expect(error).toBeInstanceOf(Refusal);
+    return false;
+  }
+}
+
+test.each([
+  ["a new plant", NewPlantSchema, parseNewPlant],
+  ["a replacement", PlantSchema, (text: string) => parseReplacement(text, 1n)],
+] as const)("%s is accepted if and only if its schema accepts it", (_name, schema, parse) => {
+  const compiled = Compile(schema);
+  const seen = new Set<boolean>();
+  fc.assert(
+    fc.property(candidate.filter(isExpressible), (came) => {
+      // A replacement may repeat the id of its path, which no schema can say.
+      const body = schema === PlantSchema ? withoutId(came) : came;
+      const accepted = isAccepted(() => parse(JSON.stringify(body)));
+      seen.add(accepted);
+      expect(accepted).toBe(compiled.Check(body));
+    }),
+    { numRuns: RUNS },
+  );
+  expect(seen.size).toBe(2);
+});
+
+function withoutId(came: unknown): unknown {
+  if (typeof came !== "object" || came === null || Array.isArray(came)) return came;
+  const { id: _id, ...rest } = came as Record<string, unknown>;
+  return rest;
+}
+
+describe("findNumberText", () => {
+  test.each([
+    ['{"id":1.50,"name":"a"}', "1.50"],
+    ['{"x":{"id":2},"id":3}', "3"],
+    ['{"id":4,"x":[5,{"id":6}]}', "4"],
+    ['{"\\u0069d":-7e2}', "-7e2"],
+    ['{"x":"id","id":8}', "8"],
+    ['{"x":"\\"id\\":9","id":10}', "10"],
+    ['{"x\\\\":11,"id":12}', "12"],
+    ['{"id":13,"id":14}', "14"],
+    [' { "id" : 15 } ', "15"],
+    ['{"id":"16"}', undefined],
+    ['{"id":[17]}', undefined],
+    ["{}", undefined],
+  ])("of %s is %s", (json, expected) => expect(findNumberText(json, "id")).toBe(expected));
+
+  test("agrees with a reviver on any object", () => {
+    type Reviver = (key: string, value: unknown, context: { source: string }) => unknown;
+    const keepSource: Reviver = (_key, came, { source }) =>
+      typeof came === "number" ? `#${source}` : came;
+    const members = fc.dictionary(
+      fc.oneof(fc.constantFrom("id", "i\\d", 'i"d', "name"), fc.string()),
+      fc.jsonValue(),
+    );
+    fc.assert(
+      fc.property(members, (came) => {
+        const json = JSON.stringify(came);
+        const revived = JSON.parse(json, keepSource as (key: string, value: unknown) => unknown);
+        const { id } = revived as Record<string, unknown>;
+        const isNumber = typeof came["id"] === "number";
+        if (isNumber) expect(`#${findNumberText(json, "id")}`).toBe(id as string);
+      }),
+      { numRuns: RUNS },
+    );
+  });
+});
+
+/** The worst bodies of 1 MB, against parsing them once: a reviver took hundreds of times as long. */
+test.each([
+  ["small numbers", `{"id":1.5,"z":[${"1,".repeat(500_000)}1]}`],
+  ["short names", `{"id":1.5${',"":1'.repeat(200_000)}}`],
+  ["escaped names", `{"id":1.5${',"\\u0069":1'.repeat(100_000)}}`],
+  ["brackets", `{"id":1.5,"z":${"[".repeat(500_000)}${"]".repeat(500_000)}}`],
+  ["quotes", `{"id":1.5,"z":"${'\\"'.repeat(500_000)}"}`],
+])("a refused body of %s costs little more than parsing it", (_name, body) => {
+  const cost = (run: () => unknown): number => {
+    const times = Array.from({ length: 5 }, () => {
+      const startedAtMs = performance.now();
+      run();
+      return performance.now() - startedAtMs;
+    });
+    return Math.min(...times);
+  };
+  const refused = cost(() => isAccepted(() => parseNewPlant(body)));
+  // 40 ms is the bound for the worst body; the machine may be busy, so a multiple of the parse counts too.
+  expect(refused).toBeLessThan(Math.max(40, 6 * cost(() => JSON.parse(body))));
+});

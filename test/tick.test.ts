@@ -1,0 +1,58 @@
+/** The end of a turn of the event loop: waited for, but not for ever. */
+
+import { describe, expect, test } from "bun:test";
+import { endOfTick, flushOverdue, pause } from "../src/store/batcher.ts";
+
+/** Long after any that has begun should have ended. */
+const LATER_MS = 1_000;
+
+/** Which of these have ended, without a turn of the event loop in between. */
+async function endedAmong(...waits: Promise<void>[]): Promise<boolean[]> {
+  const ended = waits.map(() => false);
+  for (const [index, wait] of waits.entries())
+    void wait.then(() => {
+      ended[index] = true;
+    });
+  for (let microtasks = 0; microtasks < 10; microtasks++) await Promise.resolve();
+  return ended;
+}
+
+describe("a turn", () => {
+  test("ends with the turn of the event loop, after everything that was there already", async () => {
+    const order: string[] = [];
+    setImmediate(() => order.push("there already"));
+    const ended = endOfTick().then(() => order.push("end of the turn"));
+    queueMicrotask(() => order.push("microtask"));
+    await ended;
+    expect(order).toEqual(["microtask", "there already", "end of the turn"]);
+  });
+
+  test("ends before, where a request tells that it has taken too long, and then only once", async () => {
+    const late = endOfTick();
+    flushOverdue(performance.now());
+    expect(await endedAmong(late)).toEqual([false]);
+    flushOverdue(performance.now() + LATER_MS);
+    expect(await endedAmong(late)).toEqual([true]);
+    const next = endOfTick();
+    expect(await endedAmong(next)).toEqual([false]);
+    await next;
+  });
+});
+
+describe("a pause", () => {
+  test("is over when its time is, however many turns that takes", async () => {
+    const startedAtMs = performance.now();
+    await pause(20);
+    expect(performance.now() - startedAtMs).toBeGreaterThan(19);
+  });
+
+  test("is over before its timer comes, where a request tells that its time is", async () => {
+    const short = pause(60_000);
+    const long = pause(120_000);
+    const startedAtMs = performance.now();
+    flushOverdue(startedAtMs + 61_000);
+    expect(await endedAmong(short, long)).toEqual([true, false]);
+    flushOverdue(startedAtMs + 121_000);
+    expect(await endedAmong(long)).toEqual([true]);
+  });
+});

@@ -1,0 +1,107 @@
+/** Clients that create one plant after the other, as fast as they are answered, and never wait when refused. */
+
+import { catalogue } from "../../src/domain/errors.ts";
+import { toBody } from "../support/plants.ts";
+import { type Answer, readBody } from "./answer.ts";
+import { Connection, formatRequest } from "./connection.ts";
+import type { Ledger } from "./ledger.ts";
+
+/** What a while of load was like. */
+export interface Spell {
+  readonly seconds: number;
+  readonly acceptedMs: number[];
+  readonly refusedMs: number[];
+}
+
+export class Creators {
+  /** Whatever was answered but 200 and a proper 503; the first few, and how many. */
+  readonly faults: string[] = [];
+  readonly #url: string;
+  readonly #ledger: Ledger;
+  readonly #connections: Connection[] = [];
+  #running: Promise<void>[] = [];
+  #isOver = false;
+  #acceptedMs: number[] = [];
+  #refusedMs: number[] = [];
+
+  constructor(url: string, ledger: Ledger) {
+    this.#url = url;
+    this.#ledger = ledger;
+  }
+
+  /** Adds clients that begin at once, each on a connection of its own. */
+  async start(count: number): Promise<void> {
+    const TOGETHER = 200;
+    for (let started = 0; started < count; started += TOGETHER) {
+      const length = Math.min(TOGETHER, count - started);
+      const opened = await Promise.all(Array.from({ length }, () => Connection.open(this.#url)));
+      this.#connections.push(...opened);
+      this.#running.push(...opened.map((connection) => this.#run(connection)));
+    }
+  }
+
+  async measure(seconds: number): Promise<Spell> {
+    [this.#acceptedMs, this.#refusedMs] = [[], []];
+    const startedAtMs = performance.now();
+    await Bun.sleep(seconds * 1000);
+    const spell = { acceptedMs: this.#acceptedMs, refusedMs: this.#refusedMs };
+    // What comes after it is not of it.
+    [this.#acceptedMs, this.#refusedMs] = [[], []];
+    return { ...spell, seconds: (performance.now() - startedAtMs) / 1000 };
+  }
+
+  /** Resolves when every client has its last answer, and its connection is closed. */
+  async stop(): Promise<void> {
+    this.#isOver = true;
+    await Promise.all(this.#running);
+    for (const connection of this.#connections) connection.abort();
+  }
+
+  async #run(connection: Connection): Promise<void> {
+    while (!this.#isOver) {
+      const plant = this.#ledger.next();
+      const sentAtMs = performance.now();
+      const answer = await connection
+        .ask(formatRequest("POST", "/plants", toBody(plant)))
+        .catch((error: Error) => void this.faults.push(error.message));
+      const tookMs = performance.now() - sentAtMs;
+      if (answer === undefined) {
+        this.faults.push(`${plant.id}: the connection was closed`);
+        return;
+      }
+      if (answer.status === 200) {
+        this.#acceptedMs.push(tookMs);
+        this.#ledger.acknowledge(plant);
+        continue;
+      }
+      const reason = findDeliberateRefusal(answer);
+      if (reason === undefined) this.faults.push(`${plant.id}: ${answer.head}\n${answer.body}`);
+      else this.#refusedMs.push(tookMs);
+      if (reason !== undefined && reason !== "store_unavailable") this.#ledger.refuse(plant);
+    }
+  }
+}
+
+const deliberate = (["overloaded", "store_busy", "store_unavailable"] as const).map(
+  (reason) => [reason, catalogue[reason]] as const,
+);
+
+/** What the catalogue calls a 503 that says when to come again; undefined for anything else. */
+export function findDeliberateRefusal(answer: Answer): (typeof deliberate)[number][0] | undefined {
+  if (answer.status !== 503 || !/^retry-after: *\d+$/im.test(answer.head)) return undefined;
+  try {
+    const { error, message } = JSON.parse(readBody(answer)) as Record<string, unknown>;
+    if (typeof message !== "string") return undefined;
+    return deliberate.find(([, { code }]) => code === error)?.[0];
+  } catch {
+    return undefined;
+  }
+}
+
+/** Accepted requests a second. */
+export const goodputOf = ({ acceptedMs, seconds }: Spell): number => acceptedMs.length / seconds;
+
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((one, other) => one - other);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
+}

@@ -1,0 +1,226 @@
+/** The disk is full, fails, or is slow, and then loses its power: refused for now, never lost, and over by itself. */
+
+import type { ServiceProcess } from "../support/child.ts";
+import type { StoredPlant } from "../support/plants.ts";
+import type { Random } from "../support/random.ts";
+import { choosePieces } from "./disk-fates.ts";
+import { type EpisodeReport, liveThrough } from "./disk-faults-episode.ts";
+import { type FaultKind, faultKinds } from "./disk-faults-kinds.ts";
+import { Disk, type Files } from "./disk-model.ts";
+import { MixedLoad } from "./mixed-load.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { compareModel, lackOfShim, ShimmedDisk } from "./shimmed-service.ts";
+import { compareAnswers, examineFiles } from "./stored-files.ts";
+
+const EPISODES_MAX = 3;
+const SPELLS_MAX = 4;
+const IMAGES = 4;
+const DEATH_MS_MAX = 5_000;
+const HEAR_MS = 25;
+/** Small enough for the queue to be full at times. */
+const SMALL_QUEUE = { length: 40, batch: 20 };
+const DEFAULT_QUEUE = { length: 8_192, batch: 1_024 };
+
+class DiskFaults {
+  readonly faults: string[] = [];
+  readonly counts = {
+    spells: 0,
+    starts: 0,
+    refusedStarts: 0,
+    exits: 0,
+    images: 0,
+    acknowledged: 0,
+    compared: 0,
+  };
+  readonly kinds = new Map<string, Omit<EpisodeReport, "faults"> & { episodes: number }>();
+  private readonly random: Random;
+  private readonly disk = new ShimmedDisk();
+  private upcoming: FaultKind[] = [];
+
+  constructor(random: Random) {
+    this.random = random;
+  }
+
+  get figures(): Record<string, string | number> {
+    const { spells, starts, refusedStarts, exits, images, acknowledged, compared } = this.counts;
+    return {
+      ...Object.fromEntries(
+        [...this.kinds].map(([name, { episodes, troubled, refusals, recoveryMs }]) => [
+          name,
+          `${episodes} episodes, ${troubled} operations, ${refusals} refusals, over within ${Math.round(recoveryMs)} ms`,
+        ]),
+      ),
+      "ends by a kill or a loss of power": spells,
+      "ends by itself": exits,
+      "starts on a failing disk": `${starts}, of which ${refusedStarts} were given up`,
+      "images of the disk examined": images,
+      "writes acknowledged": acknowledged,
+      "plants compared": compared,
+    };
+  }
+
+  async wearOut(isOver: () => boolean): Promise<void> {
+    const { random, counts } = this;
+    const load = new MixedLoad(random, { nameLengthMax: random.pick([0, 300, 5_000]) });
+    let files: Files = new Map();
+    let rows: readonly StoredPlant[] = [];
+    try {
+      for (let spell = 0; spell < SPELLS_MAX && !isOver(); spell++) {
+        const faultsBefore = this.faults.length;
+        if (random.chance(30)) ({ files, rows } = this.examine(await this.startBadly(files), load));
+        const ends = await this.liveThroughSpell(files, rows, load, isOver);
+        counts.spells++;
+        ({ files, rows } = this.examine(ends, load));
+        if (this.faults.length > faultsBefore) break;
+      }
+    } finally {
+      await load[Symbol.asyncDispose]();
+      counts.acknowledged += load.acknowledged;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.disk[Symbol.dispose]();
+  }
+
+  /** Where it does not start, it says why; either way it spoils nothing. */
+  private async startBadly(files: Files): Promise<readonly Files[]> {
+    const { disk, random, counts } = this;
+    counts.starts++;
+    disk.put(files);
+    disk.control.set(random.pick(faultKinds).choose(random));
+    try {
+      await using _ = await disk.start({});
+    } catch (error) {
+      counts.refusedStarts++;
+      const { message } = error as Error;
+      if (!/\(exit 1\): .*cannot be opened: .+/s.test(message)) this.faults.push(message);
+    }
+    return this.loseAll(files, false);
+  }
+
+  /** All that the files may be afterwards. */
+  private async liveThroughSpell(
+    files: Files,
+    rows: readonly StoredPlant[],
+    load: MixedLoad,
+    isOver: () => boolean,
+  ): Promise<readonly Files[]> {
+    const { disk, random } = this;
+    const queue = random.chance(30) ? SMALL_QUEUE : DEFAULT_QUEUE;
+    disk.put(files);
+    disk.control.set({});
+    const service = await disk.start({
+      PLANTSTORE_QUEUE_LENGTH_MAX: `${queue.length}`,
+      PLANTSTORE_BATCH_LENGTH_MAX: `${queue.batch}`,
+      PLANTSTORE_LOG_LEVEL: "error",
+    });
+    if (service === undefined) throw new Error("the service was killed by somebody else");
+    await using _ = service;
+    this.faults.push(...(await compareAnswers(service.started.url, rows)));
+    load.resume(service.started.url);
+    const scene = { disk, service, load, random, waitingMax: queue.length + queue.batch };
+    for (let episode = 0; episode < EPISODES_MAX && !(episode > 0 && isOver()); episode++) {
+      const kind = this.nextKind(queue === SMALL_QUEUE);
+      const report = await liveThrough(kind, scene);
+      if (await this.hasEnded(service)) break;
+      this.faults.push(...report.faults);
+      // What happens at times may not happen for a moment.
+      if (report.troubled === 0 && kind.effect !== "may refuse")
+        this.faults.push(`${kind.name}: nothing of the kind happened`);
+      const known = this.kinds.get(kind.name);
+      this.kinds.set(kind.name, {
+        episodes: (known?.episodes ?? 0) + 1,
+        refusals: (known?.refusals ?? 0) + report.refusals,
+        troubled: (known?.troubled ?? 0) + report.troubled,
+        recoveryMs: Math.max(known?.recoveryMs ?? 0, report.recoveryMs),
+      });
+    }
+    return this.end(files, service, load);
+  }
+
+  /** Each in turn, in an order of chance. A queue that is full refuses also what a disk would hide. */
+  private nextKind(isQueueSmall: boolean): FaultKind {
+    for (;;) {
+      if (this.upcoming.length === 0) this.upcoming = [...faultKinds];
+      const kind = this.random.pick(this.upcoming);
+      this.upcoming = this.upcoming.filter((other) => other !== kind);
+      if (!isQueueSmall || kind.effect !== "hides") return kind;
+    }
+  }
+
+  /** Killed, or without power, and at times while the disk fails once more. */
+  private async end(
+    files: Files,
+    service: ServiceProcess,
+    load: MixedLoad,
+  ): Promise<readonly Files[]> {
+    const { disk, random } = this;
+    const trouble = random.chance(50) ? {} : random.pick(faultKinds).choose(random);
+    const isKill = random.chance(30);
+    disk.control.set(isKill ? trouble : { ...trouble, dieAfter: random.chance(50) ? 1 : 0 });
+    await Bun.sleep(random.below(200));
+    if (!isKill) disk.control.set({ ...trouble, dieAfter: 1 });
+    else service.kill("SIGKILL");
+    const died = await Promise.race([service.exited, Bun.sleep(DEATH_MS_MAX)]);
+    service.kill("SIGKILL");
+    await service.exited;
+    load.pause();
+    await Bun.sleep(HEAR_MS);
+    // Killed from outside, it may have been between an operation and its record.
+    return isKill ? [disk.readFiles()] : this.loseAll(files, died !== undefined);
+  }
+
+  /** It may give up, if it says so; a service manager then starts it again. */
+  private async hasEnded(service: ServiceProcess): Promise<boolean> {
+    const code = await Promise.race([service.exited, Promise.resolve(undefined)]);
+    if (code === undefined) return false;
+    this.counts.exits++;
+    const lastLine = (await service.stderr).trimEnd().split("\n").at(-1) ?? "";
+    if (code !== 1 || !lastLine.includes('"level":"error"'))
+      this.faults.push(`ended by itself with ${code}: ${lastLine}`);
+    return true;
+  }
+
+  private loseAll(files: Files, isLogWhole: boolean): readonly Files[] {
+    const { disk, random } = this;
+    const lost = new Disk(files, random);
+    for (const record of disk.readLog()) lost.apply(record);
+    if (isLogWhole) this.faults.push(...compareModel(lost, disk.readFiles()));
+    return Array.from({ length: IMAGES }, () => lost.lose(choosePieces(random)));
+  }
+
+  /** The last of several possibilities is the one to go on with. */
+  private examine(
+    possibilities: readonly Files[],
+    load: MixedLoad,
+  ): { files: Files; rows: readonly StoredPlant[] } {
+    let files: Files = new Map();
+    let rows: readonly StoredPlant[] = [];
+    for (const possibility of possibilities) {
+      const examined = examineFiles(possibility, load);
+      files = possibility;
+      rows = examined.rows;
+      this.counts.images++;
+      this.counts.compared += load.plants;
+      this.faults.push(...examined.faults);
+      if (examined.faults.length > 0) break;
+    }
+    return { files, rows };
+  }
+}
+
+async function run({ seconds, random }: Budget): Promise<Finding> {
+  using disks = new DiskFaults(random);
+  const endsAtMs = performance.now() + seconds * 1000;
+  const isOver = (): boolean => performance.now() > endsAtMs;
+  while (!isOver()) await disks.wearOut(isOver);
+  const { figures, faults } = disks;
+  return { figures, faults };
+}
+
+export const diskFaults: Scenario = {
+  title: "the disk is full, fails or is slow, and then loses its power",
+  missing: lackOfShim,
+  run,
+};

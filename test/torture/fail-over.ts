@@ -1,0 +1,106 @@
+/** The primary fails under load, and its standby takes over: nothing that was acknowledged is lost. */
+
+import type { Random } from "../support/random.ts";
+import { compare, openPair, type PairScene } from "./fail-over-scene.ts";
+import { deal } from "./postgres-deck.ts";
+import { findMissingPostgres } from "./postgres-missing.ts";
+import { Times, within } from "./postgres-times.ts";
+import { findDelays, findUnsound } from "./postgres-verdict.ts";
+import type { Scenario } from "./scenario.ts";
+
+const WRITES_BEFORE_MAX = 2_000;
+const WRITES_AFTER = 500;
+/** From the order to promote to the first write that is acknowledged, on a busy machine. */
+const RESUME_MS_MAX = 10_000;
+/** For the load to flow as before. */
+const FLOW_MS_MAX = 30_000;
+
+interface Round {
+  readonly scene: PairScene;
+  readonly random: Random;
+  /** Resolves when the standby has taken over, and the load flows again. */
+  readonly promote: () => Promise<void>;
+}
+
+const rounds: Readonly<Record<string, (round: Round) => Promise<void>>> = {
+  "primary killed": async ({ scene, random, promote }) => {
+    await scene.pair.primary.kill();
+    // Half of the time too late for those who wait.
+    if (random.chance(50)) await scene.gardeners.untilUnsettled();
+    await promote();
+  },
+
+  "primary silent, and back later": async ({ scene, promote }) => {
+    await scene.pair.primary.pause();
+    await promote();
+    scene.pair.primary.resume();
+    await within(FLOW_MS_MAX, scene.gardeners.untilAcknowledged(WRITES_AFTER));
+  },
+
+  // It waits for a standby that is none any more, and so acknowledges nothing.
+  "primary alive": ({ promote }) => promote(),
+};
+
+export const failOver: Scenario = {
+  title: "a synchronous pair whose standby is promoted, whatever became of the primary",
+  missing: findMissingPostgres,
+  run: async ({ seconds, random, tell }) => {
+    const startedAtMs = performance.now();
+    const times = new Times();
+    const faults: string[] = [];
+    const sums = { acknowledged: 0, unsettled: 0, answerMsMax: 0 };
+    for (const { kind, haveAllCome } of deal(Object.keys(rounds), random)) {
+      const found = await fail(kind, random, times);
+      faults.push(...found.faults.map((fault) => `${kind}: ${fault}`));
+      sums.acknowledged += found.acknowledged;
+      sums.unsettled += found.unsettled;
+      sums.answerMsMax = Math.max(sums.answerMsMax, found.answerMsMax);
+      tell(`${kind}: ${found.acknowledged} writes acknowledged, ${found.unsettled} not`);
+      if (haveAllCome && performance.now() - startedAtMs > seconds * 1_000) break;
+    }
+    return {
+      figures: {
+        ...times.figures(),
+        "writes acknowledged": sums.acknowledged,
+        "writes refused for now, or cut off": sums.unsettled,
+        "longest answer (ms)": Math.round(sums.answerMsMax),
+      },
+      faults,
+    };
+  },
+};
+
+interface Found {
+  readonly faults: readonly string[];
+  readonly acknowledged: number;
+  readonly unsettled: number;
+  readonly answerMsMax: number;
+}
+
+async function fail(kind: string, random: Random, times: Times): Promise<Found> {
+  await using scene = await openPair({ synchronous: true }, random);
+  const { pair, gardeners, service } = scene;
+  const faults: string[] = [];
+  const promote = async (): Promise<void> => {
+    const orderedAtMs = performance.now();
+    const resumed = gardeners.untilAcknowledged(1).then(() => performance.now());
+    await pair.promote();
+    const resumeMs = ((await within(FLOW_MS_MAX, resumed)) ?? Number.NaN) - orderedAtMs;
+    times.add(kind, resumeMs);
+    // Not a number where it never did.
+    if (!(resumeMs < RESUME_MS_MAX)) faults.push(`the first write came after ${resumeMs} ms`);
+    const flow = gardeners.untilAcknowledged(WRITES_AFTER).then(() => true);
+    if (!(await within(FLOW_MS_MAX, flow))) faults.push("the load does not flow as before");
+  };
+  await gardeners.untilAcknowledged(1 + random.below(WRITES_BEFORE_MAX));
+  await rounds[kind]?.({ scene, random, promote });
+  await gardeners.stop();
+  faults.push(...(await compare(scene)), ...findDelays(gardeners));
+  faults.push(...(await findUnsound(service)));
+  return {
+    faults,
+    acknowledged: gardeners.all.reduce((sum, { acknowledged }) => sum + acknowledged, 0),
+    unsettled: gardeners.unsettled,
+    answerMsMax: gardeners.answerMsMax,
+  };
+}

@@ -1,0 +1,85 @@
+/**
+ * npm run torture [-- scenario … --seconds N --seed N]: what is promised, under everything that can go wrong.
+ *
+ * Fails where a promise was broken, and says how to replay it. The seed replays every choice that is
+ * made here: which plants, what is done to whom, and when. How the processes interleave is not replayed.
+ */
+
+import { parseArgs } from "node:util";
+import { createRandom } from "../support/random.ts";
+import type { Finding, Scenario } from "./scenario.ts";
+import { scenarios } from "./scenarios.ts";
+
+const SECONDS = 60;
+const FAULTS_SHOWN_MAX = 20;
+
+const print = (line: string): boolean => process.stdout.write(`${line}\n`);
+
+function refuse(reason: string): never {
+  process.stderr.write(`${reason}\nusage: npm run torture [-- scenario … --seconds N --seed N]\n`);
+  process.exit(2);
+}
+
+function parseArguments(): { names: string[]; seconds: number; seed: number } {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: { seconds: { type: "string" }, seed: { type: "string" } },
+    });
+    const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
+    const unknown = names.filter((name) => scenarios[name] === undefined);
+    if (unknown.length > 0)
+      refuse(`No scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}.`);
+    return {
+      names,
+      seconds: parseCount("--seconds", values.seconds ?? String(SECONDS), 1),
+      seed: parseCount("--seed", values.seed ?? String(Math.trunc(Math.random() * 2 ** 31)), 0),
+    };
+  } catch (error) {
+    refuse((error as Error).message);
+  }
+}
+
+function parseCount(flag: string, text: string, least: number): number {
+  if (/^\d{1,10}$/.test(text) && Number(text) >= least) return Number(text);
+  refuse(`${flag} takes a whole number from ${least} on, and not “${text}”.`);
+}
+
+function report({ figures, faults }: Finding, replay: string): void {
+  const width = Math.max(0, ...Object.keys(figures).map((name) => name.length));
+  for (const [name, figure] of Object.entries(figures))
+    print(`  ${name.padEnd(width)}  ${typeof figure === "number" ? round(figure) : figure}`);
+  for (const fault of faults.slice(0, FAULTS_SHOWN_MAX)) print(`  BROKEN  ${fault}`);
+  if (faults.length > FAULTS_SHOWN_MAX) print(`  … and ${faults.length - FAULTS_SHOWN_MAX} more`);
+  if (faults.length > 0) print(`  to replay: ${replay}`);
+}
+
+const round = (figure: number): string =>
+  (Number.isInteger(figure) ? figure : Number(figure.toPrecision(3))).toLocaleString("en");
+
+const { names, seconds, seed } = parseArguments();
+print(`Torture: ${names.join(", ")}, ${seconds} s each, seed ${seed}`);
+let broken = 0;
+let skipped = 0;
+for (const name of names) {
+  const { title, missing, run } = scenarios[name] as Scenario;
+  print(`\n${name}: ${title}`);
+  const lacking = missing?.();
+  if (lacking !== undefined) {
+    print(`  skipped: ${lacking}`);
+    skipped++;
+    continue;
+  }
+  const finding = await run({
+    seconds,
+    random: createRandom(seed),
+    tell: (line) => print(`  ${line}`),
+  });
+  report(finding, `npm run torture -- ${name} --seconds ${seconds} --seed ${seed}`);
+  if (finding.faults.length > 0) broken++;
+}
+const left = skipped === 0 ? "" : ` ${skipped} of ${names.length} could not be run.`;
+print(
+  `\n${broken === 0 ? "Nothing was broken." : `${broken} of ${names.length} broke a promise.`}${left}`,
+);
+process.exit(broken === 0 ? 0 : 1);

@@ -1,0 +1,178 @@
+/** The power goes at any moment, and what was not synced is gone, there, or torn: nothing acknowledged is missed. */
+
+import type { StoredPlant } from "../support/plants.ts";
+import type { Random } from "../support/random.ts";
+import type { Trouble } from "./disk-control.ts";
+import { choosePieces } from "./disk-fates.ts";
+import { Kind } from "./disk-log.ts";
+import { Disk, type Files } from "./disk-model.ts";
+import { MixedLoad } from "./mixed-load.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { compareModel, lackOfShim, ShimmedDisk } from "./shimmed-service.ts";
+import { compareAnswers, examineFiles, STORE_NAME } from "./stored-files.ts";
+
+const ROUND_MS_MAX = 5_000;
+const ROUNDS_MAX = 15;
+const STORE_BYTES_MAX = 50_000_000;
+/** Of one loss: what it leaves is a matter of chance. */
+const IMAGES = 4;
+/** However little time there is: some happen before anything is acknowledged. */
+const LOSSES_MIN = 4;
+/** For whoever was answered in the last moment to hear of it. */
+const HEAR_MS = 25;
+
+/** How the same disk, or the same service, would be without what it promises. */
+interface Cheat {
+  readonly trouble?: Trouble;
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+export class PowerLosses {
+  readonly faults: string[] = [];
+  readonly figures = {
+    losses: 0,
+    "losses before the service listened": 0,
+    "losses within a sync": 0,
+    "losses within a checkpoint": 0,
+    "checkpoints finished": 0,
+    "stores begun": 0,
+    "images of the disk examined": 0,
+    "operations kept": 0,
+    "operations dropped": 0,
+    "operations torn": 0,
+    "writes acknowledged": 0,
+    "writes cut off": 0,
+    "plants compared": 0,
+  };
+  private readonly random: Random;
+  private readonly cheat: Cheat;
+  private readonly disk = new ShimmedDisk();
+
+  constructor(random: Random, cheat: Cheat = {}) {
+    this.random = random;
+    this.cheat = cheat;
+  }
+
+  /** From a store that is not there yet, until it is large or something is wrong with it. */
+  async wearOut(isOver: () => boolean): Promise<void> {
+    const { random, figures } = this;
+    const nameLengthMax = random.pick([0, 300, 300, 40_000]);
+    const load = new MixedLoad(random, { nameLengthMax });
+    let files: Files = new Map();
+    let rows: readonly StoredPlant[] = [];
+    const faultsBefore = this.faults.length;
+    figures["stores begun"]++;
+    try {
+      for (let round = 0; round < ROUNDS_MAX && !isOver(); round++) {
+        const moment = this.chooseMoment(round, nameLengthMax);
+        const lost = await this.losePower(files, moment, load, rows);
+        ({ files, rows } = this.examine(lost, load, `loss ${figures.losses}, ${tell(moment)}`));
+        if (this.faults.length > faultsBefore || sizeOf(files) > STORE_BYTES_MAX) break;
+      }
+    } finally {
+      await load[Symbol.asyncDispose]();
+      figures["writes acknowledged"] += load.acknowledged;
+      figures["writes cut off"] += load.unsettled;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.disk[Symbol.dispose]();
+  }
+
+  /** Soon after the start, at any time, within a sync on either side of its effect, or when the log is folded in. */
+  private chooseMoment(round: number, nameLengthMax: number): Trouble {
+    const { random } = this;
+    // Not twice running, or nothing would be acknowledged for long.
+    if (round % 2 === 0 && random.chance(80))
+      return { dieAfter: 1 + random.below(random.pick([6, 30, 100])) };
+    // Long names fill the log soon, with few plants to compare.
+    if (nameLengthMax > 10_000) return { dieAfter: 1 + random.below(28_000) };
+    const dieIn = random.pick([0, 0, Kind.syncBegun, Kind.synced]);
+    return { dieAfter: 1 + random.below(2_500), dieIn };
+  }
+
+  private async losePower(
+    files: Files,
+    moment: Trouble,
+    load: MixedLoad,
+    rows: readonly StoredPlant[],
+  ): Promise<Disk> {
+    const { disk, figures, random } = this;
+    disk.put(files);
+    disk.control.set({ ...moment, ...this.cheat.trouble });
+    const workers = random.pick(["1", "2"]);
+    const service = await disk.start({ PLANTSTORE_WORKERS: workers, ...this.cheat.settings });
+    let isWhole = true;
+    if (service === undefined) figures["losses before the service listened"]++;
+    else {
+      await using _ = service;
+      const { url } = service.started;
+      const differences = await compareAnswers(url, rows).catch(() => []);
+      this.faults.push(...differences);
+      load.resume(url);
+      const isLost = await Promise.race([service.exited, Bun.sleep(ROUND_MS_MAX)]);
+      isWhole = isLost !== undefined;
+    }
+    load.pause();
+    await Bun.sleep(HEAR_MS);
+    figures.losses++;
+    if (moment.dieIn !== undefined && moment.dieIn !== 0) figures["losses within a sync"]++;
+    const lost = new Disk(files, random);
+    for (const record of disk.readLog()) {
+      lost.apply(record);
+      if (record.kind === Kind.synced && record.name === STORE_NAME)
+        figures["checkpoints finished"]++;
+    }
+    if (lost.countPending(STORE_NAME) > 0) figures["losses within a checkpoint"]++;
+    // Killed from outside, it may have been between an operation and its record.
+    if (isWhole) this.faults.push(...compareModel(lost, disk.readFiles()));
+    return lost;
+  }
+
+  /** The last of several possibilities is the one to go on with. */
+  private examine(
+    lost: Disk,
+    load: MixedLoad,
+    when: string,
+  ): { files: Files; rows: readonly StoredPlant[] } {
+    const { figures, random } = this;
+    for (let image = 1; ; image++) {
+      const fates = choosePieces(random);
+      const files = lost.lose(fates);
+      const { rows, faults } = examineFiles(files, load);
+      figures["images of the disk examined"]++;
+      figures["operations kept"] += fates.kept;
+      figures["operations dropped"] += fates.dropped;
+      figures["operations torn"] += fates.torn;
+      figures["plants compared"] += load.plants;
+      this.faults.push(...faults.map((fault) => `${fault} (${when})`));
+      if (image === IMAGES || faults.length > 0) return { files, rows };
+    }
+  }
+}
+
+const sizeOf = (files: Files): number =>
+  files.values().reduce((sum, content) => sum + content.length, 0);
+
+function tell({ dieAfter, dieIn }: Trouble): string {
+  const moments: Record<number, string> = {
+    [Kind.syncBegun]: "before the effect of a sync",
+    [Kind.synced]: "after the effect of a sync",
+  };
+  return `${moments[dieIn ?? 0] ?? "at any operation"} from the ${dieAfter}th on`;
+}
+
+async function run({ seconds, random }: Budget): Promise<Finding> {
+  using losses = new PowerLosses(random);
+  const endsAtMs = performance.now() + seconds * 1000;
+  const isOver = (): boolean => performance.now() > endsAtMs && losses.figures.losses >= LOSSES_MIN;
+  while (!isOver()) await losses.wearOut(isOver);
+  return losses;
+}
+
+export const powerLoss: Scenario = {
+  title: "the power goes, and whatever was not synced is gone, there or torn",
+  missing: lackOfShim,
+  run,
+};

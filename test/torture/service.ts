@@ -1,0 +1,107 @@
+/** The service under torture: a process of its own, on a store of its own, with the settings of this process. */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { spawnService } from "../support/child.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+
+export interface TorturedService extends AsyncDisposable {
+  readonly url: string;
+  readonly pid: number;
+  /** Of the SQLite file. */
+  readonly path: string;
+  readonly isAlive: () => boolean;
+  /** Stops it as an operator does. */
+  readonly stop: () => Promise<Ending>;
+}
+
+interface Ending {
+  readonly exitCode: number;
+  /** Lines of the log that speak of a defect, and whatever is no line of the log at all. */
+  readonly complaints: readonly string[];
+}
+
+/** Descriptors that the service has for itself: files of the store, threads, pipes. */
+const DESCRIPTORS_OF_ITS_OWN = 200;
+
+/**
+ * The log goes to a file, as it does in production: a torture makes more of it than this process wants
+ * to hold. `connections` is how many it must be able to have at one time; `prepare` may fill the store.
+ */
+export async function startTorturedService(
+  settings: Readonly<Record<string, string>> = {},
+  connections = 1_000,
+  prepare: (path: string) => void = () => undefined,
+): Promise<TorturedService> {
+  await using opened = new AsyncDisposableStack();
+  const folder = opened.use(makeTemporaryFolder());
+  const path = `${folder.path}/plants.db`;
+  const logPath = `${folder.path}/log`;
+  prepare(path);
+  const child = opened.use(
+    await spawnService(
+      {
+        DATABASE_URL: `sqlite:${path}`,
+        PLANTSTORE_TOKEN: TEST_TOKEN,
+        ...settings,
+        ...ownSettings(),
+      },
+      [
+        "sh",
+        "-c",
+        `ulimit -n ${connections + DESCRIPTORS_OF_ITS_OWN} && exec "$@" 2>"$0"`,
+        logPath,
+      ],
+    ).catch((error: unknown) => {
+      throw new Error(`the service did not start: ${readFileSync(logPath, "utf8")}`, {
+        cause: error,
+      });
+    }),
+  );
+  let isAlive = true;
+  void child.exited.then(() => (isAlive = false));
+  const stack = opened.move();
+  return {
+    url: child.started.url,
+    pid: child.pid,
+    path,
+    isAlive: () => isAlive,
+    stop: async () => {
+      child.kill("SIGTERM");
+      return { exitCode: await child.exited, complaints: readComplaints(logPath) };
+    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+/** `PLANTSTORE_WORKERS=2 npm run torture` tortures a service with two of them. */
+function ownSettings(): Record<string, string> {
+  const given = Object.entries(process.env).filter(([name]) =>
+    /^PLANTSTORE_(?!TEST_|TOKEN$|CHROMIUM$)/.test(name),
+  );
+  return Object.fromEntries(given) as Record<string, string>;
+}
+
+function readComplaints(logPath: string): string[] {
+  return readFileSync(logPath, "utf8")
+    .split("\n")
+    .filter((line) => line !== "" && !/"level":"(debug|info|warn)"/.test(line));
+}
+
+/** Only Linux tells how much memory and how many descriptors another process has. */
+export const missingFigures = (): string | undefined =>
+  process.platform === "linux" ? undefined : "figures of memory and descriptors need Linux";
+
+export function measureMemoryBytes(pid: number): number {
+  const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+  return Number(kilobytes) * 1024;
+}
+
+export const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
+
+/** How many connections a process of this user may have, on either side. */
+export function connectionsMax(): number {
+  const { stdout } = Bun.spawnSync(["sh", "-c", "ulimit -Hn"]);
+  const limit = stdout.toString().trim();
+  return (limit === "unlimited" ? Infinity : Number(limit)) - DESCRIPTORS_OF_ITS_OWN;
+}
