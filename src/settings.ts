@@ -1,6 +1,6 @@
 /** Every setting of the service: its names, its default, what it means and what it may be. */
 
-import { maskStoreUrl, parseStoreUrl } from "./store/url.ts";
+import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];

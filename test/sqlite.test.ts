@@ -3,7 +3,7 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, renameSync, statSync, writeFileSync } from "node:fs";
-import { StoreOpenError } from "../src/store/open-error.ts";
+import { StoreOpenError } from "../src/domain/errors.ts";
 import { migrations } from "../src/store/sqlite/migrations.ts";
 import { SqliteStore } from "../src/store/sqlite/sqlite-store.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";

@@ -1,6 +1,6 @@
 /** What a check of any engine comes to, and says in the same words. */
 
-import type { PlantCounts, TokenCounts } from "../store/counts.ts";
+import type { PlantCounts, TokenCounts } from "../store/rows.ts";
 import { formatCount } from "./quantity.ts";
 
 /** What a check of any engine comes to. */

@@ -1,7 +1,7 @@
 /** plantstore check: what is in the store and what is wrong with it, changing nothing. */
 
 import type { Config } from "../config.ts";
-import { parseStoreUrl } from "../store/url.ts";
+import { parseStoreUrl } from "../store/open.ts";
 import { checkPostgres } from "./check-postgres.ts";
 import { checkSqlite } from "./check-sqlite.ts";
 import { CommandError } from "./failure.ts";

@@ -5,7 +5,7 @@ import { settings } from "../settings.ts";
 import { describeHost } from "../store/postgres/url.ts";
 import { migrations } from "../store/sqlite/migrations.ts";
 import { readStore, requireOurs } from "../store/sqlite/read.ts";
-import { parseStoreUrl, type StoreUrl } from "../store/url.ts";
+import { parseStoreUrl, type StoreUrl } from "../store/open.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { resolveOptions } from "./options.ts";
 import { isSameFile, requireOutsideStore } from "./same-file.ts";

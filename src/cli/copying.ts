@@ -2,7 +2,7 @@
 
 import { resolve } from "node:path";
 import { migrations } from "../store/sqlite/migrations.ts";
-import { parseStoreUrl } from "../store/url.ts";
+import { parseStoreUrl } from "../store/open.ts";
 import type { Transferred } from "../store/sqlite/backup.ts";
 import { formatBytes, printFacts } from "./facts.ts";
 import { CommandError, UsageError } from "./failure.ts";

@@ -1,8 +1,7 @@
 /** How a command ends that did not do what it was asked: a line for people, and an exit code for scripts. */
 
 import { ConfigError } from "../config.ts";
-import { Refusal } from "../domain/errors.ts";
-import { StoreOpenError } from "../store/open-error.ts";
+import { Refusal, StoreOpenError } from "../domain/errors.ts";
 
 const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;

@@ -6,7 +6,7 @@ import type { Target } from "../store/postgres/url.ts";
 import { openDatabase } from "../store/sqlite/database.ts";
 import { migrations } from "../store/sqlite/migrations.ts";
 import { readStore, requireOurs } from "../store/sqlite/read.ts";
-import { parseStoreUrl } from "../store/url.ts";
+import { parseStoreUrl } from "../store/open.ts";
 
 interface MigrateOptions {
   readonly dryRun?: boolean;

@@ -2,7 +2,7 @@
 
 import { type BigIntStats, fstatSync, readlinkSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
-import { parseStoreUrl } from "../store/url.ts";
+import { parseStoreUrl } from "../store/open.ts";
 import { companions } from "../store/sqlite/replace.ts";
 import { UsageError } from "./failure.ts";
 

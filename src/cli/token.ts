@@ -3,7 +3,7 @@
 import { mintToken, toRecord } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
-import { maskStoreUrl } from "../store/url.ts";
+import { maskStoreUrl } from "../store/open.ts";
 import { writeDescriptor } from "./descriptor.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { printTable } from "./table.ts";

@@ -3,8 +3,7 @@
 import { existsSync } from "node:fs";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
-import { openStore } from "../store/open.ts";
-import { parseStoreUrl } from "../store/url.ts";
+import { openStore, parseStoreUrl } from "../store/open.ts";
 import { CommandError } from "./failure.ts";
 
 export async function withStore<Result>(

@@ -193,3 +193,8 @@ export class Refusal extends Error {
     this.reason = reason;
   }
 }
+
+/** A store cannot be opened. The message is written for the person who runs the command. */
+export class StoreOpenError extends Error {
+  override readonly name = "StoreOpenError";
+}

@@ -100,10 +100,3 @@ export type Reads = Pick<
   Store,
   "findPlant" | "listPlants" | "listTags" | "countPlants" | "findToken" | "listTokens"
 >;
-
-/** Of engines that are servers: connections, and the time that one statement may take on them. */
-export interface ServerLimits {
-  readonly writeConnections: number;
-  readonly readConnections: number;
-  readonly statementSecondsMax: number;
-}

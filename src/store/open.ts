@@ -1,27 +1,75 @@
 /** From a URL to a store. */
 
-import type { ServerLimits, Store, StoreLimits } from "../domain/store.ts";
+import type { Store, StoreLimits } from "../domain/store.ts";
+import { isPostgresUrl, parsePostgresUrl, type Target } from "./postgres/url.ts";
 import { openSqliteReader, type Reader } from "./sqlite/reader.ts";
 import { SqliteStore } from "./sqlite/sqlite-store.ts";
-import { parseStoreUrl } from "./url.ts";
 
-/** Rejects where the store cannot be opened, in words for whoever started the program. */
+/** Bounds for engines that are servers: connections, and the time that one statement may take. */
+export interface ServerLimits {
+  readonly writeConnections: number;
+  readonly readConnections: number;
+  readonly statementSecondsMax: number;
+}
+
+/** Rejects with a StoreOpenError. */
 export async function openStore(
   databaseUrl: string,
   limits: StoreLimits & ServerLimits,
 ): Promise<Store> {
   const url = parseStoreUrl(databaseUrl);
   if (url.engine === "sqlite") return new SqliteStore(url.path, limits);
-  // Whoever uses the one does not pay for loading the other.
+  // Loaded on demand: SQLite users do not pay for the PostgreSQL client.
   const { openPostgresStore } = await import("./postgres/open.ts");
   return openPostgresStore(url.target, limits);
 }
 
 /**
- * What a thread beside the one that has opened the store can read by itself. Undefined where it should not: a
- * server may fail over, and whoever writes to it knows best where it is now.
+ * What an HTTP worker can read by itself. Undefined for a server: it may fail over, and the thread that
+ * writes to it knows best where it is now.
  */
 export function openReader(databaseUrl: string, limits: StoreLimits): Reader | undefined {
   const url = parseStoreUrl(databaseUrl);
   return url.engine === "sqlite" ? openSqliteReader(url.path, limits) : undefined;
+}
+
+export type StoreUrl =
+  | { readonly engine: "sqlite"; readonly path: string }
+  | { readonly engine: "postgres"; readonly target: Target };
+
+/** Throws a TypeError that says what is wrong, without the password. */
+export function parseStoreUrl(url: string): StoreUrl {
+  return isPostgresUrl(url)
+    ? { engine: "postgres", target: parsePostgresUrl(url) }
+    : { engine: "sqlite", path: parseSqlitePath(url) };
+}
+
+const SQLITE_SCHEME = "sqlite:";
+
+/** `sqlite:./relative.db`, `sqlite:/absolute.db` or `sqlite:///absolute.db`. */
+function parseSqlitePath(url: string): string {
+  if (!url.startsWith(SQLITE_SCHEME))
+    throw new TypeError("unknown scheme: use sqlite: or postgres://");
+  const path = url.slice(SQLITE_SCHEME.length).replace(/^\/\/(?=\/)/, "");
+  // A host, options or a store in memory would be accepted and ignored.
+  if (path === "" || path.startsWith("//") || /^(:|file:)/.test(path) || /[?#\0]/.test(path))
+    throw new TypeError("not the path of a file");
+  return path;
+}
+
+/** For people. Shows nothing of a malformed URL that could be a password. */
+export function maskStoreUrl(url: string): string {
+  if (url.startsWith(SQLITE_SCHEME)) return url;
+  if (isWellFormed(url)) return url.replace(/^([a-z]+:\/\/[^:@]*):[^@]*@/, "$1:********@");
+  const scheme = /^[a-z]+:\/\//.exec(url)?.[0] ?? "";
+  return /[:@=]/.test(url.slice(scheme.length)) ? `${scheme}********` : url;
+}
+
+function isWellFormed(url: string): boolean {
+  try {
+    parseStoreUrl(url);
+    return true;
+  } catch {
+    return false;
+  }
 }

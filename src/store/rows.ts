@@ -1,4 +1,4 @@
-/** Rows as both engines give them, and what they are to us. */
+/** Rows as both engines return them. */
 
 import type { Plant } from "../domain/plant.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
@@ -44,3 +44,18 @@ const toMs = (value: bigint | null): number | undefined =>
 
 /** How much text a plant holds. */
 export const lengthOf = ({ name, tag }: Plant): number => name.length + (tag?.length ?? 0);
+
+/** How much a store holds. */
+export interface PlantCounts {
+  readonly count: bigint;
+  readonly tagged: bigint;
+  readonly tags: bigint;
+  readonly idMin: bigint | null;
+  readonly idMax: bigint | null;
+}
+
+export interface TokenCounts {
+  readonly active: bigint;
+  readonly expired: bigint;
+  readonly revoked: bigint;
+}

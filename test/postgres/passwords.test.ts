@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
 import { openStore } from "../../src/store/open.ts";
-import { StoreOpenError } from "../../src/store/open-error.ts";
+import { StoreOpenError } from "../../src/domain/errors.ts";
 import { runCommand, spawnService } from "../support/child.ts";
 import { sendPlant } from "../support/plants.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";

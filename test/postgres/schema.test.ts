@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { ALWAYS } from "../../src/domain/plant.ts";
 import { resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { StoreOpenError } from "../../src/store/open-error.ts";
+import { StoreOpenError } from "../../src/domain/errors.ts";
 import { openStore } from "../../src/store/open.ts";
 import { migrations } from "../../src/store/postgres/migrations.ts";
 import { runCommand } from "../support/child.ts";

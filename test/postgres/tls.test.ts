@@ -6,7 +6,7 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { resolveConfig } from "../../src/config.ts";
 import { openStore } from "../../src/store/open.ts";
-import { StoreOpenError } from "../../src/store/open-error.ts";
+import { StoreOpenError } from "../../src/domain/errors.ts";
 import { Authority, type Certificate, hasOpenssl } from "../support/certificates.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { type PostgresServer, sharedPostgres, startPostgres } from "../support/postgres-server.ts";

@@ -10,7 +10,7 @@ import {
   parsePostgresUrl,
   type Target,
 } from "../../src/store/postgres/url.ts";
-import { maskStoreUrl } from "../../src/store/url.ts";
+import { maskStoreUrl } from "../../src/store/open.ts";
 
 /** What a URL means that says no more than it must. */
 const plainest: Target = {

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { SQL } from "bun";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import { LateError, NotWritableError } from "./failure.ts";
 import {
   describeHost,

@@ -1,8 +1,7 @@
 /** What PostgreSQL's codes (SQLSTATE) and the client's mean for us. By code, never by text. */
 
 import { SQL } from "bun";
-import { Refusal } from "../../domain/errors.ts";
-import { StoreOpenError } from "../open-error.ts";
+import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 
 /** The server did not answer in time, and the connection was given up. */
 export class LateError extends Error {

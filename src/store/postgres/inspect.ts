@@ -1,7 +1,8 @@
 /** Looks a database over, in use or not, without changing it: what is in it, and what is wrong with it. */
 
-import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
-import type { PlantCounts, TokenCounts } from "../counts.ts";
+import type { StoreLimits } from "../../domain/store.ts";
+import type { ServerLimits } from "../open.ts";
+import type { PlantCounts, TokenCounts } from "../rows.ts";
 import type { Connection } from "./connection.ts";
 import { findVersion, refuseNewerSchema } from "./migrate.ts";
 import { migrations } from "./migrations.ts";

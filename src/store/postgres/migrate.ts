@@ -1,6 +1,6 @@
 /** Brings the schema up to date: once, however many instances start together. */
 
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import type { Connection } from "./connection.ts";
 import { sqlStateOf } from "./failure.ts";
 import { CREATE_SCHEMA, FIRST_VERSION, migrations } from "./migrations.ts";

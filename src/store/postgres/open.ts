@@ -1,7 +1,8 @@
 /** From the target of a URL to a store whose schema is up to date. */
 
-import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
-import { StoreOpenError } from "../open-error.ts";
+import type { StoreLimits } from "../../domain/store.ts";
+import type { ServerLimits } from "../open.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import type { Connection } from "./connection.ts";
 import { Hosts } from "./hosts.ts";
 import { Lanes } from "./lanes.ts";

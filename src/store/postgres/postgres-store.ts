@@ -2,7 +2,8 @@
 
 import type { Condition, Plant } from "../../domain/plant.ts";
 import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
-import type { ServerLimits, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import type { Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import type { ServerLimits } from "../open.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
 import { int64Array } from "./array.ts";

@@ -3,7 +3,7 @@
 import { existsSync, realpathSync, type Stats, statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { copyStoreAside } from "./copy.ts";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import { makeDirectoryDurably } from "./database.ts";
 import { readStore, requireOurs } from "./read.ts";
 import { companions, reservePlace } from "./replace.ts";

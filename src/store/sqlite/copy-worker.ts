@@ -2,7 +2,7 @@
 
 import { parentPort, workerData } from "node:worker_threads";
 import { type CopyAnswer, type CopyOrder, copyStore } from "./copy.ts";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 
 function answer(order: CopyOrder): CopyAnswer {
   try {

@@ -3,7 +3,7 @@
 import { closeSync, fsyncSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import { Worker } from "node:worker_threads";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import { isLocked } from "./failure.ts";
 import { readStore, requireOurs } from "./read.ts";
 import { type StoreFacts, verifyStore } from "./verify.ts";

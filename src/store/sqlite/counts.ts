@@ -1,7 +1,7 @@
 /** Counts what a file holds. */
 
 import type { Database } from "bun:sqlite";
-import type { PlantCounts, TokenCounts } from "../counts.ts";
+import type { PlantCounts, TokenCounts } from "../rows.ts";
 
 export const countPlants = (db: Database): PlantCounts =>
   db

@@ -3,7 +3,7 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { closeSync, fsyncSync, mkdirSync, openSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import { migrations } from "./migrations.ts";
 
 /** Marks the file as a plant store's, so that we never write into somebody else's: "PLNT". */

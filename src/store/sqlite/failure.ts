@@ -1,8 +1,7 @@
 /** SQLite's result codes, translated into our catalogue. By code, never by text. */
 
 import { SQLiteError } from "bun:sqlite";
-import { Refusal } from "../../domain/errors.ts";
-import { StoreOpenError } from "../open-error.ts";
+import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import { StoreLockedError } from "./database.ts";
 
 export const isLocked = (error: unknown): boolean =>

@@ -1,7 +1,7 @@
 /** Notices when the files of a store are moved or removed under it: writes would go where nobody will find them. */
 
 import { statSync } from "node:fs";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 
 /** Throws where the files that were there when this was made are no longer in their places. */
 export type RequireInPlace = () => void;

@@ -1,9 +1,9 @@
 /** Looks a store over, in use or not, without changing it: what is in it, and everything that is wrong with it. */
 
 import { Database, SQLiteError } from "bun:sqlite";
-import type { PlantCounts, TokenCounts } from "../counts.ts";
+import type { PlantCounts, TokenCounts } from "../rows.ts";
 import { countPlants, countTokens } from "./counts.ts";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import { isLocked } from "./failure.ts";
 import { migrations } from "./migrations.ts";
 import { fileBytesOf, isForbidden, readStore, requireOurs } from "./read.ts";

@@ -2,7 +2,7 @@
 
 import { Database, SQLiteError } from "bun:sqlite";
 import { statSync } from "node:fs";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import { APPLICATION_ID, readPragma, refuseNewerSchema, StoreLockedError } from "./database.ts";
 import { isLocked } from "./failure.ts";
 

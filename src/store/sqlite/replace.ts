@@ -3,7 +3,7 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { existsSync, linkSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import { APPLICATION_ID, readPragma, StoreLockedError, syncDirectory } from "./database.ts";
 import { isLocked } from "./failure.ts";
 

@@ -1,7 +1,7 @@
 /** Whether a file is a whole plant store, of a schema that we know; and how much is in it. */
 
 import type { Database } from "bun:sqlite";
-import { StoreOpenError } from "../open-error.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
 import { fileBytesOf, readStore, requireOurs } from "./read.ts";
 
 export interface StoreFacts {
