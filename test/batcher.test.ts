@@ -206,7 +206,24 @@ describe("group commit", () => {
     const first = group.submit(1);
     now = 2_000;
     await Promise.all([first, group.submit(2)]);
-    expect(deadlines).toEqual([7_000]);
+    expect(deadlines).toEqual([6_000]);
+  });
+
+  test("gives a commit its least time, although its first write has waited as long as it may", async () => {
+    const deadlines: number[] = [];
+    let now = 1_000;
+    const group = new Batcher<number, number>(
+      (writes, deadlineMs) => {
+        deadlines.push(deadlineMs);
+        return [...writes];
+      },
+      limits,
+      { now: () => now, commitMsMin: 3_000 },
+    );
+    const write = group.submit(1);
+    now = 5_900;
+    await write;
+    expect(deadlines).toEqual([8_900]);
   });
 });
 
@@ -265,6 +282,35 @@ describe("several commits at one time", () => {
     gates[2]?.resolve();
     await Promise.all([first, ...others]);
     expect(batches).toEqual([[1], [2, 12], [11, 21]]);
+  });
+
+  test("go on without an outcome that is known later, except for writes about the same thing", async () => {
+    const batches: number[][] = [];
+    const unknown = Promise.withResolvers<number>();
+    const group = new Batcher<number, number>(
+      (writes) => {
+        batches.push([...writes]);
+        return writes.map((write) => (write === 1 ? unknown.promise : write));
+      },
+      limits,
+      { ...options, inFlightMax: 1 },
+    );
+    const first = rejectionOf(group.submit(1));
+    expect(await group.submit(2)).toBe(2);
+    const same = group.submit(11);
+    expect(await group.submit(3)).toBe(3);
+    expect(batches).toEqual([[1, 2], [3]]);
+    let isClosed = false;
+    const closing = group.close().then(() => {
+      isClosed = true;
+    });
+    await new Promise(setImmediate);
+    expect(isClosed).toBe(false);
+    unknown.reject(new Refusal("store_unavailable"));
+    expect(await first).toMatchObject({ reason: "store_unavailable" });
+    expect(await same).toBe(11);
+    await closing;
+    expect(batches).toEqual([[1, 2], [3], [11]]);
   });
 
   test("are all waited for by the end", async () => {

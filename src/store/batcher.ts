@@ -20,18 +20,21 @@ interface Pending<Write, Outcome> {
  * Commits a batch and answers with one outcome a write, in order; an Error fails that write alone.
  * A throw means that nothing of the batch is known to be stored, and fails every write in it.
  * `locked` means that nothing was tried: the batch comes again until its time in the queue is over.
- * Nobody waits for the batch any more after the deadline, by the clock of the constructor.
+ * The callers are refused at the deadline, by the clock of the constructor.
  */
 export type Commit<Write, Outcome> = (
   writes: readonly Write[],
   deadlineMs: number,
 ) => Committed<Outcome> | Promise<Committed<Outcome>>;
 
-export type Committed<Outcome> = (Outcome | Error)[] | "locked";
+/** A promise is an outcome that is known later: the next commit does not wait for it, writes with the same key do. */
+export type Committed<Outcome> = (Outcome | Error | Promise<Outcome>)[] | "locked";
 
 interface Options<Write> {
   /** Commits under way at one time. */
   readonly inFlightMax?: number;
+  /** The least time that a commit gets, even where its first write has waited as long as it may. */
+  readonly commitMsMin?: number;
   /** What a write is about: writes about the same thing are never under way in two commits at one time. */
   readonly keyOf?: (write: Write) => unknown;
   readonly now?: () => number;
@@ -44,13 +47,15 @@ export class Batcher<Write, Outcome> {
   private readonly commit: Commit<Write, Outcome>;
   private readonly limits: QueueLimits;
   private readonly inFlightMax: number;
+  private readonly commitMsMin: number;
   private readonly keyOf: ((write: Write) => unknown) | undefined;
   private readonly now: () => number;
   private queue: Pending<Write, Outcome>[] = [];
   private charactersQueued = 0;
   private lanes = 0;
   private readonly running = new Set<Promise<void>>();
-  private readonly inFlight = new Set<readonly Pending<Write, Outcome>[]>();
+  /** Each with its deadline. */
+  private readonly inFlight = new Map<readonly Pending<Write, Outcome>[], number>();
   private readonly keysInFlight = new Set<unknown>();
   private timer: Timer | undefined;
   private closed = false;
@@ -59,6 +64,7 @@ export class Batcher<Write, Outcome> {
     this.commit = commit;
     this.limits = limits;
     this.inFlightMax = options.inFlightMax ?? 1;
+    this.commitMsMin = options.commitMsMin ?? 0;
     this.keyOf = options.keyOf;
     this.now = options.now ?? (() => performance.now());
   }
@@ -66,7 +72,7 @@ export class Batcher<Write, Outcome> {
   /** Writes that are queued or under way. */
   get waiting(): number {
     let waiting = this.queue.length;
-    for (const batch of this.inFlight) waiting += batch.length;
+    for (const batch of this.inFlight.keys()) waiting += batch.length;
     return waiting;
   }
 
@@ -107,7 +113,7 @@ export class Batcher<Write, Outcome> {
       await endOfTick();
       this.refuseLate();
       const batch = this.takeBatch();
-      // What is left is about things under way: it is taken by whoever has these under way.
+      // What is left has the keys of writes under way: it is taken when they are settled.
       if (batch.length === 0) break;
       if (await this.settle(batch)) continue;
       this.queue = batch.concat(this.queue);
@@ -119,27 +125,48 @@ export class Batcher<Write, Outcome> {
 
   /** False where the store was locked by someone else and the batch is still to be tried. */
   private async settle(batch: readonly Pending<Write, Outcome>[]): Promise<boolean> {
-    const deadlineMs = batch.at(-1)?.deadlineMs ?? 0;
-    this.inFlight.add(batch);
+    const deadlineMs = Math.max(batch[0]?.deadlineMs ?? 0, this.now() + this.commitMsMin);
+    this.inFlight.set(batch, deadlineMs);
     try {
       const outcomes = await this.commit(
         batch.map((pending) => pending.write),
         deadlineMs,
       );
-      if (outcomes === "locked") return false;
+      if (outcomes === "locked") {
+        this.release(batch);
+        return false;
+      }
       for (const [index, pending] of batch.entries()) {
         const outcome = outcomes[index] as Outcome | Error;
         if (outcome instanceof Error) pending.reject(outcome);
         else pending.resolve(outcome);
       }
+      const late = outcomes.filter((outcome) => outcome instanceof Promise);
+      if (late.length > 0) this.releaseAfter(late, batch);
+      else this.release(batch);
     } catch (error) {
       for (const pending of batch) pending.reject(error);
-    } finally {
-      this.inFlight.delete(batch);
-      if (this.keyOf !== undefined)
-        for (const { write } of batch) this.keysInFlight.delete(this.keyOf(write));
+      this.release(batch);
     }
     return true;
+  }
+
+  private release(batch: readonly Pending<Write, Outcome>[]): void {
+    this.inFlight.delete(batch);
+    if (this.keyOf !== undefined)
+      for (const { write } of batch) this.keysInFlight.delete(this.keyOf(write));
+  }
+
+  private releaseAfter(
+    late: readonly Promise<Outcome>[],
+    batch: readonly Pending<Write, Outcome>[],
+  ): void {
+    const running = Promise.allSettled(late).then(() => {
+      this.release(batch);
+      this.running.delete(running);
+      if (this.queue.length > 0 && this.lanes < this.inFlightMax) this.start();
+    });
+    this.running.add(running);
   }
 
   /** As many writes as a commit may have, and no more text than would hold everyone else up. */
@@ -177,17 +204,18 @@ export class Batcher<Write, Outcome> {
     for (const pending of late) pending.reject(new Refusal("store_busy"));
   }
 
-  /** Nobody waits for ever, not even for a commit that has begun: then it may turn out to be stored. */
+  /** Every wait ends, even for a commit that has begun: that one may turn out to be stored. */
   private watch(afterMs: number): Timer {
     const timer = setTimeout(() => {
       this.refuseLate();
       const now = this.now();
-      const waiting = [...this.inFlight].flat();
-      for (const pending of waiting)
-        if (pending.deadlineMs <= now) pending.reject(new Refusal("store_unavailable"));
-      const deadlines = [...waiting, ...this.queue.slice(0, 1)]
-        .map(({ deadlineMs }) => deadlineMs)
-        .filter((deadlineMs) => deadlineMs > now);
+      for (const [batch, deadlineMs] of this.inFlight)
+        if (deadlineMs <= now)
+          for (const { reject } of batch) reject(new Refusal("store_unavailable"));
+      const deadlines = [
+        ...this.inFlight.values(),
+        ...this.queue.slice(0, 1).map(({ deadlineMs }) => deadlineMs),
+      ].filter((deadlineMs) => deadlineMs > now);
       this.timer = deadlines.length === 0 ? undefined : this.watch(Math.min(...deadlines) - now);
     }, afterMs);
     timer.unref();
