@@ -26,7 +26,7 @@ describe("a setting", () => {
     ["HOST", "http://x", "a host name or an IP address"],
     ["DATABASE_URL", "postgres://x/y", "(the user is missing)"],
     ["DATABASE_URL", "postgres://me@x/y?color=red", "(a parameter is none of host, sslmode"],
-    ["DATABASE_URL", "mysql://me@x/y", '"mysql://********" is not allowed (it is of no store'],
+    ["DATABASE_URL", "mysql://me@x/y", '"mysql://********" is not allowed (unknown scheme)'],
     ["DATABASE_URL", "sqlite:", "sqlite: and the path of a file"],
     ["DATABASE_URL", "sqlite:file:x.db", "sqlite: and the path of a file"],
     ["DATABASE_URL", "sqlite::memory:", "sqlite: and the path of a file"],

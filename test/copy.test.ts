@@ -163,7 +163,7 @@ describe("plantstore copy", () => {
     [["--from", ""], '--from: "" is not allowed (it is of no store'],
     [
       ["--from", "plants.db"],
-      '--from: "plants.db" is not allowed (unknown scheme: use sqlite: or postgres://); expected sqlite:',
+      '--from: "plants.db" is not allowed (unknown scheme); expected sqlite:',
     ],
     [["--to", "sqlite:a.db?b"], '--to: "sqlite:a.db?b" is not allowed (not the path of a file)'],
     [["--to", "sqlite::memory:"], '--to: "sqlite::memory:" is not allowed (it is not the path of'],

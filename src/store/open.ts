@@ -48,8 +48,7 @@ const SQLITE_SCHEME = "sqlite:";
 
 /** `sqlite:./relative.db`, `sqlite:/absolute.db` or `sqlite:///absolute.db`. */
 function parseSqlitePath(url: string): string {
-  if (!url.startsWith(SQLITE_SCHEME))
-    throw new TypeError("unknown scheme: use sqlite: or postgres://");
+  if (!url.startsWith(SQLITE_SCHEME)) throw new TypeError("unknown scheme");
   const path = url.slice(SQLITE_SCHEME.length).replace(/^\/\/(?=\/)/, "");
   // A host, options or a store in memory would be accepted and ignored.
   if (path === "" || path.startsWith("//") || /^(:|file:)/.test(path) || /[?#\0]/.test(path))
