@@ -3,11 +3,8 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import { CommandError } from "../src/cli/failure.ts";
-import { persist, Setback } from "../src/cli/persistence.ts";
 import { runCommand, spawnService } from "./support/child.ts";
 import { startCommand } from "./support/command.ts";
-import { rejectionOf } from "./support/rejection.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { readPlants } from "./support/stores.ts";
 import { countPlants, lines, makeWorkplace, parseLines, until } from "./support/workplace.ts";
@@ -214,42 +211,4 @@ describe("plantstore import --url", () => {
       stderr: expect.stringContaining("did not get to this request in time"),
     });
   }, 20_000);
-});
-
-describe("trying again", () => {
-  const signal = new AbortController().signal;
-
-  test("is bounded: the last setback is the failure", async () => {
-    const setbacks: string[] = [];
-    let attempts = 0;
-    const error = await rejectionOf(
-      persist(
-        async () => {
-          throw new Setback(`Attempt ${++attempts} failed.`, 2);
-        },
-        { signal, delaysMs: [1, 5], onSetback: (message) => setbacks.push(message) },
-      ),
-    );
-    expect(error).toBeInstanceOf(CommandError);
-    expect((error as Error).message).toBe("Attempt 3 failed.");
-    expect(setbacks).toEqual([
-      "Attempt 1 failed. Trying again in 0.002 s.",
-      "Attempt 2 failed. Trying again in 0.005 s.",
-    ]);
-  });
-
-  test("ends at once on Ctrl-C, and on what is no setback", async () => {
-    const controller = new AbortController();
-    const waiting = persist(() => Promise.reject(new Setback("No.")), {
-      signal: controller.signal,
-      delaysMs: [60_000],
-      onSetback: () => controller.abort(new Error("interrupted")),
-    });
-    expect(((await rejectionOf(waiting)) as Error).message).toBe("interrupted");
-    const fatal = persist(() => Promise.reject(new Error("fatal")), {
-      signal,
-      onSetback: () => undefined,
-    });
-    expect(((await rejectionOf(fatal)) as Error).message).toBe("fatal");
-  });
 });

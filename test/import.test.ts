@@ -269,7 +269,8 @@ describe("plantstore import", () => {
     expect(await command.finished).toEqual({
       exitCode: 0,
       stdout: "created 6, replayed 0, refused 0\n",
-      stderr: "The store is busy. Trying again in 0.1 s.\n",
+      stderr:
+        "The store did not get to this request in time; nothing was stored. Trying again in 0.1 s.\n",
     });
   });
 

@@ -1,10 +1,10 @@
 /** One of the two stores of a copy. What it cannot do at the moment, it is asked again. */
 
+import { retry, type RetryOptions } from "../client/retry.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { PlantPage } from "../domain/page.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
-import { type Persistence, persist, Setback } from "./persistence.ts";
 
 const PAGE_LENGTH = 1_000;
 
@@ -12,25 +12,18 @@ export class Side {
   /** Its place, for people: without a password. */
   readonly location: string;
   private readonly store: Store;
-  private readonly persistence: Persistence;
+  private readonly retrying: RetryOptions;
 
-  constructor(store: Store, persistence: Persistence) {
+  constructor(store: Store, retrying: RetryOptions) {
     this.location = store.description.location;
     this.store = store;
-    this.persistence = persistence;
+    this.retrying = retrying;
   }
 
   /** `use` may come to be called again, after it has been done in part or, unknown to us, in whole. */
   attempt<Result>(use: (store: Store) => Promise<Result>): Promise<Result> {
-    return persist(async () => {
-      try {
-        return await use(this.store);
-      } catch (error) {
-        throw isPassing(error)
-          ? new Setback(`${this.location}: ${error.message}`, 0, error)
-          : error;
-      }
-    }, this.persistence);
+    const findWaitMs = (error: unknown): number | undefined => (isPassing(error) ? 0 : undefined);
+    return retry(() => use(this.store), { ...this.retrying, findWaitMs });
   }
 
   async *walkPages(): AsyncGenerator<readonly Plant[]> {
@@ -45,7 +38,7 @@ export class Side {
   async readPage(after: bigint | undefined): Promise<PlantPage> {
     // An engine that answers within the turn would let neither Ctrl-C nor the progress line have theirs.
     await new Promise(setImmediate);
-    this.persistence.signal.throwIfAborted();
+    this.retrying.signal?.throwIfAborted();
     return this.attempt((store) =>
       store.listPlants({
         after,

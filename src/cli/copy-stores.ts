@@ -1,5 +1,6 @@
 /** The run of a copy: tokens, then plants, then verification; told while it lasts, and counted at any time. */
 
+import type { RetryOptions } from "../client/retry.ts";
 import type { Store, StoreLimits } from "../domain/store.ts";
 import type { Account } from "./copy-conclusion.ts";
 import { copyPlants } from "./copy-plants.ts";
@@ -7,7 +8,7 @@ import { Side } from "./copy-side.ts";
 import { copyTokens, type CopiedTokens, findTokenChanges } from "./copy-tokens.ts";
 import { isSameSum, sumUp } from "./copy-verify.ts";
 import { CommandError } from "./failure.ts";
-import type { Persistence } from "./persistence.ts";
+import { describeRetry } from "./quantity.ts";
 import { isProgressShown, Progress } from "./progress.ts";
 
 const DIFFERENCES_PRINTED_MAX = 10;
@@ -35,12 +36,12 @@ export class Copy {
 
   constructor(parts: CopyParts) {
     this.parts = parts;
-    const persistence: Persistence = {
+    const retrying: RetryOptions = {
       signal: parts.signal,
-      onSetback: (message) => this.print(message),
+      onRetry: ({ message }, waitMs) => this.print(describeRetry(message, waitMs)),
     };
-    this.from = new Side(parts.from, persistence);
-    this.to = new Side(parts.to, persistence);
+    this.from = new Side(parts.from, retrying);
+    this.to = new Side(parts.to, retrying);
     this.account = {
       from: this.from.location,
       to: this.to.location,

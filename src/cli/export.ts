@@ -2,18 +2,15 @@
 
 import type { Config } from "../config.ts";
 import type { PlantQuery } from "../domain/page.ts";
-import { formatStoredPlant, parseNewPlant, type Plant } from "../domain/plant.ts";
+import { formatStoredPlant, type Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
-import { readLines } from "../format/lines.ts";
-import { CommandError } from "./failure.ts";
 import { findFormat, type FormatName } from "./file-format.ts";
 import { Interrupted, untilInterrupted } from "./interrupt.ts";
 import { openFileOutput, openStandardOutput, type Output, ReaderGone } from "./output.ts";
-import { Setback } from "./persistence.ts";
 import { Progress } from "./progress.ts";
 import { formatCount, formatSeconds } from "./quantity.ts";
-import { ask, explainLoss, parseRemote, type Remote } from "./remote.ts";
+import { parseRemote } from "./remote.ts";
 import { requireOutsideStore } from "./same-file.ts";
 import { requireStore, withStore } from "./with-store.ts";
 
@@ -59,7 +56,7 @@ export async function exportPlants(config: Config, options: ExportOptions): Prom
         ? withStore(config, (store) =>
             write(counted(walkStore(store, options, signal)), form, output),
           )
-        : write(counted(walkRemote(remote, options, signal)), form, output));
+        : write(counted(remote.exportPlants(options, signal)), form, output));
       output.finish();
     } finally {
       progress.close();
@@ -98,30 +95,6 @@ async function* walkStore(
     if (plants.length > 0) yield plants;
     after = next;
   } while (after !== undefined);
-}
-
-async function* walkRemote(
-  remote: Remote,
-  { tag, name }: ExportOptions,
-  signal: AbortSignal,
-): AsyncGenerator<readonly Plant[]> {
-  const query = new URLSearchParams();
-  if (tag !== undefined) query.set("tag", tag);
-  if (name !== undefined) query.set("name", name);
-  try {
-    const { body } = await ask(remote, `/plants?${query.toString()}`, { signal });
-    if (body === null) return;
-    for await (const lines of readLines(body, Number.MAX_SAFE_INTEGER, PAGE_LENGTH))
-      yield lines.map(({ text }) => {
-        if (typeof text !== "string") throw text;
-        return parseNewPlant(text);
-      });
-  } catch (error) {
-    signal.throwIfAborted();
-    const failure = error instanceof Setback ? error : explainLoss(remote, error);
-    // What has been written cannot be taken back from a pipe, and so not begun again.
-    throw failure instanceof Setback ? new CommandError(failure.message) : failure;
-  }
 }
 
 interface Form {

@@ -1,5 +1,6 @@
 /** How a command ends that did not do what it was asked: a line for people, and an exit code for scripts. */
 
+import { ServiceError } from "../client/client.ts";
 import { ConfigError } from "../config.ts";
 import { Refusal, StoreOpenError } from "../domain/errors.ts";
 
@@ -23,9 +24,14 @@ export function exitCodeOf(error: unknown): number {
 /** What we know how to say in a sentence; anything else is shown whole, for whoever has to find out. */
 export function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const isOurs = [CommandError, UsageError, ConfigError, StoreOpenError, Refusal].some(
-    (kind) => error instanceof kind,
-  );
+  const isOurs = [
+    CommandError,
+    UsageError,
+    ConfigError,
+    StoreOpenError,
+    Refusal,
+    ServiceError,
+  ].some((kind) => error instanceof kind);
   const { code } = error as NodeJS.ErrnoException;
   if (code === "EADDRINUSE") return `${error.message} Another one is chosen by --port or PORT.`;
   const isSystems = typeof code === "string";

@@ -3,7 +3,8 @@
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { PlantRecord } from "../format/read-plants.ts";
-import { type ImportTarget, type Refused, toRefused } from "./import-target.ts";
+import type { Refused } from "../client/client.ts";
+import { type ImportTarget, toRefused } from "./import-target.ts";
 import type { Rejects } from "./rejects.ts";
 
 export interface Tally {

@@ -1,6 +1,7 @@
 /** plantstore import: plants out of a file, into the store or a running service; safe to run again. */
 
 import { closeSync, fstatSync, openSync } from "node:fs";
+import type { RetryOptions } from "../client/retry.ts";
 import type { Config } from "../config.ts";
 import { readPlants } from "../format/read-plants.ts";
 import { readDescriptor } from "./descriptor.ts";
@@ -8,11 +9,11 @@ import { CommandError, UsageError } from "./failure.ts";
 import { type FormatOptions, parseFormat } from "./file-format.ts";
 import { concludeImport } from "./import-conclusion.ts";
 import { importRecords, type Tally } from "./import-records.ts";
-import { type ImportTarget, targetRemote, targetStore } from "./import-target.ts";
+import { type ImportTarget, targetService, targetStore } from "./import-target.ts";
 import { untilInterrupted } from "./interrupt.ts";
-import type { Persistence } from "./persistence.ts";
 import { Progress } from "./progress.ts";
 import { rejectToFile, rejectToPerson } from "./rejects.ts";
+import { describeRetry } from "./quantity.ts";
 import { parseRemote } from "./remote.ts";
 import { isFileOfDescriptor, isSameFile, requireOutsideStore } from "./same-file.ts";
 import { withStore } from "./with-store.ts";
@@ -66,11 +67,14 @@ export async function importPlants(
         rejects.close();
       }
     };
-    const persistence: Persistence = { signal, onSetback: print };
+    const retrying: RetryOptions = {
+      signal,
+      onRetry: ({ message }, waitMs) => print(describeRetry(message, waitMs)),
+    };
     try {
       await (remote === undefined
-        ? withStore(config, (store) => into(targetStore(store, config.queueLengthMax, persistence)))
-        : into(targetRemote(remote, persistence)));
+        ? withStore(config, (store) => into(targetStore(store, config.queueLengthMax, retrying)))
+        : into(targetService(remote, retrying)));
     } finally {
       progress.close();
     }

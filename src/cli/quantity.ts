@@ -17,3 +17,6 @@ export function formatSeconds(seconds: number): string {
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   return `${formatDuration(seconds)} ${seconds < 3600 ? "min" : "h"}`;
 }
+
+export const describeRetry = (message: string, waitMs: number): string =>
+  `${message} Trying again in ${formatSeconds(waitMs / 1000)}.`;

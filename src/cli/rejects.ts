@@ -3,7 +3,7 @@
 import { closeSync, openSync } from "node:fs";
 import type { PlantRecord } from "../format/read-plants.ts";
 import { writeDescriptor } from "./descriptor.ts";
-import type { Refused } from "./import-target.ts";
+import type { Refused } from "../client/client.ts";
 
 const PRINTED_MAX = 10;
 

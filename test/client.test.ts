@@ -1,0 +1,146 @@
+/** The HTTP client that the console and the command line share. */
+
+import { describe, expect, test } from "bun:test";
+import { Client, type Outcome, ServiceError } from "../src/client/client.ts";
+import { retry } from "../src/client/retry.ts";
+import type { Plant } from "../src/domain/plant.ts";
+import { rejectionOf } from "./support/rejection.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+
+const plants: Plant[] = [
+  { id: -(2n ** 63n), name: '{"id":1', tag: "" },
+  { id: 1n, name: "a", tag: undefined },
+  { id: 2n ** 53n + 1n, name: "\u2028\n", tag: "x" },
+];
+
+async function create(client: Client, given: readonly Plant[]): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  await client.createPlants(given, (index, outcome) => {
+    outcomes[index] = outcome;
+  });
+  return outcomes;
+}
+
+async function exportAll(client: Client, filter = {}): Promise<Plant[]> {
+  const found: Plant[] = [];
+  for await (const block of client.exportPlants(filter)) found.push(...block);
+  return found;
+}
+
+describe("the client", () => {
+  test("stores plants, and reads them back exactly", async () => {
+    await using service = await startService();
+    const client = new Client(`${service.url}/`, TEST_TOKEN);
+    expect(await create(client, plants)).toEqual(["created", "created", "created"]);
+    const other = { id: 1n, name: "b", tag: undefined };
+    expect(await create(client, [plants[0] as Plant, other])).toEqual([
+      "replayed",
+      { code: 3001, message: "A different plant has the id 1; nothing was changed." },
+    ]);
+    expect(await client.listPlants({ limit: 2 })).toEqual({ plants: plants.slice(0, 2), next: 1n });
+    expect(await client.listPlants({ after: 1n, order: "desc" })).toEqual({
+      plants: plants.slice(0, 1),
+      next: undefined,
+    });
+    expect(await exportAll(client)).toEqual(plants);
+    expect(await exportAll(client, { tag: "x" })).toEqual(plants.slice(2));
+    expect(await create(client, [])).toEqual([]);
+  });
+
+  test("maps an answer to one error, with the code of the catalogue", async () => {
+    await using service = await startService();
+    const failure = await rejectionOf(new Client(service.url, "not-a-token").listPlants({}));
+    expect(failure).toBeInstanceOf(ServiceError);
+    expect(failure).toMatchObject({ status: 401, code: 2002, isTransient: false });
+    const lost = await rejectionOf(new Client("http://127.0.0.1:1", "x").listPlants({}));
+    expect(lost).toMatchObject({ status: 0, code: 0, isTransient: false });
+  });
+
+  test("waits as long as Retry-After says, and tells what a proxy said", async () => {
+    let requests = 0;
+    using proxy = Bun.serve({
+      port: 0,
+      fetch: () => {
+        requests++;
+        if (requests === 1)
+          return new Response("<h1>Busy</h1>", { status: 503, headers: { "retry-after": "1" } });
+        const headers = { "content-type": "application/x-ndjson" };
+        return new Response('{"line":1,"status":200}\n', { headers });
+      },
+    });
+    const waits: [string, number][] = [];
+    const client = new Client(proxy.url.href, "x");
+    await client.createPlants(plants.slice(0, 1), () => undefined, {
+      onRetry: ({ message }, waitMs) => waits.push([message, waitMs]),
+    });
+    expect(waits).toEqual([[`${proxy.url.origin} answers 503: <h1>Busy</h1>`, 1000]]);
+  });
+
+  test("an abort lets a batch under way be answered, and counts what it stored", async () => {
+    const controller = new AbortController();
+    const answer = Promise.withResolvers<undefined>();
+    using slow = Bun.serve({
+      port: 0,
+      fetch: async () => {
+        controller.abort(new Error("cancelled"));
+        await answer.promise;
+        const headers = { "content-type": "application/x-ndjson" };
+        return new Response('{"line":1,"status":200}\n', { headers });
+      },
+    });
+    const settled: number[] = [];
+    const client = new Client(slow.url.href, "x");
+    const sent = client.createPlants(plants, (index) => settled.push(index), {
+      signal: controller.signal,
+    });
+    setTimeout(answer.resolve, 50);
+    expect(((await rejectionOf(sent)) as Error).message).toBe("cancelled");
+    expect(settled).toEqual([0]);
+  });
+
+  test.each(["{}", "[1]", '[{"id":1}]', '[{"name":"a","id":1}]', "[{"])(
+    "a page of %s is not the answer of a plant store",
+    async (page) => {
+      using other = Bun.serve({ port: 0, fetch: () => new Response(page) });
+      const failure = await rejectionOf(new Client(other.url.href, "x").listPlants({}));
+      expect((failure as Error).message).toBe(
+        `${other.url.origin} does not answer as a plant store does.`,
+      );
+    },
+  );
+});
+
+describe("retry", () => {
+  const findWaitMs = ({ message }: Error): number | undefined =>
+    message.startsWith("Attempt") ? 2 : undefined;
+  const options = { findWaitMs: findWaitMs as (error: unknown) => number | undefined };
+
+  test("is bounded: the last failure is thrown", async () => {
+    const waits: [string, number][] = [];
+    let attempts = 0;
+    const failure = await rejectionOf(
+      retry(() => Promise.reject(new Error(`Attempt ${++attempts} failed.`)), {
+        ...options,
+        delaysMs: [1, 50],
+        onRetry: ({ message }, waitMs) => waits.push([message, waitMs]),
+      }),
+    );
+    expect((failure as Error).message).toBe("Attempt 3 failed.");
+    expect(waits[0]).toEqual(["Attempt 1 failed.", 2]);
+    expect(waits[1]?.[1]).toBeWithin(25, 51);
+    expect(waits).toHaveLength(2);
+  });
+
+  test("ends at once on an abort, and on a failure that is not transient", async () => {
+    const controller = new AbortController();
+    const waiting = retry(() => Promise.reject(new Error("Attempt failed.")), {
+      ...options,
+      signal: controller.signal,
+      delaysMs: [60_000],
+      onRetry: () => controller.abort(new Error("interrupted")),
+    });
+    expect(((await rejectionOf(waiting)) as Error).message).toBe("interrupted");
+    const fatal = retry(() => Promise.reject(new Error("fatal")), options);
+    expect(((await rejectionOf(fatal)) as Error).message).toBe("fatal");
+  });
+});
