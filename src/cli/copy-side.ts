@@ -22,7 +22,6 @@ export class Side {
 
   /** `use` may come to be called again, after it has been done in part or, unknown to us, in whole. */
   attempt<Result>(use: (store: Store) => Promise<Result>): Promise<Result> {
-    const findWaitMs = (error: unknown): number | undefined => (isPassing(error) ? 0 : undefined);
     return retry(() => use(this.store), { ...this.retrying, findWaitMs });
   }
 
@@ -58,3 +57,5 @@ function isPassing(error: unknown): error is Refusal {
     ["store_busy", "store_unavailable", "overloaded"].includes(error.reason)
   );
 }
+
+const findWaitMs = (error: unknown): number | undefined => (isPassing(error) ? 0 : undefined);
