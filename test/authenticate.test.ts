@@ -6,7 +6,7 @@ import { mintToken, toRecord } from "../src/auth/token.ts";
 import { Refusal } from "../src/domain/errors.ts";
 import type { TokenStore } from "../src/domain/store.ts";
 import { scopes, type TokenRecord } from "../src/domain/token.ts";
-import { rejectionOf } from "./support/rejection.ts";
+import { rejectionOf } from "./support/expect.ts";
 
 const ENVIRONMENT_TOKEN = "environment-token-0123456789";
 

@@ -4,8 +4,8 @@ import { describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { isReplay, isSamePlant, sendPlant, type StoredPlant } from "./support/plants.ts";
-import { TEST_TOKEN } from "./support/service.ts";
+import { isReplay, isSamePlant, type StoredPlant } from "./support/plants.ts";
+import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {
   alter,
   checkIntegrity,

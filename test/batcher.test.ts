@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../src/domain/errors.ts";
-import { type Commit, Batcher } from "../src/store/batcher.ts";
-import { rejectionOf } from "./support/rejection.ts";
+import { Batcher, type Commit } from "../src/store/batcher.ts";
+import { rejectionOf } from "./support/expect.ts";
 
 const limits = {
   queueLengthMax: 100,

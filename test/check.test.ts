@@ -10,8 +10,7 @@ import { migrations } from "../src/store/sqlite/migrations.ts";
 import { SqliteStore } from "../src/store/sqlite/sqlite-store.ts";
 import { type Finished, runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { sendPlant } from "./support/plants.ts";
-import { TEST_TOKEN } from "./support/service.ts";
+import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {
   alter,
   damage,

@@ -6,8 +6,8 @@ import { existsSync, mkdirSync } from "node:fs";
 import packageJson from "../package.json";
 import { forPeople } from "../src/cli/announce.ts";
 import { runCommand, spawnService } from "./support/child.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { rejectionOf } from "./support/rejection.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
   fetch(`${url}/plants`, {

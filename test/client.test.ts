@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { Client, type Outcome, ServiceError } from "../src/client/client.ts";
 import { retry } from "../src/client/retry.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import { rejectionOf } from "./support/rejection.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 
 const plants: Plant[] = [

@@ -2,18 +2,18 @@
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { ALWAYS, type Plant } from "../src/domain/plant.ts";
 import { copyPlants, type PlantTally } from "../src/cli/copy-plants.ts";
 import { Side } from "../src/cli/copy-side.ts";
 import { sumUp } from "../src/cli/copy-verify.ts";
 import { resolveConfig } from "../src/config.ts";
 import { Refusal } from "../src/domain/errors.ts";
+import { ALWAYS, type Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
 import { openStore } from "../src/store/open.ts";
 import { anyPlant } from "./support/arbitrary.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { seed } from "./support/random.ts";
-import { rejectionOf } from "./support/rejection.ts";
 
 const { config } = resolveConfig({}, {});
 const runsFactor = Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);

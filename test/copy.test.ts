@@ -7,9 +7,10 @@ import { hashToken, mintToken } from "../src/auth/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { type Finished, runCommand, spawnService } from "./support/child.ts";
 import { runOnTerminal, startCommand } from "./support/command.ts";
-import { sendPlant, type StoredPlant } from "./support/plants.ts";
-import { alter, makeStore, readFolder, readPlants } from "./support/stores.ts";
-import { countPlants, makeWorkplace, until, type Workplace } from "./support/workplace.ts";
+import { makeWorkplace, until, type Workplace } from "./support/folder.ts";
+import type { StoredPlant } from "./support/plants.ts";
+import { sendPlant } from "./support/service.ts";
+import { alter, countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
 
 /** A workplace with two stores in it, the second of which may be still to be made. */
 interface Pair extends Workplace {

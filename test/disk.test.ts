@@ -11,12 +11,12 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { expectAlive } from "./support/alive.ts";
-import { spawnService, type ServiceProcess } from "./support/child.ts";
+import { type ServiceProcess, spawnService } from "./support/child.ts";
+import { expectAlive, expectRefusal } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { isReplay, sendPlant, type StoredPlant } from "./support/plants.ts";
-import { expectRefusal, Sender } from "./support/sender.ts";
-import { TEST_TOKEN } from "./support/service.ts";
+import { isReplay, type StoredPlant } from "./support/plants.ts";
+import { Sender } from "./support/sender.ts";
+import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
 import {
   canFailSyncs,

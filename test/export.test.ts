@@ -13,10 +13,10 @@ import {
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand } from "./support/child.ts";
 import { runOnTerminal, startCommand } from "./support/command.ts";
-import { type StoredPlant } from "./support/plants.ts";
+import { makeWorkplace, type Workplace } from "./support/folder.ts";
+import type { StoredPlant } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { readPlants } from "./support/stores.ts";
-import { makeWorkplace, type Workplace } from "./support/workplace.ts";
 
 const names = [
   ..."=1+1|'=x|''=x|'|-5|+1|@sum|\tx|a,b|\"|\"\"|a\"b|;|x'|null|[]|\\|é|e\u0301|🌵👩‍🌾|\ufeff".split(

@@ -5,9 +5,9 @@ import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { runCommand, spawnService } from "./support/child.ts";
 import { startCommand } from "./support/command.ts";
+import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
-import { readPlants } from "./support/stores.ts";
-import { countPlants, lines, makeWorkplace, parseLines, until } from "./support/workplace.ts";
+import { countPlants, readPlants } from "./support/stores.ts";
 
 describe("plantstore import --url", () => {
   test("stores through a running service, and refuses what it refuses", async () => {

@@ -6,8 +6,8 @@ import { linkSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "nod
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand } from "./support/child.ts";
 import { startCommand } from "./support/command.ts";
-import { readPlants } from "./support/stores.ts";
-import { countPlants, lines, makeWorkplace, parseLines, until } from "./support/workplace.ts";
+import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
+import { countPlants, readPlants } from "./support/stores.ts";
 
 describe("plantstore import", () => {
   const ndjson = '{"id":1,"name":"a","tag":"x"}\n{"id":9007199254740993,"name":"b"}\n';

@@ -2,13 +2,13 @@
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
+import type { Refusal } from "../src/domain/errors.ts";
 import { readElements } from "../src/format/json-array.ts";
 import type { Line } from "../src/format/lines.ts";
 import { MalformedFile } from "../src/format/malformed.ts";
-import type { Refusal } from "../src/domain/errors.ts";
-import { inPieces } from "./support/pieces.ts";
+import { inPieces } from "./support/arbitrary.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { seed } from "./support/random.ts";
-import { rejectionOf } from "./support/rejection.ts";
 
 async function cut(
   text: string | Uint8Array,

@@ -6,9 +6,8 @@
  */
 
 import { describe, expect, test } from "bun:test";
-import { expectAlive } from "./support/alive.ts";
+import { expectAlive, expectRefusal } from "./support/expect.ts";
 import { makePlants, readRefusal, type StoredPlant, toBody } from "./support/plants.ts";
-import { expectRefusal } from "./support/sender.ts";
 import { startService, type TestService } from "./support/service.ts";
 
 /** If it took in more, they would be late soon enough for the test to tell. */

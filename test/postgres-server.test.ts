@@ -3,10 +3,14 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { startPair } from "./support/postgres-pair.ts";
-import { createTestDatabase, sharedPostgres, startPostgres } from "./support/postgres-server.ts";
+import { rejectionOf } from "./support/expect.ts";
+import {
+  createTestDatabase,
+  sharedPostgres,
+  startPair,
+  startPostgres,
+} from "./support/postgres-server.ts";
 import { listChildren, listProcesses } from "./support/processes.ts";
-import { rejectionOf } from "./support/rejection.ts";
 
 /** Long for a server that answers, and short for a test that waits for one that does not. */
 const SILENCE_MS = 200;

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { formatProgress } from "../src/cli/progress.ts";
 import { runOnTerminal } from "./support/command.ts";
-import { lines, makeWorkplace } from "./support/workplace.ts";
+import { lines, makeWorkplace } from "./support/folder.ts";
 
 const CLEAR_LINE = "\r\u001b[K";
 

@@ -7,10 +7,9 @@ import { formatStoredPlant, type Plant } from "../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../src/format/csv.ts";
 import { MalformedFile, MissingColumn } from "../src/format/malformed.ts";
 import { type FileFormat, type PlantRecord, readPlants } from "../src/format/read-plants.ts";
-import { anyPlant } from "./support/arbitrary.ts";
-import { inPieces } from "./support/pieces.ts";
+import { anyPlant, inPieces } from "./support/arbitrary.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { seed } from "./support/random.ts";
-import { rejectionOf } from "./support/rejection.ts";
 
 const csv = { kind: "csv", headings: {}, delimiter: "," } as const;
 

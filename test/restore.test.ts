@@ -12,13 +12,12 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { reservePlace } from "../src/store/sqlite/replace.ts";
-import { migrations } from "../src/store/sqlite/migrations.ts";
 import { APPLICATION_ID } from "../src/store/sqlite/database.ts";
+import { migrations } from "../src/store/sqlite/migrations.ts";
+import { reservePlace } from "../src/store/sqlite/replace.ts";
 import { runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "./support/folder.ts";
-import { sendPlant } from "./support/plants.ts";
-import { TEST_TOKEN } from "./support/service.ts";
+import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {
   alter,
   checkIntegrity,

@@ -3,14 +3,13 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { mintToken, toRecord } from "../src/auth/token.ts";
 import { StoreOpenError } from "../src/domain/errors.ts";
 import { migrations } from "../src/store/sqlite/migrations.ts";
 import { SqliteStore } from "../src/store/sqlite/sqlite-store.ts";
-import { mintToken, toRecord } from "../src/auth/token.ts";
-import { send } from "./support/client.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { rejectionOf } from "./support/rejection.ts";
-import { startService } from "./support/service.ts";
+import { send, startService } from "./support/service.ts";
 
 const limits = {
   queueLengthMax: 1000,

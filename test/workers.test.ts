@@ -4,9 +4,8 @@ import { describe, expect, test } from "bun:test";
 import { runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { compareGardens, Gardeners } from "./support/gardener.ts";
-import { sendPlant } from "./support/plants.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
-import { TEST_TOKEN } from "./support/service.ts";
+import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
 
 const isLinux = process.platform === "linux";

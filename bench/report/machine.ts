@@ -3,10 +3,10 @@
 import { readFileSync, realpathSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
-import { findPostgresBinaries } from "../../test/support/postgres-binaries.ts";
+import { findPostgresBinaries } from "../../test/support/postgres-files.ts";
 import { peerPath } from "../servers/install.ts";
-import type { Machine } from "./results.ts";
 import { getFolder } from "../stores.ts";
+import type { Machine } from "./results.ts";
 
 export function describeMachine(): Machine {
   return {

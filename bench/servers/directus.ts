@@ -1,10 +1,10 @@
 /** Directus on SQLite: its settings, and a database with a collection of plants to copy from. */
 
+import { findFreePort } from "../../test/support/postgres-files.ts";
+import { TOKEN } from "../settings.ts";
+import { makeLastingPath } from "../stores.ts";
 import { nodeBinary, peerPath } from "./install.ts";
 import { type Api, headers } from "./server.ts";
-import { TOKEN } from "../settings.ts";
-import { findFreePort } from "../../test/support/postgres-folder.ts";
-import { makeLastingPath } from "../stores.ts";
 
 const START_MS_MAX = 120_000;
 

@@ -2,9 +2,9 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { findFreePort } from "../../test/support/postgres-folder.ts";
-import { name, type Server, startServer, tag } from "./server.ts";
+import { findFreePort } from "../../test/support/postgres-files.ts";
 import { makePath } from "../stores.ts";
+import { name, type Server, startServer, tag } from "./server.ts";
 
 export async function serveNginx(): Promise<Server> {
   const nginx = Bun.which("nginx") ?? Bun.which("nginx", { PATH: "/usr/sbin" });

@@ -2,12 +2,12 @@
 
 import { Database } from "bun:sqlite";
 import { writeFileSync } from "node:fs";
-import { findFreePort } from "../../test/support/postgres-folder.ts";
+import { findFreePort } from "../../test/support/postgres-files.ts";
+import { STORED, TOKEN } from "../settings.ts";
+import { copyStore, makeFilledStore, makePath, makeStore } from "../stores.ts";
 import { createDirectusTemplate, directusApi, directusCommand, directusEnv } from "./directus.ts";
 import { installPeer, nodeBinary, peerPath } from "./install.ts";
 import { plantsApi, type Server, startServer } from "./server.ts";
-import { STORED, TOKEN } from "../settings.ts";
-import { copyStore, makeFilledStore, makePath, makeStore } from "../stores.ts";
 
 export interface RunningPeer {
   readonly server: Server;

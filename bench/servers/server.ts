@@ -1,7 +1,7 @@
 /** Any server that is measured: started, asked until it gives the right answer, stopped. */
 
 import { readFileSync } from "node:fs";
-import { findFreePort } from "../../test/support/postgres-folder.ts";
+import { findFreePort } from "../../test/support/postgres-files.ts";
 import { takeTrialId } from "../ids.ts";
 import { readRssMb } from "../processes.ts";
 import { ANSWER_SECONDS_MAX, SERVER_CORE, TOKEN } from "../settings.ts";

@@ -2,9 +2,14 @@
 
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
-import { describeInBrowser } from "../support/browser.ts";
-import { openConsole, rowOf, startConsole, toastOf } from "../support/console.ts";
-import { sendPlant } from "../support/plants.ts";
+import {
+  describeInBrowser,
+  openConsole,
+  rowOf,
+  startConsole,
+  toastOf,
+} from "../support/browser.ts";
+import { sendPlant } from "../support/service.ts";
 
 const service = await startConsole();
 afterAll(() => service[Symbol.asyncDispose]());

@@ -3,8 +3,13 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page } from "playwright-core";
-import { describeInBrowser } from "../support/browser.ts";
-import { createToken, openConsole, signIn, startConsole } from "../support/console.ts";
+import {
+  createToken,
+  describeInBrowser,
+  openConsole,
+  signIn,
+  startConsole,
+} from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 

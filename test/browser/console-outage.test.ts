@@ -1,11 +1,16 @@
 /** The console while the service is away: it says so, loses nothing, and goes on by itself. */
 
 import { expect, test } from "bun:test";
-import { describeInBrowser } from "../support/browser.ts";
-import { openConsole, rowOf, startConsole, toastOf } from "../support/console.ts";
-import { expectAccessible } from "../support/accessible.ts";
-import { sendPlant } from "../support/plants.ts";
-import { makeWorkplace } from "../support/workplace.ts";
+import {
+  describeInBrowser,
+  expectAccessible,
+  openConsole,
+  rowOf,
+  startConsole,
+  toastOf,
+} from "../support/browser.ts";
+import { makeWorkplace } from "../support/folder.ts";
+import { sendPlant } from "../support/service.ts";
 
 describeInBrowser("a service that is stopped and started again", () => {
   test("is missed, and found again, by the list, a form and an undo", async () => {

@@ -1,10 +1,14 @@
 /** Plants in the console: found, added, corrected, removed and brought back, by clicking and by keys. */
 
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { describeInBrowser } from "../support/browser.ts";
-import { openConsole, rowOf, startConsole, toastOf } from "../support/console.ts";
-import { sendPlant } from "../support/plants.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import {
+  describeInBrowser,
+  openConsole,
+  rowOf,
+  startConsole,
+  toastOf,
+} from "../support/browser.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 // A search looks at few plants at a time here, as it does among a million with the default.
 const service = await startConsole({ PLANTSTORE_SCAN_ROWS_MAX: "500" });

@@ -1,10 +1,15 @@
 /** Signing in to the console: what a token lets staff do, and what happens when it no longer does. */
 
 import { afterAll, expect, test } from "bun:test";
-import { describeInBrowser } from "../support/browser.ts";
-import { createToken, openConsole, rowOf, signIn, startConsole } from "../support/console.ts";
-import { sendPlant } from "../support/plants.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import {
+  createToken,
+  describeInBrowser,
+  openConsole,
+  rowOf,
+  signIn,
+  startConsole,
+} from "../support/browser.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const service = await startConsole();
 await sendPlant(service.url, { id: 1n, name: "Rose", tag: "shrub" });

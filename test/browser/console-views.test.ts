@@ -2,11 +2,15 @@
 
 import { afterAll, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
-import { expectAccessible } from "../support/accessible.ts";
-import { describeInBrowser } from "../support/browser.ts";
-import { openConsole, rowOf, signIn, startConsole } from "../support/console.ts";
-import { sendPlant } from "../support/plants.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import {
+  describeInBrowser,
+  expectAccessible,
+  openConsole,
+  rowOf,
+  signIn,
+  startConsole,
+} from "../support/browser.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const empty = await startConsole();
 const service = await startConsole();

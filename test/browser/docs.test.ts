@@ -2,8 +2,12 @@
 
 import { afterAll, expect, test } from "bun:test";
 import type { Locator, Page } from "playwright-core";
-import { expectAccessible } from "../support/accessible.ts";
-import { describeInBrowser, openPage, type TestPage } from "../support/browser.ts";
+import {
+  describeInBrowser,
+  expectAccessible,
+  openPage,
+  type TestPage,
+} from "../support/browser.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 
 const service = await startService();

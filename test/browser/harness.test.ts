@@ -2,8 +2,7 @@
 
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { expectAccessible } from "../support/accessible.ts";
-import { describeInBrowser, openPage } from "../support/browser.ts";
+import { describeInBrowser, expectAccessible, openPage } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 
 const policy =

@@ -2,10 +2,9 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
-import { readError, send } from "../support/client.ts";
 import { heldUp } from "../support/database.ts";
-import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
-import { connectRaw } from "../support/socket.ts";
+import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { connectRaw } from "../support/wire.ts";
 
 const service = await startService({
   PLANTSTORE_BODY_BYTES_MAX: "2048",

@@ -1,18 +1,10 @@
 /** Many at once: one winner an id, no waiting without end, and each answer for its own plant. */
 
 import { describe, expect, test } from "bun:test";
-import { expectAlive } from "../support/alive.ts";
 import { heldUp } from "../support/database.ts";
-import {
-  isReplay,
-  makePlants,
-  readRefusal,
-  sendPlant,
-  type StoredPlant,
-  toBody,
-} from "../support/plants.ts";
-import { expectRefusal } from "../support/sender.ts";
-import { startService } from "../support/service.ts";
+import { expectAlive, expectRefusal } from "../support/expect.ts";
+import { isReplay, makePlants, readRefusal, type StoredPlant, toBody } from "../support/plants.ts";
+import { sendPlant, startService } from "../support/service.ts";
 
 const SIMULTANEOUS = 200;
 

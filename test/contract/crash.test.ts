@@ -1,11 +1,11 @@
 /** Killed at any moment, under load: what was acknowledged is there, exactly, and nothing else is. */
 
 import { expect, test } from "bun:test";
-import { spawnService, type ServiceProcess } from "../support/child.ts";
+import { type ServiceProcess, spawnService } from "../support/child.ts";
 import { engine, openTestDatabase, type TestDatabase } from "../support/database.ts";
-import { isReplay, isSamePlant, sendPlant, type StoredPlant } from "../support/plants.ts";
+import { isReplay, isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random, tellingSeed } from "../support/random.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { checkIntegrity } from "../support/stores.ts";
 
 const rounds = Number(process.env["PLANTSTORE_TEST_CRASH_ROUNDS"] ?? 20);

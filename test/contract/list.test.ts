@@ -1,11 +1,10 @@
 /** GET /plants: pages by key, filters, order, streams, and every bad parameter. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import { catalogue } from "../../src/domain/errors.ts";
-import { readError, send } from "../support/client.ts";
-import { rejectionOf } from "../support/rejection.ts";
-import { startService, type TestService } from "../support/service.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
+import { rejectionOf } from "../support/expect.ts";
+import { readError, send, startService, type TestService } from "../support/service.ts";
 
 const service = await startService({ PLANTSTORE_SCAN_ROWS_MAX: "100" });
 

@@ -3,8 +3,7 @@
 import { afterAll, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { ALWAYS } from "../../src/domain/plant.ts";
-import { send } from "../support/client.ts";
-import { startService } from "../support/service.ts";
+import { send, startService } from "../support/service.ts";
 
 const RUNS = 40 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 const seed = process.env["PLANTSTORE_TEST_SEED"];

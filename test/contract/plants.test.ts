@@ -4,8 +4,7 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import type { Scope } from "../../src/domain/token.ts";
-import { readError, send, type Sent } from "../support/client.ts";
-import { startService } from "../support/service.ts";
+import { readError, send, type Sent, startService } from "../support/service.ts";
 
 const service = await startService();
 

@@ -7,7 +7,7 @@ import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
 import { openStore } from "../../src/store/open.ts";
 import { openTestDatabase, type TestDatabase } from "../support/database.ts";
-import { rejectionOf } from "../support/rejection.ts";
+import { rejectionOf } from "../support/expect.ts";
 
 const plant = { id: 1n, name: "a", tag: undefined };
 

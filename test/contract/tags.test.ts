@@ -3,8 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
-import { readError, send } from "../support/client.ts";
-import { startService, type TestService } from "../support/service.ts";
+import { readError, send, startService, type TestService } from "../support/service.ts";
 
 const service = await startService();
 

@@ -4,10 +4,9 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { catalogue } from "../../src/domain/errors.ts";
-import { readError } from "../support/client.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import { startService } from "../support/service.ts";
-import { connectRaw } from "../support/socket.ts";
+import { readError, startService } from "../support/service.ts";
+import { connectRaw } from "../support/wire.ts";
 
 const SCRIPT = "console-0a1b2c3d.js";
 const INDEX = "<!doctype html><title>Plants</title>";

@@ -3,8 +3,8 @@
 import { describe, expect, spyOn, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
 import { heldUp } from "../support/database.ts";
+import { rejectionOf } from "../support/expect.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
-import { rejectionOf } from "../support/rejection.ts";
 
 describe("every answer", () => {
   test.each([

@@ -4,8 +4,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import type { Scope } from "../../src/domain/token.ts";
-import { readError, send } from "../support/client.ts";
-import { startService } from "../support/service.ts";
+import { readError, send, startService } from "../support/service.ts";
 
 const service = await startService();
 

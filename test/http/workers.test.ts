@@ -1,8 +1,7 @@
 /** Several threads on one port, in front of one store: whichever of them answers, it is one service. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { send, type Sent } from "../support/client.ts";
-import { startService } from "../support/service.ts";
+import { send, type Sent, startService } from "../support/service.ts";
 
 // Elsewhere than on Linux there is one.
 const THREADS = process.platform === "linux" ? 3 : 1;

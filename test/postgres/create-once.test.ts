@@ -2,10 +2,9 @@
 
 import { expect, test } from "bun:test";
 import { spawnService } from "../support/child.ts";
-import { sendPlant } from "../support/plants.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { startProxy } from "../support/proxy.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 test("a create whose answer was lost does not bring back what another instance has removed since", async () => {
   const server = await sharedPostgres();

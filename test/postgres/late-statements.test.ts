@@ -2,12 +2,13 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import type { Refusal } from "../../src/domain/errors.ts";
-import { type DisturbedService, startDisturbed } from "../support/disturbed.ts";
-import { sendPlant, type StoredPlant } from "../support/plants.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
+import { rejectionOf } from "../support/expect.ts";
+import type { StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
-import { rejectionOf } from "../support/rejection.ts";
+import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
+import { sendPlant } from "../support/service.ts";
 
 const INSERT = "INSERT INTO plants ";
 const APPLY = "WITH wanted";

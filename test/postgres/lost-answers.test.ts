@@ -1,9 +1,10 @@
 /** Connections that break at the worst of moments: every change is made once, and told as it was made. */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { type DisturbedService, startDisturbed } from "../support/disturbed.ts";
 import { Load } from "../support/load.ts";
-import { makePlants, sendPlant, type StoredPlant } from "../support/plants.ts";
+import { makePlants, type StoredPlant } from "../support/plants.ts";
+import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
+import { sendPlant } from "../support/service.ts";
 
 const INSERT = "INSERT INTO plants ";
 const APPLY = "WITH wanted";

@@ -2,11 +2,12 @@
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
-import { type DisturbedService, startDisturbed } from "../support/disturbed.ts";
+import { expectRefusal } from "../support/expect.ts";
 import { Load } from "../support/load.ts";
-import { makePlants, sendPlant, type StoredPlant } from "../support/plants.ts";
+import { makePlants, type StoredPlant } from "../support/plants.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
-import { expectRefusal } from "../support/sender.ts";
+import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
+import { sendPlant } from "../support/service.ts";
 
 const QUEUE_MS = 2_000;
 /** For what a busy machine adds to a time that is promised. */

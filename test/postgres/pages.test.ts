@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { type EnginePair, openEnginePair } from "../support/engine-pair.ts";
+import { type EnginePair, openEnginePair } from "../support/database.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 
 const SCAN_ROWS_MAX = { PLANTSTORE_SCAN_ROWS_MAX: "3000" };

@@ -2,13 +2,12 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
-import { openStore } from "../../src/store/open.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
+import { openStore } from "../../src/store/open.ts";
 import { runCommand, spawnService } from "../support/child.ts";
-import { sendPlant } from "../support/plants.ts";
+import { rejectionOf } from "../support/expect.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
-import { rejectionOf } from "../support/rejection.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const { config } = resolveConfig({}, {});
 

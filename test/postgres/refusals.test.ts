@@ -2,10 +2,11 @@
 
 import { describe, expect, test } from "bun:test";
 import { ALWAYS } from "../../src/domain/plant.ts";
-import { startDisturbed } from "../support/disturbed.ts";
-import { makePlants, readRefusal, sendPlant, type StoredPlant } from "../support/plants.ts";
+import { expectRefusal } from "../support/expect.ts";
+import { makePlants, readRefusal, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
-import { expectRefusal } from "../support/sender.ts";
+import { startDisturbed } from "../support/proxy.ts";
+import { sendPlant } from "../support/service.ts";
 
 const INSERT = "INSERT INTO plants ";
 const QUICK_MS_MAX = 1_500;

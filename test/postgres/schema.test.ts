@@ -1,15 +1,15 @@
 /** How a database becomes a plant store, and when it is left alone. */
 
 import { describe, expect, test } from "bun:test";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import { resolveConfig } from "../../src/config.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import { openStore } from "../../src/store/open.ts";
 import { migrations } from "../../src/store/postgres/migrations.ts";
 import { runCommand } from "../support/child.ts";
+import { rejectionOf } from "../support/expect.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
-import { rejectionOf } from "../support/rejection.ts";
 
 const { config } = resolveConfig({}, {});
 

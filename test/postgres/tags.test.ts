@@ -1,10 +1,10 @@
 /** Both engines, asked the same, give the same tags. */
 
 import { describe, expect, test } from "bun:test";
+import type { TagPage, TagQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import type { TagPage, TagQuery } from "../../src/domain/page.ts";
-import { openEnginePair } from "../support/engine-pair.ts";
+import { openEnginePair } from "../support/database.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 
 const plantsOf = (tags: readonly (string | undefined)[]): Plant[] =>

@@ -232,3 +232,12 @@ export const anyAttempt = (plant: StoredPlant): fc.Arbitrary<Buffer> =>
     { weight: 1, arbitrary: fc.json().map((text) => Buffer.from(text)) },
     { weight: 1, arbitrary: fc.uint8Array({ maxLength: 100 }).map((bytes) => Buffer.from(bytes)) },
   );
+
+export async function* inPieces(bytes: Uint8Array, length: number): AsyncGenerator<Uint8Array> {
+  const memory = new Uint8Array(length);
+  for (let start = 0; start < bytes.length; start += length) {
+    const piece = bytes.subarray(start, start + length);
+    memory.set(piece);
+    yield memory.subarray(0, piece.length);
+  }
+}

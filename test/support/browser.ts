@@ -1,11 +1,21 @@
-/** Pages in a real Chromium. A test fails for whatever its page complains of, asks of strangers, or violates. */
+/** Pages in a real Chromium. A test fails if its page reports an error, violates its policy or asks another origin. */
 
-import { afterAll, afterEach, describe } from "bun:test";
-import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import type { AxeResults, NodeResult, Result } from "axe-core";
+import { afterAll, afterEach, describe, expect } from "bun:test";
+import {
+  type Browser,
+  type BrowserContext,
+  chromium,
+  type Locator,
+  type Page,
+} from "playwright-core";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { buildConsole } from "../../src/console/bundle.ts";
+import { type Scope, scopes } from "../../src/domain/token.ts";
 import { findChromium } from "./chromium.ts";
 import { makeTemporaryFolder } from "./folder.ts";
-import { guardFolder } from "./postgres-guard.ts";
-import { listChildren } from "./processes.ts";
+import { guardFolder, listChildren } from "./processes.ts";
+import { startService, TEST_TOKEN, type TestService } from "./service.ts";
 
 export interface PageOptions {
   readonly url: string;
@@ -178,3 +188,94 @@ async function observe(context: BrowserContext, origin: string): Promise<Observe
         .map(({ urlPart, outcome }) => `announced, but never came: ${urlPart} ${outcome}`),
   };
 }
+
+const axeSource = Bun.file(`${import.meta.dir}/../../node_modules/axe-core/axe.min.js`);
+
+/** What somebody else's component does and cannot be taught otherwise: a rule, and where it may be broken. */
+export interface Exception {
+  readonly rule: string;
+  /** A part of the element's path as axe gives it. */
+  readonly at: string;
+}
+
+/** Fails with every violation (WCAG 2.2 A and AA, and axe's own good practice) and where it is. */
+export async function expectAccessible(
+  page: Page,
+  except: readonly Exception[] = [],
+): Promise<void> {
+  // Evaluated by the debugger, which no content security policy stops; so the policy need not be off.
+  await page.evaluate(await axeSource.text());
+  const { violations } = await page.evaluate<AxeResults>(
+    `axe.run(document, { resultTypes: ["violations"] })`,
+  );
+  const isExcepted = ({ id }: Result, node: NodeResult): boolean =>
+    except.some(({ rule, at }) => rule === id && node.target.join(" ").includes(at));
+  const found = violations.flatMap((violation) =>
+    violation.nodes
+      .filter((node) => !isExcepted(violation, node))
+      .map((node) => describeNode(violation, node)),
+  );
+  expect(found.join("\n")).toBe("");
+}
+
+function describeNode(
+  { id, impact, help }: Result,
+  { target, html, any, all, none }: NodeResult,
+): string {
+  const why = [...any, ...all, ...none].map(({ message }) => `\n    ${message}`).join("");
+  return `${id} (${impact}): ${help}\n  at ${target.join(" ")}: ${html.slice(0, 160)}${why}`;
+}
+
+export async function startConsole(
+  settings: Readonly<Record<string, string>> = {},
+): Promise<TestService> {
+  await using opened = new AsyncDisposableStack();
+  const folder = opened.use(makeTemporaryFolder());
+  await buildConsole(folder.path);
+  const service = opened.use(await startService(settings, { consoleFolder: folder.path }));
+  const stack = opened.move();
+  return { ...service, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+}
+
+export async function createToken(
+  { store }: TestService,
+  grant: {
+    readonly name: string;
+    readonly scopes?: readonly Scope[];
+    readonly expiresAtMs?: number;
+  },
+): Promise<string> {
+  const token = mintToken();
+  await store.createToken(toRecord(token, { scopes, createdAtMs: Date.now(), ...grant }));
+  return token;
+}
+
+interface ConsoleOptions extends Omit<PageOptions, "url"> {
+  /** The view, as in `#/import`. */
+  readonly at?: string;
+  /** Null opens the page without signing in. */
+  readonly token?: string | null;
+}
+
+export async function openConsole(
+  { url }: TestService,
+  { at = "", token = TEST_TOKEN, ...options }: ConsoleOptions = {},
+): Promise<TestPage> {
+  const view = await openPage({ url: `${url}/${at}`, ...options });
+  if (token !== null) await signIn(view.page, token);
+  return view;
+}
+
+export async function signIn(page: Page, token: string): Promise<void> {
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("navigation").waitFor();
+}
+
+/** The row of the list that has this in it. */
+export const rowOf = (page: Page, text: string): Locator =>
+  page.locator("#plants [role=row][id]").filter({ hasText: text });
+
+/** The note at the foot of the page. */
+export const toastOf = (page: Page, text: string): Locator =>
+  page.locator(".toast").filter({ hasText: text });

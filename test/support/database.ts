@@ -1,9 +1,16 @@
 /** A database of a test's own, and a way to look into it and to meddle with it behind the service's back. */
 
+import { SQL } from "bun";
+import { Database } from "bun:sqlite";
+import { resolveConfig } from "../../src/config.ts";
 import type { ErrorName } from "../../src/domain/errors.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+import type { Store } from "../../src/domain/store.ts";
+import { openStore } from "../../src/store/open.ts";
+import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
-import { openPostgresDatabase } from "./postgres-database.ts";
-import { openSqliteDatabase } from "./sqlite-database.ts";
+import { createTestDatabase, sharedPostgres } from "./postgres-server.ts";
+import { findPlant, readPlants } from "./stores.ts";
 
 const ENGINE_VARIABLE = "PLANTSTORE_TEST_ENGINE";
 const engines = ["sqlite", "postgres", "postgres-serializable"] as const;
@@ -33,7 +40,7 @@ export interface TestDatabase extends AsyncDisposable {
 }
 
 /** Until the release, nobody else can write; reading goes on. */
-export interface HeldWrites extends AsyncDisposable {
+interface HeldWrites extends AsyncDisposable {
   /** Resolves when others can write again. A second time it does nothing. */
   readonly release: () => Promise<void>;
 }
@@ -49,4 +56,122 @@ function parseEngine(text: string): Engine {
   if (found === undefined)
     throw new Error(`${ENGINE_VARIABLE}: expected ${engines.join(", ")}; got "${text}"`);
   return found;
+}
+
+/** Nothing stays open between two calls: a connection that outlives a crash would spare the next store its recovery. */
+function openSqliteDatabase(): TestDatabase {
+  const folder = makeTemporaryFolder();
+  const path = `${folder.path}/plants.db`;
+  return {
+    url: `sqlite:${path}`,
+    path,
+    readPlants: async () => readPlants(path),
+    findPlant: async (id) => findPlant(path, id),
+    run: async (statement) => run(path, statement),
+    failPlantsNamed: async (name) =>
+      run(
+        path,
+        `CREATE TRIGGER fail BEFORE INSERT ON plants WHEN NEW.name = '${name}'
+          BEGIN SELECT RAISE(ABORT, 'failed by a test'); END`,
+      ),
+    holdWrites: async () => lockFile(path),
+    async [Symbol.asyncDispose]() {
+      folder[Symbol.dispose]();
+    },
+  };
+}
+
+function run(path: string, statement: string): void {
+  using db = new Database(path, { readwrite: true, create: false });
+  // Only what is sent to the service has to be durable, and not what a test undoes between two runs.
+  db.run("PRAGMA synchronous = OFF");
+  db.run(statement);
+}
+
+function lockFile(path: string): HeldWrites {
+  const holder = new Database(path, { readwrite: true, create: false });
+  holder.run("PRAGMA busy_timeout = 5000");
+  holder.run("BEGIN IMMEDIATE");
+  // Closing rolls back, and a second time does nothing.
+  const release = async (): Promise<void> => holder.close();
+  return { release, [Symbol.asyncDispose]: release };
+}
+
+async function openPostgresDatabase(options: {
+  readonly serializable: boolean;
+}): Promise<TestDatabase> {
+  const database = await createTestDatabase(await sharedPostgres(), options);
+  const { url } = database;
+  const db = connect(url);
+  return {
+    url,
+    get path(): string {
+      throw new Error("PostgreSQL has no file of its own for a database");
+    },
+    readPlants: async () => [
+      ...(await db<StoredPlant[]>`SELECT id, name, tag FROM plants ORDER BY id`),
+    ],
+    findPlant: async (id) => {
+      const [row] = await db<StoredPlant[]>`SELECT id, name, tag FROM plants WHERE id = ${id}`;
+      return row;
+    },
+    run: async (statement) => void (await db.unsafe(statement)),
+    failPlantsNamed: async (name) =>
+      void (await db.unsafe(
+        `ALTER TABLE plants ADD CONSTRAINT "failed by a test" CHECK (name <> '${name}')`,
+      )),
+    holdWrites: () => lockTables(url),
+    async [Symbol.asyncDispose]() {
+      await db.close();
+      await database[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const connect = (url: string): SQL => new SQL(url, { max: 1, bigint: true });
+
+/** EXCLUSIVE lets others read, and neither write nor lock a row. */
+async function lockTables(url: string): Promise<HeldWrites> {
+  const holder = connect(url);
+  const tables = await holder<{ name: string }[]>`
+    SELECT quote_ident(tablename) AS name FROM pg_tables WHERE schemaname = current_schema()`;
+  await holder.unsafe("BEGIN");
+  await holder.unsafe(`LOCK TABLE ${tables.map(({ name }) => name).join()} IN EXCLUSIVE MODE`);
+  // Closing alone would roll back as well, at some time after it.
+  let releasing: Promise<void> | undefined;
+  const release = (): Promise<void> =>
+    (releasing ??= holder.unsafe("ROLLBACK").then(() => holder.close()));
+  return { release, [Symbol.asyncDispose]: release };
+}
+
+const BLOCK_LENGTH = 1_000;
+
+export interface EnginePair extends AsyncDisposable {
+  readonly sqlite: Store;
+  readonly postgres: Store;
+}
+
+export async function openEnginePair(
+  plants: readonly Plant[],
+  settings: Readonly<Record<string, string>> = {},
+): Promise<EnginePair> {
+  const { config } = resolveConfig({}, settings);
+  const folder = makeTemporaryFolder();
+  const database = await createTestDatabase(await sharedPostgres());
+  const sqlite = await openStore(`sqlite:${folder.path}/plants.db`, config);
+  const postgres = await openStore(database.url, config);
+  for (const store of [sqlite, postgres])
+    for (let first = 0; first < plants.length; first += BLOCK_LENGTH)
+      await Promise.all(
+        plants.slice(first, first + BLOCK_LENGTH).map((plant) => store.createPlant(plant)),
+      );
+  return {
+    sqlite,
+    postgres,
+    async [Symbol.asyncDispose]() {
+      await Promise.all([sqlite.close(), postgres.close()]);
+      await database[Symbol.asyncDispose]();
+      folder[Symbol.dispose]();
+    },
+  };
 }

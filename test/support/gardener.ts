@@ -1,10 +1,8 @@
 /** Tends plants that nobody else touches, on a service that may fail: what each of them has to be is known. */
 
 import { entityTagOf } from "../../src/domain/plant.ts";
-import { Countdowns } from "./countdowns.ts";
 import { isSamePlant, type StoredPlant, toBody } from "./plants.ts";
 import type { Random } from "./random.ts";
-import { sendBatch } from "./send-batch.ts";
 import { TEST_TOKEN } from "./service.ts";
 
 /** Undefined where there is no plant. */
@@ -296,4 +294,66 @@ const sum = (numbers: readonly number[]): number => numbers.reduce((one, other) 
 /** Those of different gardeners lie side by side, so that their plants share pages and commits. */
 function* countFrom(first: number, step: number): Generator<bigint, never> {
   for (let id = first; ; id += step) yield BigInt(id);
+}
+
+/** The status of each plant, in their order: undefined where none arrived, and `whole` where the service judged no line. */
+interface BatchAnswer {
+  readonly statuses: readonly (number | undefined)[];
+  readonly whole: Response | undefined;
+}
+
+async function sendBatch(
+  url: string,
+  plants: readonly StoredPlant[],
+  signal: AbortSignal,
+): Promise<BatchAnswer> {
+  const statuses: (number | undefined)[] = plants.map(() => undefined);
+  try {
+    const response = await fetch(`${url}/plants/batch`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
+      body: plants.map((plant) => `${toBody(plant)}\n`).join(""),
+      signal,
+    });
+    if (response.status !== 200) return { statuses, whole: response };
+    for await (const { line, status } of readResults(response)) statuses[line - 1] = status;
+  } catch (error) {
+    if ((error as Error).name === "TimeoutError") throw error;
+  }
+  return { statuses, whole: undefined };
+}
+
+async function* readResults(response: Response): AsyncGenerator<{ line: number; status: number }> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    const lines = text.split("\n");
+    text = lines.pop() ?? "";
+    for (const line of lines) yield JSON.parse(line) as { line: number; status: number };
+  }
+}
+
+class Countdowns {
+  private readonly waiting = new Set<{
+    left: number;
+    readonly sinceMs: number;
+    readonly resolve: () => void;
+  }>();
+
+  until(left: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.waiting.add({ left, sinceMs: performance.now(), resolve });
+    return promise;
+  }
+
+  count(atMs: number): void {
+    for (const waiter of this.waiting) {
+      if (atMs < waiter.sinceMs) continue;
+      waiter.left--;
+      if (waiter.left > 0) continue;
+      this.waiting.delete(waiter);
+      waiter.resolve();
+    }
+  }
 }

@@ -1,6 +1,7 @@
 /** Clients that create plants one after the other, and a ledger of what each was told. */
 
-import { isSamePlant, readRefusal, sendPlant, type StoredPlant } from "./plants.ts";
+import { isSamePlant, readRefusal, type StoredPlant } from "./plants.ts";
+import { sendPlant } from "./service.ts";
 
 export class Load {
   readonly acknowledged: StoredPlant[] = [];

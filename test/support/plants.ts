@@ -1,7 +1,6 @@
 /** Plants as a test sends them, and as a store holds them. */
 
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { TEST_TOKEN } from "./service.ts";
 
 export interface StoredPlant {
   readonly id: bigint;
@@ -19,14 +18,6 @@ export const makePlants = (length: number, make: (index: number) => StoredPlant)
 export function toBody({ id, name, tag }: StoredPlant): string {
   const tagMember = tag === null ? "" : `,"tag":${JSON.stringify(tag)}`;
   return `{"id":${id},"name":${JSON.stringify(name)}${tagMember}}`;
-}
-
-export function sendPlant(url: string, plant: StoredPlant): Promise<Response> {
-  return fetch(`${url}/plants`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-    body: toBody(plant),
-  });
 }
 
 export const isReplay = (response: Response): boolean =>

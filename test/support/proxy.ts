@@ -1,7 +1,10 @@
-/** A way to a PostgreSQL server on which everything happens that happens on networks, at a chosen moment. */
+/** A proxy in front of a PostgreSQL server that cuts, freezes and holds back at a chosen moment; and a service behind it. */
 
 import { connect, createServer, type Server, type Socket } from "node:net";
-import { HOSTNAME } from "./postgres-folder.ts";
+import type { StoredPlant } from "./plants.ts";
+import { HOSTNAME } from "./postgres-files.ts";
+import { createTestDatabase, type PostgresServer, sharedPostgres } from "./postgres-server.ts";
+import { send, type Sent, startService, type TestService } from "./service.ts";
 
 type Direction = "requests" | "answers";
 
@@ -254,3 +257,61 @@ const endsInSync = (bytes: Buffer): boolean => bytes.subarray(-SYNC.length).equa
 /** ReadyForQuery: "Z", a length of five, and "I", because no transaction is open any more. */
 const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
 const endsInReady = (bytes: Buffer): boolean => bytes.subarray(-READY.length).equals(READY);
+
+export interface DisturbedService extends AsyncDisposable {
+  readonly service: TestService;
+  readonly proxy: Proxy;
+  readonly database: string;
+  readonly send: (method: string, path: string, sent?: Sent) => Promise<Response>;
+  /** By a way that is not disturbed. */
+  readonly run: (statement: string) => Promise<Record<string, unknown>[]>;
+  readonly readPlants: () => Promise<StoredPlant[]>;
+  readonly countConnections: () => Promise<number>;
+  /** Resolves when nothing of the service is connected to the server any more. */
+  readonly stop: () => Promise<void>;
+}
+
+export interface DisturbedOptions {
+  /** Else the one that the tests share. */
+  readonly server?: PostgresServer;
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+export async function startDisturbed({
+  server,
+  settings,
+}: DisturbedOptions = {}): Promise<DisturbedService> {
+  await using started = new AsyncDisposableStack();
+  const postgres = server ?? (await sharedPostgres());
+  const { name } = started.use(await createTestDatabase(postgres));
+  const proxy = started.use(await startProxy(postgres.port));
+  const service = await startService({
+    DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}/${name}?sslmode=disable`,
+    ...settings,
+  });
+  let stopping: PromiseLike<void> | undefined;
+  const stop = async (): Promise<void> => {
+    await (stopping ??= service[Symbol.asyncDispose]());
+  };
+  started.defer(stop);
+  const stack = started.move();
+  const run = (statement: string): Promise<Record<string, unknown>[]> =>
+    postgres.run(statement, name);
+  return {
+    service,
+    proxy,
+    database: name,
+    send: (method, path, sent) => send(service, method, path, sent),
+    run,
+    readPlants: () =>
+      postgres.run<StoredPlant>("SELECT id, name, tag FROM plants ORDER BY id", name),
+    countConnections: async () => {
+      const [row] = await run(
+        "SELECT count(*) AS count FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'plantstore'",
+      );
+      return Number(row?.["count"]);
+    },
+    stop,
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}

@@ -1,7 +1,9 @@
 /** Sends plants to a store that may be unable to keep them, and remembers what it was told. */
 
 import { expect } from "bun:test";
-import { readRefusal, sendPlant, type StoredPlant } from "./plants.ts";
+import { expectRefusal } from "./expect.ts";
+import type { StoredPlant } from "./plants.ts";
+import { sendPlant } from "./service.ts";
 
 const GROUPS_MAX = 500;
 
@@ -57,11 +59,4 @@ export class Sender {
   get expected(): StoredPlant[] {
     return this.acknowledged.toSorted((one, other) => Number(one.id - other.id));
   }
-}
-
-/** A refusal for now: with a time after which it is worth trying again. */
-export async function expectRefusal(response: Response, ...names: string[]): Promise<void> {
-  expect(names).toContain(`${await readRefusal(response)}`);
-  expect(response.status).toBe(503);
-  expect(response.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
 }

@@ -8,6 +8,7 @@ import { createLog } from "../../src/observe/log.ts";
 import { openStore } from "../../src/store/open.ts";
 import { startAcceptors } from "../../src/workers/acceptors.ts";
 import { openTestDatabase, type TestDatabase } from "./database.ts";
+import { type StoredPlant, toBody } from "./plants.ts";
 
 export const TEST_TOKEN = "test-token-with-all-scopes";
 
@@ -86,4 +87,40 @@ export async function startService(
       }),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+export interface Sent {
+  readonly body?: string | Uint8Array | ReadableStream<Uint8Array>;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export function send(
+  service: TestService,
+  method: string,
+  path: string,
+  sent: Sent = {},
+): Promise<Response> {
+  const type: Record<string, string> =
+    sent.body === undefined ? {} : { "content-type": "application/json" };
+  return fetch(service.url + path, {
+    method,
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, ...type, ...sent.headers },
+    ...(sent.body === undefined ? {} : { body: sent.body }),
+  });
+}
+
+/** What a refusal has to look like on the wire. */
+export async function readError(
+  response: Response,
+): Promise<{ status: number; error: number; message: string }> {
+  const { error, message } = (await response.json()) as { error: number; message: string };
+  return { status: response.status, error, message };
+}
+
+export function sendPlant(url: string, plant: StoredPlant): Promise<Response> {
+  return fetch(`${url}/plants`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
+    body: toBody(plant),
+  });
 }

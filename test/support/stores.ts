@@ -49,6 +49,8 @@ export function readPlants(path: string): StoredPlant[] {
   );
 }
 
+export const countPlants = (path: string): number => readPlants(path).length;
+
 export function findPlant(path: string, id: bigint): StoredPlant | undefined {
   return reading(
     path,

@@ -1,9 +1,9 @@
-/** HTTP/1.1 as bytes: requests written by hand, answers taken apart without a client library. */
+/** HTTP/1.1 as bytes over bare TCP: requests written by hand, answers taken apart without a client library. */
 
+import type { Socket } from "bun";
 import { expect } from "bun:test";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { TEST_TOKEN, type TestService } from "./service.ts";
-import { connectRaw, type RawConnection } from "./socket.ts";
 
 export const HOST = "Host: plants.example";
 export const CREDENTIALS = [
@@ -107,3 +107,50 @@ export async function expectStored(service: TestService, ids: readonly number[])
 /** The service is well, and of all that was sent to it nothing has been stored. */
 export const expectNothingStored = (service: TestService): Promise<void> =>
   expectStored(service, []);
+
+export interface RawConnection {
+  readonly send: (bytes: string | Uint8Array) => void;
+  /** Everything received so far. */
+  readonly received: () => string;
+  /** Resolves to everything received, when the other side has closed the connection. */
+  readonly closed: Promise<string>;
+  /** Resolves when the text received matches. */
+  readonly receive: (pattern: RegExp) => Promise<string>;
+  /** Ends without a goodbye, as a client that crashed. */
+  readonly abort: () => void;
+}
+
+export async function connectRaw(url: string): Promise<RawConnection> {
+  const { hostname, port } = new URL(url);
+  let text = "";
+  const waiting = new Set<() => void>();
+  const { promise: closed, resolve: onClosed } = Promise.withResolvers<string>();
+  const socket: Socket = await Bun.connect({
+    hostname,
+    port: Number(port),
+    socket: {
+      data(_socket, bytes) {
+        text += bytes.toString("latin1");
+        for (const check of waiting) check();
+      },
+      close: () => onClosed(text),
+      error: () => onClosed(text),
+    },
+  });
+  return {
+    send: (bytes) => void socket.write(bytes),
+    received: () => text,
+    closed,
+    receive: (pattern) =>
+      new Promise((resolve) => {
+        const check = (): void => {
+          if (!pattern.test(text)) return;
+          waiting.delete(check);
+          resolve(text);
+        };
+        waiting.add(check);
+        check();
+      }),
+    abort: () => socket.terminate(),
+  };
+}

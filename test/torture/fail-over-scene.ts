@@ -3,7 +3,7 @@
 import { type ServiceProcess, spawnService } from "../support/child.ts";
 import { compareGardens, Gardeners } from "../support/gardener.ts";
 import type { StoredPlant } from "../support/plants.ts";
-import { type PairOptions, type PostgresPair, startPair } from "../support/postgres-pair.ts";
+import { type PairOptions, type PostgresPair, startPair } from "../support/postgres-server.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { BATCH_LENGTH_MAX, environment } from "./postgres-scene.ts";
 

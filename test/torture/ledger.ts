@@ -1,7 +1,7 @@
 /** What clients were told about the plants that they created, held against what is stored. */
 
 import { Database } from "bun:sqlite";
-import { toBody, type StoredPlant } from "../support/plants.ts";
+import { type StoredPlant, toBody } from "../support/plants.ts";
 
 /** Answered nothing, or nothing that settles it: it may be stored or not. */
 const SENT = 1;

@@ -1,6 +1,6 @@
 /** Whether PostgreSQL's programs are here, and what to do where they are not. */
 
-import { findPostgresBinaries } from "../support/postgres-binaries.ts";
+import { findPostgresBinaries } from "../support/postgres-files.ts";
 
 export function findMissingPostgres(): string | undefined {
   try {

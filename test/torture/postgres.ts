@@ -1,10 +1,10 @@
 /** Several services under load, on a PostgreSQL server to which everything happens that happens to servers. */
 
-import { sendPlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
+import { sendPlant } from "../support/service.ts";
 import { deal } from "./postgres-deck.ts";
-import { findMissingPostgres } from "./postgres-missing.ts";
 import { mishaps } from "./postgres-mishaps.ts";
+import { findMissingPostgres } from "./postgres-missing.ts";
 import { openScene, probe, type Scene } from "./postgres-scene.ts";
 import { Times, within } from "./postgres-times.ts";
 import { compare, examine } from "./postgres-verdict.ts";

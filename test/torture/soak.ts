@@ -1,8 +1,8 @@
 /** Everything at once for as long as one likes: memory and descriptors stay what they were, and the store is right. */
 
+import { isSamePlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { readPlants } from "../support/stores.ts";
-import { isSamePlant } from "../support/plants.ts";
 import { measureGrowth, type Sample } from "./growth.ts";
 import type { Finding, Scenario } from "./scenario.ts";
 import {

@@ -3,8 +3,8 @@
 import { Database } from "bun:sqlite";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
+import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { checkIntegrity, readPlants } from "../support/stores.ts";
 import type { Files } from "./disk-model.ts";

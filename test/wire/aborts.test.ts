@@ -3,12 +3,11 @@
 import { describe, expect, test } from "bun:test";
 import { spawnService } from "../support/child.ts";
 import { engine, openTestDatabase } from "../support/database.ts";
-import { sendPlant } from "../support/plants.ts";
-import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
-import { connectRaw, type RawConnection } from "../support/socket.ts";
+import { sendPlant, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { checkIntegrity } from "../support/stores.ts";
 import {
   chunk,
+  connectRaw,
   createHead,
   createRequest,
   expectNothingStored,
@@ -16,6 +15,7 @@ import {
   head,
   HOST,
   plantBody,
+  type RawConnection,
   receive,
 } from "../support/wire.ts";
 

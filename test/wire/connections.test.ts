@@ -2,10 +2,10 @@
 
 import { describe, expect, test } from "bun:test";
 import { startService } from "../support/service.ts";
-import { connectRaw } from "../support/socket.ts";
 import {
   chunk,
   chunked,
+  connectRaw,
   createHead,
   createRequest,
   exchange,

@@ -3,9 +3,9 @@
 import { describe, expect, test } from "bun:test";
 import { ConfigError, resolveConfig } from "../../src/config.ts";
 import { startService, type TestService } from "../support/service.ts";
-import { connectRaw } from "../support/socket.ts";
 import {
   chunk,
+  connectRaw,
   createHead,
   createRequest,
   exchange,

@@ -1,6 +1,7 @@
-/** Whether the service answers while it waits for something. */
+/** Checks that the test runner lacks. */
 
 import { expect } from "bun:test";
+import { readRefusal } from "./plants.ts";
 
 /** An event loop that stood still for a lock or a disk would not answer within this. */
 const ALIVE_MS_MAX = 500;
@@ -21,4 +22,20 @@ export async function expectAlive<Result>(url: string, pending: Promise<Result>)
   const result = await watched;
   expect(watch.slowestMs).toBeLessThan(ALIVE_MS_MAX);
   return result;
+}
+
+export async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
+  try {
+    await promise;
+  } catch (error) {
+    return error;
+  }
+  throw new Error("the promise was expected to reject, and resolved");
+}
+
+/** A refusal for now: with a time after which it is worth trying again. */
+export async function expectRefusal(response: Response, ...names: string[]): Promise<void> {
+  expect(names).toContain(`${await readRefusal(response)}`);
+  expect(response.status).toBe(503);
+  expect(response.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
 }
