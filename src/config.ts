@@ -1,17 +1,184 @@
-/** Flags over environment over defaults, resolved once into one frozen Config. */
+/** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
 
-import { type Setting, settings } from "./settings.ts";
+import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
+
+const logLevels = ["debug", "info", "warn", "error"] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+const WORKERS_MAX = 64;
+
+export interface Setting<Value> {
+  /** Absent for secrets: every user of the machine can read a command line. */
+  readonly flag?: string;
+  readonly env: string;
+  readonly default: string | undefined;
+  readonly meaning: string;
+  /** Returns undefined, or throws a TypeError that says why, if the text is not allowed. */
+  readonly parse: (text: string) => Value | undefined;
+  readonly allowed: string;
+  readonly secret?: true;
+  /** Hides the secret part of a value. */
+  readonly mask?: (text: string) => string;
+}
+
+export const settings = {
+  host: {
+    flag: "--host",
+    env: "HOST",
+    default: "127.0.0.1",
+    meaning: "Address to listen on; 0.0.0.0 for every network.",
+    parse: (text) => (/^[A-Za-z0-9.:_-]+$/.test(text) ? text : undefined),
+    allowed: "a host name or an IP address",
+  } satisfies Setting<string>,
+  port: {
+    flag: "--port",
+    env: "PORT",
+    meaning: "Port to listen on; 0 picks a free one.",
+    ...integer("8080", 0, 65_535),
+  },
+  databaseUrl: {
+    flag: "--database-url",
+    env: "DATABASE_URL",
+    default: "sqlite:./data/plants.db",
+    meaning: "Where the plants are kept: sqlite:<file> or postgres://…",
+    parse: (text) => {
+      parseStoreUrl(text);
+      return text;
+    },
+    allowed:
+      "sqlite:<file>, as in sqlite:./data/plants.db, or postgres://user:password@host:port/database",
+    mask: maskStoreUrl,
+  } satisfies Setting<string>,
+  token: {
+    env: "PLANTSTORE_TOKEN",
+    default: undefined,
+    meaning: "A token with all scopes, in addition to those in the store.",
+    parse: (text) => (/^[A-Za-z0-9._~+/-]{16,}=*$/.test(text) ? text : undefined),
+    allowed: "at least 16 characters out of A-Z a-z 0-9 - . _ ~ + /",
+    secret: true,
+  } satisfies Setting<string>,
+  basePath: {
+    flag: "--base-path",
+    env: "PLANTSTORE_BASE_PATH",
+    default: "",
+    meaning: "Prefix of every path, as in /shop.",
+    parse: (text) => (/^(\/[A-Za-z0-9._~-]+)*$/.test(text) ? text : undefined),
+    allowed: "nothing, or segments of A-Z a-z 0-9 . _ ~ - that each begin with /",
+  } satisfies Setting<string>,
+  corsOrigins: {
+    flag: "--cors-origins",
+    env: "PLANTSTORE_CORS_ORIGINS",
+    default: "",
+    meaning: "Origins whose pages may call the service, separated by commas; * for all.",
+    parse: parseOrigins,
+    allowed: "nothing, *, or origins as in https://shop.example,http://localhost:3000",
+  } satisfies Setting<readonly string[]>,
+  logLevel: {
+    flag: "--log-level",
+    env: "PLANTSTORE_LOG_LEVEL",
+    default: "info",
+    meaning: "The lowest level that is logged; debug logs every request.",
+    parse: (text) => logLevels.find((level) => level === text),
+    allowed: logLevels.join(", "),
+  } satisfies Setting<LogLevel>,
+  workers: {
+    flag: "--workers",
+    env: "PLANTSTORE_WORKERS",
+    default: "1",
+    meaning:
+      "HTTP worker threads. More than one needs Linux; one further thread then writes for all of them.",
+    parse: parseWorkers,
+    allowed: `an integer from 1 to ${WORKERS_MAX}`,
+  } satisfies Setting<number>,
+  bodyBytesMax: {
+    flag: "--body-bytes-max",
+    env: "PLANTSTORE_BODY_BYTES_MAX",
+    meaning: "Largest request body.",
+    ...integer("1048576", 64, 1_073_741_824),
+  },
+  bodyBytesTotalMax: {
+    flag: "--body-bytes-total-max",
+    env: "PLANTSTORE_BODY_BYTES_TOTAL_MAX",
+    meaning: "Memory for all request bodies together.",
+    ...integer("67108864", 64, 68_719_476_736),
+  },
+  idleSecondsMax: {
+    flag: "--idle-seconds-max",
+    env: "PLANTSTORE_IDLE_SECONDS_MAX",
+    meaning: "Seconds until an idle connection is closed.",
+    ...integer("30", 5, 255),
+  },
+  writeConnections: {
+    flag: "--write-connections",
+    env: "PLANTSTORE_WRITE_CONNECTIONS",
+    meaning: "PostgreSQL: connections for writes, each with one batch in flight.",
+    ...integer("2", 1, 64),
+  },
+  readConnections: {
+    flag: "--read-connections",
+    env: "PLANTSTORE_READ_CONNECTIONS",
+    meaning: "PostgreSQL: connections for reads.",
+    ...integer("4", 1, 64),
+  },
+  drainDelaySeconds: {
+    flag: "--drain-delay-seconds",
+    env: "PLANTSTORE_DRAIN_DELAY_SECONDS",
+    meaning: "Seconds between /readyz turning 503 and the listener closing, for load balancers.",
+    ...integer("0", 0, 300),
+  },
+  drainSecondsMax: {
+    flag: "--drain-seconds-max",
+    env: "PLANTSTORE_DRAIN_SECONDS_MAX",
+    meaning: "Seconds that requests in flight get to finish on shutdown.",
+    ...integer("10", 1, 300),
+  },
+} as const satisfies Record<string, Setting<unknown>>;
+
+/** Limits that no operator has a reason to change. They are part of the Config so tests can inject others. */
+const fixedLimits = {
+  /** The whole request head: request line and headers. */
+  headerBytesMax: 16_384,
+  urlBytesMax: 8_192,
+  /** For a whole request body to arrive, however steadily it trickles. */
+  readSecondsMax: 10,
+  /** Writes that may wait for a commit. Past it a write is refused. */
+  queueLengthMax: 8_192,
+  /** How long a write may wait for its commit. */
+  queueSecondsMax: 5,
+  /** Writes that share one commit. */
+  batchLengthMax: 1_024,
+  /** Plants that one page of a search by name looks at. The page then ends early, with a next link. */
+  scanRowsMax: 20_000,
+  /** PostgreSQL: how long one statement may take before its connection is given up. */
+  statementSecondsMax: 3,
+};
+
+/**
+ * The runtime's idle timer also runs while a body trickles in or an answer is awaited. It closes without an
+ * answer, and up to four seconds early, so our own deadlines have to come first.
+ */
+const IDLE_MARGIN_SECONDS = 5;
+
+export type Limits = Readonly<typeof fixedLimits>;
+
+/** Settings of earlier versions that are fixed limits now. */
+const removedSettings: ReadonlySet<string> = new Set(
+  Object.keys(fixedLimits).map(
+    (name) => `PLANTSTORE_${name.replace(/[A-Z]/g, "_$&").toUpperCase()}`,
+  ),
+);
 
 export type SettingName = keyof typeof settings;
 
-type Value<Name extends SettingName> = Exclude<
+type ValueOf<Name extends SettingName> = Exclude<
   ReturnType<(typeof settings)[Name]["parse"]>,
   undefined
 >;
 
-export type Config = Readonly<
-  { [Name in Exclude<SettingName, "token">]: Value<Name> } & { token: string | undefined }
->;
+export type Config = Limits &
+  Readonly<
+    { [Name in Exclude<SettingName, "token">]: ValueOf<Name> } & { token: string | undefined }
+  >;
 
 type Source = "flag" | "environment" | "default";
 
@@ -28,21 +195,39 @@ export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
-export function resolveConfig(flags: Flags, environment: Environment): Resolved {
-  const values: Record<string, unknown> = {};
+export function resolveConfig(
+  flags: Flags,
+  environment: Environment,
+  limits: Partial<Limits> = {},
+): Resolved {
+  const values: Record<string, unknown> = { ...fixedLimits, ...limits };
   const sources: Record<string, Source> = {};
   const faults: string[] = [];
   for (const [name, setting] of Object.entries(settings) as [SettingName, Setting<unknown>][]) {
     const [text, source] = pick(flags[name], environment[setting.env], setting.default);
     const { value, reason } = text === undefined ? {} : tryParse(setting, text);
-    if (text !== undefined && value === undefined)
-      faults.push(describeFault(setting, text, source, reason));
+    if (text !== undefined && value === undefined) {
+      const calledAs = source === "flag" ? setting.flag : setting.env;
+      faults.push(`${calledAs}: ${describeRefused(setting, text, reason)}`);
+    }
     values[name] = value;
     sources[name] = source;
   }
-  if (faults.length === 0) faults.push(...contradictions(values as Config));
+  const config = values as Config;
+  const idleSecondsMin =
+    Math.max(config.readSecondsMax, config.queueSecondsMax) + IDLE_MARGIN_SECONDS;
+  if (faults.length === 0 && config.idleSecondsMax < idleSecondsMin)
+    faults.push(
+      `${settings.idleSecondsMax.env}: ${config.idleSecondsMax} is not allowed; expected at least ${idleSecondsMin}, ` +
+        "or slow requests would be cut off without an answer",
+    );
+  if (faults.length === 0 && config.bodyBytesTotalMax < config.bodyBytesMax)
+    faults.push(
+      `${settings.bodyBytesTotalMax.env}: ${config.bodyBytesTotalMax} is not allowed; ` +
+        `expected at least ${config.bodyBytesMax}, the value of ${settings.bodyBytesMax.env}`,
+    );
   if (faults.length > 0) throw new ConfigError(faults.join("\n"));
-  return { config: Object.freeze(values) as Config, sources: sources as Resolved["sources"] };
+  return { config: Object.freeze(config), sources: sources as Resolved["sources"] };
 }
 
 function pick(
@@ -55,7 +240,7 @@ function pick(
   return [fallback, "default"];
 }
 
-/** The value, or, where there is more to say than what is allowed, why there is none. */
+/** The value, or the reason why there is none if there is more to say than what is allowed. */
 export function tryParse(
   setting: Setting<unknown>,
   text: string,
@@ -68,17 +253,7 @@ export function tryParse(
   }
 }
 
-function describeFault(
-  setting: Setting<unknown>,
-  text: string,
-  source: Source,
-  reason: string | undefined,
-): string {
-  const name = source === "flag" ? setting.flag : setting.env;
-  return `${name}: ${describeRefused(setting, text, reason)}`;
-}
-
-/** Never what may be a secret. */
+/** Never shows a secret. */
 export function describeRefused(
   { secret, mask = (text) => text, allowed }: Setting<unknown>,
   text: string,
@@ -88,25 +263,50 @@ export function describeRefused(
   return `${came} not allowed${reason === undefined ? "" : ` (${reason})`}; expected ${allowed}`;
 }
 
-/**
- * The runtime's idle timer also runs while a body trickles in or an answer is awaited, and closes without an
- * answer. It counts in steps of four seconds and may close that much early: ours has to come first.
- */
-const IDLE_MARGIN_SECONDS = 5;
+/** Variables that look like settings and have no effect. They are logged at the start. */
+export function findIgnoredVariables(environment: Environment): string[] {
+  const known = new Set(Object.values(settings).map((setting): string => setting.env));
+  return Object.keys(environment)
+    .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
+    .filter((name) => !isServiceLink(name, environment[name] ?? ""))
+    .map((name) => {
+      if (removedSettings.has(name)) return `${name} was removed and has no effect.`;
+      const unprefixed = name.slice("PLANTSTORE_".length);
+      return known.has(unprefixed)
+        ? `${name} has no effect; the variable is called ${unprefixed}.`
+        : `${name} is not a setting and has no effect.`;
+    });
+}
 
-function contradictions(config: Config): string[] {
-  const faults: string[] = [];
-  for (const name of ["readSecondsMax", "queueSecondsMax"] as const) {
-    if (config.idleSecondsMax < config[name] + IDLE_MARGIN_SECONDS)
-      faults.push(
-        `${settings.idleSecondsMax.env}: ${config.idleSecondsMax} is not allowed; expected at least ${config[name] + IDLE_MARGIN_SECONDS}, ` +
-          `${IDLE_MARGIN_SECONDS} more than ${settings[name].env}, or requests would be cut off without an answer`,
-      );
-  }
-  if (config.bodyBytesTotalMax < config.bodyBytesMax)
-    faults.push(
-      `${settings.bodyBytesTotalMax.env}: ${config.bodyBytesTotalMax} is not allowed; ` +
-        `expected at least ${config.bodyBytesMax}, the value of ${settings.bodyBytesMax.env}`,
-    );
-  return faults;
+/** Kubernetes sets these in every pod beside a service that is called plantstore. */
+const isServiceLink = (name: string, value: string): boolean =>
+  /^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name) || /^(tcp|udp):\/\//.test(value);
+
+/** Other systems let threads share a port too, but give all connections to one of them. */
+function parseWorkers(text: string): number | undefined {
+  const value = integer("1", 1, WORKERS_MAX).parse(text);
+  if (value !== undefined && value > 1 && process.platform !== "linux")
+    throw new TypeError("several threads can share a port on Linux only");
+  return value;
+}
+
+function integer(
+  fallback: string,
+  min: number,
+  max: number,
+): Pick<Setting<number>, "default" | "parse" | "allowed"> {
+  return {
+    default: fallback,
+    allowed: `an integer from ${min} to ${max}`,
+    parse: (text) => {
+      const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+      return value >= min && value <= max ? value : undefined;
+    },
+  };
+}
+
+function parseOrigins(text: string): readonly string[] | undefined {
+  const origins = text === "" ? [] : text.split(",").map((origin) => origin.trim());
+  if (origins.includes("*")) return origins.length === 1 ? origins : undefined;
+  return origins.every((origin) => URL.parse(origin)?.origin === origin) ? origins : undefined;
 }

@@ -24,7 +24,7 @@ describe("plantstore", () => {
       expect(help.stdout).toContain(word);
     const serve = await runCommand(["serve", "--help"]);
     expect(serve.exitCode).toBe(0);
-    for (const flag of ["--host", "--port", "--database-url", "--base-path", "--queue-length-max"])
+    for (const flag of ["--host", "--port", "--database-url", "--base-path", "--write-connections"])
       expect(serve.stdout).toContain(flag);
     expect(serve.stdout).toContain("PLANTSTORE_TOKEN");
     const token = await runCommand(["token", "create", "--help"]);

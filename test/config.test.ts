@@ -1,6 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { findMisspelt } from "../src/cli/misspelt.ts";
-import { ConfigError, resolveConfig } from "../src/config.ts";
+import { ConfigError, findIgnoredVariables, resolveConfig } from "../src/config.ts";
 
 describe("a setting", () => {
   test("comes from its flag before the environment, and from there before the default", () => {
@@ -27,11 +26,11 @@ describe("a setting", () => {
     ["DATABASE_URL", "postgres://x/y", "(the user is missing)"],
     ["DATABASE_URL", "postgres://me@x/y?color=red", "(a parameter is none of host, sslmode"],
     ["DATABASE_URL", "mysql://me@x/y", '"mysql://********" is not allowed (unknown scheme)'],
-    ["DATABASE_URL", "sqlite:", "sqlite: and the path of a file"],
-    ["DATABASE_URL", "sqlite:file:x.db", "sqlite: and the path of a file"],
-    ["DATABASE_URL", "sqlite::memory:", "sqlite: and the path of a file"],
-    ["DATABASE_URL", "sqlite://host/file", "sqlite: and the path of a file"],
-    ["DATABASE_URL", "sqlite:file?mode=ro", "sqlite: and the path of a file"],
+    ["DATABASE_URL", "sqlite:", "sqlite:<file>"],
+    ["DATABASE_URL", "sqlite:file:x.db", "sqlite:<file>"],
+    ["DATABASE_URL", "sqlite::memory:", "sqlite:<file>"],
+    ["DATABASE_URL", "sqlite://host/file", "sqlite:<file>"],
+    ["DATABASE_URL", "sqlite:file?mode=ro", "sqlite:<file>"],
     ["PLANTSTORE_BASE_PATH", "shop", "segments"],
     ["PLANTSTORE_BASE_PATH", "/shop/", "segments"],
     ["PLANTSTORE_BASE_PATH", "/:id", "segments"],
@@ -41,11 +40,11 @@ describe("a setting", () => {
     ["PLANTSTORE_CORS_ORIGINS", "*,https://a.example", "origins as in"],
     ["PLANTSTORE_LOG_LEVEL", "verbose", "debug, info, warn, error"],
     ["PLANTSTORE_BODY_BYTES_MAX", "0", "an integer from 64"],
-    ["PLANTSTORE_QUEUE_LENGTH_MAX", "-1", "an integer from 1"],
+    ["PLANTSTORE_WRITE_CONNECTIONS", "-1", "an integer from 1"],
     [
       "PLANTSTORE_IDLE_SECONDS_MAX",
       "11",
-      "expected at least 15, 5 more than PLANTSTORE_READ_SECONDS_MAX",
+      "expected at least 15, or slow requests would be cut off",
     ],
     [
       "PLANTSTORE_BODY_BYTES_TOTAL_MAX",
@@ -88,15 +87,28 @@ describe("a setting", () => {
   });
 });
 
-test("a misspelt variable is noticed, and those of others are not", () => {
+test("variables that look like settings and have no effect are named, and those of others are not", () => {
   const environment = {
     PLANTSTORE_TOKENS: "x",
-    PLANTSTORE_PORT: "tcp://10.0.0.1:80",
-    PLANTSTORE_SERVICE_HOST: "10.0.0.1",
+    PLANTSTORE_PORT: "8080",
+    PLANTSTORE_HOST: "a",
+    PLANTSTORE_DATABASE_URL: "sqlite:a",
+    PLANTSTORE_QUEUE_LENGTH_MAX: "1",
     PLANTSTORE_TOKEN: "x",
     HOSTS: "x",
   };
-  expect(findMisspelt(environment)).toEqual([
-    "PLANTSTORE_TOKENS is not a setting; did you mean PLANTSTORE_TOKEN?",
+  expect(findIgnoredVariables(environment)).toEqual([
+    "PLANTSTORE_TOKENS is not a setting and has no effect.",
+    "PLANTSTORE_PORT has no effect; the variable is called PORT.",
+    "PLANTSTORE_HOST has no effect; the variable is called HOST.",
+    "PLANTSTORE_DATABASE_URL has no effect; the variable is called DATABASE_URL.",
+    "PLANTSTORE_QUEUE_LENGTH_MAX was removed and has no effect.",
   ]);
+  const kubernetes = {
+    PLANTSTORE_PORT: "tcp://10.0.0.1:80",
+    PLANTSTORE_SERVICE_HOST: "10.0.0.1",
+    PLANTSTORE_SERVICE_PORT_HTTP: "80",
+    PLANTSTORE_PORT_80_TCP_ADDR: "10.0.0.1",
+  };
+  expect(findIgnoredVariables(kubernetes)).toEqual([]);
 });

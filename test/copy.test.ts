@@ -11,6 +11,7 @@ import { makeWorkplace, until, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
 import { sendPlant } from "./support/service.ts";
 import { alter, countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
+import { limits } from "./support/limits.ts";
 
 /** A workplace with two stores in it, the second of which may be still to be made. */
 interface Pair extends Workplace {
@@ -139,7 +140,7 @@ describe("plantstore copy", () => {
     const finished = await runCommand([...at.args, "--json"], {
       PLANTSTORE_BODY_BYTES_MAX: "64",
       PLANTSTORE_BODY_BYTES_TOTAL_MAX: "64",
-      PLANTSTORE_QUEUE_LENGTH_MAX: "1",
+      ...limits({ queueLengthMax: 1 }),
     });
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
     expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
@@ -515,7 +516,7 @@ describe("a copy that does not run undisturbed", () => {
     using at = makePair(many(3), []);
     using holder = new Database(at.to);
     holder.run("BEGIN IMMEDIATE");
-    const command = startCommand(at.args, { PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+    const command = startCommand(at.args, { ...limits({ queueSecondsMax: 1 }) });
     const timer = setTimeout(() => holder.run("COMMIT"), 3_000);
     const finished = await command.finished;
     clearTimeout(timer);

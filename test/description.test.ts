@@ -4,7 +4,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { Compile } from "typebox/schema";
 import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { createRoutes } from "../src/http/routes.ts";
-import { type Setting, settings } from "../src/settings.ts";
+import { type Setting, settings } from "../src/config.ts";
 import frozen from "./frozen/interface.openapi.json";
 import { startService } from "./support/service.ts";
 

@@ -26,6 +26,7 @@ import {
   runSystemCommand,
   spawnUnsynced,
 } from "./support/system.ts";
+import { limits } from "./support/limits.ts";
 
 const TIMEOUT_MS = 30_000;
 const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
@@ -205,7 +206,7 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
     test(
       `with ${holder} in the way of opening the file anew: 503 in time, alive meanwhile, over when they are gone`,
       async () => {
-        await using service = await spawnUnsynced({ ...token, PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+        await using service = await spawnUnsynced({ ...token, ...limits({ queueSecondsMax: 1 }) });
         const { url } = service.process.started;
         const sender = await failOneSync(service);
         service.stopFailing();

@@ -8,6 +8,7 @@ import { startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
+import { limits } from "./support/limits.ts";
 
 describe("plantstore import --url", () => {
   test("stores through a running service, and refuses what it refuses", async () => {
@@ -195,7 +196,7 @@ describe("plantstore import --url", () => {
   });
 
   test("sends again what a busy store has put off, and counts each plant once", async () => {
-    await using service = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+    await using service = await startService({ ...limits({ queueSecondsMax: 1 }) });
     using at = makeWorkplace({ "plants.ndjson": lines(1, 50) });
     const other = new Database(service.database.path);
     other.run("BEGIN IMMEDIATE");

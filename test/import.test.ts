@@ -8,6 +8,7 @@ import { runCommand } from "./support/child.ts";
 import { startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
+import { limits } from "./support/limits.ts";
 
 describe("plantstore import", () => {
   const ndjson = '{"id":1,"name":"a","tag":"x"}\n{"id":9007199254740993,"name":"b"}\n';
@@ -255,7 +256,7 @@ describe("plantstore import", () => {
     openDatabase(at.store).close();
     const command = startCommand(["import", "-", "--format", "ndjson"], {
       ...at.env,
-      PLANTSTORE_QUEUE_SECONDS_MAX: "1",
+      ...limits({ queueSecondsMax: 1 }),
     });
     await command.write(lines(1, 3));
     await until(() => countPlants(at.store) === 3);

@@ -9,11 +9,11 @@ import { describe, expect, test } from "bun:test";
 import { expectAlive, expectRefusal } from "./support/expect.ts";
 import { makePlants, readRefusal, type StoredPlant, toBody } from "./support/plants.ts";
 import { startService, type TestService } from "./support/service.ts";
+import { limits } from "./support/limits.ts";
 
 /** If it took in more, they would be late soon enough for the test to tell. */
 const queueOf = (room: number): Record<string, string> => ({
-  PLANTSTORE_QUEUE_LENGTH_MAX: `${room}`,
-  PLANTSTORE_QUEUE_SECONDS_MAX: "2",
+  ...limits({ queueLengthMax: room, queueSecondsMax: 2 }),
 });
 
 describe("POST /plants, while the file is locked", () => {
@@ -21,7 +21,7 @@ describe("POST /plants, while the file is locked", () => {
     const monstera = { id: 1n, name: "Monstera", tag: "tropical" };
     const ficus = { id: 2n, name: "Ficus", tag: null };
     // Room for one: as soon as one of the two is refused, it is certain that the other waits.
-    await using service = await startService({ PLANTSTORE_QUEUE_LENGTH_MAX: "1" });
+    await using service = await startService({ ...limits({ queueLengthMax: 1 }) });
     await using held = await service.database.holdWrites();
     const both = [monstera, ficus].map(async (plant) => ({
       plant,

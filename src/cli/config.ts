@@ -1,7 +1,6 @@
 /** plantstore config: what the service would run with, and where each value comes from. */
 
-import type { Resolved, SettingName } from "../config.ts";
-import { type Setting, settings } from "../settings.ts";
+import { type Resolved, type Setting, type SettingName, settings } from "../config.ts";
 import { printTable } from "./table.ts";
 
 export function showConfig({ config, sources }: Resolved, asJson: boolean): void {

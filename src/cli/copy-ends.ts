@@ -1,7 +1,6 @@
 /** Where a copy comes from and where it goes to: two different stores, the first of which is there. */
 
-import { type Config, describeRefused, tryParse } from "../config.ts";
-import { settings } from "../settings.ts";
+import { type Config, describeRefused, settings, tryParse } from "../config.ts";
 import { describeHost } from "../store/postgres/url.ts";
 import { migrations } from "../store/sqlite/migrations.ts";
 import { readStore, requireOurs } from "../store/sqlite/read.ts";

@@ -1,8 +1,14 @@
 /** Settings as flags of a command. */
 
 import { type Command, Option } from "commander";
-import { type Resolved, resolveConfig, type SettingName } from "../config.ts";
-import { type Setting, settings } from "../settings.ts";
+import {
+  type Limits,
+  type Resolved,
+  resolveConfig,
+  type Setting,
+  type SettingName,
+  settings,
+} from "../config.ts";
 
 /** Adds the flags of these settings; of all of them where none are named. */
 export function addSettings(
@@ -23,6 +29,13 @@ export function addSettings(
   return command;
 }
 
+let injectedLimits: Partial<Limits> = {};
+
+/** For tests, which cannot wait as long as a client may. */
+export function injectLimits(limits: Partial<Limits>): void {
+  injectedLimits = limits;
+}
+
 /** The flags given to a command, with the environment and the defaults behind them. */
 export function resolveOptions(options: Readonly<Record<string, unknown>>): Resolved {
   const flags: Partial<Record<SettingName, string>> = {};
@@ -30,5 +43,5 @@ export function resolveOptions(options: Readonly<Record<string, unknown>>): Reso
     const value = options[name];
     if (typeof value === "string") flags[name] = value;
   }
-  return resolveConfig(flags, process.env);
+  return resolveConfig(flags, process.env, injectedLimits);
 }

@@ -2,21 +2,21 @@
 
 import { Authenticator } from "../auth/authenticate.ts";
 import { mintToken, toRecord } from "../auth/token.ts";
-import type { Config } from "../config.ts";
+import { type Config, findIgnoredVariables } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log } from "../observe/log.ts";
 import { Stderr } from "../observe/stderr.ts";
 import { openStore } from "../store/open.ts";
-import { findMisspelt } from "./misspelt.ts";
 import { announce } from "./announce.ts";
 import { SAME_SIGNAL_MS } from "./interrupt.ts";
 
 export async function serve(config: Config): Promise<void> {
   const stderr = new Stderr();
   const log = createLog(config.logLevel, stderr.write);
-  for (const warning of findMisspelt(process.env)) log.warn("unknown_setting", { warning });
+  for (const warning of findIgnoredVariables(process.env))
+    log.warn("ignored_variable", { warning });
   const store = await openStore(config.databaseUrl, config);
   let server: RunningServer;
   let firstToken: string | undefined;

@@ -1,6 +1,6 @@
 /** One JSON line an event, to standard error. Never a token, never a body. */
 
-import type { LogLevel } from "../settings.ts";
+import type { LogLevel } from "../config.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -9,9 +9,10 @@ import {
   toastOf,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 // A search looks at few plants at a time here, as it does among a million with the default.
-const service = await startConsole({ PLANTSTORE_SCAN_ROWS_MAX: "500" });
+const service = await startConsole({ ...limits({ scanRowsMax: 500 }) });
 afterAll(() => service[Symbol.asyncDispose]());
 
 const LARGEST = "9223372036854775807";

@@ -5,10 +5,11 @@ import { catalogue } from "../../src/domain/errors.ts";
 import { heldUp } from "../support/database.ts";
 import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { connectRaw } from "../support/wire.ts";
+import { limits } from "../support/limits.ts";
 
 const service = await startService({
   PLANTSTORE_BODY_BYTES_MAX: "2048",
-  PLANTSTORE_READ_SECONDS_MAX: "1",
+  ...limits({ readSecondsMax: 1 }),
 });
 
 afterAll(() => service[Symbol.asyncDispose]());
@@ -197,9 +198,8 @@ describe("a batch over a bare connection", () => {
 
   test("may take longer than the idle time, as long as something comes now and then", async () => {
     await using patient = await startService({
-      PLANTSTORE_READ_SECONDS_MAX: "3",
+      ...limits({ readSecondsMax: 3, queueSecondsMax: 3 }),
       PLANTSTORE_IDLE_SECONDS_MAX: "10",
-      PLANTSTORE_QUEUE_SECONDS_MAX: "3",
     });
     const connection = await connectRaw(patient.url);
     connection.send(HEAD);
@@ -217,8 +217,7 @@ describe("a batch over a bare connection", () => {
 
 test("a full queue holds a batch up, and fails no line of it", async () => {
   await using small = await startService({
-    PLANTSTORE_QUEUE_LENGTH_MAX: "16",
-    PLANTSTORE_BATCH_LENGTH_MAX: "16",
+    ...limits({ queueLengthMax: 16, batchLengthMax: 16 }),
   });
   const body = Array.from({ length: 3000 }, (_, i) => `{"id":${i},"name":"n"}\n`).join("");
   const batches = await Promise.all([sendBatch(body, small), sendBatch(body, small)]);
@@ -227,7 +226,7 @@ test("a full queue holds a batch up, and fails no line of it", async () => {
 });
 
 test("a store that cannot be written fails the lines with 503, and goes on when it can again", async () => {
-  await using small = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+  await using small = await startService({ ...limits({ queueSecondsMax: 1 }) });
   await using held = await small.database.holdWrites();
   const blocked = await sendBatch('{"id":1,"name":"a"}\n{"id":2,"name":"a"}\n', small);
   expect(blocked).toMatchObject([
@@ -248,7 +247,7 @@ test("lines that never reach the store, however many, leave others their turn", 
 }, 30_000);
 
 test("our own failures are logged once a block, not once a line", async () => {
-  await using small = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+  await using small = await startService({ ...limits({ queueSecondsMax: 1 }) });
   await using held = await small.database.holdWrites();
   const lines = Array.from({ length: 300 }, (_, id) => `{"id":${id},"name":"a"}\n`).join("");
   const results = await sendBatch(lines, small);

@@ -5,6 +5,7 @@ import { heldUp } from "../support/database.ts";
 import { expectAlive, expectRefusal } from "../support/expect.ts";
 import { isReplay, makePlants, readRefusal, type StoredPlant, toBody } from "../support/plants.ts";
 import { sendPlant, startService } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 const SIMULTANEOUS = 200;
 
@@ -38,7 +39,7 @@ describe("POST /plants, many at once", () => {
 
   test("a full queue answers 503 overloaded, and what was accepted is stored and nothing else", async () => {
     const room = 4;
-    await using service = await startService({ PLANTSTORE_QUEUE_LENGTH_MAX: `${room}` });
+    await using service = await startService({ ...limits({ queueLengthMax: room }) });
     await using held = await service.database.holdWrites();
     const plants = makePlants(SIMULTANEOUS, (index) => ({
       id: BigInt(index),
@@ -85,7 +86,7 @@ test("where others hold the store up for too long, a create answers 503 in time,
     { id: 1n, name: "Monstera", tag: "tropical" },
     { id: 2n, name: "Ficus", tag: null },
   ];
-  await using service = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+  await using service = await startService({ ...limits({ queueSecondsMax: 1 }) });
   await using held = await service.database.holdWrites();
   const sentAtMs = performance.now();
   const response = await expectAlive(service.url, service.create(toBody(monstera)));

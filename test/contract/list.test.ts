@@ -5,8 +5,9 @@ import { catalogue } from "../../src/domain/errors.ts";
 import { ALWAYS } from "../../src/domain/plant.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
-const service = await startService({ PLANTSTORE_SCAN_ROWS_MAX: "100" });
+const service = await startService({ ...limits({ scanRowsMax: 100 }) });
 
 afterAll(() => service[Symbol.asyncDispose]());
 

@@ -4,11 +4,12 @@ import { afterAll, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { ALWAYS } from "../../src/domain/plant.ts";
 import { send, startService } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 const RUNS = 40 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 const seed = process.env["PLANTSTORE_TEST_SEED"];
 
-const service = await startService({ PLANTSTORE_SCAN_ROWS_MAX: "100" });
+const service = await startService({ ...limits({ scanRowsMax: 100 }) });
 /** Where an editor has seen a plant as it is not, or not yet, in the first. */
 const other = await startService();
 

@@ -5,6 +5,7 @@ import { catalogue } from "../../src/domain/errors.ts";
 import { heldUp } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 describe("every answer", () => {
   test.each([
@@ -125,7 +126,7 @@ describe("health", () => {
   });
 
   test("/readyz is 503 while the store cannot be written, and 200 when it can again", async () => {
-    await using service = await startService({ PLANTSTORE_QUEUE_SECONDS_MAX: "1" });
+    await using service = await startService({ ...limits({ queueSecondsMax: 1 }) });
     await using held = await service.database.holdWrites();
     const blocked = await fetch(`${service.url}/readyz`);
     expect(blocked.status).toBe(503);

@@ -5,6 +5,7 @@ import { connect, type Socket } from "node:net";
 import { expect, test } from "bun:test";
 import { type ServiceProcess, spawnService } from "../support/child.ts";
 import { openTestDatabase } from "../support/database.ts";
+import { limits } from "../support/limits.ts";
 
 const PLANTS = 1_000_000;
 const LINES_A_PIECE = 1_000;
@@ -126,8 +127,7 @@ test("a batch whose results nobody reads is held up at the sender, does not grow
     DATABASE_URL: database.url,
     PLANTSTORE_TOKEN: token,
     PLANTSTORE_IDLE_SECONDS_MAX: "6",
-    PLANTSTORE_READ_SECONDS_MAX: "1",
-    PLANTSTORE_QUEUE_SECONDS_MAX: "1",
+    ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
   });
   const deaf = connectDeaf(service.started.url);
   deaf.write(

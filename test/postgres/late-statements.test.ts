@@ -9,6 +9,7 @@ import type { StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
 import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 const INSERT = "INSERT INTO plants ";
 const APPLY = "WITH wanted";
@@ -16,7 +17,7 @@ const APPLY = "WITH wanted";
 let disturbed: DisturbedService;
 beforeAll(async () => {
   disturbed = await startDisturbed({
-    settings: { PLANTSTORE_STATEMENT_SECONDS_MAX: "1", PLANTSTORE_QUEUE_SECONDS_MAX: "2" },
+    settings: { ...limits({ statementSecondsMax: 1, queueSecondsMax: 2 }) },
   });
 });
 afterAll(() => disturbed[Symbol.asyncDispose]());

@@ -8,6 +8,7 @@ import { makePlants, type StoredPlant } from "../support/plants.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
 import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 const QUEUE_MS = 2_000;
 /** For what a busy machine adds to a time that is promised. */
@@ -26,7 +27,7 @@ beforeAll(async () => {
   server = await startPostgres({ settings: { max_connections: "20", shared_buffers: "16MB" } });
   disturbed = await startDisturbed({
     server,
-    settings: { PLANTSTORE_STATEMENT_SECONDS_MAX: "1", PLANTSTORE_QUEUE_SECONDS_MAX: "2" },
+    settings: { ...limits({ statementSecondsMax: 1, queueSecondsMax: 2 }) },
   });
   ({ url } = disturbed.service);
 });

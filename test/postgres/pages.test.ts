@@ -6,8 +6,9 @@ import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { type EnginePair, openEnginePair } from "../support/database.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
+import { limits } from "../support/limits.ts";
 
-const SCAN_ROWS_MAX = { PLANTSTORE_SCAN_ROWS_MAX: "3000" };
+const SCAN_ROWS_MAX = { ...limits({ scanRowsMax: 3000 }) };
 const openPair = (plants: readonly Plant[]): Promise<EnginePair> =>
   openEnginePair(plants, SCAN_ROWS_MAX);
 

@@ -8,6 +8,7 @@ import { runCommand, spawnService } from "../support/child.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 const { config } = resolveConfig({}, {});
 
@@ -65,7 +66,7 @@ describe("openStore", () => {
 });
 
 describe("plantstore", () => {
-  const short = { PLANTSTORE_QUEUE_SECONDS_MAX: "1", PLANTSTORE_LOG_LEVEL: "debug" };
+  const short = { ...limits({ queueSecondsMax: 1 }), PLANTSTORE_LOG_LEVEL: "debug" };
 
   test.each([
     ["config"],

@@ -7,6 +7,7 @@ import { makePlants, readRefusal, type StoredPlant } from "../support/plants.ts"
 import { sharedPostgres } from "../support/postgres-server.ts";
 import { startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 const INSERT = "INSERT INTO plants ";
 const QUICK_MS_MAX = 1_500;
@@ -83,7 +84,7 @@ test("a database that was dropped is refused for now, and its name alone is not 
 
 test("a queue that fills while the server is away refuses further writes at once", async () => {
   await using disturbed = await startDisturbed({
-    settings: { PLANTSTORE_QUEUE_LENGTH_MAX: "10" },
+    settings: { ...limits({ queueLengthMax: 10 }) },
   });
   const { url } = disturbed.service;
   const waiting: Promise<Response>[] = [];

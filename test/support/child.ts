@@ -1,8 +1,14 @@
 /** The command line as its users run it: a process of its own. */
 
 import { join } from "node:path";
+import { hasLimits } from "./limits.ts";
 
 const launcher = join(import.meta.dir, "../../bin/plantstore");
+const mainWithLimits = join(import.meta.dir, "main.ts");
+
+/** The product's own launcher, unless the test has limits of its own. */
+export const commandOf = (env: Readonly<Record<string, string>>): string[] =>
+  hasLimits(env) ? [process.execPath, "--no-env-file", mainWithLimits] : [launcher];
 
 export interface Finished {
   readonly exitCode: number;
@@ -20,7 +26,7 @@ export async function runCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<Finished> {
-  const child = Bun.spawn([launcher, ...args], {
+  const child = Bun.spawn([...commandOf(env), ...args], {
     env: environment(env),
     stdout: "pipe",
     stderr: "pipe",
@@ -54,7 +60,7 @@ export async function spawnService(
   env: Readonly<Record<string, string>>,
   wrapper: readonly string[] = [],
 ): Promise<ServiceProcess> {
-  const child = Bun.spawn([...wrapper, launcher, "serve"], {
+  const child = Bun.spawn([...wrapper, ...commandOf(env), "serve"], {
     env: environment({ PORT: "0", ...env }),
     stdout: "pipe",
     stderr: "pipe",

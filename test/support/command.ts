@@ -1,9 +1,6 @@
 /** A command that is still running: fed, interrupted, watched on a terminal. */
 
-import { join } from "node:path";
-import type { Finished } from "./child.ts";
-
-const launcher = join(import.meta.dir, "../../bin/plantstore");
+import { commandOf, type Finished } from "./child.ts";
 
 export interface RunningCommand {
   readonly pid: number;
@@ -23,7 +20,7 @@ export function startCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): RunningCommand {
-  const child = Bun.spawn([launcher, ...args], {
+  const child = Bun.spawn([...commandOf(env), ...args], {
     env: environment(env),
     stdin: "pipe",
     stdout: "pipe",
@@ -58,7 +55,7 @@ export async function runOnTerminal(
 ): Promise<{ readonly exitCode: number; readonly screen: string }> {
   const decoder = new TextDecoder();
   let screen = "";
-  const child = Bun.spawn([launcher, ...args], {
+  const child = Bun.spawn([...commandOf(env), ...args], {
     env: environment({ TERM: "xterm-256color", ...env }),
     terminal: {
       cols: 80,

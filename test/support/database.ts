@@ -7,6 +7,7 @@ import type { ErrorName } from "../../src/domain/errors.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
+import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
 import { createTestDatabase, sharedPostgres } from "./postgres-server.ts";
@@ -155,7 +156,7 @@ export async function openEnginePair(
   plants: readonly Plant[],
   settings: Readonly<Record<string, string>> = {},
 ): Promise<EnginePair> {
-  const { config } = resolveConfig({}, settings);
+  const { config } = resolveConfig({}, settings, readLimits(settings));
   const folder = makeTemporaryFolder();
   const database = await createTestDatabase(await sharedPostgres());
   const sqlite = await openStore(`sqlite:${folder.path}/plants.db`, config);

@@ -7,6 +7,7 @@ import { startServer } from "../../src/http/server.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { openStore } from "../../src/store/open.ts";
 import { startAcceptors } from "../../src/workers/acceptors.ts";
+import { readLimits } from "./limits.ts";
 import { openTestDatabase, type TestDatabase } from "./database.ts";
 import { type StoredPlant, toBody } from "./plants.ts";
 
@@ -49,6 +50,7 @@ export async function startService(
       PLANTSTORE_WORKERS: process.env["PLANTSTORE_TEST_WORKERS"] ?? "1",
       ...settings,
     },
+    readLimits(settings),
   );
   const logLines: string[] = [];
   const store = await openStore(config.databaseUrl, config);

@@ -11,6 +11,7 @@ import { MixedLoad } from "./mixed-load.ts";
 import type { Budget, Finding, Scenario } from "./scenario.ts";
 import { compareModel, lackOfShim, ShimmedDisk } from "./shimmed-service.ts";
 import { compareAnswers, examineFiles } from "./stored-files.ts";
+import { limits } from "../support/limits.ts";
 
 const EPISODES_MAX = 3;
 const SPELLS_MAX = 4;
@@ -111,8 +112,7 @@ class DiskFaults {
     disk.put(files);
     disk.control.set({});
     const service = await disk.start({
-      PLANTSTORE_QUEUE_LENGTH_MAX: `${queue.length}`,
-      PLANTSTORE_BATCH_LENGTH_MAX: `${queue.batch}`,
+      ...limits({ queueLengthMax: queue.length, batchLengthMax: queue.batch }),
       PLANTSTORE_LOG_LEVEL: "error",
     });
     if (service === undefined) throw new Error("the service was killed by somebody else");

@@ -11,6 +11,7 @@ import {
   missingFigures,
   startTorturedService,
 } from "./service.ts";
+import { limits } from "../support/limits.ts";
 
 interface Terms {
   readonly idleConnections: number;
@@ -54,8 +55,7 @@ export async function runIdleConnections(terms: Terms): Promise<Finding> {
   await using service = await startTorturedService(
     {
       PLANTSTORE_IDLE_SECONDS_MAX: String(idleSecondsMax),
-      // Has to be less.
-      PLANTSTORE_READ_SECONDS_MAX: "5",
+      ...limits({ readSecondsMax: 5 }),
     },
     count + CLIENTS,
   );

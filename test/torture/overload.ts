@@ -9,6 +9,7 @@ import {
   startTorturedService,
   type TorturedService,
 } from "./service.ts";
+import { limits } from "../support/limits.ts";
 
 interface Terms {
   readonly seconds: number;
@@ -49,7 +50,7 @@ export const overload: Scenario = {
 };
 
 export async function runOverload(terms: Terms): Promise<Finding> {
-  const queue = { PLANTSTORE_QUEUE_LENGTH_MAX: String(terms.clients * QUEUE_PER_CLIENT) };
+  const queue = { ...limits({ queueLengthMax: terms.clients * QUEUE_PER_CLIENT }) };
   const kinds: readonly Kind[] = [
     { name: "crowd", settings: queue, isLocked: false },
     { name: "slow store", settings: queue, isLocked: true },

@@ -12,6 +12,7 @@ import { type Proxy, startProxy } from "../support/proxy.ts";
 import { Quarrel } from "../support/quarrel.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
+import { limits } from "../support/limits.ts";
 
 const INSTANCES = 3;
 const GARDENERS = 12;
@@ -22,8 +23,7 @@ export const QUEUE_SECONDS_MAX = 2;
 /** The same for services on any database that is about to fail. */
 export const environment: Readonly<Record<string, string>> = {
   PLANTSTORE_TOKEN: TEST_TOKEN,
-  PLANTSTORE_STATEMENT_SECONDS_MAX: String(STATEMENT_SECONDS_MAX),
-  PLANTSTORE_QUEUE_SECONDS_MAX: String(QUEUE_SECONDS_MAX),
+  ...limits({ statementSecondsMax: STATEMENT_SECONDS_MAX, queueSecondsMax: QUEUE_SECONDS_MAX }),
   ...(process.env["PLANTSTORE_WORKERS"] === undefined
     ? {}
     : { PLANTSTORE_WORKERS: process.env["PLANTSTORE_WORKERS"] }),

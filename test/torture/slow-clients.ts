@@ -11,6 +11,7 @@ import {
   startTorturedService,
 } from "./service.ts";
 import { habits, openSlowly, readers, type SlowClient } from "./slow-client.ts";
+import { limits } from "../support/limits.ts";
 
 interface Terms {
   readonly slowClients: number;
@@ -59,7 +60,7 @@ export async function runSlowClients(terms: Terms): Promise<Finding> {
   const { slowClients: count, secondsBefore, goodputShareMin, waitMsMax, tell } = terms;
   await using service = await startTorturedService(
     {
-      PLANTSTORE_READ_SECONDS_MAX: String(READ_SECONDS_MAX),
+      ...limits({ readSecondsMax: READ_SECONDS_MAX }),
       PLANTSTORE_IDLE_SECONDS_MAX: String(IDLE_SECONDS_MAX),
     },
     count + CLIENTS,

@@ -19,6 +19,7 @@ import {
   receive,
   type WireAnswer,
 } from "../support/wire.ts";
+import { limits } from "../support/limits.ts";
 
 const CHUNKED = "Transfer-Encoding: chunked";
 const CLOSE = "Connection: close";
@@ -125,8 +126,7 @@ describe("bodies that are together larger than allowed", () => {
 describe.concurrent("a slow client:", () => {
   const READ_SECONDS_MAX = 1;
   const settings = {
-    PLANTSTORE_READ_SECONDS_MAX: String(READ_SECONDS_MAX),
-    PLANTSTORE_QUEUE_SECONDS_MAX: "1",
+    ...limits({ readSecondsMax: READ_SECONDS_MAX, queueSecondsMax: 1 }),
     PLANTSTORE_IDLE_SECONDS_MAX: "6",
   };
 
@@ -180,10 +180,10 @@ describe.concurrent("a slow client:", () => {
   // seconds early, as its clock happens to tick: hence connections all over four seconds. In the
   // worst case that must still be later than our own deadline, or some would get no answer.
   test("the shortest idle time that is allowed leaves room for every 408", async () => {
-    const seconds = { PLANTSTORE_READ_SECONDS_MAX: "4", PLANTSTORE_QUEUE_SECONDS_MAX: "1" };
+    const seconds = { readSecondsMax: 4, queueSecondsMax: 1 };
     const isAllowed = (idle: number): boolean => {
       try {
-        resolveConfig({}, { ...seconds, PLANTSTORE_IDLE_SECONDS_MAX: String(idle) });
+        resolveConfig({}, { PLANTSTORE_IDLE_SECONDS_MAX: String(idle) }, seconds);
         return true;
       } catch (error) {
         if (error instanceof ConfigError) return false;
@@ -192,7 +192,7 @@ describe.concurrent("a slow client:", () => {
     };
     const shortest = Array.from({ length: 20 }, (_, index) => index + 5).find(isAllowed);
     await using service = await startService({
-      ...seconds,
+      ...limits(seconds),
       PLANTSTORE_IDLE_SECONDS_MAX: String(shortest),
     });
     const statuses = await Promise.all(
