@@ -1,10 +1,9 @@
-/** The catalogue, the description, the documents and the frozen interface say the same. */
+/** The catalogue, the description and the frozen interface say the same. */
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { Compile } from "typebox/schema";
 import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { createRoutes } from "../src/http/routes.ts";
-import { type Setting, settings } from "../src/config.ts";
 import frozen from "./frozen/interface.openapi.json";
 import { startService } from "./support/service.ts";
 
@@ -51,9 +50,6 @@ interface Document {
 }
 
 const description = (await (await fetch(`${service.url}/openapi.json`)).json()) as Document;
-const documents = (name: string): Promise<string> =>
-  Bun.file(`${import.meta.dir}/../${name}`).text();
-
 /** What a schema demands, without what it only says. */
 function shape({ type, format, required = [], properties = {} }: Schema): object {
   return {
@@ -206,22 +202,4 @@ describe("the catalogue", () => {
       Object.fromEntries(Object.entries(catalogue).map(([name, { code }]) => [name, code])),
     ).toMatchObject(released);
   });
-
-  test("stands in docs/errors.md, entry for entry", async () => {
-    const rows = (await documents("docs/errors.md")).match(/^\| \d{4} .*$/gm) ?? [];
-    const expected = Object.entries(catalogue).map(
-      ([name, { code, status, meaning, retry }]) =>
-        `| ${code} | \`${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
-    );
-    expect(rows.map((row) => row.replaceAll(/ +/g, " "))).toEqual(expected);
-  });
-});
-
-test("every setting stands in the README's table, with its default", async () => {
-  const rows = (await documents("README.md")).match(/^\| `[A-Z_]+` .*$/gm) ?? [];
-  const expected = (Object.values(settings) as Setting<unknown>[]).map(
-    ({ env, flag, default: fallback, meaning }) =>
-      `| \`${env}\` | ${flag === undefined ? "–" : `\`${flag}\``} | ${fallback ? `\`${fallback}\`` : "–"} | ${meaning} |`,
-  );
-  expect(rows.map((row) => row.replaceAll(/ +/g, " "))).toEqual(expected);
 });

@@ -1,0 +1,166 @@
+/** The documents: their links lead somewhere, their tables agree with the code, and their commands run. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { Glob } from "bun";
+import { type Config, resolveConfig, type Setting, settings } from "../src/config.ts";
+import { catalogue } from "../src/domain/errors.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+
+const root = join(import.meta.dir, "..");
+const read = (file: string): Promise<string> => Bun.file(join(root, file)).text();
+const documents = ["*.md", "docs/*.md", "bench/*.md"].flatMap((pattern) =>
+  Array.from(new Glob(pattern).scanSync(root)),
+);
+
+/** The rows of a table, with one space around each cell. */
+const rowsOf = (text: string, pattern: RegExp): string[] =>
+  (text.match(pattern) ?? []).map((row) => row.replaceAll(/ +/g, " "));
+
+test("README.md has at most 7 kB", async () => {
+  expect((await read("README.md")).length).toBeLessThanOrEqual(7_000);
+});
+
+describe("every link and anchor exists:", () => {
+  const withoutCode = (text: string): string => text.replaceAll(/```[\s\S]*?```|`[^`\n]*`/g, "");
+
+  /** Anchors as GitHub makes them of headings, and those that a page sets itself. */
+  const anchorsOf = (text: string): string[] => [
+    ...[...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
+        .replaceAll(" ", "-"),
+    ),
+    ...[...text.matchAll(/<a id="([^"]+)">/g)].map(([, id = ""]) => id),
+  ];
+
+  test("there are documents", () => expect(documents.length).toBeGreaterThan(10));
+
+  test.each(documents)("%s", async (document) => {
+    const links = [...withoutCode(await read(document)).matchAll(/\]\(([^)\s]+)\)/g)];
+    for (const [, link = ""] of links.filter(([, target]) => !target?.startsWith("http"))) {
+      const [path = "", anchor] = link.split("#");
+      const target = path === "" ? document : join(dirname(document), path);
+      expect([link, existsSync(join(root, target))]).toEqual([link, true]);
+      if (anchor !== undefined) expect(anchorsOf(await read(target))).toContain(anchor);
+    }
+  });
+});
+
+describe("docs/architecture.md", () => {
+  test.each([
+    ["One create on SQLite", 12],
+    ["One create on PostgreSQL", 15],
+  ])("walks through existing files: %s, at most %d", async (heading, filesMax) => {
+    const text = await read("docs/architecture.md");
+    const section = text.split(`### ${heading}\n`)[1]?.split("\n#")[0] ?? "";
+    const files = [...section.matchAll(/^\d+\. `([^`]+)`/gm)].map(([, file = ""]) => file);
+    expect(files.length).toBeGreaterThan(5);
+    expect(files.length).toBeLessThanOrEqual(filesMax);
+    expect(files.filter((file) => !existsSync(join(root, file)))).toEqual([]);
+  });
+
+  test("names every folder of src, and every dependency", async () => {
+    const text = await read("docs/architecture.md");
+    const folders = [...new Glob("src/*/").scanSync({ cwd: root, onlyFiles: false })];
+    expect(folders.filter((folder) => !text.includes(`\`${folder}/\``))).toEqual([]);
+    const { dependencies, devDependencies } = (await Bun.file(
+      join(root, "package.json"),
+    ).json()) as Record<"dependencies" | "devDependencies", object>;
+    const packages = Object.keys({ ...dependencies, ...devDependencies });
+    expect(packages.filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
+  });
+});
+
+test("docs/errors.md has the catalogue, entry for entry", async () => {
+  const expected = Object.entries(catalogue).map(
+    ([name, { code, status, meaning, retry }]) =>
+      `| ${code} | \`${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
+  );
+  expect(rowsOf(await read("docs/errors.md"), /^\| \d{4} .*$/gm)).toEqual(expected);
+});
+
+describe("docs/configuration.md", () => {
+  test("has every setting, with its default", async () => {
+    const expected = (Object.values(settings) as Setting<unknown>[]).map(
+      ({ env, flag, default: fallback, meaning }) =>
+        `| \`${env}\` | ${flag === undefined ? "–" : `\`${flag}\``} | ${fallback ? `\`${fallback}\`` : "–"} | ${meaning} |`,
+    );
+    expect(rowsOf(await read("docs/configuration.md"), /^\| `[A-Z_]+` .*$/gm)).toEqual(expected);
+  });
+
+  test("has every fixed limit, with its value", async () => {
+    const { config } = resolveConfig({}, {});
+    const limits = (Object.keys(config) as (keyof Config)[]).filter((name) => !(name in settings));
+    const rows = rowsOf(await read("docs/configuration.md"), /^\| `[a-z]\w+` .*$/gm);
+    expect(rows.map((row) => row.split(" | ").slice(0, 2).join(" | "))).toEqual(
+      limits.map((name) => `| \`${name}\` | ${String(config[name])}`),
+    );
+  });
+});
+
+interface Sample {
+  readonly document: string;
+  readonly command: string;
+  readonly shown: string | undefined;
+}
+
+/** Blocks of shell, with the block of output that follows at once. Those that need another machine are left out. */
+const samplesOf = async (document: string): Promise<Sample[]> =>
+  [...(await read(document)).matchAll(/^ *```sh\n([\s\S]*?)```(?:\n+ *```\n([\s\S]*?)```)?/gm)]
+    .map(([, command = "", shown]) => ({ document, command, shown }))
+    .filter(({ command }) => /^ *(curl|npx plantstore|printf|TOKEN=|mkdir)/.test(command))
+    .filter(({ command }) => !command.includes("DATABASE_URL"));
+
+const tried = ["README.md", "docs/api.md", "docs/operations.md", "docs/backup.md"];
+const samples = (await Promise.all(tried.map(samplesOf))).flat();
+const service = await startService();
+const folder = makeTemporaryFolder();
+
+afterAll(async () => {
+  await service[Symbol.asyncDispose]();
+  folder[Symbol.dispose]();
+});
+
+describe("the commands run, and print what the document shows:", () => {
+  test("there are commands", () => expect(samples.length).toBeGreaterThan(10));
+
+  test.each(samples)("$document: $command", async ({ command, shown }) => {
+    const printed = await run(command);
+    if (shown === undefined) return;
+    expect(withoutFigures(printed).trim()).toMatch(toPattern(withoutFigures(shown)));
+  });
+
+  async function run(command: string): Promise<string> {
+    const script = command
+      .replaceAll("http://127.0.0.1:8080", service.url)
+      .replaceAll("npx plantstore", join(root, "bin/plantstore"))
+      .replace(/^TOKEN=pst_….*$/m, "");
+    const child = Bun.spawn(["bash", "-euo", "pipefail", "-c", script], {
+      cwd: folder.path,
+      env: { PATH: process.env["PATH"], TOKEN: TEST_TOKEN },
+      stdout: "pipe",
+      stderr: "pipe",
+    });
+    const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+    expect([script, await child.exited, stderr]).toEqual([script, 0, expect.any(String)]);
+    return stdout;
+  }
+
+  /** `…` stands for anything. */
+  function toPattern(shown: string): RegExp {
+    const literal = shown.trim().replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`);
+    return new RegExp(`^${literal.replaceAll("…", String.raw`[\s\S]*`)}$`);
+  }
+
+  /** Numbers, sizes and folders are the machine's. */
+  function withoutFigures(text: string): string {
+    return text
+      .replaceAll("\r", "")
+      .replaceAll(/(?<= )\/\S+/g, "/path")
+      .replaceAll(/(?<=^ .*|^[a-z]+ .*)\b\d[\d.,]*( [kM]?B| bytes)?/gm, "0");
+  }
+});
