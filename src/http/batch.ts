@@ -3,7 +3,7 @@
 import { catalogue, Refusal } from "../domain/errors.ts";
 import { parseNewPlant } from "../domain/plant.ts";
 import type { Log } from "../observe/log.ts";
-import { type Line, readLines } from "../format/lines.ts";
+import { type Line, readLines } from "../format/records.ts";
 import { patiently } from "./patience.ts";
 import { requireNdjson } from "./media-type.ts";
 import { toRefusal } from "./respond.ts";

@@ -1,7 +1,7 @@
 /** Reads request bodies within bounds: of one body's size, of all bodies' sizes together, and of time. */
 
 import { Refusal } from "../domain/errors.ts";
-import { Bytes } from "../format/bytes.ts";
+import { Bytes } from "../format/records.ts";
 
 interface BodyLimits {
   readonly bodyBytesMax: number;
