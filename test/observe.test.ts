@@ -1,10 +1,6 @@
-/** Counters, quantiles, samples: figures that can be trusted. */
-
 import { describe, expect, test } from "bun:test";
-import { Activity, SAMPLES_MAX } from "../src/observe/activity.ts";
-import { Histogram } from "../src/observe/histogram.ts";
-import { Metrics } from "../src/observe/metrics.ts";
-import { StoreSize } from "../src/observe/store-size.ts";
+import { Histogram, Metrics } from "../src/observe/metrics.ts";
+import { MetricsReporter, SAMPLES_MAX, StoreSize } from "../src/observe/reporter.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 
 describe("a histogram", () => {
@@ -51,25 +47,23 @@ describe("a histogram", () => {
   });
 });
 
-const sizeOf = (bytes: number | undefined): StoreSize => new StoreSize(async () => bytes);
-
 describe("activity", () => {
-  test("has the last samples alone, oldest first, each with what happened since the one before", () => {
+  test("has the last samples alone, oldest first, each with what happened since the one before", async () => {
     const metrics = new Metrics();
     const count = metrics.counterOf("/plants");
-    const activity = new Activity({
-      total: () => Metrics.addUp([metrics]),
-      size: sizeOf(undefined),
-      countWaiting: () => 7,
+    const reporter = new MetricsReporter([metrics], {
+      description: { engine: "none" },
+      writesWaiting: 7,
+      measureBytes: async () => undefined,
     });
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
       for (let n = 0; n < at; n++) count("POST", 200);
       if (at % 2 === 0) count("POST", 503);
       if (at % 3 === 0) for (const status of [400, 499]) count("POST", status);
       if (at === 10) for (const ms of [1, 1, 1, 100]) metrics.countCreate(ms);
-      activity.sample(at * 1_000);
+      reporter.sample(at * 1_000);
     }
-    const samples = activity.since(0);
+    const samples = await reporter.listSamples(0);
     expect(samples.map(({ atMs }) => atMs)).toEqual(
       Array.from({ length: SAMPLES_MAX }, (_, index) => (index + 6) * 1_000),
     );
@@ -87,13 +81,13 @@ describe("activity", () => {
     expect(samples[4]).toMatchObject({ atMs: 10_000, creates: 4 });
     expect(samples[4]?.durableP50Ms).toBeWithin(0.95, 1.05);
     expect(samples[4]?.durableP99Ms).toBeWithin(95, 105);
-    expect(activity.since(304_000)).toMatchObject([{ atMs: 305_000 }]);
-    expect(activity.since(305_000)).toEqual([]);
+    expect(await reporter.listSamples(304_000)).toMatchObject([{ atMs: 305_000 }]);
+    expect(await reporter.listSamples(305_000)).toEqual([]);
   });
 });
 
 describe("the size of the store", () => {
-  test("is asked for at most every ten seconds, and only while somebody looks", async () => {
+  test("is asked for at most every ten seconds, and only while clients ask", async () => {
     let now = 1_000_000;
     let asked = 0;
     const size = new StoreSize(

@@ -5,13 +5,8 @@ import * as fc from "fast-check";
 import { Compile } from "typebox/schema";
 import { Refusal } from "../src/domain/errors.ts";
 import { findNumberText } from "../src/domain/json.ts";
-import {
-  isStorable,
-  NewPlantSchema,
-  parseNewPlant,
-  parseReplacement,
-  PlantSchema,
-} from "../src/domain/plant.ts";
+import { isStorable, parseNewPlant, parseReplacement } from "../src/domain/plant.ts";
+import { NewPlantSchema, PlantSchema } from "../src/http/openapi.ts";
 
 const RUNS = 5_000 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 

@@ -1,14 +1,12 @@
-/** From an Authorization header to what its bearer may do. */
-
 import { Refusal } from "../domain/errors.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { hashToken, isWellFormedToken } from "./token.ts";
 
-/** Who the bearer of the request's token is, and what they may do. */
+/** The bearer of a token, and what the token allows. */
 export interface Principal {
   readonly name: string;
-  /** The token's first characters; of the one from the environment nothing is shown. */
+  /** The token's first characters; undefined for the token from the environment, which is never shown. */
   readonly prefix: string | undefined;
   readonly scopes: readonly Scope[];
   readonly expiresAtMs: number | undefined;
@@ -26,16 +24,16 @@ interface CachedToken {
   readonly checkedAtMs: number;
 }
 
-/** The time of day, which may be set back, and one that only goes on, by which the cache ages. */
+/** The time of day can be set back, so the cache ages by a clock that cannot. */
 interface Clocks {
   readonly nowMs: () => number;
   readonly monotonicMs: () => number;
 }
 
-/** A revocation is in force after this, in every instance: well within the 5 seconds that we promise. */
+/** Every instance obeys a revocation after this, well within the promised 5 seconds. */
 const CACHE_MS = 2_000;
 const CACHED_TOKENS_MAX = 10_000;
-/** Any number of spaces may stand before a token: whoever has one could make up headers without end. */
+/** A header may have any number of spaces before the token: one client could fill the cache with its variants. */
 const CACHED_HEADER_CHARACTERS_MAX = 256;
 
 /** RFC 6750, section 2.1; the scheme's name is case-insensitive by RFC 9110. */
@@ -48,8 +46,8 @@ export class Authenticator {
   private readonly cache = new Map<string, CachedToken>();
   private readonly lookUps = new Map<string, Promise<CachedToken | undefined>>();
   /**
-   * Of tokens that were good, by header, so that a client that comes again and again is hashed once. What is
-   * compared here is what equals in its hash, which nobody can work towards without the token.
+   * Hashes of good tokens by header: a returning client is hashed once. Only a header whose hash matched gets in
+   * here, so the time that a look-up takes tells an attacker nothing.
    */
   private readonly hashes = new Map<string, string>();
   private used = new Map<string, number>();
@@ -64,13 +62,13 @@ export class Authenticator {
     this.clocks = clocks;
   }
 
-  /** Throws a Refusal where no valid token comes. Answers at once for a token seen lately. */
+  /** Throws a Refusal without a valid token. Returns at once for a token that was checked lately. */
   authenticate(header: string | null): Principal | Promise<Principal> {
     const known = this.hashes.get(header ?? "");
     const seen = known === undefined ? undefined : this.findSeen(known);
     if (seen !== undefined) return seen;
     const token = parseBearer(header);
-    // Only hashes are compared. Nobody can choose a hash's digits, so the time a comparison
+    // Only hashes are compared. An attacker cannot choose a hash's digits, so the time a comparison
     // takes tells nothing about a token.
     const hash = hashToken(token);
     const principal = this.findSeen(hash);
@@ -82,7 +80,7 @@ export class Authenticator {
     return this.lookUp(hash);
   }
 
-  /** Writes down which tokens were used since the last call. */
+  /** Stores which tokens were used since the last call. */
   async flushUses(): Promise<void> {
     if (this.used.size === 0) return;
     const uses = [...this.used].map(([hash, usedAtMs]) => ({ hash, usedAtMs }));
@@ -90,7 +88,7 @@ export class Authenticator {
     await this.tokens.touchTokens(uses);
   }
 
-  /** The bearer of a token seen lately; throws where it is no good any more. */
+  /** The bearer of a token that was checked lately. Throws if the token has been revoked or has expired. */
   private findSeen(hash: string): Principal | undefined {
     if (hash === this.environmentHash) return environmentPrincipal;
     const cached = this.cache.get(hash);
@@ -106,7 +104,7 @@ export class Authenticator {
   }
 
   private async lookUp(hash: string): Promise<Principal> {
-    // One that was begun before the token was made does not find it.
+    // A look-up that began before the token was made does not find it.
     const found = (await this.lookUps.get(hash)) ?? (await this.find(hash));
     if (found === undefined) {
       this.cache.delete(hash);
@@ -117,7 +115,7 @@ export class Authenticator {
     return this.judge(found.record);
   }
 
-  /** However many requests come with a token at one time, it is looked for once. */
+  /** Concurrent requests with the same token share one look-up. */
   private find(hash: string): Promise<CachedToken | undefined> {
     const lookUp = this.read(hash).finally(() => this.lookUps.delete(hash));
     this.lookUps.set(hash, lookUp);
@@ -125,7 +123,7 @@ export class Authenticator {
   }
 
   private async read(hash: string): Promise<CachedToken | undefined> {
-    // What is found may be as old as the question.
+    // The answer may be as old as the question.
     const checkedAtMs = this.clocks.monotonicMs();
     const record = await this.tokens.findToken(hash);
     return record === undefined ? undefined : { record, checkedAtMs };

@@ -1,4 +1,4 @@
-/** Making and recognising tokens: `pst_<random>_<checksum>`. */
+/** Tokens have the form `pst_<random>_<checksum>`. */
 
 import type { Scope, TokenRecord } from "../domain/token.ts";
 
@@ -15,13 +15,13 @@ export function mintToken(): string {
   return `${body}_${checksum(body)}`;
 }
 
-/** Catches typos and truncated pastes without a look-up. */
+/** Refuses typos and truncated pastes without a look-up. */
 export function isWellFormedToken(token: string): boolean {
   const match = TOKEN.exec(token);
   return match !== null && checksum(match[1] ?? "") === match[2];
 }
 
-/** A token has too many random bits to be guessed from its hash, so that no salt or slow hash is needed. */
+/** A token has too many random bits to be guessed from its hash: it needs neither salt nor a slow hash. */
 export function hashToken(token: string): string {
   return Bun.SHA256.hash(token, "hex");
 }
@@ -56,7 +56,7 @@ function checksum(text: string): string {
   return digits;
 }
 
-/** Every character equally likely: bytes past the last multiple of the alphabet's length are thrown away. */
+/** Every character is equally likely: bytes past the last multiple of the alphabet's length are dropped. */
 function randomText(length: number): string {
   const limit = 256 - (256 % ALPHABET.length);
   let text = "";

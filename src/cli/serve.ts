@@ -6,8 +6,7 @@ import { type Config, findIgnoredVariables } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
-import { createLog, type Log } from "../observe/log.ts";
-import { Stderr } from "../observe/stderr.ts";
+import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { openStore } from "../store/open.ts";
 import { announce } from "./announce.ts";
 import { SAME_SIGNAL_MS } from "./interrupt.ts";
@@ -50,8 +49,8 @@ async function startListening(
       log,
     });
   // Threads take memory, and so does what starts them.
-  const { startAcceptors } = await import("../workers/acceptors.ts");
-  return startAcceptors({ config, store, writeLog });
+  const { startWorkers } = await import("../workers/start.ts");
+  return startWorkers({ config, store, writeLog });
 }
 
 /** A store that has never had a token gets one, so that the first request needs no other command. */

@@ -11,36 +11,6 @@ import {
   parseJson,
 } from "./json.ts";
 
-export const PlantSchema = {
-  type: "object",
-  required: ["name"],
-  properties: {
-    name: {
-      type: "string",
-      description:
-        "The name of the plant. Any string, the empty one too, without U+0000 and unpaired surrogates.",
-    },
-    tag: {
-      type: "string",
-      description:
-        "Tag that specifies the type. The same rules as for the name; left out, and never null, where there is none.",
-    },
-  },
-} as const;
-
-export const NewPlantSchema = {
-  type: "object",
-  required: ["id", ...PlantSchema.required],
-  properties: {
-    id: {
-      type: "integer",
-      format: "int64",
-      description: `Identification number of the plant: any integer from ${INT64_MIN} to ${INT64_MAX}, kept exactly.`,
-    },
-    ...PlantSchema.properties,
-  },
-} as const;
-
 /** A plant as the store holds it. Its id never changes. */
 export interface Plant {
   readonly id: bigint;

@@ -1,54 +1,46 @@
-/** POST /plants/batch: many plants in, one result a line out, both as streams and in constant memory. */
+/** POST /plants/batch: many plants in, one result a line out. Both are streams, in constant memory. */
 
 import { catalogue, Refusal } from "../domain/errors.ts";
 import { parseNewPlant } from "../domain/plant.ts";
+import { type Line, readLines } from "../format/lines.ts";
 import type { Log } from "../observe/log.ts";
-import { type Line, readLines } from "../format/records.ts";
-import { patiently } from "./patience.ts";
-import { requireNdjson } from "./media-type.ts";
-import { toRefusal } from "./respond.ts";
-import type { Answer, Service } from "./service.ts";
-import { toStream } from "./stream.ts";
+import { isAbort, requireType } from "./body.ts";
+import { answer, type Exchange, type Service, toRefusal } from "./handle.ts";
+import { retryWhileOverloaded, toStream } from "./stream.ts";
 
-/** Lines that are with the store at one time, for one request: room enough to fill a commit. */
+/** Lines of one request that are with the store at one time: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
-/** Room for an id: the largest replacement that PUT takes, exported with its id, is still a line that we take. */
+/** Room for an id: the largest plant that PUT takes is, exported with its id, still a line that a batch takes. */
 const ID_BYTES_MAX = 64;
 
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
   bodyBytesMax + ID_BYTES_MAX;
 
-export function createPlants(request: Request, service: Service, requestId: string): Answer {
-  requireNdjson(request.headers);
+export function createPlants(exchange: Exchange): Response {
+  const { request, service } = exchange;
+  requireType(request.headers, "application/x-ndjson", "application/ndjson", "application/jsonl");
   const { idleSecondsMax } = service.config;
-  return {
-    status: 200,
-    body: toStream(judgeLines(request, service, requestId), {
-      // A batch may take as long as its lines need: what bounds it is the time between two pieces.
-      onMake: () => service.limitIdle(request, 0),
-      // A reader that takes nothing of the results is cut off, as any other is.
-      onSend: () => service.limitIdle(request, idleSecondsMax),
-    }),
-    headers: { "content-type": "application/x-ndjson" },
-  };
+  const results = toStream(createLines(exchange), {
+    // A batch may take as long as its lines need. The time between two pieces is bounded.
+    onMake: () => service.limitIdle(request, 0),
+    // A client that takes no results is cut off, like any other.
+    onSend: () => service.limitIdle(request, idleSecondsMax),
+  });
+  return answer(200, results, { "content-type": "application/x-ndjson" });
 }
 
-async function* judgeLines(
-  request: Request,
-  service: Service,
-  requestId: string,
-): AsyncGenerator<string> {
+async function* createLines({ request, service, requestId }: Exchange): AsyncGenerator<string> {
   const { readSecondsMax } = service.config;
   let lastLine = 0;
   try {
     const chunks = readChunks(request.body, readSecondsMax);
     for await (const lines of readLines(chunks, lineBytesMax(service.config), BLOCK_LENGTH_MAX)) {
       lastLine = lines.at(-1)?.number ?? lastLine;
-      // All at once: they share a commit, and are judged in their order.
+      // All at once, so they share a commit. The store keeps their order.
       const failures = new Failures();
-      const results = await Promise.all(lines.map((line) => judgeLine(line, service, failures)));
+      const results = await Promise.all(lines.map((line) => createLine(line, service, failures)));
       failures.log(service.log, requestId);
-      await turn();
+      await nextTick();
       yield results.join("");
     }
   } catch (error) {
@@ -59,12 +51,12 @@ async function* judgeLines(
       reason: refusal.reason,
       cause: refusal.cause,
     });
-    // The answer has begun, so that the failure to read on is a result like any other, and the last.
+    // The answer has begun, so the failure to read on is its last result.
     yield formatFailure(lastLine + 1, refusal);
   }
 }
 
-async function judgeLine(
+async function createLine(
   { number, text }: Line,
   service: Service,
   failures: Failures,
@@ -73,8 +65,8 @@ async function judgeLine(
   try {
     if (typeof text !== "string") throw text;
     const plant = parseNewPlant(text);
-    // A full queue holds the sender up rather than failing the line.
-    const outcome = await patiently(service.config.queueSecondsMax, () =>
+    // A full queue holds up the client and does not fail the line.
+    const outcome = await retryWhileOverloaded(service.config.queueSecondsMax, () =>
       service.store.createPlant(plant),
     );
     if (outcome === "replayed") return `{"line":${number},"status":200,"replayed":true}\n`;
@@ -87,7 +79,7 @@ async function judgeLine(
   }
 }
 
-/** Our own failures of a block, logged once a reason: a disk that is full needs no line for every line. */
+/** Our own failures in a block, logged once a reason: a full disk needs no log line for every line. */
 class Failures {
   private readonly byReason = new Map<string, { count: number; cause: unknown }>();
 
@@ -109,10 +101,10 @@ function formatFailure(line: number, { reason, message }: Refusal): string {
   return `${JSON.stringify({ line, status, error: code, message })}\n`;
 }
 
-/** Lines that never reach the store, and chunks that have arrived, come without a turn of the event loop. */
-const turn = (): Promise<unknown> => new Promise(setImmediate);
+/** Refused lines and chunks that have arrived need no event, so without this other requests would wait. */
+const nextTick = (): Promise<unknown> => new Promise(setImmediate);
 
-/** The chunks of a body, with a bound on the time until the next. */
+/** The chunks of a body, with a bound on the time until the next one. */
 async function* readChunks(
   body: ReadableStream<Uint8Array> | null,
   readSecondsMax: number,
@@ -123,11 +115,11 @@ async function* readChunks(
     for (;;) {
       const { done, value } = await inTime(reader.read(), readSecondsMax);
       if (done) return;
-      await turn();
+      await nextTick();
       yield value;
     }
   } finally {
-    // The sender has gone, or is too slow: what may still come is not wanted.
+    // The client is gone or too slow: the service does not want the rest.
     await reader.cancel().catch(() => undefined);
   }
 }
@@ -138,9 +130,7 @@ async function inTime<Result>(read: Promise<Result>, secondsMax: number): Promis
   try {
     return await Promise.race([read, late]);
   } catch (error) {
-    throw error instanceof Error && error.name === "AbortError"
-      ? new Refusal("body_incomplete")
-      : error;
+    throw isAbort(error) ? new Refusal("body_incomplete") : error;
   } finally {
     clearTimeout(timer);
   }

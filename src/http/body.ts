@@ -1,7 +1,37 @@
-/** Reads request bodies within bounds: of one body's size, of all bodies' sizes together, and of time. */
+/** Reads request bodies: JSON in UTF-8, within bounds of one body's size, of all bodies' sizes, and of time. */
 
 import { Refusal } from "../domain/errors.ts";
-import { Bytes } from "../format/records.ts";
+import { Bytes } from "../format/bytes.ts";
+
+/** Throws a Refusal unless the body is declared as one of these types, in UTF-8 and not compressed. */
+export function requireType(headers: Headers, ...allowed: readonly [string, ...string[]]): void {
+  const contentType = headers.get("content-type");
+  if (contentType !== allowed[0] && !isInUtf8(contentType ?? "", allowed))
+    throw new Refusal(
+      "unsupported_media_type",
+      `The body must be declared as ${allowed[0]} in UTF-8.`,
+    );
+  const encoding = headers.get("content-encoding");
+  if (encoding !== null && encoding.trim().toLowerCase() !== "identity")
+    throw new Refusal("unsupported_encoding");
+}
+
+/** A parameter of a media type, RFC 9110 section 5.6.6: a token or a quoted string. */
+const PARAMETER =
+  /^[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)|"((?:[^"\\]|\\.)*)")[ \t]*$/;
+
+function isInUtf8(contentType: string, allowed: readonly string[]): boolean {
+  const [type = "", ...parameters] = contentType.split(";");
+  if (!allowed.includes(type.trim().toLowerCase())) return false;
+  return parameters.every((parameter) => {
+    // The grammar allows an empty parameter, as in "application/json;".
+    if (parameter.trim() === "") return true;
+    const match = PARAMETER.exec(parameter);
+    if (match === null) return false;
+    const [, name = "", token, quoted] = match;
+    return name.toLowerCase() !== "charset" || (token ?? quoted)?.toLowerCase() === "utf-8";
+  });
+}
 
 interface BodyLimits {
   readonly bodyBytesMax: number;
@@ -16,12 +46,12 @@ interface Reading {
 }
 
 const EXPIRY_CHECK_MS = 250;
-const CHUNKS_A_TURN = 64;
+const CHUNKS_A_TICK = 64;
 
 export class BodyReader {
   private readonly limits: BodyLimits;
   private bytesHeld = 0;
-  /** All have the same allowance of time, so that they stand in the order in which they expire. */
+  /** All have the same allowance of time, so they are in the order of their deadlines. */
   private readonly readings = new Set<Reading>();
   private timer: Timer | undefined;
 
@@ -57,11 +87,11 @@ export class BodyReader {
     });
   }
 
-  /** In one piece where the length is declared: a loop over the chunks costs 45 % of the throughput. */
+  /** In one piece if the length is declared: a loop over the chunks costs 45 % of the throughput. */
   private readBytes(request: Request, reading: Reading): Promise<Uint8Array> {
     const declared = request.headers.get("content-length");
     if (declared === null) return this.readChunks(request, reading);
-    // Equal lengths that are given twice arrive joined by a comma; the runtime refuses differing ones.
+    // The runtime joins equal lengths by a comma, and refuses lengths that differ.
     this.hold(reading, Number.parseInt(declared, 10));
     return request.bytes();
   }
@@ -74,11 +104,11 @@ export class BodyReader {
     for (let next = await reader.read(); !next.done; next = await reader.read()) {
       this.hold(reading, next.value.length);
       bytes.add(next.value);
-      // Chunks that have arrived come without a turn of the event loop, and others want to be served.
-      if (++count % CHUNKS_A_TURN === 0) await new Promise(setImmediate);
+      // Chunks that have arrived are read in one tick. Other requests want their share of it.
+      if (++count % CHUNKS_A_TICK === 0) await new Promise(setImmediate);
     }
-    // The runtime ends the body at the last chunk, and only then finds out whether what follows is
-    // malformed. It answers that by itself, so that nothing may come of such a request.
+    // The runtime ends the body at the last chunk. Only then it reads the trailer, and refuses a malformed one
+    // by itself. Such a request must not have an effect.
     await new Promise(setImmediate);
     if (request.signal.aborted) throw new Refusal("body_incomplete");
     return bytes.take();
@@ -114,12 +144,13 @@ export class BodyReader {
   }
 }
 
-const isAbort = (error: unknown): boolean => error instanceof Error && error.name === "AbortError";
+export const isAbort = (error: unknown): boolean =>
+  error instanceof Error && error.name === "AbortError";
 
-// A byte order mark is kept, and so refused by the JSON parser (RFC 8259, section 8.1).
+// A byte order mark is kept, so the JSON parser refuses it (RFC 8259, section 8.1).
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The runtime's own `text()` would replace invalid bytes in silence. */
+/** The runtime's own `text()` would replace invalid bytes without a word. */
 function decodeUtf8(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);

@@ -1,65 +1,154 @@
-/** One request, from its head to its answer. The only place where every failure is caught. */
+/** One request, from its head to its answer. Every failure is caught here. */
 
-import type { Principal } from "../auth/authenticate.ts";
-import { Refusal } from "../domain/errors.ts";
+import type { Authenticator, Principal } from "../auth/authenticate.ts";
+import type { Config } from "../config.ts";
+import { catalogue, type ErrorName, Refusal } from "../domain/errors.ts";
+import type { Store } from "../domain/store.ts";
 import type { Scope } from "../domain/token.ts";
+import type { Log } from "../observe/log.ts";
+import type { Metrics } from "../observe/metrics.ts";
+import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../store/batcher.ts";
-import { corsHeaders } from "./cors.ts";
-import { answerRefusal, toRefusal, toResponse } from "./respond.ts";
-import { allowedMethods, describePath } from "./routes.ts";
-import type { Answer, Method, Operation, Route, RoutedRequest, Service } from "./service.ts";
+import type { BodyReader } from "./body.ts";
+import type { Readiness } from "./status.ts";
+
+/** What every operation can use. */
+export interface Service {
+  readonly config: Config;
+  readonly store: Store;
+  readonly authenticator: Authenticator;
+  readonly bodies: BodyReader;
+  readonly readiness: Readiness;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly reports: Reports;
+  /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
+  readonly limitIdle: (request: Request, seconds: number) => void;
+}
+
+/** A request with the open parts of its route's path. */
+type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
+
+/** A request while it is being answered. */
+export class Exchange {
+  readonly service: Service;
+  readonly request: RoutedRequest;
+  readonly startedAtMs: number;
+  readonly sentId: string | null;
+  private id: string | undefined;
+
+  constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
+    this.service = service;
+    this.request = request;
+    this.startedAtMs = startedAtMs;
+    this.sentId = request.headers.get("x-request-id");
+  }
+
+  /** Names the request in the log: the client's id if it is sane, else one of ours. */
+  get requestId(): string {
+    this.id ??=
+      this.sentId !== null && SANE_REQUEST_ID.test(this.sentId)
+        ? this.sentId
+        : `${requestIdPrefix}-${(++requestCount).toString(36)}`;
+    return this.id;
+  }
+}
+
+const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
+const requestIdPrefix = Math.random().toString(36).slice(2, 10);
+let requestCount = 0;
+
+type Handle<More extends unknown[]> = (
+  exchange: Exchange,
+  ...more: More
+) => Response | Promise<Response>;
+
+export type Operation =
+  /** Open to all, because it shows no plant. */
+  | { readonly scope: undefined; readonly handle: Handle<[]> }
+  /** Needs a token with this scope, or with `any` a valid token. */
+  | { readonly scope: Scope | "any"; readonly handle: Handle<[principal: Principal]> };
+
+export interface Route {
+  readonly path: string;
+  readonly operations: Readonly<Partial<Record<"GET" | "POST" | "PUT" | "DELETE", Operation>>>;
+}
 
 export type Handler = (request: RoutedRequest) => Promise<Response>;
 
-/** The handler of a path; without a route, of all the paths that there are not. */
+/** The handler of a route; without one, of all unknown paths. */
 export function createHandler(service: Service, route: Route | undefined): Handler {
+  const { authenticator, config, metrics, readiness } = service;
   const allow = route === undefined ? "" : allowedMethods(route);
-  const { metrics } = service;
-  // Of paths that there are not, anyone can make up any number: they are one.
+  const operations = tabulate(route, allow);
+  // Unknown paths share one counter; otherwise a client could create unlimited time series.
   const countRequest = metrics.counterOf(route === undefined ? "other" : describePath(route));
+  const isLogged = config.logLevel === "debug";
   return async (request) => {
     const startedAtMs = performance.now();
     flushOverdue(startedAtMs);
-    const requestId = chooseRequestId(request.headers.get("x-request-id"));
-    let answer: Answer;
+    const { method } = request;
+    const exchange = new Exchange(service, request, startedAtMs);
+    const operation = operations.get(method);
+    let response: Response;
     let refusal: Refusal | undefined;
     try {
-      answer = await perform(service, route, allow, request, requestId);
+      requireSaneHead(request, config.urlBytesMax);
+      if (operation === undefined)
+        throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
+      if (operation.scope === undefined) response = await operation.handle(exchange);
+      else {
+        const found = authenticator.authenticate(request.headers.get("authorization"));
+        // Awaiting a token that was checked lately would cost a microtask.
+        const principal = found instanceof Promise ? await found : found;
+        requireScope(principal, operation.scope);
+        response = await operation.handle(exchange, principal);
+      }
     } catch (error) {
       refusal = toRefusal(error);
-      answer = answerRefusal(refusal, allow, findOperation(route, request.method)?.scope);
+      response = answerRefusal(refusal, allow, operation?.scope);
     }
-    const durationMs = performance.now() - startedAtMs;
-    countRequest(request.method, answer.status);
-    if (answer.isCreated) metrics.countCreate(durationMs);
-    logRequest(service, request, { requestId, durationMs, status: answer.status, refusal });
-    return toResponse(answer, requestId, connectionHeaders(service, request, allow));
+    countRequest(method, response.status);
+    if (refusal !== undefined || exchange.sentId !== null)
+      response.headers.set("x-request-id", exchange.requestId);
+    if (config.corsOrigins.length > 0) addCorsHeaders(config.corsOrigins, request, response, allow);
+    if (readiness.isDraining) response.headers.set("connection", "close");
+    if (refusal !== undefined || isLogged) logRequest(exchange, response.status, refusal);
+    return response;
   };
 }
 
-async function perform(
-  service: Service,
-  route: Route | undefined,
-  allow: string,
-  request: RoutedRequest,
-  requestId: string,
-): Promise<Answer> {
-  requireSaneHead(request, service.config.urlBytesMax);
-  if (route === undefined) throw new Refusal("path_not_found");
-  if (request.method === "OPTIONS") return { status: 204, body: null, headers: { allow } };
-  const operation = findOperation(route, request.method);
-  if (operation === undefined) throw new Refusal("method_not_allowed");
-  if (operation.scope === undefined) return operation.handle(request, service, requestId);
-  const found = service.authenticator.authenticate(request.headers.get("authorization"));
-  // A token seen lately is judged at once; awaiting it all the same would cost a turn.
-  const principal = found instanceof Promise ? await found : found;
-  requireScope(principal, operation.scope);
-  return operation.handle(request, service, requestId, principal);
+/** The operations by method. The runtime sends no body in answer to HEAD, so HEAD is GET. */
+function tabulate(route: Route | undefined, allow: string): ReadonlyMap<string, Operation> {
+  if (route === undefined) return new Map();
+  const { GET } = route.operations;
+  const options: Operation = { scope: undefined, handle: () => answer(204, null, { allow }) };
+  return new Map(
+    Object.entries({
+      ...route.operations,
+      ...(GET === undefined ? {} : { HEAD: GET }),
+      OPTIONS: options,
+    }),
+  );
 }
 
-/** The runtime sends no body in answer to HEAD, so that it is GET in everything else. */
-function findOperation(route: Route | undefined, method: string): Operation | undefined {
-  return route?.operations[(method === "HEAD" ? "GET" : method) as Method];
+const allowedMethods = ({ operations }: Route): string =>
+  [
+    ...Object.keys(operations).flatMap((name) => (name === "GET" ? ["GET", "HEAD"] : [name])),
+    "OPTIONS",
+  ].join(", ");
+
+/** The path as the description writes it. */
+const describePath = ({ path }: Route): string => path.replace(/:([a-z]+)/g, "{$1}");
+
+/** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
+const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
+
+function requireSaneHead(request: Request, urlBytesMax: number): void {
+  const host = request.headers.get("host");
+  // HTTP/1.0 allows a request without Host. The runtime refuses any other.
+  if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
+  if (request.url.length > urlBytesMax) throw new Refusal("url_too_long");
 }
 
 function requireScope(principal: Principal, scope: Scope | "any"): void {
@@ -67,64 +156,107 @@ function requireScope(principal: Principal, scope: Scope | "any"): void {
     throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`);
 }
 
-/** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
-const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
+type ExtraHeaders = Readonly<Record<string, string>>;
 
-function requireSaneHead(request: Request, urlBytesMax: number): void {
-  const host = request.headers.get("host");
-  // None at all can only be HTTP/1.0, which allows it: the runtime has refused any other such request.
-  if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
-  if (request.url.length > urlBytesMax) throw new Refusal("url_too_long");
+const API_HEADERS = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
+const emptyHeaders = new Headers(API_HEADERS);
+/** A template: copying it is cheaper than passing the runtime a plain object. */
+const jsonHeaders = new Headers({ "content-type": "application/json", ...API_HEADERS });
+
+/** An answer of the interface. A body is JSON, unless a header says otherwise. */
+export function answer(
+  status: number,
+  body: string | ReadableStream<Uint8Array> | null,
+  more?: ExtraHeaders,
+): Response {
+  const response = new Response(body, {
+    status,
+    headers: body === null ? emptyHeaders : jsonHeaders,
+  });
+  for (const name in more) response.headers.set(name, more[name] as string);
+  return response;
 }
 
-const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
-const requestIdPrefix = Math.random().toString(36).slice(2, 10);
-let requestCount = 0;
-
-function chooseRequestId(incoming: string | null): string {
-  if (incoming !== null && SANE_REQUEST_ID.test(incoming)) return incoming;
-  return `${requestIdPrefix}-${(++requestCount).toString(36)}`;
+/** An error that is not a Refusal is a defect. Its message stays in the log. */
+export function toRefusal(error: unknown): Refusal {
+  return error instanceof Refusal ? error : new Refusal("internal", undefined, error);
 }
 
-function connectionHeaders(
-  service: Service,
+const RETRY_AFTER_SECONDS = "1";
+
+/** After these the connection cannot be used again: part of the request may still be on its way. */
+const ENDS_CONNECTION: ReadonlySet<ErrorName> = new Set([
+  "body_too_large",
+  "body_too_slow",
+  "body_incomplete",
+]);
+
+function answerRefusal(refusal: Refusal, allow: string, scope: Operation["scope"]): Response {
+  const { code, status } = catalogue[refusal.reason];
+  const headers: Record<string, string> = {};
+  if (status === 405) headers["allow"] = allow;
+  if (status === 503) headers["retry-after"] = RETRY_AFTER_SECONDS;
+  if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
+  if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal, scope);
+  if (ENDS_CONNECTION.has(refusal.reason)) headers["connection"] = "close";
+  return answer(status, JSON.stringify({ error: code, message: refusal.message }), headers);
+}
+
+/** RFC 6750, section 3: no error code if the client sent no token. */
+function challenge(refusal: Refusal, scope: Operation["scope"]): string {
+  const realm = 'Bearer realm="plants"';
+  if (refusal.reason === "token_missing") return realm;
+  if (refusal.reason === "insufficient_scope")
+    return `${realm}, error="insufficient_scope", scope="${scope}"`;
+  return `${realm}, error="invalid_token"`;
+}
+
+const EXPOSED_HEADERS =
+  "ETag, Idempotent-Replayed, Link, Retry-After, WWW-Authenticate, X-Request-Id";
+const PREFLIGHT_SECONDS = "600";
+
+/** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
+function addCorsHeaders(
+  origins: readonly string[],
   request: Request,
+  { headers }: Response,
   allow: string,
-): Record<string, string> | undefined {
-  const { corsOrigins } = service.config;
-  if (corsOrigins.length === 0 && !service.readiness.isDraining) return undefined;
-  const cors = corsOrigins.length === 0 ? {} : corsHeaders(request, corsOrigins, allow);
-  return service.readiness.isDraining ? { ...cors, connection: "close" } : cors;
-}
-
-interface Observed {
-  readonly requestId: string;
-  readonly durationMs: number;
-  readonly status: number;
-  readonly refusal: Refusal | undefined;
+): void {
+  const origin = request.headers.get("origin");
+  headers.append("vary", "Origin");
+  if (origin === null || !(origins.includes("*") || origins.includes(origin))) return;
+  headers.set("access-control-allow-origin", origin);
+  headers.set("access-control-expose-headers", EXPOSED_HEADERS);
+  if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return;
+  headers.set("access-control-allow-methods", allow);
+  headers.set(
+    "access-control-allow-headers",
+    "Authorization, Content-Type, If-Match, If-None-Match, X-Request-Id",
+  );
+  headers.set("access-control-max-age", PREFLIGHT_SECONDS);
 }
 
 const LOGGED_PATH_CHARACTERS_MAX = 200;
 
-function logRequest(service: Service, request: Request, observed: Observed): void {
-  const { refusal, requestId, status } = observed;
-  if (refusal === undefined && service.config.logLevel !== "debug") return;
+function logRequest(exchange: Exchange, status: number, refusal: Refusal | undefined): void {
+  const { request, requestId, startedAtMs } = exchange;
+  const { log } = exchange.service;
   const fields = {
     requestId,
     method: request.method,
     path: pathOf(request.url).slice(0, LOGGED_PATH_CHARACTERS_MAX),
     status,
-    durationMs: Math.round(observed.durationMs * 1000) / 1000,
+    durationMs: Math.round((performance.now() - startedAtMs) * 1000) / 1000,
   };
-  if (refusal === undefined) return service.log.debug("request", fields);
-  // The message may quote the body, so that the name has to do; our own failures come with their cause.
+  if (refusal === undefined) return log.debug("request", fields);
+  // The message may quote the body, so it is not logged. Our own failures are logged with their cause.
   const failed = { ...fields, reason: refusal.reason };
-  if (status < 500) return service.log.info("request", failed);
-  const logFailure = status === 500 ? service.log.error : service.log.warn;
+  if (status < 500) return log.info("request", failed);
+  const logFailure = status === 500 ? log.error : log.warn;
   logFailure("request", { ...failed, cause: refusal.cause });
 }
 
-/** Without the query, which may hold anything. An odd Host leaves no origin to take off. */
+/** Without the query, which may hold anything. With an odd Host the URL has no origin. */
 function pathOf(url: string): string {
   return url.replace(/^[a-z]+:\/\/[^/]*/, "").replace(/[?#].*$/s, "");
 }

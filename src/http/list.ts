@@ -1,30 +1,36 @@
-/** GET /plants: a page as JSON, or the whole (filtered) store as a stream. */
+/** GET /plants: a page as JSON, or the whole (filtered) store as a stream. GET /tags: a page. */
 
 import type { PlantPage, PlantQuery } from "../domain/page.ts";
 import { formatStoredPlant, type Plant } from "../domain/plant.ts";
-import { chooseForm } from "./accept.ts";
-import { patiently } from "./patience.ts";
-import { formatNextQuery, parsePlantQuery, parseStreamQuery } from "./query.ts";
-import type { Answer, Service } from "./service.ts";
-import { toStream } from "./stream.ts";
+import { answer, type Exchange } from "./handle.ts";
+import {
+  formatNextQuery,
+  formatNextTagQuery,
+  parsePlantQuery,
+  parseStreamQuery,
+  parseTagQuery,
+} from "./query.ts";
+import { chooseForm } from "./request-headers.ts";
+import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 const JSON_TYPE = "application/json";
 const NDJSON_TYPE = "application/x-ndjson";
 const CSV_TYPE = "text/csv";
 
-export async function listPlants(
-  request: Request,
-  service: Service,
-  requestId: string,
-): Promise<Answer> {
+/** The same URL answers in several forms. */
+const VARY = { vary: "Accept" };
+
+/** GET /plants */
+export async function listPlants(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, NDJSON_TYPE, CSV_TYPE]);
-  if (form === JSON_TYPE) return answerPage(request, service);
+  if (form === JSON_TYPE) return answerPage(exchange);
   const query = parseStreamQuery(request.url);
-  // The first page is read before anything is sent, so that a store that cannot answer is a proper 503.
+  // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
   const first = await service.store.listPlants(query);
-  const pages = followPages(service, requestId, query, first);
+  const pages = followPages(exchange, query, first);
   if (form === NDJSON_TYPE) return answerStream(NDJSON_TYPE, formatPages("", pages, formatNdjson));
-  // Loaded when first needed: most services never export a spreadsheet.
+  // Loaded on demand: most services never export a spreadsheet.
   const { CSV_HEAD, formatCsv } = await import("../format/csv.ts");
   return answerStream(
     `${CSV_TYPE}; charset=utf-8; header=present`,
@@ -32,58 +38,47 @@ export async function listPlants(
   );
 }
 
-async function answerPage(request: Request, { config, store }: Service): Promise<Answer> {
+async function answerPage({ request, service }: Exchange): Promise<Response> {
   const query = parsePlantQuery(request.url);
-  const { plants, next } = await store.listPlants(query);
+  const { plants, next } = await service.store.listPlants(query);
   const body = `[${plants.map(formatStoredPlant).join(",")}]`;
-  if (next === undefined) return { status: 200, body, headers: VARY };
-  const link = `<${config.basePath}/plants?${formatNextQuery(query, next)}>; rel="next"`;
-  return { status: 200, body, headers: { ...VARY, link } };
+  if (next === undefined) return answer(200, body, VARY);
+  const link = `<${service.config.basePath}/plants?${formatNextQuery(query, next)}>; rel="next"`;
+  return answer(200, body, { ...VARY, link });
 }
 
-/** The same URL answers in several forms. */
-const VARY = { vary: "Accept" };
-
-function answerStream(type: string, pieces: AsyncGenerator<string>): Answer {
-  return { status: 200, body: toStream(pieces), headers: { ...VARY, "content-type": type } };
+function answerStream(type: string, pieces: AsyncGenerator<string>): Response {
+  return answer(200, toStream(pieces), { ...VARY, "content-type": type });
 }
 
-let turnsTaken: Promise<unknown> = Promise.resolve();
+let ticksTaken: Promise<unknown> = Promise.resolve();
 
 /**
- * One page a turn of the event loop, of all exports together: to read one takes milliseconds, and where nobody
- * reads them yet, the system takes many before it holds us up.
+ * All exports together read one page a tick: a page takes milliseconds, and the system buffers many pages
+ * before a slow client holds us up.
  */
-function takeTurn(): Promise<unknown> {
-  turnsTaken = turnsTaken.then(() => new Promise(setImmediate));
-  return turnsTaken;
+function takeTick(): Promise<unknown> {
+  ticksTaken = ticksTaken.then(() => new Promise(setImmediate));
+  return ticksTaken;
 }
 
 async function* followPages(
-  service: Service,
-  requestId: string,
+  exchange: Exchange,
   query: PlantQuery,
   first: PlantPage,
 ): AsyncGenerator<PlantPage> {
-  for (
-    let page = first;
-    ;
-    page = await readOn(service, requestId, { ...query, after: page.next })
-  ) {
+  for (let page = first; ; page = await readOn(exchange, { ...query, after: page.next })) {
     yield page;
     if (page.next === undefined) return;
-    await takeTurn();
+    await takeTick();
   }
 }
 
-/** The answer has begun: a failure breaks it off, so that it cannot be taken for the whole. */
-async function readOn(
-  { store, config, log }: Service,
-  requestId: string,
-  query: PlantQuery,
-): Promise<PlantPage> {
+/** The answer has begun: a failure cuts it off, so a client cannot take it for the whole. */
+async function readOn({ service, requestId }: Exchange, query: PlantQuery): Promise<PlantPage> {
+  const { store, config, log } = service;
   try {
-    return await patiently(config.queueSecondsMax, () => store.listPlants(query));
+    return await retryWhileOverloaded(config.queueSecondsMax, () => store.listPlants(query));
   } catch (error) {
     log.warn("export_broken_off", { requestId, after: String(query.after), cause: error });
     throw error;
@@ -101,4 +96,14 @@ async function* formatPages(
 
 function formatNdjson(plants: readonly Plant[]): string {
   return plants.map((plant) => `${formatStoredPlant(plant)}\n`).join("");
+}
+
+/** GET /tags */
+export async function listTags({ request, service }: Exchange): Promise<Response> {
+  const query = parseTagQuery(request.url);
+  const { tags, next } = await service.store.listTags(query);
+  const body = JSON.stringify(tags);
+  if (next === undefined) return answer(200, body);
+  const link = `<${service.config.basePath}/tags?${formatNextTagQuery(query, next)}>; rel="next"`;
+  return answer(200, body, { link });
 }

@@ -1,8 +1,8 @@
-/** What the descriptions of several operations have in common. */
+/** Parts that the descriptions of several operations share. */
 
-import type { ErrorName } from "../domain/errors.ts";
+import { catalogue, type ErrorName } from "../domain/errors.ts";
+import type { Operation } from "./handle.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
-import type { Operation } from "./service.ts";
 
 export const errorsOfAny: ErrorName[] = [
   "malformed_request",
@@ -34,7 +34,7 @@ interface Details {
   readonly responses: object;
 }
 
-/** Of an operation that needs a token. */
+/** An operation that needs a token. */
 export function operation(
   operationId: string,
   scope: NonNullable<Operation["scope"]>,
@@ -57,3 +57,52 @@ export const limitParameter = (description: string): object =>
     maximum: LIMIT_MAX,
     default: LIMIT_DEFAULT,
   });
+
+export const requestIdHeader = {
+  "X-Request-Id": {
+    description:
+      "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
+    schema: { type: "string" },
+  },
+};
+
+const headersByStatus: Record<number, object> = {
+  401: { "WWW-Authenticate": { description: "RFC 6750.", schema: { type: "string" } } },
+  403: { "WWW-Authenticate": { description: "RFC 6750.", schema: { type: "string" } } },
+  503: { "Retry-After": { description: "Seconds.", schema: { type: "integer" } } },
+};
+
+/** The failures of an operation by status, each with its code. */
+export function describeErrors(names: readonly ErrorName[]): Record<number, object> {
+  const byStatus = Object.groupBy(names, (name) => catalogue[name].status);
+  const described = Object.entries(byStatus).map(([status, group]) => [
+    status,
+    {
+      description: group
+        .map((name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`)
+        .join("\n"),
+      headers: { ...requestIdHeader, ...headersByStatus[Number(status)] },
+      content: {
+        "application/json": {
+          schema: { $ref: "#/components/schemas/Error" },
+          examples: Object.fromEntries(
+            group.map((name) => [
+              name,
+              { value: { error: catalogue[name].code, message: catalogue[name].meaning } },
+            ]),
+          ),
+        },
+      },
+    },
+  ]);
+  return Object.fromEntries(described) as Record<number, object>;
+}
+
+/** The whole catalogue, in Markdown. */
+export function describeCatalogue(): string {
+  const rows = Object.entries(catalogue).map(
+    ([name, { code, status, meaning, retry }]) =>
+      `| \`${code} ${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
+  );
+  return ["| error | status | meaning | retry |", "| --- | --- | --- | --- |", ...rows].join("\n");
+}

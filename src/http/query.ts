@@ -1,13 +1,14 @@
-/** From the query of a URL to what is asked of the store. */
+/** The query of a URL. Everything unknown, repeated or odd is refused, and one answer names all of it. */
 
+import { Refusal } from "../domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { type Order, orders, type PlantQuery, type TagQuery } from "../domain/page.ts";
-import { Fault, Parameters, type Parse } from "./parameters.ts";
+import { isStorable } from "../domain/plant.ts";
 
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
 
-/** One way of writing each integer, so that each plant has one URL. */
+/** Each integer is written in one way only, so each plant has one URL. */
 const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
 
 export function findPlainInt64(text: string): bigint | undefined {
@@ -20,7 +21,7 @@ export function parsePlantQuery(url: string): PlantQuery {
   return parseQuery(url, LIMIT_DEFAULT, parseLimit);
 }
 
-/** A stream has no pages, and so no limit. */
+/** A stream has no pages, so it has no limit. */
 export function parseStreamQuery(url: string): PlantQuery {
   return parseQuery(url, LIMIT_MAX, refuseLimit);
 }
@@ -69,7 +70,7 @@ export function formatNextTagQuery({ prefix, limit }: TagQuery, after: string): 
   return next.toString();
 }
 
-/** The time behind which activity is asked for; all of it where none is given. */
+/** The client wants activity after this time; 0 means all of it. */
 export function parseSince(url: string): number {
   const given = new Parameters(url, ["since"]);
   const since = given.take("since", parseTime, 0);
@@ -84,7 +85,7 @@ function parseLimit(text: string): number | Fault {
 }
 
 function refuseLimit(): Fault {
-  return new Fault("limit: not with a stream, which has no pages");
+  return new Fault("limit: not allowed with a stream, which has no pages");
 }
 
 function parseAfter(text: string): bigint | Fault {
@@ -100,4 +101,82 @@ function parseOrder(text: string): Order | Fault {
 function parseTime(text: string): number | Fault {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   return Fault.of("since", "milliseconds since 1970", text);
+}
+
+const SHOWN_CHARACTERS_MAX = 40;
+
+/** What is wrong with a parameter. */
+class Fault {
+  readonly message: string;
+
+  constructor(message: string) {
+    this.message = message;
+  }
+
+  static of(name: string, expected: string, came: string): Fault {
+    const shown = JSON.stringify(came.slice(0, SHOWN_CHARACTERS_MAX));
+    return new Fault(`${name}: expected ${expected}, got ${shown}`);
+  }
+}
+
+type Parse<Value> = (text: string) => Value | Fault;
+
+class Parameters<Name extends string> {
+  private readonly known: readonly Name[];
+  private readonly given: Partial<Record<Name, string>> = {};
+  private readonly faults: string[] = [];
+
+  constructor(url: string, known: readonly Name[]) {
+    this.known = known;
+    const start = url.indexOf("?");
+    for (const pair of start === -1 ? [] : url.slice(start + 1).split("&"))
+      if (pair !== "") this.add(pair);
+  }
+
+  /** Any text, as it is. */
+  text(name: Name): string | undefined {
+    return this.given[name];
+  }
+
+  take<Value>(name: Name, parse: Parse<Value>, fallback: Value): Value {
+    const text = this.given[name];
+    const value = text === undefined ? fallback : parse(text);
+    if (!(value instanceof Fault)) return value;
+    this.faults.push(value.message);
+    return fallback;
+  }
+
+  /** Called when all parameters are taken. Throws a Refusal that names every fault. */
+  requireSound(): void {
+    if (this.faults.length > 0) throw new Refusal("invalid_query", this.faults.join("; "));
+  }
+
+  private add(pair: string): void {
+    const equals = pair.includes("=") ? pair.indexOf("=") : pair.length;
+    const rawName = pair.slice(0, equals);
+    const name = decode(rawName);
+    const value = decode(pair.slice(equals + 1));
+    if (!this.isKnown(name))
+      this.faults.push(
+        `${JSON.stringify((name ?? rawName).slice(0, SHOWN_CHARACTERS_MAX))}: unknown; known are ${this.known.join(", ")}`,
+      );
+    else if (value === undefined)
+      this.faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);
+    else if (this.given[name] !== undefined) this.faults.push(`${name}: given more than once`);
+    else this.given[name] = value;
+  }
+
+  private isKnown(name: string | undefined): name is Name {
+    return this.known.includes(name as Name);
+  }
+}
+
+/** The platform's own parser would replace invalid bytes without a word. */
+function decode(text: string): string | undefined {
+  try {
+    const decoded = decodeURIComponent(text.replaceAll("+", " "));
+    return isStorable(decoded) ? decoded : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -1,33 +1,31 @@
-/** Listens, and stops listening without losing a request. */
+/** Listens, and stops without losing a request. */
 
 import type { Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { type Observations, Observatory } from "../observe/observatory.ts";
+import { MetricsReporter, type Reports } from "../observe/reporter.ts";
 import { BodyReader } from "./body.ts";
-import { CONSOLE_FOLDER } from "./console-pages.ts";
-import { createHandler } from "./handle.ts";
-import { Readiness } from "./health.ts";
-import { createPageRoutes, createRoutes } from "./routes.ts";
-import type { Service } from "./service.ts";
+import { createHandler, type Service } from "./handle.ts";
+import { createRoutes } from "./routes.ts";
+import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
+import { Readiness } from "./status.ts";
 
 export interface RunningServer {
   readonly url: string;
-  /** False where it has not been built: the service does without it. */
+  /** False if the console has not been built. */
   readonly hasConsole: boolean;
-  /** Stops accepting, lets what is in flight finish within the configured time, then cuts off the rest. */
+  /** Stops accepting, lets requests in flight finish within the configured time, then cuts off the rest. */
   readonly stop: () => Promise<void>;
 }
 
 type Parts = Pick<Service, "config" | "store" | "authenticator" | "log"> & {
-  /** Where the console has been built. */
   readonly consoleFolder?: string;
-  /** Where several threads listen on the port: what this one counts, others add up. */
+  /** Set if several threads listen on the port: this one counts, and another one adds up. */
   readonly shared?: Observed;
 };
 
 interface Observed {
   readonly metrics: Metrics;
-  readonly observations: Observations;
+  readonly reports: Reports;
   readonly stop?: () => void;
 }
 
@@ -36,27 +34,28 @@ const FLUSH_USES_MS = 30_000;
 export function startServer(given: Parts): RunningServer {
   const { consoleFolder = CONSOLE_FOLDER, shared, ...parts } = given;
   const { config, store } = parts;
-  // Of several, each asks anew: the one that they ask sees to it that probes are few.
+  // The owner of a shared store bounds the probes of all threads.
   const readiness = shared === undefined ? new Readiness(store) : new Readiness(store, 0);
-  const { metrics, observations, stop: stopObserving } = shared ?? observeAlone(store);
+  const { metrics, reports, stop: stopObserving } = shared ?? observeAlone(store);
   const service: Service = {
     ...parts,
     readiness,
     metrics,
-    observations,
+    reports,
     bodies: new BodyReader(config),
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };
-  const routes = [...createRoutes(config), ...createPageRoutes(config, consoleFolder)];
+  const routes = [...createRoutes(config), ...createFileRoutes(config, consoleFolder)];
   limitHeads(config.headerBytesMax);
   const server = Bun.serve({
     hostname: config.host,
     port: config.port,
     idleTimeout: config.idleSecondsMax,
-    // Its own error page would show our source, its own 413 would have no body: both are ours to answer.
+    // The error page of development would show our source.
     development: false,
-    // Outside development the runtime shares a taken port with whoever has it, without a word.
+    // Outside development the runtime by default shares a port with any process that has it, without a word.
     reusePort: shared !== undefined,
+    // The runtime's own 413 has no body, so the service bounds bodies itself.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
       routes.map((route) => [config.basePath + route.path, createHandler(service, route)]),
@@ -84,12 +83,12 @@ export function startServer(given: Parts): RunningServer {
 
 function observeAlone(store: Store): Observed {
   const metrics = new Metrics();
-  const observatory = new Observatory([metrics], store);
-  observatory.start();
-  return { metrics, observations: observatory, stop: () => observatory.stop() };
+  const reporter = new MetricsReporter([metrics], store);
+  reporter.start();
+  return { metrics, reports: reporter, stop: () => reporter.stop() };
 }
 
-/** When a token was last used is good to know, and no reason to fail. */
+/** A failure to store when a token was last used fails nothing else. */
 async function flushUses({ authenticator, log }: Service): Promise<void> {
   try {
     await authenticator.flushUses();
@@ -98,10 +97,10 @@ async function flushUses({ authenticator, log }: Service): Promise<void> {
   }
 }
 
-/** What the runtime starts with. */
+/** The runtime's default. */
 let headerBytesMaxInForce = 16_384;
 
-/** The runtime has one global for this, for its own kind of server too, in a module that takes 7 MB: so only on demand. */
+/** The runtime has one global for this, in a module that takes 7 MB: loaded on demand. */
 function limitHeads(headerBytesMax: number): void {
   if (headerBytesMax === headerBytesMaxInForce) return;
   const http: { maxHeaderSize: number } = process.getBuiltinModule("node:http");

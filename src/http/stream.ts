@@ -1,15 +1,17 @@
 /** Answers that are made while they are sent. */
 
+import { Refusal } from "../domain/errors.ts";
+
 interface StreamHooks {
-  /** A piece is being made, or waited for. */
+  /** The service makes a piece, or waits for what it is made of. */
   readonly onMake: () => void;
   /** A piece is on its way to the client. */
   readonly onSend: () => void;
 }
 
 /**
- * A body of these pieces. A piece is asked for when the last one has left for the client, so that a slow
- * reader holds up the maker and not our memory; when the client goes away, the maker is ended.
+ * A body of these pieces. The next piece is made when the last one has left for the client, so a slow client
+ * holds up the maker and does not fill our memory. When the client goes away, the maker ends.
  */
 export function toStream(
   pieces: AsyncGenerator<string>,
@@ -28,4 +30,23 @@ export function toStream(
       await pieces.return(undefined);
     },
   });
+}
+
+const RETRY_MS = 20;
+
+/** For an answer that has begun, and can no longer be refused. Gives up when a write would. */
+export async function retryWhileOverloaded<Result>(
+  secondsMax: number,
+  attempt: () => Promise<Result>,
+): Promise<Result> {
+  const deadlineMs = performance.now() + secondsMax * 1000;
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const isOverload = error instanceof Refusal && error.reason === "overloaded";
+      if (!isOverload || performance.now() > deadlineMs) throw error;
+      await Bun.sleep(RETRY_MS);
+    }
+  }
 }

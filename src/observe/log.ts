@@ -1,5 +1,6 @@
 /** One JSON line an event, to standard error. Never a token, never a body. */
 
+import { write } from "node:fs";
 import type { LogLevel } from "../config.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -13,10 +14,10 @@ export interface Log {
 
 const ranks: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
 
-export function createLog(least: LogLevel, write: (line: string) => void): Log {
+export function createLog(least: LogLevel, writeLine: (line: string) => void): Log {
   const at = (level: LogLevel) => (event: string, fields?: Fields) => {
     if (ranks[level] < ranks[least]) return;
-    write(formatLine(level, event, fields));
+    writeLine(formatLine(level, event, fields));
   };
   return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
 }
@@ -26,15 +27,73 @@ function formatLine(level: LogLevel, event: string, fields: Fields = {}): string
   return `${redact(JSON.stringify(entry, showErrors))}\n`;
 }
 
-/** The last line of defence: whatever looks like one of our tokens does not get through. */
+/** The last line of defence against a token in the log. */
 function redact(line: string): string {
   return line.replace(/pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g, "pst_[redacted]");
 }
 
 function showErrors(_key: string, value: unknown): unknown {
-  if (!(value instanceof Error)) return value;
-  const { name, message, stack, cause } = value;
-  // PostgreSQL's own code stands in the second.
-  const { code, errno } = value as { code?: unknown; errno?: unknown };
+  return value instanceof Error ? describeError(value) : value;
+}
+
+/** What JSON and messages between threads would drop. PostgreSQL's own code is in `errno`. */
+export function describeError(error: Error): Fields {
+  const { name, message, stack, cause } = error;
+  const { code, errno } = error as { code?: unknown; errno?: unknown };
   return { name, message, code, errno, stack, cause };
+}
+
+/** Lines past this are dropped and counted. */
+const PENDING_BYTES_MAX = 1_048_576;
+const FLUSH_MS_MAX = 1_000;
+
+/** Writes to standard error without waiting: its reader may be slow or gone, its disk may be full. */
+export class Stderr {
+  private pending: Buffer[] = [];
+  private pendingBytes = 0;
+  private dropped = 0;
+  private writing: Promise<void> | undefined;
+
+  readonly write = (line: string): void => {
+    const bytes = Buffer.from(line);
+    if (this.pendingBytes + bytes.length > PENDING_BYTES_MAX) {
+      this.dropped++;
+      return;
+    }
+    this.pending.push(bytes);
+    this.pendingBytes += bytes.length;
+    this.writing ??= this.drain();
+  };
+
+  /** Resolves when everything is written, or after a second. */
+  async flush(): Promise<void> {
+    await Promise.race([this.writing, Bun.sleep(FLUSH_MS_MAX)]);
+  }
+
+  private async drain(): Promise<void> {
+    while (this.pending.length > 0) {
+      const bytes = Buffer.concat(this.pending);
+      this.pending = [];
+      for (let rest = bytes; rest.length > 0;) rest = rest.subarray(await writeSome(rest));
+      this.pendingBytes -= bytes.length;
+      if (this.dropped > 0 && this.pending.length === 0) this.reportDropped();
+    }
+    this.writing = undefined;
+  }
+
+  private reportDropped(): void {
+    const count = this.dropped;
+    this.dropped = 0;
+    this.write(formatLine("warn", "log_lines_dropped", { count }));
+  }
+}
+
+/** On a thread of the runtime: a pipe that is full holds up the log and nothing else. */
+function writeSome(bytes: Buffer): Promise<number> {
+  return new Promise((resolve) => {
+    // A log that cannot be written is no reason to fail. Its lines are lost.
+    write(2, bytes, 0, bytes.length, null, (error, written) =>
+      resolve(error === null ? written : bytes.length),
+    );
+  });
 }

@@ -1,18 +1,90 @@
 /**
- * What has been done since the start, in counters: to count a request takes less than a microsecond.
+ * Counters of this process since its start. Counting a request takes less than a microsecond.
  *
- * They lie in a block of memory that may be shared: each thread counts in a block of its own, so that none
- * waits for another, and whoever wants to know adds them up.
+ * The counters are in a block of memory that threads can share. Each thread counts in its own block, so no
+ * thread waits for another; the reader adds the blocks up.
  */
 
-import { Histogram, HISTOGRAM_LENGTH } from "./histogram.ts";
+/** Eight buckets for each doubling, so each is 9 % wide, from 2^-5 ms (31 µs) to 2^17 ms (two minutes). */
+const STEPS = 8;
+const DOUBLING_MIN = -5;
+const DOUBLING_MAX = 17;
+const BUCKETS = (DOUBLING_MAX - DOUBLING_MIN) * STEPS + 1;
+/** Behind the buckets: the count and the sum of all durations. */
+const TOTAL = BUCKETS;
+const TOTAL_MS = BUCKETS + 1;
+const HISTOGRAM_LENGTH = BUCKETS + 2;
 
-/** Methods by name, and one name for all others: what a client makes up does not become a counter. */
+interface Bucket {
+  readonly upToMs: number;
+  /** Durations up to this one, the buckets before it included. */
+  readonly count: number;
+}
+
+/** How durations are distributed. */
+export class Histogram {
+  private readonly memory: Float64Array;
+
+  constructor(memory: Float64Array = new Float64Array(HISTOGRAM_LENGTH)) {
+    this.memory = memory;
+  }
+
+  get count(): number {
+    return this.memory[TOTAL] ?? 0;
+  }
+
+  get sumMs(): number {
+    return this.memory[TOTAL_MS] ?? 0;
+  }
+
+  add(ms: number): void {
+    const index = Math.ceil((Math.log2(ms) - DOUBLING_MIN) * STEPS);
+    this.increase(index > 0 ? (index < BUCKETS ? index : BUCKETS - 1) : 0, 1);
+    this.increase(TOTAL, 1);
+    this.increase(TOTAL_MS, ms);
+  }
+
+  /** Adds the other one that many times; −1 subtracts it. */
+  addAll({ memory }: Histogram, times = 1): this {
+    for (const [index, value] of memory.entries()) this.increase(index, value * times);
+    return this;
+  }
+
+  /** The duration that this share of all durations does not exceed, to within 5 %; undefined without any. */
+  quantile(share: number): number | undefined {
+    if (this.count <= 0) return undefined;
+    const rank = Math.max(1, Math.ceil(share * this.count));
+    let seen = 0;
+    let index = -1;
+    while (seen < rank && index < BUCKETS - 1) seen += this.memory[++index] ?? 0;
+    // The middle of the bucket.
+    return 2 ** (DOUBLING_MIN + (index - 0.5) / STEPS);
+  }
+
+  /** One bucket for each doubling between these two, which are powers of two. */
+  buckets(fromMs: number, toMs: number): Bucket[] {
+    const buckets: Bucket[] = [];
+    let index = 0;
+    let count = 0;
+    for (let upToMs = fromMs; upToMs <= toMs; upToMs *= 2) {
+      const end = (Math.log2(upToMs) - DOUBLING_MIN) * STEPS;
+      while (index <= end) count += this.memory[index++] ?? 0;
+      buckets.push({ upToMs, count });
+    }
+    return buckets;
+  }
+
+  private increase(index: number, by: number): void {
+    this.memory[index] = (this.memory[index] ?? 0) + by;
+  }
+}
+
+/** All other methods share one name; otherwise a client could create unlimited counters. */
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
 const OTHER = methods.length - 1;
 const STATUSES = 1_000;
 
-/** Each a kind of request and how often it came. More than there are paths, methods and statuses of ours. */
+/** Each slot has a kind of request and its count. There are fewer paths × methods × statuses than slots. */
 const SLOTS = 4_096;
 const SLOT_LENGTH = 2;
 
@@ -28,21 +100,21 @@ interface RequestCount {
 
 export interface Totals {
   readonly requests: readonly RequestCount[];
-  /** From arrival to answer, and so until the plant is on disk. */
+  /** From the arrival of a new plant to its answer, so until it is on disk. */
   readonly creates: Histogram;
 }
 
 type CountRequest = (method: string, status: number) => void;
 
 export class Metrics {
-  /** In the order of their counters, which gives each its number. */
+  /** Their order numbers the counters. */
   readonly paths: string[];
   private readonly creates: Histogram;
-  /** Kind and count in turns. A kind is never 0, which ends the list. */
+  /** Kind and count in turns. A kind is never 0: a 0 ends the list. */
   private readonly slots: Float64Array;
   private readonly slotByKind = new Map<number, number>();
 
-  /** Whoever only reads a block of another thread says which paths that one counts. */
+  /** `paths` are for a reader of another thread's block: the paths that the thread counts. */
   constructor(
     memory: ArrayBufferLike = new ArrayBuffer(METRICS_BYTES),
     paths: readonly string[] = [],
@@ -53,7 +125,7 @@ export class Metrics {
     this.paths = [...paths];
   }
 
-  /** The counter of one path, by its pattern and never as it was sent. */
+  /** The counter of one path, named by its pattern and never by what a client sent. */
   counterOf(path: string): CountRequest {
     const first = this.paths.push(path) * methods.length * STATUSES;
     return (method, status) => {
@@ -64,12 +136,12 @@ export class Metrics {
     };
   }
 
-  /** A plant that was not there is on disk. */
+  /** A new plant is on disk. */
   countCreate(durationMs: number): void {
     this.creates.add(durationMs);
   }
 
-  /** Of all these, which count the same paths. */
+  /** The sum of blocks that count the same paths. */
   static addUp(blocks: readonly Metrics[]): Totals {
     const creates = new Histogram();
     const byKind = new Map<number, number>();

@@ -3,7 +3,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import packageJson from "../../package.json";
 import { catalogue } from "../../src/domain/errors.ts";
-import { SAMPLE_MS } from "../../src/observe/activity.ts";
+import { SAMPLE_MS } from "../../src/observe/reporter.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
 
 const service = await startService();

@@ -11,12 +11,15 @@ afterAll(() => service[Symbol.asyncDispose]());
 
 /** The system chooses a thread for each connection, so that each request gets one of its own. */
 const ask = (method: string, path: string, sent: Sent = {}): Promise<Response> =>
-  send(service, method, path, { ...sent, headers: { ...sent.headers, connection: "close" } });
+  send(service, method, path, {
+    ...sent,
+    headers: { ...sent.headers, connection: "close", "x-request-id": "?" },
+  });
 
 const create = (id: number, name: string): Promise<Response> =>
   ask("POST", "/plants", { body: JSON.stringify({ id, name }) });
 
-/** What a request's id begins with is a thread's own. */
+/** The service replaces an id that is not sane by one of its own, which begins with a prefix of the thread. */
 const threadOf = (response: Response): string =>
   (response.headers.get("x-request-id") ?? "").replace(/-.*/, "");
 

@@ -6,7 +6,7 @@ import type { Store } from "../../src/domain/store.ts";
 import { startServer } from "../../src/http/server.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { openStore } from "../../src/store/open.ts";
-import { startAcceptors } from "../../src/workers/acceptors.ts";
+import { startWorkers } from "../../src/workers/start.ts";
 import { readLimits } from "./limits.ts";
 import { openTestDatabase, type TestDatabase } from "./database.ts";
 import { type StoredPlant, toBody } from "./plants.ts";
@@ -65,7 +65,7 @@ export async function startService(
           log: createLog(config.logLevel, writeLog),
           ...options,
         })
-      : await startAcceptors({ config, store, writeLog });
+      : await startWorkers({ config, store, writeLog });
   opened.defer(() => server.stop());
   const stack = opened.move();
   return {

@@ -1,7 +1,7 @@
 /** How a file is understood: which column is which, and the first rows as they would be stored. */
 
 import type { JSX } from "preact";
-import type { PlantField } from "../../format/csv.ts";
+import type { PlantField } from "../../format/csv-table.ts";
 import { chooseAnother, mapColumns, readAs, startImport } from "../state/import.ts";
 import { formatBytes } from "../state/numbers.ts";
 import { type FileKind, type Mapping, type Preview, UNREADABLE } from "../worker/messages.ts";

@@ -1,5 +1,7 @@
 /** The import's own thread: a hundred thousand rows do not hold up the page. */
 
+// oxlint-disable-next-line import/no-unassigned-import -- it is there before what comes below is loaded
+import "./buffer.ts";
 import type { FromWorker, ToWorker } from "./messages.ts";
 import { previewFile } from "./preview.ts";
 import { ImportRun } from "./run.ts";

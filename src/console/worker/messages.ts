@@ -1,6 +1,6 @@
 /** What the page and the import's thread say to each other. */
 
-import type { PlantField } from "../../format/csv.ts";
+import type { PlantField } from "../../format/csv-table.ts";
 
 export type FileKind = "csv" | "ndjson" | "json";
 

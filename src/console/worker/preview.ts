@@ -1,11 +1,11 @@
 /** What a file seems to hold: its format, its columns, and the first rows as they would be stored. */
 
+import { parse } from "csv-parse/sync";
 import { Refusal } from "../../domain/errors.ts";
-import { parseCells, readRows } from "../../format/csv.ts";
-import type { PlantField } from "../../format/csv.ts";
-import { MissingColumn } from "../../format/csv.ts";
-import { MalformedFile } from "../../format/records.ts";
-import type { PlantRecord } from "../../format/plants.ts";
+import { readRows } from "../../format/csv-rows.ts";
+import type { PlantField } from "../../format/csv-table.ts";
+import { MalformedFile, MissingColumn } from "../../format/malformed.ts";
+import type { PlantRecord } from "../../format/read-plants.ts";
 import { readChunks } from "./chunks.ts";
 import {
   type FileKind,
@@ -83,7 +83,8 @@ async function readHeadings(file: File, delimiter: string): Promise<string[]> {
     if (typeof first?.text !== "string") break;
     const text = first.text.replace(/^\ufeff/, "");
     try {
-      return parseCells(text, delimiter).map((cell) => cell ?? "");
+      const [cells = []] = parse(text, { delimiter, relax_column_count: true });
+      return cells;
     } catch {
       throw new MissingColumn("The first line has its quotes in the wrong places.");
     }

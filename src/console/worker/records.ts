@@ -1,7 +1,7 @@
 /** The records of a file, understood exactly as `plantstore import` understands them. */
 
 import { Refusal } from "../../domain/errors.ts";
-import { type PlantRecord, readPlants } from "../../format/plants.ts";
+import { type PlantRecord, readPlants } from "../../format/read-plants.ts";
 import type { Reading } from "./messages.ts";
 
 /** As large as the service takes by default, with its id. */

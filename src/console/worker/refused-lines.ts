@@ -1,6 +1,6 @@
 /** The records that were refused: the first to be shown, all to be downloaded. */
 
-import type { PlantRecord } from "../../format/plants.ts";
+import type { PlantRecord } from "../../format/read-plants.ts";
 import type { Refused } from "./messages.ts";
 
 const SHOWN_MAX = 200;

@@ -2,9 +2,8 @@
 
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { MissingColumn } from "../../format/csv.ts";
-import { MalformedFile } from "../../format/records.ts";
-import type { PlantRecord } from "../../format/plants.ts";
+import { MalformedFile, MissingColumn } from "../../format/malformed.ts";
+import type { PlantRecord } from "../../format/read-plants.ts";
 import { readChunks } from "./chunks.ts";
 import { type Ending, type Progress, type Reading, UNREADABLE } from "./messages.ts";
 import { BLOCK_LENGTH_MAX, readRecords } from "./records.ts";

@@ -1,17 +1,20 @@
-/** The operations on plants, as the description shows them. */
+/** Every operation that needs a token, as the description shows it. */
 
 import type { Config } from "../config.ts";
 import type { ErrorName } from "../domain/errors.ts";
-import { orders } from "../domain/page.ts";
+import { orders, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
+import { scopes } from "../domain/token.ts";
+import { SAMPLE_MS, SAMPLES_MAX } from "../observe/reporter.ts";
 import { lineBytesMax } from "./batch.ts";
-import { describeErrors, requestIdHeader } from "./openapi-errors.ts";
 import {
+  describeErrors,
   errorsOfAny,
   errorsOfStore,
   limitParameter,
   linkHeader,
   operation,
   parameter,
+  requestIdHeader,
   schema,
 } from "./openapi-parts.ts";
 
@@ -37,7 +40,7 @@ const ficus = { id: 2, name: "Ficus lyrata" };
 const ndjson = (...lines: object[]): string =>
   lines.map((line) => `${JSON.stringify(line)}\n`).join("");
 
-export function describePlantPaths(config: Config): object {
+export function describeOperations(config: Config): object {
   return {
     "/plants": { post: describeCreate(config), get: describeList(config) },
     "/plants/batch": { post: describeBatch(config) },
@@ -56,6 +59,10 @@ export function describePlantPaths(config: Config): object {
       put: describeReplace(config),
       delete: describeRemove(),
     },
+    "/tags": { get: describeTags() },
+    "/token": { get: describeToken() },
+    "/activity": { get: describeActivity() },
+    "/metrics": { get: describeMetrics() },
   };
 }
 
@@ -71,7 +78,7 @@ function describeCreate(config: Config): object {
     responses: {
       200: answer("Plant response: the plant is on disk.", "Plant", withoutId(monstera), {
         "Idempotent-Replayed": {
-          description: "`true` where the plant was in the store already.",
+          description: "`true` if the plant was in the store already.",
           schema: { type: "string", enum: ["true"] },
         },
       }),
@@ -86,7 +93,7 @@ function describeList(config: Config): object {
       "A page of plants in the order of their ids, as an array; the next page is in the `Link` header, which the last " +
       "page does not have. With `Accept: application/x-ndjson` or `text/csv` the whole (filtered) store comes as a " +
       "stream instead, and `limit` is not allowed. " +
-      `A page of very long names may end before its limit, and a search by \`name\`, which looks at ${config.scanRowsMax} plants a page at most, may end early or even empty, both with a next link.`,
+      `A page of very long names may end before its limit. A search by \`name\` looks at most at ${config.scanRowsMax} plants a page, so a page may end early or be empty. Both have a next link.`,
     parameters: [
       limitParameter("Plants on a page."),
       parameter("after", "The id of the last plant seen; the page begins behind it.", {
@@ -132,10 +139,10 @@ function describeBatch(config: Config): object {
   return operation("createPlants", "plants:write", "Create many plants", {
     description:
       "One NewPlant a line, in any number; one result a line comes back, in order, while the lines are still being sent. " +
-      "Each line is judged alone, as a create of it would be. Safe to send again as a whole. " +
-      "Read the results while you send: both ways are held up by a slow reader. " +
+      "Each line succeeds or fails alone, as a create of it would. Safe to send again as a whole. " +
+      "Read the results while you send: a slow reader holds up both directions. " +
       `Limits: ${lineBytesMax(config)} bytes a line, ${config.readSecondsMax} s between two pieces. ` +
-      "Where the lines cannot be read to their end, the last result says so (408, 400), and nothing behind it was stored: count the results.",
+      "If the lines cannot be read to their end, the last result says so (408, 400), and nothing after it was stored: count the results.",
     requestBody: {
       required: true,
       content: {
@@ -170,11 +177,11 @@ function describeBatch(config: Config): object {
 function describeRead(): object {
   return operation("readPlant", "plants:read", "Read a plant", {
     parameters: [
-      precondition("If-None-Match", "Answers 304 where the plant still has this entity tag."),
+      precondition("If-None-Match", "Answers 304 if the plant still has this entity tag."),
     ],
     responses: {
       200: answer("The plant.", "StoredPlant", monstera, etagHeader),
-      304: { description: "The plant is as you know it.", headers: etagHeader },
+      304: { description: "The plant has not changed.", headers: etagHeader },
       ...describeErrors([
         ...errorsOfAny,
         "invalid_id",
@@ -191,8 +198,8 @@ function describeRead(): object {
 function describeReplace(config: Config): object {
   return operation("replacePlant", "plants:write", "Replace a plant", {
     description:
-      "Replaces name and tag of a plant that is there; a tag that is left out is removed. An `id` in the body has to be the one in the path. " +
-      "With `If-Match`, nobody's change in between is overwritten.",
+      "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path. " +
+      "With `If-Match`, a change that another client made in between is not overwritten.",
     parameters: changePreconditions,
     requestBody: describeBody(config, "Plant", { renamed: withoutId(monstera) }),
     responses: {
@@ -206,8 +213,154 @@ function describeRemove(): object {
   return operation("removePlant", "plants:write", "Remove a plant", {
     parameters: changePreconditions,
     responses: {
-      204: { description: "The plant is gone, on disk.", headers: requestIdHeader },
+      204: { description: "The plant is removed, on disk.", headers: requestIdHeader },
       ...describeErrors([...errorsOfAny, ...errorsOfChange, ...errorsOfStore]),
+    },
+  });
+}
+
+function describeTags(): object {
+  return operation("listTags", "plants:read", "List the tags in use", {
+    description:
+      "Each tag once, in the order of its UTF-8 bytes; the next page is in the `Link` header, which the last page " +
+      `does not have. Tags of ${TAG_PREFIX_CHARACTERS} characters or more are not listed; if there are many, ` +
+      "a page may end early or be empty, with a next link.",
+    parameters: [
+      parameter("prefix", "Only tags that begin with this, exactly.", { type: "string" }),
+      parameter("after", "The last tag seen; the page begins behind it.", { type: "string" }),
+      limitParameter("Tags on a page."),
+    ],
+    responses: {
+      200: {
+        description: "The tags.",
+        headers: { ...requestIdHeader, ...linkHeader },
+        content: {
+          "application/json": {
+            schema: { type: "array", items: { type: "string" } },
+            example: ["bulb", "herb", "tropical"],
+          },
+        },
+      },
+      ...describeErrors([...errorsOfAny, "invalid_query", ...errorsOfStore]),
+    },
+  });
+}
+
+function describeToken(): object {
+  const errors = errorsOfAny.filter((name) => name !== "insufficient_scope");
+  return operation("describeToken", "any", "Show the token that the request was sent with", {
+    tags: ["operation"],
+    responses: {
+      200: json(
+        "The token, without its secret.",
+        {
+          type: "object",
+          required: ["name", "scopes"],
+          properties: {
+            name: {
+              type: "string",
+              description: "`PLANTSTORE_TOKEN` for the token from the service's environment.",
+            },
+            prefix: { type: "string", description: "Its first characters." },
+            scopes: { type: "array", items: { type: "string", enum: scopes } },
+            expires: {
+              type: "string",
+              format: "date-time",
+              description: "Left out if it does not expire.",
+            },
+          },
+        },
+        { name: "till", prefix: "pst_Ab12Cd", scopes: ["plants:write"] },
+      ),
+      ...describeErrors([...errors, ...errorsOfStore]),
+    },
+  });
+}
+
+const count = { type: "integer" };
+const milliseconds = { type: ["number", "null"] };
+
+function describeActivity(): object {
+  const properties = {
+    atMs: { ...count, description: "When the interval ended, in milliseconds since 1970." },
+    creates: { ...count, description: "Plants that were created, those of batches included." },
+    requests: { ...count, description: "Requests that were answered." },
+    errors: { ...count, description: "Answers of status 5xx." },
+    refused: { ...count, description: "Answers of status 4xx." },
+    durableP50Ms: {
+      ...milliseconds,
+      description: "Half of the plants were on disk within this time; null if none was created.",
+    },
+    durableP99Ms: { ...milliseconds, description: "The same for 99 of 100." },
+    waiting: { ...count, description: "Writes that waited for a commit when the interval ended." },
+    storeBytes: {
+      type: ["integer", "null"],
+      description: "Size of the store; null if it was not measured.",
+    },
+  };
+  const minutes = (SAMPLES_MAX * SAMPLE_MS) / 60_000;
+  return operation("showActivity", "plants:read", "Show what this instance did lately", {
+    tags: ["operation"],
+    description: `The last ${minutes} minutes in intervals, oldest first. Counts are per interval.`,
+    parameters: [
+      parameter("since", "Only samples later than this, in milliseconds since 1970.", {
+        type: "integer",
+        minimum: 0,
+      }),
+    ],
+    responses: {
+      200: json(
+        "The samples.",
+        {
+          type: "object",
+          required: ["intervalMs", "samples"],
+          properties: {
+            intervalMs: count,
+            samples: {
+              type: "array",
+              items: { type: "object", required: Object.keys(properties), properties },
+            },
+          },
+        },
+        {
+          intervalMs: SAMPLE_MS,
+          samples: [
+            {
+              atMs: 1_767_225_600_000,
+              creates: 12,
+              requests: 40,
+              errors: 0,
+              refused: 3,
+              durableP50Ms: 1.2,
+              durableP99Ms: 4.5,
+              waiting: 0,
+              storeBytes: 4_096_000,
+            },
+          ],
+        },
+      ),
+      ...describeErrors([...errorsOfAny, "invalid_query", ...errorsOfStore]),
+    },
+  });
+}
+
+function describeMetrics(): object {
+  return operation("showMetrics", "plants:read", "Show metrics of this instance, for Prometheus", {
+    tags: ["operation"],
+    responses: {
+      200: {
+        description: "Prometheus text format 0.0.4.",
+        headers: requestIdHeader,
+        content: {
+          "text/plain": {
+            schema: { type: "string" },
+            example:
+              'plantstore_requests_total{method="POST",path="/plants",status="200"} 12\n' +
+              "plantstore_writes_waiting 0\n",
+          },
+        },
+      },
+      ...describeErrors([...errorsOfAny, ...errorsOfStore]),
     },
   });
 }
@@ -240,8 +393,8 @@ function precondition(name: string, description: string): object {
 }
 
 const changePreconditions = [
-  precondition("If-Match", "Answers 412 where the plant does not have this entity tag any more."),
-  precondition("If-None-Match", "Answers 412 where the plant has this entity tag."),
+  precondition("If-Match", "Answers 412 if the plant no longer has this entity tag."),
+  precondition("If-None-Match", "Answers 412 if the plant has this entity tag."),
 ];
 
 const etagHeader = {
@@ -250,4 +403,12 @@ const etagHeader = {
 
 function withoutId({ name, tag }: typeof monstera): object {
   return { name, tag };
+}
+
+function json(description: string, itsSchema: object, example: object): object {
+  return {
+    description,
+    headers: requestIdHeader,
+    content: { "application/json": { schema: itsSchema, example } },
+  };
 }

@@ -1,42 +1,40 @@
-/** A thread that accepts requests: everything up to the store, which another thread owns. */
+/** The thread of an HTTP worker: a whole server, in front of a store that the main thread owns. */
 
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { Authenticator } from "../auth/authenticate.ts";
 import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
-import type { Observations } from "../observe/observatory.ts";
+import type { Reports } from "../observe/reporter.ts";
 import { openReader } from "../store/open.ts";
-import { Caller, type Results } from "./calls.ts";
-import { linkStore } from "./linked-store.ts";
-import type { AcceptorSetup, FromAcceptor, ToAcceptor } from "./messages.ts";
+import { Caller, createRemoteStore, type Results } from "./remote-store.ts";
+import type { FromWorker, ToWorker, WorkerSetup } from "./start.ts";
 
-const { config, store: description, metricsMemory, calls } = workerData as AcceptorSetup;
-const send = (message: FromAcceptor): void => parentPort?.postMessage(message);
+const { config, store: description, metricsMemory, calls } = workerData as WorkerSetup;
+const send = (message: FromWorker): void => parentPort?.postMessage(message);
 
 const caller = new Caller({
   send: (sent) => calls.postMessage(sent),
   receive: () => receiveMessageOnPort(calls)?.message as Results | undefined,
 });
 calls.on("message", (results: Results) => caller.settle(results));
-const observations: Observations = {
+const reports: Reports = {
   listSamples: (sinceMs) =>
-    caller.call("listSamples", [sinceMs]) as ReturnType<Observations["listSamples"]>,
-  formatMetrics: () =>
-    caller.call("formatMetrics", []) as ReturnType<Observations["formatMetrics"]>,
+    caller.call("listSamples", [sinceMs]) as ReturnType<Reports["listSamples"]>,
+  formatMetrics: () => caller.call("formatMetrics", []) as ReturnType<Reports["formatMetrics"]>,
 };
 const reader = openReader(config.databaseUrl, config);
-const store = linkStore(caller, description, reader?.reads ?? {});
+const store = createRemoteStore(caller, description, reader?.reads ?? {});
 const metrics = new Metrics(metricsMemory);
 const server = startServer({
   config,
   store,
   authenticator: new Authenticator(store, config.token),
   log: createLog(config.logLevel, (logLine) => send({ logLine })),
-  shared: { metrics, observations },
+  shared: { metrics, reports },
 });
 
-parentPort?.on("message", (message: ToAcceptor) => {
+parentPort?.on("message", (message: ToWorker) => {
   if (message === "stop") void stop();
 });
 const { url, hasConsole } = server;

@@ -1,9 +1,59 @@
-/** Calls from one thread to another, and what became of them: all of one turn in one message. */
+/** A store that another thread owns. All calls of one tick, and all results of one commit, go in one message. */
 
 import { type ErrorName, Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
-import type { Store } from "../domain/store.ts";
+import type { Reads, Store, StoreDescription } from "../domain/store.ts";
+import { describeError } from "../observe/log.ts";
 import { endOfTick, pause } from "../store/batcher.ts";
+
+const forwarded = [
+  "createPlant",
+  "findPlant",
+  "listPlants",
+  "listTags",
+  "countPlants",
+  "replacePlant",
+  "removePlant",
+  "probe",
+  "measureBytes",
+  "findToken",
+  "listTokens",
+  "createToken",
+  "createFirstToken",
+  "revokeToken",
+  "adoptTokens",
+  "touchTokens",
+] as const satisfies readonly (keyof Store)[];
+
+type Forwarded = Pick<Store, (typeof forwarded)[number]>;
+
+/** The methods that the owner offers to callers. */
+export const methodsOf = (store: Store): Forwarded =>
+  Object.fromEntries(
+    forwarded.map((name) => [name, store[name].bind(store)]),
+  ) as unknown as Forwarded;
+
+/** Gives every guarantee of the owner's store. `reads` are those that this thread can do by itself. */
+export function createRemoteStore(
+  caller: Caller,
+  description: StoreDescription,
+  reads: Partial<Reads>,
+): Store {
+  const calls = Object.fromEntries(
+    forwarded.map((name) => [name, (...parameters: unknown[]) => caller.call(name, parameters)]),
+  ) as unknown as Forwarded;
+  return {
+    ...calls,
+    ...reads,
+    createPlant: (plant) => caller.createPlant(plant),
+    description,
+    get writesWaiting() {
+      return caller.callsWaiting;
+    },
+    // The owner closes it.
+    close: () => Promise.resolve(),
+  };
+}
 
 interface Call {
   readonly number: number;
@@ -11,7 +61,7 @@ interface Call {
   readonly parameters: readonly unknown[];
 }
 
-/** Creates are by far the most, and cross over more cheaply as one list: number, id, name, tag, number… */
+/** Most calls are creates. They are cheaper to send as one flat list: number, id, name, tag, number… */
 type FlatCreates = readonly (number | bigint | string | undefined)[];
 const CREATE_LENGTH = 4;
 
@@ -26,12 +76,12 @@ type Result =
 
 export interface Results {
   readonly results: readonly Result[];
-  /** The numbers of the creates that did as much. */
+  /** The numbers of the creates with this outcome. */
   readonly created: readonly number[];
   readonly replayed: readonly number[];
 }
 
-/** An error as it crosses over: of its class only the place in the catalogue is kept. */
+/** An error as a message carries it. */
 interface Failure {
   readonly reason: ErrorName;
   readonly message: string;
@@ -43,17 +93,16 @@ export type Methods = Readonly<Record<string, (...parameters: never[]) => Promis
 
 type Settle = Pick<PromiseWithResolvers<unknown>, "resolve" | "reject">;
 
-/** How the side that asks reaches the other. */
+/** How the caller reaches the callee. */
 interface Line {
   readonly send: (calls: Calls) => void;
-  /** What has come back and was not handed over yet: the event loop may not get round to it for long. */
+  /** A message that has arrived but was not delivered: a busy event loop may not deliver it for long. */
   readonly receive: () => Results | undefined;
 }
 
-/** After which nobody waits for the event loop to hand results over. */
+/** After this the caller looks for results by itself. */
 const RECEIVE_MS = 10;
 
-/** The side that asks. */
 export class Caller {
   private readonly line: Line;
   private readonly waiting = new Map<number, Settle>();
@@ -136,7 +185,7 @@ const nothing = (): { results: Result[]; created: number[]; replayed: number[] }
   replayed: [],
 });
 
-/** The side that is asked: does what it is called for, and answers when it is done. */
+/** Runs the calls that arrive, and sends back their results. */
 export class Callee {
   private readonly methods: Methods;
   private readonly send: (results: Results) => void;
@@ -192,17 +241,12 @@ const toRefusal = ({ reason, message, cause }: Failure): Refusal =>
 
 function toFailure(error: unknown): Failure {
   const refusal = error instanceof Refusal ? error : new Refusal("internal", undefined, error);
-  return {
-    reason: refusal.reason,
-    message: refusal.message,
-    cause: refusal.cause === undefined ? undefined : describe(refusal.cause),
-  };
+  return { reason: refusal.reason, message: refusal.message, cause: toPlain(refusal.cause) };
 }
 
-/** For the log: what an error has beside its message would be lost on the way. */
-function describe(error: unknown): unknown {
-  if (!(error instanceof Error)) return String(error);
-  const { name, message, stack, cause } = error;
-  const { code, errno } = error as { code?: unknown; errno?: unknown };
-  return { name, message, code, errno, stack, ...(cause ? { cause: describe(cause) } : {}) };
+/** For the log: a message between threads would drop an error's code. */
+function toPlain(cause: unknown): unknown {
+  if (!(cause instanceof Error)) return cause === undefined ? undefined : Bun.inspect(cause);
+  const described = describeError(cause);
+  return { ...described, cause: toPlain(described["cause"]) };
 }

@@ -1,0 +1,225 @@
+/** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
+
+import packageJson from "../../package.json";
+import { Histogram, Metrics, type Totals } from "./metrics.ts";
+
+export const SAMPLE_MS = 2_000;
+/** Ten minutes. */
+export const SAMPLES_MAX = 300;
+
+/** What happened in one interval. */
+export interface Sample {
+  readonly atMs: number;
+  readonly creates: number;
+  readonly requests: number;
+  /** 5xx. */
+  readonly errors: number;
+  /** 4xx. */
+  readonly refused: number;
+  readonly durableP50Ms: number | undefined;
+  readonly durableP99Ms: number | undefined;
+  /** Writes that wait for a commit. */
+  readonly waiting: number;
+  readonly storeBytes: number | undefined;
+}
+
+export interface Reports {
+  /** The samples after that time, oldest first. */
+  readonly listSamples: (sinceMs: number) => Promise<readonly Sample[]>;
+  /** All counters in the text format of Prometheus. */
+  readonly formatMetrics: () => Promise<string>;
+}
+
+interface ObservedStore {
+  readonly description: { readonly engine: string };
+  readonly writesWaiting: number;
+  readonly measureBytes: () => Promise<number | undefined>;
+}
+
+export class MetricsReporter implements Reports {
+  private readonly blocks: readonly Metrics[];
+  private readonly store: ObservedStore;
+  private readonly size: StoreSize;
+  private readonly samples: Sample[] = [];
+  private last: Totals = { requests: [], creates: new Histogram() };
+  private timer: Timer | undefined;
+
+  /** One block for each thread that counts. */
+  constructor(blocks: readonly Metrics[], store: ObservedStore) {
+    this.blocks = blocks;
+    this.store = store;
+    this.size = new StoreSize(() => store.measureBytes());
+  }
+
+  start(): void {
+    this.timer = setInterval(() => this.sample(Date.now()), SAMPLE_MS);
+    this.timer.unref();
+  }
+
+  stop(): void {
+    clearInterval(this.timer);
+  }
+
+  readonly listSamples = async (sinceMs: number): Promise<readonly Sample[]> => {
+    // Measured for the next sample. This answer does not wait for a database server.
+    void this.size.watch();
+    return this.samples.filter((sample) => sample.atMs > sinceMs);
+  };
+
+  readonly formatMetrics = async (): Promise<string> => {
+    await this.size.watch();
+    const { creates, requests } = Metrics.addUp(this.blocks);
+    const { engine } = this.store.description;
+    const storeBytes = this.size.bytes;
+    return [
+      family("plantstore_info", "gauge", "The version and the engine of the store, as labels.", [
+        [labels({ version: packageJson.version, engine }), 1],
+      ]),
+      family(
+        "plantstore_requests_total",
+        "counter",
+        "Requests that were answered, by method, path and status.",
+        requests.map(({ method, path, status, count }) => [
+          labels({ method, path, status }),
+          count,
+        ]),
+      ),
+      family(
+        "plantstore_create_seconds",
+        "histogram",
+        "Time from the arrival of a new plant to its answer, that is, until it is on disk.",
+        histogramLines(creates),
+      ),
+      family("plantstore_writes_waiting", "gauge", "Writes that wait for a commit.", [
+        ["", this.store.writesWaiting],
+      ]),
+      family(
+        "plantstore_store_bytes",
+        "gauge",
+        "Size of the store, its log included.",
+        storeBytes === undefined ? [] : [["", storeBytes]],
+      ),
+      family("process_resident_memory_bytes", "gauge", "Memory of the process.", [
+        ["", process.memoryUsage.rss()],
+      ]),
+      family("process_start_time_seconds", "gauge", "When the process started, since 1970.", [
+        ["", performance.timeOrigin / 1000],
+      ]),
+    ].join("");
+  };
+
+  sample(atMs: number): void {
+    const now = Metrics.addUp(this.blocks);
+    const creates = new Histogram().addAll(now.creates).addAll(this.last.creates, -1);
+    const since = (from: number, to: number): number =>
+      countBetween(now, from, to) - countBetween(this.last, from, to);
+    this.samples.push({
+      atMs,
+      creates: creates.count,
+      requests: since(0, 999),
+      errors: since(500, 999),
+      refused: since(400, 499),
+      durableP50Ms: round(creates.quantile(0.5)),
+      durableP99Ms: round(creates.quantile(0.99)),
+      waiting: this.store.writesWaiting,
+      storeBytes: this.size.bytes,
+    });
+    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
+    this.last = now;
+    void this.size.refreshIfWatched();
+  }
+}
+
+function countBetween({ requests }: Totals, statusMin: number, statusMax: number): number {
+  let sum = 0;
+  for (const { status, count } of requests)
+    if (status >= statusMin && status <= statusMax) sum += count;
+  return sum;
+}
+
+/** To the digits that mean something. */
+const round = (ms: number | undefined): number | undefined =>
+  ms === undefined ? undefined : Number(ms.toPrecision(3));
+
+export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+
+/** Prometheus gets one bucket for each doubling from a quarter of a millisecond to sixteen seconds. */
+const BUCKET_MS_MIN = 0.25;
+const BUCKET_MS_MAX = 16_384;
+
+type Line = readonly [suffixAndLabels: string, value: number];
+
+function family(name: string, type: string, help: string, lines: readonly Line[]): string {
+  const head = `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
+  return head + lines.map(([suffix, value]) => `${name}${suffix} ${value}\n`).join("");
+}
+
+function histogramLines(histogram: Histogram): Line[] {
+  const buckets = histogram
+    .buckets(BUCKET_MS_MIN, BUCKET_MS_MAX)
+    .map(({ upToMs, count }): Line => [`_bucket${labels({ le: upToMs / 1000 })}`, count]);
+  return [
+    ...buckets,
+    [`_bucket${labels({ le: "+Inf" })}`, histogram.count],
+    ["_sum", histogram.sumMs / 1000],
+    ["_count", histogram.count],
+  ];
+}
+
+function labels(values: Readonly<Record<string, string | number>>): string {
+  const pairs = Object.entries(values).map(([name, value]) => `${name}="${escape(String(value))}"`);
+  return `{${pairs.join(",")}}`;
+}
+
+const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
+
+const SIZE_VALID_MS = 10_000;
+const SIZE_WATCHED_MS = 60_000;
+
+/** The size of the store. Measured seldom, because the answer may come from a database server. */
+export class StoreSize {
+  private readonly measureBytes: ObservedStore["measureBytes"];
+  private readonly now: () => number;
+  private watchedUntilMs = Number.NEGATIVE_INFINITY;
+  private measuredAtMs = Number.NEGATIVE_INFINITY;
+  private measuring: Promise<void> | undefined;
+  private lastBytes: number | undefined;
+
+  constructor(measureBytes: ObservedStore["measureBytes"], now = () => performance.now()) {
+    this.measureBytes = measureBytes;
+    this.now = now;
+  }
+
+  /** As last measured; undefined if no client has asked lately, or if it could not be measured. */
+  get bytes(): number | undefined {
+    return this.isWatched ? this.lastBytes : undefined;
+  }
+
+  /** A client asks, and may ask again within the next minute. Resolves when the size is known. */
+  async watch(): Promise<void> {
+    this.watchedUntilMs = this.now() + SIZE_WATCHED_MS;
+    await this.refresh();
+  }
+
+  async refreshIfWatched(): Promise<void> {
+    if (this.isWatched) await this.refresh();
+  }
+
+  private get isWatched(): boolean {
+    return this.now() < this.watchedUntilMs;
+  }
+
+  private refresh(): Promise<void> {
+    if (this.measuring === undefined && this.now() - this.measuredAtMs < SIZE_VALID_MS)
+      return Promise.resolve();
+    this.measuring ??= this.measure().finally(() => {
+      this.measuring = undefined;
+    });
+    return this.measuring;
+  }
+
+  private async measure(): Promise<void> {
+    this.lastBytes = await this.measureBytes();
+    this.measuredAtMs = this.now();
+  }
+}

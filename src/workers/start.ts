@@ -1,0 +1,188 @@
+/** Starts HTTP workers: threads that share one port, in front of one store. This thread owns the store and writes. */
+
+import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
+import type { Config } from "../config.ts";
+import type { Store, StoreDescription } from "../domain/store.ts";
+import type { RunningServer } from "../http/server.ts";
+import { Readiness } from "../http/status.ts";
+import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
+import { MetricsReporter } from "../observe/reporter.ts";
+import { Callee, type Calls, type Methods, methodsOf } from "./remote-store.ts";
+
+/** What a worker is started with. */
+export interface WorkerSetup {
+  /** With the port that was chosen for all workers. */
+  readonly config: Config;
+  readonly store: StoreDescription;
+  /** The worker counts in this memory, and this thread reads it. */
+  readonly metricsMemory: SharedArrayBuffer;
+  /** Carries calls of the store and their results. */
+  readonly calls: MessagePort;
+}
+
+interface Listening {
+  readonly url: string;
+  readonly hasConsole: boolean;
+  /** The paths that the worker counts, in order. */
+  readonly metricsPaths: readonly string[];
+}
+
+export type FromWorker =
+  { readonly logLine: string } | { readonly listening: Listening } | "stopped";
+
+export type ToWorker = "stop";
+
+interface Parts {
+  readonly config: Config;
+  readonly store: Store;
+  readonly writeLog: (line: string) => void;
+}
+
+/** Rejects, and leaves nothing running, if a worker cannot listen. */
+export async function startWorkers({ config, store, writeLog }: Parts): Promise<RunningServer> {
+  const held = holdPort(config);
+  const setup = {
+    config: { ...config, ...shareOf(config), port: held.port },
+    store: store.description,
+  };
+  const memories = Array.from(
+    { length: config.workers },
+    () => new SharedArrayBuffer(METRICS_BYTES),
+  );
+  const workers = memories.map(
+    (metricsMemory) => new HttpWorker({ ...setup, metricsMemory }, writeLog),
+  );
+  const stop = async (): Promise<void> => {
+    await Promise.all(workers.map((worker) => worker.stop()));
+    held[Symbol.dispose]();
+  };
+  try {
+    const listening = await Promise.all(workers.map((worker) => worker.listening));
+    const { url, hasConsole, metricsPaths } = listening[0] as Listening;
+    const reporter = new MetricsReporter(
+      memories.map((memory) => new Metrics(memory, metricsPaths)),
+      store,
+    );
+    const { listSamples, formatMetrics } = reporter;
+    const readiness = new Readiness(store);
+    const methods = {
+      ...methodsOf(store),
+      listSamples,
+      formatMetrics,
+      // One probe serves the clients of all workers.
+      probe: () => readiness.check(),
+    };
+    for (const worker of workers) worker.serve(methods);
+    reporter.start();
+    return {
+      url,
+      hasConsole,
+      stop: async () => {
+        reporter.stop();
+        await stop();
+      },
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** A worker's share of the memory for bodies: at least enough for one body. */
+const shareOf = (config: Config): Pick<Config, "bodyBytesTotalMax"> => ({
+  bodyBytesTotalMax: Math.max(
+    config.bodyBytesMax,
+    Math.floor(config.bodyBytesTotalMax / config.workers),
+  ),
+});
+
+class HttpWorker {
+  private readonly worker: Worker;
+  private readonly channel = new MessageChannel();
+  private readonly started = Promise.withResolvers<Listening>();
+  private readonly ended = Promise.withResolvers<void>();
+  private isListening = false;
+  private isStopping = false;
+
+  constructor(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string) => void) {
+    const { port2: calls } = this.channel;
+    this.worker = new Worker(new URL("http-worker.ts", import.meta.url), {
+      workerData: { ...setup, calls } satisfies WorkerSetup,
+      transferList: [calls],
+    });
+    this.worker.on("message", (message: FromWorker) => {
+      if (message === "stopped") this.ended.resolve();
+      else if ("logLine" in message) writeLog(message.logLine);
+      else {
+        this.isListening = true;
+        this.started.resolve(message.listening);
+      }
+    });
+    this.worker.on("error", (error) => this.fail(error));
+    this.worker.on("exit", () => {
+      if (!this.isStopping) this.fail(new Error("an HTTP worker has ended"));
+      this.ended.resolve();
+    });
+  }
+
+  get listening(): Promise<Listening> {
+    return this.started.promise;
+  }
+
+  serve(methods: Methods): void {
+    const { port1 } = this.channel;
+    const callee = new Callee(methods, (results) => port1.postMessage(results));
+    port1.on("message", (calls: Calls) => callee.answer(calls));
+  }
+
+  async stop(): Promise<void> {
+    this.isStopping = true;
+    this.send("stop");
+    await this.ended.promise;
+    this.channel.port1.close();
+    await this.worker.terminate();
+  }
+
+  /** An uncaught defect of a worker becomes one of this thread, which has the handler for it. */
+  private fail(error: unknown): void {
+    this.isStopping = true;
+    this.ended.resolve();
+    this.started.reject(error);
+    if (this.isListening)
+      queueMicrotask(() => {
+        throw error as Error;
+      });
+  }
+
+  private send(message: ToWorker): void {
+    this.worker.postMessage(message);
+  }
+}
+
+interface HeldPort extends Disposable {
+  readonly port: number;
+}
+
+/**
+ * A port that can be shared can be shared with any process. So the port is first taken alone, which fails if
+ * another process has it; then a name is held, which a second service could not take.
+ */
+function holdPort({ host, port: wanted }: Pick<Config, "host" | "port">): HeldPort {
+  const alone = Bun.serve({
+    hostname: host,
+    port: wanted,
+    reusePort: false,
+    development: false,
+    // Never called: the listener closes in the same tick.
+    fetch: () => new Response(null, { status: 503 }),
+  });
+  try {
+    const port = alone.port ?? wanted;
+    // In the abstract namespace: one for the machine, and gone when the process ends.
+    const name = `\0plantstore/${host}:${port}`;
+    const held = Bun.listen({ unix: name, socket: { data: () => undefined } });
+    return { port, [Symbol.dispose]: () => held.stop(true) };
+  } finally {
+    void alone.stop(true);
+  }
+}
