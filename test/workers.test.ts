@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { runCommand, spawnService } from "./support/child.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { compareGardens, Gardeners } from "./support/gardener.ts";
+import { Clients } from "./support/clients.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
@@ -78,13 +78,13 @@ describe.skipIf(!isLinux)("several threads", () => {
         PLANTSTORE_WORKERS: "3",
       });
       const surroundings = { findUrl: () => service.started.url };
-      await using gardeners = new Gardeners(24, surroundings, createRandom());
-      await gardeners.untilAcknowledged(500);
+      await using clients = new Clients(24, surroundings, createRandom());
+      await clients.untilAcknowledged(500);
       service.kill("SIGTERM");
       expect(await service.exited).toBe(0);
-      await gardeners.stop();
+      await clients.stop();
       expect(await Bun.file(`${path}-wal`).exists()).toBe(false);
-      expect(compareGardens(gardeners.all, readPlants(path))).toEqual([]);
+      expect(clients.compare(readPlants(path))).toEqual([]);
       expect(checkIntegrity(path)).toBe("ok");
       expect(await service.stderr).not.toContain('"level":"error"');
     }));

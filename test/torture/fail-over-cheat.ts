@@ -8,23 +8,23 @@ import type { Scenario } from "./scenario.ts";
 const WRITES = 500;
 /** Of each kind, and there are dozens. */
 const LOSSES_MIN = 5;
-const losses = ["acknowledged, and lost", "removed, and back again", "and otherwise"];
+const losses = ["lost after", "back after", "not as it was acknowledged"];
 
 export const failOverCheat: Scenario = {
   title: "a standby that nobody waits for is promoted: the losses have to be found",
   missing: findMissingPostgres,
   run: async ({ random }) => {
     await using scene = await openPair({ synchronous: false }, random);
-    const { pair, gardeners } = scene;
-    await gardeners.untilAcknowledged(WRITES);
+    const { pair, clients } = scene;
+    await clients.untilAcknowledged(WRITES);
     const [receiver] = await pair.standby.run<{ pid: number }>(
       "SELECT pid FROM pg_stat_wal_receiver",
     );
     if (receiver === undefined) throw new Error("the standby receives nothing");
     await stopProcesses(receiver.pid);
-    await gardeners.untilAcknowledged(WRITES);
+    await clients.untilAcknowledged(WRITES);
     await pair.primary.kill();
-    await gardeners.stop();
+    await clients.stop();
     // It ends before it reads what the system has kept for it.
     signal(receiver.pid, "SIGTERM");
     signal(receiver.pid, "SIGCONT");

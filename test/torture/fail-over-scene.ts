@@ -1,18 +1,18 @@
 /** A service on a pair of PostgreSQL servers, under load by clients who know what they were told. */
 
 import { type ServiceProcess, spawnService } from "../support/child.ts";
-import { compareGardens, Gardeners } from "../support/gardener.ts";
+import { Clients } from "../support/clients.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { type PairOptions, type PostgresPair, startPair } from "../support/postgres-server.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { BATCH_LENGTH_MAX, environment } from "./postgres-scene.ts";
 
-const GARDENERS = 24;
+const CLIENTS = 24;
 
 export interface PairScene extends AsyncDisposable {
   readonly pair: PostgresPair;
   readonly service: ServiceProcess;
-  readonly gardeners: Gardeners;
+  readonly clients: Clients;
 }
 
 export async function openPair(options: PairOptions, random: Random): Promise<PairScene> {
@@ -24,13 +24,13 @@ export async function openPair(options: PairOptions, random: Random): Promise<Pa
   );
   const surroundings = { findUrl: () => service.started.url, batchLengthMax: BATCH_LENGTH_MAX };
   const choosing = createRandom(random.below(2 ** 31));
-  const gardeners = opened.use(new Gardeners(GARDENERS, surroundings, choosing));
+  const clients = opened.use(new Clients(CLIENTS, surroundings, choosing));
   const scene = opened.move();
-  return { pair, service, gardeners, [Symbol.asyncDispose]: () => scene.disposeAsync() };
+  return { pair, service, clients, [Symbol.asyncDispose]: () => scene.disposeAsync() };
 }
 
 /** After the standby has taken over: all in which it differs from what the clients were told. */
-export async function compare({ pair, gardeners }: PairScene): Promise<string[]> {
+export async function compare({ pair, clients }: PairScene): Promise<string[]> {
   const rows = await pair.standby.run<StoredPlant>("SELECT id, name, tag FROM plants");
-  return compareGardens(gardeners.all, rows);
+  return clients.compare(rows);
 }

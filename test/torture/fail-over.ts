@@ -26,7 +26,7 @@ const rounds: Readonly<Record<string, (round: Round) => Promise<void>>> = {
   "primary killed": async ({ scene, random, promote }) => {
     await scene.pair.primary.kill();
     // Half of the time too late for those who wait.
-    if (random.chance(50)) await scene.gardeners.untilUnsettled();
+    if (random.chance(50)) await scene.clients.untilUnsettled();
     await promote();
   },
 
@@ -34,7 +34,7 @@ const rounds: Readonly<Record<string, (round: Round) => Promise<void>>> = {
     await scene.pair.primary.pause();
     await promote();
     scene.pair.primary.resume();
-    await within(FLOW_MS_MAX, scene.gardeners.untilAcknowledged(WRITES_AFTER));
+    await within(FLOW_MS_MAX, scene.clients.untilAcknowledged(WRITES_AFTER));
   },
 
   // It waits for a standby that is none any more, and so acknowledges nothing.
@@ -79,28 +79,28 @@ interface Found {
 
 async function fail(kind: string, random: Random, times: Times): Promise<Found> {
   await using scene = await openPair({ synchronous: true }, random);
-  const { pair, gardeners, service } = scene;
+  const { pair, clients, service } = scene;
   const faults: string[] = [];
   const promote = async (): Promise<void> => {
     const orderedAtMs = performance.now();
-    const resumed = gardeners.untilAcknowledged(1).then(() => performance.now());
+    const resumed = clients.untilAcknowledged(1).then(() => performance.now());
     await pair.promote();
     const resumeMs = ((await within(FLOW_MS_MAX, resumed)) ?? Number.NaN) - orderedAtMs;
     times.add(kind, resumeMs);
     // Not a number where it never did.
     if (!(resumeMs < RESUME_MS_MAX)) faults.push(`the first write came after ${resumeMs} ms`);
-    const flow = gardeners.untilAcknowledged(WRITES_AFTER).then(() => true);
+    const flow = clients.untilAcknowledged(WRITES_AFTER).then(() => true);
     if (!(await within(FLOW_MS_MAX, flow))) faults.push("the load does not flow as before");
   };
-  await gardeners.untilAcknowledged(1 + random.below(WRITES_BEFORE_MAX));
+  await clients.untilAcknowledged(1 + random.below(WRITES_BEFORE_MAX));
   await rounds[kind]?.({ scene, random, promote });
-  await gardeners.stop();
-  faults.push(...(await compare(scene)), ...findDelays(gardeners));
+  await clients.stop();
+  faults.push(...(await compare(scene)), ...findDelays(clients));
   faults.push(...(await findUnsound(service)));
   return {
     faults,
-    acknowledged: gardeners.all.reduce((sum, { acknowledged }) => sum + acknowledged, 0),
-    unsettled: gardeners.unsettled,
-    answerMsMax: gardeners.answerMsMax,
+    acknowledged: clients.acknowledged,
+    unsettled: clients.unsettled,
+    answerMsMax: clients.answerMsMax,
   };
 }

@@ -1,11 +1,11 @@
 /** All that clients do at once, to a service that comes and goes: what the plants have to be is known throughout. */
 
-import { compareGardens, Gardeners } from "../support/gardener.ts";
+import { Clients } from "../support/clients.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 
-const GARDENERS = 16;
+const CLIENTS = 16;
 const BATCH_LENGTH_MAX = 20;
 const SEARCH_EVERY_MS = 30;
 /** Nobody listens there. */
@@ -16,7 +16,7 @@ interface Options {
 }
 
 export class MixedLoad implements AsyncDisposable {
-  private readonly gardeners: Gardeners;
+  private readonly clients: Clients;
   private readonly searching: Promise<void>;
   private readonly searchFaults: string[] = [];
   private url = NOWHERE;
@@ -30,29 +30,29 @@ export class MixedLoad implements AsyncDisposable {
       batchLengthMax: BATCH_LENGTH_MAX,
       nameLengthMax,
     };
-    this.gardeners = new Gardeners(GARDENERS, surroundings, random);
+    this.clients = new Clients(CLIENTS, surroundings, random);
     this.searching = this.search();
   }
 
   get acknowledged(): number {
-    return this.gardeners.all.reduce((sum, { acknowledged }) => sum + acknowledged, 0);
+    return this.clients.acknowledged;
   }
 
   get unsettled(): number {
-    return this.gardeners.unsettled;
+    return this.clients.unsettled;
   }
 
   get answerMsMax(): number {
-    return this.gardeners.answerMsMax;
+    return this.clients.answerMsMax;
   }
 
   get plants(): number {
-    return this.gardeners.all.reduce((sum, { expected }) => sum + expected.size, 0);
+    return this.clients.ledger.size;
   }
 
   /** Resolves when so many writes that are sent from now on have been acknowledged. */
-  untilAcknowledged(count: number): Promise<void> {
-    return this.gardeners.untilAcknowledged(count);
+  untilAcknowledged(count: number): Promise<number> {
+    return this.clients.untilAcknowledged(count);
   }
 
   /** Goes on against this service. */
@@ -71,13 +71,13 @@ export class MixedLoad implements AsyncDisposable {
 
   /** Everything in which these rows differ from what was acknowledged, and all that was answered wrongly. */
   compare(rows: readonly StoredPlant[]): string[] {
-    return [...this.searchFaults, ...compareGardens(this.gardeners.all, rows)];
+    return [...this.searchFaults, ...this.clients.compare(rows)];
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.isOver = true;
     this.resumption.resolve();
-    await this.gardeners.stop();
+    await this.clients.stop();
     await this.searching;
   }
 

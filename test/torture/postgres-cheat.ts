@@ -1,6 +1,5 @@
 /** Proof that the scenario can fail: a server that says it has committed, and has not. */
 
-import { compareGardens } from "../support/gardener.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { findMissingPostgres } from "./postgres-missing.ts";
 import { openScene } from "./postgres-scene.ts";
@@ -26,19 +25,16 @@ export const postgresCheat: Scenario = {
   missing: findMissingPostgres,
   run: async ({ random }) => {
     await using scene = await openScene(random, LAZY);
-    const { server, database, gardeners, quarrel } = scene;
+    const { server, database, clients, quarrel } = scene;
     // To tell somebody that a plant is there syncs what was written before.
     await quarrel.stop();
     for (const statement of CHEAT.split(/;\s+(?=CREATE)/)) await server.run(statement, database);
-    await gardeners.untilAcknowledged(WRITES);
+    await clients.untilAcknowledged(WRITES);
     await server.kill();
-    await gardeners.stop();
+    await clients.stop();
     await server.start();
     const rows = await server.run<StoredPlant>("SELECT id, name, tag FROM plants", database);
-    const found = compareGardens(
-      gardeners.all,
-      rows.filter(({ id }) => id >= 0n),
-    );
+    const found = clients.compare(rows.filter(({ id }) => id >= 0n));
     return {
       figures: { "losses found": found.length },
       faults: found.length > 0 ? [] : ["no loss was found, and there has to be some"],

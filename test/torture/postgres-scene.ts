@@ -1,7 +1,7 @@
 /** Services on one PostgreSQL server, and clients who know what they were told by them. */
 
 import { Fleet } from "../support/fleet.ts";
-import { Gardeners } from "../support/gardener.ts";
+import { Clients } from "../support/clients.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import {
   createTestDatabase,
@@ -15,7 +15,7 @@ import { TEST_TOKEN } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
 
 const INSTANCES = 3;
-const GARDENERS = 12;
+const CLIENTS = 12;
 const QUARRELLERS = 8;
 export const BATCH_LENGTH_MAX = 30;
 const STATEMENT_SECONDS_MAX = 1;
@@ -29,7 +29,7 @@ export const environment: Readonly<Record<string, string>> = {
     : { PLANTSTORE_WORKERS: process.env["PLANTSTORE_WORKERS"] }),
 };
 
-/** Sent through each service, to see whether it takes writes. Neither a gardener's nor quarrelled about. */
+/** Sent through each service, to see whether it takes writes. No client writes to it. */
 export const probe: StoredPlant = { id: -500n, name: "probe", tag: null };
 
 export interface Scene extends AsyncDisposable {
@@ -37,7 +37,7 @@ export interface Scene extends AsyncDisposable {
   readonly database: string;
   readonly proxy: Proxy;
   readonly fleet: Fleet;
-  readonly gardeners: Gardeners;
+  readonly clients: Clients;
   readonly quarrel: Quarrel;
   /** Faults that show while it goes on. */
   readonly faults: string[];
@@ -68,7 +68,7 @@ export async function openScene(
         faults.push(`a connection to ${lostUrl}, which nobody has ended, was lost`);
     },
   };
-  const gardeners = opened.use(new Gardeners(GARDENERS, surroundings, fork()));
+  const clients = opened.use(new Clients(CLIENTS, surroundings, fork()));
   const quarrel = opened.use(new Quarrel(QUARRELLERS, surroundings, fork()));
   const scene = opened.move();
   return {
@@ -76,7 +76,7 @@ export async function openScene(
     database,
     proxy,
     fleet,
-    gardeners,
+    clients,
     quarrel,
     faults,
     [Symbol.asyncDispose]: () => scene.disposeAsync(),

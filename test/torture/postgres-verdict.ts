@@ -1,7 +1,7 @@
 /** What the clients were told, held against what is stored and shown in the end; and whether the services are sound. */
 
 import type { ServiceProcess } from "../support/child.ts";
-import { compareGardens, type Gardeners } from "../support/gardener.ts";
+import type { Clients } from "../support/clients.ts";
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { probe, QUEUE_SECONDS_MAX, type Scene } from "./postgres-scene.ts";
@@ -11,7 +11,7 @@ const ANSWER_SLACK_MS = 5_000;
 
 /** After the load has stopped: all in which what is stored, or shown, differs from what the clients were told. */
 export async function compare(scene: Scene): Promise<string[]> {
-  const { server, database, gardeners, quarrel, fleet } = scene;
+  const { server, database, clients, quarrel, fleet } = scene;
   const rows = await server.run<StoredPlant>(
     "SELECT id, name, tag FROM plants ORDER BY id",
     database,
@@ -26,10 +26,7 @@ export async function compare(scene: Scene): Promise<string[]> {
     }),
   );
   return [
-    ...compareGardens(
-      gardeners.all,
-      rows.filter(({ id }) => id >= 0n),
-    ),
+    ...clients.compare(rows.filter(({ id }) => id >= 0n)),
     ...quarrel.compare(rows.filter(({ id }) => id < 0n)),
     ...(rows.some((row) => isSamePlant(row, probe))
       ? []
@@ -50,7 +47,7 @@ async function readAll(url: string): Promise<StoredPlant[]> {
 }
 
 /** After all that: whether the services are sound, in time, and quiet. Ends them. */
-export async function examine({ fleet, gardeners }: Scene): Promise<string[]> {
+export async function examine({ fleet, clients }: Scene): Promise<string[]> {
   const faults = await Promise.all([
     ...fleet.services.map(async (service) => [
       ...((await isReady(service))
@@ -60,7 +57,7 @@ export async function examine({ fleet, gardeners }: Scene): Promise<string[]> {
     ]),
     ...fleet.ended.map(async ({ stderr }) => findErrors(await stderr)),
   ]);
-  return [...faults.flat(), ...findDelays(gardeners)];
+  return [...faults.flat(), ...findDelays(clients)];
 }
 
 const isReady = ({ started }: ServiceProcess): Promise<boolean> =>
@@ -86,7 +83,7 @@ function findErrors(stderr: string): string[] {
   return lines.map((line) => `a service logged an error: ${line}`);
 }
 
-export function findDelays({ answerMsMax }: Gardeners): string[] {
+export function findDelays({ answerMsMax }: Clients): string[] {
   return answerMsMax < QUEUE_SECONDS_MAX * 1_000 + ANSWER_SLACK_MS
     ? []
     : [`an answer took ${answerMsMax.toFixed(0)} ms, and ${QUEUE_SECONDS_MAX} s are promised`];

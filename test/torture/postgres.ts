@@ -37,7 +37,7 @@ export const postgres: Scenario = {
       course.troubleInstances(createRandom(random.below(2 ** 31))),
     ]);
     await course.recover("in the end");
-    await Promise.all([scene.gardeners.stop(), scene.quarrel.stop()]);
+    await Promise.all([scene.clients.stop(), scene.quarrel.stop()]);
     // Not without waiting: the scene would be over.
     return await conclude(scene, course);
   },
@@ -103,8 +103,8 @@ class Course {
   }
 
   async #flow(kind: string, writes: number): Promise<void> {
-    const { gardeners, faults } = this.#scene;
-    const flow = gardeners.untilAcknowledged(writes).then(() => true);
+    const { clients, faults } = this.#scene;
+    const flow = clients.untilAcknowledged(writes).then(() => true);
     if (!(await within(FLOW_MS_MAX, flow)))
       faults.push(`${kind}: the load does not flow as before`);
   }
@@ -129,14 +129,14 @@ async function takesWrites(url: string): Promise<boolean> {
 }
 
 async function conclude(scene: Scene, { times }: Course): Promise<Finding> {
-  const { gardeners, quarrel } = scene;
+  const { clients, quarrel } = scene;
   const faults = await compare(scene);
   return {
     figures: {
       ...times.figures(),
-      "writes acknowledged": gardeners.all.reduce((sum, { acknowledged }) => sum + acknowledged, 0),
-      "writes refused for now, or cut off": gardeners.unsettled,
-      "longest answer (ms)": Math.round(gardeners.answerMsMax),
+      "writes acknowledged": clients.acknowledged,
+      "writes refused for now, or cut off": clients.unsettled,
+      "longest answer (ms)": Math.round(clients.answerMsMax),
       ...Object.fromEntries(
         Object.entries(quarrel.counts).map(([name, count]) => [`quarrel: ${name}`, count]),
       ),

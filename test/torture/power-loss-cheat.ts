@@ -17,7 +17,7 @@ const cheats = {
 
 /** What a service that keeps its promises never shows. */
 const isLossOfWrites = (fault: string): boolean =>
-  /acknowledged, and|removed, and back|integrity:|cannot be read/.test(fault);
+  /lost after|back after|not as it was|integrity:|cannot be read/.test(fault);
 
 async function run({ seconds, random }: Budget): Promise<Finding> {
   const figures: Record<string, number> = {};

@@ -1,0 +1,382 @@
+/** Clients that each write plants of their own to a service that may fail, and check every answer against a ledger. */
+
+import type { ErrorName } from "../../src/domain/errors.ts";
+import { entityTagOf } from "../../src/domain/plant.ts";
+import { type Answer, idOf, Ledger, type Operation } from "./model.ts";
+import { isReplay, readRefusal, type StoredPlant, toBody } from "./plants.ts";
+import type { Random } from "./random.ts";
+import { TEST_TOKEN } from "./service.ts";
+
+export interface Surroundings {
+  /** Where the next request goes. */
+  readonly findUrl: () => string;
+  /** Resolves when a request that was cut off has had its effect, or never will. */
+  readonly untilQuiet?: () => Promise<void>;
+  /** Creates alone: nothing is replaced, removed or read. */
+  readonly createsOnly?: boolean;
+  /** Now and then so many new plants are sent together. */
+  readonly batchLengthMax?: number;
+  readonly nameLengthMax?: number;
+  /** Each client keeps at most so many plants, and now and then exports them all. */
+  readonly plantsMax?: number;
+  /** The connection broke before the whole answer came. */
+  readonly onLost?: (url: string) => void;
+}
+
+const RETRY_MS = 20;
+/** Far beyond what the service promises: a client that waits this long would wait for ever. */
+const ANSWER_MS_MAX = 20_000;
+/** Plants that a client goes on changing, unless it keeps them all. */
+const KNOWN_MAX = 50;
+const FOR_NOW: ReadonlySet<ErrorName | number> = new Set([
+  "overloaded",
+  "store_busy",
+  "store_unavailable",
+]);
+
+export class Clients implements AsyncDisposable {
+  readonly ledger = new Ledger();
+  readonly #all: readonly Client[];
+  readonly #working: Promise<unknown>;
+  readonly #state: Shared;
+
+  constructor(length: number, surroundings: Surroundings, random: Random) {
+    this.#state = new Shared(surroundings, this.ledger, random);
+    this.#all = Array.from({ length }, (_, nth) => new Client(this.#state, nth, length));
+    this.#working = Promise.all(this.#all.map((client) => client.work()));
+  }
+
+  /** Writes that were answered. */
+  get acknowledged(): number {
+    return this.#state.acknowledged;
+  }
+
+  /** Writes that may have happened or not: refused for now, or cut off. */
+  get unsettled(): number {
+    return this.#state.unsettled;
+  }
+
+  get requests(): number {
+    return this.#state.requests;
+  }
+
+  get answerMsMax(): number {
+    return this.#state.answerMsMax;
+  }
+
+  /** Resolves when so many writes that are sent from now on have been acknowledged; to the time that it took. */
+  async untilAcknowledged(count: number): Promise<number> {
+    const startedAtMs = performance.now();
+    await this.#state.acknowledging.until(count);
+    return performance.now() - startedAtMs;
+  }
+
+  /** Resolves when the next write is refused for now, or cut off. */
+  untilUnsettled(): Promise<void> {
+    return this.#state.unsettling.until(1);
+  }
+
+  /** Resolves when everything that was sent has been answered, or never will be. */
+  async stop(): Promise<void> {
+    this.#state.isOver = true;
+    await this.#working;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  compare(rows: Iterable<StoredPlant>): string[] {
+    return [...this.#state.faults, ...this.ledger.compare(rows)];
+  }
+}
+
+/** What all clients of a group have in common. */
+class Shared {
+  readonly surroundings: Surroundings;
+  readonly ledger: Ledger;
+  readonly random: Random;
+  readonly faults: string[] = [];
+  readonly acknowledging = new Countdowns();
+  readonly unsettling = new Countdowns();
+  acknowledged = 0;
+  unsettled = 0;
+  requests = 0;
+  answerMsMax = 0;
+  isOver = false;
+
+  constructor(surroundings: Surroundings, ledger: Ledger, random: Random) {
+    this.surroundings = surroundings;
+    this.ledger = ledger;
+    this.random = random;
+  }
+
+  acknowledge(sentAtMs: number): void {
+    this.acknowledged++;
+    this.acknowledging.count(sentAtMs);
+  }
+
+  /** False if it is no longer worth trying again. */
+  async waitToRetry(count: number): Promise<boolean> {
+    this.unsettled += count;
+    this.unsettling.count(performance.now());
+    if (this.isOver) return false;
+    await this.surroundings.untilQuiet?.();
+    await Bun.sleep(RETRY_MS);
+    return true;
+  }
+
+  /** Undefined if no whole answer came, or a refusal for now: it may have happened or not. */
+  async ask<Result>(
+    send: (url: string, signal: AbortSignal) => Promise<Result | Response>,
+    what: string,
+  ): Promise<Result | undefined> {
+    const url = this.surroundings.findUrl();
+    const sentAtMs = performance.now();
+    this.requests++;
+    try {
+      const result = await send(url, AbortSignal.timeout(ANSWER_MS_MAX));
+      if (!(result instanceof Response)) return result;
+      const isDelay = /^[1-9]\d*$/.test(result.headers.get("retry-after") ?? "");
+      const reason = await readRefusal(result);
+      if (!FOR_NOW.has(reason)) this.faults.push(`${what}: answered ${reason}`);
+      else if (!isDelay) this.faults.push(`${what}: ${reason} without saying for how long`);
+    } catch (error) {
+      if ((error as Error).name === "TimeoutError") this.faults.push(`${what}: no answer at all`);
+      this.surroundings.onLost?.(url);
+    } finally {
+      this.answerMsMax = Math.max(this.answerMsMax, performance.now() - sentAtMs);
+    }
+    return undefined;
+  }
+}
+
+class Client {
+  readonly #shared: Shared;
+  readonly #tag: string;
+  readonly #step: bigint;
+  #nextId: bigint;
+  #serial = 0;
+  /** What it knows for certain, and may change. */
+  #plants: StoredPlant[] = [];
+
+  /** The ids of different clients lie side by side, so their plants share pages and commits. */
+  constructor(shared: Shared, nth: number, length: number) {
+    this.#shared = shared;
+    this.#tag = `client ${nth}`;
+    this.#nextId = BigInt(nth);
+    this.#step = BigInt(length);
+  }
+
+  async work(): Promise<void> {
+    const { random, surroundings } = this.#shared;
+    const { createsOnly = false, batchLengthMax = 0, plantsMax = Infinity } = surroundings;
+    while (!this.#shared.isOver) {
+      const plant =
+        this.#plants.length === 0 || createsOnly ? undefined : random.pick(this.#plants);
+      const isFull = this.#plants.length >= plantsMax;
+      if (plant !== undefined && random.chance(15)) await this.#read(plant.id);
+      else if (plantsMax < Infinity && random.chance(5)) await this.#export();
+      else if (batchLengthMax > 0 && !isFull && random.chance(10))
+        await this.#createTogether(1 + random.below(batchLengthMax));
+      else await this.#write(this.#chooseWrite(plant, isFull));
+    }
+  }
+
+  /** Mostly a new plant. */
+  #chooseWrite(plant: StoredPlant | undefined, isFull: boolean): Operation {
+    const { random } = this.#shared;
+    if (plant === undefined || (!isFull && random.chance(50)))
+      return { kind: "create", plant: this.#makePlant(this.#takeId()) };
+    const { id } = plant;
+    if (random.chance(60)) return { kind: "replace", plant: this.#makePlant(id), ifMatch: plant };
+    return { kind: "remove", id, ...(random.chance(50) ? { ifMatch: plant } : {}) };
+  }
+
+  #takeId(): bigint {
+    const id = this.#nextId;
+    this.#nextId += this.#step;
+    return id;
+  }
+
+  /** No two are alike, in any part of their names. */
+  #makePlant(id: bigint): StoredPlant {
+    const { random, surroundings } = this.#shared;
+    const { nameLengthMax = 0 } = surroundings;
+    const name = `${id} ${this.#serial++}`;
+    const length = nameLengthMax === 0 ? 0 : random.below(nameLengthMax);
+    return { id, name: name.padEnd(length, ` ${name}`), tag: random.chance(30) ? null : this.#tag };
+  }
+
+  /** Sends it until it is answered. */
+  async #write(operation: Operation): Promise<void> {
+    const shared = this.#shared;
+    const id = idOf(operation);
+    // Not changed again until it is known what became of it.
+    this.#plants = this.#plants.filter((plant) => plant.id !== id);
+    do {
+      const settle = shared.ledger.begin(operation);
+      const sentAtMs = performance.now();
+      const answer = await this.#ask(operation);
+      if (answer !== undefined) {
+        settle(answer);
+        return this.#settled(id, sentAtMs);
+      }
+    } while (await shared.waitToRetry(1));
+  }
+
+  /** New plants in one batch, each of which is stored or not by itself. */
+  async #createTogether(length: number): Promise<void> {
+    const shared = this.#shared;
+    let left = Array.from({ length }, () => this.#makePlant(this.#takeId()));
+    do {
+      const sent = left.map((plant) => ({
+        plant,
+        settle: shared.ledger.begin({ kind: "create", plant }),
+      }));
+      const sentAtMs = performance.now();
+      const statuses =
+        (await shared.ask(
+          (url, signal) => sendBatch(url, left, signal),
+          `a batch of ${left.length}`,
+        )) ?? [];
+      left = [];
+      for (const [index, { plant, settle }] of sent.entries()) {
+        const status = statuses[index];
+        if (status === undefined || status === 503) left.push(plant);
+        else {
+          settle({ status });
+          this.#settled(plant.id, sentAtMs);
+        }
+      }
+    } while (left.length > 0 && (await shared.waitToRetry(left.length)));
+  }
+
+  #settled(id: bigint, sentAtMs: number): void {
+    const { ledger, surroundings } = this.#shared;
+    const plant = ledger.find(id);
+    if (plant !== undefined) this.#plants.push(plant);
+    if (surroundings.plantsMax === undefined && this.#plants.length > KNOWN_MAX)
+      this.#plants.shift();
+    this.#shared.acknowledge(sentAtMs);
+  }
+
+  async #read(id: bigint): Promise<void> {
+    const operation: Operation = { kind: "read", id };
+    const answer = await this.#ask(operation);
+    if (answer !== undefined) this.#shared.ledger.begin(operation)(answer);
+  }
+
+  /** All its plants with a tag, and nothing of anyone else's. */
+  async #export(): Promise<void> {
+    const { faults, random } = this.#shared;
+    const isCsv = random.chance(50);
+    const text = await this.#shared.ask(async (url, signal) => {
+      const response = await fetch(`${url}/plants?tag=${encodeURIComponent(this.#tag)}`, {
+        headers: { ...AUTHORIZATION, accept: isCsv ? "text/csv" : "application/x-ndjson" },
+        signal,
+      });
+      return response.status === 200 ? response.text() : response;
+    }, "an export");
+    if (text === undefined) return;
+    const found = text.split("\n").length - (isCsv ? 2 : 1);
+    const due = this.#plants.filter(({ tag }) => tag !== null).length;
+    if (found !== due) faults.push(`${this.#tag}: exported ${found} of ${due} plants`);
+  }
+
+  #ask(operation: Operation): Promise<Answer | undefined> {
+    return this.#shared.ask(
+      async (url, signal) => {
+        const response = await sendOperation(url, operation, signal);
+        return response.status === 503 ? response : toAnswer(response);
+      },
+      `${idOf(operation)}: to ${operation.kind} it`,
+    );
+  }
+}
+
+const AUTHORIZATION = { authorization: `Bearer ${TEST_TOKEN}` };
+const METHODS = { create: "POST", read: "GET", replace: "PUT", remove: "DELETE" };
+
+export function sendOperation(
+  url: string,
+  operation: Operation,
+  signal?: AbortSignal,
+): Promise<Response> {
+  const headers: Record<string, string> = { ...AUTHORIZATION };
+  const init: RequestInit = { method: METHODS[operation.kind], headers, signal: signal ?? null };
+  if ("plant" in operation) {
+    headers["content-type"] = "application/json";
+    init.body = toBody(operation.plant);
+  }
+  if ("ifMatch" in operation && operation.ifMatch !== undefined)
+    headers["if-match"] = entityTagOf({
+      ...operation.ifMatch,
+      tag: operation.ifMatch.tag ?? undefined,
+    });
+  const path = operation.kind === "create" ? "/plants" : `/plants/${idOf(operation)}`;
+  return fetch(url + path, init);
+}
+
+/** Rejects if the body breaks off. */
+export async function toAnswer(response: Response): Promise<Answer> {
+  const body = await response.text();
+  if (!response.ok) return { status: response.status };
+  return { status: response.status, body, isReplay: isReplay(response) };
+}
+
+/** The status of each line; undefined where none arrived, because the answer broke off. */
+async function sendBatch(
+  url: string,
+  plants: readonly StoredPlant[],
+  signal: AbortSignal,
+): Promise<(number | undefined)[] | Response> {
+  const statuses: (number | undefined)[] = plants.map(() => undefined);
+  try {
+    const response = await fetch(`${url}/plants/batch`, {
+      method: "POST",
+      headers: { ...AUTHORIZATION, "content-type": "application/x-ndjson" },
+      body: plants.map((plant) => `${toBody(plant)}\n`).join(""),
+      signal,
+    });
+    if (response.status !== 200) return response;
+    for await (const { line, status } of readResults(response)) statuses[line - 1] = status;
+  } catch (error) {
+    if ((error as Error).name === "TimeoutError") throw error;
+  }
+  return statuses;
+}
+
+async function* readResults(response: Response): AsyncGenerator<{ line: number; status: number }> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    const lines = text.split("\n");
+    text = lines.pop() ?? "";
+    for (const line of lines) yield JSON.parse(line) as { line: number; status: number };
+  }
+}
+
+/** Waiting until something has happened so many times. Only what began after the waiting did is counted. */
+class Countdowns {
+  readonly #waiting = new Set<{
+    left: number;
+    readonly sinceMs: number;
+    readonly resolve: () => void;
+  }>();
+
+  until(left: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.add({ left, sinceMs: performance.now(), resolve });
+    return promise;
+  }
+
+  count(atMs: number): void {
+    for (const waiter of this.#waiting) {
+      if (atMs < waiter.sinceMs || --waiter.left > 0) continue;
+      this.#waiting.delete(waiter);
+      waiter.resolve();
+    }
+  }
+}

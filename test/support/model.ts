@@ -1,0 +1,184 @@
+/**
+ * What the store must hold, worked out from what its clients were told.
+ *
+ * `perform` specifies one plant: what each operation answers and leaves behind. A `Ledger` applies it to plants that
+ * one client at a time writes to, through answers that never came. history.ts applies it to plants that many clients
+ * write to at once.
+ */
+
+import { isSamePlant, type StoredPlant, toBody } from "./plants.ts";
+
+/** Undefined if there is no plant. */
+export type State = StoredPlant | undefined;
+
+export type Operation =
+  | { readonly kind: "create"; readonly plant: StoredPlant }
+  | { readonly kind: "read"; readonly id: bigint }
+  | { readonly kind: "replace"; readonly plant: StoredPlant; readonly ifMatch?: StoredPlant }
+  | { readonly kind: "remove"; readonly id: bigint; readonly ifMatch?: StoredPlant };
+
+export interface Answer {
+  readonly status: number;
+  /** The text of the body. Not compared where either side has none, as of refusals. */
+  readonly body?: string;
+  readonly isReplay?: boolean;
+}
+
+export const idOf = (operation: Operation): bigint =>
+  "id" in operation ? operation.id : operation.plant.id;
+
+/** What a create and a replacement answer: the plant without its id. */
+const toContent = ({ name, tag }: StoredPlant): string =>
+  JSON.stringify({ name, tag: tag ?? undefined });
+
+interface Outcome {
+  readonly state: State;
+  readonly answer: Answer;
+}
+
+export function perform(state: State, operation: Operation): Outcome {
+  if (operation.kind === "create") {
+    const { plant } = operation;
+    if (state !== undefined && !isSamePlant(state, plant))
+      return { state, answer: { status: 409 } };
+    const isReplay = state !== undefined;
+    return { state: plant, answer: { status: 200, body: toContent(plant), isReplay } };
+  }
+  if (state === undefined) return { state, answer: { status: 404 } };
+  if (operation.kind === "read") return { state, answer: { status: 200, body: toBody(state) } };
+  const { ifMatch } = operation;
+  if (ifMatch !== undefined && !isSamePlant(state, ifMatch))
+    return { state, answer: { status: 412 } };
+  return operation.kind === "remove"
+    ? { state: undefined, answer: { status: 204 } }
+    : { state: operation.plant, answer: { status: 200, body: toContent(operation.plant) } };
+}
+
+export const isAnswer = (given: Answer, due: Answer): boolean =>
+  given.status === due.status &&
+  isSameIfKnown(given.body, due.body) &&
+  isSameIfKnown(given.isReplay, due.isReplay);
+
+const isSameIfKnown = <Value>(one: Value | undefined, other: Value | undefined): boolean =>
+  one === undefined || other === undefined || one === other;
+
+interface Entry {
+  /** Everything that the plant may be: one state, unless an answer is missing. */
+  readonly states: readonly State[];
+  readonly writer: number;
+}
+
+/** Two writers of one plant: the order of their writes is unknown, so their answers settle nothing. */
+const SHARED = -1;
+
+export class Ledger {
+  /** Answers that no possible state explains. */
+  readonly faults: string[] = [];
+  readonly #entries = new Map<bigint, Entry>();
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /**
+   * Call it before the operation is sent: from then on it may have happened. Call the result with the answer, or with
+   * "refused" if the service promised that nothing was stored, or not at all if no answer came. It returns the fault.
+   */
+  begin(operation: Operation, writer = 0): (answer: Answer | "refused") => string | undefined {
+    const id = idOf(operation);
+    const { states, writer: earlier } = this.#entries.get(id) ?? { states: [undefined], writer };
+    const outcomes = states.map((state) => perform(state, operation));
+    this.#set(
+      id,
+      [...states, ...outcomes.map(({ state }) => state)],
+      earlier === writer ? writer : SHARED,
+    );
+    return (answer) => {
+      if (this.#entries.get(id)?.writer !== writer) return undefined;
+      if (answer === "refused") return this.#set(id, states, writer);
+      const possible = outcomes.filter((outcome) => isAnswer(answer, outcome.answer));
+      if (possible.length > 0)
+        return this.#set(
+          id,
+          possible.map(({ state }) => state),
+          writer,
+        );
+      const fault = `${describe(operation)} was answered ${describeAnswer(answer)} with ${describeStates(states)} stored`;
+      this.faults.push(fault);
+      return fault;
+    };
+  }
+
+  /** The plant if it is certain, else undefined. */
+  find(id: bigint): State {
+    const states = this.#entries.get(id)?.states ?? [];
+    return states.length === 1 ? states[0] : undefined;
+  }
+
+  /** How many plants must be stored. */
+  countCertain(): number {
+    return this.#entries
+      .values()
+      .reduce((sum, { states }) => sum + (states.includes(undefined) ? 0 : 1), 0);
+  }
+
+  /** All differences between these rows and what the clients were told. */
+  compare(rows: Iterable<StoredPlant>): string[] {
+    const faults = [...this.faults];
+    const stored = new Map<bigint, StoredPlant>();
+    for (const row of rows) {
+      stored.set(row.id, row);
+      if (!this.#entries.has(row.id))
+        faults.push(`${row.id}: stored, but never acknowledged: ${show(row)}`);
+    }
+    for (const [id, { states }] of this.#entries) {
+      const row = stored.get(id);
+      if (states.some((state) => isSameState(state, row))) continue;
+      if (row === undefined) faults.push(`${id}: lost after it was acknowledged`);
+      else if (states.every((state) => state === undefined))
+        faults.push(`${id}: back after it was removed`);
+      else
+        faults.push(
+          `${id}: not as it was acknowledged: ${show(row)} instead of ${describeStates(states)}`,
+        );
+    }
+    return faults;
+  }
+
+  /** Takes these rows, which were compared, for what is stored. What may still come stays possible. */
+  adopt(rows: Iterable<StoredPlant>): void {
+    const stored = new Map([...rows].map((row) => [row.id, row]));
+    for (const [id, { states, writer }] of this.#entries) {
+      const row = stored.get(id);
+      if (row !== undefined) this.#set(id, [row], writer);
+      else if (!states.includes(undefined)) this.#entries.delete(id);
+      stored.delete(id);
+    }
+    for (const [id, row] of stored) this.#set(id, [row], SHARED);
+  }
+
+  #set(id: bigint, states: readonly State[], writer: number): undefined {
+    const different = states.filter(
+      (state, index) => states.findIndex((other) => isSameState(other, state)) === index,
+    );
+    this.#entries.set(id, { states: different, writer });
+  }
+}
+
+const isSameState = (one: State, other: State): boolean =>
+  one === undefined || other === undefined ? one === other : isSamePlant(one, other);
+
+const shorten = (text: string): string => (text.length > 120 ? `${text.slice(0, 120)}…` : text);
+
+const show = (state: State): string => (state === undefined ? "nothing" : shorten(toBody(state)));
+
+const describeStates = (states: readonly State[]): string => states.map(show).join(" or ");
+
+function describe(operation: Operation): string {
+  const what = "plant" in operation ? show(operation.plant) : `${operation.id}`;
+  const condition = "ifMatch" in operation ? `, if it is ${show(operation.ifMatch)},` : "";
+  return `${idOf(operation)}: to ${operation.kind} ${what}${condition}`;
+}
+
+const describeAnswer = ({ status, body, isReplay }: Answer): string =>
+  [status, isReplay === true ? "as a replay" : "", shorten(body ?? "")].filter(Boolean).join(" ");
