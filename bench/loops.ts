@@ -1,7 +1,7 @@
 /** SQLite alone, without a service: the loops that bulk operations are held against, and the filling of stores. */
 
 import { Database } from "bun:sqlite";
-import { SqliteStore } from "../src/store/sqlite/sqlite-store.ts";
+import { SqliteStore } from "../src/store/sqlite/store.ts";
 
 /** Our own schema and settings, so that only the service is left out. */
 async function openOurs(path: string): Promise<Database> {

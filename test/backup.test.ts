@@ -118,34 +118,18 @@ describe("plantstore backup", () => {
     expect(readFolder(folder.path)).toMatchObject({ "plants.db": file, "plants.db-wal": log });
   });
 
-  test("replaces an older backup only with --force, and then without the older one's log", async () => {
-    using folder = makeTemporaryFolder();
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-    const copy = `${folder.path}/copy.db`;
-    makeStore(`${folder.path}/plants.db`, 10);
-    makeCrashedStore(copy, 50);
-    const before = readFolder(folder.path);
-
-    const refused = await runCommand(["backup", copy], env);
-    expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(refused.stderr).toContain("copy.db exists; it is replaced only with --force.\n");
-    expect(readFolder(folder.path)).toEqual(before);
-
-    expect(await runCommand(["backup", "--force", copy], env)).toMatchObject({ exitCode: 0 });
-    expect(Object.keys(readFolder(folder.path))).toEqual(["copy.db", "plants.db"]);
-    expect(readPlants(copy)).toHaveLength(10);
-  });
-
   test.each([
     ["none.db", ["copy.db"], 1, "none.db does not exist."],
     ["plants.db", ["none/copy.db"], 1, "none does not exist."],
-    ["plants.db", ["--force", "folder"], 1, "folder is not a file."],
-    ["plants.db", ["--force", "plants.db"], 1, "is the very store"],
-    ["plants.db", ["--force", "link.db"], 1, "is the very store"],
-    ["plants.db", ["--force", "plants.db-wal"], 1, "is the very store"],
-    ["plants.db", ["--force", "foreign.db"], 1, "not a plant store. It was left alone."],
-    ["plants.db", ["--force", "text.txt"], 1, "file is not a database"],
-    ["plants.db", ["orphan.db"], 1, "orphan.db-wal is there without the file"],
+    ["plants.db", ["folder"], 1, "folder exists, and is not overwritten."],
+    ["plants.db", ["plants.db"], 1, "plants.db exists, and is not overwritten."],
+    ["plants.db", ["link.db"], 1, "link.db exists, and is not overwritten."],
+    ["plants.db", ["newer.db"], 1, "newer.db exists, and is not overwritten."],
+    ["plants.db", ["text.txt"], 1, "text.txt exists, and is not overwritten."],
+    ["plants.db", ["plants.db-wal"], 1, "is a name that SQLite uses for a part of the store."],
+    ["link.db", ["plants.db-wal"], 1, "is a name that SQLite uses for a part of the store."],
+    ["plants.db", ["orphan.db"], 1, "orphan.db-wal exists without the file"],
+    ["plants.db", ["--force", "copy.db"], 2, "unknown option '--force'"],
     ["foreign.db", ["copy.db"], 1, "foreign.db is not a plant store."],
     ["newer.db", ["copy.db"], 1, "has schema 99"],
     ["text.txt", ["copy.db"], 1, "file is not a database"],

@@ -333,3 +333,131 @@ describe("several commits at one time", () => {
     expect(await Promise.all(writes)).toEqual([2, 4]);
   });
 });
+
+describe("a block of writes", () => {
+  const charactersOf = (): number => 0;
+
+  test("waits for room in the queue, is judged in order, and has one promise", async () => {
+    const batches: number[][] = [];
+    const group = new Batcher<number, number>(
+      (writes) => {
+        batches.push([...writes]);
+        return writes.map((write) => write * 2);
+      },
+      { ...limits, queueLengthMax: 4 },
+    );
+    const outcomes = await group.submitAll([1, 2, 3, 4, 5], charactersOf);
+    expect(outcomes).toEqual([2, 4, 6, 8, 10]);
+    expect(batches).toEqual([[1, 2], [3, 4], [5]]);
+    expect(await group.submitAll([], charactersOf)).toEqual([]);
+  });
+
+  test("leaves room in the queue for single writes", async () => {
+    const batches: number[][] = [];
+    const group = new Batcher<number, number>(
+      (writes) => {
+        batches.push([...writes]);
+        return [...writes];
+      },
+      { ...limits, queueLengthMax: 4 },
+    );
+    const block = group.submitAll([1, 2, 3, 4, 5, 6], charactersOf);
+    const singles = [7, 8].map((write) => group.submit(write));
+    expect(group.waiting).toBe(8);
+    await Promise.all([block, ...singles]);
+    expect(batches).toEqual([
+      [7, 8],
+      [1, 2],
+      [3, 4],
+      [5, 6],
+    ]);
+  });
+
+  test("waits for room for its text, and takes one text however long", async () => {
+    const sizes: number[] = [];
+    const group = new Batcher<number, number>(
+      (writes) => {
+        sizes.push(writes.length);
+        return [...writes];
+      },
+      { ...limits, bodyBytesTotalMax: 100 },
+    );
+    const lengths = [500, 20, 30, 1];
+    await group.submitAll(lengths, (length) => length);
+    expect(sizes).toEqual([1, 2, 1]);
+  });
+
+  test("fails one write alone, and all of one commit with their reason", async () => {
+    const group = new Batcher<string, string>(
+      (writes) => {
+        if (writes.includes("explode")) throw new Refusal("store_unavailable");
+        return writes.map((write) => (write === "taken" ? new Refusal("id_taken") : write));
+      },
+      { ...limits, batchLengthMax: 2 },
+    );
+    expect(await group.submitAll(["a", "taken", "explode", "b", "c"], charactersOf)).toMatchObject([
+      "a",
+      { reason: "id_taken" },
+      { reason: "store_unavailable" },
+      { reason: "store_unavailable" },
+      "c",
+    ]);
+  });
+
+  test("fails from the first write that is late to the last, so none overtakes another", async () => {
+    let now = 0;
+    const batches: number[][] = [];
+    const group = new Batcher<number, number>(
+      (writes) => {
+        batches.push([...writes]);
+        now += 2_000;
+        return [...writes];
+      },
+      { ...limits, queueLengthMax: 2 },
+      { now: () => now },
+    );
+    const outcomes = await group.submitAll([1, 2, 3, 4, 5, 6], charactersOf);
+    expect(batches).toEqual([[1], [2], [3]]);
+    expect(outcomes.slice(0, 3)).toEqual([1, 2, 3]);
+    expect(outcomes.slice(3)).toMatchObject([4, 5, 6].map(() => ({ reason: "store_busy" })));
+  });
+
+  test("ends when its time is over, although no commit ends", async () => {
+    const { started, commit, gates } = heldCommit();
+    const group = new Batcher(commit, { ...limits, queueLengthMax: 2, queueSecondsMax: 0.05 });
+    const outcomes = await group.submitAll([1, 2, 3], charactersOf);
+    expect(outcomes).toMatchObject([
+      { reason: "store_unavailable" },
+      { reason: "store_busy" },
+      { reason: "store_busy" },
+    ]);
+    await started[0]?.promise;
+    gates[0]?.resolve();
+    await group.close();
+  });
+
+  test("waits for an outcome that is known later", async () => {
+    const unknown = Promise.withResolvers<number>();
+    const group = new Batcher<number, number>(
+      (writes) => writes.map((write) => (write === 1 ? unknown.promise : write)),
+      limits,
+      { keyOf: (write) => write },
+    );
+    const block = group.submitAll([1, 2], charactersOf);
+    await new Promise(setImmediate);
+    unknown.reject(new Refusal("store_unavailable"));
+    expect(await block).toMatchObject([{ reason: "store_unavailable" }, 2]);
+  });
+
+  test("that was accepted is settled before the end, and a later one is refused", async () => {
+    const group = new Batcher<number, number>((writes) => [...writes], {
+      ...limits,
+      queueLengthMax: 2,
+    });
+    const accepted = group.submitAll([1, 2, 3], charactersOf);
+    const closing = group.close();
+    expect(await group.submitAll([4], charactersOf)).toMatchObject([{ reason: "shutting_down" }]);
+    await closing;
+    expect(await accepted).toEqual([1, 2, 3]);
+  });
+});

@@ -162,18 +162,18 @@ describe("plantstore copy", () => {
 
   test.each([
     [[], "--from, --to: at least one is needed; DATABASE_URL stands in for the other"],
-    [["--from", ""], '--from: "" is not allowed (it is of no store'],
+    [["--from", ""], '--from: "" is not allowed (unknown scheme)'],
     [
       ["--from", "plants.db"],
       '--from: "plants.db" is not allowed (unknown scheme); expected sqlite:',
     ],
     [["--to", "sqlite:a.db?b"], '--to: "sqlite:a.db?b" is not allowed (not the path of a file)'],
-    [["--to", "sqlite::memory:"], '--to: "sqlite::memory:" is not allowed (it is not the path of'],
-    [["--to", "postgres://me:secret"], '--to: "postgres://********" is not allowed ('],
     [
-      ["--to", "mysql://me:secret@a/b"],
-      '--to: "mysql://********" is not allowed (it is of no store',
+      ["--to", "sqlite::memory:"],
+      '--to: "sqlite::memory:" is not allowed (not the path of a file)',
     ],
+    [["--to", "postgres://me:secret"], '--to: "postgres://********" is not allowed ('],
+    [["--to", "mysql://me:secret@a/b"], '--to: "mysql://********" is not allowed (unknown scheme)'],
     [["--from", "me:secret@a"], '--from: "********" is not allowed ('],
     [["--from", "user=me password=secret"], '--from: "********" is not allowed ('],
     [["--from", "sqlite:a.db", "--to", "sqlite:./a.db"], "both are the same store"],

@@ -7,12 +7,12 @@ import { parseFile, reportTransfer, requireFile, type TransferOptions } from "./
 export async function backUp(
   config: Config,
   file: string,
-  { force = false, json = false }: TransferOptions,
+  { json = false }: TransferOptions,
 ): Promise<void> {
   const from = requireFile(config.databaseUrl);
   const to = parseFile(file);
   await reportTransfer(
     { event: "backed_up", sentence: "Backed up, and the copy verified.", from, asJson: json },
-    (signal) => backUpStore({ from, to, replace: force, signal }),
+    (signal) => backUpStore({ from, to, signal }),
   );
 }

@@ -1,7 +1,7 @@
 /** What there is to say of a SQLite file. */
 
 import { resolve } from "node:path";
-import { type Check, checks, type Inspection, inspectStore } from "../store/sqlite/inspect.ts";
+import { type Check, checks, type Inspection, inspectStore } from "../store/sqlite/check.ts";
 import { type Checked, describeFaults, describePlants, describeTokens } from "./check-rows.ts";
 import { describeSchema } from "./copying.ts";
 import { formatBytes } from "./facts.ts";

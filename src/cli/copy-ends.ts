@@ -2,8 +2,7 @@
 
 import { type Config, describeRefused, settings, tryParse } from "../config.ts";
 import { describeHost } from "../store/postgres/url.ts";
-import { migrations } from "../store/sqlite/migrations.ts";
-import { readStore, requireOurs } from "../store/sqlite/read.ts";
+import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
 import { parseStoreUrl, type StoreUrl } from "../store/open.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { resolveOptions } from "./options.ts";
@@ -85,7 +84,7 @@ async function findSourceSchema(config: Config): Promise<SourceSchema> {
   const url = parseStoreUrl(config.databaseUrl);
   if (url.engine === "sqlite") {
     const { path } = url;
-    const version = readStore(path, (db) => requireOurs(db, path));
+    const version = readStore(path, (db) => getSchemaVersion(db, path));
     return { location: path, version, newest: migrations.length };
   }
   const { findSchema } = await import("../store/postgres/open.ts");

@@ -1,7 +1,7 @@
 /** What backup and restore have in common: their argument, their way to end, and what they say then. */
 
 import { resolve } from "node:path";
-import { migrations } from "../store/sqlite/migrations.ts";
+import { migrations } from "../store/sqlite/database.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import type { Transferred } from "../store/sqlite/backup.ts";
 import { formatBytes, printFacts } from "./facts.ts";
@@ -10,7 +10,6 @@ import { Interrupted, untilInterrupted } from "./interrupt.ts";
 import { formatCount, formatSeconds } from "./quantity.ts";
 
 export interface TransferOptions {
-  readonly force?: boolean;
   readonly json?: boolean;
 }
 

@@ -3,9 +3,7 @@
 import { existsSync } from "node:fs";
 import type { Config } from "../config.ts";
 import type { Target } from "../store/postgres/url.ts";
-import { openDatabase } from "../store/sqlite/database.ts";
-import { migrations } from "../store/sqlite/migrations.ts";
-import { readStore, requireOurs } from "../store/sqlite/read.ts";
+import { getSchemaVersion, migrations, openDatabase, readStore } from "../store/sqlite/database.ts";
 import { parseStoreUrl } from "../store/open.ts";
 
 interface MigrateOptions {
@@ -19,7 +17,7 @@ export async function migrate(config: Config, { dryRun = false }: MigrateOptions
 }
 
 function migrateFile(path: string, dryRun: boolean): void {
-  const before = existsSync(path) ? readStore(path, (db) => requireOurs(db, path)) : 0;
+  const before = existsSync(path) ? readStore(path, (db) => getSchemaVersion(db, path)) : 0;
   if (dryRun) return printStatements(migrations.slice(before).map((step) => step.trim()));
   openDatabase(path).close();
   printResult(path, before, migrations.length);

@@ -7,12 +7,12 @@ import { parseFile, reportTransfer, requireFile, type TransferOptions } from "./
 export async function restore(
   config: Config,
   file: string,
-  { force = false, json = false }: TransferOptions,
+  { json = false }: TransferOptions,
 ): Promise<void> {
   const from = parseFile(file);
   const to = requireFile(config.databaseUrl);
   await reportTransfer(
     { event: "restored", sentence: "Restored, and the store verified.", from, asJson: json },
-    (signal) => restoreStore({ from, to, replace: force, signal }),
+    (signal) => restoreStore({ from, to, signal }),
   );
 }

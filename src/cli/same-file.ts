@@ -3,7 +3,7 @@
 import { type BigIntStats, fstatSync, readlinkSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { parseStoreUrl } from "../store/open.ts";
-import { companions } from "../store/sqlite/replace.ts";
+import { companions } from "../store/sqlite/backup.ts";
 import { UsageError } from "./failure.ts";
 
 /** Throws where writing to the path would change the store, or what SQLite keeps beside it. */

@@ -8,8 +8,7 @@ export function addStoreCommands(program: Command): void {
   addSettings(program.command("backup"), ["databaseUrl"])
     .summary("Copy the store into a file, and verify the copy.")
     .description("Copy the store into a file, and verify the copy. The service may be running.")
-    .argument("<file>", "where to")
-    .option("--force", "replace the backup that is there")
+    .argument("<file>", "a file that does not exist yet")
     .option("--json", "as JSON")
     .action(async (file: string, options: Record<string, unknown>) => {
       const { backUp } = await import("./backup.ts");
@@ -18,9 +17,10 @@ export function addStoreCommands(program: Command): void {
 
   addSettings(program.command("restore"), ["databaseUrl"])
     .summary("Verify a backup, and make it the store.")
-    .description("Verify a backup, and make it the store. The service has to be stopped.")
+    .description(
+      "Verify a backup, and make it the store. A store that exists is not overwritten: move it away first, or name another with --database-url.",
+    )
     .argument("<file>", "the backup")
-    .option("--force", "replace the store that is there")
     .option("--json", "as JSON")
     .action(async (file: string, options: Record<string, unknown>) => {
       const { restore } = await import("./restore.ts");

@@ -8,18 +8,22 @@ type QueueLimits = Pick<
   "queueLengthMax" | "queueSecondsMax" | "batchLengthMax" | "bodyBytesTotalMax"
 >;
 
+/** A promise is an outcome that is known later. The next commit does not wait for it; writes with its key do. */
+type Result<Outcome> = Outcome | Error | Promise<Outcome>;
+
 interface Pending<Write, Outcome> {
   readonly write: Write;
+  /** How much text the write holds. */
   readonly characters: number;
   readonly deadlineMs: number;
-  readonly resolve: (outcome: Outcome) => void;
-  readonly reject: (error: unknown) => void;
+  /** Only the first call has an effect. */
+  readonly settle: (result: Result<Outcome>) => void;
 }
 
 /**
- * Commits a batch and answers with one outcome a write, in order; an Error fails that write alone.
- * A throw means that nothing of the batch is known to be stored, and fails every write in it.
- * `locked` means that nothing was tried: the batch comes again until its time in the queue is over.
+ * Commits a batch and returns one outcome a write, in order; an Error fails that write alone.
+ * A throw means that the batch may or may not be stored, and fails every write in it.
+ * `locked` means that nothing was tried: the batch is tried again until its time in the queue is over.
  * The callers are refused at the deadline, by the clock of the constructor.
  */
 export type Commit<Write, Outcome> = (
@@ -27,21 +31,22 @@ export type Commit<Write, Outcome> = (
   deadlineMs: number,
 ) => Committed<Outcome> | Promise<Committed<Outcome>>;
 
-/** A promise is an outcome that is known later: the next commit does not wait for it, writes with the same key do. */
-export type Committed<Outcome> = (Outcome | Error | Promise<Outcome>)[] | "locked";
+export type Committed<Outcome> = Result<Outcome>[] | "locked";
 
 interface Options<Write> {
   /** Commits under way at one time. */
   readonly inFlightMax?: number;
-  /** The least time that a commit gets, even where its first write has waited as long as it may. */
+  /** The least time that a commit gets, even if its first write has waited as long as it may. */
   readonly commitMsMin?: number;
-  /** What a write is about: writes about the same thing are never under way in two commits at one time. */
+  /** What a write is about. Two commits under way never hold writes about the same thing. */
   readonly keyOf?: (write: Write) => unknown;
   readonly now?: () => number;
 }
 
 const LOCK_RETRY_MS = 5;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
+/** The share of the queue that blocks of writes may fill. The rest is left to single writes. */
+const BLOCKS_SHARE = 0.5;
 
 export class Batcher<Write, Outcome> {
   private readonly commit: Commit<Write, Outcome>;
@@ -52,11 +57,13 @@ export class Batcher<Write, Outcome> {
   private readonly now: () => number;
   private queue: Pending<Write, Outcome>[] = [];
   private charactersQueued = 0;
-  private lanes = 0;
-  private readonly running = new Set<Promise<void>>();
-  /** Each with its deadline. */
+  /** Writes of blocks that wait for room in the queue. The oldest come first. */
+  private readonly overflow: Pending<Write, Outcome>[] = [];
+  /** Batches under way, each with its deadline. */
   private readonly inFlight = new Map<readonly Pending<Write, Outcome>[], number>();
   private readonly keysInFlight = new Set<unknown>();
+  private lanes = 0;
+  private readonly running = new Set<Promise<void>>();
   private timer: Timer | undefined;
   private closed = false;
 
@@ -71,25 +78,57 @@ export class Batcher<Write, Outcome> {
 
   /** Writes that are queued or under way. */
   get waiting(): number {
-    let waiting = this.queue.length;
+    let waiting = this.queue.length + this.overflow.length;
     for (const batch of this.inFlight.keys()) waiting += batch.length;
     return waiting;
   }
 
-  /** Settles after the commit that the write was part of. `characters` is how much text it holds. */
+  /** Settles after the commit that the write was part of. A full queue refuses the write at once. */
   submit(write: Write, characters = 0): Promise<Outcome> {
     if (this.closed) return Promise.reject(new Refusal("shutting_down"));
-    const isFull =
-      this.queue.length >= this.limits.queueLengthMax ||
-      (this.queue.length > 0 && this.charactersQueued + characters > this.limits.bodyBytesTotalMax);
-    if (isFull) return Promise.reject(new Refusal("overloaded"));
-    const allowanceMs = this.limits.queueSecondsMax * 1000;
-    const deadlineMs = this.now() + allowanceMs;
+    if (!this.hasRoom(characters, 1)) return Promise.reject(new Refusal("overloaded"));
     return new Promise((resolve, reject) => {
-      this.queue.push({ write, characters, deadlineMs, resolve, reject });
+      this.queue.push({
+        write,
+        characters,
+        deadlineMs: this.deadline(),
+        settle: (result) => {
+          if (result instanceof Error) reject(result);
+          else resolve(result);
+        },
+      });
       this.charactersQueued += characters;
-      this.timer ??= this.watch(allowanceMs);
-      if (this.lanes < this.inFlightMax) this.start();
+      this.start();
+    });
+  }
+
+  /**
+   * Commits a block of writes, and resolves to their outcomes when all are settled. They are queued in order, and
+   * wait for room in the queue. They have one deadline, so once one of them is late, all that follow are late too:
+   * a write never overtakes an earlier one of its block.
+   */
+  submitAll(
+    writes: readonly Write[],
+    charactersOf: (write: Write) => number,
+  ): Promise<(Outcome | Error)[]> {
+    if (this.closed) return Promise.resolve(writes.map(() => new Refusal("shutting_down")));
+    if (writes.length === 0) return Promise.resolve([]);
+    const deadlineMs = this.deadline();
+    return new Promise((resolve) => {
+      const outcomes: (Outcome | Error)[] = Array.from({ length: writes.length });
+      let open = writes.length;
+      for (const [index, write] of writes.entries()) {
+        let isOpen = true;
+        const settle = (result: Result<Outcome>): void => {
+          if (result instanceof Promise) return void result.then(settle, settle);
+          if (!isOpen) return;
+          isOpen = false;
+          outcomes[index] = result;
+          if (--open === 0) resolve(outcomes);
+        };
+        this.overflow.push({ write, characters: charactersOf(write), deadlineMs, settle });
+      }
+      this.start();
     });
   }
 
@@ -100,22 +139,39 @@ export class Batcher<Write, Outcome> {
     clearTimeout(this.timer);
   }
 
+  private deadline(): number {
+    return this.now() + this.limits.queueSecondsMax * 1000;
+  }
+
+  private hasRoom(characters: number, share: number): boolean {
+    if (this.queue.length === 0) return true;
+    const { queueLengthMax, bodyBytesTotalMax } = this.limits;
+    return (
+      this.queue.length < queueLengthMax * share &&
+      this.charactersQueued + characters <= bodyBytesTotalMax * share
+    );
+  }
+
   private start(): void {
+    this.timer ??= this.watch(this.limits.queueSecondsMax * 1000);
+    if (this.lanes === this.inFlightMax) return;
     this.lanes++;
     const running = this.run().finally(() => this.running.delete(running));
     this.running.add(running);
   }
 
-  /** A lane counts until the very look that finds nothing more to do: what comes later starts another. */
+  /** A lane counts until the look that finds nothing more to do: a write that comes later starts another. */
   private async run(): Promise<void> {
-    while (this.queue.length > 0) {
+    while (this.queue.length + this.overflow.length > 0) {
       // Requests that the runtime has already received join the batch before it starts.
       await endOfTick();
-      this.refuseLate();
       const batch = this.takeBatch();
-      // What is left has the keys of writes under way: it is taken when they are settled.
-      if (batch.length === 0) break;
-      if (await this.settle(batch)) continue;
+      if (batch.length === 0) {
+        if (this.queue.length === 0) continue;
+        // The rest has the keys of writes under way. It is taken when they are settled.
+        break;
+      }
+      if (await this.commitBatch(batch)) continue;
       this.queue = batch.concat(this.queue);
       this.charactersQueued += sumCharacters(batch);
       await pause(LOCK_RETRY_MS);
@@ -123,29 +179,30 @@ export class Batcher<Write, Outcome> {
     this.lanes--;
   }
 
-  /** False where the store was locked by someone else and the batch is still to be tried. */
-  private async settle(batch: readonly Pending<Write, Outcome>[]): Promise<boolean> {
-    const deadlineMs = Math.max(batch[0]?.deadlineMs ?? 0, this.now() + this.commitMsMin);
+  /** False if another process has locked the store and the batch is still to be tried. */
+  private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<boolean> {
+    const deadlineMs = Math.max(findDeadline(batch), this.now() + this.commitMsMin);
     this.inFlight.set(batch, deadlineMs);
     try {
-      const outcomes = await this.commit(
+      const committed = this.commit(
         batch.map((pending) => pending.write),
         deadlineMs,
       );
+      const outcomes = committed instanceof Promise ? await committed : committed;
       if (outcomes === "locked") {
         this.release(batch);
         return false;
       }
-      for (const [index, pending] of batch.entries()) {
-        const outcome = outcomes[index] as Outcome | Error;
-        if (outcome instanceof Error) pending.reject(outcome);
-        else pending.resolve(outcome);
+      const late: Promise<Outcome>[] = [];
+      for (let index = 0; index < batch.length; index++) {
+        const outcome = outcomes[index] as Result<Outcome>;
+        if (outcome instanceof Promise) late.push(outcome);
+        batch[index]?.settle(outcome);
       }
-      const late = outcomes.filter((outcome) => outcome instanceof Promise);
       if (late.length > 0) this.releaseAfter(late, batch);
       else this.release(batch);
     } catch (error) {
-      for (const pending of batch) pending.reject(error);
+      for (const pending of batch) pending.settle(error as Error);
       this.release(batch);
     }
     return true;
@@ -164,14 +221,16 @@ export class Batcher<Write, Outcome> {
     const running = Promise.allSettled(late).then(() => {
       this.release(batch);
       this.running.delete(running);
-      if (this.queue.length > 0 && this.lanes < this.inFlightMax) this.start();
+      if (this.queue.length > 0) this.start();
     });
     this.running.add(running);
   }
 
-  /** As many writes as a commit may have, and no more text than would hold everyone else up. */
+  /** As many writes as a commit may have, and a bounded amount of text, so others get their turn. */
   private takeBatch(): Pending<Write, Outcome>[] {
+    this.fillQueue();
     const { queue, limits, keyOf, keysInFlight } = this;
+    const now = this.now();
     const taken: Pending<Write, Outcome>[] = [];
     const held: Pending<Write, Outcome>[] = [];
     let characters = 0;
@@ -182,12 +241,15 @@ export class Batcher<Write, Outcome> {
       characters < COMMIT_CHARACTERS_MAX
     ) {
       const pending = queue[seen++] as Pending<Write, Outcome>;
-      if (keyOf !== undefined && keysInFlight.has(keyOf(pending.write))) {
+      if (pending.deadlineMs <= now) {
+        this.charactersQueued -= pending.characters;
+        pending.settle(new Refusal("store_busy"));
+      } else if (keyOf !== undefined && keysInFlight.has(keyOf(pending.write))) {
         held.push(pending);
-        continue;
+      } else {
+        taken.push(pending);
+        characters += pending.characters;
       }
-      taken.push(pending);
-      characters += pending.characters;
     }
     if (keyOf !== undefined) for (const { write } of taken) keysInFlight.add(keyOf(write));
     this.queue = seen === queue.length ? held : held.concat(queue.slice(seen));
@@ -195,31 +257,46 @@ export class Batcher<Write, Outcome> {
     return taken;
   }
 
-  /** All have the same allowance of time, so that those who are late stand in front. */
-  private refuseLate(): void {
-    const now = this.now();
-    const inTime = this.queue.findIndex((pending) => pending.deadlineMs > now);
-    const late = this.queue.splice(0, inTime === -1 ? this.queue.length : inTime);
-    this.charactersQueued -= sumCharacters(late);
-    for (const pending of late) pending.reject(new Refusal("store_busy"));
+  private fillQueue(): void {
+    const { overflow } = this;
+    let moved = 0;
+    while (moved < overflow.length) {
+      const pending = overflow[moved] as Pending<Write, Outcome>;
+      if (!this.hasRoom(pending.characters, BLOCKS_SHARE)) break;
+      this.queue.push(pending);
+      this.charactersQueued += pending.characters;
+      moved++;
+    }
+    overflow.splice(0, moved);
   }
 
   /** Every wait ends, even for a commit that has begun: that one may turn out to be stored. */
   private watch(afterMs: number): Timer {
     const timer = setTimeout(() => {
-      this.refuseLate();
       const now = this.now();
       for (const [batch, deadlineMs] of this.inFlight)
         if (deadlineMs <= now)
-          for (const { reject } of batch) reject(new Refusal("store_unavailable"));
+          for (const { settle } of batch) settle(new Refusal("store_unavailable"));
+      this.refuseLate(now);
       const deadlines = [
         ...this.inFlight.values(),
-        ...this.queue.slice(0, 1).map(({ deadlineMs }) => deadlineMs),
-      ].filter((deadlineMs) => deadlineMs > now);
+        findDeadline(this.queue),
+        findDeadline(this.overflow),
+      ].filter((deadlineMs) => deadlineMs > now && deadlineMs < Number.POSITIVE_INFINITY);
       this.timer = deadlines.length === 0 ? undefined : this.watch(Math.min(...deadlines) - now);
     }, afterMs);
     timer.unref();
     return timer;
+  }
+
+  private refuseLate(now: number): void {
+    const isLate = ({ deadlineMs }: Pending<Write, Outcome>): boolean => deadlineMs <= now;
+    const late = this.queue.filter(isLate);
+    if (late.length > 0) this.queue = this.queue.filter((pending) => !isLate(pending));
+    this.charactersQueued -= sumCharacters(late);
+    const inTime = this.overflow.findIndex((pending) => !isLate(pending));
+    late.push(...this.overflow.splice(0, inTime === -1 ? this.overflow.length : inTime));
+    for (const { settle } of late) settle(new Refusal("store_busy"));
   }
 }
 
@@ -229,12 +306,18 @@ function sumCharacters(writes: readonly { readonly characters: number }[]): numb
   return sum;
 }
 
+function findDeadline(writes: readonly { readonly deadlineMs: number }[]): number {
+  let first = Number.POSITIVE_INFINITY;
+  for (const { deadlineMs } of writes) first = Math.min(first, deadlineMs);
+  return first;
+}
+
 /*
  * The end of a tick of the event loop, even when the tick does not end.
  *
- * Work that is better done together waits until every request that has arrived was looked at. With more than a
- * thousand ready connections the runtime polls for further ones dozens of times before it does anything else:
- * nothing would be committed for seconds. So every request calls `flushOverdue`, which does what has waited too long.
+ * A commit waits until every request that has arrived was looked at. With more than a thousand ready connections
+ * the runtime polls for further ones dozens of times before it does anything else, and nothing would be committed
+ * for seconds. So every request calls `flushOverdue`, which does what has waited too long.
  */
 
 interface Waiter {
@@ -245,7 +328,6 @@ interface Waiter {
 /** Longer than an ordinary tick, and short for a client. */
 const TICK_MS_MAX = 10;
 
-/** Few: work that waits for the same thing waits together. */
 const waiters = new Set<Waiter>();
 let firstDueMs = Number.POSITIVE_INFINITY;
 
@@ -268,7 +350,8 @@ function wait(ms: number, whenOver: (end: () => void) => unknown): Promise<void>
       dueMs,
       end: () => {
         if (!waiters.delete(entry)) return;
-        firstDueMs = Math.min(...[...waiters].map((other) => other.dueMs));
+        firstDueMs = Number.POSITIVE_INFINITY;
+        for (const other of waiters) firstDueMs = Math.min(firstDueMs, other.dueMs);
         resolve();
       },
     };

@@ -2,8 +2,7 @@
 
 import type { Store, StoreLimits } from "../domain/store.ts";
 import { isPostgresUrl, parsePostgresUrl, type Target } from "./postgres/url.ts";
-import { openSqliteReader, type Reader } from "./sqlite/reader.ts";
-import { SqliteStore } from "./sqlite/sqlite-store.ts";
+import { SqliteReader, SqliteStore } from "./sqlite/store.ts";
 
 /** Bounds for engines that are servers: connections, and the time that one statement may take. */
 export interface ServerLimits {
@@ -28,9 +27,9 @@ export async function openStore(
  * What an HTTP worker can read by itself. Undefined for a server: it may fail over, and the thread that
  * writes to it knows best where it is now.
  */
-export function openReader(databaseUrl: string, limits: StoreLimits): Reader | undefined {
+export function openReader(databaseUrl: string, limits: StoreLimits): SqliteReader | undefined {
   const url = parseStoreUrl(databaseUrl);
-  return url.engine === "sqlite" ? openSqliteReader(url.path, limits) : undefined;
+  return url.engine === "sqlite" ? new SqliteReader(url.path, limits) : undefined;
 }
 
 export type StoreUrl =

@@ -24,7 +24,7 @@ const reports: Reports = {
   formatMetrics: () => caller.call("formatMetrics", []) as ReturnType<Reports["formatMetrics"]>,
 };
 const reader = openReader(config.databaseUrl, config);
-const store = createRemoteStore(caller, description, reader?.reads ?? {});
+const store = createRemoteStore(caller, description, reader);
 const metrics = new Metrics(metricsMemory);
 const server = startServer({
   config,

@@ -33,18 +33,23 @@ export const methodsOf = (store: Store): Forwarded =>
     forwarded.map((name) => [name, store[name].bind(store)]),
   ) as unknown as Forwarded;
 
-/** Gives every guarantee of the owner's store. `reads` are those that this thread can do by itself. */
+/** Gives every guarantee of the owner's store. `reader` reads plants on this thread; without it the owner does. */
 export function createRemoteStore(
   caller: Caller,
   description: StoreDescription,
-  reads: Partial<Reads>,
+  reader: Reads | undefined,
 ): Store {
   const calls = Object.fromEntries(
     forwarded.map((name) => [name, (...parameters: unknown[]) => caller.call(name, parameters)]),
   ) as unknown as Forwarded;
   return {
     ...calls,
-    ...reads,
+    ...(reader !== undefined && {
+      findPlant: (id) => reader.findPlant(id),
+      listPlants: (query) => reader.listPlants(query),
+      listTags: (query) => reader.listTags(query),
+      countPlants: () => reader.countPlants(),
+    }),
     createPlant: (plant) => caller.createPlant(plant),
     description,
     get writesWaiting() {

@@ -1,81 +1,207 @@
-/** A store into a file, and a file into a store: verified, and complete in its place or not there at all. */
+/** Copies a store into a backup, and a backup into a store. The copy is verified, and never overwrites a file. */
 
-import { existsSync, realpathSync, type Stats, statSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  openSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  type Stats,
+  statSync,
+} from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
-import { copyStoreAside } from "./copy.ts";
+import { Worker } from "node:worker_threads";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { makeDirectoryDurably } from "./database.ts";
-import { readStore, requireOurs } from "./read.ts";
-import { companions, reservePlace } from "./replace.ts";
-import { makeTemporaryFile } from "./temporary.ts";
-import type { StoreFacts } from "./verify.ts";
+import { findDamage } from "./check.ts";
+import {
+  fileBytesOf,
+  getSchemaVersion,
+  isLocked,
+  makeDirectoryDurably,
+  readStore,
+  syncFile,
+} from "./database.ts";
 
-export interface Transfer {
+interface Transfer {
   readonly from: string;
   readonly to: string;
-  /** Whether a store that is in the place may be replaced. */
-  readonly replace: boolean;
-  /** Until the copy is in its place, an abort leaves everything as it was. */
+  /** An abort before the copy is complete leaves everything as it was. */
   readonly signal: AbortSignal;
 }
 
+interface StoreFacts {
+  readonly schemaVersion: number;
+  readonly plants: bigint;
+  readonly tokens: bigint;
+  readonly bytes: number;
+}
+
 export interface Transferred extends StoreFacts {
-  /** Where the copy is: absolute, links followed. */
+  /** Where the copy is, as an absolute path. */
   readonly path: string;
 }
 
-/** Copies the store at `from`, in use or not, to the file `to`. */
-export async function backUpStore(transfer: Transfer): Promise<Transferred> {
-  requireStore(transfer.from);
-  const folder = dirname(resolve(transfer.to));
-  // One that is missing may be a disk that is not mounted: it is not made.
+/** SQLite keeps these beside a file. It would take any file with such a name for its own. */
+export const companions = ["-wal", "-shm", "-journal"] as const;
+
+/** Copies the store at `from` to the new file `to`. The service may be running. */
+export async function backUpStore({ from, to, signal }: Transfer): Promise<Transferred> {
+  requireStore(from);
+  const folder = dirname(resolve(to));
+  // Not created: it may be the mount point of a disk that is not mounted.
   if (!existsSync(folder)) throw new StoreOpenError(`The folder ${folder} does not exist.`);
-  return copyInto({ ...transfer, verifyFirst: false });
+  const path = join(realpathSync(folder), basename(to));
+  refuseTaken(path, "Choose another name, or move it away first.");
+  if (companions.some((suffix) => realpathSync(from) + suffix === path))
+    throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
+  return copyInto(path, { from, verifyFirst: false }, signal);
 }
 
-/** Makes the backup at `from` the store at `to`, which nobody may have open. */
-export async function restoreStore(transfer: Transfer): Promise<Transferred> {
-  requireStore(transfer.from);
-  const folder = dirname(resolve(transfer.to));
+/** Copies the backup at `from` to the new store `to`, which belongs to the owner of its folder. */
+export async function restoreStore({ from, to, signal }: Transfer): Promise<Transferred> {
+  requireStore(from);
+  const folder = dirname(resolve(to));
   makeDirectoryDurably(folder);
-  return copyInto({ ...transfer, verifyFirst: true, model: statSync(folder) });
+  const path = join(realpathSync(folder), basename(to));
+  refuseTaken(
+    path,
+    "Stop the service and move it away first, or restore to another file with --database-url.",
+  );
+  return copyInto(path, { from, verifyFirst: true }, signal, statSync(folder));
 }
 
-/** Before anything is made or locked for its sake. */
 function requireStore(path: string): void {
-  readStore(path, (db) => requireOurs(db, path));
+  readStore(path, (db) => getSchemaVersion(db, path));
 }
 
-interface Copying extends Transfer {
-  readonly verifyFirst: boolean;
-  /** Whose owner the copy gets where it replaces nothing. */
-  readonly model?: Stats;
+function refuseTaken(path: string, advice: string): void {
+  // A link that leads nowhere is taken too.
+  if (lstatSync(path, { throwIfNoEntry: false }) !== undefined)
+    throw new StoreOpenError(`${path} exists, and is not overwritten. ${advice}`);
+  // SQLite would replay a log that is left of a lost file into the copy.
+  const orphan = companions.map((suffix) => path + suffix).find((file) => existsSync(file));
+  if (orphan !== undefined)
+    throw new StoreOpenError(
+      `${orphan} exists without the file that it belongs to. Make sure that no service is using it, and move it away first.`,
+    );
 }
 
-async function copyInto(copying: Copying): Promise<Transferred> {
-  const { from, replace, signal, verifyFirst } = copying;
-  const path = followLinks(copying.to);
-  refuseItself(from, path);
-  using place = reservePlace(path, { replace });
-  const model = statSync(path, { throwIfNoEntry: false }) ?? copying.model;
-  using temporary = makeTemporaryFile(path, model);
-  const facts = await copyStoreAside({ from, to: temporary.path, verifyFirst }, signal);
+async function copyInto(
+  path: string,
+  source: Omit<CopyOrder, "to">,
+  signal: AbortSignal,
+  owner?: Stats,
+): Promise<Transferred> {
+  using temporary = makeTemporaryFile(path, owner);
+  const facts = await copyOnThread({ ...source, to: temporary.path }, signal);
   signal.throwIfAborted();
-  place.put(temporary.path);
+  moveToNewName(temporary.path, path);
+  syncFile(dirname(path));
   return { ...facts, path };
 }
 
-/** As SQLite does: the log of a linked file is beside the file, not beside the link. */
-function followLinks(path: string): string {
-  if (existsSync(path)) return realpathSync(path);
-  return join(realpathSync(dirname(resolve(path))), basename(path));
+interface TemporaryFile extends Disposable {
+  readonly path: string;
 }
 
-function refuseItself(from: string, to: string): void {
-  const original = statSync(from);
-  const target = statSync(to, { throwIfNoEntry: false });
-  const isSame = original.ino === target?.ino && original.dev === target.dev;
-  const beside = companions.map((suffix) => followLinks(from) + suffix);
-  if (isSame || beside.includes(to))
-    throw new StoreOpenError(`${to} is the very store that is to be copied, or a part of it.`);
+/** Beside the file that it becomes. Readable by its owner alone, because it holds hashes of tokens. */
+function makeTemporaryFile(beside: string, owner: Stats | undefined): TemporaryFile {
+  const path = `${beside}.${randomBytes(6).toString("hex")}.tmp`;
+  closeSync(openSync(path, "wx", 0o600));
+  // A store that root restores must still belong to the service.
+  if (owner !== undefined && process.getuid?.() === 0) chownSync(path, owner.uid, owner.gid);
+  return {
+    path,
+    [Symbol.dispose]() {
+      for (const suffix of ["", ...companions]) rmSync(path + suffix, { force: true });
+    },
+  };
+}
+
+/** A link fails if the name was taken in the meantime; a rename would overwrite. */
+function moveToNewName(file: string, path: string): void {
+  try {
+    linkSync(file, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST" || existsSync(path))
+      throw new StoreOpenError(`${path} was created in the meantime. It was left alone.`, {
+        cause: error,
+      });
+    // A file system without links.
+    renameSync(file, path);
+    return;
+  }
+  rmSync(file);
+}
+
+export interface CopyOrder {
+  readonly from: string;
+  /** An empty file. */
+  readonly to: string;
+  /** Whether to verify the original before copying it. */
+  readonly verifyFirst: boolean;
+}
+
+export type CopyAnswer =
+  { readonly facts: StoreFacts } | { readonly refusal: string } | { readonly error: Error };
+
+/** On a thread, because a running SQLite statement cannot be interrupted, and Ctrl-C must work. */
+async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
+  signal.throwIfAborted();
+  const worker = new Worker(new URL("copy-worker.ts", import.meta.url), { workerData: order });
+  const answered = Promise.withResolvers<CopyAnswer>();
+  const abort = (): void => answered.reject(signal.reason);
+  signal.addEventListener("abort", abort);
+  worker.on("message", answered.resolve);
+  worker.on("error", answered.reject);
+  worker.on("exit", () => answered.reject(new Error("the copying thread ended without an answer")));
+  try {
+    const answer = await answered.promise;
+    if ("refusal" in answer) throw new StoreOpenError(answer.refusal);
+    if ("error" in answer) throw answer.error;
+    return answer.facts;
+  } finally {
+    signal.removeEventListener("abort", abort);
+    void worker.terminate();
+  }
+}
+
+/**
+ * One read transaction for the whole copy: it has every plant that was acknowledged before it began, and
+ * writes go on meanwhile. The result is one file that needs no log.
+ */
+export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
+  if (verifyFirst) verifyStore(from);
+  readStore(from, (db) => {
+    getSchemaVersion(db, from);
+    try {
+      db.run("VACUUM INTO ?", [to]);
+    } catch (error) {
+      if (isLocked(error)) throw error;
+      const { message } = error as Error;
+      throw new StoreOpenError(`${from} cannot be copied into ${dirname(to)}: ${message}.`);
+    }
+  });
+  syncFile(to);
+  return verifyStore(to, `The copy of ${from}`);
+}
+
+/** Throws a StoreOpenError that says what is wrong with the file. */
+function verifyStore(path: string, calledAs = path): StoreFacts {
+  return readStore(path, (db) => {
+    const schemaVersion = getSchemaVersion(db, calledAs);
+    const [fault] = findDamage(db, 1);
+    if (fault !== undefined) throw new StoreOpenError(`${calledAs} is damaged: ${fault}`);
+    const counts = db
+      .query<{ plants: bigint; tokens: bigint }, []>(
+        "SELECT (SELECT count(*) FROM plants) AS plants, (SELECT count(*) FROM tokens) AS tokens",
+      )
+      .get() as { plants: bigint; tokens: bigint };
+    return { schemaVersion, ...counts, bytes: fileBytesOf(path) };
+  });
 }

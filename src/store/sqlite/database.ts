@@ -1,41 +1,79 @@
-/** A SQLite file as we want it: ours, of a schema we know, and durable at every commit. */
+/** A SQLite file: how it is opened, what its schema is, when it is durable, and what its errors mean. */
 
 import { Database, SQLiteError } from "bun:sqlite";
-import { closeSync, fsyncSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { StoreOpenError } from "../../domain/errors.ts";
-import { migrations } from "./migrations.ts";
+import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 
-/** Marks the file as a plant store's, so that we never write into somebody else's: "PLNT". */
+/** Marks the file as a plant store: "PLNT". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c4e54;
 
-/** Nothing is wrong with the store: someone else is using it, and may be done soon. */
-export class StoreLockedError extends StoreOpenError {}
+/** The schema, step by step. A released step never changes: the next step repairs a mistake. */
+export const migrations: readonly string[] = [
+  `
+  CREATE TABLE plants (
+    id   INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    tag  TEXT
+  ) STRICT;
 
-/** How long a first opening waits for a lock that someone else holds: nobody is being served yet. */
-const OPEN_LOCK_WAIT_MS = 5_000;
+  CREATE TABLE tokens (
+    hash            TEXT PRIMARY KEY,
+    prefix          TEXT NOT NULL,
+    name            TEXT NOT NULL,
+    scopes          TEXT NOT NULL,
+    created_at_ms   INTEGER NOT NULL,
+    expires_at_ms   INTEGER,
+    last_used_at_ms INTEGER,
+    revoked_at_ms   INTEGER
+  ) STRICT, WITHOUT ROWID;
 
-/** Makes the file where there is none. */
+  CREATE UNIQUE INDEX tokens_name ON tokens (name) WHERE revoked_at_ms IS NULL;
+
+  CREATE TABLE probe (
+    id           INTEGER PRIMARY KEY CHECK (id = 1),
+    probed_at_ms INTEGER NOT NULL
+  ) STRICT;
+  `,
+
+  `
+  CREATE INDEX plants_tag ON plants (tag) WHERE tag IS NOT NULL;
+  `,
+];
+
+/** How long commands and a starting service wait for a lock that another process holds. */
+const LOCK_WAIT_MS = 5_000;
+/** How long a reading thread of the service waits. Only opening or closing the file locks readers out. */
+const READER_LOCK_WAIT_MS = 100;
+
+/** Opens the store for the service, or for a command that writes. Creates the file if it does not exist. */
 export function openDatabase(path: string): Database {
   makeDirectoryDurably(dirname(resolve(path)));
-  makeFilePrivately(path);
-  return open(path, (db) => {
-    db.run(`PRAGMA busy_timeout = ${OPEN_LOCK_WAIT_MS}`);
+  createPrivateFile(path);
+  return openFile(path, (db) => {
+    db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
     refuseForeignFile(db, path);
     setUp(db, path);
   });
 }
 
-/** Makes nothing, and waits for nobody: others are being served meanwhile. */
+/** Opens the store again while clients are being served: creates nothing, and waits for no lock. */
 export function reopenDatabase(path: string): Database {
-  return open(path, (db) => {
+  return openFile(path, (db) => {
     if (readPragma(db, "application_id") !== APPLICATION_ID)
       throw new StoreOpenError(`${path} is not a plant store any more. It was left alone.`);
     setUp(db, path);
   });
 }
 
-function open(path: string, prepare: (db: Database) => void): Database {
+/** Opens the store on a further thread, to read. The thread that writes has opened it already. */
+export function openReadOnly(path: string): Database {
+  const db = new Database(path, { readonly: true, safeIntegers: true });
+  db.run(`PRAGMA busy_timeout = ${READER_LOCK_WAIT_MS}`);
+  return db;
+}
+
+function openFile(path: string, prepare: (db: Database) => void): Database {
   try {
     const db = new Database(path, { create: false, readwrite: true, safeIntegers: true });
     try {
@@ -58,38 +96,14 @@ function setUp(db: Database, path: string): void {
   db.run("PRAGMA fullfsync = ON");
   db.run("PRAGMA checkpoint_fullfsync = ON");
   db.run("PRAGMA trusted_schema = OFF");
-  // Larger than SQLite's 1,000 pages and 2 MB: ids at random touch a page each, and are faster for it (see
-  // npm run bench). Larger still, and folding the log in would hold everyone up for too long at a time.
+  // More than SQLite's 1,000 pages and 2 MB: random ids touch a page each, and gain from it (npm run bench).
+  // With still more, one checkpoint would hold everything up for too long.
   db.run("PRAGMA wal_autocheckpoint = 8000");
   db.run("PRAGMA cache_size = -4000");
   db.run("PRAGMA journal_size_limit = 67108864");
   migrate(db, path);
-  // From here on a lock held by someone else must not stop the event loop, so that statements
-  // do not wait for it: the group commit does, between turns.
+  // From here on a lock of another process must not stop the event loop: the batcher retries instead.
   db.run("PRAGMA busy_timeout = 0");
-}
-
-/**
- * Copies everything that is readable into the main file, and syncs it.
- *
- * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's
- * memory. Its creator was never answered; but whoever retries would be told "replayed" at once,
- * without any sync. Written anew and synced before the first such answer, the plant is what it seems.
- */
-export function makeReadableDurable(db: Database, path: string): void {
-  const row = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get() as { busy: bigint };
-  if (row.busy !== 0n)
-    throw new StoreLockedError(`${path} is in use: another process kept it locked for too long.`);
-}
-
-function refuseForeignFile(db: Database, path: string): void {
-  const found = readPragma(db, "application_id");
-  if (found === APPLICATION_ID) return;
-  const { tables } = db.query("SELECT count(*) AS tables FROM sqlite_schema").get() as {
-    tables: bigint;
-  };
-  if (found !== 0 || tables > 0n)
-    throw new StoreOpenError(`${path} is a SQLite file, but not a plant store. It was left alone.`);
 }
 
 function migrate(db: Database, path: string): void {
@@ -104,7 +118,17 @@ function migrate(db: Database, path: string): void {
   steps.immediate();
 }
 
-export function refuseNewerSchema(version: number, path: string): void {
+function refuseForeignFile(db: Database, path: string): void {
+  const found = readPragma(db, "application_id");
+  if (found === APPLICATION_ID) return;
+  const { tables } = db.query("SELECT count(*) AS tables FROM sqlite_schema").get() as {
+    tables: bigint;
+  };
+  if (found !== 0 || tables > 0n)
+    throw new StoreOpenError(`${path} is a SQLite file, but not a plant store. It was left alone.`);
+}
+
+function refuseNewerSchema(version: number, path: string): void {
   if (version > migrations.length)
     throw new StoreOpenError(
       `${path} has schema ${version}, and this version of plantstore knows schemas up to ${migrations.length}. ` +
@@ -112,16 +136,103 @@ export function refuseNewerSchema(version: number, path: string): void {
     );
 }
 
-export function readPragma(db: Database, name: "application_id" | "user_version"): number {
+function readPragma(db: Database, name: "application_id" | "user_version"): number {
   const row = db.query(`PRAGMA ${name}`).get() as Record<string, bigint>;
   return Number(row[name]);
 }
 
 /**
- * Its owner's alone, because it holds hashes of tokens; SQLite makes the log beside it likewise. Only where
- * there is none: to close a descriptor of a file gives up every lock that this process has on it.
+ * Reads a store for a command, while the service may be running. Changes, creates and migrates nothing.
+ * Failures are StoreOpenErrors.
  */
-function makeFilePrivately(path: string): void {
+export function readStore<Result>(path: string, read: (db: Database) => Result): Result {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined) throw new StoreOpenError(`${path} does not exist.`);
+  if (!found.isFile()) throw new StoreOpenError(`${path} is not a file.`);
+  try {
+    const db = openToRead(path);
+    try {
+      return read(db);
+    } finally {
+      db.close();
+    }
+  } catch (error) {
+    if (isLocked(error)) throw new StoreLockedError(path);
+    if (!(error instanceof SQLiteError)) throw error;
+    const advice = isForbidden(error) ? " Run this as the user that the service runs as." : "";
+    throw new StoreOpenError(`${path} cannot be read: ${error.message}.${advice}`, {
+      cause: error,
+    });
+  }
+}
+
+/**
+ * To read a file in WAL mode, SQLite creates a log and an index beside it if there are none. Only a connection
+ * that could write removes them at the end. If the log has content, such a connection would fold it into the
+ * file at the end; a read-only one does not.
+ */
+function openToRead(path: string): Database {
+  const hasLog = fileBytesOf(`${path}-wal`) > 0;
+  const db = new Database(path, {
+    ...(hasLog ? { readonly: true } : { readwrite: true, create: false }),
+    safeIntegers: true,
+  });
+  db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
+  db.run("PRAGMA trusted_schema = OFF");
+  // For the copies that are written through this connection; see setUp.
+  db.run("PRAGMA fullfsync = ON");
+  return db;
+}
+
+/** Throws a StoreOpenError if the file is not a plant store, or has a schema that we do not know. */
+export function getSchemaVersion(db: Database, path: string): number {
+  if (readPragma(db, "application_id") !== APPLICATION_ID)
+    throw new StoreOpenError(`${path} is not a plant store.`);
+  const version = readPragma(db, "user_version");
+  refuseNewerSchema(version, path);
+  return version;
+}
+
+/** Zero if there is no such file. */
+export const fileBytesOf = (path: string): number =>
+  statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+
+/**
+ * Copies everything that is readable into the main file, and syncs it.
+ *
+ * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's memory. Its
+ * creator was never answered. But a client that sends it again would be told "replayed" without any sync.
+ */
+export function makeReadableDurable(db: Database, path: string): void {
+  const row = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get() as { busy: bigint };
+  if (row.busy !== 0n) throw new StoreLockedError(path);
+}
+
+/**
+ * Returns a check that throws once one of these files is moved or removed: writes would go into a file that
+ * has no name any more.
+ */
+export function watchFiles(files: readonly string[]): () => void {
+  const identities = files.map(identify);
+  return function assertFilesNotMoved() {
+    for (const [index, file] of files.entries())
+      if (identify(file) !== identities[index])
+        throw new StoreOpenError(
+          `${file} was moved or removed while it was in use. Put it back, or restart on what is there now.`,
+        );
+  };
+}
+
+function identify(file: string): string | undefined {
+  const stats = statSync(file, { throwIfNoEntry: false });
+  return stats === undefined ? undefined : `${stats.dev}:${stats.ino}`;
+}
+
+/**
+ * Readable by its owner alone, because it holds hashes of tokens; SQLite makes the log beside it likewise. Only
+ * a new file is opened here: closing a descriptor of a file gives up all locks that this process has on it.
+ */
+function createPrivateFile(path: string): void {
   try {
     closeSync(openSync(path, "wx", 0o600));
   } catch (error) {
@@ -129,19 +240,70 @@ function makeFilePrivately(path: string): void {
   }
 }
 
-/** SQLite syncs the folder of its files, but nobody else syncs the folders that we make for it. */
+/** SQLite syncs the folder of its files, but not the folders above it that we create. */
 export function makeDirectoryDurably(path: string): void {
   const firstMade = mkdirSync(path, { recursive: true, mode: 0o700 });
   if (firstMade === undefined) return;
-  for (let made = path; made.startsWith(firstMade); made = dirname(made))
-    syncDirectory(dirname(made));
+  for (let made = path; made.startsWith(firstMade); made = dirname(made)) syncFile(dirname(made));
 }
 
-export function syncDirectory(path: string): void {
+/** Syncs a file or a folder. */
+export function syncFile(path: string): void {
   const descriptor = openSync(path, "r");
   try {
     fsyncSync(descriptor);
   } finally {
     closeSync(descriptor);
   }
+}
+
+/** The store is sound, but another process is using it. */
+class StoreLockedError extends StoreOpenError {
+  constructor(path: string) {
+    super(`${path} is in use: another process kept it locked for too long.`);
+  }
+}
+
+export const isLocked = (error: unknown): boolean =>
+  error instanceof StoreLockedError ||
+  hasCode(error instanceof StoreOpenError ? error.cause : error, "SQLITE_BUSY", "SQLITE_LOCKED");
+
+/**
+ * After a failed sync the kernel may drop the pages that it could not write, and report success the next time.
+ * So the next sync of the same log proves nothing about this commit.
+ */
+export const isSyncFailure = (error: unknown): boolean =>
+  hasCode(error, "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC");
+
+export const isTokenNameTaken = (error: unknown): boolean =>
+  hasCode(error, "SQLITE_CONSTRAINT_UNIQUE");
+
+/** Even reading a file in WAL mode takes the right to write to its folder, if no process has it open. */
+export const isForbidden = (error: unknown): boolean =>
+  hasCode(error, "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM");
+
+/** What the client is told. Errors that neither the disk nor a lock caused stay as they are. */
+export function translate(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error("thrown by SQLite", { cause: error });
+  if (isLocked(error)) return new Refusal("store_busy", undefined, error);
+  if (error instanceof StoreOpenError) return new Refusal("store_unavailable", undefined, error);
+  const unavailable = hasCode(
+    error,
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_READONLY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_CORRUPT",
+    "SQLITE_NOTADB",
+    "SQLITE_NOMEM",
+    "SQLITE_PROTOCOL",
+  );
+  return unavailable ? new Refusal("store_unavailable", undefined, error) : error;
+}
+
+/** Extended codes begin with the primary one: SQLITE_IOERR_WRITE is a SQLITE_IOERR. */
+function hasCode(error: unknown, ...codes: string[]): boolean {
+  if (!(error instanceof SQLiteError) || error.code === undefined) return false;
+  const { code } = error;
+  return codes.some((known) => code === known || code.startsWith(`${known}_`));
 }

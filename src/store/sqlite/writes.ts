@@ -4,9 +4,9 @@ import type { Database } from "bun:sqlite";
 import { type Condition, holds, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
-import { isTokenNameTaken, translate } from "./failure.ts";
 import { toPlant } from "../rows.ts";
-import type { TokenValues, WriteStatements } from "./statements.ts";
+import { isTokenNameTaken, translate } from "./database.ts";
+import type { Statements, TokenValues } from "./sql.ts";
 
 export type Write =
   | { readonly kind: "createPlant"; readonly plant: Plant }
@@ -18,19 +18,15 @@ export type Write =
   | { readonly kind: "adoptTokens"; readonly records: readonly TokenRecord[] }
   | { readonly kind: "probe" };
 
-/** The tokens are those that were not adopted. */
+/** A list of tokens: those that were not adopted. */
 export type Outcome = "created" | "replayed" | "done" | "refused" | readonly TokenRecord[];
 
-/** The probe counts: it tells whether a plant could be created. */
+/** The probe counts: it finds out whether a plant could be created. */
 export const concernsPlants = ({ kind }: Write): boolean =>
   kind === "createPlant" || kind === "replacePlant" || kind === "removePlant" || kind === "probe";
 
-/** An error that leaves the transaction open undid its own statement only, and fails this write only. */
-export function applyAlone(
-  db: Database,
-  statements: WriteStatements,
-  write: Write,
-): Outcome | Error {
+/** If the transaction is still open after an error, SQLite undid that statement alone, and only this write fails. */
+export function applyWrite(db: Database, statements: Statements, write: Write): Outcome | Error {
   try {
     return apply(statements, write);
   } catch (error) {
@@ -39,7 +35,7 @@ export function applyAlone(
   }
 }
 
-function apply(statements: WriteStatements, write: Write): Outcome | Refusal {
+function apply(statements: Statements, write: Write): Outcome | Refusal {
   switch (write.kind) {
     case "createPlant":
       return createPlant(statements, write.plant);
@@ -63,7 +59,7 @@ function apply(statements: WriteStatements, write: Write): Outcome | Refusal {
   }
 }
 
-function createPlant(statements: WriteStatements, plant: Plant): Outcome | Refusal {
+function createPlant(statements: Statements, plant: Plant): Outcome | Refusal {
   const tag = plant.tag ?? null;
   if (statements.insertPlant.run(plant.id, plant.name, tag).changes === 1) return "created";
   const stored = statements.findPlant.get(plant.id);
@@ -72,7 +68,7 @@ function createPlant(statements: WriteStatements, plant: Plant): Outcome | Refus
 }
 
 function replacePlant(
-  statements: WriteStatements,
+  statements: Statements,
   plant: Plant,
   condition: Condition,
 ): Outcome | Refusal {
@@ -82,11 +78,7 @@ function replacePlant(
   return "done";
 }
 
-function removePlant(
-  statements: WriteStatements,
-  id: bigint,
-  condition: Condition,
-): Outcome | Refusal {
+function removePlant(statements: Statements, id: bigint, condition: Condition): Outcome | Refusal {
   const refusal = findObstacle(statements, id, condition);
   if (refusal !== undefined) return refusal;
   statements.deletePlant.run(id);
@@ -94,7 +86,7 @@ function removePlant(
 }
 
 function findObstacle(
-  statements: WriteStatements,
+  statements: Statements,
   id: bigint,
   condition: Condition,
 ): Refusal | undefined {
@@ -103,7 +95,7 @@ function findObstacle(
   return holds(condition, toPlant(current)) ? undefined : new Refusal("precondition_failed");
 }
 
-function createToken(statements: WriteStatements, token: TokenRecord, onlyFirst: boolean): Outcome {
+function createToken(statements: Statements, token: TokenRecord, onlyFirst: boolean): Outcome {
   const insert = onlyFirst ? statements.insertFirstToken : statements.insertToken;
   try {
     const { changes } = insert.run(...toValues(token));
@@ -114,9 +106,9 @@ function createToken(statements: WriteStatements, token: TokenRecord, onlyFirst:
   }
 }
 
-/** Revocations first: they free the names that others of the tokens may have. */
+/** Revocations first: they free names that other tokens may have. */
 function adoptTokens(
-  statements: WriteStatements,
+  statements: Statements,
   records: readonly TokenRecord[],
 ): readonly TokenRecord[] {
   const absent = records.filter(

@@ -1,0 +1,165 @@
+/** Looks through a store, while the service may be running, and changes nothing. */
+
+import { Database, SQLiteError } from "bun:sqlite";
+import { StoreOpenError } from "../../domain/errors.ts";
+import type { PlantCounts, PlantRow, TokenCounts } from "../rows.ts";
+import {
+  fileBytesOf,
+  getSchemaVersion,
+  isForbidden,
+  isLocked,
+  migrations,
+  readStore,
+} from "./database.ts";
+
+/** In this order. If the first fails, the others are not made. */
+export const checks = ["schema", "tables", "integrity", "text", "counts"] as const;
+
+export type Check = (typeof checks)[number];
+
+interface Fault {
+  readonly check: Check;
+  readonly message: string;
+}
+
+export interface Inspection {
+  readonly faults: readonly Fault[];
+  /** Undefined if the file is not a plant store, or has a schema that we do not know; then so are the counts. */
+  readonly schemaVersion: number | undefined;
+  readonly plants: PlantCounts | undefined;
+  readonly tokens: TokenCounts | undefined;
+  readonly fileBytes: number;
+  /** The size of the log. Its newest part is not in the file yet. */
+  readonly logBytes: number;
+}
+
+const FAULTS_MAX = 10;
+
+export function inspectStore(path: string, nowMs: number): Inspection {
+  return readStore(path, (db) => {
+    const sizes = { fileBytes: fileBytesOf(path), logBytes: fileBytesOf(`${path}-wal`) };
+    const faults: Fault[] = [];
+    /** What cannot be read is a fault. A store that is locked, or that we may not read, is not. */
+    const attempt = <Result>(check: Check, look: () => Result): Result | undefined => {
+      try {
+        return look();
+      } catch (error) {
+        const isFault =
+          error instanceof StoreOpenError || (error instanceof SQLiteError && !isForbidden(error));
+        if (!isFault || isLocked(error)) throw error;
+        faults.push({ check, message: error.message });
+        return undefined;
+      }
+    };
+    const collect = (check: Check, look: () => string[]): void => {
+      for (const message of attempt(check, look) ?? []) faults.push({ check, message });
+    };
+    const schemaVersion = attempt("schema", () => getSchemaVersion(db, path));
+    if (schemaVersion === undefined)
+      return { ...sizes, faults, schemaVersion, plants: undefined, tokens: undefined };
+    collect("tables", () => findMissing(db, schemaVersion));
+    collect("integrity", () => findDamage(db, FAULTS_MAX));
+    collect("text", () => findUnstorableTexts(db, FAULTS_MAX));
+    const plants = attempt("counts", () => countPlants(db));
+    const tokens = attempt("counts", () => countTokens(db, nowMs));
+    return { ...sizes, faults, schemaVersion, plants, tokens };
+  });
+}
+
+interface Part {
+  readonly type: string;
+  readonly name: string;
+  readonly sql: string;
+}
+
+/** Compares tables and indexes with those of the migrations. An additional index does no harm. */
+function findMissing(db: Database, schemaVersion: number): string[] {
+  const found = new Map(readParts(db).map((part) => [part.name, part]));
+  const model = new Database(":memory:");
+  for (const step of migrations.slice(0, schemaVersion)) model.run(step);
+  const expected = readParts(model);
+  model.close();
+  return expected.flatMap(({ type, name, sql }) => {
+    const part = found.get(name);
+    if (part === undefined) return [`The ${type} ${name} is missing.`];
+    return part.sql === sql ? [] : [`The ${type} ${name} is not as plantstore makes it.`];
+  });
+}
+
+const readParts = (db: Database): Part[] =>
+  db.query<Part, []>("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL").all();
+
+/** What SQLite finds wrong with pages, rows, indexes and constraints. */
+export function findDamage(db: Database, faultsMax: number): string[] {
+  const faults: string[] = [];
+  try {
+    for (const { integrity_check: lines } of db
+      .query<{ integrity_check: string }, []>(`PRAGMA integrity_check(${faultsMax})`)
+      .iterate())
+      faults.push(...lines.split("\n").filter((line) => line !== "ok" && !line.startsWith("***")));
+  } catch (error) {
+    // With enough damage the check itself ends in an error, after what it has found so far.
+    if (faults.length === 0) throw error;
+  }
+  return faults;
+}
+
+/** The driver puts this in the place of bytes that are not UTF-8. A client may also have stored it. */
+const REPLACEMENT = "\uFFFD";
+
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/**
+ * Names and tags that no request could have stored: not UTF-8, or with U+0000, which SQLite accepts. Reads
+ * every plant once, and the bytes of those that look suspicious.
+ */
+function findUnstorableTexts(db: Database, faultsMax: number): string[] {
+  const faults: string[] = [];
+  const bytesOf = db.query<Record<"name" | "tag", Uint8Array | null>, [bigint]>(
+    "SELECT CAST(name AS BLOB) AS name, CAST(tag AS BLOB) AS tag FROM plants WHERE id = ?",
+  );
+  for (const row of db.query<PlantRow, []>("SELECT id, name, tag FROM plants").iterate()) {
+    if (!isSuspicious(row.name) && (row.tag === null || !isSuspicious(row.tag))) continue;
+    const bytes = bytesOf.get(row.id);
+    for (const member of ["name", "tag"] as const)
+      if (bytes?.[member] && !isStorable(bytes[member]))
+        faults.push(`The ${member} of plant ${row.id} is not UTF-8, or has U+0000 in it.`);
+    if (faults.length >= faultsMax) break;
+  }
+  return faults;
+}
+
+/** In a damaged file even a text column may hold something else. */
+const isSuspicious = (text: unknown): boolean =>
+  typeof text !== "string" || text.includes(REPLACEMENT) || text.includes("\0");
+
+function isStorable(bytes: Uint8Array): boolean {
+  try {
+    return !decoder.decode(bytes).includes("\0");
+  } catch {
+    return false;
+  }
+}
+
+const countPlants = (db: Database): PlantCounts =>
+  db
+    .query<PlantCounts, []>(
+      `SELECT (SELECT count(*) FROM plants) AS count,
+        (SELECT count(*) FROM plants WHERE tag IS NOT NULL) AS tagged,
+        (SELECT count(DISTINCT tag) FROM plants WHERE tag IS NOT NULL) AS tags,
+        (SELECT min(id) FROM plants) AS idMin,
+        (SELECT max(id) FROM plants) AS idMax`,
+    )
+    .get() as PlantCounts;
+
+const countTokens = (db: Database, nowMs: number): TokenCounts =>
+  db
+    .query<TokenCounts, [nowMs: number]>(
+      `WITH states AS (SELECT CASE WHEN revoked_at_ms IS NOT NULL THEN 'revoked'
+          WHEN expires_at_ms <= ? THEN 'expired' ELSE 'active' END AS state FROM tokens)
+        SELECT count(*) FILTER (WHERE state = 'active') AS active,
+          count(*) FILTER (WHERE state = 'expired') AS expired,
+          count(*) FILTER (WHERE state = 'revoked') AS revoked
+        FROM states`,
+    )
+    .get(nowMs) as TokenCounts;

@@ -1,0 +1,134 @@
+/** Every SQL statement of the engine, prepared once a connection, and the walks over plants and tags. */
+
+import type { Database } from "bun:sqlite";
+import {
+  findBehind,
+  findTagPrefixRange,
+  firstIdOf,
+  type PlantQuery,
+  TAG_PREFIX_CHARACTERS,
+  type TagPrefix,
+  type TagQuery,
+} from "../../domain/page.ts";
+import type { Plant } from "../../domain/plant.ts";
+import { type PlantRow, toPlant, type TokenRow } from "../rows.ts";
+
+const TOKEN_COLUMNS =
+  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms";
+
+export type TokenValues = [
+  hash: string,
+  prefix: string,
+  name: string,
+  scopes: string,
+  createdAtMs: number,
+  expiresAtMs: number | null,
+];
+
+type TokenChanges = [revokedAtMs: number | null, lastUsedAtMs: number | null, hash: string];
+
+const INSERT_TOKEN = `INSERT INTO tokens (hash, prefix, name, scopes, created_at_ms, expires_at_ms)
+  SELECT ?, ?, ?, ?, ?, ?`;
+
+const SELECT_PLANTS = "SELECT id, name, tag FROM plants WHERE";
+
+type Walk = [firstId: bigint, rows: number];
+type TaggedWalk = [tag: string, firstId: bigint, rows: number];
+
+export type Statements = ReturnType<typeof prepareStatements>;
+
+export function prepareStatements(db: Database) {
+  return {
+    begin: db.prepare("BEGIN"),
+    // IMMEDIATE takes the write lock at once: a transaction never fails half-way for want of it.
+    beginWrite: db.prepare("BEGIN IMMEDIATE"),
+    commit: db.prepare("COMMIT"),
+    rollback: db.prepare("ROLLBACK"),
+
+    insertPlant: db.prepare<unknown, [id: bigint, name: string, tag: string | null]>(
+      "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
+    ),
+    updatePlant: db.prepare<unknown, [name: string, tag: string | null, id: bigint]>(
+      "UPDATE plants SET name = ?, tag = ? WHERE id = ?",
+    ),
+    deletePlant: db.prepare<unknown, [id: bigint]>("DELETE FROM plants WHERE id = ?"),
+    findPlant: db.prepare<PlantRow, [id: bigint]>(`${SELECT_PLANTS} id = ?`),
+    countPlants: db.prepare<{ count: bigint }, []>("SELECT count(*) AS count FROM plants"),
+
+    asc: db.prepare<PlantRow, Walk>(`${SELECT_PLANTS} id >= ? ORDER BY id LIMIT ?`),
+    desc: db.prepare<PlantRow, Walk>(`${SELECT_PLANTS} id <= ? ORDER BY id DESC LIMIT ?`),
+    // The index on the tag holds the ids of each tag in order, so this is a walk too.
+    taggedAsc: db.prepare<PlantRow, TaggedWalk>(
+      `${SELECT_PLANTS} tag = ? AND id >= ? ORDER BY id LIMIT ?`,
+    ),
+    taggedDesc: db.prepare<PlantRow, TaggedWalk>(
+      `${SELECT_PLANTS} tag = ? AND id <= ? ORDER BY id DESC LIMIT ?`,
+    ),
+    nextTag: db.prepare<{ head: string; bytes: bigint }, [from: string]>(
+      `SELECT substr(tag, 1, ${TAG_PREFIX_CHARACTERS}) AS head, octet_length(tag) AS bytes
+        FROM plants WHERE tag >= ? ORDER BY tag LIMIT 1`,
+    ),
+
+    findToken: db.prepare<TokenRow, [hash: string]>(
+      `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE hash = ?`,
+    ),
+    listTokens: db.prepare<TokenRow, []>(
+      `SELECT ${TOKEN_COLUMNS} FROM tokens ORDER BY created_at_ms, name`,
+    ),
+    insertToken: db.prepare<unknown, TokenValues>(INSERT_TOKEN),
+    insertFirstToken: db.prepare<unknown, TokenValues>(
+      `${INSERT_TOKEN} WHERE NOT EXISTS (SELECT 1 FROM tokens)`,
+    ),
+    revokeToken: db.prepare<unknown, [revokedAtMs: number, hash: string]>(
+      "UPDATE tokens SET revoked_at_ms = ? WHERE hash = ? AND revoked_at_ms IS NULL",
+    ),
+    touchToken: db.prepare<unknown, [usedAtMs: number, hash: string]>(
+      "UPDATE tokens SET last_used_at_ms = max(?, ifnull(last_used_at_ms, 0)) WHERE hash = ?",
+    ),
+    // The later of two times; either may be missing.
+    mergeToken: db.prepare<unknown, TokenChanges>(
+      `UPDATE tokens SET revoked_at_ms = ifnull(revoked_at_ms, ?1),
+        last_used_at_ms = max(ifnull(last_used_at_ms, ?2), ifnull(?2, last_used_at_ms)) WHERE hash = ?3`,
+    ),
+    adoptToken: db.prepare<unknown, [...TokenValues, number | null, number | null]>(
+      `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+    ),
+
+    probe: db.prepare<unknown, [nowMs: number]>(
+      "INSERT INTO probe (id, probed_at_ms) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms",
+    ),
+  };
+}
+
+/** A connection with an unfinished statement does not release its file. */
+export function closeDatabase(db: Database, statements: Statements): void {
+  for (const statement of Object.values(statements)) statement.finalize();
+  db.close();
+}
+
+/** At most that many plants, one at a time, from where the query begins, in its order and with its tag. */
+export function* walkPlants(
+  statements: Statements,
+  query: PlantQuery,
+  rowsMax: number,
+): Generator<Plant> {
+  const firstId = firstIdOf(query);
+  if (firstId === undefined) return;
+  const isAscending = query.order === "asc";
+  const rows =
+    query.tag === undefined
+      ? statements[isAscending ? "asc" : "desc"].iterate(firstId, rowsMax)
+      : statements[isAscending ? "taggedAsc" : "taggedDesc"].iterate(query.tag, firstId, rowsMax);
+  for (const row of rows) yield toPlant(row);
+}
+
+/** The different tags. Each costs one step down the index, however many plants have it. */
+export function* walkTags({ nextTag }: Statements, query: TagQuery): Generator<TagPrefix> {
+  const range = findTagPrefixRange(query);
+  for (let from = range?.from; from !== undefined;) {
+    const row = nextTag.get(from);
+    if (row === null || !row.head.startsWith(query.prefix)) return;
+    yield { head: row.head, bytes: Number(row.bytes) };
+    from = findBehind(row.head);
+  }
+}
