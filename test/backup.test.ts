@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
-import { runCommand, spawnService } from "./support/child.ts";
+import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { isReplay, isSamePlant, type StoredPlant } from "./support/plants.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";

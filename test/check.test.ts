@@ -7,7 +7,7 @@ import { mintToken, toRecord } from "../src/auth/token.ts";
 import { INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import { APPLICATION_ID, migrations } from "../src/store/sqlite/database.ts";
 import { SqliteStore } from "../src/store/sqlite/store.ts";
-import { type Finished, runCommand, spawnService } from "./support/child.ts";
+import { type Finished, runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {

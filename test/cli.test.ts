@@ -5,7 +5,7 @@ import { describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync } from "node:fs";
 import packageJson from "../package.json";
 import { forPeople } from "../src/cli/announce.ts";
-import { runCommand, spawnService } from "./support/child.ts";
+import { runCommand, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 

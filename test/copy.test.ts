@@ -5,13 +5,18 @@ import { describe, expect, test } from "bun:test";
 import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hashToken, mintToken } from "../src/auth/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { type Finished, runCommand, spawnService } from "./support/child.ts";
-import { runOnTerminal, startCommand } from "./support/command.ts";
+import {
+  type Finished,
+  runCommand,
+  runOnTerminal,
+  spawnService,
+  startCommand,
+} from "./support/command.ts";
 import { makeWorkplace, until, type Workplace } from "./support/folder.ts";
+import { limits } from "./support/limits.ts";
 import type { StoredPlant } from "./support/plants.ts";
 import { sendPlant } from "./support/service.ts";
 import { alter, countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
-import { limits } from "./support/limits.ts";
 
 /** A workplace with two stores in it, the second of which may be still to be made. */
 interface Pair extends Workplace {

@@ -11,9 +11,10 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { type ServiceProcess, spawnService } from "./support/child.ts";
+import { type ServiceProcess, spawnService } from "./support/command.ts";
 import { expectAlive, expectRefusal } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
+import { limits } from "./support/limits.ts";
 import { isReplay, type StoredPlant } from "./support/plants.ts";
 import { Sender } from "./support/sender.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
@@ -26,7 +27,6 @@ import {
   runSystemCommand,
   spawnUnsynced,
 } from "./support/system.ts";
-import { limits } from "./support/limits.ts";
 
 const TIMEOUT_MS = 30_000;
 const token = { PLANTSTORE_TOKEN: TEST_TOKEN };

@@ -11,8 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand } from "./support/child.ts";
-import { runOnTerminal, startCommand } from "./support/command.ts";
+import { runCommand, runOnTerminal, startCommand } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";

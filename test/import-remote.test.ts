@@ -3,12 +3,11 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import { runCommand, spawnService } from "./support/child.ts";
-import { startCommand } from "./support/command.ts";
+import { runCommand, spawnService, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
+import { limits } from "./support/limits.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
-import { limits } from "./support/limits.ts";
 
 describe("plantstore import --url", () => {
   test("stores through a running service, and refuses what it refuses", async () => {

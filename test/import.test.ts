@@ -4,11 +4,10 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { linkSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand } from "./support/child.ts";
-import { startCommand } from "./support/command.ts";
+import { runCommand, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
-import { countPlants, readPlants } from "./support/stores.ts";
 import { limits } from "./support/limits.ts";
+import { countPlants, readPlants } from "./support/stores.ts";
 
 describe("plantstore import", () => {
   const ndjson = '{"id":1,"name":"a","tag":"x"}\n{"id":9007199254740993,"name":"b"}\n';

@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { APPLICATION_ID, migrations } from "../src/store/sqlite/database.ts";
-import { runCommand, spawnService } from "./support/child.ts";
+import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {

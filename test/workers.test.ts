@@ -1,9 +1,9 @@
 /** plantstore serve --workers: several threads share a port among themselves, and with nobody else. */
 
 import { describe, expect, test } from "bun:test";
-import { runCommand, spawnService } from "./support/child.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
 import { Clients } from "./support/clients.ts";
+import { runCommand, spawnService } from "./support/command.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";

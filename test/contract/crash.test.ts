@@ -1,7 +1,7 @@
 /** Killed at any moment, under load: what was acknowledged is there, exactly, and nothing else is. */
 
 import { expect, test } from "bun:test";
-import { type ServiceProcess, spawnService } from "../support/child.ts";
+import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { engine, openTestDatabase, type TestDatabase } from "../support/database.ts";
 import { isReplay, isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random, tellingSeed } from "../support/random.ts";

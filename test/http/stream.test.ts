@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { expect, test } from "bun:test";
-import { type ServiceProcess, spawnService } from "../support/child.ts";
+import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { openTestDatabase } from "../support/database.ts";
 import { limits } from "../support/limits.ts";
 

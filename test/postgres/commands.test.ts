@@ -2,8 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
-import { runCommand } from "../support/child.ts";
-import { startCommand } from "../support/command.ts";
+import { runCommand, startCommand } from "../support/command.ts";
 import { lines, makeWorkplace, type Workplace } from "../support/folder.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { readFolder } from "../support/stores.ts";

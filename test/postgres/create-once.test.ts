@@ -1,7 +1,7 @@
 /** A create whose answer is lost is one create, even where another instance removes the plant before it is known. */
 
 import { expect, test } from "bun:test";
-import { spawnService } from "../support/child.ts";
+import { spawnService } from "../support/command.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { startProxy } from "../support/proxy.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";

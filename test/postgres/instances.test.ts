@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { migrations } from "../../src/store/postgres/migrations.ts";
-import { runCommand } from "../support/child.ts";
+import { runCommand } from "../support/command.ts";
 import { Fleet } from "../support/fleet.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { TEST_TOKEN } from "../support/service.ts";

@@ -4,11 +4,11 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import { openStore } from "../../src/store/open.ts";
-import { runCommand, spawnService } from "../support/child.ts";
+import { runCommand, spawnService } from "../support/command.ts";
 import { rejectionOf } from "../support/expect.ts";
+import { limits } from "../support/limits.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
-import { limits } from "../support/limits.ts";
 
 const { config } = resolveConfig({}, {});
 

@@ -4,7 +4,7 @@ import { SQL } from "bun";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { runCommand } from "../support/child.ts";
+import { runCommand } from "../support/command.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { makePlants, type StoredPlant } from "../support/plants.ts";
 import { findFreePort, giveToServer, HOSTNAME, spawnOptions } from "../support/postgres-files.ts";

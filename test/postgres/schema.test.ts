@@ -2,12 +2,12 @@
 
 import { describe, expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
+import { StoreOpenError } from "../../src/domain/errors.ts";
 import { ALWAYS } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { StoreOpenError } from "../../src/domain/errors.ts";
 import { openStore } from "../../src/store/open.ts";
 import { migrations } from "../../src/store/postgres/migrations.ts";
-import { runCommand } from "../support/child.ts";
+import { runCommand } from "../support/command.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 

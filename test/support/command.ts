@@ -1,6 +1,102 @@
-/** A command that is still running: fed, interrupted, watched on a terminal. */
+/** The command line as its users run it, in a process of its own: awaited, fed, interrupted or watched on a terminal. */
 
-import { commandOf, type Finished } from "./child.ts";
+import { join } from "node:path";
+import { hasLimits } from "./limits.ts";
+
+const launcher = join(import.meta.dir, "../../bin/plantstore");
+const mainWithLimits = join(import.meta.dir, "main.ts");
+
+/** The product's own launcher, unless the test has limits of its own. */
+const commandOf = (env: Readonly<Record<string, string>>): string[] =>
+  hasLimits(env) ? [process.execPath, "--no-env-file", mainWithLimits] : [launcher];
+
+export interface Finished {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Nothing of the tester's own configuration reaches the child, only what the test gives it. */
+function environment(given: Readonly<Record<string, string>>): Record<string, string> {
+  const { PATH = "", HOME = "", TMPDIR = "/tmp" } = process.env;
+  return { PATH, HOME, TMPDIR, ...given };
+}
+
+export async function runCommand(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Finished> {
+  const child = Bun.spawn([...commandOf(env), ...args], {
+    env: environment(env),
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  return finish(child);
+}
+
+async function finish(
+  child: Bun.Subprocess<Bun.SpawnOptions.Writable, "pipe", "pipe">,
+): Promise<Finished> {
+  const [stdout, stderr, exitCode] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+    child.exited,
+  ]);
+  return { exitCode, stdout, stderr };
+}
+
+/** The line that the service prints to standard output when it listens. */
+interface StartLine {
+  readonly url: string;
+  readonly token?: string;
+  readonly [fact: string]: unknown;
+}
+
+export interface ServiceProcess extends AsyncDisposable {
+  readonly pid: number;
+  readonly started: StartLine;
+  readonly kill: (signal: NodeJS.Signals) => void;
+  readonly exited: Promise<number>;
+  /** Everything on standard error; resolves when the process is gone. */
+  readonly stderr: Promise<string>;
+}
+
+/** Starts `plantstore serve` and waits until it listens. `wrapper` is a command to run it under. */
+export async function spawnService(
+  env: Readonly<Record<string, string>>,
+  wrapper: readonly string[] = [],
+): Promise<ServiceProcess> {
+  const child = Bun.spawn([...wrapper, ...commandOf(env), "serve"], {
+    env: environment({ PORT: "0", ...env }),
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const stderr = new Response(child.stderr).text();
+  const firstLine = await readLine(child.stdout);
+  if (firstLine === undefined)
+    throw new Error(`the service did not start (exit ${await child.exited}): ${await stderr}`);
+  return {
+    pid: child.pid,
+    started: JSON.parse(firstLine) as StartLine,
+    kill: (signal) => child.kill(signal),
+    exited: child.exited,
+    stderr,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await child.exited;
+    },
+  };
+}
+
+async function readLine(stream: ReadableStream<Uint8Array>): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of stream) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.includes("\n")) return text.slice(0, text.indexOf("\n"));
+  }
+  return undefined;
+}
 
 export interface RunningCommand {
   readonly pid: number;
@@ -9,11 +105,6 @@ export interface RunningCommand {
   readonly end: () => Promise<void>;
   readonly kill: (signal: NodeJS.Signals) => void;
   readonly finished: Promise<Finished>;
-}
-
-function environment(given: Readonly<Record<string, string>>): Record<string, string> {
-  const { PATH = "", HOME = "", TMPDIR = "/tmp" } = process.env;
-  return { PATH, HOME, TMPDIR, ...given };
 }
 
 export function startCommand(
@@ -26,14 +117,6 @@ export function startCommand(
     stdout: "pipe",
     stderr: "pipe",
   });
-  const finish = async (): RunningCommand["finished"] => {
-    const [stdout, stderr, exitCode] = await Promise.all([
-      new Response(child.stdout).text(),
-      new Response(child.stderr).text(),
-      child.exited,
-    ]);
-    return { exitCode, stdout, stderr };
-  };
   return {
     pid: child.pid,
     write: async (text) => {
@@ -44,7 +127,7 @@ export function startCommand(
       await child.stdin.end();
     },
     kill: (signal) => child.kill(signal),
-    finished: finish(),
+    finished: finish(child),
   };
 }
 

@@ -1,6 +1,6 @@
 /** Several services on one database, any of which may be killed at any moment and is started again. */
 
-import { type ServiceProcess, spawnService } from "./child.ts";
+import { type ServiceProcess, spawnService } from "./command.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 import type { Random } from "./random.ts";
 

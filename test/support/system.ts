@@ -2,7 +2,7 @@
 
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { spawnService, type ServiceProcess } from "./child.ts";
+import { type ServiceProcess, spawnService } from "./command.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "./folder.ts";
 
 const isLinux = process.platform === "linux";

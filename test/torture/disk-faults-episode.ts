@@ -1,6 +1,6 @@
 /** A service while its disk fails, and after: alive throughout, honest about being ready, and back by itself. */
 
-import type { ServiceProcess } from "../support/child.ts";
+import type { ServiceProcess } from "../support/command.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import type { FaultKind } from "./disk-faults-kinds.ts";

@@ -1,6 +1,7 @@
 /** The disk is full, fails, or is slow, and then loses its power: refused for now, never lost, and over by itself. */
 
-import type { ServiceProcess } from "../support/child.ts";
+import type { ServiceProcess } from "../support/command.ts";
+import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
 import { choosePieces } from "./disk-fates.ts";
@@ -11,7 +12,6 @@ import { MixedLoad } from "./mixed-load.ts";
 import type { Budget, Finding, Scenario } from "./scenario.ts";
 import { compareModel, lackOfShim, ShimmedDisk } from "./shimmed-service.ts";
 import { compareAnswers, examineFiles } from "./stored-files.ts";
-import { limits } from "../support/limits.ts";
 
 const EPISODES_MAX = 3;
 const SPELLS_MAX = 4;

@@ -1,7 +1,7 @@
 /** A service on a pair of PostgreSQL servers, under load by clients who know what they were told. */
 
-import { type ServiceProcess, spawnService } from "../support/child.ts";
 import { Clients } from "../support/clients.ts";
+import { type ServiceProcess, spawnService } from "../support/command.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { type PairOptions, type PostgresPair, startPair } from "../support/postgres-server.ts";
 import { createRandom, type Random } from "../support/random.ts";

@@ -2,7 +2,7 @@
 
 import { statSync } from "node:fs";
 import { join } from "node:path";
-import { type ServiceProcess, spawnService } from "../support/child.ts";
+import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";

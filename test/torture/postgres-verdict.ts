@@ -1,7 +1,7 @@
 /** What the clients were told, held against what is stored and shown in the end; and whether the services are sound. */
 
-import type { ServiceProcess } from "../support/child.ts";
 import type { Clients } from "../support/clients.ts";
+import type { ServiceProcess } from "../support/command.ts";
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { probe, QUEUE_SECONDS_MAX, type Scene } from "./postgres-scene.ts";

@@ -1,7 +1,7 @@
 /** The service under torture: a process of its own, on a store of its own, with the settings of this process. */
 
 import { readdirSync, readFileSync } from "node:fs";
-import { spawnService } from "../support/child.ts";
+import { spawnService } from "../support/command.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 

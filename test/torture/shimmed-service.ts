@@ -2,7 +2,7 @@
 
 import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type ServiceProcess, spawnService } from "../support/child.ts";
+import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { canFailSyncs, runSystemCommand } from "../support/system.ts";

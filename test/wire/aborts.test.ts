@@ -1,7 +1,7 @@
 /** Clients that vanish, and more clients than the system lets in. */
 
 import { describe, expect, test } from "bun:test";
-import { spawnService } from "../support/child.ts";
+import { spawnService } from "../support/command.ts";
 import { engine, openTestDatabase } from "../support/database.ts";
 import { sendPlant, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { checkIntegrity } from "../support/stores.ts";
