@@ -1,78 +1,84 @@
-/** One round of load by wrk, and the proof that what it counted is true. */
+/** One round of load, and the check that its answers were right and its plants are stored. */
 
 import { join } from "node:path";
-import { idsPerThread, listIds, takeFirstId } from "./ids.ts";
 import { readCpuSeconds, waitUntilIdle } from "./processes.ts";
-import type { Round } from "./report/results.ts";
-import { readBack } from "./read-back.ts";
-import { type Server, WrongAnswer } from "./servers/server.ts";
-import { ANSWER_SECONDS_MAX, CONNECTIONS, LOAD_CORE, STORED, TOKEN } from "./settings.ts";
-
-export type Sample = Omit<Round, "foreignCores" | "isDisturbed"> & {
-  /** Creates that were sent: all but those in flight at the end were acknowledged. */
-  readonly created?: number;
-};
+import type { Sample } from "./results.ts";
+import { ask, checkPlant, headers, plant, type Server, WrongAnswer } from "./servers.ts";
+import {
+  ANSWER_SECONDS_MAX,
+  BULK_ROWS,
+  CONNECTIONS,
+  LOAD_CORE,
+  STORED,
+  TOKEN,
+} from "./settings.ts";
 
 export interface Load {
-  readonly kind: "create" | "create-tagged" | "create-random" | "get" | "list" | "mixed";
+  readonly kind: "create" | "create-tagged" | "create-random" | "get" | "list";
   readonly connections?: number;
   readonly threads?: number;
-  /** How many plants, from id 0 on, are there to be read. */
-  readonly stored?: number;
   readonly listPath?: string;
+  /** The load shares all cores with the server. */
   readonly isShared?: boolean;
-  /** False for a limit that answers without storing. */
-  readonly isStored?: boolean;
+  /** The server answers without storing. */
+  readonly storesNothing?: boolean;
 }
 
+/** What requests.lua prints at the end. */
 interface Counted {
   readonly requests: number;
   readonly durationUs: number;
-  readonly p50Us: number;
-  readonly p99Us: number;
-  readonly p999Us: number;
-  readonly refused: number;
-  readonly cut: number;
-  readonly late: number;
+  /** Requests that were refused, cut off, or unanswered for too long. */
+  readonly failed: number;
+  /** Creates that each thread has sent. */
   readonly issued: readonly number[];
+  readonly latency: Pick<Sample, "p50Ms" | "p99Ms" | "p999Ms">;
 }
 
-export async function load(server: Server, about: Load, seconds: number): Promise<Sample> {
-  const first = takeFirstId();
+/** Stores are filled from id 0 on, so the first round starts well above. */
+const IDS_A_ROUND = 100_000_000;
+
+let rounds = 0;
+
+/** Also returns how many creates were sent. All but those in flight at the end were acknowledged. */
+export async function load(
+  server: Server,
+  about: Load,
+  seconds: number,
+): Promise<Sample & { readonly created: number }> {
+  const first = ++rounds * IDS_A_ROUND;
   const cpuBefore = readCpuSeconds(server.pids);
-  const { counted, loadSeconds } = await runWrk(server, about, first, seconds);
+  const { requests, durationUs, failed, issued, latency, loadUs } = await runWrk(
+    server,
+    about,
+    first,
+    seconds,
+  );
   const cpuSeconds = readCpuSeconds(server.pids) - cpuBefore;
   const rssMb = server.rssMb();
-  const { requests, refused, cut, late } = counted;
-  if (refused + cut + late > 0)
+  if (failed > 0 || requests === 0)
     throw new WrongAnswer(
-      `of ${requests} requests ${refused} were refused, ${cut} cut off, ${late} unanswered after ${ANSWER_SECONDS_MAX} s`,
+      `of ${requests} requests ${failed} were refused, cut off, or unanswered after ${ANSWER_SECONDS_MAX} s`,
     );
   await waitUntilIdle(server.pids);
-  const created = counted.issued.reduce((sum, each) => sum + each, 0);
-  if (requests === 0) return { value: 0, created };
-  if (about.isStored ?? true)
-    await readBack(server, listIds(first, counted.issued, about.kind), about);
-  const durationSeconds = counted.durationUs / 1e6;
+  const ids = listIds(first, issued, about.kind);
+  if (!about.storesNothing && ids.length > 0) await readBack(server, ids, about.kind);
   return {
-    value: counted.requests / durationSeconds,
-    p50Ms: counted.p50Us / 1e3,
-    p99Ms: counted.p99Us / 1e3,
-    p999Ms: counted.p999Us / 1e3,
+    value: requests / (durationUs / 1e6),
+    ...latency,
     rssMb,
-    cpuUs: (cpuSeconds * 1e6) / counted.requests,
-    loadCores: loadSeconds / durationSeconds,
-    created,
+    cpuUs: (cpuSeconds * 1e6) / requests,
+    loadCores: loadUs / durationUs,
+    created: ids.length,
   };
 }
 
 async function runWrk(
-  { url, api }: Server,
-  about: Load,
+  { url }: Server,
+  { kind, connections = CONNECTIONS, threads = 1, listPath = "/plants?limit=100", isShared }: Load,
   first: number,
   seconds: number,
-): Promise<{ counted: Counted; loadSeconds: number }> {
-  const { connections = CONNECTIONS, threads = 1, isShared = false } = about;
+): Promise<Counted & { readonly loadUs: number }> {
   const child = Bun.spawn(
     [
       ...(isShared ? [] : ["taskset", "-c", LOAD_CORE]),
@@ -81,21 +87,18 @@ async function runWrk(
       `-c${connections}`,
       `-d${seconds}s`,
       `--timeout=${ANSWER_SECONDS_MAX}s`,
-      "-s",
-      join(import.meta.dir, "requests.lua"),
+      `-s${join(import.meta.dir, "requests.lua")}`,
       url,
     ],
     {
       env: {
         ...process.env,
-        BENCH_KIND: about.kind,
+        BENCH_KIND: kind,
         BENCH_TOKEN: TOKEN,
         BENCH_FIRST: String(first),
         BENCH_IDS_A_THREAD: String(idsPerThread(threads)),
-        BENCH_STORED: String(about.stored ?? STORED),
-        BENCH_CREATE_PATH: api.createPath,
-        BENCH_GET_PATH: api.getPath,
-        BENCH_LIST_PATH: about.listPath ?? api.listPath,
+        BENCH_STORED: String(STORED),
+        BENCH_LIST_PATH: listPath,
       },
       stdout: "pipe",
     },
@@ -104,6 +107,93 @@ async function runWrk(
   await child.exited;
   const line = /^RESULT (.*)$/m.exec(output)?.[1];
   if (line === undefined) throw new Error(`wrk printed no result:\n${output}`);
-  const microseconds = child.resourceUsage()?.cpuTime.total ?? 0n;
-  return { counted: JSON.parse(line) as Counted, loadSeconds: Number(microseconds) / 1e6 };
+  const loadUs = Number(child.resourceUsage()?.cpuTime.total ?? 0n);
+  return { ...(JSON.parse(line) as Counted), loadUs };
+}
+
+const idsPerThread = (threads: number): number => Math.floor(IDS_A_ROUND / threads);
+
+/** Same formula, with the same doubles, as in requests.lua. */
+const scatter = (number: number): number =>
+  ((number * 40_503) % 2 ** 16) * 2 ** 36 + ((number * 69_069) % 2 ** 36);
+
+/** The ids that were sent, from how many each thread has sent. */
+export function listIds(first: number, issued: readonly number[], kind: Load["kind"]): number[] {
+  const numbers = issued.flatMap((count, thread) => {
+    const firstOfThread = first + thread * idsPerThread(issued.length);
+    return Array.from({ length: count }, (_, index) => firstOfThread + index);
+  });
+  return kind === "create-random" ? numbers.map(scatter) : numbers;
+}
+
+const READ_BACK = 20;
+
+/**
+ * Reads some of the plants that were sent. One may be missing, because it was in flight when the round ended;
+ * those that are found must be as they were sent. The count of all rows notices a plant that was lost.
+ */
+export async function readBack(
+  { url }: Pick<Server, "url">,
+  ids: readonly number[],
+  kind: Load["kind"],
+): Promise<void> {
+  let found = 0;
+  for (let trial = 0; trial < READ_BACK; trial++) {
+    const id = ids[Math.floor(Math.random() * ids.length)] ?? Number.NaN;
+    const response = await ask(`${url}/plants/${id}`);
+    const answer: unknown = await response.json();
+    if (response.status === 404) continue;
+    if (!response.ok) throw new WrongAnswer(`GET of plant ${id} answers ${response.status}`);
+    // wrk draws the tags of create-tagged at random.
+    checkPlant(answer, kind === "create-tagged" ? undefined : plant.tag);
+    found++;
+  }
+  if (found === 0) throw new WrongAnswer(`none of ${READ_BACK} plants that were sent is stored`);
+}
+
+/** BULK_ROWS plants as NDJSON, from id 0 on. */
+export const makeLines = (): string =>
+  Array.from(
+    { length: BULK_ROWS },
+    (_, id) => `{"id":${id},"name":"Monstera deliciosa","tag":"tag ${id % 50}"}\n`,
+  ).join("");
+
+/** Sends the lines to a server that has none of these plants. */
+export const importInto = (server: Server, lines: string): Promise<Sample> =>
+  timeBulk(server, BULK_ROWS, async () => {
+    const response = await fetch(`${server.url}/plants/batch`, {
+      method: "POST",
+      headers: { ...headers, "content-type": "application/x-ndjson" },
+      body: lines,
+    });
+    return (await response.text()).match(/"status":200\}/g)?.length ?? 0;
+  });
+
+export const exportFrom = (server: Server, count: number): Promise<Sample> =>
+  timeBulk(server, count, async () => {
+    const response = await fetch(`${server.url}/plants`, {
+      headers: { ...headers, accept: "application/x-ndjson" },
+    });
+    let lines = 0;
+    for await (const chunk of response.body as ReadableStream<Uint8Array>)
+      for (const byte of chunk) if (byte === 10) lines++;
+    return lines;
+  });
+
+/** Timed from the first byte sent to the last byte received. `act` counts the plants that went through. */
+async function timeBulk(
+  server: Server,
+  expected: number,
+  act: () => Promise<number>,
+): Promise<Sample> {
+  const cpuBefore = readCpuSeconds(server.pids);
+  const startedMs = performance.now();
+  const good = await act();
+  const seconds = (performance.now() - startedMs) / 1000;
+  if (good !== expected) throw new WrongAnswer(`${good} plants of ${expected} went through`);
+  return {
+    value: expected / seconds,
+    rssMb: server.rssMb(),
+    cpuUs: ((readCpuSeconds(server.pids) - cpuBefore) * 1e6) / expected,
+  };
 }

@@ -1,29 +1,36 @@
 /**
- * npm run bench [-- scenario …]: what the service does a second, side by side with what others do and
- * with what limits it, in one run.
+ * npm run bench [-- scenario …]: the service beside its peers and its limits, in one run.
  *
- * All scenarios together make RESULTS.md, its charts and results.json; a few of them are only printed,
- * unless --write puts them in the place of what is known. --render makes page and charts anew.
- *
- * Figures of different runs or machines are not for comparing; ratios within one run are.
+ * All scenarios together write RESULTS.md, its charts and results.json. Some scenarios by name are only
+ * printed, unless --write merges them into the known results. --render writes page and charts again.
+ * --quick takes about three minutes: creates, reads, import and export on SQLite, and only what has a target.
  */
 
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { readResults, writeResults } from "./report/files.ts";
-import { print, printScenario } from "./report/print.ts";
-import { isGood, mergeResults, type ScenarioResult } from "./report/results.ts";
-import { measureAll } from "./run.ts";
-import { scenarios } from "./scenarios/all.ts";
+import { writeCharts } from "./charts.ts";
+import type { Scenario } from "./measure.ts";
+import { formatScenario, formatTargets, makePage, readMachine } from "./page.ts";
+import { isGood, mergeResults, type Results, type ScenarioResult } from "./results.ts";
+import { scenarios } from "./scenarios.ts";
+import { install } from "./servers.ts";
+import { ROUND_SECONDS } from "./settings.ts";
+import { removeTemporaryPaths } from "./stores.ts";
 
+const USAGE = "usage: npm run bench [-- scenario … --quick --write --render]";
+const resultsPath = join(import.meta.dir, "results.json");
 const names = scenarios.map(({ name }) => name);
+
 const { values: flags, positionals: chosen } = parseArguments();
-
 const unknown = chosen.filter((name) => !names.includes(name));
-if (unknown.length > 0) fail(2, `No scenario ${unknown.join(", ")}; there are ${names.join(", ")}`);
+if (unknown.length > 0)
+  fail(2, `Unknown scenario: ${unknown.join(", ")}. Choose from ${names.join(", ")}.`);
+if (flags.quick && flags.write) fail(2, `--quick results are not written.\n${USAGE}`);
 
+await install().catch((error: Error) => fail(1, error.message));
 if (flags.render) {
-  const known = readResults() ?? fail(2, "There is no bench/results.json to make a page of.");
-  writeResults(known);
+  await writeResults(readResults() ?? fail(2, "There is no bench/results.json yet."));
   process.exit(0);
 }
 
@@ -31,23 +38,71 @@ const missing = ["wrk", "taskset"].filter((tool) => Bun.which(tool) === null);
 if (missing.length > 0)
   fail(
     1,
-    `The benchmark needs ${missing.join(" and ")}. On Debian: apt-get install wrk util-linux nginx`,
+    `The benchmark needs ${missing.join(" and ")}. On Debian: apt-get install wrk util-linux`,
   );
 
-const isWhole = chosen.length === 0;
-const fresh = await measureAll(
-  scenarios.filter(({ name }) => isWhole || chosen.includes(name)),
-  printScenario,
-);
-if (isWhole || flags.write)
-  writeResults(mergeResults(isWhole ? undefined : readResults(), fresh, names));
+const measured: ScenarioResult[] = [];
+for (const scenario of scenarios) {
+  const isChosen = chosen.length === 0 || chosen.includes(scenario.name);
+  if (!isChosen || (flags.quick && !scenario.isQuick)) continue;
+  const result = await measureScenario(scenario);
+  process.stdout.write(`${formatScenario(result)}\n`);
+  measured.push(result);
+}
+process.stdout.write(`\nTargets\n\n${formatTargets(measured)}\n`);
 
-const bad = fresh.scenarios.filter((scenario: ScenarioResult) => !isGood(scenario));
-print(bad.length === 0 ? "\nAll targets met." : `\nNot all was well: ${list(bad)}.`);
-process.exit(bad.length === 0 ? 0 : 1);
+const isWhole = chosen.length === 0 && !flags.quick;
+if (isWhole || flags.write) {
+  const fresh = { machine: readMachine(), scenarios: measured };
+  await writeResults(mergeResults(isWhole ? undefined : readResults(), fresh, names));
+}
+process.exit(measured.every(isGood) ? 0 : 1);
 
-function list(some: readonly ScenarioResult[]): string {
-  return some.map(({ name }) => name).join(", ");
+/** A failure is the scenario's result; the next scenario follows. */
+async function measureScenario({ name, title, about, measure }: Scenario): Promise<ScenarioResult> {
+  const startedMs = performance.now();
+  const measuredAt = new Date().toISOString();
+  const stack = new AsyncDisposableStack();
+  const outcome = await measure({ stack, isQuick: flags.quick ?? false }).catch((error: Error) => {
+    process.stderr.write(`${error.stack ?? ""}\n`);
+    return { tables: [], targets: [], failure: error.message };
+  });
+  await stack.disposeAsync();
+  removeTemporaryPaths();
+  return {
+    name,
+    title,
+    about,
+    measuredAt,
+    commit: readCommit(),
+    roundSeconds: ROUND_SECONDS,
+    durationSeconds: Math.round((performance.now() - startedMs) / 1000),
+    ...outcome,
+  };
+}
+
+/** With a plus where the tree has uncommitted changes. */
+function readCommit(): string {
+  const args = ["describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"];
+  return Bun.spawnSync(["git", "-C", import.meta.dir, ...args])
+    .stdout.toString()
+    .trim();
+}
+
+function readResults(): Results | undefined {
+  if (!existsSync(resultsPath)) return undefined;
+  return JSON.parse(readFileSync(resultsPath, "utf8")) as Results;
+}
+
+async function writeResults(results: Results): Promise<void> {
+  const text = JSON.stringify(
+    results,
+    (_key, value: unknown) => (typeof value === "number" ? Number(value.toPrecision(6)) : value),
+    1,
+  );
+  writeFileSync(resultsPath, `${text}\n`);
+  writeFileSync(join(import.meta.dir, "RESULTS.md"), makePage(results));
+  await writeCharts(results.scenarios);
 }
 
 function fail(code: number, message: string): never {
@@ -55,19 +110,12 @@ function fail(code: number, message: string): never {
   process.exit(code);
 }
 
-function parseArguments(): {
-  values: { write?: boolean; render?: boolean };
-  positionals: string[];
-} {
+function parseArguments() {
+  const flag = { type: "boolean" } as const;
   try {
-    return parseArgs({
-      allowPositionals: true,
-      options: { write: { type: "boolean" }, render: { type: "boolean" } },
-    });
+    const options = { quick: flag, write: flag, render: flag };
+    return parseArgs({ allowPositionals: true, options });
   } catch (error) {
-    return fail(
-      2,
-      `${(error as Error).message}\nusage: npm run bench [-- scenario … --write --render]`,
-    );
+    return fail(2, `${(error as Error).message}\n${USAGE}`);
   }
 }

@@ -1,86 +1,117 @@
-/** Rounds of candidates in turn, so that a busy neighbour meets all of them, and those he spoils are repeated. */
+/**
+ * Takes rounds of all candidates in turn, so a busy neighbour meets all of them, and repeats the rounds that
+ * it disturbed.
+ */
 
-import type { Sample } from "./load.ts";
-import { print } from "./report/print.ts";
+import { type Load, load } from "./load.ts";
 import { watchOthers } from "./processes.ts";
-import type { Role, Round, Row, Table } from "./report/results.ts";
 import {
+  type Role,
+  type Row,
+  type Sample,
+  type ScenarioResult,
+  summarize,
+  type Table,
+} from "./results.ts";
+import {
+  FASTIFY,
+  peers,
+  type Server,
+  servePeer,
+  servePlain,
+  servePlants,
+  WrongAnswer,
+} from "./servers.ts";
+import {
+  CONNECTIONS,
+  FEW_ROUNDS,
   FOREIGN_CORES_MAX,
   REPEATS_MAX,
   REPEATS_TOTAL_MAX,
   ROUND_SECONDS,
   ROUNDS,
-  WARM_UP_SECONDS,
+  STORED,
 } from "./settings.ts";
-import { settleDisk } from "./stores.ts";
+import { copyFilledStore, countRows, makePath } from "./stores.ts";
+
+export const OURS = "plantstore";
+export const BARE = "bare runtime, storing nothing";
+
+export interface Run {
+  /** What a scenario starts is stopped with it. */
+  readonly stack: AsyncDisposableStack;
+  /** Fewer rounds, one peer, and only the number of connections that has targets. */
+  readonly isQuick: boolean;
+}
+
+export interface Scenario extends Pick<ScenarioResult, "name" | "title" | "about"> {
+  /** --quick measures it too. */
+  readonly isQuick?: boolean;
+  readonly measure: (run: Run) => Promise<Pick<ScenarioResult, "tables" | "targets">>;
+}
 
 export interface Candidate {
   readonly name: string;
   readonly role: Role;
   readonly durability?: string;
-  readonly note?: string;
   readonly measure: (seconds: number) => Promise<Sample>;
-  /** After the last round: throws where the store does not hold what was acknowledged. */
-  readonly verify?: () => Promise<void> | void;
-}
-
-/** What should have been measured, and why it was not. */
-export interface Absent {
-  readonly name: string;
-  readonly role: Role;
-  readonly notMeasured: string;
+  /** After the last round: throws if the store does not hold what was acknowledged. */
+  readonly verify?: () => Promise<void>;
 }
 
 interface Plan {
   readonly name: string;
   readonly unit: string;
-  readonly isLowerBetter?: boolean;
   readonly rounds?: number;
-  readonly hasWarmUp?: boolean;
-  readonly candidates: readonly (Candidate | Absent)[];
+  readonly candidates: readonly Candidate[];
 }
 
-export async function measureTable(plan: Plan): Promise<Table> {
-  const { name, unit, isLowerBetter = false, rounds = ROUNDS, hasWarmUp = true } = plan;
-  const takings = plan.candidates.map((each) => new Taking(each));
-  settleDisk();
-  if (hasWarmUp) for (const taking of takings) await taking.warmUp();
+export const nameConnections = (connections: number): string =>
+  connections === 1 ? "1 connection" : `${connections} connections`;
+
+export async function measureTable(isQuick: boolean, plan: Plan): Promise<Table> {
+  const { name, unit, candidates } = plan;
+  const rounds = isQuick ? FEW_ROUNDS : (plan.rounds ?? ROUNDS);
+  const measured = candidates.map((candidate) => new MeasuredCandidate(candidate));
+  // Filling and copying stores leaves writes for later. The rounds must not pay for them.
+  Bun.spawnSync(["sync"]);
+  for (const each of measured) await each.warmUp();
   for (let round = 0; round < rounds; round++)
-    for (const taking of takings) await taking.takeRound();
-  for (const taking of takings) await taking.verify();
-  return { name, unit, isLowerBetter, rows: takings.map((taking) => taking.toRow()) };
+    for (const each of measured) await each.measureRound();
+  for (const each of measured) await each.verify();
+  return { name, unit, rows: measured.map((each) => each.toRow()) };
 }
 
 let repeatsTotal = 0;
 
-/** A candidate and what has been taken of it so far. */
-class Taking {
-  readonly #candidate: Candidate | Absent;
-  readonly #rounds: Round[] = [];
+class MeasuredCandidate {
+  readonly #candidate: Candidate;
+  readonly #samples: Sample[] = [];
   #repeats = 0;
+  #disturbed = 0;
   #failure: string | undefined;
 
-  constructor(candidate: Candidate | Absent) {
+  constructor(candidate: Candidate) {
     this.#candidate = candidate;
   }
 
   warmUp(): Promise<void> {
-    return this.#attempt(async ({ measure }) => void (await measure(WARM_UP_SECONDS)));
+    return this.#attempt(async ({ measure }) => void (await measure(1)));
   }
 
-  takeRound(): Promise<void> {
-    return this.#attempt(async (candidate) => {
+  measureRound(): Promise<void> {
+    return this.#attempt(async ({ name, measure }) => {
       for (let repeats = 0; ; repeats++) {
-        const countOthers = watchOthers();
-        const { created: _created, ...sample } = await candidate.measure(ROUND_SECONDS);
-        if (sample.value === 0) throw new Error(`nothing was answered within ${ROUND_SECONDS} s`);
-        const foreignCores = countOthers();
+        const countForeignCores = watchOthers();
+        const sample = await measure(ROUND_SECONDS);
+        const foreignCores = countForeignCores();
         const isDisturbed = foreignCores > FOREIGN_CORES_MAX;
         if (!isDisturbed || repeats === REPEATS_MAX || repeatsTotal === REPEATS_TOTAL_MAX) {
-          this.#rounds.push({ ...sample, foreignCores, isDisturbed });
+          this.#samples.push(sample);
+          if (isDisturbed) this.#disturbed++;
           return;
         }
-        print(`  repeated: others took ${foreignCores.toFixed(2)} cores from ${candidate.name}`);
+        process.stdout.write(`repeated: others used ${foreignCores.toFixed(2)} cores (${name})\n`);
         repeatsTotal++;
         this.#repeats++;
       }
@@ -92,17 +123,21 @@ class Taking {
   }
 
   toRow(): Row {
-    const { name, role } = this.#candidate;
-    const notMeasured =
-      "notMeasured" in this.#candidate ? this.#candidate.notMeasured : this.#failure;
-    if (notMeasured !== undefined) return { name, role, rounds: [], repeats: 0, notMeasured };
-    const { measure: _measure, verify: _verify, ...about } = this.#candidate as Candidate;
-    return { ...about, rounds: this.#rounds, repeats: this.#repeats };
+    const { measure: _measure, verify: _verify, ...about } = this.#candidate;
+    return {
+      ...about,
+      ...(this.#failure === undefined
+        ? { figures: summarize(this.#samples) }
+        : { notMeasured: this.#failure }),
+      rounds: this.#samples.length,
+      repeats: this.#repeats,
+      disturbed: this.#disturbed,
+    };
   }
 
-  /** A peer that answers wrongly has no figure. Where we do, nobody has. */
+  /** A peer that does not start, or answers wrongly, has no figure. If our own service does, the scenario fails. */
   async #attempt(act: (candidate: Candidate) => Promise<void>): Promise<void> {
-    if (!("measure" in this.#candidate) || this.#failure !== undefined) return;
+    if (this.#failure !== undefined) return;
     try {
       await act(this.#candidate);
     } catch (error) {
@@ -110,4 +145,83 @@ class Taking {
       this.#failure = (error as Error).message;
     }
   }
+}
+
+interface Loaded extends Pick<Candidate, "name" | "role"> {
+  readonly server: Server;
+  readonly load: Load;
+  /** Absent where nothing is stored. */
+  readonly countRows?: () => Promise<number> | number;
+}
+
+/** A server under load. It keeps running; its store grows from round to round. */
+export function loaded({ server, load: about, countRows: count, ...rest }: Loaded): Candidate {
+  let rowsBefore: number | undefined;
+  let sent = 0;
+  let rounds = 0;
+  return {
+    ...rest,
+    durability: server.durability,
+    measure: async (seconds) => {
+      rowsBefore ??= await count?.();
+      const { created, ...sample } = await load(server, about, seconds);
+      sent += created;
+      rounds++;
+      return sample;
+    },
+    verify: async () => {
+      if (count === undefined) return;
+      const inFlightMax = rounds * (about.connections ?? CONNECTIONS);
+      checkStored(sent, (await count()) - (rowsBefore ?? 0), inFlightMax);
+    },
+  };
+}
+
+/** What was sent and what is stored differ at most by what was in flight when rounds ended. */
+export function checkStored(sent: number, stored: number, inFlightMax: number): void {
+  if (stored < sent - inFlightMax || stored > sent)
+    throw new WrongAnswer(`${sent} creates were sent, but ${stored} plants were stored`);
+}
+
+type Maker<Result> = (load: Load, name?: string) => Result;
+
+/** Starts our service on a SQLite file. */
+export async function startOurs(
+  { stack }: Run,
+  path: string,
+  options: Parameters<typeof servePlants>[1] = {},
+): Promise<Maker<Candidate>> {
+  const server = await servePlants(`sqlite:${path}`, options);
+  stack.defer(server.stop);
+  return (about, name = OURS) =>
+    loaded({ name, role: "ours", server, load: about, countRows: () => countRows(path) });
+}
+
+export async function startBare({ stack }: Run): Promise<Maker<Candidate>> {
+  const server = await servePlain("bare");
+  stack.defer(server.stop);
+  return (about) =>
+    loaded({ name: BARE, role: "limit", server, load: { ...about, storesNothing: true } });
+}
+
+/** Starts the peers, each on an empty store or on a million plants. */
+export async function startPeers(
+  { stack, isQuick }: Run,
+  { isFilled = false } = {},
+): Promise<Maker<Candidate[]>> {
+  const makers: Maker<Candidate>[] = [];
+  for (const { name, program } of peers) {
+    if (isQuick && name !== FASTIFY) continue;
+    const path = isFilled ? copyFilledStore(STORED, "plain") : makePath();
+    try {
+      const server = await servePeer(program, path);
+      stack.defer(server.stop);
+      makers.push((about) =>
+        loaded({ name, role: "peer", server, load: about, countRows: () => countRows(path) }),
+      );
+    } catch (error) {
+      makers.push(() => ({ name, role: "peer", measure: () => Promise.reject(error) }));
+    }
+  }
+  return (about) => makers.map((make) => make(about));
 }

@@ -1,10 +1,8 @@
--- The requests of a round. BENCH_FIRST is where its ids begin; every thread has a range of its own.
+-- The requests of a round. Its ids start at BENCH_FIRST, and every thread has its own range.
 local kind = os.getenv("BENCH_KIND")
 local first = tonumber(os.getenv("BENCH_FIRST"))
 local stored = tonumber(os.getenv("BENCH_STORED"))
 local ids_a_thread = tonumber(os.getenv("BENCH_IDS_A_THREAD"))
-local create_path = os.getenv("BENCH_CREATE_PATH")
-local get_path = os.getenv("BENCH_GET_PATH")
 local list_path = os.getenv("BENCH_LIST_PATH")
 
 local threads = {}
@@ -19,30 +17,23 @@ end
 local function create(id, tag)
   created = created + 1
   local body = string.format('{"id":%d,"name":"Monstera deliciosa","tag":"%s"}', id, tag)
-  return wrk.format("POST", create_path, nil, body)
+  return wrk.format("POST", "/plants", nil, body)
 end
 
 local function next_id() return first + offset + created end
 
--- Scattered over 2^52, yet known from its number alone, so that it can be read back; ids.ts has the same.
+-- Scattered over 2^52, but computed from the number, so load.ts can read the plants back with the same formula.
 local function scatter(number)
   return (number * 40503) % 65536 * 68719476736 + (number * 69069) % 68719476736
 end
 
-local function get() return wrk.format("GET", get_path .. "/" .. math.random(0, stored - 1)) end
-
-local makers = {
+local make = ({
   create = function() return create(next_id(), "tropical") end,
   ["create-tagged"] = function() return create(next_id(), "tag " .. math.random(1, 50)) end,
   ["create-random"] = function() return create(scatter(next_id()), "tropical") end,
-  get = get,
+  get = function() return wrk.format("GET", "/plants/" .. math.random(0, stored - 1)) end,
   list = function() return wrk.format("GET", list_path) end,
-  mixed = function()
-    if math.random(10) == 1 then return create(next_id(), "tropical") end
-    return get()
-  end,
-}
-local make = makers[kind]
+})[kind]
 
 function init()
   math.randomseed(first + offset)
@@ -50,13 +41,13 @@ function init()
   wrk.headers["Authorization"] = "Bearer " .. os.getenv("BENCH_TOKEN")
 end
 
--- wrk has the first thread make one request to look at, and does not send it.
-local is_looked_at = false
+-- wrk asks the first thread for one request that it does not send.
+local is_probed = false
 
 function request()
   local made = make()
-  if offset == 0 and not is_looked_at then
-    is_looked_at = true
+  if offset == 0 and not is_probed then
+    is_probed = true
     created = 0
   end
   return made
@@ -67,9 +58,9 @@ function done(summary, latency)
   for index, thread in ipairs(threads) do issued[index] = string.format("%d", thread:get("created")) end
   local errors = summary.errors
   io.write(string.format(
-    'RESULT {"requests":%d,"durationUs":%d,"p50Us":%d,"p99Us":%d,"p999Us":%d,"refused":%d,"cut":%d,"late":%d,"issued":[%s]}\n',
+    'RESULT {"requests":%d,"durationUs":%d,"failed":%d,"issued":[%s],"latency":{"p50Ms":%.3f,"p99Ms":%.3f,"p999Ms":%.3f}}\n',
     summary.requests, summary.duration,
-    latency:percentile(50), latency:percentile(99), latency:percentile(99.9),
-    errors.status, errors.connect + errors.read + errors.write, errors.timeout,
-    table.concat(issued, ",")))
+    errors.status + errors.connect + errors.read + errors.write + errors.timeout,
+    table.concat(issued, ","),
+    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, latency:percentile(99.9) / 1e3))
 end

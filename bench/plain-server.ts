@@ -1,0 +1,71 @@
+/**
+ * What our figures are held against: plain-server.ts bare|one-by-one
+ *
+ * The bare runtime compares the token, parses the JSON, answers JSON and stores nothing.
+ * One by one is a service as it is usually written for PostgreSQL: one statement a request, a pool of ten.
+ */
+
+import { SQL } from "bun";
+import { TOKEN } from "./settings.ts";
+
+interface Plant {
+  readonly id: number;
+  readonly name: string;
+  readonly tag?: string;
+}
+
+const authorization = `Bearer ${TOKEN}`;
+const refuse = (): Response => Response.json({ error: 401, message: "no token" }, { status: 401 });
+
+const isAllowed = (request: Request): boolean =>
+  request.headers.get("authorization") === authorization;
+
+function serveBare(): string {
+  const plant = { name: "Monstera deliciosa", tag: "tropical" };
+  Bun.serve({
+    port: Number(process.env["PORT"]),
+    hostname: "127.0.0.1",
+    development: false,
+    routes: {
+      "/plants": async (request) => {
+        if (!isAllowed(request)) return refuse();
+        const { name, tag } = (await request.json()) as Plant;
+        return Response.json({ name, tag });
+      },
+      "/plants/:id": (request) => (isAllowed(request) ? Response.json(plant) : refuse()),
+    },
+  });
+  return "stores nothing";
+}
+
+async function serveOneByOne(): Promise<string> {
+  const sql = new SQL(process.env["DATABASE_URL"] ?? "", { max: 10 });
+  Bun.serve({
+    port: Number(process.env["PORT"]),
+    hostname: "127.0.0.1",
+    development: false,
+    routes: {
+      "/plants": async (request) => {
+        if (!isAllowed(request)) return refuse();
+        if (request.method === "GET")
+          return Response.json(await sql`SELECT id, name, tag FROM plants ORDER BY id LIMIT 100`);
+        const { id, name, tag } = (await request.json()) as Plant;
+        await sql`INSERT INTO plants (id, name, tag) VALUES (${id}, ${name}, ${tag ?? null})
+          ON CONFLICT (id) DO NOTHING`;
+        return Response.json({ name, tag });
+      },
+      "/plants/:id": async (request) => {
+        if (!isAllowed(request)) return refuse();
+        const { id } = request.params;
+        const [plant] = (await sql`SELECT name, tag FROM plants WHERE id = ${id}`) as Plant[];
+        return plant === undefined ? Response.json({}, { status: 404 }) : Response.json(plant);
+      },
+    },
+  });
+  const [row] = (await sql`SHOW synchronous_commit`) as { synchronous_commit: string }[];
+  return `synchronous_commit=${row?.synchronous_commit ?? "unknown"}`;
+}
+
+const serve = { bare: serveBare, "one-by-one": serveOneByOne }[process.argv[2] ?? ""];
+if (serve === undefined) throw new Error("usage: plain-server.ts bare|one-by-one");
+process.stdout.write(`${JSON.stringify({ durability: await serve() })}\n`);

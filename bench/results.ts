@@ -1,0 +1,168 @@
+/** What was measured, as results.json stores it, and the figures derived from it. */
+
+/** A limit does only part of the work. It shows what the rest costs. */
+export type Role = "ours" | "peer" | "limit";
+
+/** What one round measured. */
+export interface Sample {
+  /** In the table's unit. */
+  readonly value: number;
+  readonly p50Ms?: number;
+  readonly p99Ms?: number;
+  readonly p999Ms?: number;
+  readonly rssMb?: number;
+  /** Processor time per request, of the server and of a database behind it. */
+  readonly cpuUs?: number;
+  /** How much of a core the load generator used. Near 1, it limits the figure itself. */
+  readonly loadCores?: number;
+}
+
+/** The medians of the rounds. */
+export interface Figures extends Sample {
+  readonly min: number;
+  readonly max: number;
+}
+
+export interface Row {
+  readonly name: string;
+  readonly role: Role;
+  readonly durability?: string;
+  /** Absent where `notMeasured` says why. */
+  readonly figures?: Figures;
+  readonly notMeasured?: string;
+  readonly rounds: number;
+  /** Rounds that were thrown away because other processes used the cores. */
+  readonly repeats: number;
+  /** Rounds that count although other processes used the cores, even after all repeats. */
+  readonly disturbed: number;
+}
+
+export interface Table {
+  readonly name: string;
+  readonly unit: string;
+  readonly rows: readonly Row[];
+}
+
+export interface Target {
+  readonly what: string;
+  /** Absent where it was not measured. */
+  readonly value?: number;
+  readonly comparison: "≥" | "≤";
+  readonly bound: number;
+  readonly isMet: boolean;
+  /** What the same rounds say about the cause, in case the target is missed. */
+  readonly reason: string;
+}
+
+export interface ScenarioResult {
+  readonly name: string;
+  readonly title: string;
+  readonly about: string;
+  readonly measuredAt: string;
+  readonly commit: string;
+  readonly roundSeconds: number;
+  readonly durationSeconds: number;
+  readonly tables: readonly Table[];
+  readonly targets: readonly Target[];
+  /** A wrong answer or a lost plant. No figure of this scenario can be trusted. */
+  readonly failure?: string;
+}
+
+export interface Results {
+  /** Facts by name. */
+  readonly machine: Readonly<Record<string, string>>;
+  readonly scenarios: readonly ScenarioResult[];
+}
+
+/** For an even count, the mean of the two middle values. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length / 2;
+  const upper = sorted[Math.floor(middle)] ?? Number.NaN;
+  const lower = sorted[Math.ceil(middle) - 1] ?? Number.NaN;
+  return (lower + upper) / 2;
+}
+
+const sampleKeys = ["p50Ms", "p99Ms", "p999Ms", "rssMb", "cpuUs", "loadCores"] as const;
+
+export function summarize(rounds: readonly Sample[]): Figures {
+  const values = rounds.map(({ value }) => value);
+  const known = sampleKeys.map(
+    (key) => [key, rounds.flatMap((round) => round[key] ?? [])] as const,
+  );
+  return {
+    value: median(values),
+    min: Math.min(...values),
+    max: Math.max(...values),
+    ...Object.fromEntries(
+      known.flatMap(([key, some]) => (some.length === 0 ? [] : [[key, median(some)]])),
+    ),
+  };
+}
+
+export const rowOf = (table: Table | undefined, name: string): Row | undefined =>
+  table?.rows.find((row) => row.name === name);
+
+export const bestPeer = (table: Table | undefined): Row | undefined =>
+  table?.rows
+    .filter(({ role, figures }) => role === "peer" && figures !== undefined)
+    .toSorted((a, b) => valueOf(b) - valueOf(a))[0];
+
+/** NaN where it was not measured. */
+export const valueOf = (row: Row | undefined): number => row?.figures?.value ?? Number.NaN;
+
+export const atMost = (what: string, value: number, bound: number, reason = ""): Target =>
+  makeTarget(what, value, "≤", bound, reason);
+
+function makeTarget(
+  what: string,
+  value: number,
+  comparison: Target["comparison"],
+  bound: number,
+  reason: string,
+): Target {
+  return {
+    what,
+    // JSON has no NaN.
+    ...(Number.isNaN(value) ? {} : { value }),
+    comparison,
+    bound,
+    isMet: comparison === "≥" ? value >= bound : value <= bound,
+    reason,
+  };
+}
+
+/** One row against another. Their processor time says where a missing ratio went. */
+export function ratioAtLeast(
+  what: string,
+  ours: Row | undefined,
+  other: Row | undefined,
+  bound: number,
+  reason = "",
+): Target {
+  const [a, b] = [ours, other].map((row) => formatNumber(row?.figures?.cpuUs ?? Number.NaN));
+  const reasons = `Processor time for one: ${a} µs, against ${b} µs. ${reason}`.trim();
+  return makeTarget(what, valueOf(ours) / valueOf(other), "≥", bound, reasons);
+}
+
+export const isGood = ({ failure, targets }: ScenarioResult): boolean =>
+  failure === undefined && targets.every(({ isMet }) => isMet);
+
+/** Fresh scenarios replace known ones. The order is that of `names`. */
+export function mergeResults(
+  known: Results | undefined,
+  fresh: Results,
+  names: readonly string[],
+): Results {
+  const byName = new Map(
+    [...(known?.scenarios ?? []), ...fresh.scenarios].map((scenario) => [scenario.name, scenario]),
+  );
+  return { machine: fresh.machine, scenarios: names.flatMap((name) => byName.get(name) ?? []) };
+}
+
+/** Three significant digits: the measurement is no finer. */
+export function formatNumber(value: number): string {
+  if (Math.abs(value) < 100) return value.toFixed(value < 10 ? 2 : 1);
+  const step = 10 ** Math.max(0, Math.floor(Math.log10(Math.abs(value))) - 2);
+  return (Math.round(value / step) * step).toLocaleString("en");
+}

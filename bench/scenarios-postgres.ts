@@ -1,0 +1,94 @@
+/** PostgreSQL: the service, the database and the load share all cores, as on a small machine. */
+
+import type { Load } from "./load.ts";
+import {
+  loaded,
+  type Candidate,
+  measureTable,
+  nameConnections,
+  type Run,
+  type Scenario,
+  startOurs,
+} from "./measure.ts";
+import { ratioAtLeast, type Table } from "./results.ts";
+import { startDatabases, servePlain, servePlants } from "./servers.ts";
+import { CONNECTION_LEVELS, STORED } from "./settings.ts";
+import { copyFilledStore, makePath } from "./stores.ts";
+
+/** Our service and the plain server on a database each, and our service on SQLite. */
+async function startAll(run: Run, stored = 0): Promise<(load: Load) => Candidate[]> {
+  const databases = await startDatabases(run.stack);
+  const database = await databases.make(stored);
+  const other = await databases.make(stored);
+  const server = await servePlants(database.url, databases.options);
+  run.stack.defer(server.stop);
+  const plain = await servePlain("one-by-one", other.url, databases.options);
+  run.stack.defer(plain.stop);
+  const path = stored === 0 ? makePath() : copyFilledStore(stored);
+  const onSqlite = await startOurs(run, path, { isShared: true });
+  return (load) => [
+    loaded({
+      name: "plantstore on PostgreSQL",
+      role: "ours",
+      server,
+      load,
+      countRows: database.countRows,
+    }),
+    loaded({
+      name: "one statement a request",
+      role: "peer",
+      server: plain,
+      load,
+      countRows: other.countRows,
+    }),
+    onSqlite(load, "plantstore on SQLite"),
+  ];
+}
+
+const postgresCreate: Scenario = {
+  name: "postgres-create",
+  title: "Create on PostgreSQL",
+  about:
+    "POST /plants with ascending ids. The service, the database and the load share all cores. The plain server runs one INSERT a request through a pool of ten connections. CPU is that of the service and of PostgreSQL.",
+  measure: async (run) => {
+    const makeCandidates = await startAll(run);
+    const tables: Table[] = [];
+    for (const connections of CONNECTION_LEVELS) {
+      const name = nameConnections(connections);
+      const candidates = makeCandidates({ kind: "create", connections, isShared: true });
+      const plan = { name, unit: "creates a second", candidates };
+      tables.push(await measureTable(run.isQuick, plan));
+    }
+    const targets = tables.map(({ name, rows: [first, second] }) =>
+      ratioAtLeast(
+        `PostgreSQL, ${name} / one INSERT a request`,
+        first,
+        second,
+        name === nameConnections(1) ? 0.85 : 2.6,
+      ),
+    );
+    return { tables, targets };
+  },
+};
+
+const postgresRead: Scenario = {
+  name: "postgres-read",
+  title: "Read from PostgreSQL",
+  about: `A million plants, 64 connections. The service, the database and the load share all cores.`,
+  measure: async (run) => {
+    const makeCandidates = await startAll(run, STORED);
+    const measureKind = (kind: Load["kind"], name: string, unit: string): Promise<Table> => {
+      const candidates = makeCandidates({ kind, isShared: true });
+      return measureTable(run.isQuick, { name, unit, candidates });
+    };
+    const plant = await measureKind("get", "one plant", "reads a second");
+    const page = await measureKind("list", "a page of 100", "pages a second");
+    const [first, second] = page.rows;
+    return {
+      tables: [plant, page],
+      targets: [ratioAtLeast("PostgreSQL, page of 100 / plain server", first, second, 1)],
+    };
+  },
+};
+
+export const postgresScenarios: readonly Scenario[] = [postgresCreate, postgresRead];

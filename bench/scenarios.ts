@@ -1,0 +1,370 @@
+/** Every scenario, in the order in which it is measured and shown. */
+
+import { exportFrom, importInto, type Load, makeLines } from "./load.ts";
+import {
+  BARE,
+  type Candidate,
+  checkStored,
+  measureTable,
+  nameConnections,
+  OURS,
+  type Scenario,
+  startBare,
+  startOurs,
+  startPeers,
+} from "./measure.ts";
+import {
+  atMost,
+  bestPeer,
+  median,
+  ratioAtLeast,
+  type Role,
+  rowOf,
+  type Table,
+  type Target,
+  valueOf,
+} from "./results.ts";
+import { postgresScenarios } from "./scenarios-postgres.ts";
+import { FASTIFY, peers, type Server, servePeer, servePlain, servePlants } from "./servers.ts";
+import {
+  BULK_ROWS,
+  CONNECTION_LEVELS,
+  CONNECTIONS,
+  CORES,
+  FEW_ROUNDS,
+  MANY_CONNECTIONS,
+  ROUNDS,
+  STORED,
+  STORED_MANY,
+} from "./settings.ts";
+import {
+  copyFilledStore,
+  countRows,
+  fillStore,
+  makePath,
+  makeStore,
+  runSqliteAlone,
+  withDatabase,
+} from "./stores.ts";
+
+const atUsual = nameConnections(CONNECTIONS);
+const durability = "WAL, synchronous=FULL";
+
+const create: Scenario = {
+  name: "create",
+  title: "Create a plant",
+  about:
+    "POST /plants, ascending ids, into an empty store. The peers commit each plant by itself, as people write it. The bare runtime compares the token, parses the JSON and answers JSON, and stores nothing.",
+  isQuick: true,
+  measure: async (run) => {
+    const ours = await startOurs(run, makePath());
+    const bare = await startBare(run);
+    const makePeers = await startPeers(run);
+    const measureLevel = (connections: number): Promise<Table> => {
+      const load: Load = { kind: "create", connections };
+      return measureTable(run.isQuick, {
+        name: nameConnections(connections),
+        unit: "creates a second",
+        rounds: connections === CONNECTIONS ? ROUNDS : FEW_ROUNDS,
+        candidates: [ours(load), ...makePeers(load), bare(load)],
+      });
+    };
+    // The level with the targets comes first, while the stores are small.
+    const usual = await measureLevel(CONNECTIONS);
+    const tables: Table[] = [];
+    for (const level of run.isQuick ? [CONNECTIONS] : CONNECTION_LEVELS)
+      tables.push(level === CONNECTIONS ? usual : await measureLevel(level));
+    return { tables, targets: createTargets(usual) };
+  },
+};
+
+function createTargets(table: Table): Target[] {
+  const ours = rowOf(table, OURS);
+  const peer = bestPeer(table);
+  const { p50Ms = Number.NaN, p99Ms = Number.NaN, rssMb = Number.NaN } = ours?.figures ?? {};
+  return [
+    ratioAtLeast("create / bare runtime", ours, rowOf(table, BARE), 0.88),
+    ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 7.5),
+    atMost("create: p99 / p50", p99Ms / p50Ms, 2),
+    atMost("create: memory, MB", rssMb, 60),
+  ];
+}
+
+const get: Scenario = {
+  name: "get",
+  title: "Read a plant",
+  about: `GET /plants/{id}, one of a million plants at random, ${atUsual}. The bare runtime compares the token and answers a fixed plant.`,
+  isQuick: true,
+  measure: async (run) => {
+    const load: Load = { kind: "get" };
+    const ours = await startOurs(run, copyFilledStore(STORED));
+    const makePeers = await startPeers(run, { isFilled: true });
+    const bare = await startBare(run);
+    const table = await measureTable(run.isQuick, {
+      name: atUsual,
+      unit: "reads a second",
+      candidates: [ours(load), ...makePeers(load), bare(load)],
+    });
+    const target = ratioAtLeast("get / bare runtime", rowOf(table, OURS), rowOf(table, BARE), 0.9);
+    return { tables: [table], targets: [target] };
+  },
+};
+
+const DEEP_PAGE = "plantstore, deep page";
+
+const list: Scenario = {
+  name: "list",
+  title: "List plants",
+  about: `The first page of 100 out of a million plants, unless named otherwise, ${atUsual}.`,
+  isQuick: true,
+  measure: async (run) => {
+    const load: Load = { kind: "list" };
+    const ours = await startOurs(run, copyFilledStore(STORED));
+    const makePeers = await startPeers(run, { isFilled: true });
+    const deepPath = `/plants?limit=100&after=${STORED * 0.9}`;
+    const tagPath = "/plants?limit=100&tag=tag%207";
+    const table = await measureTable(run.isQuick, {
+      name: atUsual,
+      unit: "pages a second",
+      candidates: [
+        ours(load),
+        ours({ ...load, listPath: deepPath }, DEEP_PAGE),
+        ours({ ...load, listPath: tagPath }, "plantstore, first page of a tag"),
+        ...makePeers(load),
+      ],
+    });
+    const first = rowOf(table, OURS);
+    return {
+      tables: [table],
+      targets: [
+        ratioAtLeast(`page of 100 / ${FASTIFY}`, first, rowOf(table, FASTIFY), 1.8),
+        ratioAtLeast("deep page / first page", rowOf(table, DEEP_PAGE), first, 0.9),
+      ],
+    };
+  },
+};
+
+/** Creates at 64 connections: the same service on different stores. */
+const compareStores =
+  (
+    makeStores: () => readonly (readonly [name: string, path: string, kind: Load["kind"]])[],
+    target: (table: Table) => Target,
+  ): Scenario["measure"] =>
+  async (run) => {
+    const candidates: Candidate[] = [];
+    for (const [name, path, kind] of makeStores())
+      candidates.push((await startOurs(run, path))({ kind }, name));
+    const table = await measureTable(run.isQuick, {
+      name: atUsual,
+      unit: "creates a second",
+      candidates,
+    });
+    return { tables: [table], targets: [target(table)] };
+  };
+
+const size: Scenario = {
+  name: "size",
+  title: "Create in a large store",
+  about: "POST /plants with ascending ids, 64 connections.",
+  measure: compareStores(
+    () => [
+      ["0 plants before", makePath(), "create"],
+      ["1 million plants before", copyFilledStore(STORED), "create"],
+      ["10 million plants before", fillStore(STORED_MANY), "create"],
+    ],
+    ({ rows: [empty, , huge] }) => ratioAtLeast("create: 10 million / empty", huge, empty, 0.9),
+  ),
+};
+
+const tagIndex: Scenario = {
+  name: "tag-index",
+  title: "The cost of the index on tags",
+  about:
+    "POST /plants with one of fifty tags at random, ${atUsual}. Every commit touches many parts of the index.",
+  measure: compareStores(
+    () => {
+      const path = makeStore();
+      withDatabase(path, (db) => db.run("DROP INDEX plants_tag"));
+      return [
+        ["with the index", makePath(), "create-tagged"],
+        ["without the index", path, "create-tagged"],
+      ];
+    },
+    ({ rows: [indexed, plain] }) =>
+      ratioAtLeast("create: with / without the index on tags", indexed, plain, 0.85),
+  ),
+};
+
+const random: Scenario = {
+  name: "random",
+  title: "Create with random ids",
+  about: "POST /plants into a million plants, 64 connections.",
+  measure: compareStores(
+    () => [
+      ["ascending ids", copyFilledStore(STORED), "create"],
+      ["random ids", copyFilledStore(STORED), "create-random"],
+    ],
+    ({ rows: [ascending, scattered] }) =>
+      ratioAtLeast(
+        "create: random / ascending ids",
+        scattered,
+        ascending,
+        0.8,
+        "Ascending ids fill one page of the table after the other. Each random id changes a page of its own, which SQLite reads, writes to the log in full (4 kB for one plant), and later copies into the file.",
+      ),
+  ),
+};
+
+const bulkImport: Scenario = {
+  name: "import",
+  title: "Import plants",
+  about: `POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, into an empty store. SQLite alone runs the same INSERT in a loop, with the same index.`,
+  isQuick: true,
+  measure: async (run) => {
+    const lines = makeLines();
+    const table = await measureTable(run.isQuick, {
+      name: "one request",
+      unit: "plants a second",
+      candidates: [
+        {
+          name: OURS,
+          role: "ours",
+          durability,
+          measure: async () => {
+            const path = makePath();
+            const server = await servePlants(`sqlite:${path}`);
+            try {
+              const sample = await importInto(server, lines);
+              // One more: the create that checked the start.
+              checkStored(BULK_ROWS + 1, countRows(path), 0);
+              return sample;
+            } finally {
+              await server.stop();
+            }
+          },
+        },
+        {
+          name: "SQLite alone, 512 rows a commit",
+          role: "limit",
+          durability,
+          measure: () => runSqliteAlone("insert", makeStore(), BULK_ROWS),
+        },
+      ],
+    });
+    const [ours, alone] = table.rows;
+    return { tables: [table], targets: [ratioAtLeast("import / SQLite alone", ours, alone, 0.65)] };
+  },
+};
+
+const bulkExport: Scenario = {
+  name: "export",
+  title: "Export plants",
+  about:
+    "GET /plants as NDJSON: a million plants in one stream. SQLite alone selects all rows and makes no text of them.",
+  isQuick: true,
+  measure: async (run) => {
+    const path = copyFilledStore(STORED);
+    const server = await servePlants(`sqlite:${path}`);
+    run.stack.defer(server.stop);
+    const table = await measureTable(run.isQuick, {
+      name: "one request",
+      unit: "plants a second",
+      candidates: [
+        { name: OURS, role: "ours", measure: () => exportFrom(server, STORED + 1) },
+        {
+          name: "SQLite alone, selecting all",
+          role: "limit",
+          measure: () => runSqliteAlone("select", path),
+        },
+      ],
+    });
+    const [ours, alone] = table.rows;
+    return { tables: [table], targets: [ratioAtLeast("export / SQLite alone", ours, alone, 0.5)] };
+  },
+};
+
+const workers: Scenario = {
+  name: "workers",
+  title: "Create with several workers",
+  about: "POST /plants with PLANTSTORE_WORKERS set. The service and the load share all cores.",
+  measure: async (run) => {
+    const makers: ((load: Load) => Candidate)[] = [];
+    // Powers of two up to the number of cores, and two even where there is one core.
+    for (let count = 1; count <= Math.max(2, CORES); count *= 2) {
+      const env = { PLANTSTORE_WORKERS: String(count) };
+      const ours = await startOurs(run, makePath(), { isShared: true, env });
+      makers.push((load) => ours(load, count === 1 ? "1 worker" : `${count} workers`));
+    }
+    const threads = Math.max(1, Math.floor(CORES / 2));
+    const tables: Table[] = [];
+    for (const connections of [CONNECTIONS, MANY_CONNECTIONS]) {
+      const load: Load = { kind: "create", connections, threads, isShared: true };
+      tables.push(
+        await measureTable(run.isQuick, {
+          name: nameConnections(connections),
+          unit: "creates a second",
+          candidates: makers.map((make) => make(load)),
+        }),
+      );
+    }
+    return { tables, targets: [] };
+  },
+};
+
+const start: Scenario = {
+  name: "start",
+  title: "Start",
+  about:
+    "From the start of the process to its first right answer to a create, on an empty store. A round is the median of as many starts as fit into it.",
+  measure: async ({ isQuick }) => {
+    const table = await measureTable(isQuick, {
+      name: "on one core",
+      unit: "ms to the first answer",
+      rounds: FEW_ROUNDS,
+      candidates: [
+        starting(OURS, "ours", () => servePlants(`sqlite:${makePath()}`)),
+        ...peers.map(({ name, program }) =>
+          starting(name, "peer", () => servePeer(program, makePath())),
+        ),
+        starting(BARE, "limit", () => servePlain("bare")),
+      ],
+    });
+    const bareMs = valueOf(rowOf(table, BARE)).toFixed(0);
+    const reason = `The bare runtime takes ${bareMs} ms.`;
+    return {
+      tables: [table],
+      targets: [atMost("first answer, ms", valueOf(rowOf(table, OURS)), 90, reason)],
+    };
+  },
+};
+
+const starting = (name: string, role: Role, serve: () => Promise<Server>): Candidate => ({
+  name,
+  role,
+  measure: async (seconds) => {
+    const untilMs = performance.now() + seconds * 1000;
+    const times: number[] = [];
+    let rssMb: number;
+    do {
+      const server = await serve();
+      times.push(server.startMs);
+      rssMb = server.rssMb();
+      await server.stop();
+    } while (performance.now() < untilMs);
+    return { value: median(times), rssMb };
+  },
+});
+
+export const scenarios: readonly Scenario[] = [
+  create,
+  get,
+  list,
+  bulkImport,
+  bulkExport,
+  random,
+  size,
+  tagIndex,
+  ...postgresScenarios,
+  workers,
+  start,
+];

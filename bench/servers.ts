@@ -1,0 +1,233 @@
+/** The servers that are measured: started, asked until the first right answer, stopped. */
+
+import { existsSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { findFreePort } from "../test/support/postgres-files.ts";
+import { startPostgres } from "../test/support/postgres-server.ts";
+import { readRssMb } from "./processes.ts";
+import { ANSWER_SECONDS_MAX, SERVER_CORE, TOKEN } from "./settings.ts";
+import { makePath, makeSchema, plantstore } from "./stores.ts";
+
+export interface Server {
+  readonly url: string;
+  /** From the start of the process to its first right answer to a create. */
+  readonly startMs: number;
+  /** The server, and the database behind it. */
+  readonly pids: readonly number[];
+  readonly rssMb: () => number;
+  readonly durability: string;
+  readonly stop: () => Promise<void>;
+}
+
+interface ServerOptions {
+  readonly command: readonly string[];
+  /** PORT is added. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** The server, the database and the load share all cores. Otherwise the server has a core of its own. */
+  readonly isShared?: boolean;
+  readonly databasePid?: number;
+}
+
+const START_MS_MAX = 60_000;
+export const plant = { name: "Monstera deliciosa", tag: "tropical" } as const;
+export const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+
+const running = new Set<Bun.Subprocess>();
+process.on("exit", () => {
+  for (const child of running) child.kill();
+});
+
+/** Resolves when the server has answered a create correctly. */
+async function startServer(options: ServerOptions): Promise<Server> {
+  const { command, env = {}, isShared = false, databasePid } = options;
+  const port = findFreePort();
+  const outputPath = makePath("output.txt");
+  const errorsPath = makePath("errors.txt");
+  const startedMs = performance.now();
+  const child = Bun.spawn([...(isShared ? [] : ["taskset", "-c", SERVER_CORE]), ...command], {
+    env: { ...process.env, ...env, PORT: String(port) },
+    stdout: Bun.file(outputPath),
+    stderr: Bun.file(errorsPath),
+  });
+  running.add(child);
+  const url = `http://127.0.0.1:${port}`;
+  const stop = async (): Promise<void> => {
+    child.kill();
+    await child.exited;
+    running.delete(child);
+  };
+  try {
+    await answerCreate(url, child);
+    const startMs = performance.now() - startedMs;
+    return {
+      url,
+      startMs,
+      pids: [child.pid, databasePid ?? []].flat(),
+      rssMb: () => readRssMb([child.pid]),
+      durability: await readDurability(outputPath),
+      stop,
+    };
+  } catch (error) {
+    await stop();
+    const last = readFileSync(errorsPath, "utf8").trim().split("\n").slice(-5).join(" ");
+    throw new Error(`${(error as Error).message}${last === "" ? "" : `: ${last}`}`, {
+      cause: error,
+    });
+  }
+}
+
+let trials = 0;
+
+async function answerCreate(url: string, child: Bun.Subprocess): Promise<void> {
+  // Far above the ids of the rounds.
+  const body = JSON.stringify({ id: 5_000_000_000_000_000 + trials++, ...plant });
+  const startedMs = performance.now();
+  let last = "nothing";
+  while (performance.now() - startedMs < START_MS_MAX) {
+    if (child.exitCode !== null || child.signalCode !== null)
+      throw new Error(`ended with ${child.exitCode ?? child.signalCode} before it answered`);
+    try {
+      const response = await ask(`${url}/plants`, { method: "POST", body });
+      const text = await response.text();
+      if (response.ok) return checkPlant(JSON.parse(text), plant.tag);
+      last = `${response.status} ${text.slice(0, 200)}`;
+    } catch (error) {
+      // Connections are refused until the server listens. One that it accepts and leaves unanswered is an error.
+      if (error instanceof WrongAnswer || (error as Error).name === "TimeoutError") throw error;
+    }
+    await Bun.sleep(1);
+  }
+  throw new Error(`answered a create with ${last}`);
+}
+
+/** How the server keeps what it acknowledges: it says so in the first line that it prints. */
+async function readDurability(path: string): Promise<string> {
+  const untilMs = performance.now() + ANSWER_SECONDS_MAX * 1000;
+  while (performance.now() < untilMs) {
+    const [line = "", ...rest] = readFileSync(path, "utf8").split("\n");
+    if (rest.length === 0) {
+      // A server may answer before it has printed.
+      await Bun.sleep(5);
+      continue;
+    }
+    const started = JSON.parse(line) as { durability?: string; store?: { durability: string } };
+    const text = started.store?.durability ?? started.durability ?? "unknown";
+    return /\((.*)\)$/.exec(text)?.[1] ?? text;
+  }
+  throw new Error("printed nothing");
+}
+
+export const ask = (url: string, init: RequestInit = {}): Promise<Response> =>
+  fetch(url, { ...init, headers, signal: AbortSignal.timeout(ANSWER_SECONDS_MAX * 1000) });
+
+export class WrongAnswer extends Error {}
+
+export function checkPlant(answer: unknown, expectedTag: string | undefined): void {
+  const found = answer as { name?: unknown; tag?: unknown } | null;
+  const isRight =
+    found?.name === plant.name && (expectedTag === undefined || found.tag === expectedTag);
+  if (!isRight) throw new WrongAnswer(`a plant came back as ${JSON.stringify(answer)}`);
+}
+
+type Options = Omit<ServerOptions, "command">;
+
+/** Our service. */
+export const servePlants = (databaseUrl: string, options: Options = {}): Promise<Server> =>
+  startServer({
+    ...options,
+    command: [...plantstore, "serve"],
+    env: {
+      DATABASE_URL: databaseUrl,
+      PLANTSTORE_TOKEN: TOKEN,
+      PLANTSTORE_LOG_LEVEL: "warn",
+      ...options.env,
+    },
+  });
+
+/** See plain-server.ts. */
+export const servePlain = (
+  kind: "bare" | "one-by-one",
+  databaseUrl = "",
+  options: Options = {},
+): Promise<Server> =>
+  startServer({
+    ...options,
+    command: [process.execPath, join(import.meta.dir, "plain-server.ts"), kind],
+    env: { DATABASE_URL: databaseUrl },
+  });
+
+export const FASTIFY = "Fastify + better-sqlite3";
+
+/** The same service as people usually write it. */
+export const peers = [
+  { name: "Express + better-sqlite3", program: "express.js" },
+  { name: FASTIFY, program: "fastify.js" },
+] as const;
+
+export const servePeer = (program: string, path: string): Promise<Server> =>
+  startServer({
+    command: [
+      join(import.meta.dir, `node_modules/node-linux-${process.arch}/bin/node`),
+      join(import.meta.dir, "peers", program),
+    ],
+    env: { BENCH_STORE: path, BENCH_TOKEN: TOKEN, NODE_ENV: "production" },
+  });
+
+const INSTALL_MS_MAX = 15 * 60_000;
+
+/** Installs the peers, their Node.js and the chart library, unless they are as the lock file wants them. */
+export async function install(): Promise<void> {
+  const folder = import.meta.dir;
+  // npm writes the hidden file last.
+  const done = join(folder, "node_modules/.package-lock.json");
+  const wanted = join(folder, "package-lock.json");
+  if (existsSync(done) && statSync(done).mtimeMs >= statSync(wanted).mtimeMs) return;
+  process.stderr.write("Installing the peers and the chart library, once.\n");
+  const child = Bun.spawn(["npm", "ci", "--no-fund", "--no-audit"], {
+    cwd: folder,
+    stdout: "ignore",
+    stderr: "pipe",
+    timeout: INSTALL_MS_MAX,
+  });
+  const errors = await new Response(child.stderr).text();
+  if ((await child.exited) !== 0) throw new Error(`npm ci failed in ${folder}:\n${errors}`);
+}
+
+interface Databases {
+  /** For the servers on them. */
+  readonly options: Options;
+  /** Makes a database with plants from id 0 on. */
+  readonly make: (
+    stored: number,
+  ) => Promise<{ readonly url: string; readonly countRows: () => Promise<number> }>;
+}
+
+/** A PostgreSQL server for one scenario. It shares all cores with the service and the load. */
+export async function startDatabases(stack: AsyncDisposableStack): Promise<Databases> {
+  const postgres = stack.use(await startPostgres());
+  let count = 0;
+  return {
+    options: { isShared: true, databasePid: postgres.pid },
+    make: async (stored) => {
+      const name = `bench_${count++}`;
+      await postgres.run(`CREATE DATABASE ${name}`);
+      const url = postgres.urlOf(name);
+      makeSchema(url);
+      await postgres.run(
+        `INSERT INTO plants (id, name, tag)
+         SELECT id, 'Monstera deliciosa ' || id, 'tag ' || (id % 50)
+         FROM generate_series(0, ${stored - 1}) AS id`,
+        name,
+      );
+      // Otherwise the server would do both during the rounds.
+      await postgres.run("VACUUM (ANALYZE) plants", name);
+      await postgres.run("CHECKPOINT");
+      const text = "SELECT count(*) AS count FROM plants";
+      return {
+        url,
+        countRows: async () =>
+          Number((await postgres.run<{ count: bigint }>(text, name))[0]?.count),
+      };
+    },
+  };
+}
