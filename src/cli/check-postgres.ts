@@ -1,15 +1,15 @@
 /** What there is to say of a PostgreSQL database. */
 
 import type { Config } from "../config.ts";
-import { migrations } from "../store/postgres/migrations.ts";
 import type { Target } from "../store/postgres/url.ts";
 import { type Checked, describeFaults, describePlants, describeTokens } from "./check-rows.ts";
 import { formatBytes } from "./facts.ts";
 
 export async function checkPostgres(target: Target, config: Config): Promise<Checked> {
-  const { inspectPostgres } = await import("../store/postgres/inspect.ts");
+  const { inspectPostgres } = await import("../store/postgres/check.ts");
   const inspection = await inspectPostgres(target, config);
-  const { location, durability, schemaVersion, faults, plants, tokens, bytes } = inspection;
+  const { location, durability, schemaVersion, newestVersion, faults, plants, tokens, bytes } =
+    inspection;
   const isHere = schemaVersion !== undefined;
   const missing = isHere
     ? []
@@ -20,7 +20,7 @@ export async function checkPostgres(target: Target, config: Config): Promise<Che
     place: location,
     isSound: isHere && faults.length === 0,
     rows: [
-      ...(isHere ? [["schema", "ok", describeVersion(schemaVersion)]] : []),
+      ...(isHere ? [["schema", "ok", describeVersion(schemaVersion, newestVersion)]] : []),
       ...describeFaults("schema", missing),
       ...(faults.length === 0 && isHere
         ? [["tables", "ok", "every table, column and index is there"]]
@@ -46,7 +46,7 @@ export async function checkPostgres(target: Target, config: Config): Promise<Che
   };
 }
 
-const describeVersion = (version: number): string =>
-  version === migrations.length
+const describeVersion = (version: number, newest: number): string =>
+  version === newest
     ? `${version}, the newest`
-    : `${version}, will be migrated to ${migrations.length} at the next start`;
+    : `${version}, will be migrated to ${newest} at the next start`;

@@ -87,7 +87,7 @@ async function findSourceSchema(config: Config): Promise<SourceSchema> {
     const version = readStore(path, (db) => getSchemaVersion(db, path));
     return { location: path, version, newest: migrations.length };
   }
-  const { findSchema } = await import("../store/postgres/open.ts");
+  const { findSchema } = await import("../store/postgres/schema.ts");
   const { location, version = 0, newest } = await findSchema(url.target, config);
   return { location, version, newest };
 }

@@ -24,7 +24,7 @@ function migrateFile(path: string, dryRun: boolean): void {
 }
 
 async function migrateDatabase(target: Target, config: Config, dryRun: boolean): Promise<void> {
-  const { migratePostgres, planMigration } = await import("../store/postgres/open.ts");
+  const { migratePostgres, planMigration } = await import("../store/postgres/schema.ts");
   if (dryRun) return printStatements(await planMigration(target, config));
   const { location, before, after } = await migratePostgres(target, config);
   printResult(location, before, after);

@@ -25,7 +25,7 @@ export async function requireStore(config: Config): Promise<void> {
     if (!existsSync(url.path)) throw new CommandError(`There is no store ${url.path}.`);
     return;
   }
-  const { findSchema } = await import("../store/postgres/open.ts");
+  const { findSchema } = await import("../store/postgres/schema.ts");
   const { location, version } = await findSchema(url.target, config);
   if (version === undefined) throw new CommandError(`There is no store in ${location}.`);
 }

@@ -19,7 +19,7 @@ export async function openStore(
   const url = parseStoreUrl(databaseUrl);
   if (url.engine === "sqlite") return new SqliteStore(url.path, limits);
   // Loaded on demand: SQLite users do not pay for the PostgreSQL client.
-  const { openPostgresStore } = await import("./postgres/open.ts");
+  const { openPostgresStore } = await import("./postgres/store.ts");
   return openPostgresStore(url.target, limits);
 }
 

@@ -1,7 +1,7 @@
 /** Three services on one database: they agree on its schema, and on who may come in. */
 
 import { describe, expect, test } from "bun:test";
-import { migrations } from "../../src/store/postgres/migrations.ts";
+import { NEWEST_SCHEMA } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
 import { Fleet } from "../support/fleet.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
@@ -28,7 +28,7 @@ describe("instances that start at the same moment", () => {
           expect(await readStatus(started.url, tokens[0])).toBe(200);
         const schema = "SELECT version, locked_by FROM plantstore_schema";
         expect(await server.run(schema, database.name)).toEqual([
-          { version: migrations.length, locked_by: null },
+          { version: NEWEST_SCHEMA, locked_by: null },
         ]);
         expect(await server.run("SELECT name FROM plantstore_tokens", database.name)).toEqual([
           { name: "first" },

@@ -5,7 +5,7 @@ import { ALWAYS } from "../../src/domain/plant.ts";
 import { expectRefusal } from "../support/expect.ts";
 import { makePlants, readRefusal, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
-import { startDisturbed } from "../support/proxy.ts";
+import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
 
@@ -21,7 +21,7 @@ describe("a row that only PostgreSQL refuses", () => {
   const refused = plants.filter((_, index) => isRefused(index)).map(({ name }) => `'${name}'`);
   const constraint = `ALTER TABLE plants ADD CHECK (name NOT IN (${refused.join()}))`;
 
-  /** Asked for in one turn, they share a statement. */
+  /** Asked for in one tick, they share a statement. */
   const outcomesOf = async (writes: Promise<unknown>[]): Promise<string[]> =>
     (await Promise.allSettled(writes)).map(({ status }) => status);
   const expected = plants.map((_, index) => (isRefused(index) ? "rejected" : "fulfilled"));
@@ -52,6 +52,36 @@ describe("a row that only PostgreSQL refuses", () => {
     const sent = { body: JSON.stringify({ name: "0" }) };
     expect(await readRefusal(await disturbed.send("PUT", "/plants/0", sent))).toBe("internal");
   });
+});
+
+describe("a create that the server fails", () => {
+  /** Fails the first insert with this code. A sequence counts the attempts: it is not rolled back. */
+  async function failFirst(disturbed: DisturbedService, code: string): Promise<void> {
+    await disturbed.run("CREATE SEQUENCE attempts");
+    await disturbed.run(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      IF nextval('attempts') = 1 THEN RAISE EXCEPTION 'failed by a test' USING ERRCODE = '${code}'; END IF;
+      RETURN NULL; END $$`);
+    await disturbed.run("CREATE TRIGGER fail AFTER INSERT ON plants EXECUTE FUNCTION fail()");
+  }
+  const settings = limits({ statementSecondsMax: 0.2 });
+
+  for (const code of ["40001", "40P01", "55P03", "57014", "53200", "25006"])
+    test(`with ${code}, which says that nothing was done, is tried again`, async () => {
+      await using disturbed = await startDisturbed({ settings });
+      await failFirst(disturbed, code);
+      expect((await sendPlant(disturbed.service.url, fern(1))).status).toBe(200);
+      expect(await disturbed.run("SELECT last_value FROM attempts")).toEqual([{ last_value: 2n }]);
+    });
+
+  for (const code of ["40003", "08006", "53100", "57P01", "58030", "XX000"])
+    test(`with ${code}, after which it may be stored, is refused for now and not sent again`, async () => {
+      await using disturbed = await startDisturbed({ settings });
+      await failFirst(disturbed, code);
+      const { url } = disturbed.service;
+      await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
+      expect(await disturbed.run("SELECT last_value FROM attempts")).toEqual([{ last_value: 1n }]);
+      expect((await sendPlant(url, fern(1))).status).toBe(200);
+    });
 });
 
 test("a table that is missing is refused for now, at once, until it is there", async () => {

@@ -6,7 +6,7 @@ import { StoreOpenError } from "../../src/domain/errors.ts";
 import { ALWAYS } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
-import { migrations } from "../../src/store/postgres/migrations.ts";
+import { NEWEST_SCHEMA } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
@@ -45,14 +45,14 @@ describe("the schema", () => {
     await Promise.all(stores.map((store) => store.close()));
     expect(
       await database.run("SELECT version, locked_by, locked_until FROM plantstore_schema"),
-    ).toEqual([{ version: migrations.length, locked_by: null, locked_until: null }]);
+    ).toEqual([{ version: NEWEST_SCHEMA, locked_by: null, locked_until: null }]);
     expect(await database.run("SELECT count(*)::int AS count FROM plants")).toEqual([{ count: 8 }]);
   });
 
   test("that a newer plantstore has made is not touched", async () => {
     await using database = await openDatabase();
     await openAndClose(database.url);
-    await database.run(`UPDATE plantstore_schema SET version = ${migrations.length + 1}`);
+    await database.run(`UPDATE plantstore_schema SET version = ${NEWEST_SCHEMA + 1}`);
     const error = await rejectionOf(openStore(database.url, config));
     expect(error).toBeInstanceOf(StoreOpenError);
     expect((error as Error).message).toContain("A newer plantstore has been here");
@@ -75,13 +75,26 @@ describe("the schema", () => {
   test("is finished by the next one where somebody died half-way, with the lock", async () => {
     await using database = await openDatabase();
     await openAndClose(database.url);
-    await database.run("DROP TABLE plantstore_notes, plantstore_marks");
+    await database.run("DROP TABLE plantstore_marks");
     await database.run(`UPDATE plantstore_schema SET version = 4, locked_by = 'the dead',
       locked_until = now() + interval '1 second'`);
     await openAndClose(database.url);
     expect(await runCommand(["check"], { DATABASE_URL: database.url })).toMatchObject({
       exitCode: 0,
     });
+  });
+
+  test("of the first release loses the table that is not used any more", async () => {
+    await using database = await openDatabase();
+    await openAndClose(database.url);
+    await database.run("CREATE TABLE plantstore_notes (key uuid PRIMARY KEY, ids text)");
+    await database.run("UPDATE plantstore_schema SET version = 6");
+    await openAndClose(database.url);
+    expect(await database.run(tables)).toEqual(
+      ["plants", "plantstore_marks", "plantstore_schema", "plantstore_tokens"].map((name) => ({
+        name,
+      })),
+    );
   });
 
   test("can be made apart, for a user who may not", async () => {
@@ -91,7 +104,9 @@ describe("the schema", () => {
     try {
       const clerkUrl = database.url.replace("//postgres@", `//${name}@`);
       const refused = await rejectionOf(openStore(clerkUrl, config));
-      expect((refused as Error).message).toContain("Run plantstore migrate as one who may");
+      expect((refused as Error).message).toContain(
+        "Run plantstore migrate as a user with the CREATE privilege",
+      );
 
       const env = { DATABASE_URL: database.url };
       const plan = await runCommand(["migrate", "--dry-run"], env);
@@ -102,7 +117,7 @@ describe("the schema", () => {
       expect((await runCommand(["migrate"], env)).stdout).toContain("is up to date");
 
       await database.run(
-        `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_tokens, plantstore_marks, plantstore_notes TO ${name}`,
+        `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_tokens, plantstore_marks TO ${name}`,
       );
       await database.run(`GRANT SELECT ON plantstore_schema TO ${name}`);
       const store = await openStore(clerkUrl, config);
@@ -127,7 +142,7 @@ describe("the schema", () => {
     expect(await runCommand(["migrate"], env)).toMatchObject({
       exitCode: 0,
       stdout: expect.stringMatching(
-        new RegExp(`^Migrated postgres://.* from schema 0 to ${migrations.length}\\.\n$`),
+        new RegExp(`^Migrated postgres://.* from schema 0 to ${NEWEST_SCHEMA}\\.\n$`),
       ) as string,
     });
     await openAndClose(database.url);

@@ -24,8 +24,6 @@ const BETWEEN_MS_MAX = 150;
 const CATCH_MS_MAX = 5_000;
 
 const WRITES = ["INSERT INTO plants ", "UPDATE plants p SET", "DELETE FROM plants p"];
-/** By which a service finds out what became of a write whose answer was lost. */
-const RESOLVE = "VALUES ($1::uuid, NULL, now())";
 
 export const mishaps: Readonly<Record<string, Mishap>> = {
   "server killed": async ({ server, random }) => {
@@ -78,9 +76,7 @@ export const mishaps: Readonly<Record<string, Mishap>> = {
 
   "answer lost after the commit": async ({ proxy, random }) => {
     const caught = await catchWhole(proxy.holdAnswer(random.pick(WRITES)));
-    const resolving = random.chance(50) ? proxy.holdAnswer(RESOLVE) : undefined;
     caught?.cut();
-    if (resolving !== undefined) (await catchWhole(resolving))?.cut();
   },
 
   "write delivered late": async ({ proxy, random }) => {

@@ -1,9 +1,8 @@
-/** One connection to one server: it answers in time, or it is given up. */
+/** One connection to one server: it answers in time, or it is closed. */
 
 import { readFileSync } from "node:fs";
 import { SQL } from "bun";
-import { StoreOpenError } from "../../domain/errors.ts";
-import { LateError, NotWritableError } from "./failure.ts";
+import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import {
   describeHost,
   findSocketPath,
@@ -15,13 +14,119 @@ import {
 
 export type Parameter = string | number | bigint | boolean | null;
 
+/** Arrays in PostgreSQL's notation: one parameter for a column of any number of rows. */
+export const int64Array = (values: readonly bigint[]): string => `{${values.join(",")}}`;
+
+/** Always quoted: a bare NULL or { has a meaning of its own. */
+export function textArray(values: readonly (string | undefined)[]): string {
+  let text = "{";
+  for (const [index, value] of values.entries()) {
+    if (index > 0) text += ",";
+    text += value === undefined ? "NULL" : `"${escape(value)}"`;
+  }
+  return `${text}}`;
+}
+
+const SIGNS = /["\\]/;
+const EVERY_SIGN = /["\\]/g;
+
+const escape = (text: string): string =>
+  SIGNS.test(text) ? text.replace(EVERY_SIGN, "\\$&") : text;
+
+/** Nothing was done, through no fault of the request: the next attempt may succeed. */
+export class TransientError extends Error {
+  override readonly name: string = "TransientError";
+}
+
+/** A writing statement was sent and its answer was lost: it may have been done, or be done until `validUntilMs`. */
+export class LostAnswerError extends TransientError {
+  override readonly name = "LostAnswerError";
+  /** By `performance.now()`. */
+  readonly validUntilMs: number;
+
+  constructor(validUntilMs: number, cause: unknown) {
+    super("the answer to a write was lost", { cause });
+    this.validUntilMs = validUntilMs;
+  }
+}
+
+/**
+ * `retry` may succeed on the same connection and `reconnect` on another one. `bad row` is caused by one row
+ * of the statement. `refused` stays until an operator acts. A `defect` is ours.
+ */
+type Failure = "retry" | "reconnect" | "bad row" | "refused" | "defect";
+
+/** By SQLSTATE, or by its class where the whole code is not listed. */
+const failures: Readonly<Record<string, Failure>> = {
+  // Connection exceptions, insufficient resources, operator intervention, system and internal errors.
+  "08": "reconnect",
+  "53": "reconnect",
+  "57": "reconnect",
+  "58": "reconnect",
+  XX: "reconnect",
+  // A cancelled query, a lock that was not available.
+  "57014": "retry",
+  "55P03": "retry",
+  // Serialization failures, deadlocks, and completions that are not known.
+  "40": "retry",
+  // Read-only: the server has become a standby.
+  "25006": "reconnect",
+  // A feature that the engine does not have.
+  "0A": "refused",
+  // Data exceptions, constraints, and limits such as the size of a row.
+  "22": "bad row",
+  "23": "bad row",
+  "54": "bad row",
+  // Wrong user or password; no such database, schema or table; no privilege.
+  "28": "refused",
+  "3D": "refused",
+  "3F": "refused",
+  "42501": "refused",
+  "42P01": "refused",
+  "42703": "refused",
+};
+
+/**
+ * Codes after which a statement may have been committed: the connection or the server failed, a pooler
+ * lost the server, or the log could not be written. Every other code means that nothing was done.
+ */
+const UNKNOWN_OUTCOME = /^(08|40003|53100|57P|58|XX)/;
+
+export const sqlStateOf = (error: unknown): string | undefined =>
+  error instanceof SQL.PostgresError && typeof error.errno === "string" ? error.errno : undefined;
+
+export function classify(error: unknown): Failure {
+  if (error instanceof TransientError) return "retry";
+  if (error instanceof StoreOpenError) return "refused";
+  const state = sqlStateOf(error);
+  if (state !== undefined) return failures[state] ?? failures[state.slice(0, 2)] ?? "defect";
+  // The client's own codes: connections lost, refused, timed out, or garbled.
+  const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
+  if (typeof code !== "string") return "defect";
+  if (isTlsFailure(code)) return "refused";
+  return /^(ERR_POSTGRES_|E[A-Z]+$)/.test(code) ? "reconnect" : "defect";
+}
+
+/** Trying again changes neither a certificate nor what the server offers. */
+const isTlsFailure = (code: string): boolean =>
+  /CERT|SIGNATURE|ERR_TLS|ERR_SSL|ERR_POSTGRES_TLS|^EPROTO$/.test(code);
+
+/** What a waiting caller is told. */
+export function translate(error: unknown): Error {
+  if (error instanceof Refusal) return error;
+  if (!(error instanceof Error)) return new Error("thrown by the client", { cause: error });
+  const failure = classify(error);
+  const isOurs = failure === "defect" || failure === "bad row";
+  return isOurs ? error : new Refusal("store_unavailable", undefined, error);
+}
+
 export interface Wanted {
   readonly target: Target;
-  /** The time that any one statement may take. */
+  /** The time that one statement may take. */
   readonly statementMsMax: number;
 }
 
-/** What a server says of itself when we come. */
+/** Settings that an engine does not know are null. */
 interface Greeting {
   readonly read_only: string;
   readonly synchronous_commit: string | null;
@@ -31,7 +136,6 @@ interface Greeting {
   readonly now_ms: bigint;
 }
 
-/** Settings that an engine does not know are null. */
 const GREET = `SELECT current_setting('transaction_read_only') AS read_only,
   current_setting('synchronous_commit', true) AS synchronous_commit,
   current_setting('fsync', true) AS fsync,
@@ -43,10 +147,14 @@ export class Connection {
   readonly host: Host;
   /** How the server keeps a commit, for people. */
   durability = "";
+  /** Until when the present work may take, by `performance.now()`. */
+  deadlineMs = 0;
+  /** A statement was not answered in time. */
+  isLate = false;
+  isLost = false;
   private readonly sql: SQL;
   private readonly statementMsMax: number;
   private clockOffsetMs = 0;
-  private lost = false;
 
   private constructor(sql: SQL, host: Host, statementMsMax: number) {
     this.sql = sql;
@@ -72,14 +180,14 @@ export class Connection {
     host: Host,
     deadlineMs: number,
   ): Promise<Connection> {
-    // The client would open a lost connection again by itself, and would not look where to.
+    // The client would reopen a lost connection by itself, without asking the server what it is.
     const onclose = (): void => {
-      connection.lost = true;
+      connection.isLost = true;
     };
     const path = findSocketPath(host);
     const sql = new SQL({
       adapter: "postgres",
-      // With a URL, and this parameter in it, nothing is taken from the environment behind our back.
+      // With a URL, and this parameter in it, the client takes nothing from the environment.
       url: "postgres://127.0.0.1/?sslmode=disable",
       ...(path === undefined ? { hostname: host.name, port: host.port } : { path }),
       username: target.user,
@@ -97,9 +205,9 @@ export class Connection {
       onclose,
     });
     const connection = new Connection(sql, host, statementMsMax);
-    const connectDeadlineMs = performance.now() + target.connectSeconds * 1000;
+    connection.deadlineMs = Math.min(deadlineMs, performance.now() + target.connectSeconds * 1000);
     try {
-      await connection.greet(Math.min(deadlineMs, connectDeadlineMs));
+      await connection.greet();
       return connection;
     } catch (error) {
       connection.close();
@@ -107,66 +215,69 @@ export class Connection {
     }
   }
 
-  get isLost(): boolean {
-    return this.lost;
-  }
-
-  /** The server's time of day, so many milliseconds from now. */
-  serverTimeIn(ms: number): bigint {
-    return BigInt(Math.round(performance.now() + this.clockOffsetMs + ms));
-  }
-
-  /** How long a statement that is sent now may take. */
-  allowanceMs(deadlineMs: number): number {
-    return Math.max(0, Math.min(this.statementMsMax, deadlineMs - performance.now()));
-  }
-
-  /** Rejects at the deadline, or after the time that any statement may take, and is of no more use then. */
-  query<Row>(
+  /**
+   * Rejects after the time that a statement may take, or at the deadline. The connection closes itself
+   * where it can be of no more use.
+   */
+  async query<Row>(
     text: string,
-    parameters: readonly Parameter[],
-    deadlineMs: number,
+    parameters: readonly Parameter[] = [],
+    msMax = this.statementMsMax,
   ): Promise<readonly Row[]> {
-    return this.queryWithin<Row>(this.allowanceMs(deadlineMs), text, parameters);
-  }
-
-  /** For statements that take long by their nature. */
-  queryPatiently<Row>(text: string, deadlineMs: number): Promise<readonly Row[]> {
-    return this.queryWithin<Row>(deadlineMs - performance.now(), text, []);
-  }
-
-  private async queryWithin<Row>(
-    ms: number,
-    text: string,
-    parameters: readonly Parameter[],
-  ): Promise<readonly Row[]> {
-    if (this.lost) throw new LateError("the connection was lost");
+    if (this.isLost) throw new TransientError("the connection was lost");
     const { promise: late, reject } = Promise.withResolvers<never>();
-    const timer = setTimeout(() => {
-      reject(new LateError(`no answer from ${describeHost(this.host)} in time`));
+    const onLate = (): void => {
+      this.isLate = true;
       this.close();
-    }, ms);
+      reject(new TransientError(`no answer from ${describeHost(this.host)} in time`));
+    };
+    const timer = setTimeout(onLate, this.allowanceMs(msMax));
     try {
       return (await Promise.race([this.sql.unsafe(text, [...parameters]), late])) as Row[];
+    } catch (error) {
+      if (classify(error) === "reconnect") this.close();
+      throw error;
     } finally {
       clearTimeout(timer);
     }
   }
 
+  /**
+   * Sends a writing statement. Its last parameter, added here, is a time by the server's clock: the
+   * statement changes nothing after it. It is the time at which we stop waiting for the answer.
+   */
+  async write<Row>(text: string, parameters: readonly Parameter[]): Promise<readonly Row[]> {
+    if (this.isLost) throw new TransientError("the connection was lost");
+    const validUntilMs = performance.now() + this.allowanceMs(this.statementMsMax);
+    const validUntil = BigInt(Math.round(validUntilMs + this.clockOffsetMs));
+    try {
+      return await this.query<Row>(text, [...parameters, validUntil]);
+    } catch (error) {
+      const state = sqlStateOf(error);
+      if (state !== undefined && !UNKNOWN_OUTCOME.test(state)) throw error;
+      this.close();
+      throw new LostAnswerError(validUntilMs, error);
+    }
+  }
+
   /** At once, whatever is under way. */
   close(): void {
-    this.lost = true;
+    this.isLost = true;
     this.sql.close({ timeout: 0 }).catch(() => undefined);
   }
 
-  private async greet(deadlineMs: number): Promise<void> {
-    const [greeting] = await this.query<Greeting>(GREET, [], deadlineMs);
-    if (greeting === undefined) throw new LateError("the server said nothing");
+  private allowanceMs(msMax: number): number {
+    return Math.max(0, Math.min(msMax, this.deadlineMs - performance.now()));
+  }
+
+  private async greet(): Promise<void> {
+    const [greeting] = await this.query<Greeting>(GREET);
+    if (greeting === undefined) throw new TransientError("the server said nothing");
     const place = describeHost(this.host);
-    // Taken when the answer is here, and so early rather than late by the way that it took: a
-    // statement is never valid for longer than we wait for it.
+    // Measured when the answer is here. The way it took makes our idea of the server's clock too early,
+    // never too late: no statement is valid for longer than we wait for it.
     this.clockOffsetMs = Number(greeting.now_ms) - performance.now();
-    if (greeting.read_only !== "off") throw new NotWritableError(`${place} takes no writes`);
+    if (greeting.read_only !== "off") throw new TransientError(`${place} takes no writes`);
     if (greeting.encoding !== "UTF8")
       throw new StoreOpenError(
         `The database at ${place} is encoded in ${greeting.encoding}, which cannot hold every name. Create one with the encoding UTF8.`,
@@ -182,8 +293,8 @@ export class Connection {
 }
 
 /**
- * As libpq has it: `require` encrypts and believes whoever answers, unless a root certificate is given;
- * `verify-ca` believes whoever has a certificate of a trusted authority; `verify-full` only the right host.
+ * As in libpq: `require` encrypts and accepts any certificate, unless a root certificate is given;
+ * `verify-ca` accepts any certificate of a trusted authority; `verify-full` only that of the right host.
  */
 function tlsOf(target: Target, mode: SslMode): false | Bun.TLSOptions {
   if (mode === "disable") return false;

@@ -1,19 +1,17 @@
-/** Looks a database over, in use or not, without changing it: what is in it, and what is wrong with it. */
+/** Looks into a database, in use or not, without changing it: what it holds, and what is wrong with it. */
 
-import type { StoreLimits } from "../../domain/store.ts";
-import type { ServerLimits } from "../open.ts";
 import type { PlantCounts, TokenCounts } from "../rows.ts";
 import type { Connection } from "./connection.ts";
-import { findVersion, refuseNewerSchema } from "./migrate.ts";
-import { migrations } from "./migrations.ts";
-import { onServer } from "./open.ts";
+import { onServer, type OpenLimits } from "./pool.ts";
+import { findVersion, NEWEST_SCHEMA, refuseNewerSchema } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
 
 export interface PostgresInspection {
   readonly location: string;
   readonly durability: string;
-  /** Undefined where plantstore has never been here; then so is the rest. */
+  /** Undefined where the database has no plant store; then the rest is empty. */
   readonly schemaVersion: number | undefined;
+  readonly newestVersion: number;
   readonly faults: readonly string[];
   readonly plants: PlantCounts | undefined;
   readonly tokens: TokenCounts | undefined;
@@ -34,7 +32,6 @@ const expectedColumns: Readonly<Record<string, Readonly<Record<string, string>>>
     revoked_at_ms: "bigint",
   },
   plantstore_marks: { name: "text", at_ms: "bigint" },
-  plantstore_notes: { key: "uuid", ids: "text", made_at: "timestamp with time zone" },
 };
 const expectedIndexes = [
   "plants_pkey",
@@ -42,7 +39,6 @@ const expectedIndexes = [
   "plantstore_tokens_pkey",
   "plantstore_tokens_name",
   "plantstore_marks_pkey",
-  "plantstore_notes_pkey",
 ];
 
 const COLUMNS = `SELECT table_name, column_name, data_type FROM information_schema.columns
@@ -60,60 +56,46 @@ const COUNT_TOKENS = `WITH states AS (SELECT CASE WHEN revoked_at_ms IS NOT NULL
     count(*) FILTER (WHERE state = 'revoked') AS revoked FROM states`;
 const SIZE = "SELECT pg_database_size(current_database()) AS bytes";
 
-/** To count takes time in proportion. */
-const COUNT_SECONDS_MAX = 3_600;
+/** Counting takes time in proportion to the plants. */
+const COUNT_MS_MAX = 3_600_000;
 
 export async function inspectPostgres(
   target: Target,
-  limits: StoreLimits & ServerLimits,
+  limits: OpenLimits,
 ): Promise<PostgresInspection> {
   const location = describeTarget(target);
   return onServer(target, limits, async (connection) => {
-    const deadlineMs = performance.now() + COUNT_SECONDS_MAX * 1000;
-    const schemaVersion = await findVersion(connection, deadlineMs);
+    connection.deadlineMs = performance.now() + COUNT_MS_MAX;
+    const schemaVersion = await findVersion(connection);
     const { durability } = connection;
-    const known = { location, durability, schemaVersion };
+    const known = { location, durability, schemaVersion, newestVersion: NEWEST_SCHEMA };
     if (schemaVersion === undefined)
       return { ...known, faults: [], plants: undefined, tokens: undefined, bytes: 0n };
     refuseNewerSchema(schemaVersion, location);
-    // What an older version has is for the migration to say.
-    const isNewest = schemaVersion === migrations.length;
-    const faults = !isNewest
-      ? []
-      : [
-          ...(await findColumnFaults(connection, deadlineMs)),
-          ...(await findIndexFaults(connection, deadlineMs)),
-        ];
+    // An older schema is for the migration to judge.
+    const isNewest = schemaVersion === NEWEST_SCHEMA;
+    const faults = isNewest
+      ? [...(await findColumnFaults(connection)), ...(await findIndexFaults(connection))]
+      : [];
     const canCount = isNewest && faults.length === 0;
+    const readOne = async <Row>(statement: string): Promise<Row | undefined> =>
+      (await connection.query<Row>(statement, [], COUNT_MS_MAX))[0];
     return {
       ...known,
       faults,
-      plants: canCount
-        ? await readOne<PlantCounts>(connection, COUNT_PLANTS, deadlineMs)
-        : undefined,
-      tokens: canCount
-        ? await readOne<TokenCounts>(connection, COUNT_TOKENS, deadlineMs)
-        : undefined,
-      bytes: (await readOne<{ bytes: bigint }>(connection, SIZE, deadlineMs))?.bytes ?? 0n,
+      plants: canCount ? await readOne<PlantCounts>(COUNT_PLANTS) : undefined,
+      tokens: canCount ? await readOne<TokenCounts>(COUNT_TOKENS) : undefined,
+      bytes: (await readOne<{ readonly bytes: bigint }>(SIZE))?.bytes ?? 0n,
     };
   });
 }
 
-async function readOne<Row>(
-  connection: Connection,
-  statement: string,
-  deadlineMs: number,
-): Promise<Row | undefined> {
-  const [row] = await connection.queryPatiently<Row>(statement, deadlineMs);
-  return row;
-}
-
-async function findColumnFaults(connection: Connection, deadlineMs: number): Promise<string[]> {
+async function findColumnFaults(connection: Connection): Promise<string[]> {
   const rows = await connection.query<{
-    table_name: string;
-    column_name: string;
-    data_type: string;
-  }>(COLUMNS, [], deadlineMs);
+    readonly table_name: string;
+    readonly column_name: string;
+    readonly data_type: string;
+  }>(COLUMNS);
   const found = new Map(rows.map((row) => [`${row.table_name}.${row.column_name}`, row.data_type]));
   return Object.entries(expectedColumns).flatMap(([table, columns]) =>
     Object.entries(columns).flatMap(([column, type]) => {
@@ -124,8 +106,10 @@ async function findColumnFaults(connection: Connection, deadlineMs: number): Pro
   );
 }
 
-async function findIndexFaults(connection: Connection, deadlineMs: number): Promise<string[]> {
-  const rows = await connection.query<{ name: string; is_valid: boolean }>(INDEXES, [], deadlineMs);
+async function findIndexFaults(connection: Connection): Promise<string[]> {
+  const rows = await connection.query<{ readonly name: string; readonly is_valid: boolean }>(
+    INDEXES,
+  );
   const found = new Map(rows.map(({ name, is_valid: isValid }) => [name, isValid]));
   return expectedIndexes.flatMap((name) => {
     if (!found.has(name)) return [`The index ${name} is missing.`];

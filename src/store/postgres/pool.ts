@@ -1,0 +1,219 @@
+/** A bounded number of connections to the server that takes writes, and the one place where work is retried. */
+
+import { Refusal, StoreOpenError } from "../../domain/errors.ts";
+import type { StoreLimits } from "../../domain/store.ts";
+import type { ServerLimits } from "../open.ts";
+import { classify, Connection, translate, type Wanted } from "./connection.ts";
+import { describeTarget, type Host, type Target } from "./url.ts";
+
+/** May be called again after a failure: it must do only what is left to do. */
+type Work<Result> = (connection: Connection) => Promise<Result>;
+
+interface Slot {
+  connection: Connection | undefined;
+}
+
+interface Limits {
+  readonly connectionsMax: number;
+  /** Callers that wait for a connection. */
+  readonly waitingMax: number;
+}
+
+const RETRY_MS_FIRST = 10;
+const RETRY_MS_MAX = 500;
+/** After so many vain attempts another connection is tried: the server's clock may have been set. */
+const ATTEMPTS_PER_CONNECTION = 3;
+
+export class ConnectionPool {
+  private readonly hosts: Hosts;
+  private readonly slots: readonly Slot[];
+  private readonly free: Slot[];
+  private readonly waitingMax: number;
+  private readonly waiting: PromiseWithResolvers<Slot>[] = [];
+  private isClosed = false;
+
+  constructor(hosts: Hosts, { connectionsMax, waitingMax }: Limits) {
+    this.hosts = hosts;
+    this.slots = Array.from({ length: connectionsMax }, () => ({ connection: undefined }));
+    this.free = [...this.slots];
+    this.waitingMax = waitingMax;
+  }
+
+  /**
+   * Retries until the deadline what another attempt may settle. Rejects with a Refusal, except for what
+   * PostgreSQL refuses about the data itself: that is thrown as it is.
+   */
+  async run<Result>(
+    deadlineMs: number,
+    work: Work<Result>,
+    attemptsMax = Number.POSITIVE_INFINITY,
+  ): Promise<Result> {
+    if (this.isClosed) throw new Refusal("shutting_down");
+    const slot = this.free.pop() ?? (await this.wait(deadlineMs));
+    try {
+      for (let attempts = 1; ; attempts++) {
+        try {
+          const connection = await this.connect(slot, deadlineMs);
+          connection.deadlineMs = deadlineMs;
+          return await work(connection);
+        } catch (error) {
+          const failure = classify(error);
+          const pauseMs = jitter(attempts);
+          const isOver = attempts >= attemptsMax || performance.now() + pauseMs >= deadlineMs;
+          const mayHelp = failure === "retry" || failure === "reconnect";
+          if (!mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0) slot.connection?.close();
+          if (!mayHelp || isOver || this.isClosed) throw translate(error);
+          await Bun.sleep(pauseMs);
+        }
+      }
+    } finally {
+      this.giveBack(slot);
+    }
+  }
+
+  /** Cuts off what is under way. */
+  close(): void {
+    this.isClosed = true;
+    for (const { connection } of this.slots) connection?.close();
+    for (const { reject } of this.waiting.splice(0)) reject(new Refusal("shutting_down"));
+  }
+
+  private async connect(slot: Slot, deadlineMs: number): Promise<Connection> {
+    const { connection } = slot;
+    if (connection !== undefined) {
+      if (!connection.isLost && this.hosts.isCurrent(connection)) return connection;
+      if (connection.isLate) this.hosts.doubt(connection);
+      connection.close();
+      slot.connection = undefined;
+    }
+    return (slot.connection = await this.hosts.connect(deadlineMs));
+  }
+
+  private async wait(deadlineMs: number): Promise<Slot> {
+    if (this.waiting.length >= this.waitingMax) throw new Refusal("overloaded");
+    const turn = Promise.withResolvers<Slot>();
+    this.waiting.push(turn);
+    const timer = setTimeout(() => {
+      this.waiting.splice(this.waiting.indexOf(turn), 1);
+      turn.reject(new Refusal("store_busy"));
+    }, deadlineMs - performance.now());
+    try {
+      return await turn.promise;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  private giveBack(slot: Slot): void {
+    if (this.isClosed) slot.connection?.close();
+    const next = this.waiting.shift();
+    if (next === undefined) this.free.push(slot);
+    else next.resolve(slot);
+  }
+}
+
+/** Half of it is random, so clients that failed together do not come back together. */
+function jitter(attempts: number): number {
+  const ms = Math.min(RETRY_MS_MAX, RETRY_MS_FIRST * 2 ** (attempts - 1));
+  return ms / 2 + (Math.random() * ms) / 2;
+}
+
+/** The server that was the right one last is asked alone for so long, before the others are asked too. */
+const HEAD_START_MS = 300;
+
+/** Finds the server that takes writes among those of the URL. */
+export class Hosts {
+  private readonly wanted: Wanted;
+  private current: Host | undefined;
+  private doubted: Host | undefined;
+
+  constructor(target: Target, { statementSecondsMax }: Pick<ServerLimits, "statementSecondsMax">) {
+    this.wanted = { target, statementMsMax: statementSecondsMax * 1000 };
+  }
+
+  /** False where another server has taken over since: the old one may still answer, with old plants. */
+  isCurrent(connection: Connection): boolean {
+    return connection.host === this.current;
+  }
+
+  /**
+   * This server is asked last, once: it may have been replaced without knowing it. It would still say that
+   * it takes writes, and would acknowledge none, because its synchronous standby is gone.
+   */
+  doubt(connection: Connection): void {
+    if (!this.isCurrent(connection)) return;
+    this.current = undefined;
+    this.doubted = connection.host;
+  }
+
+  /** A connection to the first server that says it takes writes. Rejects where none does in time. */
+  async connect(deadlineMs: number): Promise<Connection> {
+    const { hosts } = this.wanted.target;
+    const isFirst = (host: Host): boolean =>
+      this.current === undefined ? host !== this.doubted : host === this.current;
+    const connection = await (hosts.length === 1
+      ? Connection.open(this.wanted, hosts[0] as Host, deadlineMs)
+      : this.race(
+          hosts.filter(isFirst),
+          hosts.filter((host) => !isFirst(host)),
+          deadlineMs,
+        ));
+    this.current = connection.host;
+    this.doubted = undefined;
+    return connection;
+  }
+
+  private async race(
+    firsts: readonly Host[],
+    others: readonly Host[],
+    deadlineMs: number,
+  ): Promise<Connection> {
+    let isWon = false;
+    const attempt = async (host: Host): Promise<Connection> => {
+      const connection = await Connection.open(this.wanted, host, deadlineMs);
+      if (isWon) connection.close();
+      isWon = true;
+      return connection;
+    };
+    const favourites = firsts.map(attempt);
+    const favourite = Promise.any(favourites);
+    await Promise.race([favourite.catch(() => undefined), Bun.sleep(HEAD_START_MS)]);
+    if (isWon) return favourite;
+    try {
+      return await Promise.any([...favourites, ...others.map(attempt)]);
+    } catch (error) {
+      const { errors } = error as AggregateError;
+      // That a password is wrong says more than that another server is a standby.
+      throw errors.find((one) => classify(one) === "refused") ?? errors[0];
+    }
+  }
+}
+
+export type OpenLimits = Pick<
+  StoreLimits & ServerLimits,
+  "queueSecondsMax" | "statementSecondsMax"
+>;
+
+/**
+ * Does something on a connection of its own. A server that is just starting is waited for as long as a
+ * request would wait. Rejects with a StoreOpenError.
+ */
+export async function onServer<Result>(
+  target: Target,
+  limits: OpenLimits,
+  work: Work<Result>,
+): Promise<Result> {
+  const pool = new ConnectionPool(new Hosts(target, limits), { connectionsMax: 1, waitingMax: 0 });
+  try {
+    return await pool.run(performance.now() + limits.queueSecondsMax * 1000, work);
+  } catch (error) {
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+    if (cause instanceof StoreOpenError) throw cause;
+    throw new StoreOpenError(
+      `${describeTarget(target)} cannot be opened: ${(cause as Error).message.replace(/\.$/, "")}.`,
+      { cause },
+    );
+  } finally {
+    pool.close();
+  }
+}

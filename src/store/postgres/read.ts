@@ -1,0 +1,147 @@
+/** Plants by id, pages of plants and pages of tags. */
+
+import {
+  findBehind,
+  findTagPrefixRange,
+  firstIdOf,
+  isComplete,
+  type PlantPage,
+  type PlantQuery,
+  TAG_PREFIX_CHARACTERS,
+  TAG_PREFIXES_MAX,
+  type TagPage,
+  type TagPrefix,
+  type TagPrefixRange,
+  type TagQuery,
+  takePage,
+  takeTags,
+} from "../../domain/page.ts";
+import type { Plant } from "../../domain/plant.ts";
+import { type PlantRow, toPlant } from "../rows.ts";
+import { type Connection, int64Array, type Parameter } from "./connection.ts";
+
+const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";
+
+/** In the order of the ids. */
+export async function findPlants(
+  connection: Connection,
+  ids: readonly bigint[],
+): Promise<(Plant | undefined)[]> {
+  const rows = await connection.query<PlantRow>(FIND, [int64Array(ids)]);
+  const found = new Map(rows.map((row) => [row.id, toPlant(row)]));
+  return ids.map((id) => found.get(id));
+}
+
+/** A page is read in pieces, so neither side holds much at a time. */
+const PIECE_BYTES_MAX = 4_194_304;
+const PIECE_ROWS_MAX = 2_000;
+
+interface Piece {
+  readonly plants: readonly Plant[];
+  /** Rows were left out, because those before them are large enough together. */
+  readonly isCut: boolean;
+}
+
+/** `scanRowsMax` bounds a search. */
+export async function listPlants(
+  connection: Connection,
+  query: PlantQuery,
+  scanRowsMax: number,
+): Promise<PlantPage> {
+  const plants: Plant[] = [];
+  let rowsLeft = query.name === undefined ? query.limit : scanRowsMax;
+  for (let { after } = query; ;) {
+    const rows = Math.min(rowsLeft, PIECE_ROWS_MAX);
+    const rest = { ...query, after, limit: query.limit - plants.length };
+    const piece = await readPiece(connection, rest, rows + 1);
+    const page = takePage(piece.plants, rest, rows);
+    plants.push(...page.plants);
+    const next = page.next ?? (piece.isCut ? piece.plants.at(-1)?.id : undefined);
+    rowsLeft -= rows;
+    const isWhole = page.next !== undefined && page.next === piece.plants[rows - 1]?.id;
+    const isOver = plants.length === query.limit || rowsLeft === 0 || !isWhole;
+    if (next === undefined || isOver) return { plants, next };
+    after = next;
+  }
+}
+
+async function readPiece(
+  connection: Connection,
+  query: PlantQuery,
+  rowsMax: number,
+): Promise<Piece> {
+  const firstId = firstIdOf(query);
+  if (firstId === undefined) return { plants: [], isCut: false };
+  const parameters: Parameter[] = [firstId, rowsMax, PIECE_BYTES_MAX];
+  if (query.tag !== undefined) parameters.push(query.tag);
+  const rows = await connection.query<PlantRow & { readonly found: bigint }>(
+    pieceBy(query),
+    parameters,
+  );
+  return { plants: rows.map(toPlant), isCut: rows.length < Number(rows[0]?.found ?? 0) };
+}
+
+/** Rows in key order, as long as those before them are not too large together; the first one always. */
+function pieceBy({ tag, order }: PlantQuery): string {
+  const [from, direction] = order === "asc" ? [">=", "ASC"] : ["<=", "DESC"];
+  const isTagged =
+    tag === undefined ? "" : "AND left(tag, 100) = left($4::text, 100) AND tag = $4::text";
+  return `SELECT id, name, tag, found FROM (
+    SELECT id, name, tag, count(*) OVER () AS found,
+      sum(octet_length(name) + coalesce(octet_length(tag), 0))
+        OVER (ORDER BY id ${direction} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+    FROM (
+      SELECT id, name, tag FROM plants WHERE id ${from} $1::bigint ${isTagged}
+      ORDER BY id ${direction} LIMIT $2::int
+    ) AS page
+  ) AS sized
+  WHERE coalesce(bytes_before, 0) <= $3::bigint
+  ORDER BY id ${direction}`;
+}
+
+/** One statement finds a page of tags that can all be listed. Where some are too long, another goes on behind it. */
+export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
+  const prefixes: TagPrefix[] = [];
+  let wanted = query.limit + 1;
+  let range = findTagPrefixRange(query);
+  while (range !== undefined && wanted > 0 && prefixes.length <= TAG_PREFIXES_MAX) {
+    // Twice as many each time, so a few statements pass over many tags that are too long.
+    const rowsMax = Math.max(wanted, prefixes.length);
+    const piece = await readPrefixes(connection, range, rowsMax);
+    prefixes.push(...piece);
+    if (piece.length < rowsMax) break;
+    wanted -= piece.filter(({ head }) => isComplete(head)).length;
+    const from = findBehind(piece.at(-1)?.head ?? "");
+    range = from === undefined ? undefined : { from, until: range.until };
+  }
+  return takeTags(prefixes, query.limit);
+}
+
+async function readPrefixes(
+  connection: Connection,
+  { from, until }: TagPrefixRange,
+  rowsMax: number,
+): Promise<readonly TagPrefix[]> {
+  const rows = await connection.query<{ readonly head: string }>(
+    until === undefined ? PREFIXES : PREFIXES_UNTIL,
+    until === undefined ? [from, rowsMax] : [from, rowsMax, until],
+  );
+  return rows.map(({ head }) => ({ head, bytes: head.length }));
+}
+
+const PREFIXES = prefixesBy("");
+const PREFIXES_UNTIL = prefixesBy(`AND left(tag, ${TAG_PREFIX_CHARACTERS}) < $3::text`);
+
+/** One step down the index a tag, however many plants have it. The last row of the recursion has no head. */
+function prefixesBy(andBefore: string): string {
+  const first = (comparison: string): string =>
+    `SELECT left(tag, ${TAG_PREFIX_CHARACTERS}) AS head FROM plants
+      WHERE tag IS NOT NULL AND left(tag, ${TAG_PREFIX_CHARACTERS}) ${comparison} ${andBefore}
+      ORDER BY left(tag, ${TAG_PREFIX_CHARACTERS}) LIMIT 1`;
+  return `WITH RECURSIVE heads AS (
+    (${first(">= $1::text")})
+    UNION ALL
+    SELECT (${first("> heads.head")}) FROM heads WHERE head IS NOT NULL
+  )
+  SELECT head FROM heads WHERE head IS NOT NULL LIMIT $2::int`;
+}

@@ -1,0 +1,225 @@
+/** The schema, and how it is brought up to date: once, however many instances start together. */
+
+import { StoreOpenError } from "../../domain/errors.ts";
+import { type Connection, type Parameter, sqlStateOf } from "./connection.ts";
+import { onServer, type OpenLimits } from "./pool.ts";
+import { describeTarget, type Target } from "./url.ts";
+
+/**
+ * Each step is one statement that may be run twice. A released step is never changed: a mistake is
+ * mended by a further step. Only SQL that the engines of PostgreSQL's protocol share.
+ */
+const steps: readonly string[] = [
+  `CREATE TABLE IF NOT EXISTS plants (
+  id   bigint PRIMARY KEY,
+  name text NOT NULL,
+  tag  text COLLATE "C"
+)`,
+
+  // By the beginning of the tag, because an index entry has to fit on its page, and by the id, so the
+  // plants of a tag are found in order. In bytes ("C"): a change of the locale cannot spoil it.
+  `CREATE INDEX IF NOT EXISTS plants_tag ON plants (left(tag, 100), id) WHERE tag IS NOT NULL`,
+
+  `CREATE TABLE IF NOT EXISTS plantstore_tokens (
+  hash            text COLLATE "C" PRIMARY KEY,
+  prefix          text NOT NULL,
+  name            text COLLATE "C" NOT NULL,
+  scopes          text NOT NULL,
+  created_at_ms   bigint NOT NULL,
+  expires_at_ms   bigint,
+  last_used_at_ms bigint,
+  revoked_at_ms   bigint
+)`,
+
+  `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_tokens_name ON plantstore_tokens (name)
+  WHERE revoked_at_ms IS NULL`,
+
+  // The time of the last probe, and of the first token.
+  `CREATE TABLE IF NOT EXISTS plantstore_marks (
+  name  text COLLATE "C" PRIMARY KEY,
+  at_ms bigint NOT NULL
+)`,
+
+  // Used by version 0.1 alone.
+  `CREATE TABLE IF NOT EXISTS plantstore_notes (
+  key     uuid PRIMARY KEY,
+  ids     text,
+  made_at timestamptz NOT NULL
+)`,
+
+  `DROP TABLE IF EXISTS plantstore_notes`,
+];
+
+export const NEWEST_SCHEMA = steps.length;
+
+/** The version of the database, and the instance that changes it. A table serves as the lock on every engine. */
+const CREATE_SCHEMA = `CREATE TABLE IF NOT EXISTS plantstore_schema (
+  id           int PRIMARY KEY CHECK (id = 1),
+  version      int NOT NULL,
+  locked_by    text,
+  locked_until timestamptz
+)`;
+const FIRST_VERSION =
+  "INSERT INTO plantstore_schema (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING";
+
+const READ_VERSION = "SELECT version FROM plantstore_schema WHERE id = 1";
+const FIND_FOREIGN = `SELECT table_name FROM information_schema.tables
+  WHERE table_schema = current_schema() AND table_name IN ('plants', 'plantstore_tokens')`;
+
+/** The lock of an instance that died, or takes too long, is free after this time. */
+const LOCK = `UPDATE plantstore_schema
+  SET locked_by = $1::text, locked_until = now() + interval '30 seconds'
+  WHERE id = 1 AND (locked_by IS NULL OR locked_by = $1::text OR locked_until < now())
+  RETURNING version`;
+const ADVANCE = `UPDATE plantstore_schema
+  SET version = $2::int, locked_until = now() + interval '30 seconds'
+  WHERE id = 1 AND locked_by = $1::text AND version = $2::int - 1
+  RETURNING version`;
+const UNLOCK = `UPDATE plantstore_schema SET locked_by = NULL, locked_until = NULL
+  WHERE id = 1 AND locked_by = $1::text`;
+
+const LOCK_RETRY_MS = 100;
+const RACES_MAX = 10;
+/** Where several instances make the same table at once, PostgreSQL lets one win and fails the others. */
+const RACE_STATES = new Set(["23505", "42P07", "42710", "40001"]);
+/** For a migration, and for another instance to finish it. */
+const MIGRATE_MS_MAX = 600_000;
+
+/** Engines with longer integers answer a bigint. */
+interface VersionRow {
+  readonly version: number | bigint;
+}
+
+/** Undefined where the database has no plant store. */
+export async function findVersion(connection: Connection): Promise<number | undefined> {
+  try {
+    const [row] = await connection.query<VersionRow>(READ_VERSION);
+    return row === undefined ? undefined : Number(row.version);
+  } catch (error) {
+    if (sqlStateOf(error) === "42P01") return undefined;
+    throw error;
+  }
+}
+
+export function refuseNewerSchema(version: number, location: string): void {
+  if (version > steps.length)
+    throw new StoreOpenError(
+      `${location} has schema ${version}, and this version of plantstore knows schemas up to ${steps.length}. ` +
+        "A newer plantstore has been here; start that one.",
+    );
+}
+
+export interface FoundSchema {
+  readonly location: string;
+  /** Undefined where the database has no plant store. */
+  readonly version: number | undefined;
+  readonly newest: number;
+}
+
+/** Changes nothing. */
+export async function findSchema(target: Target, limits: OpenLimits): Promise<FoundSchema> {
+  const location = describeTarget(target);
+  const version = await onServer(target, limits, findVersion);
+  refuseNewerSchema(version ?? 0, location);
+  return { location, version, newest: steps.length };
+}
+
+/** The statements that `migratePostgres` would run, each without its semicolon. */
+export async function planMigration(
+  target: Target,
+  limits: OpenLimits,
+): Promise<readonly string[]> {
+  const { version } = await findSchema(target, limits);
+  const first = version === undefined ? [CREATE_SCHEMA, FIRST_VERSION] : [];
+  const before = version ?? 0;
+  const rest = steps
+    .slice(before)
+    .flatMap((step, index) => [
+      step,
+      `UPDATE plantstore_schema SET version = ${before + index + 1} WHERE id = 1`,
+    ]);
+  return [...first, ...rest];
+}
+
+export interface Migrated {
+  readonly location: string;
+  readonly before: number;
+  readonly after: number;
+}
+
+export async function migratePostgres(target: Target, limits: OpenLimits): Promise<Migrated> {
+  const location = describeTarget(target);
+  const before = await onServer(target, limits, (connection) => migrate(connection, location));
+  return { location, before, after: steps.length };
+}
+
+/** Resolves to the version that was there before. */
+export async function migrate(connection: Connection, location: string): Promise<number> {
+  connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
+  const before = await findVersion(connection);
+  refuseNewerSchema(before ?? 0, location);
+  if (before === steps.length) return before;
+  try {
+    if (before === undefined) await begin(connection, location);
+    await advance(connection, location);
+  } catch (error) {
+    if (sqlStateOf(error) !== "42501") throw error;
+    throw new StoreOpenError(
+      `${location} needs its schema migrated from ${before ?? "nothing"} to ${steps.length}, and this user may not (${(error as Error).message}). ` +
+        "Run plantstore migrate as a user with the CREATE privilege; see docs/scaling.md.",
+      { cause: error },
+    );
+  }
+  return before ?? 0;
+}
+
+async function begin(connection: Connection, location: string): Promise<void> {
+  const foreign = await connection.query<{ readonly table_name: string }>(FIND_FOREIGN);
+  // Another instance may have made them a moment ago.
+  if (foreign.length > 0 && (await findVersion(connection)) === undefined)
+    throw new StoreOpenError(
+      `${location} has a table ${foreign[0]?.table_name} that plantstore did not make. It was left alone; use a database or schema of its own.`,
+    );
+  for (const statement of [CREATE_SCHEMA, FIRST_VERSION]) await race(connection, statement);
+}
+
+/** Another instance may win: then the statement is run again, and changes nothing. */
+async function race(connection: Connection, statement: string): Promise<void> {
+  for (let races = 1; ; races++) {
+    try {
+      await connection.query(statement, [], MIGRATE_MS_MAX);
+      return;
+    } catch (error) {
+      if (races === RACES_MAX || !RACE_STATES.has(sqlStateOf(error) ?? "")) throw error;
+      await Bun.sleep(LOCK_RETRY_MS * Math.random());
+    }
+  }
+}
+
+async function advance(connection: Connection, location: string): Promise<void> {
+  const owner = crypto.randomUUID();
+  for (;;) {
+    const [locked] = await connection.query<VersionRow>(LOCK, [owner]);
+    if (locked !== undefined && (await takeSteps(connection, owner, Number(locked.version))))
+      return;
+    const reached = await findVersion(connection);
+    refuseNewerSchema(reached ?? 0, location);
+    if (reached === steps.length) return;
+    if (performance.now() > connection.deadlineMs)
+      throw new StoreOpenError(`${location} is being migrated by another instance.`);
+    await Bun.sleep(LOCK_RETRY_MS);
+  }
+}
+
+/** False where another instance has taken the lock meanwhile. */
+async function takeSteps(connection: Connection, owner: string, version: number): Promise<boolean> {
+  const run = (statement: string, ...parameters: Parameter[]): Promise<readonly unknown[]> =>
+    connection.query(statement, [owner, ...parameters]);
+  for (const [index, step] of steps.entries()) {
+    if (index < version) continue;
+    await race(connection, step);
+    if ((await run(ADVANCE, index + 1)).length === 0) return false;
+  }
+  await run(UNLOCK);
+  return true;
+}

@@ -1,0 +1,271 @@
+/** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
+
+import type { Condition, Plant } from "../../domain/plant.ts";
+import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
+import type { Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import type { ServerLimits } from "../open.ts";
+import type { TokenRecord, TokenUse } from "../../domain/token.ts";
+import { Batcher } from "../batcher.ts";
+import { lengthOf, type TokenRow, toTokenRecord } from "../rows.ts";
+import { type Connection, type Parameter, textArray } from "./connection.ts";
+import { ConnectionPool, Hosts, onServer } from "./pool.ts";
+import { findPlants, listPlants, listTags } from "./read.ts";
+import { migrate } from "./schema.ts";
+import { describeTarget, type Target } from "./url.ts";
+import { commitWrites, type Outcome, type Write } from "./write.ts";
+
+type Limits = StoreLimits & ServerLimits;
+
+const COUNT = "SELECT count(*) AS count FROM plants";
+const MEASURE = "SELECT pg_database_size(current_database()) AS bytes";
+const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::bigint)
+  ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
+
+/** Names may be long, and all that are found together are held together. */
+const FIND_LENGTH_MAX = 128;
+/** A health check gets its answer soon: one attempt on the connection that there is, and one on a new one. */
+const PROBE_MS_MAX = 1_000;
+const PROBE_ATTEMPTS_MAX = 2;
+const MEASURE_MS_MAX = 1_500;
+const COUNT_SECONDS_MAX = 600;
+
+/* Statements about tokens may be sent twice: each tells its own work from that of others. */
+const COLUMNS =
+  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms";
+const FIND_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
+const LIST_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens ORDER BY created_at_ms, name`;
+const VALUES =
+  "$1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint, $7::bigint, $8::bigint";
+const INSERT_TOKEN = `INSERT INTO plantstore_tokens (${COLUMNS}) VALUES (${VALUES})
+  ON CONFLICT DO NOTHING RETURNING hash`;
+/** Of several instances one makes the mark, and the token with it. */
+const INSERT_FIRST_TOKEN = `WITH first AS (
+    INSERT INTO plantstore_marks (name, at_ms) SELECT 'first_token', $5::bigint
+    WHERE NOT EXISTS (SELECT 1 FROM plantstore_tokens) ON CONFLICT DO NOTHING RETURNING name
+  )
+  INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${VALUES} FROM first
+  ON CONFLICT DO NOTHING RETURNING hash`;
+const HAS_TOKEN = "SELECT 1 AS found FROM plantstore_tokens WHERE hash = $1::text";
+const REVOKE_TOKEN = `UPDATE plantstore_tokens SET revoked_at_ms = $2::bigint
+  WHERE hash = $1::text AND revoked_at_ms IS NULL`;
+const TOUCH_TOKENS = `UPDATE plantstore_tokens t
+  SET last_used_at_ms = greatest(u.used_at_ms, coalesce(t.last_used_at_ms, 0))
+  FROM unnest($1::text[], $2::bigint[]) AS u (hash, used_at_ms) WHERE t.hash = u.hash`;
+const ADOPTED = `unnest($1::text[], $2::text[], $3::text[], $4::text[],
+  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[]) AS a (${COLUMNS})`;
+const MERGE_TOKENS = `UPDATE plantstore_tokens t
+  SET revoked_at_ms = coalesce(t.revoked_at_ms, a.revoked_at_ms),
+    last_used_at_ms = greatest(t.last_used_at_ms, a.last_used_at_ms)
+  FROM ${ADOPTED} WHERE t.hash = a.hash`;
+const ADOPT_TOKENS = `INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${COLUMNS} FROM ${ADOPTED}
+  ON CONFLICT DO NOTHING`;
+
+/** Resolves when the schema is up to date. */
+export async function openPostgresStore(target: Target, limits: Limits): Promise<PostgresStore> {
+  const location = describeTarget(target);
+  const durability = await onServer(target, limits, async (connection) => {
+    await migrate(connection, location);
+    return connection.durability;
+  });
+  return new PostgresStore(target, { engine: "PostgreSQL", location, durability }, limits);
+}
+
+class PostgresStore implements Store {
+  readonly description: StoreDescription;
+  private readonly limits: Limits;
+  private readonly writers: ConnectionPool;
+  private readonly readers: ConnectionPool;
+  /** Neither load nor a long search delays the service's own questions. */
+  private readonly control: ConnectionPool;
+  private readonly writes: Batcher<Write, Outcome>;
+  private readonly reads: Batcher<bigint, Plant | undefined>;
+  private readonly lookUps: Batcher<string, TokenRecord | undefined>;
+
+  constructor(target: Target, description: StoreDescription, limits: Limits) {
+    this.description = description;
+    this.limits = limits;
+    const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
+    const hosts = new Hosts(target, limits);
+    this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
+    this.readers = new ConnectionPool(hosts, { connectionsMax: readConnections, waitingMax });
+    this.control = new ConnectionPool(hosts, { connectionsMax: 1, waitingMax });
+    this.writes = new Batcher(
+      (batch, deadlineMs) => commitWrites(this.writers, batch, deadlineMs),
+      limits,
+      {
+        inFlightMax: writeConnections,
+        commitMsMin: Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000,
+        keyOf: ({ id }) => id,
+      },
+    );
+    const readLimits = { ...limits, batchLengthMax: FIND_LENGTH_MAX };
+    this.reads = new Batcher(
+      (ids, deadlineMs) =>
+        this.readers.run(deadlineMs, (connection) => findPlants(connection, ids)),
+      readLimits,
+      { inFlightMax: readConnections },
+    );
+    this.lookUps = new Batcher(
+      (hashes, deadlineMs) =>
+        this.readers.run(deadlineMs, async (connection) => {
+          const found = await findTokens(connection, hashes);
+          return hashes.map((hash) => found.get(hash));
+        }),
+      readLimits,
+    );
+  }
+
+  async createPlant(plant: Plant): Promise<"created" | "replayed"> {
+    const write: Write = { kind: "create", id: plant.id, plant };
+    return (await this.writes.submit(write, lengthOf(plant))) as "created" | "replayed";
+  }
+
+  async replacePlant(plant: Plant, condition: Condition): Promise<void> {
+    const write: Write = { kind: "replace", id: plant.id, plant, condition };
+    await this.writes.submit(write, lengthOf(plant));
+  }
+
+  async removePlant(id: bigint, condition: Condition): Promise<void> {
+    await this.writes.submit({ kind: "remove", id, plant: undefined, condition });
+  }
+
+  findPlant(id: bigint): Promise<Plant | undefined> {
+    return this.reads.submit(id);
+  }
+
+  listPlants(query: PlantQuery): Promise<PlantPage> {
+    return this.readers.run(this.deadline(), (connection) =>
+      listPlants(connection, query, this.limits.scanRowsMax),
+    );
+  }
+
+  listTags(query: TagQuery): Promise<TagPage> {
+    return this.readers.run(this.deadline(), (connection) => listTags(connection, query));
+  }
+
+  async countPlants(): Promise<bigint> {
+    const msMax = COUNT_SECONDS_MAX * 1000;
+    const [row] = await this.readers.run(performance.now() + msMax, (connection) =>
+      connection.query<{ readonly count: bigint }>(COUNT, [], msMax),
+    );
+    return row?.count ?? 0n;
+  }
+
+  async probe(): Promise<void> {
+    await this.control.run(
+      performance.now() + PROBE_MS_MAX,
+      (connection) => connection.query(PROBE, [Date.now()]),
+      PROBE_ATTEMPTS_MAX,
+    );
+  }
+
+  get writesWaiting(): number {
+    return this.writes.waiting;
+  }
+
+  async measureBytes(): Promise<number | undefined> {
+    // Not on the control connection: the server looks at every file of the database, which may take long.
+    return this.readers
+      .run(
+        performance.now() + MEASURE_MS_MAX,
+        (connection) => connection.query<{ readonly bytes: bigint }>(MEASURE),
+        1,
+      )
+      .then(([row]) => (row === undefined ? undefined : Number(row.bytes)))
+      .catch(() => undefined);
+  }
+
+  findToken(hash: string): Promise<TokenRecord | undefined> {
+    return this.lookUps.submit(hash);
+  }
+
+  listTokens(): Promise<TokenRecord[]> {
+    return this.control.run(this.deadline(), async (connection) =>
+      (await connection.query<TokenRow>(LIST_TOKENS)).map(toTokenRecord),
+    );
+  }
+
+  createToken(token: TokenRecord): Promise<boolean> {
+    return this.insertToken(INSERT_TOKEN, token);
+  }
+
+  createFirstToken(token: TokenRecord): Promise<boolean> {
+    return this.insertToken(INSERT_FIRST_TOKEN, token);
+  }
+
+  async revokeToken(hash: string, revokedAtMs: number): Promise<void> {
+    await this.runOnControl(REVOKE_TOKEN, [hash, revokedAtMs]);
+  }
+
+  async touchTokens(uses: readonly TokenUse[]): Promise<void> {
+    await this.runOnControl(TOUCH_TOKENS, [
+      textArray(uses.map(({ hash }) => hash)),
+      timeArray(uses.map(({ usedAtMs }) => usedAtMs)),
+    ]);
+  }
+
+  /** Each of the two statements changes nothing the second time. */
+  adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
+    const hashes = records.map(({ hash }) => hash);
+    const values = [
+      textArray(hashes),
+      textArray(records.map(({ prefix }) => prefix)),
+      textArray(records.map(({ name }) => name)),
+      textArray(records.map(({ scopes }) => scopes.join(" "))),
+      timeArray(records.map(({ createdAtMs }) => createdAtMs)),
+      timeArray(records.map(({ expiresAtMs }) => expiresAtMs)),
+      timeArray(records.map(({ lastUsedAtMs }) => lastUsedAtMs)),
+      timeArray(records.map(({ revokedAtMs }) => revokedAtMs)),
+    ];
+    return this.control.run(this.deadline(), async (connection) => {
+      await connection.query(MERGE_TOKENS, values);
+      await connection.query(ADOPT_TOKENS, values);
+      const found = await findTokens(connection, hashes);
+      return records.filter(({ hash }) => !found.has(hash));
+    });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.writes.close(), this.reads.close(), this.lookUps.close()]);
+    for (const pool of [this.writers, this.readers, this.control]) pool.close();
+  }
+
+  /** Whether it is stored now. Hashes are unique, so a token that is found was stored by this call. */
+  private insertToken(statement: string, token: TokenRecord): Promise<boolean> {
+    const values: Parameter[] = [
+      token.hash,
+      token.prefix,
+      token.name,
+      token.scopes.join(" "),
+      token.createdAtMs,
+      token.expiresAtMs ?? null,
+      token.lastUsedAtMs ?? null,
+      token.revokedAtMs ?? null,
+    ];
+    return this.control.run(this.deadline(), async (connection) => {
+      if ((await connection.query(statement, values)).length > 0) return true;
+      return (await connection.query(HAS_TOKEN, [token.hash])).length > 0;
+    });
+  }
+
+  private async runOnControl(statement: string, parameters: readonly Parameter[]): Promise<void> {
+    await this.control.run(this.deadline(), (connection) =>
+      connection.query(statement, parameters),
+    );
+  }
+
+  private deadline(): number {
+    return performance.now() + this.limits.queueSecondsMax * 1000;
+  }
+}
+
+async function findTokens(
+  connection: Connection,
+  hashes: readonly string[],
+): Promise<ReadonlyMap<string, TokenRecord>> {
+  const rows = await connection.query<TokenRow>(FIND_TOKENS, [textArray(hashes)]);
+  return new Map(rows.map((row) => [row.hash, toTokenRecord(row)]));
+}
+
+const timeArray = (times: readonly (number | undefined)[]): string =>
+  textArray(times.map((time) => (time === undefined ? undefined : String(time))));
