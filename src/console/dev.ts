@@ -1,7 +1,7 @@
-/** npm run dev: the console from its sources, reloaded as they change, before a service that runs. */
+/** npm run dev: the console from its sources, reloaded as they change, in front of a running service. */
 
 import index from "./index.html";
-import { bundle, workerEntry } from "./bundle.ts";
+import { bundle, workerEntry } from "./build.ts";
 
 const service = process.env["PLANTSTORE_URL"] ?? "http://127.0.0.1:8080";
 const port = Number(process.env["PORT"] ?? 5173);
@@ -17,7 +17,7 @@ const server = Bun.serve({
         headers: { "content-type": "text/javascript", "cache-control": "no-store" },
       }),
   },
-  /** Everything else is the service's. */
+  // The service answers everything else.
   fetch: (request) => {
     const { pathname, search } = new URL(request.url);
     const headers = new Headers(request.headers);
@@ -31,4 +31,4 @@ const server = Bun.serve({
   },
 });
 
-process.stdout.write(`The console is at ${server.url}, and asks ${service} (PLANTSTORE_URL).\n`);
+process.stdout.write(`The console is at ${server.url}, in front of ${service} (PLANTSTORE_URL).\n`);

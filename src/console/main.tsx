@@ -1,17 +1,14 @@
-/** The console: puts the page together. */
-
 import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
-import { forgetActivity } from "./state/activity.ts";
-import { exporting } from "./state/export.ts";
-import { forgetImport } from "./state/import.ts";
-import { startLists } from "./state/plants.ts";
+import { forgetImport } from "./import/state.ts";
+import { forgetTags, startLists } from "./state/plants.ts";
 import { route } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
-import { listenForKeys } from "./state/shortcuts.ts";
-import { forgetTags } from "./state/tags.ts";
-import { dismissAll } from "./state/toasts.ts";
+import { toasts } from "./state/toasts.ts";
+import { forgetActivity } from "./view/activity.tsx";
+import { exporting } from "./view/export.tsx";
 import { Shell } from "./view/shell.tsx";
+import { listenForKeys } from "./view/shortcuts.tsx";
 
 const titles = { plants: "Plants", import: "Import", activity: "Activity" } as const;
 
@@ -19,6 +16,7 @@ effect(() => {
   const view = identity.value === undefined ? "Sign in" : titles[route.value.view];
   document.title = `${view} · Plant Store`;
 });
+// What one person did is not shown to the next who signs in.
 effect(() => {
   if (identity.value !== undefined) return;
   const isLeft = signedOut.value === "left";
@@ -28,7 +26,7 @@ effect(() => {
     if (!isLeft) return;
     exporting.value?.cancel();
     forgetImport();
-    dismissAll();
+    toasts.value = [];
   });
 });
 startLists();

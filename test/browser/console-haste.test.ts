@@ -50,10 +50,10 @@ describeInBrowser("somebody in a hurry", () => {
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByLabel("Name", { exact: true }).fill("Oak, in the making");
     release();
-    await toastOf(page, "was deleted").waitFor();
+    await toastOf(page, "Deleted").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Oak, in the making");
     await page.getByRole("button", { name: "Undo" }).click();
-    await toastOf(page, "is back").waitFor();
+    await toastOf(page, "Restored").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Oak, in the making");
   });
 

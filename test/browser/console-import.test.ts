@@ -34,7 +34,7 @@ describeInBrowser("an import", () => {
       `\ufeffNr;Plant;Type;Pot\r\n1;Basil;herb;9\r\n2;"Rosa ""Alba""";;12\r\n3;'=Sage;"";9\r\n` +
         `9007199254740993;Monstera;tropical;17\r\nx;Broken;herb;9\r\n1;Other;herb;9\r\n`,
     );
-    expect(await page.getByLabel("Cells end with").inputValue()).toBe(";");
+    expect(await page.getByLabel("Separator").inputValue()).toBe(";");
     for (const [label, heading] of [
       ["Id", "Nr"],
       ["Name", "Plant"],
@@ -70,7 +70,7 @@ describeInBrowser("an import", () => {
     await choose(page, name, text);
     await page.getByRole("cell", { name: "Moss" }).waitFor();
     await start(page);
-    await page.getByText("Everything is stored").waitFor();
+    await page.getByText("Import complete").waitFor();
     expect(await service.findPlant(21n)).toMatchObject({ name: "Fern", tag: null });
     expect(await service.findPlant(22n)).toMatchObject({ name: "Moss", tag: "green" });
   });
@@ -90,7 +90,7 @@ describeInBrowser("an import", () => {
       .first()
       .waitFor();
     await page.getByLabel("Format").selectOption("json");
-    await page.getByText("The file cannot be read this way").waitFor();
+    await page.getByText("The file can't be read this way").waitFor();
   });
 
   test("of a hundred thousand rows leaves the page responsive, and can be watched from elsewhere", async () => {
@@ -111,7 +111,7 @@ describeInBrowser("an import", () => {
       };
       requestAnimationFrame(watch);`);
     await start(page);
-    await page.getByText(/rows a second/).waitFor();
+    await page.getByText(/rows per second/).waitFor();
     await page.getByRole("link", { name: "Plants", exact: true }).click();
     await page.getByRole("heading", { name: "Plants" }).waitFor();
     await page.getByRole("link", { name: /^Import/ }).click();
@@ -141,7 +141,7 @@ describeInBrowser("an import", () => {
     await choose(page, "again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
     await start(page);
     await page.getByText("Trying again; nothing is lost").waitFor();
-    await page.getByText("Everything is stored").waitFor();
+    await page.getByText("Import complete").waitFor();
     expect(count).toBe(3);
     expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
   });
@@ -160,8 +160,8 @@ describeInBrowser("an import", () => {
     await start(page);
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     await signIn(page, TEST_TOKEN);
-    await page.getByRole("button", { name: "Import it again" }).click();
-    await page.getByText("Everything is stored").waitFor();
+    await page.getByRole("button", { name: "Import again" }).click();
+    await page.getByText("Import complete").waitFor();
     expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
   });
 
@@ -190,7 +190,7 @@ describeInBrowser("an import", () => {
       await page.getByRole("cell", { name: "Yew" }).waitFor();
       await rm(`${folder.path}/gone.csv`);
       await start(page);
-      await page.getByText("The file cannot be read any more.").waitFor();
+      await page.getByText("The file can no longer be read.").waitFor();
       await chooseAnother(page);
     });
 
@@ -202,7 +202,7 @@ describeInBrowser("an import", () => {
       await page.getByRole("cell", { name: "Yew" }).waitFor();
       await rm(`${folder.path}/gone.csv`);
       await page.getByLabel("Format").selectOption("json");
-      await page.getByText("The file cannot be read any more.").waitFor();
+      await page.getByText("The file can no longer be read.").waitFor();
       expect(await page.getByRole("cell", { name: "Yew" }).count()).toBe(0);
       await chooseAnother(page);
     });
@@ -220,7 +220,7 @@ describeInBrowser("an import", () => {
       await page.evaluate(`
         removeEventListener("change", hold, true);
         document.querySelector("#import-file").dispatchEvent(new Event("change", { bubbles: true }));`);
-      await page.getByText("The file cannot be read any more.").waitFor();
+      await page.getByText("The file can no longer be read.").waitFor();
       await chooseAnother(page);
     });
   });
@@ -238,9 +238,9 @@ describeInBrowser("an import", () => {
     await choose(page, "stuck.csv", "id,name\n62,Box\n");
     await start(page);
     await page.getByRole("button", { name: "Cancel" }).click();
-    await page.getByText("The import was cancelled").waitFor();
+    await page.getByText("Import cancelled").waitFor();
     await page.evaluate("heal()");
-    await page.getByRole("button", { name: "Import it again" }).click();
+    await page.getByRole("button", { name: "Import again" }).click();
     await page.getByText(/^1 row in /).waitFor();
     expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
   });

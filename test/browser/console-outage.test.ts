@@ -42,21 +42,21 @@ describeInBrowser("a service that is stopped and started again", () => {
     await page.getByLabel("Name", { exact: true }).fill("Rosemary");
     await service[Symbol.asyncDispose]();
     await page.getByRole("button", { name: "Add plant" }).click();
-    await page.getByText("It may have been stored or not").waitFor();
+    await page.getByText("Couldn't confirm the save").waitFor();
     await restart();
     await page.getByText("No connection to the store").waitFor({ state: "detached" });
-    await page.getByRole("button", { name: "Send again" }).click();
-    await toastOf(page, "“Rosemary” is stored").waitFor();
+    await page.getByRole("button", { name: "Try again" }).click();
+    await toastOf(page, "Added “Rosemary”").waitFor();
 
     await rowOf(page, "Rosemary").getByRole("link").click();
     await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "was deleted").waitFor();
+    await toastOf(page, "Deleted").waitFor();
     await service[Symbol.asyncDispose]();
     await page.getByRole("button", { name: "Undo" }).click();
-    await toastOf(page, "is not back yet").waitFor();
+    await toastOf(page, "Couldn't restore").waitFor();
     await restart();
     await page.getByRole("button", { name: "Try again" }).click();
-    await toastOf(page, "“Rosemary” is back").waitFor();
+    await toastOf(page, "Restored “Rosemary”").waitFor();
     expect((await service.store.findPlant(3n))?.name).toBe("Rosemary");
     await service[Symbol.asyncDispose]();
   }, 60_000);

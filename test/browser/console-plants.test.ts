@@ -45,9 +45,9 @@ describeInBrowser("the list", () => {
     const { page } = view;
     await rowOf(page, "Plant 0").first().waitFor();
     expect(await page.locator("#plants [role=row][id]").count()).toBeLessThan(60);
-    await page.getByText("100 loaded").waitFor();
+    await page.getByText("First 100 plants").waitFor();
     await page.getByRole("grid").focus();
-    while (!(await page.getByText("That is all").isVisible())) await page.keyboard.press("End");
+    while (!(await page.getByText("End of list").isVisible())) await page.keyboard.press("End");
     await page.keyboard.press("End");
     await rowOf(page, "Needle in a haystack").waitFor();
     expect(await page.locator("#plants [role=row][id]").count()).toBeLessThan(60);
@@ -78,7 +78,7 @@ describeInBrowser("the list", () => {
     await page.keyboard.press("Home");
     await active(0);
     await page.keyboard.press("?");
-    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
     await page.keyboard.press("Escape");
     expect(await page.getByRole("dialog").count()).toBe(0);
   });
@@ -90,14 +90,14 @@ describeInBrowser("the list", () => {
     const { page } = view;
     await page.getByLabel("Search by name").fill("NEEDLE");
     await rowOf(page, "Needle in a haystack").waitFor();
-    await page.getByText("That is all").waitFor();
+    await page.getByText("End of list").waitFor();
     await page.getByRole("button", { name: "Share and export" }).click();
     await page.getByText("Copy link to this view").click();
     const link = await page.evaluate<string>("navigator.clipboard.readText()");
     expect(link).toBe(`${service.url}/#/plants?name=NEEDLE`);
 
     await page.getByLabel("Search by name").fill("no such plant");
-    await page.getByText("There is no plant with “no such plant” in its name.").waitFor();
+    await page.getByText("No plant has “no such plant” in its name.").waitFor();
     await page.getByRole("button", { name: "Show all plants" }).click();
     await rowOf(page, "Plant 0").first().waitFor();
     expect(await page.getByLabel("Search by name").inputValue()).toBe("");
@@ -147,7 +147,7 @@ describeInBrowser("a plant with the largest id of all", () => {
     await page.getByLabel("Name", { exact: true }).fill("Araucaria");
     await page.getByLabel("Tag (optional)").fill("tree");
     await page.getByRole("button", { name: "Add plant" }).click();
-    await toastOf(page, "“Araucaria” is stored").waitFor();
+    await toastOf(page, "Added “Araucaria”").waitFor();
     expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
       name: "Araucaria",
       tag: "tree",
@@ -162,17 +162,17 @@ describeInBrowser("a plant with the largest id of all", () => {
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByLabel("Name", { exact: true }).fill("Araucaria araucana");
     await page.getByRole("button", { name: "Save" }).click();
-    await toastOf(page, "is saved").waitFor();
+    await toastOf(page, "Saved").waitFor();
     await rowOf(page, "Araucaria araucana").waitFor();
     expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({ name: "Araucaria araucana" });
 
     await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "was deleted").waitFor();
-    await page.getByText("There is no plant with").waitFor();
+    await toastOf(page, "Deleted").waitFor();
+    await page.getByText("No plant has").waitFor();
     expect(await service.findPlant(BigInt(LARGEST))).toBeUndefined();
 
     await page.keyboard.press("u");
-    await toastOf(page, "is back").waitFor();
+    await toastOf(page, "Restored").waitFor();
     await rowOf(page, LARGEST).waitFor();
     expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
       name: "Araucaria araucana",
@@ -200,10 +200,10 @@ describeInBrowser("the form for a new plant", () => {
       expect(await id.getAttribute("aria-invalid")).toBe("true");
     }
     await id.fill("1000");
-    await page.getByText("Taken by").waitFor();
+    await page.getByText("Already belongs to").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("Another");
     await page.getByRole("button", { name: "Add plant" }).click();
-    await page.getByText("This id is taken").waitFor();
+    await page.getByText("Id 1000 already belongs to “Plant 0”").waitFor();
     await page.locator(".plant-card", { hasText: "Plant 0" }).click();
     await page.locator(".shown-name", { hasText: "Plant 0" }).waitFor();
   });
@@ -223,9 +223,9 @@ describeInBrowser("the form for a new plant", () => {
     await page.getByLabel("Id", { exact: true }).fill("77");
     await page.getByLabel("Name", { exact: true }).fill("Twice sent");
     await page.getByRole("button", { name: "Add plant" }).click();
-    await page.getByText("It may have been stored or not").waitFor();
-    await page.getByRole("button", { name: "Send again" }).click();
-    await toastOf(page, "was there already").waitFor();
+    await page.getByText("Couldn't confirm the save. It's safe to try again.").waitFor();
+    await page.getByRole("button", { name: "Try again" }).click();
+    await toastOf(page, "was already there").waitFor();
     expect(lost).toBe(3);
     expect(await service.findPlant(77n)).toMatchObject({ name: "Twice sent" });
   });
@@ -249,14 +249,14 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     await page.getByRole("button", { name: "Save" }).click();
     await page.locator(".now", { hasText: "Theirs" }).waitFor();
     expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
-    await page.getByRole("button", { name: "Save mine over it" }).click();
-    await toastOf(page, "is saved").waitFor();
+    await page.getByRole("button", { name: "Overwrite with mine" }).click();
+    await toastOf(page, "Saved").waitFor();
     expect(await service.findPlant(1500n)).toMatchObject({ name: "Mine" });
 
     await edit(view, "Mine again");
     await change("1500", { name: "Theirs again" });
     await page.getByRole("button", { name: "Save" }).click();
-    await page.getByRole("button", { name: "Keep theirs" }).click();
+    await page.getByRole("button", { name: "Discard my edit" }).click();
     await page.locator(".shown-name", { hasText: "Theirs again" }).waitFor();
     expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs again", tag: null });
   });
@@ -270,10 +270,10 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     await page.getByRole("button", { name: "Delete" }).click();
     await page.locator(".now", { hasText: "Precious" }).waitFor();
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
-    await page.getByRole("button", { name: "Delete it all the same" }).click();
-    await toastOf(page, "was deleted").waitFor();
+    await page.getByRole("button", { name: "Delete anyway" }).click();
+    await toastOf(page, "Deleted").waitFor();
     await page.getByRole("button", { name: "Undo" }).click();
-    await toastOf(page, "is back").waitFor();
+    await toastOf(page, "Restored").waitFor();
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
   });
 
@@ -282,10 +282,10 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     await using view = await openConsole(service, { at: "#/plants/-5" });
     const { page } = view;
     await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByText("It has an empty tag").waitFor();
+    await page.getByText("This plant has an empty tag").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("Three\nlines");
     await page.getByRole("button", { name: "Save" }).click();
-    await toastOf(page, "is saved").waitFor();
+    await toastOf(page, "Saved").waitFor();
     expect(await service.findPlant(-5n)).toMatchObject({ name: "Three\nlines", tag: "" });
   });
 });

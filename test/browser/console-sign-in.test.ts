@@ -49,7 +49,7 @@ describeInBrowser("signing in to the console", () => {
     await page.locator(".field-fault", { hasText: "has expired" }).waitFor();
     await field.fill("two words");
     await button.click();
-    await page.locator(".field-fault", { hasText: "no token" }).waitFor();
+    await page.locator(".field-fault", { hasText: "not a token" }).waitFor();
     expect(await field.getAttribute("aria-invalid")).toBe("true");
     expect(await page.getByRole("navigation").count()).toBe(0);
   });
@@ -91,7 +91,7 @@ describeInBrowser("a token that may not do everything", () => {
     await page.keyboard.press("n");
     expect(page.url()).not.toContain("new");
     await page.goto(`${service.url}/#/import`);
-    await page.getByRole("heading", { name: "Not with this token" }).waitFor();
+    await page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
   });
 
   test("offers a form and no list where it may only write", async () => {
@@ -104,10 +104,10 @@ describeInBrowser("a token that may not do everything", () => {
     await page.getByLabel("Id", { exact: true }).fill("1");
     await page.getByLabel("Name", { exact: true }).fill("Tulip");
     await page.getByRole("button", { name: "Add plant" }).click();
-    await page.getByText("A different plant has the id 1").waitFor();
+    await page.getByText("Id 1 already belongs to another plant").waitFor();
     await page.getByLabel("Id", { exact: true }).fill("2");
     await page.getByRole("button", { name: "Add plant" }).click();
-    await page.locator(".toast", { hasText: "is stored" }).waitFor();
+    await page.locator(".toast", { hasText: "Added" }).waitFor();
     expect(await service.findPlant(2n)).toMatchObject({ name: "Tulip" });
   });
 });

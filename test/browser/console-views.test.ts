@@ -132,7 +132,7 @@ const steps: readonly Step[] = [
     async (page) => {
       await page.getByLabel("Id", { exact: true }).fill("5");
       await page.getByRole("button", { name: "Add plant" }).click();
-      await page.getByText("This id is taken").waitFor();
+      await page.getByText("Id 5 already belongs to").waitFor();
     },
   ],
   [
@@ -250,6 +250,6 @@ describeInBrowser("the console under a base path", () => {
       buffer: Buffer.from('{"id":1,"name":"Rose"}\n'),
     });
     await page.getByRole("button", { name: "Start import" }).click();
-    await page.getByText("Everything is stored").waitFor();
+    await page.getByText("Import complete").waitFor();
   });
 });

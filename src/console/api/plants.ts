@@ -1,23 +1,37 @@
-/** The operations on plants. */
+/** The operations on plants. An id is a bigint here, never a number: no digit is lost. */
 
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Order } from "../../domain/page.ts";
 import { formatPlant, formatStoredPlant, type Plant } from "../../domain/plant.ts";
 import { ask, Failed, isStatus, Lost, readText } from "./service.ts";
-import { findNext, parsePlant, parsePlants } from "./wire.ts";
+
+/**
+ * Every plant begins with its id. A quote inside a JSON string is escaped, so these characters appear
+ * only at the start of a plant, and quoting the digits changes nothing else.
+ */
+const ID_MEMBER = /\{"id":(-?\d+)/g;
+
+interface WirePlant {
+  readonly id: string;
+  readonly name: string;
+  readonly tag?: string;
+}
+
+const parseWire = (text: string): unknown =>
+  JSON.parse(text.replaceAll(ID_MEMBER, '{"id":"$1"')) as unknown;
+
+const toPlant = ({ id, name, tag }: WirePlant): Plant => ({ id: BigInt(id), name, tag });
+
+/** The address of the next page, from `Link: <…>; rel="next"`. */
+const findNext = ({ url, headers }: Response): URL | undefined => {
+  const [, next] = /<([^>]*)>\s*;\s*rel="?next"?/.exec(headers.get("link") ?? "") ?? [];
+  return next === undefined ? undefined : new URL(next, url);
+};
 
 export interface Filter {
   readonly name: string | undefined;
   readonly tag: string | undefined;
   readonly order: Order;
-}
-
-export interface Page {
-  readonly plants: readonly Plant[];
-  /** The path of the next page. */
-  readonly next: string | undefined;
-  /** The id that the next page begins behind. */
-  readonly passed: bigint | undefined;
 }
 
 export function formatFilter({ name, tag, order }: Filter): URLSearchParams {
@@ -28,21 +42,22 @@ export function formatFilter({ name, tag, order }: Filter): URLSearchParams {
   return query;
 }
 
-export function firstPage(filter: Filter, limit: number): string {
-  const query = formatFilter(filter);
-  query.set("limit", String(limit));
-  return `plants?${query}`;
+export interface Page {
+  readonly plants: readonly Plant[];
+  /** The address of the next page. */
+  readonly next: string | undefined;
+  /** The id that the next page starts after. */
+  readonly passed: bigint | undefined;
 }
 
 export async function readPage(path: string, signal: AbortSignal): Promise<Page> {
   const response = await ask(path, { signal, headers: { accept: "application/json" } });
-  const next = findNext(response.headers);
-  const passed =
-    next === undefined ? null : new URL(next, document.baseURI).searchParams.get("after");
+  const next = findNext(response);
+  const passed = next?.searchParams.get("after") ?? undefined;
   return {
-    plants: parsePlants(await readText(response)),
-    next,
-    passed: passed === null ? undefined : BigInt(passed),
+    plants: (parseWire(await readText(response)) as WirePlant[]).map(toPlant),
+    next: next?.href,
+    passed: passed === undefined ? undefined : BigInt(passed),
   };
 }
 
@@ -54,54 +69,49 @@ export interface Versioned {
 export async function readPlant(id: bigint, signal?: AbortSignal): Promise<Versioned> {
   const response = await ask(`plants/${id}`, signal === undefined ? {} : { signal });
   const etag = response.headers.get("etag") ?? "*";
-  return { plant: parsePlant(await readText(response)), etag };
+  return { plant: toPlant(parseWire(await readText(response)) as WirePlant), etag };
 }
 
 const JSON_BODY = { "content-type": "application/json" };
 
-/** Sent again after a lost answer it does no harm: then it is `replayed`. Throws Failed 409 where the id is taken. */
+/** Safe to send again after a lost answer. Throws Failed 409 where another plant has the id. */
 export async function createPlant(plant: Plant): Promise<"created" | "replayed"> {
   const body = formatStoredPlant(plant);
-  const response = await persist(() => ask("plants", { method: "POST", headers: JSON_BODY, body }));
+  const response = await retry(() => ask("plants", { method: "POST", headers: JSON_BODY, body }));
   return response.headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
 }
 
-/** The plant is not as it was read. Undefined where it is gone. */
+/** The plant is no longer as it was read; `current` is undefined where it was deleted. */
 export class Changed extends Error {
   override readonly name = "Changed";
   readonly current: Versioned | undefined;
 
   constructor(current: Versioned | undefined) {
-    super("The plant has been changed meanwhile.");
+    super("Someone else changed this plant.");
     this.current = current;
   }
 }
 
-/** Replaces the plant if it is still as it was read; throws Changed where not. */
+/** Throws Changed where the plant is no longer as it was read. */
 export async function replacePlant(plant: Plant, etag: string): Promise<Versioned> {
+  const headers = { ...JSON_BODY, "if-match": etag };
   const body = formatPlant(plant);
   try {
-    const response = await persist(() =>
-      ask(`plants/${plant.id}`, {
-        method: "PUT",
-        headers: { ...JSON_BODY, "if-match": etag },
-        body,
-      }),
-    );
+    const response = await retry(() => ask(`plants/${plant.id}`, { method: "PUT", headers, body }));
     return { plant, etag: response.headers.get("etag") ?? "*" };
   } catch (error) {
     if (!isStatus(error, 412) && !isStatus(error, 404)) throw error;
     const current = await findPlant(plant.id);
-    // The first answer was lost, and it was a yes.
+    // The first attempt succeeded, and its answer was lost.
     if (current !== undefined && isSame(current.plant, plant)) return current;
     throw new Changed(current);
   }
 }
 
-/** Removes the plant if it is still as it was read; throws Changed where not. Gone already is as good. */
+/** Throws Changed where the plant is no longer as it was read. A plant that is gone already counts as removed. */
 export async function removePlant(id: bigint, etag: string): Promise<void> {
   try {
-    await persist(() => ask(`plants/${id}`, { method: "DELETE", headers: { "if-match": etag } }));
+    await retry(() => ask(`plants/${id}`, { method: "DELETE", headers: { "if-match": etag } }));
   } catch (error) {
     if (isStatus(error, 404)) return;
     if (!isStatus(error, 412)) throw error;
@@ -123,49 +133,48 @@ export const isSame = (a: Plant, b: Plant): boolean =>
 
 const RETRY_DELAYS_MS = [300, 900];
 
-/** Tries again by itself, a little: most losses are over in a second. */
-async function persist<Result>(send: () => Promise<Result>): Promise<Result> {
+/** Most outages are over within a second. */
+async function retry<Result>(send: () => Promise<Result>): Promise<Result> {
   for (const delayMs of RETRY_DELAYS_MS) {
     try {
       return await send();
     } catch (error) {
-      if (!(error instanceof Lost || (error instanceof Failed && error.isPassing))) throw error;
+      if (!(error instanceof Lost || (error instanceof Failed && error.isTransient))) throw error;
       await new Promise((resolve) => setTimeout(resolve, delayMs));
     }
   }
   return send();
 }
 
-/** The plant that has the id, if any. Asked as a list, because a plant that is not there is no failure here. */
+/** The plant that has the id, if any. Asked as a list: a missing plant is not a failed request then. */
 export async function findTaken(id: bigint, signal: AbortSignal): Promise<Plant | undefined> {
-  const after = id - 1n;
-  const query = after < -(INT64_MAX + 1n) ? "limit=1" : `limit=1&after=${after}`;
-  const { plants } = await readPage(`plants?${query}`, signal);
+  const after = id === INT64_MIN ? "" : `&after=${id - 1n}`;
+  const { plants } = await readPage(`plants?limit=1${after}`, signal);
   return plants.find((plant) => plant.id === id);
 }
 
 const GAP_PAGES_MAX = 20;
 
-/** The id behind the largest that has a free one behind it; undefined where none was found. */
+/** The highest free id that follows a used one; undefined where none was found. */
 export async function findFreeId(signal: AbortSignal): Promise<bigint | undefined> {
   let above = INT64_MAX + 1n;
-  let path: string | undefined = "plants?order=desc&limit=1";
-  for (let count = 0; path !== undefined && count < GAP_PAGES_MAX; count++) {
-    const page: Page = await readPage(path, signal);
+  let path = "plants?order=desc&limit=1";
+  for (let count = 0; count < GAP_PAGES_MAX; count++) {
+    const page = await readPage(path, signal);
     for (const { id } of page.plants) {
       if (above - id > 1n) return id + 1n;
       above = id;
     }
-    path =
-      page.passed === undefined ? undefined : `plants?order=desc&limit=1000&after=${page.passed}`;
-    if (path === undefined) return above === INT64_MAX + 1n ? 1n : findBelow(above);
+    if (page.passed === undefined) {
+      if (above > INT64_MAX) return 1n;
+      return above > INT64_MIN ? above - 1n : undefined;
+    }
+    path = `plants?order=desc&limit=1000&after=${page.passed}`;
   }
   return undefined;
 }
 
-const findBelow = (id: bigint): bigint | undefined => (id > INT64_MIN ? id - 1n : undefined);
-
-/** The first tags in use that begin so. */
+/** The first tags in use with this prefix. */
 export async function readTags(
   prefix: string,
   limit: number,
@@ -174,8 +183,6 @@ export async function readTags(
   const query = new URLSearchParams({ limit: String(limit) });
   if (prefix !== "") query.set("prefix", prefix);
   const response = await ask(`tags?${query}`, { signal });
-  return {
-    tags: JSON.parse(await readText(response)) as string[],
-    isAll: findNext(response.headers) === undefined,
-  };
+  const tags = JSON.parse(await readText(response)) as string[];
+  return { tags, isAll: findNext(response) === undefined };
 }

@@ -1,21 +1,22 @@
-/** Asks the service, and says in one way what can go wrong. */
+/** Requests to the service, and whether it can be reached. */
 
-import { noteAnswer, noteLoss } from "../state/connection.ts";
+import { signal } from "@preact/signals";
+import { catalogue } from "../../domain/errors.ts";
 import { endSession, token } from "../state/session.ts";
 
-/** The folder that the page is in: the service may be anywhere below a host. */
+/** The folder of this page: the service may live under any path of its host. */
 export const baseUrl = new URL(".", document.baseURI);
 
-/** No answer came. What was sent may have been done, or not. */
+/** No answer came. The request may have been carried out or not. */
 export class Lost extends Error {
   override readonly name = "Lost";
 
   constructor(cause?: unknown) {
-    super("No answer came from the store.", { cause });
+    super("The store did not answer.", { cause });
   }
 }
 
-/** An answer that says no. */
+/** The service refused the request. */
 export class Failed extends Error {
   override readonly name = "Failed";
   readonly status: number;
@@ -27,8 +28,8 @@ export class Failed extends Error {
     this.code = code;
   }
 
-  /** Whether the very same request may succeed later. */
-  get isPassing(): boolean {
+  /** Whether the same request may succeed later. */
+  get isTransient(): boolean {
     return this.status >= 500 || this.status === 408 || this.status === 429;
   }
 }
@@ -39,43 +40,38 @@ export const isAbort = (error: unknown): boolean =>
 export const isStatus = (error: unknown, status: number): boolean =>
   error instanceof Failed && error.status === status;
 
-export interface Ask extends RequestInit {
+interface Ask extends RequestInit {
   readonly headers?: Record<string, string>;
-  /** Instead of that of the session: one that is being tried. */
+  /** A token to try, instead of the session's. */
   readonly withToken?: string;
 }
 
-/** Resolves to a good answer. Throws Failed, Lost, or an AbortError. A 401 ends the session. */
+/** Resolves to a successful answer. Throws Failed, Lost or an AbortError. A 401 ends the session. */
 export async function ask(path: string, { withToken, ...init }: Ask = {}): Promise<Response> {
   const sent = withToken ?? token.value ?? "";
-  let response: Response;
-  try {
-    response = await fetch(new URL(path, baseUrl), {
+  const response = await receive(() =>
+    fetch(new URL(path, baseUrl), {
       ...init,
       headers: { ...init.headers, authorization: `Bearer ${sent}` },
       cache: "no-store",
       credentials: "omit",
       redirect: "error",
-    });
-  } catch (error) {
-    if (isAbort(error)) throw error;
-    noteLoss();
-    throw new Lost(error);
-  }
+    }),
+  );
   noteAnswer();
   if (response.ok) return response;
   const failure = await readFailure(response);
   if (response.status === 401 && withToken === undefined && sent === token.value)
-    endSession(failure.code === TOKEN_EXPIRED ? "expired" : "refused");
+    endSession(failure.code === catalogue.token_expired.code ? "expired" : "refused");
   throw failure;
 }
 
-export const TOKEN_EXPIRED = 2003;
+export const readText = (response: Response): Promise<string> => receive(() => response.text());
 
-/** The text of an answer; the connection may be lost while it comes. */
-export async function readText(response: Response): Promise<string> {
+/** Throws Lost where the connection breaks, and an AbortError where the page gave up. */
+export async function receive<Result>(read: () => Promise<Result>): Promise<Result> {
   try {
-    return await response.text();
+    return await read();
   } catch (error) {
     if (isAbort(error)) throw error;
     noteLoss();
@@ -89,15 +85,56 @@ async function readFailure(response: Response): Promise<Failed> {
     if (typeof error === "number" && typeof message === "string")
       return new Failed(response.status, error, message);
   } catch {
-    // Not from the service itself, but from something in between.
+    // The answer came from a proxy, not from the service.
   }
-  return new Failed(response.status, 0, `The answer was ${response.status}.`);
+  return new Failed(response.status, 0, `The store answered ${response.status}.`);
 }
 
-/** For people. */
 export function explain(error: unknown): string {
   if (error instanceof Lost) return "The connection was lost before an answer came.";
   if (error instanceof Failed)
-    return error.isPassing ? "The store is busy or not available at the moment." : error.message;
+    return error.isTransient ? "The store is busy or unavailable right now." : error.message;
   return "Something went wrong in this page.";
 }
+
+export const isLost = signal(false);
+/** Counts how often the connection came back; views then read again what they missed. */
+export const recoveries = signal(0);
+
+const RETRY_DELAYS_MS = [500, 1000, 2000, 4000];
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+let attempts = 0;
+
+function noteLoss(): void {
+  if (isLost.value) return;
+  isLost.value = true;
+  attempts = 0;
+  scheduleRetry();
+}
+
+function noteAnswer(): void {
+  if (!isLost.value) return;
+  clearTimeout(timer);
+  isLost.value = false;
+  recoveries.value++;
+}
+
+function scheduleRetry(): void {
+  clearTimeout(timer);
+  const delayMs = RETRY_DELAYS_MS[Math.min(attempts++, RETRY_DELAYS_MS.length - 1)];
+  timer = setTimeout(() => void tryAgain(), delayMs);
+}
+
+export async function tryAgain(): Promise<void> {
+  try {
+    await fetch(new URL("livez", baseUrl), { cache: "no-store" });
+    noteAnswer();
+  } catch {
+    if (isLost.value) scheduleRetry();
+  }
+}
+
+addEventListener("online", () => {
+  if (isLost.value) void tryAgain();
+});

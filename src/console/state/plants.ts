@@ -1,37 +1,155 @@
-/** The list that is shown, and what staff do to its plants. */
+/** The list that is shown, the tags in use, and deleting with undo. */
 
 import { effect, signal, untracked } from "@preact/signals";
+import { takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { createPlant, removePlant, type Versioned } from "../api/plants.ts";
-import { explain, isStatus } from "../api/service.ts";
-import { announce } from "./announcements.ts";
-import { recoveries } from "./connection.ts";
-import { formatName } from "./numbers.ts";
-import { PlantList } from "./plant-list.ts";
+import {
+  createPlant,
+  type Filter,
+  formatFilter,
+  readPage,
+  readTags,
+  removePlant,
+  type Versioned,
+} from "../api/plants.ts";
+import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
+import { formatCount, formatName } from "./format.ts";
 import { everything, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
-import { toast } from "./toasts.ts";
+import { announce, toast } from "./toasts.ts";
+
+const FIRST_PAGE_LENGTH = 100;
+const PAGE_LENGTH = 500;
+/** Browsers cannot draw a taller list. */
+export const LOADED_MAX = 300_000;
+
+/** The plants of one filter, loaded page by page as the list is scrolled. */
+export class PlantList {
+  readonly filter: Filter;
+  /** In the order of the list. The array changes in place; `version` changes with it. */
+  readonly plants: Plant[] = [];
+  readonly version = signal(0);
+  readonly phase = signal<"loading" | "ready" | "end" | "full" | "stopped" | "failed">("ready");
+  readonly failure = signal<unknown>(undefined);
+  /** How far a search has got. */
+  readonly passed = signal<bigint | undefined>(undefined);
+  readonly active = signal(-1);
+  private next: string | undefined;
+  private loading: AbortController | undefined;
+
+  constructor(filter: Filter) {
+    this.filter = filter;
+    const query = formatFilter(filter);
+    query.set("limit", String(FIRST_PAGE_LENGTH));
+    this.next = `plants?${query}`;
+  }
+
+  /** Reads on until there is something new to show. A search may need many pages for that. */
+  async loadMore(): Promise<void> {
+    if (this.loading !== undefined || this.next === undefined) return;
+    if (this.plants.length >= LOADED_MAX) {
+      this.phase.value = "full";
+      return;
+    }
+    const controller = new AbortController();
+    this.loading = controller;
+    this.phase.value = "loading";
+    const wanted = this.plants.length + FIRST_PAGE_LENGTH;
+    try {
+      while (this.next !== undefined && this.plants.length < wanted)
+        await this.loadPage(this.next, controller.signal);
+      this.phase.value = this.next === undefined ? "end" : "ready";
+      if (this.next === undefined) this.passed.value = undefined;
+    } catch (error) {
+      if (isAbort(error)) return;
+      this.failure.value = error;
+      this.phase.value = "failed";
+    } finally {
+      if (this.loading === controller) this.loading = undefined;
+    }
+  }
+
+  private async loadPage(path: string, signalOff: AbortSignal): Promise<void> {
+    const page = await readPage(path, signalOff);
+    for (const plant of page.plants) this.plants.push(plant);
+    this.next = page.next?.replace(/([?&])limit=\d+/, `$1limit=${PAGE_LENGTH}`);
+    if (this.filter.name !== undefined) this.passed.value = page.passed;
+    if (page.plants.length > 0) this.version.value++;
+  }
+
+  stop(): void {
+    this.loading?.abort();
+    this.loading = undefined;
+    if (this.phase.value === "loading") this.phase.value = "stopped";
+  }
+
+  /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
+  put(plant: Plant): void {
+    const index = this.placeOf(plant.id);
+    const isThere = this.plants[index]?.id === plant.id;
+    const isBeyond = index === this.plants.length && this.next !== undefined;
+    if (!this.includes(plant)) {
+      if (isThere) this.plants.splice(index, 1);
+    } else if (isThere) this.plants[index] = plant;
+    else if (!isBeyond) {
+      this.plants.splice(index, 0, plant);
+      if (this.active.value >= index) this.active.value++;
+    }
+    this.version.value++;
+  }
+
+  take(id: bigint): void {
+    const index = this.indexOf(id);
+    if (index === -1) return;
+    this.plants.splice(index, 1);
+    if (this.active.value >= this.plants.length) this.active.value = this.plants.length - 1;
+    this.version.value++;
+  }
+
+  indexOf(id: bigint): number {
+    const index = this.placeOf(id);
+    return this.plants[index]?.id === id ? index : -1;
+  }
+
+  /** As the service would filter. */
+  private includes(plant: Plant): boolean {
+    if (this.filter.tag !== undefined && plant.tag !== this.filter.tag) return false;
+    const query = { ...this.filter, after: undefined, limit: 1 };
+    return takePage([plant], query, 1).plants.length === 1;
+  }
+
+  /** The index that the id has, or would have. */
+  private placeOf(id: bigint): number {
+    const isDescending = this.filter.order === "desc";
+    let low = 0;
+    let high = this.plants.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const other = this.plants[middle]?.id ?? 0n;
+      if (isDescending ? other > id : other < id) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
 
 export const list = signal(new PlantList(everything));
 
-const show = (next: PlantList): void => {
+async function show(next: PlantList): Promise<void> {
   list.value.stop();
   list.value = next;
-  void next.loadMore().then(() => {
-    const { phase, plants } = next;
-    if (list.value !== next || phase.value === "failed") return;
-    const more = phase.value === "end" ? "" : " and more";
-    announce(
-      plants.length === 0
-        ? "No plants found."
-        : `${plants.length}${more} ${plants.length === 1 && more === "" ? "plant" : "plants"}.`,
-    );
-  });
-};
+  await next.loadMore();
+  const { phase, plants } = next;
+  if (list.value !== next || phase.value === "failed") return;
+  const count = plants.length === 0 ? "No plants" : formatCount(plants.length, "plant");
+  announce(`${count}${phase.value === "end" ? "" : " and more"}.`);
+}
+
+export const refresh = (): Promise<void> => show(new PlantList(list.value.filter));
 
 let shownFor = "";
 
-/** One list for a filter and a token; another view in between leaves it as it is. */
+/** Shows another list when the filter or the token changes. Other views leave it as it is. */
 export function startLists(): void {
   effect(() => {
     const current = route.value;
@@ -48,7 +166,7 @@ export function startLists(): void {
     const key = JSON.stringify([token.value, name, tag, order]);
     if (key === shownFor) return;
     shownFor = key;
-    untracked(() => show(new PlantList(current.filter)));
+    untracked(() => void show(new PlantList(current.filter)));
   });
   effect(() => {
     if (recoveries.value === 0) return;
@@ -58,15 +176,11 @@ export function startLists(): void {
   });
 }
 
-export function refresh(): void {
-  show(new PlantList(list.value.filter));
-}
-
-/** Deletes at once, and offers the way back. Throws Changed where it is not as it was read. */
+/** Throws Changed where the plant is no longer as it was read. */
 export async function removeWithUndo({ plant, etag }: Versioned): Promise<void> {
   await removePlant(plant.id, etag);
   list.value.take(plant.id);
-  toast(`${formatName(plant)} was deleted.`, { label: "Undo", run: () => void restore(plant) });
+  toast(`Deleted ${formatName(plant)}.`, { label: "Undo", run: () => void restore(plant) });
 }
 
 async function restore(plant: Plant): Promise<void> {
@@ -74,12 +188,37 @@ async function restore(plant: Plant): Promise<void> {
     await createPlant(plant);
   } catch (error) {
     const again = { label: "Try again", isNeeded: true, run: () => void restore(plant) };
-    if (isStatus(error, 409)) toast(`Not restored: another plant has the id ${plant.id} by now.`);
-    else toast(`${formatName(plant)} is not back yet. ${explain(error)}`, again);
+    if (isStatus(error, 409)) toast(`Not restored: another plant now has id ${plant.id}.`);
+    else toast(`Couldn't restore ${formatName(plant)}. ${explain(error)}`, again);
     return;
   }
   list.value.put(plant);
-  toast(`${formatName(plant)} is back.`);
+  toast(`Restored ${formatName(plant)}.`);
   const isFree = route.value.view === "plants" && route.value.open === undefined;
   if (mayRead.value && isFree) openPlant(plant.id);
+}
+
+const TAGS_AT_ONCE = 1000;
+const SUGGESTIONS_MAX = 50;
+
+/** The first tags in use; `isAll` where there are no others. */
+let known: { readonly tags: readonly string[]; readonly isAll: boolean } | undefined;
+
+export function noteTag(tag: string | undefined): void {
+  if (tag === undefined || known === undefined || known.tags.includes(tag)) return;
+  known = { ...known, tags: [...known.tags, tag].toSorted() };
+}
+
+export function forgetTags(): void {
+  known = undefined;
+}
+
+/** Searches anywhere in a tag where all tags are known; otherwise the service searches by prefix. */
+export async function suggestTags(text: string, signalOff: AbortSignal): Promise<string[]> {
+  const { tags, isAll } = (known ??= await readTags("", TAGS_AT_ONCE, signalOff));
+  const part = text.toUpperCase();
+  const local = tags.filter((tag) => tag.toUpperCase().includes(part));
+  if (isAll || text === "") return local.slice(0, SUGGESTIONS_MAX);
+  const found = await readTags(text, SUGGESTIONS_MAX, signalOff);
+  return [...new Set([...found.tags, ...local])].slice(0, SUGGESTIONS_MAX);
 }

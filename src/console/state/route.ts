@@ -1,4 +1,4 @@
-/** Which view is shown: in the fragment of the address, so that it can be shared, and never with a token in it. */
+/** The view that is shown, kept in the fragment of the address, so it can be shared. It never holds a token. */
 
 import { signal } from "@preact/signals";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
@@ -20,7 +20,7 @@ addEventListener("hashchange", () => {
 });
 
 function parseRoute(hash: string): Route {
-  const [path = "", query = ""] = split(hash.replace(/^#\/?/, ""));
+  const [, path = "", query = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash) ?? [];
   if (path === "import" || path === "activity") return { view: path };
   const parameters = new URLSearchParams(query);
   const filter: Filter = {
@@ -31,11 +31,6 @@ function parseRoute(hash: string): Route {
   return { view: "plants", filter, open: parseOpen(path.replace(/^plants\/?/, "")) };
 }
 
-function split(text: string): string[] {
-  const at = text.indexOf("?");
-  return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
-}
-
 function parseOpen(text: string): Open {
   if (text === "new") return "new";
   if (!/^(0|-?[1-9]\d{0,18})$/.test(text)) return undefined;
@@ -43,33 +38,28 @@ function parseOpen(text: string): Open {
   return id >= INT64_MIN && id <= INT64_MAX ? id : undefined;
 }
 
-export function formatRoute(to: Route): string {
-  if (to.view !== "plants") return `#/${to.view}`;
-  const query = formatFilter(to.filter).toString();
-  const open = to.open === undefined ? "" : `/${to.open}`;
-  return `#/plants${open}${query === "" ? "" : `?${query}`}`;
-}
+/** The link to a plant, or to the form for a new one, with the current filter. */
+export const linkTo = (open: Open): string => formatPlants(currentFilter(), open);
 
-/** The link to a plant, or to the form for one, within the view that is shown. */
-export function linkTo(open: Open): string {
-  return formatRoute({ view: "plants", filter: currentFilter(), open });
+function formatPlants(filter: Filter, open: Open): string {
+  const query = formatFilter(filter).toString();
+  return `#/plants${open === undefined ? "" : `/${open}`}${query === "" ? "" : `?${query}`}`;
 }
 
 export const isOpen = (id: bigint): boolean =>
   route.value.view === "plants" && route.value.open === id;
 
-export function currentFilter(): Filter {
-  return route.value.view === "plants" ? route.value.filter : everything;
-}
+export const currentFilter = (): Filter =>
+  route.value.view === "plants" ? route.value.filter : everything;
 
 export function openPlant(open: Open): void {
   location.hash = linkTo(open);
 }
 
-/** While typing: the address follows, without a step back for every letter. */
-export function refine(filter: Filter): void {
+/** Changes the filter without a step in the history: a search would add one for every letter. */
+export function refine(change: Partial<Filter>): void {
+  const filter = { ...currentFilter(), ...change };
   const open = route.value.view === "plants" ? route.value.open : undefined;
-  const to: Route = { view: "plants", filter, open };
-  history.replaceState(null, "", formatRoute(to));
-  route.value = to;
+  history.replaceState(null, "", formatPlants(filter, open));
+  route.value = { view: "plants", filter, open };
 }

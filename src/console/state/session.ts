@@ -1,62 +1,59 @@
-/** Who is at the counter: a token, kept for this tab only, and what it may do. */
+/** The token in use, kept for this tab only, and what it may do. */
 
 import { computed, signal } from "@preact/signals";
 import type { Scope } from "../../domain/token.ts";
 
-/** What GET /token tells of one. */
+/** The answer of GET /token. */
 export interface Identity {
   readonly name: string;
   readonly prefix?: string;
   readonly scopes: readonly Scope[];
-  /** When it ends; left out where it never does. */
+  /** Absent where the token never expires. */
   readonly expires?: string;
 }
 
-/** Why nobody is signed in. */
 export type SignedOut = "never" | "left" | "expired" | "refused";
 
 const KEY = "plantstore.session";
 
-interface Kept {
+interface Session {
   readonly token: string;
   readonly identity: Identity;
 }
 
-const kept = signal<Kept | undefined>(readKept());
+const session = signal<Session | undefined>(readSession());
+/** Why no token is in use. */
 export const signedOut = signal<SignedOut>("never");
 
-export const token = computed(() => kept.value?.token);
-export const identity = computed(() => kept.value?.identity);
+export const token = computed(() => session.value?.token);
+export const identity = computed(() => session.value?.identity);
 export const mayRead = computed(() => may("plants:read"));
 export const mayWrite = computed(() => may("plants:write"));
 
-function may(scope: Scope): boolean {
-  return kept.value?.identity.scopes.includes(scope) ?? false;
-}
+const may = (scope: Scope): boolean => session.value?.identity.scopes.includes(scope) ?? false;
 
-export function beginSession(newToken: string, newIdentity: Identity): void {
-  const session = { token: newToken, identity: newIdentity };
-  kept.value = session;
+export function beginSession(begun: Session): void {
+  session.value = begun;
   try {
-    sessionStorage.setItem(KEY, JSON.stringify(session));
+    sessionStorage.setItem(KEY, JSON.stringify(begun));
   } catch {
-    // Storage may be forbidden: then a reload asks for the token again.
+    // The browser may forbid storage. A reload then asks for the token again.
   }
 }
 
 export function endSession(why: SignedOut): void {
   signedOut.value = why;
-  kept.value = undefined;
+  session.value = undefined;
   try {
     sessionStorage.removeItem(KEY);
   } catch {
-    // As above: there was nothing to keep it in.
+    // Without storage nothing was kept.
   }
 }
 
-function readKept(): Kept | undefined {
+function readSession(): Session | undefined {
   try {
-    return (JSON.parse(sessionStorage.getItem(KEY) ?? "null") as Kept | null) ?? undefined;
+    return (JSON.parse(sessionStorage.getItem(KEY) ?? "null") as Session | null) ?? undefined;
   } catch {
     return undefined;
   }

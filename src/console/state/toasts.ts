@@ -1,7 +1,6 @@
-/** Short notes of what was done, some with a way to undo it. */
+/** Short messages about what was done, some with a way to undo it; all are also read out by screen readers. */
 
 import { signal } from "@preact/signals";
-import { announce } from "./announcements.ts";
 
 export interface Toast {
   readonly key: number;
@@ -12,36 +11,32 @@ export interface Toast {
 interface Action {
   readonly label: string;
   readonly run: () => void;
-  /** Stays until it is dismissed: without it, something would be lost. */
+  /** The toast stays until it is dismissed: something would be lost without its action. */
   readonly isNeeded?: boolean;
 }
 
 export const toasts = signal<readonly Toast[]>([]);
+export const announcement = signal("");
 
-export const TOAST_SECONDS = 10;
 const TOASTS_MAX = 3;
 let count = 0;
 
 export function toast(text: string, action?: Action): void {
-  const added: Toast = { key: ++count, text, action };
-  toasts.value = [...toasts.value, added].slice(-TOASTS_MAX);
+  toasts.value = [...toasts.value, { key: ++count, text, action }].slice(-TOASTS_MAX);
   announce(action === undefined ? text : `${text} ${action.label}: press U.`);
 }
 
-export function dismissAll(): void {
-  toasts.value = [];
+/** For screen readers only. */
+export function announce(text: string): void {
+  // The same text twice is read out twice.
+  announcement.value = announcement.value === text ? `${text}\u00a0` : text;
 }
 
 export function dismiss(key: number): void {
   toasts.value = toasts.value.filter((each) => each.key !== key);
 }
 
-/** The latest that can be acted on. */
-export function latestAction(): Toast | undefined {
-  return toasts.value.findLast(({ action }) => action !== undefined);
-}
-
-export function act(each: Toast): void {
-  dismiss(each.key);
-  each.action?.run();
+export function act({ key, action }: Toast): void {
+  dismiss(key);
+  action?.run();
 }

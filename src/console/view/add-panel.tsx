@@ -1,32 +1,28 @@
-/** A new plant: the rules beside the fields before anything is sent, and who has the id where it is taken. */
+/** The form for a new plant. It says while the id is typed whether another plant has it. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { createPlant, findFreeId, readPlant } from "../api/plants.ts";
-import { explain, isStatus, Lost } from "../api/service.ts";
-import { announce } from "../state/announcements.ts";
-import { formatName } from "../state/numbers.ts";
-import { list } from "../state/plants.ts";
+import { createPlant, findFreeId, findTaken, readPlant } from "../api/plants.ts";
+import { isStatus } from "../api/service.ts";
+import { formatName } from "../state/format.ts";
+import { list, noteTag } from "../state/plants.ts";
 import { linkTo } from "../state/route.ts";
+import { mayRead } from "../state/session.ts";
+import { announce, toast } from "../state/toasts.ts";
+import { Button, FailureNotice, Notice, Tag } from "./controls.tsx";
 import {
+  Field,
+  fieldProps,
   findIdFault,
   findTextFault,
-  findTextNote,
   ID_RULE,
-  NAME_RULE,
-  TAG_RULE,
-} from "../state/rules.ts";
-import { mayRead } from "../state/session.ts";
-import { noteTag, suggestTags } from "../state/tags.ts";
-import { toast } from "../state/toasts.ts";
-import { Combobox } from "./combobox.tsx";
-import { Field, fieldProps } from "./field.tsx";
-import { Notice } from "./notice.tsx";
+  NameField,
+  TagField,
+} from "./form.tsx";
 import { Panel } from "./panel.tsx";
-import { useTakenBy } from "./taken-by.ts";
 
 type Trouble =
   | { readonly kind: "taken"; readonly id: bigint; readonly by: Plant | undefined }
@@ -35,7 +31,7 @@ type Trouble =
 export function AddPanel(): JSX.Element {
   const id = useSignal("");
   const name = useSignal("");
-  const tag = useSignal("");
+  const tag = useSignal<string | undefined>(undefined);
   const isJudged = useSignal(false);
   const isIdLeft = useSignal(false);
   const isSending = useSignal(false);
@@ -46,34 +42,33 @@ export function AddPanel(): JSX.Element {
 
   useEffect(() => idInput.current?.focus(), []);
 
-  const idFault = findIdFault(id.value);
-  // What is still being typed is not yet wrong.
-  const shownIdFault = isJudged.value || (isIdLeft.value && id.value !== "") ? idFault : undefined;
-  const nameFault = findTextFault(name.value);
-  const tagFault = findTextFault(tag.value);
+  // An id that is still being typed is not wrong yet.
+  const isIdJudged = isJudged.value || (isIdLeft.value && id.value !== "");
+  const idFault = isIdJudged ? findIdFault(id.value) : undefined;
   const exactId = findInt64(id.value.trim());
 
   const submit = async (): Promise<void> => {
     isJudged.value = true;
-    if (exactId === undefined || nameFault !== undefined || tagFault !== undefined) {
-      announce("Nothing was sent: see what is wrong beside the fields.");
+    const isFaulty = [name.value, tag.value ?? ""].some((text) => findTextFault(text));
+    if (exactId === undefined || isFaulty) {
+      announce("Nothing was sent. See the messages beside the fields.");
       (exactId === undefined ? idInput : nameInput).current?.focus();
       return;
     }
     const sent = [id.value, name.value, tag.value];
-    const plant = { id: exactId, name: name.value, tag: tag.value === "" ? undefined : tag.value };
+    const plant = { id: exactId, name: name.value, tag: tag.value };
     isSending.value = true;
     trouble.value = undefined;
     try {
       const outcome = await createPlant(plant);
       list.value.put(plant);
       noteTag(plant.tag);
-      const how = outcome === "created" ? "is stored" : "was there already, exactly so";
-      toast(`${formatName(plant)} ${how}.`);
+      const shown = formatName(plant);
+      toast(outcome === "created" ? `Added ${shown}.` : `${shown} was already there.`);
       [isJudged.value, isIdLeft.value] = [false, false];
-      // The next one may have been begun meanwhile.
+      // The next plant may have been started meanwhile.
       if ([id, name, tag].some(({ value }, index) => value !== sent[index])) return;
-      [id.value, name.value, tag.value] = ["", "", ""];
+      [id.value, name.value, tag.value] = ["", "", undefined];
       idInput.current?.focus();
     } catch (error) {
       trouble.value = isStatus(error, 409)
@@ -111,14 +106,19 @@ export function AddPanel(): JSX.Element {
           id="add-id"
           label="Id"
           rule={ID_RULE}
-          fault={shownIdFault}
+          fault={idFault}
           note={
-            takenBy !== undefined && trouble.value === undefined && <TakenNote plant={takenBy} />
+            takenBy !== undefined &&
+            trouble.value === undefined && (
+              <>
+                Already belongs to <a href={linkTo(takenBy.id)}>{formatName(takenBy)}</a>.
+              </>
+            )
           }
         >
           <div class="with-button">
             <input
-              {...fieldProps("add-id", shownIdFault)}
+              {...fieldProps("add-id", idFault)}
               ref={idInput}
               class="digits"
               type="text"
@@ -134,56 +134,31 @@ export function AddPanel(): JSX.Element {
                 isIdLeft.value = true;
               }}
             />
-            {mayRead.value && (
-              <button type="button" class="button" onClick={() => void suggestId()}>
-                Next free
-              </button>
-            )}
+            {mayRead.value && <Button onClick={() => void suggestId()}>Next free</Button>}
           </div>
         </Field>
-        <Field
+        <NameField
           id="add-name"
-          label="Name"
-          rule={NAME_RULE}
-          fault={nameFault}
-          note={findTextNote(name.value)}
-        >
-          <input
-            {...fieldProps("add-name", nameFault)}
-            ref={nameInput}
-            type="text"
-            autocomplete="off"
-            value={name.value}
-            onInput={(event) => {
-              name.value = event.currentTarget.value;
-            }}
-          />
-        </Field>
-        <Field
+          inputRef={nameInput}
+          value={name.value}
+          onInput={(text) => {
+            name.value = text;
+          }}
+        />
+        <TagField
           id="add-tag"
-          label="Tag"
-          optional
-          rule={TAG_RULE}
-          fault={tagFault}
-          note={findTextNote(tag.value)}
-        >
-          <Combobox
-            id="add-tag"
-            inputProps={fieldProps("add-tag", tagFault)}
-            value={tag.value}
-            suggest={mayRead.value ? suggestTags : async () => []}
-            onInput={(text) => {
-              tag.value = text;
-            }}
-          />
-        </Field>
-        <TroubleNotice trouble={trouble.value} />
+          value={tag.value}
+          onInput={(text) => {
+            tag.value = text;
+          }}
+        />
+        {trouble.value !== undefined && <TroubleNotice trouble={trouble.value} />}
         <div class="form-actions">
           <button type="submit" class="button button-main" disabled={isSending.value}>
             {isSending.value
               ? "Sending…"
               : trouble.value?.kind === "failed"
-                ? "Send again"
+                ? "Try again"
                 : "Add plant"}
           </button>
         </div>
@@ -192,41 +167,47 @@ export function AddPanel(): JSX.Element {
   );
 }
 
+const LOOK_UP_DELAY_MS = 250;
+
+function useTakenBy(text: string): Plant | undefined {
+  const taken = useSignal<Plant | undefined>(undefined);
+  const id = findInt64(text.trim());
+  useEffect(() => {
+    taken.value = undefined;
+    if (id === undefined || !mayRead.value) return;
+    const controller = new AbortController();
+    const look = async (): Promise<void> => {
+      // Only a hint: the answer to the request decides.
+      const found = await findTaken(id, controller.signal).catch(() => undefined);
+      if (!controller.signal.aborted) taken.value = found;
+    };
+    const timer = setTimeout(() => void look(), LOOK_UP_DELAY_MS);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [id]);
+  return taken.value?.id === id ? taken.value : undefined;
+}
+
 async function findHolder(id: bigint): Promise<Plant | undefined> {
   if (!mayRead.value) return undefined;
   return (await readPlant(id).catch(() => undefined))?.plant;
 }
 
-const TakenNote = ({ plant }: { readonly plant: Plant }): JSX.Element => (
-  <>
-    Taken by <a href={linkTo(plant.id)}>{formatName(plant)}</a>.
-  </>
-);
-
-function TroubleNotice({ trouble }: { readonly trouble: Trouble | undefined }): JSX.Element | null {
-  if (trouble === undefined) return null;
-  if (trouble.kind === "taken")
-    return (
-      <Notice kind="fault" title="This id is taken">
-        {trouble.by === undefined ? (
-          <p>A different plant has the id {String(trouble.id)}. Nothing was changed.</p>
-        ) : (
-          <>
-            <p>Nothing was changed. The plant that has it:</p>
-            <a class="plant-card" href={linkTo(trouble.id)}>
-              <span class="row-id">{String(trouble.id)}</span>
-              <strong>{trouble.by.name}</strong>
-              {trouble.by.tag !== undefined && <span class="tag">{trouble.by.tag}</span>}
-            </a>
-          </>
-        )}
-      </Notice>
-    );
+function TroubleNotice({ trouble }: { readonly trouble: Trouble }): JSX.Element {
+  if (trouble.kind === "failed") return <FailureNotice of="save" error={trouble.error} />;
+  const { id, by } = trouble;
+  const owner = by === undefined ? "another plant" : formatName(by);
   return (
-    <Notice kind="fault" title="Not confirmed">
-      <p>{explain(trouble.error)}</p>
-      {trouble.error instanceof Lost && (
-        <p>It may have been stored or not. Send it again: the same plant is stored only once.</p>
+    <Notice kind="fault" title={`Id ${id} already belongs to ${owner}`}>
+      <p>Nothing was changed.</p>
+      {by !== undefined && (
+        <a class="plant-card" href={linkTo(id)}>
+          <span class="row-id">{String(id)}</span>
+          <strong>{by.name}</strong>
+          <Tag tag={by.tag} />
+        </a>
       )}
     </Notice>
   );

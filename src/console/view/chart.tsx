@@ -1,4 +1,4 @@
-/** One small chart over time: axes, units, and lines that can be told apart without their colours. */
+/** A small chart over time. Its lines can be told apart without their colours. */
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -6,11 +6,11 @@ import uPlot from "uplot";
 
 export interface Line {
   readonly label: string;
-  /** A custom property of the page that holds the colour. */
+  /** The custom property that holds the colour. */
   readonly color: string;
   readonly dash?: number[];
   readonly isFilled?: boolean;
-  /** There may be no value for a while, and then one: a dot, which a line alone would not show. */
+  /** A single value between gaps is drawn as a dot; a line alone would not show it. */
   readonly hasGaps?: boolean;
   readonly values: readonly (number | null)[];
 }
@@ -19,15 +19,13 @@ interface ChartProps {
   readonly times: readonly number[];
   readonly lines: readonly Line[];
   readonly format: (value: number) => string;
-  /** The top of the scale where everything is less. */
+  /** The least that the scale shows. */
   readonly least: number;
-  /** The whole range of time that is shown, in seconds. */
-  readonly span: number;
 }
 
 const HEIGHT = 168;
-/** Less is not stretched over the whole width. */
 const SPAN_SECONDS_MIN = 120;
+const SPAN_SECONDS_MAX = 600;
 const FONT = "12px system-ui, sans-serif";
 const cursor = uPlot.sync("activity");
 
@@ -64,7 +62,7 @@ function optionsOf(props: ChartProps, width: number): uPlot.Options {
     scales: {
       x: {
         range: (_plot, min, max) => [
-          Math.min(max - SPAN_SECONDS_MIN, Math.max(min, max - props.span)),
+          Math.min(max - SPAN_SECONDS_MIN, Math.max(min, max - SPAN_SECONDS_MAX)),
           max,
         ],
       },
@@ -89,7 +87,7 @@ function optionsOf(props: ChartProps, width: number): uPlot.Options {
         ...(dash === undefined ? {} : { dash }),
         ...(isFilled === true ? { fill: colorOf("--leaf-soft") } : {}),
         points: hasGaps === true ? { show: true, size: 4, fill: colorOf(color) } : { show: false },
-        // Wider by a pixel at either end, where a stub of the line would stay.
+        // One pixel wider on each side; otherwise a stub of the line remains.
         gaps: widenGaps,
       })),
     ],

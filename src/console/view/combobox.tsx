@@ -13,7 +13,7 @@ interface ComboboxProps {
   readonly inputProps?: InputHTMLAttributes;
   readonly suggest: (text: string, signal: AbortSignal) => Promise<readonly string[]>;
   readonly onInput: (text: string) => void;
-  /** A suggestion was taken, or Enter pressed on what was typed. */
+  /** Called when a suggestion is picked, or on Enter. */
   readonly onChoose?: (text: string, isPicked: boolean) => void;
 }
 
@@ -122,7 +122,7 @@ export function Combobox(props: ComboboxProps): JSX.Element {
             role="option"
             class="option"
             aria-selected={index === active.value ? "true" : "false"}
-            // Before the field loses its focus.
+            // Earlier than click: the field would lose its focus first.
             onPointerDown={(event) => {
               event.preventDefault();
               choose(option, true);

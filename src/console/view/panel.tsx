@@ -1,11 +1,11 @@
-/** What stands beside the list: a plant, or the form for one. On a phone it is the whole screen. */
+/** The frame beside the list, for a plant or for a form. On a phone it covers the screen. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { focusList, panelKeys } from "../state/shortcuts.ts";
-import { Icon } from "./icons.tsx";
+import { IconButton } from "./controls.tsx";
+import { focusList, panelKeys } from "./shortcuts.tsx";
 
 interface PanelProps {
   readonly title: string;
@@ -20,43 +20,35 @@ export function closePanel(): void {
 
 export function Panel({ title, keys, children }: PanelProps): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null);
+  // A token that may only write has no list to go back to.
+  const canClose = mayRead.value;
   useEffect(() => {
-    panelKeys.value = { ...(mayRead.value ? { Escape: closePanel } : {}), ...keys };
+    panelKeys.value = { ...(canClose ? { Escape: closePanel } : {}), ...keys };
     return () => {
       panelKeys.value = {};
     };
   }, [keys]);
   useEffect(() => {
-    // A form has taken the focus for its first field already.
+    // A form has moved the focus to its first field already.
     if (!heading.current?.closest(".panel")?.contains(document.activeElement))
       heading.current?.focus({ preventScroll: true });
   }, []);
   return (
     <section class="panel" aria-labelledby="panel-title">
       <div class="panel-head">
-        {mayRead.value && (
-          <button
-            type="button"
-            class="button-plain panel-back"
-            aria-label="Back to the list"
+        {canClose && (
+          <IconButton
+            icon="back"
+            label="Back to the list"
+            class="panel-back"
             onClick={closePanel}
-          >
-            <Icon name="back" />
-          </button>
+          />
         )}
         <h2 id="panel-title" tabIndex={-1} ref={heading}>
           {title}
         </h2>
-        {mayRead.value && (
-          <button
-            type="button"
-            class="button-plain panel-close"
-            aria-label="Close"
-            title="Close"
-            onClick={closePanel}
-          >
-            <Icon name="close" />
-          </button>
+        {canClose && (
+          <IconButton icon="close" label="Close" class="panel-close" onClick={closePanel} />
         )}
       </div>
       <div class="panel-body">{children}</div>
@@ -64,12 +56,10 @@ export function Panel({ title, keys, children }: PanelProps): JSX.Element {
   );
 }
 
-/** An id as it is printed on a label stuck in a pot. */
-export function IdLabel({ id }: { readonly id: bigint }): JSX.Element {
-  return (
-    <p class="label">
-      <span class="visually-hidden">Id </span>
-      {String(id)}
-    </p>
-  );
-}
+/** An id, as printed on the label of a pot. */
+export const IdLabel = ({ id }: { readonly id: bigint }): JSX.Element => (
+  <p class="label">
+    <span class="visually-hidden">Id </span>
+    {String(id)}
+  </p>
+);

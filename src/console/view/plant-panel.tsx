@@ -1,19 +1,16 @@
-/** One plant: read, corrected in place, deleted. */
+/** One plant: shown, edited, deleted. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { Changed, readPlant, type Versioned } from "../api/plants.ts";
-import { explain, isAbort, isStatus } from "../api/service.ts";
-import { recoveries } from "../state/connection.ts";
+import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { list, removeWithUndo } from "../state/plants.ts";
 import { isOpen } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
-import { ConflictNotice } from "./conflict.tsx";
-import { Icon } from "./icons.tsx";
-import { Notice } from "./notice.tsx";
+import { Button, FailureNotice, Icon, Notice, Tag } from "./controls.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
-import { PlantForm } from "./plant-form.tsx";
+import { ConflictNotice, PlantForm } from "./plant-form.tsx";
 
 type Loaded = Versioned | "loading" | "missing" | { readonly failure: unknown };
 
@@ -24,20 +21,25 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const trouble = useSignal<unknown>(undefined);
   const recovered = recoveries.value;
 
+  /** Undefined means that the plant is gone. */
+  const accept = (now: Versioned | undefined): void => {
+    loaded.value = now ?? "missing";
+    if (now === undefined) list.value.take(id);
+    else list.value.put(now.plant);
+  };
+
   useEffect(() => {
     if (typeof loaded.value === "object" && "plant" in loaded.value) return;
     const controller = new AbortController();
     readPlant(id, controller.signal).then(
       (found) => {
-        loaded.value = found;
-        list.value.put(found.plant);
+        accept(found);
         const index = list.value.indexOf(id);
         if (index >= 0) list.value.active.value = index;
       },
       (error: unknown) => {
-        if (isAbort(error)) return;
-        loaded.value = isStatus(error, 404) ? "missing" : { failure: error };
-        if (isStatus(error, 404)) list.value.take(id);
+        if (isStatus(error, 404)) accept(undefined);
+        else if (!isAbort(error)) loaded.value = { failure: error };
       },
     );
     return () => controller.abort();
@@ -49,7 +51,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     trouble.value = undefined;
     try {
       await removeWithUndo(which);
-      // By now somebody may be looking at something else.
+      // Another plant may be open by now.
       if (isOpen(id)) closePanel();
     } catch (error) {
       trouble.value = error;
@@ -57,19 +59,17 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       isRemoving.value = false;
     }
   };
+  const edit = (): void => {
+    isEditing.value = true;
+  };
 
   const current = loaded.value;
   const versioned = typeof current === "object" && "plant" in current ? current : undefined;
   const canChange = versioned !== undefined && mayWrite.value;
-  const keys = useMemo(
-    () =>
-      canChange && versioned !== undefined && !isEditing.value
-        ? { e: () => (isEditing.value = true), Delete: () => void remove(versioned) }
-        : isEditing.value
-          ? { Escape: () => (isEditing.value = false) }
-          : {},
-    [canChange, versioned, isEditing.value],
-  );
+  const keys = useMemo(() => {
+    if (isEditing.value) return { Escape: () => (isEditing.value = false) };
+    return canChange ? { e: edit, Delete: () => void remove(versioned) } : {};
+  }, [canChange, versioned, isEditing.value]);
 
   return (
     <Panel title={isEditing.value ? "Edit plant" : "Plant"} keys={keys}>
@@ -78,28 +78,23 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         <>
           <IdLabel id={id} />
           <Notice kind="warning" title="There is no plant with this id">
-            <p>It may have been deleted. The link to it leads nowhere by now.</p>
+            <p>It may have been deleted.</p>
           </Notice>
         </>
       )}
       {typeof current === "object" && "failure" in current && (
-        <Notice kind="fault" title="The plant cannot be read">
+        <Notice kind="fault" title="Couldn't read this plant">
           <p>{explain(current.failure)}</p>
         </Notice>
       )}
       {versioned !== undefined && isEditing.value && (
         <PlantForm
           versioned={versioned}
-          onDone={(saved) => {
-            if (saved !== undefined) loaded.value = saved;
-            isEditing.value = false;
-          }}
-          onSavedLate={(saved) => {
+          onSaved={(saved) => {
             loaded.value = saved;
           }}
-          onGone={() => {
-            list.value.take(id);
-            loaded.value = "missing";
+          onTake={accept}
+          onDone={() => {
             isEditing.value = false;
           }}
         />
@@ -113,42 +108,28 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
               doing="delete"
               onTake={(now) => {
                 trouble.value = undefined;
-                loaded.value = now ?? "missing";
-                if (now === undefined) list.value.take(id);
-                else list.value.put(now.plant);
+                accept(now);
               }}
               onInsist={(now) => void remove(now)}
             />
           ) : (
-            trouble.value !== undefined && (
-              <Notice kind="fault" title="Not deleted for certain">
-                <p>{explain(trouble.value)} Try again: it does no harm.</p>
-              </Notice>
-            )
+            trouble.value !== undefined && <FailureNotice of="deletion" error={trouble.value} />
           )}
           {canChange && (
             <div class="form-actions">
-              <button
-                type="button"
-                class="button"
-                aria-keyshortcuts="e"
-                onClick={() => {
-                  isEditing.value = true;
-                }}
-              >
+              <Button shortcut="e" onClick={edit}>
                 <Icon name="edit" />
                 Edit
-              </button>
-              <button
-                type="button"
-                class="button button-danger"
-                aria-keyshortcuts="Delete"
-                disabled={isRemoving.value}
+              </Button>
+              <Button
+                kind="danger"
+                shortcut="Delete"
+                isDisabled={isRemoving.value}
                 onClick={() => void remove(versioned)}
               >
                 <Icon name="trash" />
                 Delete
-              </button>
+              </Button>
             </div>
           )}
         </>
@@ -163,13 +144,7 @@ function Shown({ versioned }: { readonly versioned: Versioned }): JSX.Element {
     <div class="shown">
       <IdLabel id={id} />
       <p class="shown-name">{name.trim() === "" ? <i class="faint">no name</i> : name}</p>
-      <p class="shown-tag">
-        {tag === undefined ? (
-          <span class="faint">No tag</span>
-        ) : (
-          <span class="tag">{tag === "" ? <i>empty tag</i> : tag}</span>
-        )}
-      </p>
+      {tag === undefined ? <span class="faint">No tag</span> : <Tag tag={tag} />}
     </div>
   );
 }

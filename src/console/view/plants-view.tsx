@@ -1,21 +1,25 @@
-/** The plants: the list, and beside it the one that is open. */
+/** The plants: search and filters, the list, and beside it the plant that is open. */
 
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { formatCount } from "../state/numbers.ts";
-import { list, refresh } from "../state/plants.ts";
-import { route } from "../state/route.ts";
+import { useEffect, useRef } from "preact/hooks";
+import { formatCount } from "../state/format.ts";
+import { list, refresh, suggestTags } from "../state/plants.ts";
+import { currentFilter, linkTo, refine, route } from "../state/route.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
+import { Combobox } from "./combobox.tsx";
+import { Icon, IconButton } from "./controls.tsx";
 import { NothingListed } from "./empty-states.tsx";
-import { Filters } from "./filters.tsx";
-import { Icon } from "./icons.tsx";
-import { PlantGrid } from "./plant-list.tsx";
+import { ExportMenu } from "./export.tsx";
+import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
+import { focusList } from "./shortcuts.tsx";
 
 export function PlantsView(): JSX.Element | null {
   if (route.value.view !== "plants") return null;
   const { open } = route.value;
-  // A token that may only write has no list, and a form instead of it.
+  // A token that may only write gets a form instead of the list.
   if (!mayRead.value)
     return (
       <div class="single">
@@ -39,47 +43,141 @@ export function PlantsView(): JSX.Element | null {
   );
 }
 
+function CountLine(): JSX.Element {
+  const { plants, phase, version } = list.value;
+  void version.value;
+  const count = formatCount(plants.length, "plant");
+  return (
+    <p class="count">
+      {plants.length > 0 && (phase.value === "end" ? count : `First ${count}`)}
+      <IconButton icon="refresh" label="Refresh the list" onClick={() => void refresh()} />
+    </p>
+  );
+}
+
+const SEARCH_DELAY_MS = 180;
+
+function Filters(): JSX.Element {
+  const isDescending = currentFilter().order === "desc";
+  const label = isDescending ? "Highest id first" : "Lowest id first";
+  return (
+    <search class="filters">
+      <SearchBox />
+      <TagFilter />
+      <button
+        type="button"
+        class="button button-icon"
+        aria-label={`Order: ${label}`}
+        title={label}
+        data-flipped={isDescending ? "" : undefined}
+        onClick={() => refine({ order: isDescending ? "asc" : "desc" })}
+      >
+        <Icon name="order" />
+      </button>
+      <ExportMenu />
+      {mayWrite.value && (
+        <a class="button button-main" href={linkTo("new")} aria-keyshortcuts="n">
+          <Icon name="plus" />
+          Add plant
+        </a>
+      )}
+    </search>
+  );
+}
+
+function SearchBox(): JSX.Element {
+  const given = currentFilter().name ?? "";
+  const text = useSignal(given);
+  const applied = useRef(given);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+
+  // A link changed the filter. What this box applied itself may be older than its text by now.
+  useEffect(() => {
+    if (given === applied.current) return;
+    applied.current = given;
+    text.value = given;
+  }, [given]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+
+  const apply = (): void => {
+    clearTimeout(timer.current);
+    applied.current = text.value;
+    const name = text.value === "" ? undefined : text.value;
+    if (name !== currentFilter().name) refine({ name });
+  };
+  return (
+    <div class="search">
+      <Icon name="search" />
+      <input
+        id="search"
+        type="search"
+        aria-label="Search by name"
+        placeholder="Search by name"
+        aria-keyshortcuts="/"
+        autocomplete="off"
+        spellcheck={false}
+        value={text.value}
+        onInput={(event) => {
+          text.value = event.currentTarget.value;
+          clearTimeout(timer.current);
+          timer.current = setTimeout(apply, SEARCH_DELAY_MS);
+        }}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" && event.key !== "ArrowDown") return;
+          apply();
+          if (event.key === "ArrowDown") focusList();
+          event.preventDefault();
+        }}
+      />
+      <kbd aria-hidden="true">/</kbd>
+    </div>
+  );
+}
+
+function TagFilter(): JSX.Element {
+  const { tag } = currentFilter();
+  const text = useSignal(tag ?? "");
+  useEffect(() => {
+    text.value = tag ?? "";
+  }, [tag]);
+  return (
+    <div class="tag-filter" data-set={tag === undefined ? undefined : ""}>
+      <Icon name="tag" />
+      <Combobox
+        id="tag-filter"
+        label="Filter by tag"
+        placeholder={tag === "" ? "empty tag" : "Any tag"}
+        value={text.value}
+        suggest={suggestTags}
+        onInput={(next) => {
+          text.value = next;
+          if (next === "" && tag !== undefined) refine({ tag: undefined });
+        }}
+        onChoose={(chosen, isPicked) =>
+          refine({ tag: chosen === "" && !isPicked ? undefined : chosen })
+        }
+      />
+      {tag !== undefined && (
+        <IconButton icon="close" label="Any tag" onClick={() => refine({ tag: undefined })} />
+      )}
+    </div>
+  );
+}
+
 function ListBody(): JSX.Element {
   const shown = list.value;
   void shown.version.value;
   if (shown.plants.length > 0) return <PlantGrid />;
   const isWaiting = shown.phase.value === "loading" && shown.passed.value === undefined;
-  return (
-    <div class="scroller scroller-blank">
-      {isWaiting ? <Placeholder /> : <NothingListed list={shown} />}
-    </div>
-  );
+  return <div class="scroller">{isWaiting ? <Placeholder /> : <NothingListed list={shown} />}</div>;
 }
 
-/** Faint rows, so that the list does not jump into an empty page. */
-function Placeholder(): JSX.Element {
-  return (
-    <div class="placeholder">
-      <span class="visually-hidden">Loading…</span>
-      {Array.from({ length: 9 }, (_, index) => (
-        <div key={index} class="placeholder-row" />
-      ))}
-    </div>
-  );
-}
-
-function CountLine(): JSX.Element {
-  const shown = list.value;
-  void shown.version.value;
-  const count = formatCount(shown.plants.length);
-  const isWhole = shown.phase.value === "end";
-  return (
-    <p class="count">
-      {shown.plants.length > 0 && (isWhole ? count : `${count} loaded, and more`)}
-      <button
-        type="button"
-        class="button-plain"
-        aria-label="Refresh the list"
-        title="Refresh"
-        onClick={refresh}
-      >
-        <Icon name="refresh" />
-      </button>
-    </p>
-  );
-}
+/** Faint rows until the first page is there. */
+const Placeholder = (): JSX.Element => (
+  <div class="placeholder">
+    <span class="visually-hidden">Loading…</span>
+    {Array.from({ length: 9 }, (_, index) => (
+      <div key={index} class="placeholder-row" />
+    ))}
+  </div>
+);

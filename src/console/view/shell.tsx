@@ -1,31 +1,30 @@
-/** What surrounds every view: the mark, the ways to the views, who is signed in. */
+/** The frame around every view: navigation, account menu, connection banner, toasts. */
 
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { announcement } from "../state/announcements.ts";
-import { isLost, tryAgain } from "../state/connection.ts";
-import { importProgress } from "../state/import.ts";
+import { isLost, tryAgain } from "../api/service.ts";
+import { importProgress } from "../import/state.ts";
+import { ImportView } from "../import/view.tsx";
 import { route } from "../state/route.ts";
 import { endSession, identity, mayRead, mayWrite } from "../state/session.ts";
-import { isKeysHelpOpen } from "../state/shortcuts.ts";
-import { ActivityView } from "./activity-view.tsx";
-import { Icon, type IconName, Mark } from "./icons.tsx";
-import { ImportView } from "./import-view.tsx";
-import { KeysHelp } from "./keys-help.tsx";
-import { Menu } from "./menu.tsx";
+import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
+import { ActivityView } from "./activity.tsx";
+import { Button, Icon, type IconName, Mark, Menu } from "./controls.tsx";
 import { PlantsView } from "./plants-view.tsx";
+import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { SignIn } from "./sign-in.tsx";
-import { Toasts } from "./toasts.tsx";
 
 export function Shell(): JSX.Element {
   return identity.value === undefined ? <SignIn /> : <Inside />;
 }
 
+const focusMain = (): void => document.querySelector<HTMLElement>("#main")?.focus();
+
 function Inside(): JSX.Element {
-  // Whoever has just signed in is at the start of what they came for.
+  // After signing in the focus would be nowhere.
   useEffect(() => {
-    if (document.activeElement === document.body)
-      document.querySelector<HTMLElement>("#main")?.focus();
+    if (document.activeElement === document.body) focusMain();
   }, []);
   return (
     <div class="shell">
@@ -34,7 +33,7 @@ function Inside(): JSX.Element {
         href="#main"
         onClick={(event) => {
           event.preventDefault();
-          document.querySelector<HTMLElement>("#main")?.focus();
+          focusMain();
         }}
       >
         Skip to content
@@ -47,13 +46,17 @@ function Inside(): JSX.Element {
         <Tabs />
         <Account />
       </header>
-      <LostBanner />
-      {/* Charts have nothing to focus, and have to be scrolled by keys all the same. */}
+      <div role="status">{isLost.value && <LostBanner />}</div>
+      {/* Charts have nothing to focus, but must scroll by keyboard. */}
       <main id="main" tabIndex={route.value.view === "activity" ? 0 : -1}>
         <View />
       </main>
-      <Toasts />
-      <KeysHelp />
+      <section class="toasts" aria-label="Messages">
+        {toasts.value.map((each) => (
+          <ToastNote key={each.key} each={each} />
+        ))}
+      </section>
+      <Shortcuts />
       <div class="visually-hidden" aria-live="polite">
         {announcement.value}
       </div>
@@ -66,18 +69,15 @@ function View(): JSX.Element | null {
   if (view === "import" && mayWrite.value) return <ImportView />;
   if (view === "activity" && mayRead.value) return <ActivityView />;
   if (view === "plants") return <PlantsView />;
-  return <NotOffered />;
+  return (
+    <div class="single">
+      <h1>Not allowed with this token</h1>
+      <p>
+        <a href="#/plants">Go to the plants</a>, or sign in with another token.
+      </p>
+    </div>
+  );
 }
-
-const NotOffered = (): JSX.Element => (
-  <div class="single">
-    <h1>Not with this token</h1>
-    <p>
-      Your token may not do this. <a href="#/plants">Go to what it may do</a>, or sign in with
-      another one.
-    </p>
-  </div>
-);
 
 function Tabs(): JSX.Element {
   const progress = importProgress.value;
@@ -116,7 +116,7 @@ function Tab({ view, icon, label, note }: TabProps): JSX.Element {
 
 function Account(): JSX.Element {
   const who = identity.value;
-  const may = [mayRead.value ? "look" : "", mayWrite.value ? "change" : ""].filter(Boolean);
+  const access = [...(mayRead.value ? ["read"] : []), ...(mayWrite.value ? ["write"] : [])];
   return (
     <Menu
       label={`Signed in as ${who?.name ?? ""}`}
@@ -128,20 +128,20 @@ function Account(): JSX.Element {
         </>
       }
     >
-      <dl class="menu-facts">
+      <dl>
         <dt>Token</dt>
         <dd>
           {who?.name}
           {who?.prefix !== undefined && <span class="digits faint"> {who.prefix}…</span>}
         </dd>
-        <dt>It may</dt>
-        <dd>{may.length === 0 ? "do nothing" : may.join(" and ")}</dd>
-        <dt>Ends</dt>
-        <dd>{who?.expires === undefined ? "never" : formatDay(who.expires)}</dd>
+        <dt>Access</dt>
+        <dd>{access.join(" and ") || "none"}</dd>
+        <dt>Expires</dt>
+        <dd>{who?.expires === undefined ? "never" : time.format(new Date(who.expires))}</dd>
       </dl>
       <hr />
-      <button type="button" class="menu-item" onClick={() => (isKeysHelpOpen.value = true)}>
-        Keys
+      <button type="button" class="menu-item" onClick={() => (isShortcutsOpen.value = true)}>
+        Keyboard shortcuts
       </button>
       <a class="menu-item" href="docs">
         API reference
@@ -153,21 +153,58 @@ function Account(): JSX.Element {
   );
 }
 
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const formatDay = (text: string): string => day.format(new Date(text));
+const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-function LostBanner(): JSX.Element {
+const LostBanner = (): JSX.Element => (
+  <div class="banner">
+    <Icon name="warning" />
+    <p>No connection to the store. Trying again…</p>
+    <Button kind="small" onClick={() => void tryAgain()}>
+      Try now
+    </Button>
+  </div>
+);
+
+const TOAST_MS = 5000;
+const ACTION_MS = 10_000;
+
+/** Goes away by itself, but not while the pointer or the focus is on it. */
+function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
+  const { key, text, action } = each;
+  const isHeld = useSignal(false);
+  useEffect(() => {
+    if (isHeld.value || action?.isNeeded === true) return;
+    const timer = setTimeout(() => dismiss(key), action === undefined ? TOAST_MS : ACTION_MS);
+    return () => clearTimeout(timer);
+  }, [isHeld.value]);
+  const hold = (): void => {
+    isHeld.value = true;
+  };
+  const release = (): void => {
+    isHeld.value = false;
+  };
   return (
-    <div role="status">
-      {isLost.value && (
-        <div class="banner">
-          <Icon name="warning" />
-          <p>No connection to the store. Trying again…</p>
-          <button type="button" class="button button-small" onClick={() => void tryAgain()}>
-            Try now
-          </button>
-        </div>
+    <div
+      class="toast"
+      onMouseEnter={hold}
+      onMouseLeave={release}
+      onFocusIn={hold}
+      onFocusOut={release}
+    >
+      <p>{text}</p>
+      {action !== undefined && (
+        <button
+          type="button"
+          class="toast-button toast-action"
+          aria-keyshortcuts="u"
+          onClick={() => act(each)}
+        >
+          {action.label}
+        </button>
       )}
+      <button type="button" class="toast-button" aria-label="Dismiss" onClick={() => dismiss(key)}>
+        <Icon name="close" />
+      </button>
     </div>
   );
 }

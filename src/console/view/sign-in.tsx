@@ -1,22 +1,22 @@
-/** The way in: a token, checked at once, kept for this tab only. */
+/** Signing in: the service checks the token at once, and this tab keeps it. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { ask, Failed, Lost, readText, TOKEN_EXPIRED } from "../api/service.ts";
+import { catalogue } from "../../domain/errors.ts";
+import { ask, Failed, Lost, readText } from "../api/service.ts";
 import { beginSession, type Identity, type SignedOut, signedOut } from "../state/session.ts";
-import { Field, fieldProps } from "./field.tsx";
-import { Mark } from "./icons.tsx";
-import { Notice } from "./notice.tsx";
+import { Mark, Notice } from "./controls.tsx";
+import { Field, fieldProps } from "./form.tsx";
 
 const reasons: Readonly<Record<SignedOut, string | undefined>> = {
   never: undefined,
   left: undefined,
-  expired: "Your token has expired. Ask for a new one to go on.",
-  refused: "Your token is no longer accepted; it may have been revoked. Sign in with another one.",
+  expired: "Your token has expired. Sign in with a new one to continue.",
+  refused: "Your token is no longer accepted. It may have been revoked. Sign in with another one.",
 };
 
-/** What a header can carry, which is all that a token may have. */
+/** The characters that a header can carry. */
 const SENDABLE = /^[\x21-\x7e]+$/;
 
 export function SignIn(): JSX.Element {
@@ -30,14 +30,13 @@ export function SignIn(): JSX.Element {
     const token = given.trim().replace(/^bearer\s+/i, "");
     if (token === "") fault.value = "Paste a token to sign in.";
     else if (!SENDABLE.test(token))
-      fault.value = "This is no token: it has spaces or other signs in it.";
+      fault.value = "This is not a token: it contains spaces or special characters.";
     else {
       isChecking.value = true;
       fault.value = undefined;
       try {
         const answer = await readText(await ask("token", { withToken: token }));
-        beginSession(token, JSON.parse(answer) as Identity);
-        return;
+        return beginSession({ token, identity: JSON.parse(answer) as Identity });
       } catch (error) {
         fault.value = explainRefusal(error);
       } finally {
@@ -51,13 +50,13 @@ export function SignIn(): JSX.Element {
   return (
     <main class="sign-in">
       <div class="sign-in-card">
-        <p class="brand brand-large">
+        <p class="brand">
           <Mark />
           Plant Store
         </p>
         <h1>Sign in</h1>
         {reason !== undefined && fault.value === undefined && (
-          <Notice kind="warning" title="You have been signed out">
+          <Notice kind="warning" title="You were signed out">
             <p>{reason}</p>
           </Notice>
         )}
@@ -73,7 +72,7 @@ export function SignIn(): JSX.Element {
             id="token"
             label="Token"
             fault={fault.value}
-            rule="It begins with pst_. It is kept until this tab is closed, and nowhere else."
+            rule="Starts with pst_. Kept only until you close this tab."
           >
             <input
               {...fieldProps("token", fault.value)}
@@ -99,12 +98,12 @@ export function SignIn(): JSX.Element {
           <div aria-live="assertive" class="visually-hidden">
             {fault.value}
           </div>
-          <button type="submit" class="button button-main button-wide" disabled={isChecking.value}>
+          <button type="submit" class="button button-main" disabled={isChecking.value}>
             {isChecking.value ? "Checking…" : "Sign in"}
           </button>
         </form>
         <p class="sign-in-help">
-          Without a token, ask whoever runs the store. They make one with
+          No token? Ask the person who runs the store to create one with
           <code>npx plantstore token create --name NAME</code>
         </p>
       </div>
@@ -116,8 +115,9 @@ function explainRefusal(error: unknown): string {
   if (error instanceof Lost)
     return "The store does not answer. Check the connection and try again.";
   if (!(error instanceof Failed)) return "This does not look like a plant store.";
-  if (error.code === TOKEN_EXPIRED) return "This token has expired. Ask for a new one.";
+  if (error.code === catalogue.token_expired.code)
+    return "This token has expired. Ask for a new one.";
   if (error.status === 401)
-    return "This token is not accepted: it is mistyped, incomplete or revoked.";
-  return error.isPassing ? "The store is not available at the moment. Try again." : error.message;
+    return "This token is not accepted. It is mistyped, incomplete or revoked.";
+  return error.isTransient ? "The store is not available right now. Try again." : error.message;
 }

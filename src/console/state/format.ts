@@ -1,0 +1,42 @@
+/** Counts, sizes, times and names as the reader's locale writes them. Ids are digits and never come here. */
+
+import type { Plant } from "../../domain/plant.ts";
+
+const count = new Intl.NumberFormat();
+const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+
+/** With a noun: "1 plant", "3,000 plants". */
+export const formatCount = (value: number, noun?: string): string =>
+  count.format(value) + (noun === undefined ? "" : value === 1 ? ` ${noun}` : ` ${noun}s`);
+
+export const formatFigure = (value: number): string =>
+  value >= 1000 ? count.format(Math.round(value)) : significant.format(value);
+
+const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+export function formatBytes(bytes: number): string {
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1000 && unit < BYTE_UNITS.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${(unit === 0 ? count : tenths).format(value)} ${BYTE_UNITS[unit]}`;
+}
+
+export function formatSeconds(seconds: number): string {
+  if (seconds < 1) return "less than a second";
+  if (seconds < 90) return formatCount(Math.round(seconds), "second");
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? `${minutes} minutes` : `${tenths.format(minutes / 60)} hours`;
+}
+
+const NAME_CHARACTERS_MAX = 60;
+
+/** For a sentence. */
+export function formatName({ id, name }: Plant): string {
+  if (name.trim() === "") return `plant ${id}`;
+  const shown = name.length > NAME_CHARACTERS_MAX ? `${name.slice(0, NAME_CHARACTERS_MAX)}…` : name;
+  return `“${shown.toWellFormed()}”`;
+}

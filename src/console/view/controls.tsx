@@ -1,0 +1,198 @@
+/** The parts that every view is made of: icons, buttons, tags, notices, menus. */
+
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { explain, Failed } from "../api/service.ts";
+
+const paths = {
+  search: "M9 3.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 0 1 0-11ZM13 13l4 4",
+  plus: "M10 4v12M4 10h12",
+  close: "m5 5 10 10M15 5 5 15",
+  back: "M12 4.5 6.5 10l5.5 5.5",
+  down: "m5 7.5 5 5 5-5",
+  up: "m5 12.5 5-5 5 5",
+  share: "M10 12V3.5M6.5 6.5 10 3l3.5 3.5M4 11v4.5c0 .5.5 1 1 1h10c.5 0 1-.5 1-1V11",
+  plants:
+    "M10 17V9M10 12C10 8.5 7.5 6.5 3.5 6.5c0 4 2.5 6 6.5 6M10 9c0-3.5 2.5-5.5 6.5-5.5 0 4-2.5 6-6.5 6",
+  import: "M10 3v9.5M6.5 9 10 12.5 13.5 9M4 13.5v2c0 .5.5 1 1 1h10c.5 0 1-.5 1-1v-2",
+  activity: "M3 12.5h3l2.5-7 3.5 10 2-5.5h3",
+  person: "M10 10.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7ZM3.5 17c.8-2.8 3.3-4 6.5-4s5.7 1.2 6.5 4",
+  edit: "m4 16 .8-3.5L13.5 3.8l2.7 2.7-8.7 8.7L4 16Z",
+  trash: "M4 6h12M8 6V4h4v2M5.5 6l.8 10.5h7.4L14.5 6M8.5 9v4.5M11.5 9v4.5",
+  warning: "M10 3.5 17.5 16.5h-15L10 3.5ZM10 8.5v3.5M10 14.2v.2",
+  check: "m4.5 10.5 3.5 3.5 7.5-8",
+  refresh: "M16 10a6 6 0 1 1-1.8-4.3M16 3v3.5h-3.5",
+  tag: "M3.5 4v5.5l7 7 6-6-7-7H4c-.3 0-.5.2-.5.5ZM7 7v.1",
+  order: "M6 4v12M3.5 13.5 6 16l2.5-2.5M11 5h6M11 10h4.5M11 15h3",
+} as const;
+
+export type IconName = keyof typeof paths;
+
+export function Icon({ name }: { readonly name: IconName }): JSX.Element {
+  return (
+    <svg class="icon" viewBox="0 0 20 20" aria-hidden="true">
+      <path d={paths[name]} />
+    </svg>
+  );
+}
+
+export function Mark(): JSX.Element {
+  return (
+    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true">
+      <path
+        class="mark-leaf"
+        d="M27.5 3.5C15 3 6.5 8 6 16.5c-.2 4 1.8 7 5 8.2 9 2.8 16.5-6.7 16.5-21.2Z"
+      />
+      <path class="mark-stem" d="M21 10.5C15.5 13.5 11.8 18 10.2 24.5" />
+      <path d="M10.2 24.5 9.2 29.5" />
+    </svg>
+  );
+}
+
+interface ButtonProps {
+  readonly kind?: "main" | "danger" | "small";
+  readonly isDisabled?: boolean;
+  /** The key that does the same. */
+  readonly shortcut?: string;
+  readonly onClick: () => void;
+  readonly children: ComponentChildren;
+}
+
+export const Button = (props: ButtonProps): JSX.Element => (
+  <button
+    type="button"
+    class={props.kind === undefined ? "button" : `button button-${props.kind}`}
+    disabled={props.isDisabled}
+    aria-keyshortcuts={props.shortcut}
+    onClick={props.onClick}
+  >
+    {props.children}
+  </button>
+);
+
+interface IconButtonProps {
+  readonly icon: IconName;
+  readonly label: string;
+  readonly class?: string;
+  readonly onClick: () => void;
+}
+
+export const IconButton = (props: IconButtonProps): JSX.Element => (
+  <button
+    type="button"
+    class={`button-plain ${props.class ?? ""}`}
+    aria-label={props.label}
+    title={props.label}
+    onClick={props.onClick}
+  >
+    <Icon name={props.icon} />
+  </button>
+);
+
+/** An empty tag is a tag; a plant without one shows nothing. */
+export const Tag = ({ tag }: { readonly tag: string | undefined }): JSX.Element | null =>
+  tag === undefined ? null : <span class="tag">{tag === "" ? <i>empty</i> : tag}</span>;
+
+interface NoticeProps {
+  readonly kind: "fault" | "warning" | "good";
+  readonly title: string;
+  readonly children?: ComponentChildren;
+}
+
+export const Notice = ({ kind, title, children }: NoticeProps): JSX.Element => (
+  <div class={`notice notice-${kind}`} role={kind === "good" ? "status" : "alert"}>
+    <Icon name={kind === "good" ? "check" : "warning"} />
+    <div>
+      <p class="notice-title">{title}</p>
+      {children}
+    </div>
+  </div>
+);
+
+const outcomes = { save: "Not saved", deletion: "Not deleted" } as const;
+
+interface FailureNoticeProps {
+  readonly of: keyof typeof outcomes;
+  readonly error: unknown;
+}
+
+/** A write that was refused, or one that may have been carried out although no answer came. */
+export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
+  const isRefused = error instanceof Failed && !error.isTransient;
+  const title = isRefused ? outcomes[of] : `Couldn't confirm the ${of}. It's safe to try again.`;
+  return (
+    <Notice kind="fault" title={title}>
+      <p>{explain(error)}</p>
+    </Notice>
+  );
+}
+
+interface MenuProps {
+  readonly label: string;
+  readonly button: ComponentChildren;
+  readonly buttonClass: string;
+  readonly children: ComponentChildren;
+}
+
+/** Tab walks through its links and buttons; Escape or a click outside closes it. */
+export function Menu({ label, button, buttonClass, children }: MenuProps): JSX.Element {
+  const isOpen = useSignal(false);
+  const root = useRef<HTMLDivElement>(null);
+  const opener = useRef<HTMLButtonElement>(null);
+  const close = (): void => {
+    isOpen.value = false;
+  };
+
+  useEffect(() => {
+    if (!isOpen.value) return;
+    const onOutside = (event: Event): void => {
+      if (!root.current?.contains(event.target as Node)) close();
+    };
+    addEventListener("hashchange", close);
+    document.addEventListener("pointerdown", onOutside);
+    document.addEventListener("focusin", onOutside);
+    return () => {
+      removeEventListener("hashchange", close);
+      document.removeEventListener("pointerdown", onOutside);
+      document.removeEventListener("focusin", onOutside);
+    };
+  }, [isOpen.value]);
+
+  return (
+    <div
+      class="menu"
+      ref={root}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape" || !isOpen.value) return;
+        close();
+        opener.current?.focus();
+        event.stopPropagation();
+      }}
+    >
+      <button
+        type="button"
+        class={buttonClass}
+        ref={opener}
+        aria-label={label}
+        title={label}
+        aria-expanded={isOpen.value ? "true" : "false"}
+        onClick={() => {
+          isOpen.value = !isOpen.value;
+        }}
+      >
+        {button}
+      </button>
+      {isOpen.value && (
+        <div
+          class="menu-panel"
+          onClick={(event) => {
+            if ((event.target as Element).closest("button, a") !== null) close();
+          }}
+        >
+          {children}
+        </div>
+      )}
+    </div>
+  );
+}

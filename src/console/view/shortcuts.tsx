@@ -1,0 +1,122 @@
+/** Keyboard shortcuts, and the dialog that lists them. */
+
+import { signal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { openPlant, route } from "../state/route.ts";
+import { mayRead, mayWrite, token } from "../state/session.ts";
+import { act, toasts } from "../state/toasts.ts";
+import { IconButton } from "./controls.tsx";
+
+export const isShortcutsOpen = signal(false);
+/** What keys do in the open panel. */
+export const panelKeys = signal<Readonly<Partial<Record<string, () => void>>>>({});
+
+const isTyping = (target: EventTarget | null): boolean =>
+  target instanceof HTMLElement &&
+  (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+
+export function listenForKeys(): void {
+  document.addEventListener("keydown", (event) => {
+    if (token.value === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (document.querySelector("dialog[open]") !== null) return;
+    if (event.key === "Escape" ? leave() : !isTyping(event.target) && press(event.key))
+      event.preventDefault();
+  });
+}
+
+function press(key: string): boolean {
+  const undo =
+    key === "u" ? toasts.value.findLast(({ action }) => action !== undefined) : undefined;
+  if (undo !== undefined) act(undo);
+  else if (key === "?") isShortcutsOpen.value = true;
+  else if (key === "/" && mayRead.value) focusSearch();
+  else if (key === "n" && mayWrite.value) openPlant("new");
+  else if (panelKeys.value[key] !== undefined) panelKeys.value[key]();
+  else return false;
+  return true;
+}
+
+function focusSearch(): void {
+  const search = document.querySelector<HTMLInputElement>("#search");
+  search?.focus();
+  search?.select();
+  if (search !== null || route.value.view === "plants") return;
+  addEventListener("hashchange", () => requestAnimationFrame(focusSearch), { once: true });
+  location.hash = "#/plants";
+}
+
+/** One step back: from editing, from the panel, or from the search to the list. */
+function leave(): boolean {
+  const back = panelKeys.value["Escape"];
+  if (back !== undefined) back();
+  else if (document.activeElement?.id === "search") focusList();
+  else return false;
+  return true;
+}
+
+export function focusList(): void {
+  document.querySelector<HTMLElement>("#plants")?.focus();
+}
+
+const anyone = (): boolean => true;
+const readers = (): boolean => mayRead.value;
+const editors = (): boolean => mayRead.value && mayWrite.value;
+
+const shortcuts: readonly (readonly [keys: string[], does: string, isOffered: () => boolean])[] = [
+  [["/"], "Search", readers],
+  [["↑", "↓"], "Move in the list", readers],
+  [["Page ↑", "Page ↓"], "Move by a screen", readers],
+  [["Home", "End"], "First, last loaded", readers],
+  [["Enter"], "Open the plant", readers],
+  [["n"], "Add a plant", () => mayWrite.value],
+  [["e"], "Edit the open plant", editors],
+  [["Delete"], "Delete the open plant", editors],
+  [["u"], "Undo a deletion", editors],
+  [["Esc"], "Close, or go back one step", anyone],
+  [["?"], "Show this help", anyone],
+];
+
+export function Shortcuts(): JSX.Element | null {
+  return isShortcutsOpen.value ? <ShortcutsDialog /> : null;
+}
+
+function ShortcutsDialog(): JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  const close = (): void => dialog.current?.close();
+  return (
+    <dialog
+      class="dialog"
+      ref={dialog}
+      aria-labelledby="shortcuts-title"
+      onClose={() => {
+        isShortcutsOpen.value = false;
+      }}
+      onClick={(event) => {
+        if (event.target === dialog.current) close();
+      }}
+    >
+      <div class="dialog-body">
+        <div class="dialog-head">
+          <h2 id="shortcuts-title">Keyboard shortcuts</h2>
+          <IconButton icon="close" label="Close" onClick={close} />
+        </div>
+        <dl class="keys">
+          {shortcuts
+            .filter(([, , isOffered]) => isOffered())
+            .map(([keys, does]) => (
+              <div key={does}>
+                <dt>
+                  {keys.map((key) => (
+                    <kbd key={key}>{key}</kbd>
+                  ))}
+                </dt>
+                <dd>{does}</dd>
+              </div>
+            ))}
+        </dl>
+      </div>
+    </dialog>
+  );
+}
