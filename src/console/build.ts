@@ -75,8 +75,9 @@ function replaceEach(text: string, replacements: Readonly<Record<string, string>
   return replaced;
 }
 
+const kilobytes = (bytes: number): string => `${(bytes / 1000).toFixed(1)} kB`.padStart(9);
+
 if (import.meta.main) {
-  const kilobytes = (bytes: number): string => `${(bytes / 1000).toFixed(1)} kB`.padStart(9);
   let total = 0;
   for (const file of await buildConsole(`${here}/../../dist/console`)) {
     const { name, bytes, compressedBytes } = file;

@@ -1,6 +1,6 @@
 /** The list: a grid that draws only the rows in sight, with keyboard navigation. */
 
-import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
+import { signal, type Signal, useSignal, useSignalEffect } from "@preact/signals";
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Plant } from "../../domain/plant.ts";
@@ -20,7 +20,6 @@ const ROWS_BEYOND = 10;
 export function PlantGrid(): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const visible = useWindow(scroller);
-  const rowHeight = useRowHeight();
   const shown = list.value;
   // Reading the version redraws the list when it changes.
   void shown.version.value;
@@ -43,7 +42,7 @@ export function PlantGrid(): JSX.Element {
   });
   useSignalEffect(() => {
     const index = list.value.active.value;
-    if (index >= 0 && scroller.current !== null) reveal(scroller.current, index, rowHeight.value);
+    if (index >= 0 && scroller.current !== null) reveal(scroller.current, index);
   });
 
   const moveTo = (index: number): void => {
@@ -218,27 +217,16 @@ function useWindow(scroller: RefObject<HTMLElement | null>): Signal<Window> {
   return visible;
 }
 
-const NARROW = matchMedia("(max-width: 719px)");
-
 /** On a phone a row has two lines. The stylesheet has the same heights. */
-function useRowHeight(): Signal<number> {
-  const measure = (): number => (NARROW.matches ? 64 : 48);
-  const height = useSignal(measure());
-  useSignalEffect(() => {
-    const onChange = (): void => {
-      height.value = measure();
-    };
-    NARROW.addEventListener("change", onChange);
-    return () => NARROW.removeEventListener("change", onChange);
-  });
-  return height;
-}
+const narrow = matchMedia("(max-width: 719px)");
+const rowHeight = signal(narrow.matches ? 64 : 48);
+narrow.addEventListener("change", ({ matches }) => {
+  rowHeight.value = matches ? 64 : 48;
+});
 
 /** Scrolls only as far as needed to show the row below the sticky head. */
-function reveal(element: HTMLElement, index: number, rowHeight: number): void {
-  const top = index * rowHeight;
-  const visibleHeight = element.clientHeight - HEAD_HEIGHT;
-  if (top < element.scrollTop) element.scrollTop = top;
-  else if (top + rowHeight > element.scrollTop + visibleHeight)
-    element.scrollTop = top + rowHeight - visibleHeight;
+function reveal(element: HTMLElement, index: number): void {
+  const top = index * rowHeight.value;
+  const lowest = top + rowHeight.value - (element.clientHeight - HEAD_HEIGHT);
+  element.scrollTop = Math.max(lowest, Math.min(top, element.scrollTop));
 }
