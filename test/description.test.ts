@@ -1,6 +1,9 @@
 /** The catalogue, the description and the frozen interface say the same. */
 
 import { afterAll, describe, expect, test } from "bun:test";
+import { createConfig, lintFromString } from "@redocly/openapi-core";
+import { Spectral } from "@stoplight/spectral-core";
+import { oas } from "@stoplight/spectral-rulesets";
 import { Compile } from "typebox/schema";
 import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { createRoutes } from "../src/http/routes.ts";
@@ -24,6 +27,7 @@ interface Media {
 }
 
 interface Content {
+  readonly $ref?: string;
   readonly description: string;
   readonly required?: boolean;
   readonly content?: { readonly "application/json"?: Media };
@@ -45,11 +49,18 @@ interface Document {
   };
   readonly components: {
     readonly schemas: Readonly<Record<string, Schema>>;
+    readonly responses: Readonly<Record<string, Content>>;
     readonly securitySchemes: Readonly<Record<string, object>>;
   };
 }
 
 const description = (await (await fetch(`${service.url}/openapi.json`)).json()) as Document;
+/** A response, or the shared one that it refers to. */
+const resolve = (response: Content | undefined): Content | undefined =>
+  response?.$ref === undefined
+    ? response
+    : description.components.responses[response.$ref.replace("#/components/responses/", "")];
+
 /** What a schema demands, without what it only says. */
 function shape({ type, format, required = [], properties = {} }: Schema): object {
   return {
@@ -81,7 +92,9 @@ describe("the interface that we must keep", () => {
     expect(ours.requestBody.required).toBe(true);
     expect(schemaOf(ours.requestBody)).toBe(schemaOf(promised.requestBody as Content) as string);
     for (const [status, answer] of Object.entries(promised.responses))
-      expect(schemaOf(ours.responses?.[status])).toBe(schemaOf(answer as Content) as string);
+      expect(schemaOf(resolve(ours.responses?.[status]))).toBe(
+        schemaOf(answer as Content) as string,
+      );
   });
 
   test("is satisfied by what the service answers", async () => {
@@ -104,7 +117,7 @@ describe("the description", () => {
     const operations = Object.values(description.paths).flatMap((path) => Object.values(path));
     const listed = operations.flatMap((operation) =>
       Object.entries(operation.responses ?? {}).flatMap(([status, response]) =>
-        Object.entries(response.content?.["application/json"]?.examples ?? {}).map(
+        Object.entries(resolve(response)?.content?.["application/json"]?.examples ?? {}).map(
           ([name, { value }]) => ({ name, status: Number(status), value }),
         ),
       ),
@@ -133,7 +146,7 @@ describe("the description", () => {
     const served = createRoutes(service.config).map(({ path, operations }) => [
       path.replace(":id", "{id}"),
       Object.keys(operations)
-        .map((method) => method.toLowerCase())
+        .flatMap((method) => (method === "GET" ? ["get", "head"] : [method.toLowerCase()]))
         .toSorted(),
     ]);
     expect(described).toEqual(served);
@@ -148,6 +161,19 @@ describe("the description", () => {
       expect((await service.create(JSON.stringify({ ...(value as object) }))).status).toBeOneOf([
         200, 409,
       ]);
+  });
+
+  test("has no fault by the default rules of Spectral and Redocly", async () => {
+    const spectral = new Spectral();
+    spectral.setRuleset(oas as Parameters<typeof spectral.setRuleset>[0]);
+    const found = await spectral.run(JSON.stringify(description));
+    expect(found.map(({ code, path, message }) => [code, path.join("."), message])).toEqual([]);
+    const problems = await lintFromString({
+      source: JSON.stringify(description),
+      absoluteRef: "/openapi.json",
+      config: await createConfig({ extends: ["recommended-strict"] }),
+    });
+    expect(problems.map(({ ruleId, message }) => [ruleId, message])).toEqual([]);
   });
 
   test("names the base path as its server", async () => {

@@ -22,7 +22,7 @@ async function showReference(): Promise<void> {
     reference?.append(`openapi.json: the service answers ${response.status}. Reload to try again.`);
     return;
   }
-  const spec = (await response.json()) as Parameters<typeof createPlugin>[0];
+  const spec = JSON.parse(await response.text(), withoutHead) as Parameters<typeof createPlugin>[0];
   const ui = SwaggerUIBundle({
     spec,
     domNode: reference,
@@ -46,4 +46,9 @@ async function showReference(): Promise<void> {
   field?.addEventListener("input", useToken);
   // A browser may have kept what was typed before a reload.
   useToken();
+}
+
+/** HEAD answers wherever GET does: listing it would only make the page longer. */
+function withoutHead(key: string, value: unknown): unknown {
+  return key === "head" ? undefined : value;
 }

@@ -1,46 +1,35 @@
 /** Every operation that needs a token, as the description shows it. */
 
 import type { Config } from "../config.ts";
-import type { ErrorName } from "../domain/errors.ts";
 import { orders, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
 import { SAMPLE_MS, SAMPLES_MAX } from "../observe/reporter.ts";
 import { lineBytesMax } from "./batch.ts";
 import {
-  describeErrors,
-  errorsOfAny,
-  errorsOfStore,
+  type Described,
+  failWith,
   limitParameter,
-  linkHeader,
   operation,
   parameter,
-  requestIdHeader,
   schema,
+  withHeaders,
 } from "./openapi-parts.ts";
-
-const errorsOfMedia: ErrorName[] = ["unsupported_media_type", "unsupported_encoding"];
-const errorsOfBody: ErrorName[] = [
-  "invalid_utf8",
-  "invalid_json",
-  "invalid_plant",
-  "body_too_large",
-  "body_too_slow",
-  "body_incomplete",
-  ...errorsOfMedia,
-];
-const errorsOfChange: ErrorName[] = [
-  "invalid_id",
-  "invalid_precondition",
-  "plant_not_found",
-  "precondition_failed",
-];
 
 const monstera = { id: 1, name: "Monstera deliciosa", tag: "tropical" };
 const ficus = { id: 2, name: "Ficus lyrata" };
 const ndjson = (...lines: object[]): string =>
   lines.map((line) => `${JSON.stringify(line)}\n`).join("");
 
-export function describeOperations(config: Config): object {
+/** To validators and generators, lines of JSON are text. OpenAPI 3.1 can only annotate what a line holds. */
+const lines = (name: string): object => ({
+  type: "string",
+  description: `One ${name} a line, as JSON.`,
+  contentSchema: schema(name),
+});
+
+export function describeOperations(
+  config: Config,
+): Record<string, { readonly get?: Described; readonly [more: string]: unknown }> {
   return {
     "/plants": { post: describeCreate(config), get: describeList(config) },
     "/plants/batch": { post: describeBatch(config) },
@@ -66,7 +55,7 @@ export function describeOperations(config: Config): object {
   };
 }
 
-function describeCreate(config: Config): object {
+function describeCreate(config: Config): Described {
   return operation("createPlant", "plants:write", "Create a plant", {
     description:
       "Creates a new plant in the store. " +
@@ -77,17 +66,18 @@ function describeCreate(config: Config): object {
     requestBody: describeBody(config, "NewPlant", { tagged: monstera, untagged: ficus }),
     responses: {
       200: answer("Plant response: the plant is on disk.", "Plant", withoutId(monstera), {
+        ...withHeaders(),
         "Idempotent-Replayed": {
           description: "`true` if the plant was in the store already.",
           schema: { type: "string", enum: ["true"] },
         },
       }),
-      ...describeErrors([...errorsOfAny, ...errorsOfBody, "id_taken", ...errorsOfStore]),
+      ...failWith("BadPlant", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody", "IdTaken"),
     },
   });
 }
 
-function describeList(config: Config): object {
+function describeList(config: Config): Described {
   return operation("listPlants", "plants:read", "List plants", {
     description:
       "A page of plants in the order of their ids, as an array; the next page is in the `Link` header, which the last " +
@@ -111,17 +101,14 @@ function describeList(config: Config): object {
     responses: {
       200: {
         description: "The plants.",
-        headers: {
-          ...requestIdHeader,
-          ...linkHeader,
-        },
+        headers: withHeaders("Link"),
         content: {
           "application/json": {
             schema: { type: "array", items: schema("StoredPlant") },
             example: [monstera, ficus],
           },
           "application/x-ndjson": {
-            schema: schema("StoredPlant"),
+            schema: lines("StoredPlant"),
             example: ndjson(monstera, ficus),
           },
           "text/csv": {
@@ -130,12 +117,12 @@ function describeList(config: Config): object {
           },
         },
       },
-      ...describeErrors([...errorsOfAny, "invalid_query", ...errorsOfStore]),
+      ...failWith("BadQuery"),
     },
   });
 }
 
-function describeBatch(config: Config): object {
+function describeBatch(config: Config): Described {
   return operation("createPlants", "plants:write", "Create many plants", {
     description:
       "One NewPlant a line, in any number; one result a line comes back, in order, while the lines are still being sent. " +
@@ -146,16 +133,16 @@ function describeBatch(config: Config): object {
     requestBody: {
       required: true,
       content: {
-        "application/x-ndjson": { schema: schema("NewPlant"), example: ndjson(monstera, ficus) },
+        "application/x-ndjson": { schema: lines("NewPlant"), example: ndjson(monstera, ficus) },
       },
     },
     responses: {
       200: {
         description: "A result for each line that is not empty.",
-        headers: requestIdHeader,
+        headers: withHeaders(),
         content: {
           "application/x-ndjson": {
-            schema: schema("BatchResult"),
+            schema: lines("BatchResult"),
             example: ndjson(
               { line: 1, status: 200 },
               { line: 2, status: 200, replayed: true },
@@ -169,33 +156,25 @@ function describeBatch(config: Config): object {
           },
         },
       },
-      ...describeErrors([...errorsOfAny, ...errorsOfMedia]),
+      ...failWith("BadRequest", "UnsupportedBody"),
     },
   });
 }
 
-function describeRead(): object {
+function describeRead(): Described {
   return operation("readPlant", "plants:read", "Read a plant", {
     parameters: [
       precondition("If-None-Match", "Answers 304 if the plant still has this entity tag."),
     ],
     responses: {
-      200: answer("The plant.", "StoredPlant", monstera, etagHeader),
-      304: { description: "The plant has not changed.", headers: etagHeader },
-      ...describeErrors([
-        ...errorsOfAny,
-        "invalid_id",
-        "invalid_precondition",
-        "plant_not_found",
-        "store_unavailable",
-        "store_busy",
-        "shutting_down",
-      ]),
+      200: answer("The plant.", "StoredPlant", monstera, withHeaders("ETag")),
+      304: { description: "The plant has not changed.", headers: withHeaders("ETag") },
+      ...failWith("BadCondition", "PlantNotFound"),
     },
   });
 }
 
-function describeReplace(config: Config): object {
+function describeReplace(config: Config): Described {
   return operation("replacePlant", "plants:write", "Replace a plant", {
     description:
       "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path. " +
@@ -203,23 +182,30 @@ function describeReplace(config: Config): object {
     parameters: changePreconditions,
     requestBody: describeBody(config, "Plant", { renamed: withoutId(monstera) }),
     responses: {
-      200: answer("The plant is on disk.", "Plant", withoutId(monstera), etagHeader),
-      ...describeErrors([...errorsOfAny, ...errorsOfChange, ...errorsOfBody, ...errorsOfStore]),
+      200: answer("The plant is on disk.", "Plant", withoutId(monstera), withHeaders("ETag")),
+      ...failWith(
+        "BadReplacement",
+        "PlantNotFound",
+        "PreconditionFailed",
+        "BodyTooSlow",
+        "BodyTooLarge",
+        "UnsupportedBody",
+      ),
     },
   });
 }
 
-function describeRemove(): object {
+function describeRemove(): Described {
   return operation("removePlant", "plants:write", "Remove a plant", {
     parameters: changePreconditions,
     responses: {
-      204: { description: "The plant is removed, on disk.", headers: requestIdHeader },
-      ...describeErrors([...errorsOfAny, ...errorsOfChange, ...errorsOfStore]),
+      204: { description: "The plant is removed, on disk.", headers: withHeaders() },
+      ...failWith("BadCondition", "PlantNotFound", "PreconditionFailed"),
     },
   });
 }
 
-function describeTags(): object {
+function describeTags(): Described {
   return operation("listTags", "plants:read", "List the tags in use", {
     description:
       "Each tag once, in the order of its UTF-8 bytes; the next page is in the `Link` header, which the last page " +
@@ -233,7 +219,7 @@ function describeTags(): object {
     responses: {
       200: {
         description: "The tags.",
-        headers: { ...requestIdHeader, ...linkHeader },
+        headers: withHeaders("Link"),
         content: {
           "application/json": {
             schema: { type: "array", items: { type: "string" } },
@@ -241,13 +227,12 @@ function describeTags(): object {
           },
         },
       },
-      ...describeErrors([...errorsOfAny, "invalid_query", ...errorsOfStore]),
+      ...failWith("BadQuery"),
     },
   });
 }
 
-function describeToken(): object {
-  const errors = errorsOfAny.filter((name) => name !== "insufficient_scope");
+function describeToken(): Described {
   return operation("describeToken", "any", "Show the token that the request was sent with", {
     tags: ["operation"],
     responses: {
@@ -272,7 +257,7 @@ function describeToken(): object {
         },
         { name: "till", prefix: "pst_Ab12Cd", scopes: ["plants:write"] },
       ),
-      ...describeErrors([...errors, ...errorsOfStore]),
+      ...failWith("BadRequest"),
     },
   });
 }
@@ -280,7 +265,7 @@ function describeToken(): object {
 const count = { type: "integer" };
 const milliseconds = { type: ["number", "null"] };
 
-function describeActivity(): object {
+function describeActivity(): Described {
   const properties = {
     atMs: { ...count, description: "When the interval ended, in milliseconds since 1970." },
     creates: { ...count, description: "Plants that were created, those of batches included." },
@@ -339,18 +324,18 @@ function describeActivity(): object {
           ],
         },
       ),
-      ...describeErrors([...errorsOfAny, "invalid_query", ...errorsOfStore]),
+      ...failWith("BadQuery"),
     },
   });
 }
 
-function describeMetrics(): object {
+function describeMetrics(): Described {
   return operation("showMetrics", "plants:read", "Show metrics of this instance, for Prometheus", {
     tags: ["operation"],
     responses: {
       200: {
         description: "Prometheus text format 0.0.4.",
-        headers: requestIdHeader,
+        headers: withHeaders(),
         content: {
           "text/plain": {
             schema: { type: "string" },
@@ -360,7 +345,7 @@ function describeMetrics(): object {
           },
         },
       },
-      ...describeErrors([...errorsOfAny, ...errorsOfStore]),
+      ...failWith("BadRequest"),
     },
   });
 }
@@ -383,7 +368,7 @@ function describeBody(config: Config, name: string, examples: Record<string, obj
 function answer(description: string, name: string, example: object, headers: object): object {
   return {
     description,
-    headers: { ...requestIdHeader, ...headers },
+    headers,
     content: { "application/json": { schema: schema(name), example } },
   };
 }
@@ -397,10 +382,6 @@ const changePreconditions = [
   precondition("If-None-Match", "Answers 412 if the plant has this entity tag."),
 ];
 
-const etagHeader = {
-  ETag: { description: "A strong entity tag of the plant.", schema: { type: "string" } },
-};
-
 function withoutId({ name, tag }: typeof monstera): object {
   return { name, tag };
 }
@@ -408,7 +389,7 @@ function withoutId({ name, tag }: typeof monstera): object {
 function json(description: string, itsSchema: object, example: object): object {
   return {
     description,
-    headers: requestIdHeader,
+    headers: withHeaders(),
     content: { "application/json": { schema: itsSchema, example } },
   };
 }

@@ -4,34 +4,79 @@ import { catalogue, type ErrorName } from "../domain/errors.ts";
 import type { Operation } from "./handle.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
 
-export const errorsOfAny: ErrorName[] = [
-  "malformed_request",
-  "url_too_long",
-  "token_missing",
-  "token_invalid",
-  "token_expired",
-  "insufficient_scope",
-  "internal",
-];
-export const errorsOfStore: ErrorName[] = [
-  "overloaded",
-  "store_unavailable",
-  "store_busy",
-  "shutting_down",
-];
+/** The failures of operations. Each is one response with one status, shared by every operation that can answer it. */
+const failures = {
+  BadRequest: ["malformed_request"],
+  BadQuery: ["malformed_request", "invalid_query"],
+  BadCondition: ["malformed_request", "invalid_id", "invalid_precondition"],
+  BadPlant: [
+    "malformed_request",
+    "invalid_utf8",
+    "invalid_json",
+    "invalid_plant",
+    "body_incomplete",
+  ],
+  BadReplacement: [
+    "malformed_request",
+    "invalid_id",
+    "invalid_precondition",
+    "invalid_utf8",
+    "invalid_json",
+    "invalid_plant",
+    "body_incomplete",
+  ],
+  Unauthorized: ["token_missing", "token_invalid", "token_expired"],
+  Forbidden: ["insufficient_scope"],
+  PlantNotFound: ["plant_not_found"],
+  BodyTooSlow: ["body_too_slow"],
+  IdTaken: ["id_taken"],
+  PreconditionFailed: ["precondition_failed"],
+  BodyTooLarge: ["body_too_large"],
+  UrlTooLong: ["url_too_long"],
+  UnsupportedBody: ["unsupported_media_type", "unsupported_encoding"],
+  InternalError: ["internal"],
+  Unavailable: ["overloaded", "store_unavailable", "store_busy", "shutting_down"],
+} as const satisfies Record<string, readonly [ErrorName, ...ErrorName[]]>;
 
-export const schema = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
+export type Failure = keyof typeof failures;
 
-export const linkHeader = {
-  Link: { description: '`<…>; rel="next"`, RFC 8288.', schema: { type: "string" } },
+const component = (kind: string, name: string): object => ({
+  $ref: `#/components/${kind}/${name}`,
+});
+
+export const schema = (name: string): object => component("schemas", name);
+
+const headers = {
+  "X-Request-Id":
+    "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
+  Link: 'The next page, as `<…>; rel="next"` (RFC 8288). The last page has none.',
+  ETag: "A strong entity tag of the plant.",
+  "WWW-Authenticate": "RFC 6750.",
+  "Retry-After": "Seconds.",
 };
+
+type Header = keyof typeof headers;
+
+/** The headers of an answer, besides the one that every answer may have. */
+export const withHeaders = (...names: Header[]): object =>
+  Object.fromEntries(
+    (["X-Request-Id", ...names] as const).map((name) => [name, component("headers", name)]),
+  );
+
+/** An operation of the description, as far as the code looks into it. */
+export interface Described {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly responses: Readonly<Record<string, object>>;
+  readonly [more: string]: unknown;
+}
 
 interface Details {
   readonly tags?: readonly string[];
   readonly description?: string;
   readonly parameters?: readonly object[];
   readonly requestBody?: object;
-  readonly responses: object;
+  readonly responses: Described["responses"];
 }
 
 /** An operation that needs a token. */
@@ -40,10 +85,15 @@ export function operation(
   scope: NonNullable<Operation["scope"]>,
   summary: string,
   details: Details,
-): object {
+): Described {
   const needs = scope === "any" ? "Needs a token, of any scope." : `Needs the scope \`${scope}\`.`;
   const description = [details.description, needs].join(" ").trim();
-  return { operationId, tags: ["plants"], summary, ...details, description };
+  const responses = {
+    ...details.responses,
+    ...failWith("Unauthorized", "UrlTooLong", "InternalError", "Unavailable"),
+    ...(scope === "any" ? {} : failWith("Forbidden")),
+  };
+  return { operationId, tags: ["plants"], summary, ...details, description, responses };
 }
 
 export function parameter(name: string, description: string, itsSchema: object): object {
@@ -58,44 +108,52 @@ export const limitParameter = (description: string): object =>
     default: LIMIT_DEFAULT,
   });
 
-export const requestIdHeader = {
-  "X-Request-Id": {
-    description:
-      "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
-    schema: { type: "string" },
-  },
+const headersByStatus: Readonly<Record<number, Header>> = {
+  401: "WWW-Authenticate",
+  403: "WWW-Authenticate",
+  503: "Retry-After",
 };
 
-const headersByStatus: Record<number, object> = {
-  401: { "WWW-Authenticate": { description: "RFC 6750.", schema: { type: "string" } } },
-  403: { "WWW-Authenticate": { description: "RFC 6750.", schema: { type: "string" } } },
-  503: { "Retry-After": { description: "Seconds.", schema: { type: "integer" } } },
-};
+/** The responses of an operation that can fail in these ways, by status. */
+export const failWith = (...names: Failure[]): Described["responses"] =>
+  Object.fromEntries(
+    names.map((name) => [catalogue[failures[name][0]].status, component("responses", name)]),
+  );
 
-/** The failures of an operation by status, each with its code. */
-export function describeErrors(names: readonly ErrorName[]): Record<number, object> {
-  const byStatus = Object.groupBy(names, (name) => catalogue[name].status);
-  const described = Object.entries(byStatus).map(([status, group]) => [
-    status,
-    {
-      description: group
-        .map((name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`)
-        .join("\n"),
-      headers: { ...requestIdHeader, ...headersByStatus[Number(status)] },
-      content: {
-        "application/json": {
-          schema: { $ref: "#/components/schemas/Error" },
-          examples: Object.fromEntries(
-            group.map((name) => [
-              name,
-              { value: { error: catalogue[name].code, message: catalogue[name].meaning } },
-            ]),
-          ),
-        },
+/** The responses and headers that operations refer to. */
+export function describeShared(): { readonly responses: object; readonly headers: object } {
+  return {
+    responses: Object.fromEntries(
+      Object.entries(failures).map(([name, codes]) => [name, describeFailure(codes)]),
+    ),
+    headers: Object.fromEntries(
+      Object.entries(headers).map(([name, description]) => [
+        name,
+        { description, schema: { type: "string" } },
+      ]),
+    ),
+  };
+}
+
+function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
+  const header = headersByStatus[catalogue[names[0]].status];
+  return {
+    description: names
+      .map((name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`)
+      .join("\n"),
+    headers: withHeaders(...(header === undefined ? [] : [header])),
+    content: {
+      "application/json": {
+        schema: schema("Error"),
+        examples: Object.fromEntries(
+          names.map((name) => [
+            name,
+            { value: { error: catalogue[name].code, message: catalogue[name].meaning } },
+          ]),
+        ),
       },
     },
-  ]);
-  return Object.fromEntries(described) as Record<number, object>;
+  };
 }
 
 /** The whole catalogue, in Markdown. */

@@ -1,11 +1,17 @@
 /** The description of the interface, in OpenAPI. */
 
 import type { Config } from "../config.ts";
-import type { ErrorName } from "../domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { scopes } from "../domain/token.ts";
 import { describeOperations } from "./openapi-operations.ts";
-import { describeCatalogue, describeErrors, requestIdHeader } from "./openapi-parts.ts";
+import {
+  describeCatalogue,
+  type Described,
+  describeShared,
+  type Failure,
+  failWith,
+  withHeaders,
+} from "./openapi-parts.ts";
 
 /** The version of the interface, not of the program. */
 const INTERFACE_VERSION = "1.0.0";
@@ -35,7 +41,7 @@ export const NewPlantSchema = {
     id: {
       type: "integer",
       format: "int64",
-      description: `Identification number of the plant: any integer from ${INT64_MIN} to ${INT64_MAX}, kept exactly.`,
+      description: `Identification number of the plant: any integer from ${INT64_MIN} to ${INT64_MAX}, kept exactly. A double rounds ids beyond ${Number.MAX_SAFE_INTEGER}.`,
     },
     ...PlantSchema.properties,
   },
@@ -75,11 +81,12 @@ export function describeApi(config: Config): object {
       title: "Plant Store",
       version: INTERFACE_VERSION,
       description:
-        "Keeps plants. A write is answered after it is on disk. Ids are exact over the whole range of int64: " +
-        "read them with a parser that does not round them to doubles. " +
+        "Stores plants. A write is answered after it is on disk. " +
         "Sending the same plant again succeeds and stores nothing new, so every create is safe to retry. " +
         "Every failure answers `{error, message}`. Errors lists the values of `error`.\n\n" +
+        `Ids are exact over the whole range of int64. A client that reads them into doubles rounds ids beyond ${Number.MAX_SAFE_INTEGER} without an error, and the clients that generators make for JavaScript and TypeScript do. Stay within that range, or use a parser with 64-bit or big integers.\n\n` +
         `## Errors\n\n${describeCatalogue()}`,
+      contact: { name: "The maintainers of Plant Store" },
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: config.basePath === "" ? "/" : config.basePath }],
@@ -88,21 +95,37 @@ export function describeApi(config: Config): object {
       { name: "plants", description: "The plants in the store." },
       { name: "operation", description: "For operators of the service." },
     ],
-    paths: {
+    paths: withHead({
       ...describeOperations(config),
       "/livez": {
-        get: describeOpen("isAlive", "Whether the process answers", { status: "alive" }),
+        get: describeOpen(
+          "isAlive",
+          "Is the process alive?",
+          "Answers while the process does.",
+          status("alive"),
+        ),
       },
       "/readyz": {
         get: describeOpen(
           "isReady",
-          "Whether the service is ready: it has just written and synced, and is not shutting down",
-          { status: "ready" },
-          ["store_unavailable", "store_busy", "shutting_down", "overloaded"],
+          "Is the service ready?",
+          "Answers 200 if a write was committed and synced within the last second and the service is not shutting down.",
+          status("ready"),
+          "Unavailable",
         ),
       },
-      "/openapi.json": { get: describeOpen("describeApi", "This document", { openapi: "3.1.0" }) },
-    },
+      "/openapi.json": {
+        get: describeOpen(
+          "describeApi",
+          "This document",
+          "The description of the interface, in OpenAPI 3.1.",
+          {
+            schema: { type: "object" },
+            example: { openapi: "3.1.0" },
+          },
+        ),
+      },
+    }),
     components: {
       schemas: {
         Plant: PlantSchema,
@@ -111,6 +134,7 @@ export function describeApi(config: Config): object {
         BatchResult: BatchResultSchema,
         Error: ErrorSchema,
       },
+      ...describeShared(),
       securitySchemes: {
         bearerAuth: {
           type: "http",
@@ -122,24 +146,53 @@ export function describeApi(config: Config): object {
   };
 }
 
+const status = (value: string): object => ({
+  schema: {
+    type: "object",
+    required: ["status"],
+    properties: { status: { type: "string", enum: [value] } },
+  },
+  example: { status: value },
+});
+
 function describeOpen(
   operationId: string,
   summary: string,
-  example: object,
-  errors: readonly ErrorName[] = [],
-): object {
+  description: string,
+  media: object,
+  ...failures: Failure[]
+): Described {
   return {
     operationId,
     tags: ["operation"],
     summary,
+    description: `${description} Needs no token.`,
     security: [],
     responses: {
-      200: {
-        description: "Yes.",
-        headers: requestIdHeader,
-        content: { "application/json": { schema: { type: "object" }, example } },
-      },
-      ...describeErrors(["malformed_request", "url_too_long", "internal", ...errors]),
+      200: { description: "Yes.", headers: withHeaders(), content: { "application/json": media } },
+      ...failWith("BadRequest", "UrlTooLong", "InternalError", ...failures),
     },
   };
+}
+
+/** HEAD answers wherever GET does: the same, without a body. */
+function withHead(paths: ReturnType<typeof describeOperations>): object {
+  return Object.fromEntries(
+    Object.entries(paths).map(([path, operations]) => {
+      const { get } = operations;
+      if (get === undefined) return [path, operations];
+      const responses = Object.entries(get.responses).map(([code, response]) => [
+        code,
+        { ...response, content: undefined },
+      ]);
+      const head = {
+        ...get,
+        operationId: `${get.operationId}Head`,
+        summary: `${get.summary}: headers only`,
+        description: "The headers that GET answers, without a body.",
+        responses: Object.fromEntries(responses),
+      };
+      return [path, { ...operations, head }];
+    }),
+  );
 }

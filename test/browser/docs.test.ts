@@ -27,8 +27,8 @@ interface Document {
 
 const description = (await (await fetch(`${service.url}/openapi.json`)).json()) as Document;
 const operationIds = Object.values(description.paths)
-  .flatMap((path) => Object.values(path))
-  .flatMap(({ operationId }) => operationId ?? []);
+  .flatMap((path) => Object.entries(path))
+  .flatMap(([method, { operationId }]) => (method === "head" ? [] : (operationId ?? [])));
 
 async function openDocs({
   url = service.url,
