@@ -335,8 +335,6 @@ describe("several commits at one time", () => {
 });
 
 describe("a block of writes", () => {
-  const charactersOf = (): number => 0;
-
   test("waits for room in the queue, is judged in order, and has one promise", async () => {
     const batches: number[][] = [];
     const group = new Batcher<number, number>(
@@ -346,10 +344,10 @@ describe("a block of writes", () => {
       },
       { ...limits, queueLengthMax: 4 },
     );
-    const outcomes = await group.submitAll([1, 2, 3, 4, 5], charactersOf);
+    const outcomes = await group.submitAll([1, 2, 3, 4, 5]);
     expect(outcomes).toEqual([2, 4, 6, 8, 10]);
     expect(batches).toEqual([[1, 2], [3, 4], [5]]);
-    expect(await group.submitAll([], charactersOf)).toEqual([]);
+    expect(await group.submitAll([])).toEqual([]);
   });
 
   test("leaves room in the queue for single writes", async () => {
@@ -361,7 +359,7 @@ describe("a block of writes", () => {
       },
       { ...limits, queueLengthMax: 4 },
     );
-    const block = group.submitAll([1, 2, 3, 4, 5, 6], charactersOf);
+    const block = group.submitAll([1, 2, 3, 4, 5, 6]);
     const singles = [7, 8].map((write) => group.submit(write));
     expect(group.waiting).toBe(8);
     await Promise.all([block, ...singles]);
@@ -382,8 +380,7 @@ describe("a block of writes", () => {
       },
       { ...limits, bodyBytesTotalMax: 100 },
     );
-    const lengths = [500, 20, 30, 1];
-    await group.submitAll(lengths, (length) => length);
+    await group.submitAll([1, 2, 3, 4], [500, 20, 30, 1]);
     expect(sizes).toEqual([1, 2, 1]);
   });
 
@@ -395,7 +392,7 @@ describe("a block of writes", () => {
       },
       { ...limits, batchLengthMax: 2 },
     );
-    expect(await group.submitAll(["a", "taken", "explode", "b", "c"], charactersOf)).toMatchObject([
+    expect(await group.submitAll(["a", "taken", "explode", "b", "c"])).toMatchObject([
       "a",
       { reason: "id_taken" },
       { reason: "store_unavailable" },
@@ -416,7 +413,7 @@ describe("a block of writes", () => {
       { ...limits, queueLengthMax: 2 },
       { now: () => now },
     );
-    const outcomes = await group.submitAll([1, 2, 3, 4, 5, 6], charactersOf);
+    const outcomes = await group.submitAll([1, 2, 3, 4, 5, 6]);
     expect(batches).toEqual([[1], [2], [3]]);
     expect(outcomes.slice(0, 3)).toEqual([1, 2, 3]);
     expect(outcomes.slice(3)).toMatchObject([4, 5, 6].map(() => ({ reason: "store_busy" })));
@@ -425,7 +422,7 @@ describe("a block of writes", () => {
   test("ends when its time is over, although no commit ends", async () => {
     const { started, commit, gates } = heldCommit();
     const group = new Batcher(commit, { ...limits, queueLengthMax: 2, queueSecondsMax: 0.05 });
-    const outcomes = await group.submitAll([1, 2, 3], charactersOf);
+    const outcomes = await group.submitAll([1, 2, 3]);
     expect(outcomes).toMatchObject([
       { reason: "store_unavailable" },
       { reason: "store_busy" },
@@ -443,7 +440,7 @@ describe("a block of writes", () => {
       limits,
       { keyOf: (write) => write },
     );
-    const block = group.submitAll([1, 2], charactersOf);
+    const block = group.submitAll([1, 2]);
     await new Promise(setImmediate);
     unknown.reject(new Refusal("store_unavailable"));
     expect(await block).toMatchObject([{ reason: "store_unavailable" }, 2]);
@@ -454,9 +451,9 @@ describe("a block of writes", () => {
       ...limits,
       queueLengthMax: 2,
     });
-    const accepted = group.submitAll([1, 2, 3], charactersOf);
+    const accepted = group.submitAll([1, 2, 3]);
     const closing = group.close();
-    expect(await group.submitAll([4], charactersOf)).toMatchObject([{ reason: "shutting_down" }]);
+    expect(await group.submitAll([4])).toMatchObject([{ reason: "shutting_down" }]);
     await closing;
     expect(await accepted).toEqual([1, 2, 3]);
   });

@@ -194,6 +194,11 @@ export class Refusal extends Error {
   }
 }
 
+/** An error that is not a Refusal is a defect. Its message stays in the log. */
+export function toRefusal(error: unknown): Refusal {
+  return error instanceof Refusal ? error : new Refusal("internal", undefined, error);
+}
+
 /** A store cannot be opened. The message is written for the person who runs the command. */
 export class StoreOpenError extends Error {
   override readonly name = "StoreOpenError";

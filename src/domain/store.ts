@@ -1,5 +1,6 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
+import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
 import type { PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
 import type { TokenRecord, TokenUse } from "./token.ts";
@@ -23,7 +24,14 @@ export interface Store extends TokenStore {
    * Stores a new plant. The same plant again is `replayed`: it succeeds and changes nothing.
    * Rejects with `id_taken` where a different plant has the id.
    */
-  createPlant(plant: Plant): Promise<"created" | "replayed">;
+  createPlant(plant: Plant): Promise<Created>;
+
+  /**
+   * Stores new plants as `createPlant` does, and resolves to one outcome a plant, in order. They are judged in
+   * order, also those with the same id. Unlike single writes they wait for room in the queue; if the time in the
+   * queue is over, all that were not judged yet are refused.
+   */
+  createPlants(plants: readonly Plant[]): Promise<readonly (Created | Refusal)[]>;
 
   findPlant(id: bigint): Promise<Plant | undefined>;
 
@@ -57,6 +65,8 @@ export interface Store extends TokenStore {
   /** Finishes what is queued, then releases the store. Later writes reject with `shutting_down`. */
   close(): Promise<void>;
 }
+
+export type Created = "created" | "replayed";
 
 export interface TokenStore {
   findToken(hash: string): Promise<TokenRecord | undefined>;

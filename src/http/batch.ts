@@ -1,11 +1,11 @@
 /** POST /plants/batch: many plants in, one result a line out. Both are streams, in constant memory. */
 
-import { catalogue, Refusal } from "../domain/errors.ts";
+import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseNewPlant } from "../domain/plant.ts";
 import { type Line, readLines } from "../format/lines.ts";
 import type { Log } from "../observe/log.ts";
 import { isAbort, requireType } from "./body.ts";
-import { answer, type Exchange, type Service, toRefusal } from "./handle.ts";
+import { answer, type Exchange, type Service } from "./handle.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 /** Lines of one request that are with the store at one time: enough to fill a commit. */

@@ -2,7 +2,7 @@
 
 import type { Authenticator, Principal } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
-import { catalogue, type ErrorName, Refusal } from "../domain/errors.ts";
+import { catalogue, type ErrorName, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { Scope } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
@@ -175,11 +175,6 @@ export function answer(
   });
   for (const name in more) response.headers.set(name, more[name] as string);
   return response;
-}
-
-/** An error that is not a Refusal is a defect. Its message stays in the log. */
-export function toRefusal(error: unknown): Refusal {
-  return error instanceof Refusal ? error : new Refusal("internal", undefined, error);
 }
 
 const RETRY_AFTER_SECONDS = "1";

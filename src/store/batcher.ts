@@ -1,6 +1,6 @@
 /** One commit, and so one sync, for all the writes that arrived while the last commit was under way. */
 
-import { Refusal } from "../domain/errors.ts";
+import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { StoreLimits } from "../domain/store.ts";
 
 type QueueLimits = Pick<
@@ -109,13 +109,13 @@ export class Batcher<Write, Outcome> {
    */
   submitAll(
     writes: readonly Write[],
-    charactersOf: (write: Write) => number,
-  ): Promise<(Outcome | Error)[]> {
+    characters: readonly number[] = [],
+  ): Promise<(Outcome | Refusal)[]> {
     if (this.closed) return Promise.resolve(writes.map(() => new Refusal("shutting_down")));
     if (writes.length === 0) return Promise.resolve([]);
     const deadlineMs = this.deadline();
     return new Promise((resolve) => {
-      const outcomes: (Outcome | Error)[] = Array.from({ length: writes.length });
+      const outcomes: (Outcome | Refusal)[] = Array.from({ length: writes.length });
       let open = writes.length;
       for (const [index, write] of writes.entries()) {
         let isOpen = true;
@@ -123,10 +123,10 @@ export class Batcher<Write, Outcome> {
           if (result instanceof Promise) return void result.then(settle, settle);
           if (!isOpen) return;
           isOpen = false;
-          outcomes[index] = result;
+          outcomes[index] = result instanceof Error ? toRefusal(result) : result;
           if (--open === 0) resolve(outcomes);
         };
-        this.overflow.push({ write, characters: charactersOf(write), deadlineMs, settle });
+        this.overflow.push({ write, characters: characters[index] ?? 0, deadlineMs, settle });
       }
       this.start();
     });

@@ -1,8 +1,8 @@
 /** A store that another thread owns. All calls of one tick, and all results of one commit, go in one message. */
 
-import { type ErrorName, Refusal } from "../domain/errors.ts";
+import { type ErrorName, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
-import type { Reads, Store, StoreDescription } from "../domain/store.ts";
+import type { Created, Reads, Store, StoreDescription } from "../domain/store.ts";
 import { describeError } from "../observe/log.ts";
 import { endOfTick, pause } from "../store/batcher.ts";
 
@@ -28,10 +28,18 @@ const forwarded = [
 type Forwarded = Pick<Store, (typeof forwarded)[number]>;
 
 /** The methods that the owner offers to callers. */
-export const methodsOf = (store: Store): Forwarded =>
-  Object.fromEntries(
+export function methodsOf(store: Store) {
+  const methods = Object.fromEntries(
     forwarded.map((name) => [name, store[name].bind(store)]),
   ) as unknown as Forwarded;
+  return {
+    ...methods,
+    createPlants: async (flat: FlatPlants): Promise<readonly (Created | Failure)[]> => {
+      const outcomes = await store.createPlants(parsePlants(flat));
+      return outcomes.map((outcome) => (outcome instanceof Error ? toFailure(outcome) : outcome));
+    },
+  };
+}
 
 /** Gives every guarantee of the owner's store. `reader` reads plants on this thread; without it the owner does. */
 export function createRemoteStore(
@@ -51,6 +59,12 @@ export function createRemoteStore(
       countPlants: () => reader.countPlants(),
     }),
     createPlant: (plant) => caller.createPlant(plant),
+    createPlants: async (plants) => {
+      const outcomes = await caller.call("createPlants", [flattenPlants(plants)]);
+      return (outcomes as (Created | Failure)[]).map((outcome) =>
+        typeof outcome === "string" ? outcome : fromFailure(outcome),
+      );
+    },
     description,
     get writesWaiting() {
       return caller.callsWaiting;
@@ -58,6 +72,26 @@ export function createRemoteStore(
     // The owner closes it.
     close: () => Promise.resolve(),
   };
+}
+
+/** A flat list is cheaper to send than a list of plants: id, name, tag, id… */
+type FlatPlants = readonly (bigint | string | undefined)[];
+
+function flattenPlants(plants: readonly Plant[]): FlatPlants {
+  const flat: (bigint | string | undefined)[] = [];
+  for (const { id, name, tag } of plants) flat.push(id, name, tag);
+  return flat;
+}
+
+function parsePlants(flat: FlatPlants): Plant[] {
+  const plants: Plant[] = [];
+  for (let at = 0; at < flat.length; at += 3)
+    plants.push({
+      id: flat[at] as bigint,
+      name: flat[at + 1] as string,
+      tag: flat[at + 2] as string | undefined,
+    });
+  return plants;
 }
 
 interface Call {
@@ -144,7 +178,7 @@ export class Caller {
     for (const result of results) {
       const called = this.take(result.number);
       if ("value" in result) called?.resolve(result.value);
-      else called?.reject(toRefusal(result.failure));
+      else called?.reject(fromFailure(result.failure));
     }
   }
 
@@ -241,12 +275,12 @@ export class Callee {
   }
 }
 
-const toRefusal = ({ reason, message, cause }: Failure): Refusal =>
+const fromFailure = ({ reason, message, cause }: Failure): Refusal =>
   new Refusal(reason, message, cause);
 
 function toFailure(error: unknown): Failure {
-  const refusal = error instanceof Refusal ? error : new Refusal("internal", undefined, error);
-  return { reason: refusal.reason, message: refusal.message, cause: toPlain(refusal.cause) };
+  const { reason, message, cause } = toRefusal(error);
+  return { reason, message, cause: toPlain(cause) };
 }
 
 /** For the log: a message between threads would drop an error's code. */

@@ -3,7 +3,8 @@
 import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { resolveConfig } from "../../src/config.ts";
-import type { Store } from "../../src/domain/store.ts";
+import { Refusal } from "../../src/domain/errors.ts";
+import type { Store, StoreLimits } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
 import { openStore } from "../../src/store/open.ts";
 import { openTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -15,14 +16,17 @@ interface TestStore extends AsyncDisposable {
   readonly store: Store;
 }
 
-function open({ url }: TestDatabase): Promise<Store> {
+function open({ url }: TestDatabase, limits: Partial<StoreLimits> = {}): Promise<Store> {
   const { config } = resolveConfig({}, { DATABASE_URL: url });
-  return openStore(config.databaseUrl, config);
+  return openStore(config.databaseUrl, { ...config, ...limits });
 }
 
 /** Closed with the test, whatever becomes of it. */
-async function openIn(database: TestDatabase): Promise<TestStore> {
-  const store = await open(database);
+async function openIn(
+  database: TestDatabase,
+  limits: Partial<StoreLimits> = {},
+): Promise<TestStore> {
+  const store = await open(database, limits);
   return { store, [Symbol.asyncDispose]: () => store.close() };
 }
 
@@ -78,6 +82,54 @@ describe("tokens in the store", () => {
     await store.touchTokens([{ hash: token.hash, usedAtMs: 20 }]);
     await store.touchTokens([{ hash: token.hash, usedAtMs: 10 }]);
     expect((await store.findToken(token.hash))?.lastUsedAtMs).toBe(20);
+  });
+});
+
+describe("plants that are created together", () => {
+  test("have one outcome each, in order", async () => {
+    await using database = await openTestDatabase();
+    await using opened = await openIn(database);
+    const { store } = opened;
+    expect(await store.createPlants([])).toEqual([]);
+    const outcomes = await store.createPlants([
+      plant,
+      { ...plant, id: 2n, tag: "t" },
+      plant,
+      { ...plant, name: "b" },
+    ]);
+    expect(outcomes.slice(0, 3)).toEqual(["created", "created", "replayed"]);
+    expect(outcomes[3]).toBeInstanceOf(Refusal);
+    expect(outcomes[3]).toMatchObject({ reason: "id_taken" });
+    expect(await store.findPlant(2n)).toEqual({ ...plant, id: 2n, tag: "t" });
+  });
+
+  test("wait for room in a small queue, and those with one id keep their order", async () => {
+    await using database = await openTestDatabase();
+    await using opened = await openIn(database, { queueLengthMax: 8, batchLengthMax: 4 });
+    const { store } = opened;
+    const first = Array.from({ length: 100 }, (_, index) => ({ ...plant, id: BigInt(index) }));
+    const pairs = first.flatMap((each) => [each, { ...each, name: "later" }]);
+    const singles = Array.from({ length: 3 }, (_, index) => ({
+      ...plant,
+      id: 1_000n + BigInt(index),
+    }));
+    const [outcomes] = await Promise.all([
+      store.createPlants(pairs),
+      ...singles.map((single) => store.createPlant(single)),
+    ]);
+    expect(
+      outcomes.map((outcome) => (outcome instanceof Refusal ? outcome.reason : outcome)),
+    ).toEqual(first.flatMap(() => ["created", "id_taken"]));
+  });
+
+  test("are refused by a closed store", async () => {
+    await using database = await openTestDatabase();
+    const store = await open(database);
+    await store.close();
+    expect(await store.createPlants([plant, plant])).toMatchObject([
+      { reason: "shutting_down" },
+      { reason: "shutting_down" },
+    ]);
   });
 });
 

@@ -1,8 +1,9 @@
 /** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
 
+import type { Refusal } from "../../domain/errors.ts";
 import type { Condition, Plant } from "../../domain/plant.ts";
 import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
-import type { Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import type { Created, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { ServerLimits } from "../open.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
@@ -115,9 +116,15 @@ class PostgresStore implements Store {
     );
   }
 
-  async createPlant(plant: Plant): Promise<"created" | "replayed"> {
+  createPlant(plant: Plant): Promise<Created> {
     const write: Write = { kind: "create", id: plant.id, plant };
-    return (await this.writes.submit(write, lengthOf(plant))) as "created" | "replayed";
+    return this.writes.submit(write, lengthOf(plant)) as Promise<Created>;
+  }
+
+  createPlants(plants: readonly Plant[]): Promise<(Created | Refusal)[]> {
+    const writes = plants.map((plant): Write => ({ kind: "create", id: plant.id, plant }));
+    const created = this.writes.submitAll(writes, plants.map(lengthOf));
+    return created as Promise<(Created | Refusal)[]>;
   }
 
   async replacePlant(plant: Plant, condition: Condition): Promise<void> {

@@ -11,7 +11,7 @@ import {
   takeTags,
 } from "../../domain/page.ts";
 import type { Condition, Plant } from "../../domain/plant.ts";
-import type { Reads, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import type { Created, Reads, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed } from "../batcher.ts";
 import { lengthOf, toPlant, toTokenRecord } from "../rows.ts";
@@ -152,9 +152,15 @@ export class SqliteStore extends SqliteReads implements Store {
     this.writes = new Batcher((batch) => this.commit(batch), limits);
   }
 
-  createPlant(plant: Plant): Promise<"created" | "replayed"> {
+  createPlant(plant: Plant): Promise<Created> {
     const created = this.writes.submit({ kind: "createPlant", plant }, lengthOf(plant));
-    return created as Promise<"created" | "replayed">;
+    return created as Promise<Created>;
+  }
+
+  createPlants(plants: readonly Plant[]): Promise<(Created | Refusal)[]> {
+    const writes = plants.map((plant): Write => ({ kind: "createPlant", plant }));
+    const created = this.writes.submitAll(writes, plants.map(lengthOf));
+    return created as Promise<(Created | Refusal)[]>;
   }
 
   async replacePlant(plant: Plant, condition: Condition): Promise<void> {
