@@ -202,7 +202,7 @@ describe("plantstore import", () => {
   test.each([
     ["none.csv", "", "no such file"],
     ["folder.csv", "", "is a folder"],
-    ["plants.json", '{"id":1,"name":"a"}', "begins no JSON array"],
+    ["plants.json", '{"id":1,"name":"a"}', "does not begin a JSON array"],
     ["plants.csv", '\ufeffid,name\n1,a\n2,"b\n', "inside a quoted cell"],
   ])("%s with %j fails: exit 1, and a reason", async (name, text, says) => {
     using at = makeWorkplace(text === "" ? {} : { [name]: text });

@@ -4,8 +4,7 @@ import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import type { Refusal } from "../src/domain/errors.ts";
 import { readElements } from "../src/format/json-array.ts";
-import type { Line } from "../src/format/lines.ts";
-import { MalformedFile } from "../src/format/malformed.ts";
+import { type Line, MalformedFile } from "../src/format/records.ts";
 import { inPieces } from "./support/arbitrary.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { seed } from "./support/random.ts";
@@ -64,12 +63,15 @@ describe("readElements", () => {
   test.each([
     ["", "The file is empty; expected a JSON array."],
     ["  \n ", "The file is empty; expected a JSON array."],
-    ['\n{"id":1}', "Line 2 begins no JSON array; of one plant a line, the format is ndjson."],
+    [
+      '\n{"id":1}',
+      "Line 2 does not begin a JSON array. For one plant on each line, the format is ndjson.",
+    ],
     ['[{"id":1},\n{"id":2', "The file ends inside its array, in the record that begins on line 2."],
     ['[{"id":1}\n', "The file ends inside its array, in the record that begins on line 1."],
-    ['[{"id":1},\n', "The file ends on line 2, before its array does."],
+    ['[{"id":1},\n', "The file ends on line 2, before the end of its array."],
     ['["\\"]', "The file ends inside its array, in the record that begins on line 1."],
-    ["[1]\n\n[2]", "The array ends before line 3 does, and more follows."],
+    ["[1]\n\n[2]", "Line 3 has more text after the end of the array."],
   ])("%j is refused as a file", async (file, message) => {
     const error = await rejectionOf(cut(file, { pieceLength: 1 }));
     expect(error).toBeInstanceOf(MalformedFile);

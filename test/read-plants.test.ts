@@ -4,9 +4,9 @@ import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { Refusal } from "../src/domain/errors.ts";
 import { formatStoredPlant, type Plant } from "../src/domain/plant.ts";
-import { CSV_HEAD, formatCsv } from "../src/format/csv.ts";
-import { MalformedFile, MissingColumn } from "../src/format/malformed.ts";
-import { type FileFormat, type PlantRecord, readPlants } from "../src/format/read-plants.ts";
+import { CSV_HEAD, formatCsv, MissingColumn } from "../src/format/csv.ts";
+import { type FileFormat, type PlantRecord, readPlants } from "../src/format/plants.ts";
+import { MalformedFile } from "../src/format/records.ts";
 import { anyPlant, inPieces } from "./support/arbitrary.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { seed } from "./support/random.ts";
@@ -102,11 +102,7 @@ describe("CSV", () => {
     ],
     ["", {}, "The file is empty; expected a heading."],
     ["\n\n", {}, "The file is empty; expected a heading."],
-    [
-      'i"d,name\n',
-      {},
-      "The heading: The row is malformed: there is a quote inside a cell without quotes.",
-    ],
+    ['i"d,name\n', {}, "The heading: A quote stands inside a cell that is not quoted."],
   ])("%j with the headings %j has not the columns", async (file, headings, message) => {
     const error = await rejectionOf(read(file, { ...csv, headings }));
     expect(error).toBeInstanceOf(MissingColumn);
@@ -145,15 +141,14 @@ describe("CSV", () => {
     const bad = records.flatMap(({ line, plant }) =>
       plant instanceof Refusal ? [[line, plant.reason, plant.message]] : [],
     );
-    const malformed = "The row is malformed:";
     expect(bad).toEqual([
       [3, "invalid_plant", "The row has 2 cells, and the heading has 3."],
       [4, "invalid_plant", "The row has 4 cells, and the heading has 3."],
-      [5, "invalid_plant", `${malformed} there is a quote inside a cell without quotes.`],
-      [6, "invalid_plant", `${malformed} a quoted cell goes on behind its quotes.`],
+      [5, "invalid_plant", "A quote stands inside a cell that is not quoted."],
+      [6, "invalid_plant", "Text follows the closing quote of a cell."],
       [7, "invalid_plant", expect.stringContaining('got the string "six"')],
-      [8, "invalid_plant", `${malformed} a quoted cell goes on behind its quotes.`],
-      [11, "invalid_plant", `${malformed} a quoted cell goes on behind its quotes.`],
+      [8, "invalid_plant", "Text follows the closing quote of a cell."],
+      [11, "invalid_plant", "Text follows the closing quote of a cell."],
     ]);
   });
 

@@ -1,8 +1,8 @@
 /** Which format a file has: by what was said of it, or by its name. */
 
 import { extname } from "node:path";
-import { type Headings, type PlantField, plantFields } from "../format/csv-table.ts";
-import type { FileFormat } from "../format/read-plants.ts";
+import { type Headings, type PlantField, plantFields } from "../format/csv.ts";
+import type { FileFormat } from "../format/plants.ts";
 import { UsageError } from "./failure.ts";
 
 export type FormatName = FileFormat["kind"];

@@ -1,7 +1,8 @@
 /** How an import ends: its summary, its message, and the exit code that scripts go by. */
 
 import { ConfigError } from "../config.ts";
-import { MalformedFile, MissingColumn } from "../format/malformed.ts";
+import { MissingColumn } from "../format/csv.ts";
+import { MalformedFile } from "../format/records.ts";
 import { CommandError, explain, UsageError } from "./failure.ts";
 import { Interrupted } from "./interrupt.ts";
 import { formatCount, formatSeconds } from "./quantity.ts";

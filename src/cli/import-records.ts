@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
-import type { PlantRecord } from "../format/read-plants.ts";
+import type { PlantRecord } from "../format/plants.ts";
 import type { Refused } from "../client/client.ts";
 import { type ImportTarget, toRefused } from "./import-target.ts";
 import type { Rejects } from "./rejects.ts";

@@ -3,7 +3,7 @@
 import { closeSync, fstatSync, openSync } from "node:fs";
 import type { RetryOptions } from "../client/retry.ts";
 import type { Config } from "../config.ts";
-import { readPlants } from "../format/read-plants.ts";
+import { readPlants } from "../format/plants.ts";
 import { readDescriptor } from "./descriptor.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { type FormatOptions, parseFormat } from "./file-format.ts";

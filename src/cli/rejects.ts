@@ -1,7 +1,7 @@
 /** What becomes of refused records: all of them into a file, or the first few before a person's eyes. */
 
 import { closeSync, openSync } from "node:fs";
-import type { PlantRecord } from "../format/read-plants.ts";
+import type { PlantRecord } from "../format/plants.ts";
 import { writeDescriptor } from "./descriptor.ts";
 import type { Refused } from "../client/client.ts";
 

@@ -1,26 +1,235 @@
-/** Plants as comma-separated values (RFC 4180) that a spreadsheet can open without running anything. */
+/** Plants as comma-separated values (RFC 4180) that a spreadsheet opens without running anything. */
 
-import { stringify } from "csv-stringify/sync";
-import type { Plant } from "../domain/plant.ts";
+import { Refusal } from "../domain/errors.ts";
+import { parseTexts, type Plant } from "../domain/plant.ts";
+import { cutRecords, type Line, MalformedFile, RecordText } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
 
-/** A tag that is not there is an empty cell; one that is the empty string is a pair of quotes. */
+/** No tag is an empty cell; the empty tag is a pair of quotes. */
 export function formatCsv(plants: readonly Plant[]): string {
-  return stringify(
-    plants.map(({ id, name, tag }) => [id, defuse(name), tag === undefined ? null : defuse(tag)]),
-    { quoted_string: true, record_delimiter: "\r\n" },
-  );
+  return plants
+    .map(
+      ({ id, name, tag }) =>
+        `${id},${formatCell(name)},${tag === undefined ? "" : formatCell(tag)}\r\n`,
+    )
+    .join("");
 }
 
 /**
- * A cell that begins like a formula is run by spreadsheets, so it gets an apostrophe in front. So does one
- * that begins with apostrophes and then like a formula: that makes restoring exact for any text.
+ * Spreadsheets run a cell that begins like a formula, so it gets an apostrophe in front. So does a cell that
+ * begins with apostrophes and then like a formula: that makes restoring exact for any text.
  */
-function defuse(text: string): string {
-  return /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+function formatCell(text: string): string {
+  const harmless = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return `"${harmless.replaceAll('"', '""')}"`;
 }
 
-export function restore(text: string): string {
-  return /^'+[=+\-@\t\r]/.test(text) ? text.slice(1) : text;
+const restoreCell = (text: string): string => (/^'+[=+\-@\t\r]/.test(text) ? text.slice(1) : text);
+
+/**
+ * The rows in blocks, each with the number of the line on which it begins. Empty lines are left out. A row ends
+ * at a line break of any system that no quotes enclose. Its cells are not judged here, so a quote in the wrong
+ * place spoils no other row. Throws a MalformedFile where a quote is never closed.
+ */
+export function readRows(
+  chunks: AsyncIterable<Uint8Array>,
+  delimiter: string,
+  bytesMax: number,
+  blockLengthMax: number,
+): AsyncGenerator<Line[]> {
+  return cutRecords(chunks, new RowCutter(delimiter.charCodeAt(0), bytesMax), blockLengthMax);
+}
+
+const NEWLINE = 10;
+const RETURN = 13;
+const QUOTE = 34;
+
+class RowCutter {
+  private readonly delimiter: number;
+  private readonly text: RecordText;
+  private place: "cell start" | "plain cell" | "quoted cell" | "after a quote" = "cell start";
+  private line = 1;
+  private rowLine = 1;
+  private wasReturn = false;
+
+  constructor(delimiter: number, bytesMax: number) {
+    this.delimiter = delimiter;
+    this.text = new RecordText(bytesMax);
+  }
+
+  cut(chunk: Uint8Array): Line[] {
+    const rows: Line[] = [];
+    let start = 0;
+    for (let at = 0; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      const isBreak = byte === NEWLINE || byte === RETURN;
+      // The second half of a break: the first half has ended the line and the row.
+      const isRest = byte === NEWLINE && this.wasReturn;
+      this.wasReturn = byte === RETURN;
+      if (isBreak && !isRest) this.line++;
+      if (!isBreak || this.place === "quoted cell") {
+        this.place = this.next(byte);
+        continue;
+      }
+      this.text.add(chunk.subarray(start, at));
+      start = at + 1;
+      const row = this.takeRow();
+      if (row !== undefined) rows.push(row);
+    }
+    this.text.addCopy(chunk.subarray(start));
+    return rows;
+  }
+
+  end(): Line | undefined {
+    if (this.place === "quoted cell")
+      throw new MalformedFile(
+        `The file ends inside a quoted cell, in the row that begins on line ${this.rowLine}.`,
+      );
+    return this.takeRow();
+  }
+
+  private takeRow(): Line | undefined {
+    const row = this.text.isEmpty ? undefined : { number: this.rowLine, text: this.text.take() };
+    this.place = "cell start";
+    this.rowLine = this.line;
+    return row;
+  }
+
+  /** RFC 4180, section 2: a quote opens at the start of a cell, and two of them inside stand for one. */
+  private next(byte: number): RowCutter["place"] {
+    if (this.place === "quoted cell") return byte === QUOTE ? "after a quote" : "quoted cell";
+    if (byte === this.delimiter) return "cell start";
+    const mayQuote = this.place === "cell start" || this.place === "after a quote";
+    return byte === QUOTE && mayQuote ? "quoted cell" : "plain cell";
+  }
+}
+
+/** An empty cell without quotes is null; with quotes it is the empty text. */
+type Cell = string | null;
+
+/** Throws a Refusal where quotes are in the wrong place. */
+export function parseCells(row: string, delimiter: string): Cell[] {
+  const cells: Cell[] = [];
+  for (let at = 0; ; at++) {
+    if (row[at] === '"') {
+      let text = "";
+      let end = row.indexOf('"', at + 1);
+      for (; row[end + 1] === '"' && end !== -1; end = row.indexOf('"', at + 1)) {
+        text += row.slice(at + 1, end + 1);
+        at = end + 1;
+      }
+      if (end === -1) throw new Refusal("invalid_plant", "Unbalanced quotes.");
+      cells.push(text + row.slice(at + 1, end));
+      at = end + 1;
+      if (at < row.length && row[at] !== delimiter)
+        throw new Refusal("invalid_plant", "Text follows the closing quote of a cell.");
+    } else {
+      const found = row.indexOf(delimiter, at);
+      const end = found === -1 ? row.length : found;
+      const cell = row.slice(at, end);
+      if (cell.includes('"'))
+        throw new Refusal("invalid_plant", "A quote stands inside a cell that is not quoted.");
+      cells.push(cell === "" ? null : cell);
+      at = end;
+    }
+    if (at >= row.length) return cells;
+  }
+}
+
+export const plantFields = ["id", "name", "tag"] as const;
+export type PlantField = (typeof plantFields)[number];
+
+/** The heading of each field's column: its own name by default. `tag` may be missing unless it is named here. */
+export type Headings = Readonly<Partial<Record<PlantField, string>>>;
+
+/** The heading lacks a column. */
+export class MissingColumn extends MalformedFile {
+  override readonly name = "MissingColumn";
+}
+
+interface Columns {
+  readonly id: number;
+  readonly name: number;
+  readonly tag: number | undefined;
+  readonly count: number;
+}
+
+/** A heading and rows of plants, each row judged alone. */
+export class CsvTable {
+  private readonly delimiter: string;
+  private readonly columns: Columns;
+
+  /** Throws a MissingColumn that names the columns there are. */
+  constructor({ text }: Line, headings: Headings, delimiter: string) {
+    this.delimiter = delimiter;
+    let cells: Cell[];
+    try {
+      if (typeof text !== "string") throw text;
+      cells = parseCells(text, delimiter);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      throw new MissingColumn(`The heading: ${error.message}`, { cause: error });
+    }
+    this.columns = findColumns(
+      cells.map((cell) => cell ?? ""),
+      headings,
+    );
+  }
+
+  /** Throws a Refusal. */
+  parsePlant(row: string): Plant {
+    const cells = parseCells(row, this.delimiter);
+    const { id, name, tag, count } = this.columns;
+    if (cells.length !== count)
+      throw new Refusal(
+        "invalid_plant",
+        `The row has ${cells.length} cells, and the heading has ${count}.`,
+      );
+    const tagCell = tag === undefined ? null : (cells[tag] ?? null);
+    return parseTexts(
+      cells[id] ?? "",
+      restoreCell(cells[name] ?? ""),
+      tagCell === null ? undefined : restoreCell(tagCell),
+    );
+  }
+}
+
+function findColumns(found: readonly string[], headings: Headings): Columns {
+  const columnOf = (field: PlantField): number | undefined => {
+    const heading = headings[field] ?? field;
+    const column = found.indexOf(heading);
+    if (column === -1) {
+      if (field === "tag" && headings.tag === undefined) return undefined;
+      throw new MissingColumn(
+        `No column is headed ${JSON.stringify(heading)}; ${list(found)}.${suggestDelimiter(found)}`,
+      );
+    }
+    if (found.includes(heading, column + 1))
+      throw new MissingColumn(
+        `More than one column is headed ${JSON.stringify(heading)}; ${list(found)}.`,
+      );
+    return column;
+  };
+  return {
+    id: columnOf("id") as number,
+    name: columnOf("name") as number,
+    tag: columnOf("tag"),
+    count: found.length,
+  };
+}
+
+/** Spreadsheets write semicolons in countries whose numbers have a comma. */
+function suggestDelimiter(found: readonly string[]): string {
+  const other = [";", "\t", "|"].find((sign) => found.length === 1 && found[0]?.includes(sign));
+  if (other === undefined) return "";
+  return ` Is --delimiter ${other === "\t" ? "tab" : `'${other}'`} missing?`;
+}
+
+const HEADINGS_SHOWN_MAX = 20;
+
+function list(found: readonly string[]): string {
+  const shown = found.slice(0, HEADINGS_SHOWN_MAX).map((heading) => JSON.stringify(heading));
+  const more = found.length > shown.length ? ` and ${found.length - shown.length} more` : "";
+  return `the columns are ${shown.join(", ")}${more}`;
 }

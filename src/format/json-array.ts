@@ -1,41 +1,33 @@
-/** Cuts the elements out of a JSON array, as they are written, in constant memory. */
+/** Cuts the elements out of a JSON array, exactly as they are written, in constant memory. */
 
-import type { Line } from "./lines.ts";
-import { MalformedFile } from "./malformed.ts";
-import { RecordText } from "./record-text.ts";
+import { cutRecords, type Line, MalformedFile, RecordText } from "./records.ts";
 
 const [TAB, NEWLINE, RETURN, SPACE] = [9, 10, 13, 32];
 const [QUOTE, COMMA, BACKSLASH] = [34, 44, 92];
 const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
 
 /**
- * The elements in blocks: those that each chunk completes, but never more than `blockLengthMax` together,
- * each with the line it begins on. What an element holds is not judged, only where it ends: so a bad one
- * spoils no other. One over `bytesMax` is skipped, and stands as a Refusal in its place; so does an empty
- * one, as the empty text. Throws a MalformedFile where there is no array, or not all of it.
+ * The elements in blocks, each with the number of the line on which it begins. Only the end of an element is
+ * looked for, so a bad element spoils no other. An element over `bytesMax` is skipped and stands as a Refusal
+ * in its place; a missing one between two commas is the empty text. Throws a MalformedFile where there is no
+ * array, or no end of it.
  */
-export async function* readElements(
+export function readElements(
   chunks: AsyncIterable<Uint8Array>,
   bytesMax: number,
   blockLengthMax: number,
 ): AsyncGenerator<Line[]> {
-  const cutter = new ElementCutter(bytesMax);
-  for await (const chunk of chunks) {
-    const elements = cutter.cut(chunk);
-    for (let start = 0; start < elements.length; start += blockLengthMax)
-      yield elements.slice(start, start + blockLengthMax);
-  }
-  cutter.end();
+  return cutRecords(chunks, new ElementCutter(bytesMax), blockLengthMax);
 }
 
 class ElementCutter {
   private readonly text: RecordText;
   private place: "before" | "inside" | "after" = "before";
   private line = 1;
-  /** Where the element begins; undefined as long as nothing but white space has come. */
+  /** Undefined until the element begins. */
   private elementLine: number | undefined;
   private elementCount = 0;
-  /** Brackets of either kind that are open in the element. */
+  /** Open brackets of either kind in the element. */
   private depth = 0;
   private inString = false;
   private isEscaped = false;
@@ -67,18 +59,17 @@ class ElementCutter {
         this.passStructure(byte);
       }
     }
-    // Copied, because the memory of the chunk may be used again.
-    this.text.add(new Uint8Array(chunk.subarray(start)));
+    this.text.addCopy(chunk.subarray(start));
     return elements;
   }
 
-  end(): void {
-    if (this.place === "after") return;
+  end(): undefined {
+    if (this.place === "after") return undefined;
     if (this.place === "before")
       throw new MalformedFile("The file is empty; expected a JSON array.");
     throw new MalformedFile(
       this.elementLine === undefined
-        ? `The file ends on line ${this.line}, before its array does.`
+        ? `The file ends on line ${this.line}, before the end of its array.`
         : `The file ends inside its array, in the record that begins on line ${this.elementLine}.`,
     );
   }
@@ -106,10 +97,10 @@ class ElementCutter {
   private passOutside(byte: number): void {
     if (isWhiteSpace(byte)) return;
     if (this.place === "after")
-      throw new MalformedFile(`The array ends before line ${this.line} does, and more follows.`);
+      throw new MalformedFile(`Line ${this.line} has more text after the end of the array.`);
     if (byte !== OPEN_ARRAY)
       throw new MalformedFile(
-        `Line ${this.line} begins no JSON array; of one plant a line, the format is ndjson.`,
+        `Line ${this.line} does not begin a JSON array. For one plant on each line, the format is ndjson.`,
       );
     this.place = "inside";
   }
@@ -118,7 +109,7 @@ class ElementCutter {
 const isWhiteSpace = (byte: number): boolean =>
   byte === SPACE || byte === NEWLINE || byte === RETURN || byte === TAB;
 
-/** White space as JSON knows it, and no other: the rest is for the parser to refuse. */
+/** Only the white space that JSON allows. */
 function trimWhiteSpaceEnd(text: string): string {
   let end = text.length;
   while (end > 0 && isWhiteSpace(text.charCodeAt(end - 1))) end--;

@@ -2,7 +2,7 @@
 
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseNewPlant } from "../domain/plant.ts";
-import { type Line, readLines } from "../format/lines.ts";
+import { type Line, readLines } from "../format/records.ts";
 import type { Log } from "../observe/log.ts";
 import { isAbort, requireType } from "./body.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";

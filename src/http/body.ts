@@ -1,7 +1,7 @@
 /** Reads request bodies: JSON in UTF-8, within bounds of one body's size, of all bodies' sizes, and of time. */
 
 import { Refusal } from "../domain/errors.ts";
-import { Bytes } from "../format/bytes.ts";
+import { Bytes } from "../format/records.ts";
 
 /** Throws a Refusal unless the body is declared as one of these types, in UTF-8 and not compressed. */
 export function requireType(headers: Headers, ...allowed: readonly [string, ...string[]]): void {

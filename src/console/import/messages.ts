@@ -1,6 +1,6 @@
 /** The messages between the page and the import worker. */
 
-import type { PlantField } from "../../format/csv-table.ts";
+import type { PlantField } from "../../format/csv.ts";
 
 export type FileKind = "csv" | "ndjson" | "json";
 

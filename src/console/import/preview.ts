@@ -1,11 +1,9 @@
 /** What a file seems to hold: its format, its columns, and the first rows as plants. */
 
-import { parse } from "csv-parse/sync";
 import { Refusal } from "../../domain/errors.ts";
-import { readRows } from "../../format/csv-rows.ts";
-import type { PlantField } from "../../format/csv-table.ts";
-import { MalformedFile, MissingColumn } from "../../format/malformed.ts";
-import type { PlantRecord } from "../../format/read-plants.ts";
+import { MissingColumn, parseCells, type PlantField, readRows } from "../../format/csv.ts";
+import type { PlantRecord } from "../../format/plants.ts";
+import { MalformedFile } from "../../format/records.ts";
 import {
   type FileKind,
   type Mapping,
@@ -80,8 +78,7 @@ async function readHeadings(file: File, delimiter: string): Promise<string[]> {
     if (typeof first?.text !== "string") break;
     const text = first.text.replace(/^\ufeff/, "");
     try {
-      const [cells = []] = parse(text, { delimiter, relax_column_count: true });
-      return cells;
+      return parseCells(text, delimiter).map((cell) => cell ?? "");
     } catch {
       throw new MissingColumn("The quotes in the first line are unbalanced.");
     }

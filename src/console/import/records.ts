@@ -1,7 +1,7 @@
 /** The records of a file, read exactly as `plantstore import` reads them. */
 
 import { Refusal } from "../../domain/errors.ts";
-import { type PlantRecord, readPlants } from "../../format/read-plants.ts";
+import { type PlantRecord, readPlants } from "../../format/plants.ts";
 import type { Reading } from "./messages.ts";
 
 /** The service's default limit, with room for the id. */

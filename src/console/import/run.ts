@@ -2,8 +2,9 @@
 
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { MalformedFile, MissingColumn } from "../../format/malformed.ts";
-import type { PlantRecord } from "../../format/read-plants.ts";
+import { MissingColumn } from "../../format/csv.ts";
+import type { PlantRecord } from "../../format/plants.ts";
+import { MalformedFile } from "../../format/records.ts";
 import { type Ending, type Progress, type Reading, type Refused, UNREADABLE } from "./messages.ts";
 import { BLOCK_LENGTH_MAX, readChunks, readRecords } from "./records.ts";
 import { type Outcome, SendingFailed, sendPlants, TokenRefused } from "./send.ts";

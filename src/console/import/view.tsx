@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
-import type { PlantField } from "../../format/csv-table.ts";
+import type { PlantField } from "../../format/csv.ts";
 import { formatBytes } from "../state/format.ts";
 import { Button, Notice, Tag } from "../view/controls.tsx";
 import { Drawing } from "../view/empty-states.tsx";

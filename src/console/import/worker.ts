@@ -1,7 +1,5 @@
 /** The entry of the import worker: a large file does not block the page. */
 
-// oxlint-disable-next-line import/no-unassigned-import -- must run before the modules below
-import "./buffer.ts";
 import type { FromWorker, ToWorker } from "./messages.ts";
 import { previewFile } from "./preview.ts";
 import { ImportRun } from "./run.ts";

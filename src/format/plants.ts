@@ -1,0 +1,83 @@
+/** From the bytes of a file to plants, in constant memory, each record judged alone. */
+
+import { Refusal } from "../domain/errors.ts";
+import { parseNewPlant, type Plant } from "../domain/plant.ts";
+import { CsvTable, type Headings, MissingColumn, readRows } from "./csv.ts";
+import { readElements } from "./json-array.ts";
+import { type Line, MalformedFile, readLines } from "./records.ts";
+
+export type FileFormat =
+  | { readonly kind: "ndjson" }
+  | { readonly kind: "json" }
+  | { readonly kind: "csv"; readonly headings: Headings; readonly delimiter: string };
+
+export interface PlantRecord {
+  /** The line of the file on which it begins. */
+  readonly line: number;
+  /** As it stands in the file; undefined where it is too large to keep or not text. */
+  readonly text: string | undefined;
+  readonly plant: Plant | Refusal;
+}
+
+interface Bounds {
+  readonly recordBytesMax: number;
+  readonly blockLengthMax: number;
+}
+
+/** The records in blocks. Throws a MalformedFile where the file as a whole is at fault. */
+export async function* readPlants(
+  chunks: AsyncIterable<Uint8Array>,
+  format: FileFormat,
+  { recordBytesMax, blockLengthMax }: Bounds,
+): AsyncGenerator<PlantRecord[]> {
+  const bytes = skipByteOrderMark(chunks);
+  if (format.kind !== "csv") {
+    const read = format.kind === "json" ? readElements : readLines;
+    for await (const lines of read(bytes, recordBytesMax, blockLengthMax))
+      yield lines.map((line) => toRecord(line, parseNewPlant));
+    return;
+  }
+  const { headings, delimiter } = format;
+  let table: CsvTable | undefined;
+  for await (const rows of readRows(bytes, delimiter, recordBytesMax, blockLengthMax)) {
+    const parsed = (table ??= new CsvTable(rows.shift() as Line, headings, delimiter));
+    if (rows.length > 0) yield rows.map((row) => toRecord(row, (text) => parsed.parsePlant(text)));
+  }
+  if (table === undefined) throw new MissingColumn("The file is empty; expected a heading.");
+}
+
+function toRecord({ number, text }: Line, parse: (text: string) => Plant): PlantRecord {
+  if (typeof text !== "string") return { line: number, text: undefined, plant: text };
+  try {
+    return { line: number, text, plant: parse(text) };
+  } catch (error) {
+    if (error instanceof Refusal) return { line: number, text, plant: error };
+    throw error;
+  }
+}
+
+const UTF8_MARK = [0xef, 0xbb, 0xbf];
+
+/** Spreadsheets put a byte order mark in front of UTF-8, and also write UTF-16. */
+async function* skipByteOrderMark(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let start: Uint8Array | undefined = new Uint8Array();
+  for await (const chunk of chunks) {
+    if (start === undefined) {
+      yield chunk;
+      continue;
+    }
+    start = Uint8Array.from([...start, ...chunk]);
+    if (start.length < UTF8_MARK.length) continue;
+    yield withoutMark(start);
+    start = undefined;
+  }
+  if (start !== undefined) yield withoutMark(start);
+}
+
+function withoutMark(start: Uint8Array): Uint8Array {
+  const [first = 0, second = 0] = start;
+  if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff))
+    throw new MalformedFile("The file is in UTF-16; expected UTF-8.");
+  const isMarked = UTF8_MARK.every((byte, at) => start[at] === byte);
+  return isMarked ? start.subarray(UTF8_MARK.length) : start;
+}

@@ -1,0 +1,181 @@
+/** Cuts streams of bytes into texts, in constant memory. */
+
+import { Refusal } from "../domain/errors.ts";
+
+/** The file as a whole cannot be read, or not to its end. */
+export class MalformedFile extends Error {
+  override readonly name: string = "MalformedFile";
+}
+
+export interface Line {
+  /** Counted from 1, empty lines included. */
+  readonly number: number;
+  /** The text, or why there is none. */
+  readonly text: string | Refusal;
+}
+
+const NEWLINE = 10;
+
+/**
+ * Lines in blocks of at most `blockLengthMax`. A line over `bytesMax` is skipped and stands as a Refusal in its
+ * place. Empty lines are left out. A last line without a newline counts where the stream ends without an error.
+ */
+export function readLines(
+  chunks: AsyncIterable<Uint8Array>,
+  bytesMax: number,
+  blockLengthMax: number,
+): AsyncGenerator<Line[]> {
+  return cutRecords(chunks, new LineCutter(bytesMax), blockLengthMax);
+}
+
+class LineCutter implements Cutter {
+  private readonly text: RecordText;
+  private number = 0;
+
+  constructor(bytesMax: number) {
+    this.text = new RecordText(bytesMax);
+  }
+
+  cut(chunk: Uint8Array): Line[] {
+    const lines: Line[] = [];
+    let start = 0;
+    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
+      this.text.add(chunk.subarray(start, end));
+      const line = this.takeLine();
+      if (line !== undefined) lines.push(line);
+      start = end + 1;
+    }
+    this.text.addCopy(chunk.subarray(start));
+    return lines;
+  }
+
+  end(): Line | undefined {
+    return this.text.isEmpty ? undefined : this.takeLine();
+  }
+
+  private takeLine(): Line | undefined {
+    this.number++;
+    const text = this.text.take();
+    return typeof text === "string" && text.trim() === ""
+      ? undefined
+      : { number: this.number, text };
+  }
+}
+
+/** What cuts chunks into records: lines, rows or elements. */
+interface Cutter {
+  /** The records that this chunk completes. */
+  cut(chunk: Uint8Array): Line[];
+  /** The record that the end of the file completes. Throws a MalformedFile where the end comes too early. */
+  end(): Line | undefined;
+}
+
+/** The records in blocks of at most `blockLengthMax`. */
+export async function* cutRecords(
+  chunks: AsyncIterable<Uint8Array>,
+  cutter: Cutter,
+  blockLengthMax: number,
+): AsyncGenerator<Line[]> {
+  for await (const chunk of chunks) {
+    const records = cutter.cut(chunk);
+    for (let start = 0; start < records.length; start += blockLengthMax)
+      yield records.slice(start, start + blockLengthMax);
+  }
+  const last = cutter.end();
+  if (last !== undefined) yield [last];
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** The text of one record, assembled from pieces of a stream, within a bound. */
+export class RecordText {
+  private readonly bytesMax: number;
+  private readonly kept = new Bytes();
+  private length = 0;
+
+  constructor(bytesMax: number) {
+    this.bytesMax = bytesMax;
+  }
+
+  get isEmpty(): boolean {
+    return this.length === 0;
+  }
+
+  /** Keeps the piece itself, which must not change until the text is taken. */
+  add(piece: Uint8Array): void {
+    this.length += piece.length;
+    if (this.length > this.bytesMax) this.kept.clear();
+    else this.kept.add(piece);
+  }
+
+  /** For the rest of a chunk whose memory will be used again. */
+  addCopy(piece: Uint8Array): void {
+    this.add(new Uint8Array(piece));
+  }
+
+  /** The text, or why there is none; the next record begins. */
+  take(): string | Refusal {
+    const { length } = this;
+    const bytes = this.kept.take();
+    this.length = 0;
+    if (length > this.bytesMax)
+      return new Refusal("body_too_large", `The record is larger than ${this.bytesMax} bytes.`);
+    try {
+      return utf8.decode(bytes);
+    } catch (error) {
+      return new Refusal("invalid_utf8", "The record is not valid UTF-8.", error);
+    }
+  }
+}
+
+const CAPACITY_MIN = 1024;
+
+/** Bytes assembled from pieces of any size, without an object for each piece. */
+export class Bytes {
+  private only: Uint8Array | undefined;
+  private buffer = new Uint8Array();
+  private used = 0;
+
+  get length(): number {
+    return this.only?.length ?? this.used;
+  }
+
+  /** Keeps a first piece itself, which must not change until all is taken; copies the pieces after it. */
+  add(piece: Uint8Array): void {
+    if (piece.length === 0) return;
+    if (this.length === 0) {
+      this.only = piece;
+      return;
+    }
+    if (this.only !== undefined) {
+      const first = this.only;
+      this.only = undefined;
+      this.append(first);
+    }
+    this.append(piece);
+  }
+
+  /** All bytes; the next assembly begins. */
+  take(): Uint8Array {
+    const taken = this.only ?? this.buffer.subarray(0, this.used);
+    this.clear();
+    return taken;
+  }
+
+  clear(): void {
+    this.only = undefined;
+    this.buffer = new Uint8Array();
+    this.used = 0;
+  }
+
+  private append(piece: Uint8Array): void {
+    const needed = this.used + piece.length;
+    if (needed > this.buffer.length) {
+      const grown = new Uint8Array(Math.max(needed, 2 * this.buffer.length, CAPACITY_MIN));
+      grown.set(this.buffer.subarray(0, this.used));
+      this.buffer = grown;
+    }
+    this.buffer.set(piece, this.used);
+    this.used = needed;
+  }
+}
