@@ -51,6 +51,9 @@ for (const scenario of scenarios) {
 }
 process.stdout.write(`\nTargets\n\n${formatTargets(measured)}\n`);
 
+if (measured.some(({ tables }) => tables.some(({ rows }) => rows.some((row) => row.disturbed > 0))))
+  process.stdout.write("\nOther processes disturbed some rounds. Compare their CPU µs instead.\n");
+
 const isWhole = chosen.length === 0 && !flags.quick;
 if (isWhole || flags.write) {
   const fresh = { machine: readMachine(), scenarios: measured };

@@ -140,9 +140,12 @@ export function ratioAtLeast(
   bound: number,
   reason = "",
 ): Target {
-  const [a, b] = [ours, other].map((row) => formatNumber(row?.figures?.cpuUs ?? Number.NaN));
-  const reasons = `Processor time for one: ${a} µs, against ${b} µs. ${reason}`.trim();
-  return makeTarget(what, valueOf(ours) / valueOf(other), "≥", bound, reasons);
+  const [a, b] = [ours?.figures?.cpuUs, other?.figures?.cpuUs];
+  const times =
+    a === undefined || b === undefined
+      ? ""
+      : `Processor time for one: ${formatNumber(a)} µs, against ${formatNumber(b)} µs. `;
+  return makeTarget(what, valueOf(ours) / valueOf(other), "≥", bound, (times + reason).trim());
 }
 
 export const isGood = ({ failure, targets }: ScenarioResult): boolean =>

@@ -180,7 +180,7 @@ const tagIndex: Scenario = {
   name: "tag-index",
   title: "The cost of the index on tags",
   about:
-    "POST /plants with one of fifty tags at random, ${atUsual}. Every commit touches many parts of the index.",
+    "POST /plants with one of fifty tags at random, 64 connections. Every commit touches many parts of the index.",
   measure: compareStores(
     () => {
       const path = makeStore();
