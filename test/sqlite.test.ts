@@ -2,8 +2,9 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { existsSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { mintToken, toRecord } from "../src/auth/token.ts";
+import type { Reads } from "../src/domain/store.ts";
 import { StoreOpenError } from "../src/domain/errors.ts";
 import { migrations } from "../src/store/sqlite/database.ts";
 import { SqliteStore } from "../src/store/sqlite/store.ts";
@@ -112,24 +113,89 @@ describe("opening a store", () => {
   });
 });
 
-test("a reader who takes long keeps nobody from tokens, and a replay waits until it is durable", async () => {
+/** What the main file holds by itself, without the log. */
+function readMainFile(path: string): unknown[] {
   using folder = makeTemporaryFolder();
-  const path = `${folder.path}/plants.db`;
-  await new SqliteStore(path, limits).close();
-  const reader = new Database(path);
-  reader.run("BEGIN");
-  reader.query("SELECT count(*) FROM plants").get();
-  const predecessor = new Database(path);
-  predecessor.run("INSERT INTO plants VALUES (1, 'a', NULL)");
-  const store = new SqliteStore(path, { ...limits, queueSecondsMax: 1 });
-  expect(await store.listTokens()).toEqual([]);
-  const token = toRecord(mintToken(), { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
-  expect(await store.createToken(token)).toBe(true);
-  expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
-  reader.run("COMMIT");
-  expect(await store.createPlant(plant)).toBe("replayed");
-  for (const db of [reader, predecessor]) db.close();
-  await store.close();
+  copyFileSync(path, `${folder.path}/copy.db`);
+  const db = new Database(`${folder.path}/copy.db`, { readonly: true });
+  try {
+    return db.query("SELECT id, name FROM plants").all();
+  } finally {
+    db.close();
+  }
+}
+
+describe("a plant that a crashed predecessor left in the log", () => {
+  const query = { after: undefined, limit: 10, tag: undefined, order: "asc" } as const;
+  const reads: Record<string, (store: Reads) => Promise<unknown>> = {
+    findPlant: (store) => store.findPlant(1n),
+    listPlants: (store) => store.listPlants({ ...query, name: undefined }),
+    "listPlants by tag": (store) => store.listPlants({ ...query, name: undefined, tag: "t" }),
+    "listPlants by name": (store) => store.listPlants({ ...query, name: "a" }),
+    listTags: (store) => store.listTags({ prefix: "", after: undefined, limit: 10 }),
+    countPlants: (store) => store.countPlants(),
+  };
+
+  /** The predecessor has not synced its plant, and has it open still, so nothing has folded its log in. */
+  async function leavePlant(path: string, before: (db: Database) => void = () => undefined) {
+    await new SqliteStore(path, limits).close();
+    const predecessor = new Database(path);
+    predecessor.run("PRAGMA synchronous = OFF");
+    before(predecessor);
+    predecessor.run("INSERT INTO plants VALUES (1, 'a', 't')");
+    expect(readMainFile(path)).toEqual([]);
+    return predecessor;
+  }
+
+  test.each(Object.keys(reads))("is in the main file before %s shows it", async (name) => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    using predecessor = await leavePlant(path);
+    const store = new SqliteStore(path, limits);
+    await reads[name]?.(store);
+    expect(readMainFile(path)).toEqual([{ id: 1, name: "a" }]);
+    expect(predecessor.query("PRAGMA synchronous").get()).toEqual({ synchronous: 0 });
+    await store.close();
+  });
+
+  test("is not shown while an older reader keeps it out of the main file; tokens are", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    using reader = new Database(path);
+    using predecessor = await leavePlant(path, () => {
+      reader.run("BEGIN");
+      reader.query("SELECT count(*) FROM plants").get();
+    });
+    const store = new SqliteStore(path, { ...limits, queueSecondsMax: 0.1 });
+    expect(await store.listTokens()).toEqual([]);
+    const token = toRecord(mintToken(), { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
+    expect(await store.createToken(token)).toBe(true);
+    for (const read of Object.values(reads))
+      expect(await rejectionOf(read(store))).toMatchObject({ reason: "store_busy" });
+    expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
+    reader.run("COMMIT");
+    expect(await store.findPlant(1n)).toMatchObject({ name: "a" });
+    expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "id_taken" });
+    predecessor.close();
+    await store.close();
+  });
+
+  test("is shown while a reader of the newest state, such as a backup, only delays writes", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    using reader = new Database(path);
+    using predecessor = await leavePlant(path);
+    reader.run("BEGIN");
+    reader.query("SELECT count(*) FROM plants").get();
+    const store = new SqliteStore(path, { ...limits, queueSecondsMax: 0.1 });
+    for (const read of Object.values(reads)) await read(store);
+    expect(readMainFile(path)).toEqual([{ id: 1, name: "a" }]);
+    expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
+    reader.run("COMMIT");
+    expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
+    predecessor.close();
+    await store.close();
+  });
 });
 
 test("of a token its hash is in the file, and nothing else of it", async () => {

@@ -52,12 +52,7 @@ export function createRemoteStore(
   ) as unknown as Forwarded;
   return {
     ...calls,
-    ...(reader !== undefined && {
-      findPlant: (id) => reader.findPlant(id),
-      listPlants: (query) => reader.listPlants(query),
-      listTags: (query) => reader.listTags(query),
-      countPlants: () => reader.countPlants(),
-    }),
+    ...(reader !== undefined && readLocally(calls, reader)),
     createPlant: (plant) => caller.createPlant(plant),
     createPlants: async (plants) => {
       const outcomes = await caller.call("createPlants", [flattenPlants(plants)]);
@@ -71,6 +66,24 @@ export function createRemoteStore(
     },
     // The owner closes it.
     close: () => Promise.resolve(),
+  };
+}
+
+type PlantReads = Pick<Reads, "findPlant" | "listPlants" | "listTags" | "countPlants">;
+
+/** The owner answers until it has once succeeded: before its first answer it makes durable what can be read. */
+function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
+  let isDurable = false;
+  const ask = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
+    const answered = await answer;
+    isDurable = true;
+    return answered;
+  };
+  return {
+    findPlant: (id) => (isDurable ? reader.findPlant(id) : ask(owner.findPlant(id))),
+    listPlants: (query) => (isDurable ? reader.listPlants(query) : ask(owner.listPlants(query))),
+    listTags: (query) => (isDurable ? reader.listTags(query) : ask(owner.listTags(query))),
+    countPlants: () => (isDurable ? reader.countPlants() : ask(owner.countPlants())),
   };
 }
 

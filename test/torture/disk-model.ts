@@ -41,6 +41,8 @@ export class Disk {
   /** As the service sees it. */
   private readonly seen = new Map<string, KeptFile>();
   private namings: Naming[] = [];
+  private numbersBefore = 0;
+  private numberLast = 0;
 
   constructor(files: Files, random: Random) {
     this.random = random;
@@ -51,16 +53,24 @@ export class Disk {
     }
   }
 
+  /** Of a further process on this disk, whose records are numbered from 1 again. */
+  startAgain(): void {
+    this.numbersBefore = this.numberLast;
+  }
+
   apply(record: DiskRecord): void {
-    const { kind, name, number, offset, data } = record;
+    const { kind, name, data } = record;
+    const number = record.number + this.numbersBefore;
+    this.numberLast = number;
+    const isEnd = kind === Kind.synced || kind === Kind.syncFailed;
+    const offset = isEnd ? record.offset + this.numbersBefore : record.offset;
     if (kind === Kind.opened) this.open(name, number);
     else if (kind === Kind.written) this.change(name, { number, data, offset });
     else if (kind === Kind.truncated) this.change(name, { number, data: undefined, offset });
     else if (kind === Kind.unlinked) {
       this.seen.delete(name);
       this.namings.push({ number, name, file: undefined });
-    } else if (kind === Kind.synced || kind === Kind.syncFailed)
-      this.sync(name, offset, kind === Kind.synced);
+    } else if (isEnd) this.sync(name, offset, kind === Kind.synced);
   }
 
   /** How many operations on this file nobody has synced. */

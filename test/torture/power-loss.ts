@@ -1,6 +1,6 @@
 /** The power goes at any moment, and what was not synced is gone, there, or torn: nothing acknowledged is missed. */
 
-import type { StoredPlant } from "../support/plants.ts";
+import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
 import type { Trouble } from "./disk-control.ts";
 import { choosePieces } from "./disk-fates.ts";
@@ -9,7 +9,7 @@ import { Disk, type Files } from "./disk-model.ts";
 import { MixedLoad } from "./mixed-load.ts";
 import type { Budget, Finding, Scenario } from "./scenario.ts";
 import { compareModel, lackOfShim, ShimmedDisk } from "./shimmed-service.ts";
-import { compareAnswers, examineFiles, STORE_NAME } from "./stored-files.ts";
+import { compareAnswers, examineFiles, readAnswers, STORE_NAME } from "./stored-files.ts";
 
 const ROUND_MS_MAX = 5_000;
 const ROUNDS_MAX = 15;
@@ -18,6 +18,8 @@ const STORE_BYTES_MAX = 50_000_000;
 const IMAGES = 4;
 /** However little time there is: some happen before anything is acknowledged. */
 const LOSSES_MIN = 4;
+/** How often a new process shows its plants before the power goes. */
+const LOOK_PERCENT = 50;
 /** For whoever was answered in the last moment to hear of it. */
 const HEAR_MS = 25;
 
@@ -34,6 +36,7 @@ export class PowerLosses {
     "losses before the service listened": 0,
     "losses within a sync": 0,
     "losses within a checkpoint": 0,
+    "losses after a crash and a look": 0,
     "checkpoints finished": 0,
     "stores begun": 0,
     "images of the disk examined": 0,
@@ -66,7 +69,9 @@ export class PowerLosses {
       for (let round = 0; round < ROUNDS_MAX && !isOver(); round++) {
         const moment = this.chooseMoment(round, nameLengthMax);
         const lost = await this.losePower(files, moment, load, rows);
-        ({ files, rows } = this.examine(lost, load, `loss ${figures.losses}, ${tell(moment)}`));
+        const shown = random.chance(LOOK_PERCENT) ? await this.lookAgain(lost) : [];
+        const when = `loss ${figures.losses}, ${tell(moment)}`;
+        ({ files, rows } = this.examine(lost, load, shown, when));
         if (this.faults.length > faultsBefore || sizeOf(files) > STORE_BYTES_MAX) break;
       }
     } finally {
@@ -130,17 +135,42 @@ export class PowerLosses {
     return lost;
   }
 
+  /**
+   * The process was killed, and the power stays: a new one is started on the files as they are, is asked for its
+   * plants, and only then the power goes. What it has shown must be there afterwards.
+   */
+  private async lookAgain(lost: Disk): Promise<readonly StoredPlant[]> {
+    const { disk, figures, random } = this;
+    disk.put(lost.show());
+    disk.control.set({ ...this.cheat.trouble });
+    const workers = random.pick(["1", "2"]);
+    const service = await disk.start({ PLANTSTORE_WORKERS: workers, ...this.cheat.settings });
+    if (service === undefined) return [];
+    await using _ = service;
+    const shown = await readAnswers(service.started.url);
+    service.kill("SIGKILL");
+    await service.exited;
+    lost.startAgain();
+    for (const record of disk.readLog()) lost.apply(record);
+    figures["losses after a crash and a look"]++;
+    if (typeof shown !== "number") return shown;
+    this.faults.push(`after a crash the list was answered ${shown}`);
+    return [];
+  }
+
   /** The last of several possibilities is the one to go on with. */
   private examine(
     lost: Disk,
     load: MixedLoad,
+    shown: readonly StoredPlant[],
     when: string,
   ): { files: Files; rows: readonly StoredPlant[] } {
     const { figures, random } = this;
     for (let image = 1; ; image++) {
       const fates = choosePieces(random);
       const files = lost.lose(fates);
-      const { rows, faults } = examineFiles(files, load);
+      const { rows, faults: wrong } = examineFiles(files, load);
+      const faults = [...wrong, ...findMissing(shown, rows)];
       figures["images of the disk examined"]++;
       figures["operations kept"] += fates.kept;
       figures["operations dropped"] += fates.dropped;
@@ -150,6 +180,17 @@ export class PowerLosses {
       if (image === IMAGES || faults.length > 0) return { files, rows };
     }
   }
+}
+
+/** Plants that a service has shown, and that are no longer there. */
+function findMissing(shown: readonly StoredPlant[], rows: readonly StoredPlant[]): string[] {
+  const found = new Map(rows.map((row) => [row.id, row]));
+  return shown
+    .filter((plant) => {
+      const row = found.get(plant.id);
+      return row === undefined || !isSamePlant(row, plant);
+    })
+    .map(({ id }) => `${id}: lost after it was shown`);
 }
 
 const sizeOf = (files: Files): number =>

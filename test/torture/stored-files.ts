@@ -59,18 +59,27 @@ function hasPlants(path: string): boolean {
   }
 }
 
-/** Everything in which the service tells otherwise than its file. Nobody may write meanwhile. */
-export async function compareAnswers(url: string, rows: readonly StoredPlant[]): Promise<string[]> {
+/** Every plant that the service shows, or the status of another answer. */
+export async function readAnswers(url: string): Promise<StoredPlant[] | number> {
   const response = await fetch(`${url}/plants`, {
     headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "application/x-ndjson" },
   });
   const text = await response.text();
-  if (response.status !== 200) return [`the list was answered ${response.status}`];
-  const told = text.split("\n").filter((line) => line !== "");
+  if (response.status !== 200) return response.status;
+  return text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map(parseLine);
+}
+
+/** Every difference between what the service shows and its file. Nothing may write meanwhile. */
+export async function compareAnswers(url: string, rows: readonly StoredPlant[]): Promise<string[]> {
+  const told = await readAnswers(url);
+  if (typeof told === "number") return [`the list was answered ${told}`];
   if (told.length !== rows.length)
     return [`the file has ${rows.length} plants, and the service tells ${told.length}`];
   return rows
-    .filter((row, index) => !isSamePlant(row, parseLine(told[index] as string)))
+    .filter((row, index) => !isSamePlant(row, told[index] as StoredPlant))
     .map(({ id }) => `${id}: told otherwise than it is in the file`);
 }
 

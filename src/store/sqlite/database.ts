@@ -198,14 +198,26 @@ export const fileBytesOf = (path: string): number =>
   statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 
 /**
- * Copies everything that is readable into the main file, and syncs it.
+ * What is known to be on disk.
  *
- * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's memory. Its
- * creator was never answered. But a client that sends it again would be told "replayed" without any sync.
+ * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's memory. Its creator
+ * was never answered. But a client that reads it, or sends it again and is told "replayed", would take it for stored.
+ *
+ * - `unknown`: neither answers about plants nor commits may be given.
+ * - `readable`: all that can be read is in the main file, and synced. A log that failed to sync must not grow.
+ * - `everything`: the log is empty too.
  */
-export function makeReadableDurable(db: Database, path: string): void {
-  const row = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get() as { busy: bigint };
-  if (row.busy !== 0n) throw new StoreLockedError(path);
+export type Durability = "unknown" | "readable" | "everything";
+
+/** Copies everything that can be read into the main file, syncs it, and empties the log, as far as readers allow. */
+export function makeDurable(db: Database): Durability {
+  const { busy, log, checkpointed } = db.query("PRAGMA wal_checkpoint(TRUNCATE)").get() as Record<
+    "busy" | "log" | "checkpointed",
+    bigint
+  >;
+  if (busy === 0n) return "everything";
+  // The counts are -1 if another process is making a checkpoint.
+  return log >= 0n && log === checkpointed ? "readable" : "unknown";
 }
 
 /**
@@ -258,7 +270,7 @@ export function syncFile(path: string): void {
 }
 
 /** The store is sound, but another process is using it. */
-class StoreLockedError extends StoreOpenError {
+export class StoreLockedError extends StoreOpenError {
   constructor(path: string) {
     super(`${path} is in use: another process kept it locked for too long.`);
   }

@@ -16,13 +16,15 @@ import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed } from "../batcher.ts";
 import { lengthOf, toPlant, toTokenRecord } from "../rows.ts";
 import {
+  type Durability,
   fileBytesOf,
   isLocked,
   isSyncFailure,
-  makeReadableDurable,
+  makeDurable,
   openDatabase,
   openReadOnly,
   reopenDatabase,
+  StoreLockedError,
   translate,
   watchFiles,
 } from "./database.ts";
@@ -44,15 +46,14 @@ abstract class SqliteReads implements Reads {
   private readonly searcher: Searcher;
 
   constructor(path: string, limits: StoreLimits) {
-    this.lookUps = new Batcher(
-      (ids) => this.read((connection) => findPlants(connection, ids)),
-      limits,
-    );
+    this.lookUps = new Batcher((ids) => this.findPlants(ids), limits);
     this.searcher = new Searcher({ path, ...limits });
   }
 
   /** The connection to use now. Throws if there is none. */
   protected abstract connected(): Connection;
+  /** The same, but throws if a plant that can be read may not be on disk. */
+  protected abstract connectedToPlants(): Connection;
 
   findPlant(id: bigint): Promise<Plant | undefined> {
     return this.lookUps.submit(id);
@@ -61,31 +62,31 @@ abstract class SqliteReads implements Reads {
   async listPlants(query: PlantQuery): Promise<PlantPage> {
     if (query.name !== undefined) {
       // The thread opens the file by itself, so whether it may be read is decided here.
-      this.read(() => undefined);
+      this.readPlants(() => undefined);
       return this.searcher.search(query);
     }
-    return this.read(({ statements }) =>
+    return this.readPlants(({ statements }) =>
       takePage(walkPlants(statements, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
     );
   }
 
   async listTags(query: TagQuery): Promise<TagPage> {
-    return this.read((connection) =>
+    return this.readPlants((connection) =>
       inSnapshot(connection, () => takeTags(walkTags(connection.statements, query), query.limit)),
     );
   }
 
   async countPlants(): Promise<bigint> {
-    return this.read(({ statements }) => statements.countPlants.get())?.count ?? 0n;
+    return this.readPlants(({ statements }) => statements.countPlants.get())?.count ?? 0n;
   }
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
-    const row = this.read(({ statements }) => statements.findToken.get(hash));
+    const row = this.readTokens(({ findToken }) => findToken.get(hash));
     return row === null ? undefined : toTokenRecord(row);
   }
 
   async listTokens(): Promise<TokenRecord[]> {
-    return this.read(({ statements }) => statements.listTokens.all()).map(toTokenRecord);
+    return this.readTokens(({ listTokens }) => listTokens.all()).map(toTokenRecord);
   }
 
   async close(): Promise<void> {
@@ -93,16 +94,39 @@ abstract class SqliteReads implements Reads {
     await this.searcher.close();
   }
 
-  private read<Result>(query: (connection: Connection) => Result): Result {
+  private findPlants(ids: readonly bigint[]): Committed<Plant | undefined> {
     try {
-      return query(this.connected());
+      const connection = this.connectedToPlants();
+      return inSnapshot(connection, () =>
+        ids.map((id) => {
+          const row = connection.statements.findPlant.get(id);
+          return row === null ? undefined : toPlant(row);
+        }),
+      );
+    } catch (error) {
+      if (isLocked(error)) return "locked";
+      throw translate(error);
+    }
+  }
+
+  private readPlants<Result>(query: (connection: Connection) => Result): Result {
+    try {
+      return query(this.connectedToPlants());
+    } catch (error) {
+      throw translate(error);
+    }
+  }
+
+  private readTokens<Result>(query: (statements: Statements) => Result): Result {
+    try {
+      return query(this.connected().statements);
     } catch (error) {
       throw translate(error);
     }
   }
 }
 
-/** Reads on a thread beside the one that owns the store. */
+/** Reads on a thread beside the one that owns the store. The owner has made durable what can be read. */
 export class SqliteReader extends SqliteReads {
   private connection: Connection | undefined;
 
@@ -122,11 +146,14 @@ export class SqliteReader extends SqliteReads {
     if (this.connection === undefined) throw new Refusal("shutting_down");
     return this.connection;
   }
+
+  protected connectedToPlants(): Connection {
+    return this.connected();
+  }
 }
 
 interface WriteConnection extends Connection {
-  /** False until everything that can be read is known to be on disk. */
-  isReadableDurable: boolean;
+  durability: Durability;
   readonly assertFilesNotMoved: () => void;
 }
 
@@ -149,6 +176,11 @@ export class SqliteStore extends SqliteReads implements Store {
     };
     this.connection = this.connectToWrite(openDatabase(path));
     this.assertFileNotMoved = watchFiles([path]);
+    try {
+      this.makeDurable(this.connection);
+    } catch {
+      // The first request tries again, and is refused if it fails.
+    }
     this.writes = new Batcher((batch) => this.commit(batch), limits);
   }
 
@@ -217,9 +249,7 @@ export class SqliteStore extends SqliteReads implements Store {
       return this.commitOn(this.connected(), batch);
     } catch (error) {
       if (isLocked(error)) return "locked";
-      // What this log holds on disk is unknown, so nothing more is added to it: the next batch opens the file
-      // again, and first writes and syncs everything that can be read.
-      if (isSyncFailure(error)) this.disconnect();
+      this.disconnectAfter(error);
       throw translate(error);
     }
   }
@@ -227,9 +257,9 @@ export class SqliteStore extends SqliteReads implements Store {
   private commitOn(connection: WriteConnection, batch: readonly Write[]): Outcome[] {
     const { db, statements } = connection;
     connection.assertFilesNotMoved();
-    if (!connection.isReadableDurable && batch.some(concernsPlants)) {
-      makeReadableDurable(db, this.path);
-      connection.isReadableDurable = true;
+    if (connection.durability !== "everything" && batch.some(concernsPlants)) {
+      const durability = this.makeDurable(connection);
+      if (durability !== "everything") throw new StoreLockedError(this.path);
     }
     statements.beginWrite.run();
     try {
@@ -252,12 +282,34 @@ export class SqliteStore extends SqliteReads implements Store {
     return this.connection;
   }
 
+  protected connectedToPlants(): WriteConnection {
+    const connection = this.connected();
+    if (connection.durability === "unknown" && this.makeDurable(connection) === "unknown")
+      throw new StoreLockedError(this.path);
+    return connection;
+  }
+
+  private makeDurable(connection: WriteConnection): Durability {
+    try {
+      connection.durability = makeDurable(connection.db);
+      return connection.durability;
+    } catch (error) {
+      this.disconnectAfter(error);
+      throw error;
+    }
+  }
+
   private connectToWrite(db: Database): WriteConnection {
     return {
       ...connect(db),
-      isReadableDurable: false,
+      durability: "unknown",
       assertFilesNotMoved: watchFiles([this.path, `${this.path}-wal`]),
     };
+  }
+
+  /** After a failed sync nothing more is added to this log. The next request opens the file again. */
+  private disconnectAfter(error: unknown): void {
+    if (isSyncFailure(error)) this.disconnect();
   }
 
   private disconnect(): void {
@@ -265,15 +317,6 @@ export class SqliteStore extends SqliteReads implements Store {
       closeDatabase(this.connection.db, this.connection.statements);
     this.connection = undefined;
   }
-}
-
-function findPlants(connection: Connection, ids: readonly bigint[]): (Plant | undefined)[] {
-  return inSnapshot(connection, () =>
-    ids.map((id) => {
-      const row = connection.statements.findPlant.get(id);
-      return row === null ? undefined : toPlant(row);
-    }),
-  );
 }
 
 function inSnapshot<Result>({ db, statements }: Connection, read: () => Result): Result {
