@@ -136,7 +136,7 @@ describe("plantstore backup", () => {
     ["damaged.db", ["copy.db"], 1, "damaged.db cannot be copied"],
     ["unindexed.db", ["copy.db"], 1, "unindexed.db is damaged: row 1999 missing from index"],
     ["plants.db", [], 2, "missing required argument"],
-    ["plants.db", [""], 2, "<file>: nothing is not allowed"],
+    ["plants.db", [""], 2, "<file>: expected a path, got nothing"],
   ])("of %s to %j is refused, and nothing is made or changed", async (store, args, code, says) => {
     using folder = makeTemporaryFolder();
     const at = (name: string): string => `${folder.path}/${name}`;
@@ -177,7 +177,7 @@ describe("plantstore backup", () => {
       child.kill(signal);
       expect(await child.exited).toBe(signal === "SIGINT" ? 130 : 143);
       expect(await new Response(child.stderr).text()).toBe(
-        "plantstore: Interrupted; nothing was changed.\n",
+        "plantstore: interrupted; nothing was changed.\n",
       );
       expect(copies()).toEqual([]);
     },

@@ -205,7 +205,7 @@ describe("plantstore check of a store with something wrong", () => {
       expect(exitCode).toBe(1);
       expect(stdout).toMatch(new RegExp(`^${name} +WRONG +\\S`, "m"));
       expect(stdout.split("\n").filter((line) => line.length > 80)).toEqual([]);
-      expect(stderr).toStartWith(`plantstore: Something is wrong with ${path}`);
+      expect(stderr).toStartWith(`plantstore: ${path} is damaged or incomplete`);
       expect(readFolder(folder.path)).toEqual(before);
     },
   );

@@ -1,10 +1,8 @@
-/** The merge behind plantstore copy, on any two stores: equal with --force, the union without. */
+/** How plantstore copy treats plants, between any two stores and past their failures. */
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { copyPlants, type PlantTally } from "../src/cli/copy-plants.ts";
-import { Side } from "../src/cli/copy-side.ts";
-import { sumUp } from "../src/cli/copy-verify.ts";
+import { copyPlants, type Report, StoresDiffer } from "../src/cli/copy.ts";
 import { resolveConfig } from "../src/config.ts";
 import { Refusal } from "../src/domain/errors.ts";
 import { ALWAYS, type Plant } from "../src/domain/plant.ts";
@@ -48,35 +46,28 @@ const but = (store: Store, other: Partial<Store>): Store =>
     },
   });
 
-/** Pages of so many plants at most, so that few make many pages. */
+/** Small pages, so few plants make many of them. */
 const inPagesOf = (store: Store, limit: number): Store =>
   but(store, { listPlants: (query) => store.listPlants({ ...query, limit }) });
 
 async function readAll(store: Store): Promise<readonly Plant[]> {
-  const plants: Plant[] = [];
-  for await (const page of toSide(store).walkPages()) plants.push(...page);
-  return plants;
+  const query = { limit: 1_000, after: undefined, tag: undefined, name: undefined } as const;
+  return (await store.listPlants({ ...query, order: "asc" })).plants;
 }
 
-function toSide(store: Store, setbacks: string[] = [], delaysMs = [1, 1, 1]): Side {
+async function copy(from: Store, to: Store): Promise<Report> {
+  const report: Report = {
+    plants: { copied: 0, present: 0 },
+    tokens: { copied: 0, present: 0, different: 0 },
+  };
   const { signal } = new AbortController();
-  return new Side(store, { signal, onRetry: ({ message }) => setbacks.push(message), delaysMs });
-}
-
-interface Copied {
-  readonly tally: PlantTally;
-  readonly differences: string[];
-  readonly isVerified: boolean;
-}
-
-async function copy(from: Side, to: Side, isForced = false): Promise<Copied> {
-  const tally = { copied: 0, present: 0, replaced: 0, removed: 0, different: 0, extra: 0 };
-  const differences: string[] = [];
-  const onDifference = (id: bigint, what: string) => differences.push(`${id} ${what}`);
-  const parts = { from, to, isForced, limits: config, tally, onDifference };
-  const expected = await copyPlants(parts);
-  const found = await sumUp(from, to, { from: 0, to: 0 });
-  return { tally, differences, isVerified: Bun.deepEquals(expected, found) };
+  await copyPlants(from, to, {
+    isQuiet: true,
+    signal,
+    report,
+    delaysMs: [1, 1, 1],
+  });
+  return report;
 }
 
 const plant = (id: number, name = "a"): Plant => ({ id: BigInt(id), name, tag: undefined });
@@ -100,9 +91,9 @@ const anyPlants = fc
   .map((plants) => plants.toSorted((one, other) => (one.id < other.id ? -1 : 1)));
 
 describe("copying plants", () => {
-  test.each([true, false])(
-    "between any two stores, forced: %p",
-    async (isForced) => {
+  test(
+    "between any two stores",
+    async () => {
       await using stores = await openStores();
       const reset = async (store: Store, plants: readonly Plant[]): Promise<void> => {
         const old = await readAll(store);
@@ -113,26 +104,32 @@ describe("copying plants", () => {
       await fc.assert(
         fc.asyncProperty(anyPlants, anyPlants, pageLength, pageLength, async (from, to, m, n) => {
           await Promise.all([reset(stores.from, from), reset(stores.to, to)]);
-          const [ours, theirs] = [inPagesOf(stores.from, m), inPagesOf(stores.to, n)];
-          const copied = await copy(toSide(ours), toSide(theirs), isForced);
-          expect(copied.isVerified).toBe(true);
+          const copying = copy(inPagesOf(stores.from, m), inPagesOf(stores.to, n));
+          const outcome = await copying.catch((error: unknown) => error);
+          const found = new Map(to.map((one) => [one.id, one]));
+          const first = from.find((one) => {
+            const other = found.get(one.id);
+            return other !== undefined && !Bun.deepEquals(one, other);
+          });
           expect(await readAll(stores.from)).toEqual(from);
-          const fromIds = new Set(from.map(({ id }) => id));
-          const toIds = new Set(to.map(({ id }) => id));
-          const union = [...from.filter(({ id }) => !toIds.has(id)), ...to].toSorted(
-            (one, other) => (one.id < other.id ? -1 : 1),
-          );
-          expect(await readAll(stores.to)).toEqual(isForced ? from : union);
-          const present = from.filter((one) => to.some((other) => Bun.deepEquals(one, other)));
-          const changed = from.filter(({ id }) => toIds.has(id)).length - present.length;
-          const extra = to.filter(({ id }) => !fromIds.has(id)).length;
-          expect(copied.tally).toEqual({
-            copied: from.length - changed - present.length,
-            present: present.length,
-            replaced: isForced ? changed : 0,
-            removed: isForced ? extra : 0,
-            different: isForced ? 0 : changed,
-            extra: isForced ? 0 : extra,
+          const after = await readAll(stores.to);
+          // Whatever happens, the target keeps what it held.
+          for (const one of to) expect(after).toContainEqual(one);
+          if (first !== undefined) {
+            expect(outcome).toBeInstanceOf(StoresDiffer);
+            expect((outcome as Error).message).toContain(`under the id ${first.id}`);
+            return;
+          }
+          const union = [...from.filter(({ id }) => !found.has(id)), ...to];
+          expect(after).toEqual(union.toSorted((one, other) => (one.id < other.id ? -1 : 1)));
+          const present = from.filter(({ id }) => found.has(id)).length;
+          expect(outcome).toMatchObject({
+            plants: { copied: from.length - present, present },
+            verification: {
+              equal: union.length === from.length,
+              from: { count: from.length },
+              to: { count: union.length },
+            },
           });
         }),
         { seed, numRuns: 60 * runsFactor },
@@ -143,9 +140,9 @@ describe("copying plants", () => {
 
   test("goes on after a store that was busy, gone or full, and after writes that were done though refused", async () => {
     await using stores = await openStores();
-    const fromPlants = [plant(1), plant(2), plant(3, "new")];
-    await Promise.all(fromPlants.map((one) => stores.from.createPlant(one)));
-    await Promise.all([plant(3, "old"), plant(4)].map((one) => stores.to.createPlant(one)));
+    const { from, to } = stores;
+    const plants = [plant(1), plant(2), plant(3)];
+    await Promise.all(plants.map((one) => from.createPlant(one)));
     let failures = 0;
     /** Each fails twice: the first time before it is done, and then after it. */
     const failing = <Args extends unknown[], Result>(
@@ -163,62 +160,49 @@ describe("copying plants", () => {
         throw new Refusal(reason);
       };
     };
-    const { from, to } = stores;
-    const to2 = but(to, {
+    const troubled = but(to, {
       listPlants: failing("store_unavailable", (query) => to.listPlants(query)),
-      createPlant: failing("store_unavailable", (one) => to.createPlant(one)),
-      replacePlant: failing("overloaded", (one, condition) => to.replacePlant(one, condition)),
-      removePlant: failing("store_busy", (id, condition) => to.removePlant(id, condition)),
+      createPlants: failing("overloaded", (some) => to.createPlants(some)),
     });
-    const setbacks: string[] = [];
-    const { tally, isVerified } = await copy(toSide(from), toSide(to2, setbacks), true);
-    expect(tally).toMatchObject({ copied: 2, replaced: 1, removed: 1, different: 0, extra: 0 });
-    expect([isVerified, failures]).toEqual([true, 10]);
-    expect(await readAll(to)).toEqual(fromPlants);
-    expect(setbacks[0]).toMatch(/The store cannot write or read/);
+    const busy = but(from, {
+      listPlants: failing("store_busy", (query) => from.listPlants(query)),
+    });
+    const { plants: tally, verification } = await copy(busy, troubled);
+    // The answers that were lost come back as replays.
+    expect(tally).toEqual({ copied: 0, present: 3 });
+    expect(verification?.equal).toBe(true);
+    expect(failures).toBe(6);
+    expect(await readAll(to)).toEqual(plants);
   });
 
-  test("gives up on a store that stays away, in words; and at once on a defect", async () => {
+  test("gives up on a store that stays away; and at once on a defect", async () => {
     await using stores = await openStores();
     await stores.from.createPlant(plant(1));
-    const failingAs = (error: Error): Side => {
-      const createPlant = async (): Promise<never> => {
+    const failingAs = (error: Error): Store => {
+      const createPlants = async (): Promise<never> => {
         throw error;
       };
-      return toSide(but(stores.to, { createPlant }));
+      return but(stores.to, { createPlants });
     };
     const gone = failingAs(new Refusal("store_unavailable"));
-    expect(await rejectionOf(copy(toSide(stores.from), gone))).toMatchObject({
+    expect(await rejectionOf(copy(stores.from, gone))).toMatchObject({
       reason: "store_unavailable",
     });
     const defect = new Error("defect");
-    expect(await rejectionOf(copy(toSide(stores.from), failingAs(defect)))).toBe(defect);
+    expect(await rejectionOf(copy(stores.from, failingAs(defect)))).toBe(defect);
   });
 
-  test.each([true, false])(
-    "leaves alone what someone else changes meanwhile, forced: %p",
-    async (isForced) => {
-      await using stores = await openStores();
-      const { from, to } = stores;
-      await Promise.all([plant(1), plant(2), plant(4)].map((one) => from.createPlant(one)));
-      await Promise.all([plant(2, "b"), plant(3, "c")].map((one) => to.createPlant(one)));
-      let isMeddling = true;
-      // After it has been read, and before anything is written.
-      const meddled = but(to, {
-        listPlants: async (query) => {
-          const page = await to.listPlants(query);
-          if (!isMeddling) return page;
-          isMeddling = false;
-          await to.createPlant(plant(1, "theirs"));
-          await to.replacePlant(plant(2, "theirs"), ALWAYS);
-          await to.replacePlant(plant(3, "theirs"), ALWAYS);
-          return page;
-        },
-      });
-      const { differences, isVerified } = await copy(toSide(from), toSide(meddled), isForced);
-      expect(differences.toSorted()).toEqual(["1 different", "2 different", "3 extra"]);
-      expect(isVerified).toBe(false);
-      expect(await readAll(to)).toEqual([...[1, 2, 3].map((id) => plant(id, "theirs")), plant(4)]);
-    },
-  );
+  test("notices a plant that was removed from the target meanwhile", async () => {
+    await using stores = await openStores();
+    const { from, to } = stores;
+    await Promise.all([plant(1), plant(2)].map((one) => from.createPlant(one)));
+    const meddled = but(to, {
+      listPlants: async (query) => {
+        await to.removePlant(1n, ALWAYS);
+        return to.listPlants(query);
+      },
+    });
+    const failure = (await rejectionOf(copy(from, meddled))) as Error;
+    expect(failure.message).toMatch(/to\.db was written to during the copy/);
+  });
 });

@@ -163,7 +163,7 @@ describe("plantstore import --url", () => {
     expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
     expect(finished.stderr).toBe(
       `plantstore: ${elsewhere.url.origin} does not answer as a plant store does.\n` +
-        "The import did not reach its end: 0 plants are stored. Running it again is safe.\n",
+        "The import did not finish: 0 plants are stored. Running it again is safe.\n",
     );
     expect(requests).toBe(1);
   });

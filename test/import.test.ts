@@ -121,7 +121,7 @@ describe("plantstore import", () => {
   test.each([
     [["plants.ndjson", "--map", "name=Plant"], "--map: only with CSV"],
     [["plants.ndjson", "--delimiter", ";"], "--delimiter: only with CSV"],
-    [["plants.csv", "--map", "colour=Plant"], '"colour" is no field of a plant'],
+    [["plants.csv", "--map", "colour=Plant"], '"colour" is not a field of a plant'],
     [["plants.csv", "--map", "name"], "expected field=heading"],
     [["plants.csv", "--map", "name="], "expected field=heading"],
     [["plants.csv", "--map", "name=A,name=B"], "name is given twice"],
@@ -269,8 +269,7 @@ describe("plantstore import", () => {
     expect(await command.finished).toEqual({
       exitCode: 0,
       stdout: "created 6, replayed 0, refused 0\n",
-      stderr:
-        "The store did not get to this request in time; nothing was stored. Trying again in 0.1 s.\n",
+      stderr: `${at.store}: The store did not get to this request in time; nothing was stored. Trying again in 0.1 s.\n`,
     });
   });
 

@@ -1,7 +1,7 @@
 /** Progress on a terminal: what it shows, how wide it gets, and that nothing of it stays. */
 
 import { describe, expect, test } from "bun:test";
-import { formatProgress } from "../src/cli/progress.ts";
+import { formatProgress } from "../src/cli/terminal.ts";
 import { runOnTerminal } from "./support/command.ts";
 import { lines, makeWorkplace } from "./support/folder.ts";
 
@@ -31,12 +31,12 @@ describe("progress", () => {
       " 48%  481,203 plants  23,412/s  0:26 left",
     );
     expect(formatProgress({ ...reading, total: undefined })).toBe("481,203 plants  23,412/s  1:05");
-    const staged = { ...reading, stage: "verifying", different: 3 };
+    const staged = { ...reading, stage: "verifying", refused: 3 };
     expect(formatProgress({ ...staged, columns: 100 })).toBe(
-      "verifying   48%  ━━━━━━━────────  481,203 plants  23,412/s  3 different  0:26 left",
+      "verifying   48%  ━━━━━━━────────  481,203 plants  23,412/s  3 refused  0:26 left",
     );
     expect(formatProgress({ ...staged, total: undefined })).toBe(
-      "verifying  481,203 plants  23,412/s  3 different  1:05",
+      "verifying  481,203 plants  23,412/s  3 refused  1:05",
     );
     for (let columns = 1; columns < 200; columns++)
       expect(Bun.stringWidth(formatProgress({ ...staged, columns, hasColor: true }))).toBeLessThan(

@@ -1,28 +1,183 @@
-/** plantstore check: what is in the store and what is wrong with it, changing nothing. */
+/** plantstore check and migrate: what is in a store, what is wrong with it, and its schema. */
 
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
 import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../store/open.ts";
-import { checkPostgres } from "./check-postgres.ts";
-import { checkSqlite } from "./check-sqlite.ts";
-import { CommandError } from "./failure.ts";
-import { printTable } from "./table.ts";
+import type { PlantCounts, TokenCounts } from "../store/rows.ts";
+import type { Target } from "../store/postgres/url.ts";
+import { checks, inspectStore } from "../store/sqlite/check.ts";
+import { getSchemaVersion, migrations, openDatabase, readStore } from "../store/sqlite/database.ts";
+import { describeSchema } from "./backup.ts";
+import { CommandError } from "./command.ts";
+import { formatBytes, formatCount, printTable } from "./terminal.ts";
 
-export async function check(config: Config, asJson: boolean): Promise<void> {
-  const url = parseStoreUrl(config.databaseUrl);
-  const checked =
-    url.engine === "sqlite" ? checkSqlite(url.path) : await checkPostgres(url.target, config);
-  const { isSound, place, rows, facts } = checked;
-  if (asJson) process.stdout.write(`${formatJson({ ok: isSound, ...facts })}\n`);
-  else printTable(["CHECK", "RESULT", "FOUND"], rows);
-  if (!isSound)
-    throw new CommandError(`Something is wrong with ${place}; see docs/backup.md for what to do.`);
+interface Checked {
+  readonly location: string;
+  readonly isSound: boolean;
+  readonly rows: readonly (readonly string[])[];
+  readonly facts: Readonly<Record<string, unknown>>;
 }
 
-/** The types of the language do not know it yet. */
+/** Changes nothing. */
+export async function check(config: Config, isJson: boolean): Promise<void> {
+  const url = parseStoreUrl(config.databaseUrl);
+  const { isSound, location, rows, facts } =
+    url.engine === "sqlite" ? checkSqlite(url.path) : await checkPostgres(url.target, config);
+  if (isJson) process.stdout.write(`${formatJson({ ok: isSound, ...facts })}\n`);
+  else printTable(["CHECK", "RESULT", "FOUND"], rows);
+  if (!isSound) throw new CommandError(`${location} is damaged or incomplete; see docs/backup.md.`);
+}
+
+function checkSqlite(path: string): Checked {
+  const inspection = inspectStore(path, Date.now());
+  const { faults, schemaVersion, plants, tokens, fileBytes, logBytes } = inspection;
+  const sound = {
+    schema: schemaVersion === undefined ? "" : describeSchema(schemaVersion, migrations.length),
+    tables: "every table and index exists",
+    integrity: "every page, row and index is sound",
+    text: "every name and tag is valid text",
+  };
+  const resultOf = (name: (typeof checks)[number]): string[][] => {
+    const wrong = faults.filter((fault) => fault.check === name);
+    if (wrong.length > 0)
+      return describeFaults(
+        name,
+        wrong.map(({ message }) => message),
+      );
+    // The counts themselves show that they can be made.
+    if (name === "counts") return [];
+    return [schemaVersion === undefined ? [name, "-", "not checked"] : [name, "ok", sound[name]]];
+  };
+  return {
+    location: path,
+    isSound: faults.length === 0,
+    rows: [
+      ...checks.flatMap(resultOf),
+      ...describeCounts(plants, tokens),
+      ["size", "", `${formatBytes(fileBytes)}, and ${formatBytes(logBytes)} of log`],
+      ["file", "", resolve(path)],
+    ],
+    facts: {
+      store: resolve(path),
+      faults,
+      schema: schemaVersion ?? null,
+      plants: plants ?? null,
+      tokens: tokens ?? null,
+      bytes: { file: fileBytes, log: logBytes },
+    },
+  };
+}
+
+async function checkPostgres(target: Target, config: Config): Promise<Checked> {
+  const { inspectPostgres } = await import("../store/postgres/check.ts");
+  const inspection = await inspectPostgres(target, config);
+  const { location, durability, schemaVersion, newestVersion, faults, plants, tokens, bytes } =
+    inspection;
+  const missing =
+    "This database holds no plant store yet. The service creates one when it starts; so does plantstore migrate.";
+  const found = schemaVersion === undefined ? [missing, ...faults] : faults;
+  const schemaRows =
+    schemaVersion === undefined
+      ? describeFaults("schema", found)
+      : [
+          ["schema", "ok", describeSchema(schemaVersion, newestVersion)],
+          ...(faults.length === 0
+            ? [["tables", "ok", "every table, column and index exists"]]
+            : describeFaults("tables", faults)),
+        ];
+  return {
+    location,
+    isSound: found.length === 0,
+    rows: [
+      ...schemaRows,
+      [
+        "durability",
+        "ok",
+        durability.replace(/^every answer is sent after its commit/, "a commit"),
+      ],
+      ...describeCounts(plants, tokens),
+      ...(schemaVersion === undefined
+        ? []
+        : [["size", "", `${formatBytes(Number(bytes))}, the whole database`]]),
+      ["database", "", location],
+    ],
+    facts: {
+      store: location,
+      faults: found.map((message) => ({ check: "tables", message })),
+      schema: schemaVersion ?? null,
+      plants: plants ?? null,
+      tokens: tokens ?? null,
+      bytes: { database: bytes },
+    },
+  };
+}
+
+function describeCounts(
+  plants: PlantCounts | undefined,
+  tokens: TokenCounts | undefined,
+): string[][] {
+  const rows: string[][] = [];
+  if (plants !== undefined) {
+    const { count, tagged, tags, idMin, idMax } = plants;
+    rows.push(
+      ["plants", "", formatCount(count)],
+      ["ids", "", idMin === null ? "none" : `${idMin} to ${idMax}`],
+      ["tags", "", `${formatCount(tags)} different, on ${formatCount(tagged)} of the plants`],
+    );
+  }
+  if (tokens !== undefined) {
+    const { active, expired, revoked } = tokens;
+    const counts = `${formatCount(active)} active, ${formatCount(expired)} expired, ${formatCount(revoked)} revoked`;
+    rows.push(["tokens", "", counts]);
+  }
+  return rows;
+}
+
+/** Wrapped, so the table fits a terminal of 80 columns. */
+function describeFaults(name: string, messages: readonly string[]): string[][] {
+  return messages
+    .flatMap((message) => message.match(/\S.{0,59}(?=\s|$)|\S+/g) ?? [message])
+    .map((line, index) => (index === 0 ? [name, "WRONG", line] : ["", "", line]));
+}
+
+/** TypeScript does not know it yet. */
 const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
 
-/** Ids as exact digits, as everywhere. */
+/** Writes ids as exact digits. */
 const formatJson = (facts: Readonly<Record<string, unknown>>): string =>
   JSON.stringify(facts, (_, value: unknown) =>
     typeof value === "bigint" ? exactJson.rawJSON(String(value)) : value,
   );
+
+export async function migrate(config: Config, isDryRun: boolean): Promise<void> {
+  const url = parseStoreUrl(config.databaseUrl);
+  if (url.engine === "sqlite") {
+    const { path } = url;
+    const before = existsSync(path) ? readStore(path, (db) => getSchemaVersion(db, path)) : 0;
+    if (isDryRun) return printStatements(migrations.slice(before).map((step) => step.trim()));
+    openDatabase(path).close();
+    return printMigrated(path, before, migrations.length);
+  }
+  const { migratePostgres, planMigration } = await import("../store/postgres/schema.ts");
+  if (isDryRun) return printStatements(await planMigration(url.target, config));
+  const { location, before, after } = await migratePostgres(url.target, config);
+  printMigrated(location, before, after);
+}
+
+/** A script that runs as it is. */
+function printStatements(statements: readonly string[]): void {
+  process.stdout.write(
+    statements.length === 0
+      ? "-- Nothing to do: the schema is up to date.\n"
+      : statements.map((statement) => `${statement.replace(/;$/, "")};\n`).join("\n"),
+  );
+}
+
+function printMigrated(location: string, before: number, after: number): void {
+  process.stdout.write(
+    before === after
+      ? `${location} is up to date: schema ${after}.\n`
+      : `Migrated ${location} from schema ${before} to ${after}.\n`,
+  );
+}

@@ -1,38 +1,89 @@
-/** plantstore copy: everything from one store to another, whatever engines they have; safe to run again. */
+/** plantstore copy: all plants and tokens of one store into another, of any engine. Running it again is safe. */
 
-import { concludeCopy } from "./copy-conclusion.ts";
-import { formatDatabaseUrlFlag, parseEnds, requireSource } from "./copy-ends.ts";
-import { Copy } from "./copy-stores.ts";
-import { untilInterrupted } from "./interrupt.ts";
-import { withStore } from "./with-store.ts";
+import type { Settle } from "../client/client.ts";
+import type { RetryOptions } from "../client/retry.ts";
+import { type Config, describeRefused, settings, tryParse } from "../config.ts";
+import { formatStoredPlant, type Plant } from "../domain/plant.ts";
+import type { Store } from "../domain/store.ts";
+import type { TokenRecord } from "../domain/token.ts";
+import { parseStoreUrl, type StoreUrl } from "../store/open.ts";
+import { describeHost } from "../store/postgres/url.ts";
+import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
+import {
+  CommandError,
+  createPlants,
+  EXIT_DIFFERENT,
+  explain,
+  Interrupted,
+  readPages,
+  requireStore,
+  retryBusy,
+  untilInterrupted,
+  UsageError,
+  withStore,
+} from "./command.ts";
+import { isSameFile, requireOutsideStore } from "./files.ts";
+import {
+  countOf,
+  describeRetry,
+  formatCount,
+  formatSeconds,
+  isProgressShown,
+  printError,
+  printFacts,
+  printLine,
+  Progress,
+  roundToMs,
+} from "./terminal.ts";
 
 export interface CopyOptions {
   readonly from?: string;
   readonly to?: string;
-  readonly force?: boolean;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
 
-export async function copyStore(options: CopyOptions): Promise<void> {
-  const ends = parseEnds(options);
-  await requireSource(ends.from);
+interface Sum {
+  readonly count: number;
+  /** Over all plants by ascending id, each as a line of JSON: the checksum of `plantstore export`. */
+  readonly sha256: string;
+}
+
+/** Right at any time, also where the copy ends half-way. */
+export interface Report {
+  readonly plants: { copied: number; present: number };
+  /** `different` tokens cannot be used in the target as in the source. */
+  readonly tokens: { copied: number; present: number; different: number };
+  /** Undefined until both stores are open. */
+  ends?: { readonly from: string; readonly to: string };
+  verification?: { readonly equal: boolean; readonly from: Sum; readonly to: Sum };
+}
+
+/** The target holds other plants than the source. */
+export class StoresDiffer extends Error {}
+
+type Resolve = (databaseUrl: string | undefined) => Config;
+
+export async function copyStore(options: CopyOptions, resolveConfig: Resolve): Promise<void> {
+  const { from, to } = parseEnds(options, resolveConfig);
+  await requireSource(from);
   const startedAtMs = performance.now();
-  let copy: Copy | undefined;
+  const report: Report = {
+    plants: { copied: 0, present: 0 },
+    tokens: { copied: 0, present: 0, different: 0 },
+  };
   const run = (signal: AbortSignal): Promise<void> =>
-    // The source first: where it cannot be opened, no target is made.
-    withStore(ends.from, (from) =>
-      withStore(ends.to, (to) => {
-        copy = new Copy({
-          from,
-          to,
-          limits: ends.to,
-          isForced: options.force === true,
+    // The source first: if it cannot be opened, no target is made.
+    withStore(from, (source) =>
+      withStore(to, async (target) => {
+        report.ends = { from: source.description.location, to: target.description.location };
+        // Tokens first: a collision of names needs a person, who should not have to wait for the plants.
+        await copyTokens(source, target, to, report);
+        await copyPlants(source, target, {
           isQuiet: options.quiet === true,
-          databaseUrlFlag: formatDatabaseUrlFlag(ends.to),
           signal,
+          report,
         });
-        return copy.run();
       }),
     );
   const failure = await untilInterrupted(run).then(
@@ -40,5 +91,244 @@ export async function copyStore(options: CopyOptions): Promise<void> {
     (error: unknown) => ({ error }),
   );
   const seconds = (performance.now() - startedAtMs) / 1000;
-  await concludeCopy({ account: copy?.account, seconds, failure, isJson: options.json === true });
+  await summarize(report, seconds, failure, options.json === true);
+}
+
+async function copyTokens(source: Store, target: Store, to: Config, report: Report): Promise<void> {
+  const tokens = await retryBusy(source, (store) => store.listTokens());
+  const hashes = new Set(tokens.map(({ hash }) => hash));
+  const before = await retryBusy(target, (store) => store.listTokens());
+  const collisions =
+    tokens.length === 0 ? [] : await retryBusy(target, (store) => store.adoptTokens(tokens));
+  const tally = report.tokens;
+  tally.present = before.filter(({ hash }) => hashes.has(hash)).length;
+  tally.copied = tokens.length - tally.present - collisions.length;
+  const { location } = target.description;
+  if (collisions.length > 0) {
+    const flag = formatDatabaseUrlFlag(to);
+    const commands = collisions.map(({ name }) => `  plantstore token revoke ${name} ${flag}`);
+    throw new CommandError(
+      `${countOf(collisions.length, "token")} cannot be copied: other tokens of ${location} have the names. ` +
+        `Revoke those and run the copy again:\n${commands.join("\n")}`,
+    );
+  }
+  const after = await retryBusy(target, (store) => store.listTokens());
+  const byHash = new Map(after.map((token) => [token.hash, token]));
+  for (const token of tokens) {
+    if (isAsUsable(token, byHash.get(token.hash))) continue;
+    tally.different++;
+    printError(
+      `Token ${token.name} (${token.prefix}…) is revoked or changed in ${location} and stays so.`,
+    );
+  }
+}
+
+interface PlantCopy {
+  readonly isQuiet: boolean;
+  readonly signal: AbortSignal;
+  readonly report: Report;
+  readonly delaysMs?: readonly number[];
+}
+
+export async function copyPlants(
+  source: Store,
+  target: Store,
+  { isQuiet, signal, report, delaysMs }: PlantCopy,
+): Promise<void> {
+  const [from, to] = [source.description.location, target.description.location];
+  const total = isProgressShown(isQuiet) ? Number(await source.countPlants()) : undefined;
+  let count = 0;
+  const show = (stage: string): Progress =>
+    new Progress(() => ({ plants: count, done: count }), { isQuiet, total, stage });
+  let progress = show("copying  ");
+  const retrying: RetryOptions = {
+    signal,
+    delaysMs,
+    onRetry: (error, waitMs) => progress.print(describeRetry(error, waitMs)),
+  };
+  const sumUp = async (
+    store: Store,
+    use: (plants: readonly Plant[]) => Promise<void> | undefined,
+  ): Promise<Sum> => {
+    const hasher = new Bun.CryptoHasher("sha256");
+    let summed = 0;
+    for await (const plants of readPages(store, {}, retrying)) {
+      await use(plants);
+      hasher.update(plants.map((plant) => `${formatStoredPlant(plant)}\n`).join(""));
+      summed += plants.length;
+    }
+    return { count: summed, sha256: hasher.digest("hex") };
+  };
+  const create = async (plants: readonly Plant[]): Promise<void> => {
+    const different: bigint[] = [];
+    const settle: Settle = (index, outcome) => {
+      count++;
+      if (outcome === "created") report.plants.copied++;
+      else if (outcome === "replayed") report.plants.present++;
+      else different.push((plants[index] as Plant).id);
+    };
+    await createPlants(target, plants, settle, retrying);
+    if (different.length > 0)
+      throw new StoresDiffer(
+        `${to} holds a different plant under the id ${different.join(", ")}. ` +
+          "Nothing in it was replaced. Copy into an empty store.",
+      );
+  };
+  try {
+    const copied = await sumUp(source, create);
+    progress.close();
+    count = 0;
+    progress = show("verifying");
+    const [again, arrived] = await Promise.all([
+      sumUp(source, () => undefined),
+      sumUp(target, (plants) => void (count += plants.length)),
+    ]);
+    const changed = again.sha256 !== copied.sha256 ? from : to;
+    const equal = again.sha256 === arrived.sha256;
+    if (again.sha256 !== copied.sha256 || (!equal && arrived.count <= again.count))
+      throw new CommandError(
+        `${changed} was written to during the copy. Stop the service and run the copy again.`,
+      );
+    report.verification = { equal, from: again, to: arrived };
+  } finally {
+    progress.close();
+  }
+}
+
+const isAsUsable = (token: TokenRecord, copy: TokenRecord | undefined): boolean =>
+  copy !== undefined &&
+  token.name === copy.name &&
+  token.scopes.join(" ") === copy.scopes.join(" ") &&
+  token.expiresAtMs === copy.expiresAtMs &&
+  (token.revokedAtMs === undefined) === (copy.revokedAtMs === undefined);
+
+/** DATABASE_URL stands in for the end that is left out. */
+function parseEnds(options: CopyOptions, resolveConfig: Resolve): { from: Config; to: Config } {
+  const from = options.from === undefined ? undefined : parseUrl("--from", options.from);
+  const to = options.to === undefined ? undefined : parseUrl("--to", options.to);
+  if (from === undefined && to === undefined)
+    throw new UsageError(
+      `--from, --to: give at least one; ${settings.databaseUrl.env} stands in for the other`,
+    );
+  // Given as a flag, so DATABASE_URL is not judged where it is not used.
+  const config = resolveConfig(to === undefined ? undefined : from);
+  const ends = {
+    from: { ...config, databaseUrl: from ?? config.databaseUrl },
+    to: { ...config, databaseUrl: to ?? config.databaseUrl },
+  };
+  const [one, other] = [parseStoreUrl(ends.from.databaseUrl), parseStoreUrl(ends.to.databaseUrl)];
+  if (isSameStore(one, other)) throw new UsageError("--from, --to: both are the same store");
+  if (one.engine === "sqlite" && other.engine === "sqlite") {
+    // SQLite would take a file beside either store for its log.
+    requireOutsideStore("--to", other.path, ends.from.databaseUrl);
+    requireOutsideStore("--from", one.path, ends.to.databaseUrl);
+  }
+  return ends;
+}
+
+function parseUrl(flag: string, text: string): string {
+  const setting = settings.databaseUrl;
+  const { reason } = tryParse(setting, text);
+  if (reason === undefined) return text;
+  throw new UsageError(`${flag}: ${describeRefused(setting, text, reason)}`);
+}
+
+/** One server may have several names; then only the checksums tell. */
+function isSameStore(one: StoreUrl, other: StoreUrl): boolean {
+  if (one.engine === "sqlite") return other.engine === "sqlite" && isSameFile(one.path, other.path);
+  if (other.engine === "sqlite" || one.target.database !== other.target.database) return false;
+  const hosts = new Set(one.target.hosts.map(describeHost));
+  return other.target.hosts.some((host) => hosts.has(describeHost(host)));
+}
+
+/** Throws where opening the source would create or migrate it. */
+async function requireSource(config: Config): Promise<void> {
+  await requireStore(config);
+  const { location, version, newest } = await findSchemaOf(config);
+  if (version < newest)
+    throw new CommandError(
+      `${location} has schema ${version}, and a copy does not change its source. ` +
+        `Run plantstore migrate on it first, which brings it to schema ${newest}.`,
+    );
+}
+
+async function findSchemaOf(
+  config: Config,
+): Promise<{ readonly location: string; readonly version: number; readonly newest: number }> {
+  const url = parseStoreUrl(config.databaseUrl);
+  if (url.engine === "sqlite") {
+    const version = readStore(url.path, (db) => getSchemaVersion(db, url.path));
+    return { location: url.path, version, newest: migrations.length };
+  }
+  const { findSchema } = await import("../store/postgres/schema.ts");
+  const { location, version = 0, newest } = await findSchema(url.target, config);
+  return { location, version, newest };
+}
+
+/** The store as an argument of another command, without its password. */
+function formatDatabaseUrlFlag({ databaseUrl }: Config): string {
+  const isPlain = /^[\w./:@+-]+$/.test(databaseUrl);
+  const quoted = isPlain ? databaseUrl : `'${databaseUrl.replaceAll("'", `'\\''`)}'`;
+  const isSqlite = parseStoreUrl(databaseUrl).engine === "sqlite";
+  return `${settings.databaseUrl.flag} ${isSqlite ? quoted : "…"}`;
+}
+
+/** Throws where the copy failed. */
+async function summarize(
+  { ends, plants, tokens, verification }: Report,
+  seconds: number,
+  failure: { readonly error: unknown } | undefined,
+  isJson: boolean,
+): Promise<void> {
+  if (ends === undefined) throw failure?.error;
+  const { from, to } = ends;
+  if (isJson) {
+    const facts = { event: "copied", finished: failure === undefined, ...ends, plants, tokens };
+    const json = { ...facts, verification: verification ?? null, seconds: roundToMs(seconds) };
+    await printLine(JSON.stringify(json));
+  }
+  if (verification === undefined) return fail(failure?.error, plants);
+  const { equal, from: sum, to: targetSum } = verification;
+  if (!isJson)
+    printFacts(
+      equal
+        ? "Copied, and verified: both stores hold the same plants."
+        : "Copied. The target holds more plants than the source.",
+      [
+        ["From", from],
+        ["Plants", formatCount(sum.count)],
+        ["SHA-256", sum.sha256],
+        ["", ""],
+        ["To", to],
+        ["Plants", formatCount(targetSum.count)],
+        ["SHA-256", targetSum.sha256],
+        ["", ""],
+        ["Copied", `${countOf(plants.copied, "plant")}, ${countOf(tokens.copied, "token")}`],
+        ["Existing", `${countOf(plants.present, "plant")}, ${countOf(tokens.present, "token")}`],
+        ["Time", formatSeconds(seconds)],
+      ],
+    );
+  if (!equal) {
+    const extra = countOf(targetSum.count - sum.count, "plant");
+    printError(`${to} holds ${extra} that ${from} does not. They were left alone.`);
+  }
+  if (!equal || tokens.different > 0) process.exitCode = EXIT_DIFFERENT;
+}
+
+function fail(error: unknown, { copied, present }: Report["plants"]): void {
+  const state =
+    `${countOf(copied, "plant")} copied, ${formatCount(present)} already there. ` +
+    "Running the copy again continues it.";
+  if (error instanceof Interrupted) {
+    printError(`interrupted. ${state}`);
+    // Now: a connection may be waiting for its server.
+    process.exit(error.exitCode);
+  }
+  if (error instanceof StoresDiffer) {
+    printError(error.message);
+    process.exitCode = EXIT_DIFFERENT;
+    return;
+  }
+  if (copied + present === 0) throw error;
+  throw new CommandError(`${explain(error)}\nThe copy did not finish: ${state}`, { cause: error });
 }

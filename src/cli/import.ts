@@ -1,32 +1,64 @@
-/** plantstore import: plants out of a file, into the store or a running service; safe to run again. */
+/** plantstore import: plants out of a file, into the store or a running service. Running it again is safe. */
 
 import { closeSync, fstatSync, openSync } from "node:fs";
+import { extname } from "node:path";
+import type { Refused, Settle } from "../client/client.ts";
 import type { RetryOptions } from "../client/retry.ts";
-import type { Config } from "../config.ts";
-import { readPlants } from "../format/plants.ts";
-import { readDescriptor } from "./descriptor.ts";
-import { CommandError, UsageError } from "./failure.ts";
-import { type FormatOptions, parseFormat } from "./file-format.ts";
-import { concludeImport } from "./import-conclusion.ts";
-import { importRecords, type Tally } from "./import-records.ts";
-import { type ImportTarget, targetService, targetStore } from "./import-target.ts";
-import { untilInterrupted } from "./interrupt.ts";
-import { Progress } from "./progress.ts";
-import { rejectToFile, rejectToPerson } from "./rejects.ts";
-import { describeRetry } from "./quantity.ts";
-import { parseRemote } from "./remote.ts";
-import { isFileOfDescriptor, isSameFile, requireOutsideStore } from "./same-file.ts";
-import { withStore } from "./with-store.ts";
+import { type Config, ConfigError } from "../config.ts";
+import { Refusal } from "../domain/errors.ts";
+import type { Plant } from "../domain/plant.ts";
+import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
+import { type FileFormat, type PlantRecord, readPlants } from "../format/plants.ts";
+import {
+  CommandError,
+  createPlants,
+  EXIT_DIFFERENT,
+  explain,
+  findClient,
+  Interrupted,
+  toRefused,
+  untilInterrupted,
+  UsageError,
+  withStore,
+} from "./command.ts";
+import {
+  isOpenAs,
+  isSameFile,
+  readDescriptor,
+  requireOutsideStore,
+  STANDARD_INPUT,
+  writeDescriptor,
+} from "./files.ts";
+import {
+  describeRetry,
+  formatCount,
+  formatSeconds,
+  printError,
+  printLine,
+  Progress,
+  roundToMs,
+} from "./terminal.ts";
 
-/** What an exported record may have more than the request that stored it: an id in full. */
+/** A record may be larger than the request that stored it, by an id. */
 const RECORD_BYTES_MORE = 64;
+const BLOCK_LENGTH_MAX = 2_000;
+const REFUSED_PRINTED_MAX = 10;
 
-export interface ImportOptions extends FormatOptions {
+export interface ImportOptions {
+  readonly format?: FormatName;
+  readonly map?: string;
+  readonly delimiter?: string;
   readonly url?: string;
   readonly databaseUrl?: string;
   readonly rejects?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
+}
+
+interface Tally {
+  created: number;
+  replayed: number;
+  refused: number;
 }
 
 export async function importPlants(
@@ -35,10 +67,10 @@ export async function importPlants(
   options: ImportOptions,
 ): Promise<void> {
   const format = parseFormat(path, options);
-  const remote = parseRemote(options, config);
+  const client = findClient(options, config);
   if (options.rejects !== undefined) {
     requireOtherFile(options.rejects, path);
-    if (remote === undefined) requireOutsideStore("--rejects", options.rejects, config.databaseUrl);
+    if (client === undefined) requireOutsideStore("--rejects", options.rejects, config.databaseUrl);
   }
   using source = openSource(path);
   const startedAtMs = performance.now();
@@ -54,27 +86,30 @@ export async function importPlants(
       { isQuiet: options.quiet === true, total: source.bytesTotal },
     );
     const print = (line: string): void => progress.print(line);
-    const into = async (target: ImportTarget): Promise<void> => {
-      const rejects =
-        options.rejects === undefined ? rejectToPerson(print) : rejectToFile(options.rejects);
-      const blocks = readPlants(source.read(signal), format, {
-        recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
-        blockLengthMax: target.blockLengthMax,
-      });
-      try {
-        await importRecords({ blocks, target, rejects, tally, signal });
-      } finally {
-        rejects.close();
-      }
-    };
     const retrying: RetryOptions = {
       signal,
-      onRetry: ({ message }, waitMs) => print(describeRetry(message, waitMs)),
+      onRetry: (error, waitMs) => print(describeRetry(error, waitMs)),
+    };
+    const importInto = async (create: Create): Promise<void> => {
+      const blocks = readPlants(source.read(signal), format, {
+        recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
+        blockLengthMax: BLOCK_LENGTH_MAX,
+      });
+      using rejects =
+        options.rejects === undefined
+          ? new PrintedRejects(print)
+          : new RejectsFile(options.rejects);
+      for await (const block of blocks) {
+        signal.throwIfAborted();
+        await importBlock(block, create, rejects, tally);
+      }
     };
     try {
-      await (remote === undefined
-        ? withStore(config, (store) => into(targetStore(store, config.queueLengthMax, retrying)))
-        : into(targetService(remote, retrying)));
+      await (client === undefined
+        ? withStore(config, (store) =>
+            importInto((plants, settle) => createPlants(store, plants, settle, retrying)),
+          )
+        : importInto((plants, settle) => client.createPlants(plants, settle, retrying)));
     } finally {
       progress.close();
     }
@@ -85,7 +120,90 @@ export async function importPlants(
     (error: unknown) => ({ error }),
   );
   const seconds = (performance.now() - startedAtMs) / 1000;
-  await concludeImport({ ...tally, seconds, failure, isJson: options.json === true });
+  await summarize({ ...tally, seconds, failure, isJson: options.json === true });
+}
+
+type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
+
+/** Counts each record once, also where the import ends half-way. */
+async function importBlock(
+  block: readonly PlantRecord[],
+  create: Create,
+  rejects: Rejects,
+  tally: Tally,
+): Promise<void> {
+  const refused = new Map<PlantRecord, Refused>();
+  const good: PlantRecord[] = [];
+  for (const record of block)
+    if (record.plant instanceof Refusal) refused.set(record, toRefused(record.plant));
+    else good.push(record);
+  try {
+    await create(
+      good.map(({ plant }) => plant as Plant),
+      (index, outcome) => {
+        if (typeof outcome === "string") tally[outcome]++;
+        else refused.set(good[index] as PlantRecord, outcome);
+      },
+    );
+  } finally {
+    tally.refused += refused.size;
+    await rejects.add(
+      block.flatMap((record) => {
+        const why = refused.get(record);
+        return why === undefined ? [] : [{ ...record, ...why }];
+      }),
+    );
+  }
+}
+
+type Rejected = PlantRecord & Refused;
+
+interface Rejects extends Disposable {
+  readonly add: (rejected: readonly Rejected[]) => Promise<void>;
+}
+
+/** One JSON object a line: {"line","error","message","text"}, without the text where it is too large or not text. */
+class RejectsFile implements Rejects {
+  private readonly descriptor: number;
+
+  constructor(path: string) {
+    this.descriptor = openSync(path, "w");
+  }
+
+  add(rejected: readonly Rejected[]): Promise<void> {
+    const lines = rejected.map(
+      ({ line, code, message, text }) =>
+        `${JSON.stringify({ line, error: code, message, text })}\n`,
+    );
+    return writeDescriptor(this.descriptor, lines.join(""));
+  }
+
+  [Symbol.dispose](): void {
+    closeSync(this.descriptor);
+  }
+}
+
+/** The first few, on the terminal. */
+class PrintedRejects implements Rejects {
+  private count = 0;
+  private readonly print: (line: string) => void;
+
+  constructor(print: (line: string) => void) {
+    this.print = print;
+  }
+
+  async add(rejected: readonly Rejected[]): Promise<void> {
+    for (const { line, code, message } of rejected)
+      if (++this.count <= REFUSED_PRINTED_MAX)
+        this.print(`line ${line}: ${message} (error ${code})`);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.count > REFUSED_PRINTED_MAX)
+      this.print(
+        `… and ${this.count - REFUSED_PRINTED_MAX} more; --rejects <file> keeps them all.`,
+      );
+  }
 }
 
 class Source implements Disposable {
@@ -110,20 +228,116 @@ class Source implements Disposable {
   }
 }
 
-const STANDARD_INPUT = 0;
-
-/** The file to read would be emptied before its first line has been. */
-function requireOtherFile(rejects: string, source: string): void {
-  const isSource =
-    source === "-" ? isFileOfDescriptor(rejects, STANDARD_INPUT) : isSameFile(rejects, source);
-  if (isSource) throw new UsageError(`--rejects: ${rejects} is the file to import`);
-}
-
 function openSource(path: string): Source {
   if (path === "-") return new Source(STANDARD_INPUT, undefined);
   const descriptor = openSync(path, "r");
   const found = fstatSync(descriptor);
-  if (found.isDirectory()) throw new CommandError(`${path} is a folder, and not a file.`);
+  if (found.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
   // A pipe has no size.
   return new Source(descriptor, found.isFile() ? found.size : undefined);
+}
+
+/** Opening the rejects would empty the file before its first line is read. */
+function requireOtherFile(rejects: string, source: string): void {
+  const isSource = source === "-" ? isOpenAs(rejects, STANDARD_INPUT) : isSameFile(rejects, source);
+  if (isSource) throw new UsageError(`--rejects: ${rejects} is the file to import`);
+}
+
+export type FormatName = FileFormat["kind"];
+
+const formatsByExtension: Readonly<Record<string, FormatName>> = {
+  ".ndjson": "ndjson",
+  ".jsonl": "ndjson",
+  ".json": "json",
+  ".csv": "csv",
+  ".tsv": "csv",
+};
+
+export const findFormat = (path: string): FormatName | undefined =>
+  formatsByExtension[extname(path).toLowerCase()];
+
+function parseFormat(path: string, options: ImportOptions): FileFormat {
+  const kind = options.format ?? findFormat(path);
+  if (kind === undefined)
+    throw new UsageError(
+      path === "-"
+        ? "--format is needed to read standard input: ndjson, json or csv"
+        : `${path}: the name does not tell the format; give --format ndjson, json or csv`,
+    );
+  if (kind !== "csv") {
+    if (options.map !== undefined) throw new UsageError("--map: only with CSV, which has headings");
+    if (options.delimiter !== undefined) throw new UsageError("--delimiter: only with CSV");
+    return { kind };
+  }
+  const delimiter = options.delimiter ?? (extname(path).toLowerCase() === ".tsv" ? "tab" : ",");
+  return {
+    kind,
+    headings: options.map === undefined ? {} : parseMap(options.map),
+    delimiter: delimiter === "tab" ? "\t" : delimiter,
+  };
+}
+
+/** `id=Nr,name=Plant`: the field, and the heading of its column. */
+function parseMap(text: string): Headings {
+  const headings: Partial<Record<PlantField, string>> = {};
+  for (const pair of text.split(",")) {
+    const equals = pair.indexOf("=");
+    const heading = pair.slice(equals + 1).trim();
+    if (equals === -1 || heading === "")
+      throw new UsageError(
+        `--map: ${JSON.stringify(pair)} is not allowed; expected field=heading, as in name=Plant,tag=Type`,
+      );
+    const name = pair.slice(0, equals).trim();
+    const field = plantFields.find((known) => known === name);
+    if (field === undefined)
+      throw new UsageError(
+        `--map: ${JSON.stringify(name)} is not a field of a plant; the fields are ${plantFields.join(", ")}`,
+      );
+    if (headings[field] !== undefined) throw new UsageError(`--map: ${field} is given twice`);
+    headings[field] = heading;
+  }
+  return headings;
+}
+
+interface Summary extends Readonly<Tally> {
+  readonly seconds: number;
+  readonly failure: { readonly error: unknown } | undefined;
+  readonly isJson: boolean;
+}
+
+/** Throws where the import failed. */
+async function summarize(summary: Summary): Promise<void> {
+  const { failure, isJson, refused } = summary;
+  if (failure === undefined) {
+    await printLine(formatSummary(summary));
+    if (refused > 0) process.exitCode = EXIT_DIFFERENT;
+    return;
+  }
+  const { error } = failure;
+  if (error instanceof UsageError || error instanceof ConfigError) throw error;
+  if (error instanceof MissingColumn)
+    throw new UsageError(`${error.message} Name the columns with --map id=…,name=…,tag=…`);
+  if (error instanceof Interrupted) {
+    await printLine(formatSummary(summary));
+    printError("interrupted; running the import again is safe.");
+    // A read that waits for its pipe would keep the process alive.
+    process.exit(error.exitCode);
+  }
+  if (isJson) await printLine(formatSummary(summary));
+  const stored = summary.created + summary.replayed;
+  throw new CommandError(
+    `${explain(error)}\nThe import did not finish: ${stored} plants are stored. Running it again is safe.`,
+    { cause: error },
+  );
+}
+
+function formatSummary({ created, replayed, refused, seconds, failure, isJson }: Summary): string {
+  if (isJson) {
+    const finished = failure === undefined;
+    return JSON.stringify({ finished, created, replayed, refused, seconds: roundToMs(seconds) });
+  }
+  if (!process.stdout.isTTY) return `created ${created}, replayed ${replayed}, refused ${refused}`;
+  const [c, r, f] = [created, replayed, refused].map(formatCount);
+  const rate = formatCount((created + replayed + refused) / seconds);
+  return `created ${c}, replayed ${r}, refused ${f} in ${formatSeconds(seconds)} (${rate} a second)`;
 }

@@ -1,28 +1,42 @@
 /** The command line: every command, its flags and its help. */
 
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, Option } from "commander";
 import packageJson from "../../package.json";
+import {
+  type Limits,
+  type Resolved,
+  resolveConfig,
+  type Setting,
+  type SettingName,
+  settings,
+} from "../config.ts";
 import { scopes } from "../domain/token.ts";
-import { showConfig } from "./config.ts";
-import { EXIT_USAGE, exitCodeOf, explain } from "./failure.ts";
-import { addSettings, resolveOptions } from "./options.ts";
-import { serve } from "./serve.ts";
-import { addStoreCommands } from "./store-commands.ts";
-import { createToken, listTokens, revokeToken } from "./token.ts";
-import { addTransferCommands } from "./transfer-commands.ts";
+import type { TransferOptions } from "./backup.ts";
+import { EXIT_USAGE, exitCodeOf, explain } from "./command.ts";
+import type { CopyOptions } from "./copy.ts";
+import type { ExportOptions } from "./export.ts";
+import type { ImportOptions } from "./import.ts";
+import { printError, printTable } from "./terminal.ts";
 
-/** Runs the command that the arguments name, and resolves to the code to exit with, if it is time to. */
+/** Runs the command that the arguments name. Resolves to an exit code, or to undefined where the process goes on. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
   try {
     await createProgram().parseAsync(args, { from: "user" });
     return undefined;
   } catch (error) {
-    // Commander has printed its message, or the help that was asked for, already.
+    // Commander has printed its message, or the help that was asked for.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-    process.stderr.write(`plantstore: ${explain(error)}\n`);
+    printError(explain(error));
     return exitCodeOf(error);
   }
 }
+
+type Options = Readonly<Record<string, unknown>>;
+
+const formats = ["ndjson", "json", "csv"];
+const URL_FLAG = "--url <url>";
+const URL_MEANING = "a running service instead of the store; its token comes from PLANTSTORE_TOKEN";
+const QUIET_MEANING = "no progress on the terminal";
 
 function createProgram(): Command {
   const program = new Command("plantstore")
@@ -31,58 +45,269 @@ function createProgram(): Command {
     .exitOverride()
     .showHelpAfterError("See --help.")
     .configureHelp({ showGlobalOptions: false })
-    .addHelpText(
-      "after",
-      "\nSettings come from flags, then the environment, then defaults; see: plantstore serve --help\n" +
-        "Exit codes: 0 done, 1 failed, 2 not understood, 3 finished, but records were refused,\n" +
-        "            or stores differ, 130 and 143 interrupted.",
-    );
-
-  addSettings(program.command("serve").description("Run the service."))
+    .configureOutput({
+      outputError: (text, write) => write(text.replace(/^error: /, "plantstore: ")),
+    })
+    .addHelpText("after", PROGRAM_HELP);
+  // What a command needs is loaded when it runs, so the service does not pay for the others.
+  addSettings(program.command("serve"))
+    .description("Run the service.")
     .addHelpText(
       "after",
       "\nPLANTSTORE_TOKEN, in the environment only, is a token with all scopes.",
     )
-    .action(async (options: Record<string, unknown>) => serve(resolveOptions(options).config));
-
-  addSettings(
-    program.command("config").description("Print the effective settings, secrets masked."),
-  )
+    .action(async (options: Options) => {
+      const { serve } = await import("./serve.ts");
+      await serve(resolveOptions(options).config);
+    });
+  addSettings(program.command("config"))
+    .description("Print the settings in effect, with secrets masked.")
     .option("--json", "as JSON")
-    .action((options: Record<string, unknown>) =>
-      showConfig(resolveOptions(options), options["json"] === true),
-    );
-
-  addTransferCommands(program);
-  addTokenCommands(program.command("token").description("Make, list and revoke tokens."));
+    .action((options: Options) => printConfig(resolveOptions(options), options["json"] === true));
+  addImport(program.command("import"));
+  addExport(program.command("export"));
+  addCopy(program.command("copy"));
+  addTokenCommands(program.command("token").description("Create, list and revoke tokens."));
   addStoreCommands(program);
   return program;
 }
 
+const PROGRAM_HELP = `
+Settings come from flags, then the environment, then defaults; see: plantstore serve --help
+Exit codes: 0 done, 1 failed, 2 not understood, 3 finished, but records were refused
+            or stores differ, 130 and 143 interrupted.`;
+
+/** Adds the flags of these settings; of all settings by default. */
+function addSettings(
+  command: Command,
+  names: readonly SettingName[] = Object.keys(settings) as SettingName[],
+): Command {
+  for (const name of names) {
+    const { flag, env, meaning, default: fallback }: Setting<unknown> = settings[name];
+    if (flag === undefined) continue;
+    const described = `${meaning} (${env}; default ${fallback === "" ? "none" : fallback})`;
+    command.addOption(new Option(`${flag} <value>`, described));
+  }
+  return command;
+}
+
+let injectedLimits: Partial<Limits> = {};
+
+/** For tests, which cannot wait as long as a client may. */
+export function injectLimits(limits: Partial<Limits>): void {
+  injectedLimits = limits;
+}
+
+function resolveOptions(options: object): Resolved {
+  const flags: Partial<Record<SettingName, string>> = {};
+  for (const name of Object.keys(settings) as SettingName[]) {
+    const value = (options as Options)[name];
+    if (typeof value === "string") flags[name] = value;
+  }
+  return resolveConfig(flags, process.env, injectedLimits);
+}
+
+function printConfig({ config, sources }: Resolved, isJson: boolean): void {
+  const entries = Object.entries(settings) as [SettingName, Setting<unknown>][];
+  const rows = entries.map(([name, { env, secret, mask = (shown: string) => shown }]) => {
+    const value: unknown = config[name];
+    const text = Array.isArray(value)
+      ? value.join(",")
+      : String((value as string | number | undefined) ?? "");
+    const isHidden = secret && value !== undefined;
+    return { setting: env, value: isHidden ? "********" : mask(text), source: sources[name] };
+  });
+  if (isJson) process.stdout.write(`${JSON.stringify(rows, null, 2)}\n`);
+  else
+    printTable(
+      ["SETTING", "VALUE", "FROM"],
+      rows.map((row) => Object.values(row)),
+    );
+}
+
+function addImport(command: Command): void {
+  addSettings(command, ["databaseUrl"])
+    .description("Store the plants of a file. Plants that are stored already are left as they are.")
+    .argument("<file|->", "an .ndjson, .jsonl, .json, .csv or .tsv file, or - for standard input")
+    .addOption(
+      new Option("--format <format>", "the format of the file (default: by its name)").choices(
+        formats,
+      ),
+    )
+    .option("--map <fields>", "headings of CSV columns, as in id=Nr,name=Plant,tag=Type")
+    .addOption(
+      new Option("--delimiter <sign>", "what separates CSV cells (default: a comma)").choices([
+        ",",
+        ";",
+        "|",
+        "tab",
+      ]),
+    )
+    .option(URL_FLAG, URL_MEANING)
+    .option("--rejects <file>", "write the refused records there, with reasons, as NDJSON")
+    .option("--json", "the summary as JSON")
+    .option("--quiet", QUIET_MEANING)
+    .addHelpText("after", IMPORT_HELP)
+    .action(async (path: string, options: ImportOptions) => {
+      const { importPlants } = await import("./import.ts");
+      await importPlants(resolveOptions(options).config, path, options);
+    });
+}
+
+const IMPORT_HELP = `
+A bad record is refused alone, and the rest goes on. After an interruption or a failure, run the
+import again: plants that are stored already are recognised and counted as replayed.
+
+Formats: ndjson (one plant on each line), json (an array of plants), csv (with a heading; an empty
+tag cell is no tag, and a pair of quotes is the empty tag). All in UTF-8. A record may be as large
+as a request body (PLANTSTORE_BODY_BYTES_MAX).
+
+Exit codes:
+  0    every plant is stored, now or before
+  1    failed before the end; the message says how many are stored
+  2    not understood
+  3    finished, but records were refused
+  130  interrupted by Ctrl-C; the summary says how far it came
+
+Examples:
+  plantstore import plants.ndjson
+  plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects refused.ndjson
+  zcat plants.ndjson.gz | plantstore import - --format ndjson --url http://127.0.0.1:8080`;
+
+function addExport(command: Command): void {
+  addSettings(command, ["databaseUrl"])
+    .description("Write all plants, or those that match, by ascending id.")
+    .addOption(
+      new Option(
+        "--format <format>",
+        "what to write (default: by the name of --output, or else ndjson)",
+      ).choices(formats),
+    )
+    .option("--tag <tag>", "only plants with exactly this tag")
+    .option("--name <part>", "only plants with this in their name, in any case")
+    .option("--output <file>", "a file instead of standard output; it appears when it is complete")
+    .option("--force", "replace the file of --output")
+    .option(URL_FLAG, URL_MEANING)
+    .option("--quiet", QUIET_MEANING)
+    .addHelpText("after", EXPORT_HELP)
+    .action(async (options: ExportOptions) => {
+      const { exportPlants } = await import("./export.ts");
+      await exportPlants(resolveOptions(options).config, options);
+    });
+}
+
+const EXPORT_HELP = `
+plantstore import reads the file again without a difference. In CSV, a cell that a spreadsheet would
+run as a formula has an apostrophe in front, which import removes.
+
+Exit codes: 0 all written, 1 failed, 2 not understood, 130 interrupted by Ctrl-C.
+
+Examples:
+  plantstore export --output plants.csv
+  plantstore export --tag tropical --url https://plants.example | gzip > tropical.ndjson.gz`;
+
+function addCopy(command: Command): void {
+  command
+    .summary("Copy a store into another, and verify the copy.")
+    .description("Copy all plants and tokens of a store into another, and verify the copy.")
+    .option("--from <url>", "the store to copy, which is not changed (default: DATABASE_URL)")
+    .option("--to <url>", "the store to copy into, created if missing (default: DATABASE_URL)")
+    .option("--json", "the summary as JSON")
+    .option("--quiet", QUIET_MEANING)
+    .addHelpText("after", COPY_HELP)
+    .action(async (options: CopyOptions) => {
+      const { copyStore } = await import("./copy.ts");
+      await copyStore(options, (databaseUrl) => resolveOptions({ databaseUrl }).config);
+    });
+}
+
+const COPY_HELP = `
+DATABASE_URL stands in for the one that is left out. It keeps a password off the command line, where
+other users of the machine can see it.
+
+Stop the service, copy, and start it on the new store. Nothing in the target is ever replaced: a
+different plant under one of the ids ends the copy and is named. Tokens are copied as they are and
+go on working; a token that either store has revoked is revoked in the target. At the end both
+stores are read again and compared by count and checksum. After an interruption or a failure, run
+the copy again: it continues.
+
+Exit codes:
+  0    the target holds the same plants, and all tokens
+  1    failed before the end, or a store was written to during the copy: run it again
+  2    not understood
+  3    the target holds a different plant, more plants, or tokens that cannot be used
+  130  interrupted by Ctrl-C; the message says how far it came
+
+Examples:
+  plantstore copy --from sqlite:./data/plants.db --to sqlite:/mnt/new/plants.db
+  DATABASE_URL=postgres://… plantstore copy --from sqlite:./data/plants.db`;
+
 function addTokenCommands(token: Command): void {
   addSettings(token.command("create"), ["databaseUrl"])
-    .description("Make a token and print it, this once.")
-    .requiredOption("--name <name>", "what to call it, unique among the tokens in use")
+    .description("Create a token and print it, this once.")
+    .requiredOption("--name <name>", "its name, unique among the tokens in use")
     .option("--scopes <scopes>", `what it may do, out of ${scopes.join(",")}`, scopes.join(","))
     .option(
       "--expires <time>",
       "when it stops working: minutes, hours or days, as in 90d (default: never)",
     )
-    .action((options: { name: string; scopes: string; expires?: string }) =>
-      createToken(resolveOptions({ ...options }).config, options),
-    );
-
+    .action(async (options: { name: string; scopes: string; expires?: string }) => {
+      const { createToken } = await import("./token.ts");
+      await createToken(resolveOptions(options).config, options);
+    });
   addSettings(token.command("list"), ["databaseUrl"])
-    .description("List the tokens: names, scopes, times, and a prefix to recognise each by.")
+    .description("List the tokens: names, scopes, times, and the prefix of each.")
     .option("--json", "as JSON")
-    .action((options: Record<string, unknown>) =>
-      listTokens(resolveOptions(options).config, options["json"] === true),
-    );
-
+    .action(async (options: Options) => {
+      const { listTokens } = await import("./token.ts");
+      await listTokens(resolveOptions(options).config, options["json"] === true);
+    });
   addSettings(token.command("revoke"), ["databaseUrl"])
-    .description("Revoke a token; running services refuse it within 5 seconds.")
-    .argument("<name|prefix>", "which one")
-    .action((nameOrPrefix: string, options: Record<string, unknown>) =>
-      revokeToken(resolveOptions(options).config, nameOrPrefix),
-    );
+    .description("Revoke a token. Running services refuse it within 5 seconds.")
+    .argument("<name|prefix>", "which token")
+    .action(async (nameOrPrefix: string, options: Options) => {
+      const { revokeToken } = await import("./token.ts");
+      await revokeToken(resolveOptions(options).config, nameOrPrefix);
+    });
+}
+
+function addStoreCommands(program: Command): void {
+  addSettings(program.command("backup"), ["databaseUrl"])
+    .summary("Copy the store into a file, and verify the copy.")
+    .description("Copy the store into a file, and verify the copy. The service may be running.")
+    .argument("<file>", "a file that does not exist yet")
+    .option("--json", "as JSON")
+    .action(async (file: string, options: TransferOptions) => {
+      const { backUp } = await import("./backup.ts");
+      await backUp(resolveOptions(options).config, file, options);
+    });
+  addSettings(program.command("restore"), ["databaseUrl"])
+    .summary("Verify a backup, and make it the store.")
+    .description(
+      "Verify a backup, and make it the store. A store that exists is not overwritten: move it away first, or name another with --database-url.",
+    )
+    .argument("<file>", "the backup")
+    .option("--json", "as JSON")
+    .action(async (file: string, options: TransferOptions) => {
+      const { restore } = await import("./backup.ts");
+      await restore(resolveOptions(options).config, file, options);
+    });
+  addSettings(program.command("check"), ["databaseUrl"])
+    .summary("Verify the store, and print what is in it.")
+    .description("Verify the store, and print what is in it. The service may be running.")
+    .option("--json", "as JSON")
+    .action(async (options: Options) => {
+      const { check } = await import("./check.ts");
+      await check(resolveOptions(options).config, options["json"] === true);
+    });
+  addSettings(program.command("migrate"), ["databaseUrl"])
+    .summary("Bring the schema of the store up to date.")
+    .description(
+      "Bring the schema of the store up to date. The service does this when it starts, if its database user may.",
+    )
+    .option("--dry-run", "print the SQL, and change nothing")
+    .action(async (options: Options) => {
+      const { migrate } = await import("./check.ts");
+      await migrate(resolveOptions(options).config, options["dryRun"] === true);
+    });
 }

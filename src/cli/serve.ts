@@ -1,15 +1,15 @@
-/** plantstore serve: from configuration to a running service, and from a signal to a clean end. */
+/** plantstore serve: from the configuration to a running service, and from a signal to a clean end. */
 
+import packageJson from "../../package.json";
 import { Authenticator } from "../auth/authenticate.ts";
 import { mintToken, toRecord } from "../auth/token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
-import type { Store } from "../domain/store.ts";
+import type { Store, StoreDescription } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { openStore } from "../store/open.ts";
-import { announce } from "./announce.ts";
-import { SAME_SIGNAL_MS } from "./interrupt.ts";
+import { CommandError, SAME_SIGNAL_MS } from "./command.ts";
 
 export async function serve(config: Config): Promise<void> {
   const stderr = new Stderr();
@@ -24,15 +24,24 @@ export async function serve(config: Config): Promise<void> {
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
   } catch (error) {
     await store.close();
-    throw error;
+    if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    throw new CommandError(
+      `Port ${config.port} of ${config.host} is in use. Choose another with --port or PORT.`,
+    );
   }
   if (!server.hasConsole)
-    log.warn("console_missing", { warning: "The console is not built; npm run build makes it." });
+    log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
   stopOnSignal(log, stderr, async () => {
     await server.stop();
     await store.close();
   });
-  announce({ url: server.url, store: store.description, workers: config.workers, firstToken });
+  const started = {
+    url: server.url,
+    store: store.description,
+    workers: config.workers,
+    firstToken,
+  };
+  process.stdout.write(process.stdout.isTTY ? formatForPeople(started) : formatAsJson(started));
 }
 
 async function startListening(
@@ -48,12 +57,12 @@ async function startListening(
       authenticator: new Authenticator(store, config.token),
       log,
     });
-  // Threads take memory, and so does what starts them.
+  // Loaded on demand: threads, and the code that starts them, take memory.
   const { startWorkers } = await import("../workers/start.ts");
   return startWorkers({ config, store, writeLog });
 }
 
-/** A store that has never had a token gets one, so that the first request needs no other command. */
+/** A store that has never had a token gets one, so the first request needs no other command. */
 async function makeFirstToken(store: Store): Promise<string | undefined> {
   const token = mintToken();
   const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
@@ -82,10 +91,69 @@ function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => void begin(signal, 0));
-  // A defect that nobody caught: what is in flight may finish, but this process is not to be trusted.
+  // A defect that nothing caught: requests in flight may finish, but the process cannot be trusted.
   for (const event of ["uncaughtException", "unhandledRejection"] as const)
     process.on(event, (cause: unknown) => {
       log.error(event, { cause });
       void begin(event, 1);
     });
+}
+
+interface Started {
+  readonly url: string;
+  readonly store: StoreDescription;
+  readonly workers: number;
+  /** Made by this start, and never shown again. */
+  readonly firstToken: string | undefined;
+}
+
+export function formatForPeople({ url, store, workers, firstToken }: Started): string {
+  const lines = [
+    "",
+    `  ${bold("Plant Store")} ${packageJson.version}`,
+    "",
+    `  ${dim("Address")}     ${url}`,
+    `  ${dim("Store")}       ${store.location} (${store.engine})`,
+    `  ${dim("Durability")}  ${store.durability}`,
+    ...(workers === 1 ? [] : [`  ${dim("Threads")}     ${workers} accept, one writes`]),
+    `  ${dim("Console")}     ${url}/`,
+    `  ${dim("Reference")}   ${url}/docs`,
+    "",
+  ];
+  if (firstToken !== undefined)
+    lines.push(
+      "  Your first token is in this command. It is shown only now; keep it.",
+      "",
+      ...formatCurl(url, firstToken).map((line) => `    ${line}`),
+      "",
+    );
+  lines.push(`  ${dim("Ctrl-C stops it.")}`, "");
+  return `${lines.join("\n")}\n`;
+}
+
+/** The same facts on one line. Standard output is not the log, which never holds a token. */
+function formatAsJson({ url, store, workers, firstToken }: Started): string {
+  const facts = { event: "listening", version: packageJson.version, url, store, workers };
+  const first =
+    firstToken === undefined
+      ? {}
+      : { token: firstToken, try: formatCurl(url, firstToken).join("\n") };
+  return `${JSON.stringify({ time: new Date().toISOString(), level: "info", ...facts, ...first })}\n`;
+}
+
+function formatCurl(url: string, token: string): string[] {
+  return [
+    `curl ${url}/plants \\`,
+    `  -H 'Authorization: Bearer ${token}' \\`,
+    "  -H 'Content-Type: application/json' \\",
+    `  -d '{"id": 1, "name": "Monstera deliciosa", "tag": "tropical"}'`,
+  ];
+}
+
+const bold = (text: string): string => style(1, text);
+const dim = (text: string): string => style(2, text);
+
+/** https://no-color.org */
+function style(code: number, text: string): string {
+  return process.env["NO_COLOR"] ? text : `\u001b[${code}m${text}\u001b[0m`;
 }

@@ -1,15 +1,19 @@
-/** plantstore token …: made, listed and revoked straight on the store, whether the service runs or not. */
+/** plantstore token: creates, lists and revokes tokens in the store, whether the service runs or not. */
 
 import { mintToken, toRecord } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { maskStoreUrl } from "../store/open.ts";
-import { writeDescriptor } from "./descriptor.ts";
-import { CommandError, UsageError } from "./failure.ts";
-import { printTable } from "./table.ts";
-import { requireStore, withStore } from "./with-store.ts";
+import {
+  CommandError,
+  explainSystemError,
+  requireStore,
+  UsageError,
+  withStore,
+} from "./command.ts";
+import { STANDARD_OUTPUT, writeDescriptor } from "./files.ts";
+import { printTable } from "./terminal.ts";
 
-const STANDARD_OUTPUT = 1;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 
 interface CreateOptions {
@@ -33,20 +37,20 @@ export async function createToken(config: Config, options: CreateOptions): Promi
         `A token named ${JSON.stringify(record.name)} is in use; revoke it first, or choose another name.`,
       );
     try {
-      // Not by process.stdout, which tells nobody here that it failed.
+      // Not process.stdout, which hides a failed write.
       await writeDescriptor(STANDARD_OUTPUT, `${token}\n`);
     } catch (error) {
-      // Nobody has seen it, and nobody will.
+      // The token was never seen.
       await store.revokeToken(record.hash, Date.now());
       throw new CommandError(
-        `The token could not be written to standard output (${(error as Error).message}), and was revoked again.`,
+        `The token could not be written to standard output and was revoked. ${explainSystemError(error)}`,
         { cause: error },
       );
     }
   });
   if (process.stdout.isTTY)
     process.stderr.write(
-      `Keep it: only its hash is in ${maskStoreUrl(config.databaseUrl)}, and it cannot be shown again.\n`,
+      `Keep it: ${maskStoreUrl(config.databaseUrl)} holds only its hash, so it cannot be shown again.\n`,
     );
 }
 
@@ -58,11 +62,11 @@ export async function listTokens(config: Config, asJson: boolean): Promise<void>
     return;
   }
   if (tokens.length === 0) {
-    process.stdout.write("No tokens yet. Make one: plantstore token create --name <name>\n");
+    process.stdout.write("No tokens yet. Create one: plantstore token create --name <name>\n");
     return;
   }
   printTable(
-    ["NAME", "PREFIX", "SCOPES", "MADE", "EXPIRES", "LAST USED", "STATE"],
+    ["NAME", "PREFIX", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE"],
     tokens.map((token) => [
       token.name,
       `${token.prefix}…`,
@@ -87,7 +91,7 @@ export async function revokeToken(config: Config, nameOrPrefix: string): Promise
   );
 }
 
-/** The name decides; a prefix only where no token has it as its name. */
+/** By name first, then by prefix. */
 function findOne(tokens: readonly TokenRecord[], nameOrPrefix: string): TokenRecord {
   const unrevoked = tokens.filter((token) => token.revokedAtMs === undefined);
   const named = unrevoked.filter((token) => token.name === nameOrPrefix);

@@ -122,9 +122,6 @@ export interface Condition {
 
 export const ALWAYS: Condition = {};
 
-/** The plant is still one of those that the client has seen. */
-export const isStill = (...seen: readonly Plant[]): Condition => ({ match: seen.map(entityTagOf) });
-
 export function holds({ match, noneMatch }: Condition, plant: Plant): boolean {
   if (match === undefined && noneMatch === undefined) return true;
   const entityTag = entityTagOf(plant);

@@ -15,7 +15,7 @@ import {
 /** In this order. If the first fails, the others are not made. */
 export const checks = ["schema", "tables", "integrity", "text", "counts"] as const;
 
-export type Check = (typeof checks)[number];
+type Check = (typeof checks)[number];
 
 interface Fault {
   readonly check: Check;

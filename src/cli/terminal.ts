@@ -1,11 +1,75 @@
-/** How far a long command has come, on one line of a terminal; nothing at all where there is no terminal. */
+/** What people see on a terminal: tables, facts, quantities and progress. */
 
-import { formatCount, formatDuration } from "./quantity.ts";
+export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
+  const all = [head, ...rows];
+  const widths = head.map((_, column) => Math.max(...all.map((row) => (row[column] ?? "").length)));
+  for (const row of all) {
+    const line = row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ");
+    process.stdout.write(`${line.trimEnd()}\n`);
+  }
+}
+
+/** A sentence, and below it one fact a line. */
+export function printFacts(sentence: string, facts: readonly (readonly [string, string])[]): void {
+  const width = Math.max(...facts.map(([name]) => name.length));
+  const lines = facts.map(([name, value]) => `${`  ${name.padEnd(width)}  ${value}`.trimEnd()}\n`);
+  process.stdout.write(`${sentence}\n\n${lines.join("")}`);
+}
+
+/** Resolves when the line is out. A reader that is gone is no failure. */
+export function printLine(line: string): Promise<void> {
+  return new Promise((resolve) => {
+    process.stdout.write(`${line}\n`, () => resolve());
+  });
+}
+
+export const printError = (message: string): void =>
+  void process.stderr.write(`plantstore: ${message}\n`);
+
+/** 1234567.8 is 1,234,568. */
+export const formatCount = (count: number | bigint): string =>
+  (typeof count === "number" ? Math.round(count) : count).toLocaleString("en-US");
+
+/** `1 plant`, `2 plants`. */
+export const countOf = (count: number, what: string): string =>
+  `${formatCount(count)} ${what}${count === 1 ? "" : "s"}`;
+
+const threeDigits = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
+
+/** 1234567 is 1.23 MB. */
+export function formatBytes(bytes: number): string {
+  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  let value = bytes;
+  let unit = 0;
+  // 999.5 already, because three digits would round it to 1,000.
+  for (; value >= 999.5 && unit < units.length - 1; unit++) value /= 1000;
+  return `${threeDigits.format(value)} ${units[unit]}`;
+}
+
+/** 65 is 1:05, 3661 is 1:01:01. */
+function formatDuration(seconds: number): string {
+  const whole = Math.round(seconds);
+  const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  return h > 0 ? `${h}:${twoDigits(m)}:${twoDigits(s)}` : `${m}:${twoDigits(s)}`;
+}
+
+const twoDigits = (part: number): string => String(part).padStart(2, "0");
+
+/** With tenths below a minute. */
+export function formatSeconds(seconds: number): string {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return `${formatDuration(seconds)} ${seconds < 3600 ? "min" : "h"}`;
+}
+
+export const roundToMs = (seconds: number): number => Math.round(seconds * 1000) / 1000;
+
+export const describeRetry = ({ message }: Error, waitMs: number): string =>
+  `${message} Trying again in ${formatSeconds(waitMs / 1000)}.`;
 
 const DRAW_MS = 200;
-/** What the rate is the mean over: recent enough to be true, long enough to be calm. */
+/** The rate is the mean over this time: recent enough to be true, long enough to be calm. */
 const RATE_WINDOW_MS = 5_000;
-/** Leaves room for the longest of facts, so that the bar keeps its length from one drawing to the next. */
+/** Leaves room for the longest facts, so the bar keeps its length. */
 const BAR_COLUMNS_MAX = 26;
 const BAR_COLUMNS_MIN = 8;
 const COLUMNS_DEFAULT = 80;
@@ -14,19 +78,17 @@ const CLEAR_LINE = "\r\u001b[K";
 interface Reading {
   readonly plants: number;
   readonly refused?: number;
-  readonly different?: number;
-  /** Of `total`, in whatever unit. */
+  /** Out of `total`, in the same unit. */
   readonly done?: number;
 }
 
 interface ProgressOptions {
   readonly isQuiet: boolean;
   readonly total?: number | undefined;
-  /** What is being done, where a command does one thing after another. */
+  /** For commands that do one thing after another. */
   readonly stage?: string;
 }
 
-/** Whether anyone would see it. */
 export const isProgressShown = (isQuiet: boolean): boolean =>
   !isQuiet && process.stderr.isTTY && process.env["TERM"] !== "dumb";
 
@@ -34,6 +96,7 @@ interface Sample extends Reading {
   readonly atMs: number;
 }
 
+/** One moving line on a terminal; nothing elsewhere. */
 export class Progress {
   private readonly read: () => Reading;
   private readonly options: ProgressOptions;
@@ -47,14 +110,14 @@ export class Progress {
     if (isProgressShown(options.isQuiet)) this.timer = setInterval(() => this.draw(), DRAW_MS);
   }
 
-  /** A line that stays, above the one that moves. */
+  /** A line that stays, above the moving one. */
   print(line: string): void {
     const isShown = this.timer !== undefined;
     process.stderr.write(isShown ? `${CLEAR_LINE}${line}\n` : `${line}\n`);
     if (isShown) this.draw();
   }
 
-  /** The terminal is as if nothing had been there. */
+  /** Clears the moving line. */
   close(): void {
     if (this.timer === undefined) return;
     clearInterval(this.timer);
@@ -93,7 +156,7 @@ interface Shown extends Reading {
   readonly hasColor: boolean;
 }
 
-/** Never wider than the terminal, where it would wrap and stay. */
+/** Always narrower than the terminal: a line that wraps cannot be cleared. */
 export function formatProgress(shown: Shown): string {
   const { done = 0, total, columns } = shown;
   const stage = shown.stage === undefined ? "" : `${shown.stage}  `;
@@ -101,7 +164,6 @@ export function formatProgress(shown: Shown): string {
     `${formatCount(shown.plants)} plants`,
     `${formatCount(shown.plantsPerSecond)}/s`,
     ...(shown.refused ? [`${formatCount(shown.refused)} refused`] : []),
-    ...(shown.different ? [`${formatCount(shown.different)} different`] : []),
   ];
   if (total === undefined || total === 0)
     return (stage + [...facts, formatDuration(shown.seconds)].join("  ")).slice(0, columns - 1);

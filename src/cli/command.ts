@@ -1,0 +1,204 @@
+/** What every command shares: how it fails, how Ctrl-C ends it, and the store or service it works on. */
+
+import { existsSync } from "node:fs";
+import { Client, type Filter, type Refused, ServiceError, type Settle } from "../client/client.ts";
+import { retry, type RetryOptions } from "../client/retry.ts";
+import { type Config, ConfigError } from "../config.ts";
+import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
+import type { Plant } from "../domain/plant.ts";
+import type { Created, Store } from "../domain/store.ts";
+import { MalformedFile } from "../format/records.ts";
+import { openStore, parseStoreUrl } from "../store/open.ts";
+
+const EXIT_FAILED = 1;
+export const EXIT_USAGE = 2;
+/** The command finished, but records were refused or stores differ. */
+export const EXIT_DIFFERENT = 3;
+
+/** The command was understood and could not be done. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+}
+
+/** The command was not understood. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+export function exitCodeOf(error: unknown): number {
+  return error instanceof UsageError || error instanceof ConfigError ? EXIT_USAGE : EXIT_FAILED;
+}
+
+const explained = [
+  CommandError,
+  UsageError,
+  ConfigError,
+  StoreOpenError,
+  Refusal,
+  ServiceError,
+  MalformedFile,
+];
+
+/** Known failures in a sentence; a defect with its stack. */
+export function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  if (explained.some((kind) => error instanceof kind)) return error.message;
+  return typeof (error as NodeJS.ErrnoException).code === "string"
+    ? explainSystemError(error)
+    : (error.stack ?? error.message);
+}
+
+/** `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.` */
+export function explainSystemError(error: unknown): string {
+  const { message } = error as Error;
+  const [, what, path] = /^E[A-Z0-9]+: ([^,]+), \w+(?: '(.*?)')?/.exec(message) ?? [];
+  if (what === undefined) return message;
+  return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;
+}
+
+const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
+type SignalName = keyof typeof exitCodes;
+
+/** npm repeats a Ctrl-C that the terminal has sent to every process already: the two are one. */
+export const SAME_SIGNAL_MS = 500;
+
+/** The exit code is that of a process which the signal has ended: 128 and its number. */
+export class Interrupted extends Error {
+  override readonly name = "Interrupted";
+  readonly exitCode: number;
+
+  constructor(signal: SignalName) {
+    super("Interrupted.");
+    this.exitCode = exitCodes[signal];
+  }
+}
+
+/** The first Ctrl-C aborts the signal given to `use` with an Interrupted as its reason; the second exits at once. */
+export async function untilInterrupted<Result>(
+  use: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result> {
+  const controller = new AbortController();
+  let sinceMs: number | undefined;
+  const listeners = (Object.keys(exitCodes) as SignalName[]).map((name) => {
+    const listener = (): void => {
+      if (sinceMs !== undefined && performance.now() - sinceMs > SAME_SIGNAL_MS)
+        process.exit(exitCodes[name]);
+      sinceMs ??= performance.now();
+      controller.abort(new Interrupted(name));
+    };
+    process.on(name, listener);
+    return () => process.off(name, listener);
+  });
+  try {
+    return await use(controller.signal);
+  } finally {
+    for (const remove of listeners) remove();
+  }
+}
+
+export async function withStore<Result>(
+  config: Config,
+  use: (store: Store) => Promise<Result>,
+): Promise<Result> {
+  const store = await openStore(config.databaseUrl, config);
+  try {
+    return await use(store);
+  } finally {
+    await store.close();
+  }
+}
+
+/** Another process is writing, or the server of a database is being replaced: both end. */
+const busyReasons: ReadonlySet<string> = new Set(["store_busy", "store_unavailable", "overloaded"]);
+
+export const retryBusy = <Result>(
+  store: Store,
+  use: (store: Store) => Promise<Result>,
+  { onRetry, ...options }: RetryOptions = {},
+): Promise<Result> =>
+  retry(() => use(store), {
+    ...options,
+    onRetry: ({ message }, waitMs) =>
+      onRetry?.(new Error(`${store.description.location}: ${message}`), waitMs),
+    findWaitMs: (error) =>
+      error instanceof Refusal && busyReasons.has(error.reason) ? 0 : undefined,
+  });
+
+const PAGE_LENGTH = 1_000;
+
+/** All plants that match, by ascending id. */
+export async function* readPages(
+  store: Store,
+  { tag, name }: Filter,
+  retrying: RetryOptions,
+): AsyncGenerator<readonly Plant[]> {
+  let after: bigint | undefined;
+  do {
+    // SQLite answers at once, which would starve Ctrl-C and the progress line.
+    await new Promise(setImmediate);
+    retrying.signal?.throwIfAborted();
+    const query = { after, limit: PAGE_LENGTH, tag, name, order: "asc" } as const;
+    const page = await retryBusy(store, () => store.listPlants(query), retrying);
+    if (page.plants.length > 0) yield page.plants;
+    after = page.next;
+  } while (after !== undefined);
+}
+
+/** Stores the plants, and settles each as soon as its outcome is known. */
+export async function createPlants(
+  store: Store,
+  plants: readonly Plant[],
+  settle: Settle,
+  retrying: RetryOptions,
+): Promise<void> {
+  let left = [...plants.entries()];
+  const attempt = async (): Promise<void> => {
+    const outcomes = await store.createPlants(left.map(([, plant]) => plant));
+    let failure: Refusal | undefined;
+    left = left.filter(([index], at) => {
+      const outcome = outcomes[at] as Created | Refusal;
+      if (typeof outcome === "string") settle(index, outcome);
+      else if (outcome.reason === "id_taken") settle(index, toRefused(outcome));
+      else failure ??= outcome;
+      return typeof outcome !== "string" && outcome.reason !== "id_taken";
+    });
+    if (failure !== undefined) throw failure;
+  };
+  if (left.length > 0) await retryBusy(store, attempt, retrying);
+}
+
+export const toRefused = ({ reason, message }: Refusal): Refused => ({
+  code: catalogue[reason].code,
+  message,
+});
+
+/** Opening creates a missing store, so a typo would look like an empty one. */
+export async function requireStore(config: Config): Promise<void> {
+  const url = parseStoreUrl(config.databaseUrl);
+  if (url.engine === "sqlite") {
+    if (!existsSync(url.path)) throw new CommandError(`There is no store ${url.path}.`);
+    return;
+  }
+  const { findSchema } = await import("../store/postgres/schema.ts");
+  const { location, version } = await findSchema(url.target, config);
+  if (version === undefined) throw new CommandError(`There is no store in ${location}.`);
+}
+
+/** A client of the service that --url names; undefined without --url. */
+export function findClient(
+  options: { readonly url?: string; readonly databaseUrl?: string },
+  config: Config,
+): Client | undefined {
+  if (options.url === undefined) return undefined;
+  if (options.databaseUrl !== undefined)
+    throw new UsageError("--url and --database-url: give one of them, the service or the store");
+  const url = URL.parse(options.url);
+  const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
+  if (!isHttp || url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "")
+    throw new UsageError(
+      `--url: ${JSON.stringify(options.url)} is not allowed; expected the address of a service, as in http://127.0.0.1:8080`,
+    );
+  if (config.token === undefined)
+    throw new UsageError("--url: the token is missing; set PLANTSTORE_TOKEN in the environment");
+  return new Client(url.href, config.token);
+}
