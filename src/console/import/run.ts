@@ -1,13 +1,12 @@
 /** One import: reads the file, sends its plants in batches, and counts the results. */
 
-import { Refusal } from "../../domain/errors.ts";
+import { Client, type Outcome, ServiceError } from "../../client/client.ts";
+import { catalogue, Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { MissingColumn } from "../../format/csv.ts";
 import type { PlantRecord } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
 import { type Ending, type Progress, type Reading, type Refused, UNREADABLE } from "./messages.ts";
 import { BLOCK_LENGTH_MAX, readChunks, readRecords } from "./records.ts";
-import { type Outcome, SendingFailed, sendPlants, TokenRefused } from "./send.ts";
 
 const REQUESTS_MAX = 2;
 /** Long names make shorter batches. */
@@ -34,7 +33,8 @@ export class ImportRun {
   private created = 0;
   private replayed = 0;
   private bytesDone = 0;
-  private waiting = 0;
+  /** The batches that wait because the store is busy or does not answer. */
+  private readonly waiting = new Set<Batch>();
 
   constructor(job: Job) {
     this.job = job;
@@ -47,7 +47,7 @@ export class ImportRun {
       refused: this.refusedRows.count,
       bytesDone: this.bytesDone,
       seconds: (performance.now() - this.startedAtMs) / 1000,
-      isWaiting: this.waiting > 0,
+      isWaiting: this.waiting.size > 0,
       firstRefused: this.refusedRows.first,
     };
   }
@@ -59,6 +59,7 @@ export class ImportRun {
   async perform(): Promise<Ending> {
     const stopper = new AbortController();
     const signal = AbortSignal.any([this.job.signal, stopper.signal]);
+    const client = new Client(this.job.url, this.job.token);
     const pending = new Set<Promise<void>>();
     let failure: { readonly error: unknown } | undefined;
     const settle = async (isOver: () => boolean): Promise<void> => {
@@ -67,9 +68,10 @@ export class ImportRun {
     };
     try {
       for await (const batch of this.readBatches(signal)) {
-        const sent = this.send(batch, signal)
+        const sent = this.send(client, batch, signal)
           .catch((error: unknown) => {
             failure ??= { error };
+            stopper.abort();
           })
           .finally(() => pending.delete(sent));
         pending.add(sent);
@@ -79,10 +81,9 @@ export class ImportRun {
       this.bytesDone = this.job.file.size;
       return { kind: "done" };
     } catch (error) {
-      // A fault in the file does not stop the batches before it.
-      if (!isSendingFault(error)) await Promise.all(pending);
-      stopper.abort();
-      return this.job.signal.aborted ? { kind: "cancelled" } : toEnding(error);
+      // The batches under way still report what they stored.
+      await Promise.all(pending);
+      return this.job.signal.aborted ? { kind: "cancelled" } : toEnding(failure?.error ?? error);
     }
   }
 
@@ -102,41 +103,37 @@ export class ImportRun {
     if (records.length > 0) yield { records, bytesRead: this.counter.bytesRead };
   }
 
-  private async send({ records, bytesRead }: Batch, signal: AbortSignal): Promise<void> {
-    const good = records.filter(({ plant }) => !(plant instanceof Refusal));
-    const outcomes = await sendPlants(
-      good.map(({ plant }) => plant as Plant),
-      {
-        ...this.job,
-        signal,
-        onWaiting: (isWaiting) => {
-          this.waiting += isWaiting ? 1 : -1;
-        },
-      },
-    );
-    const byRecord = new Map<PlantRecord, Outcome>();
-    for (const [index, record] of good.entries()) byRecord.set(record, outcomes[index] as Outcome);
-    for (const record of records) this.note(record, byRecord.get(record));
-    this.bytesDone = Math.max(this.bytesDone, bytesRead);
-  }
-
-  private note(record: PlantRecord, outcome: Outcome | undefined): void {
-    if (outcome === "created") this.created++;
-    else if (outcome === "replayed") this.replayed++;
-    else this.refusedRows.add(record, outcome?.reason ?? (record.plant as Refusal).message);
+  private async send(client: Client, batch: Batch, signal: AbortSignal): Promise<void> {
+    const good = batch.records.filter(({ plant }) => !(plant instanceof Refusal));
+    const reasons = new Map<PlantRecord, string>();
+    const settle = (index: number, outcome: Outcome): void => {
+      this.waiting.delete(batch);
+      if (outcome === "created") this.created++;
+      else if (outcome === "replayed") this.replayed++;
+      else reasons.set(good[index] as PlantRecord, outcome.message);
+    };
+    try {
+      await client.createPlants(
+        good.map(({ plant }) => plant as Plant),
+        settle,
+        { signal, onRetry: () => this.waiting.add(batch), retriesMax: Number.POSITIVE_INFINITY },
+      );
+    } finally {
+      for (const record of batch.records) {
+        const { plant } = record;
+        const reason = plant instanceof Refusal ? plant.message : reasons.get(record);
+        if (reason !== undefined) this.refusedRows.add(record, reason);
+      }
+    }
+    this.bytesDone = Math.max(this.bytesDone, batch.bytesRead);
   }
 }
 
-const isSendingFault = (error: unknown): boolean =>
-  error instanceof TokenRefused || error instanceof SendingFailed;
-
 function toEnding(error: unknown): Ending {
-  if (error instanceof TokenRefused) return { kind: "token", isExpired: error.isExpired };
-  const isKnown =
-    error instanceof SendingFailed ||
-    error instanceof MalformedFile ||
-    error instanceof MissingColumn;
-  return { kind: "failed", message: isKnown ? error.message : UNREADABLE };
+  if (error instanceof ServiceError && error.status === 401)
+    return { kind: "token", isExpired: error.code === catalogue.token_expired.code };
+  if (error instanceof ServiceError) return { kind: "failed", message: error.detail };
+  return { kind: "failed", message: error instanceof MalformedFile ? error.message : UNREADABLE };
 }
 
 const SHOWN_MAX = 200;

@@ -139,7 +139,7 @@ export function startImport(file: File, reading: Reading): void {
     run,
     file,
     reading,
-    url: new URL("plants/batch", baseUrl).href,
+    url: baseUrl,
     token: token.value ?? "",
   });
 }

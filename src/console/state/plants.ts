@@ -3,16 +3,8 @@
 import { effect, signal, untracked } from "@preact/signals";
 import { takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import {
-  createPlant,
-  type Filter,
-  formatFilter,
-  readPage,
-  readTags,
-  removePlant,
-  type Versioned,
-} from "../api/plants.ts";
-import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
+import { createPlant, type Filter, readTags, removePlant, type Versioned } from "../api/plants.ts";
+import { call, explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { formatCount, formatName } from "./format.ts";
 import { everything, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
@@ -34,19 +26,18 @@ export class PlantList {
   /** How far a search has got. */
   readonly passed = signal<bigint | undefined>(undefined);
   readonly active = signal(-1);
-  private next: string | undefined;
+  /** The id that the next page starts after. */
+  private after: bigint | undefined;
+  private hasMore = true;
   private loading: AbortController | undefined;
 
   constructor(filter: Filter) {
     this.filter = filter;
-    const query = formatFilter(filter);
-    query.set("limit", String(FIRST_PAGE_LENGTH));
-    this.next = `plants?${query}`;
   }
 
   /** Reads on until there is something new to show. A search may need many pages for that. */
   async loadMore(): Promise<void> {
-    if (this.loading !== undefined || this.next === undefined) return;
+    if (this.loading !== undefined || !this.hasMore) return;
     if (this.plants.length >= LOADED_MAX) {
       this.phase.value = "full";
       return;
@@ -56,10 +47,8 @@ export class PlantList {
     this.phase.value = "loading";
     const wanted = this.plants.length + FIRST_PAGE_LENGTH;
     try {
-      while (this.next !== undefined && this.plants.length < wanted)
-        await this.loadPage(this.next, controller.signal);
-      this.phase.value = this.next === undefined ? "end" : "ready";
-      if (this.next === undefined) this.passed.value = undefined;
+      while (this.hasMore && this.plants.length < wanted) await this.loadPage(controller.signal);
+      this.phase.value = this.hasMore ? "ready" : "end";
     } catch (error) {
       if (isAbort(error)) return;
       this.failure.value = error;
@@ -69,12 +58,15 @@ export class PlantList {
     }
   }
 
-  private async loadPage(path: string, signalOff: AbortSignal): Promise<void> {
-    const page = await readPage(path, signalOff);
-    for (const plant of page.plants) this.plants.push(plant);
-    this.next = page.next?.replace(/([?&])limit=\d+/, `$1limit=${PAGE_LENGTH}`);
-    if (this.filter.name !== undefined) this.passed.value = page.passed;
-    if (page.plants.length > 0) this.version.value++;
+  private async loadPage(signalOff: AbortSignal): Promise<void> {
+    const limit = this.after === undefined ? FIRST_PAGE_LENGTH : PAGE_LENGTH;
+    const query = { ...this.filter, after: this.after, limit };
+    const { plants, next } = await call((client) => client.listPlants(query, signalOff));
+    for (const plant of plants) this.plants.push(plant);
+    this.after = next;
+    this.hasMore = next !== undefined;
+    if (this.filter.name !== undefined) this.passed.value = next;
+    if (plants.length > 0) this.version.value++;
   }
 
   stop(): void {
@@ -87,7 +79,7 @@ export class PlantList {
   put(plant: Plant): void {
     const index = this.placeOf(plant.id);
     const isThere = this.plants[index]?.id === plant.id;
-    const isBeyond = index === this.plants.length && this.next !== undefined;
+    const isBeyond = index === this.plants.length && this.hasMore;
     if (!this.includes(plant)) {
       if (isThere) this.plants.splice(index, 1);
     } else if (isThere) this.plants[index] = plant;

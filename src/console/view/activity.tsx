@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { ask, explain, isAbort, readText } from "../api/service.ts";
+import { ask, explain, isAbort, receive } from "../api/service.ts";
 import { formatBytes, formatFigure } from "../state/format.ts";
 import { Chart, type Line } from "./chart.tsx";
 import { Notice } from "./controls.tsx";
@@ -60,8 +60,8 @@ async function readOn(signalOff: AbortSignal): Promise<void> {
   const known = activity.value?.samples ?? [];
   const last = known.at(-1)?.atMs;
   const path = last === undefined ? "activity" : `activity?since=${last}`;
-  const answer = await readText(await ask(path, { signal: signalOff }));
-  const { intervalMs, samples } = JSON.parse(answer) as Activity;
+  const response = await ask(path, { signal: signalOff });
+  const { intervalMs, samples } = (await receive(() => response.json())) as Activity;
   failure.value = undefined;
   const added = samples.filter(({ atMs }) => atMs > (last ?? 0));
   activity.value = { intervalMs, samples: [...known, ...added].slice(-SAMPLES_MAX) };

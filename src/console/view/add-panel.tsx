@@ -81,7 +81,7 @@ export function AddPanel(): JSX.Element {
 
   const suggestId = async (): Promise<void> => {
     try {
-      const free = await findFreeId(new AbortController().signal);
+      const free = await findFreeId();
       if (free === undefined) return announce("No free id was found.");
       id.value = String(free);
       trouble.value = undefined;

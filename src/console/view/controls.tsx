@@ -3,7 +3,8 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { explain, Failed } from "../api/service.ts";
+import { ServiceError } from "../../client/client.ts";
+import { explain } from "../api/service.ts";
 
 const paths = {
   search: "M9 3.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 0 1 0-11ZM13 13l4 4",
@@ -119,7 +120,7 @@ interface FailureNoticeProps {
 
 /** A write that was refused, or one that may have been carried out although no answer came. */
 export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
-  const isRefused = error instanceof Failed && !error.isTransient;
+  const isRefused = error instanceof ServiceError && !error.isTransient;
   const title = isRefused ? outcomes[of] : `Couldn't confirm the ${of}. It's safe to try again.`;
   return (
     <Notice kind="fault" title={title}>

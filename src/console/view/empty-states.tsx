@@ -1,7 +1,7 @@
 /** What the list shows where it has no rows: why, and the way out. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { explain, Lost, tryAgain } from "../api/service.ts";
+import { explain, isStatus, tryAgain } from "../api/service.ts";
 import type { PlantList } from "../state/plants.ts";
 import { everything, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
@@ -141,7 +141,7 @@ function NoneFound({ list }: { readonly list: PlantList }): JSX.Element {
 }
 
 const Unreadable = ({ list }: { readonly list: PlantList }): JSX.Element =>
-  list.failure.value instanceof Lost ? (
+  isStatus(list.failure.value, 0) ? (
     <Blank
       drawing="cutStem"
       title="No connection"

@@ -3,8 +3,8 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { catalogue } from "../../domain/errors.ts";
-import { ask, Failed, Lost, readText } from "../api/service.ts";
+import { ServiceError } from "../../client/client.ts";
+import { call, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, type Identity, type SignedOut, signedOut } from "../state/session.ts";
 import { Mark, Notice } from "./controls.tsx";
 import { Field, fieldProps } from "./form.tsx";
@@ -35,8 +35,8 @@ export function SignIn(): JSX.Element {
       isChecking.value = true;
       fault.value = undefined;
       try {
-        const answer = await readText(await ask("token", { withToken: token }));
-        return beginSession({ token, identity: JSON.parse(answer) as Identity });
+        const response = await call((client) => client.request("/token"), token);
+        return beginSession({ token, identity: (await response.json()) as Identity });
       } catch (error) {
         fault.value = explainRefusal(error);
       } finally {
@@ -112,12 +112,10 @@ export function SignIn(): JSX.Element {
 }
 
 function explainRefusal(error: unknown): string {
-  if (error instanceof Lost)
-    return "The store does not answer. Check the connection and try again.";
-  if (!(error instanceof Failed)) return "This does not look like a plant store.";
-  if (error.code === catalogue.token_expired.code)
-    return "This token has expired. Ask for a new one.";
+  if (isStatus(error, 0)) return "The store does not answer. Check the connection and try again.";
+  if (!(error instanceof ServiceError)) return "This does not look like a plant store.";
+  if (isExpired(error)) return "This token has expired. Ask for a new one.";
   if (error.status === 401)
     return "This token is not accepted. It is mistyped, incomplete or revoked.";
-  return error.isTransient ? "The store is not available right now. Try again." : error.message;
+  return error.isTransient ? "The store is not available right now. Try again." : error.detail;
 }
