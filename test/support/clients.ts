@@ -17,8 +17,11 @@ export interface Surroundings {
   /** Now and then so many new plants are sent together. */
   readonly batchLengthMax?: number;
   readonly nameLengthMax?: number;
+  readonly firstId?: bigint;
   /** Each client keeps at most so many plants, and now and then exports them all. */
   readonly plantsMax?: number;
+  /** The reasons for which the service may refuse for now; all where none are given. */
+  readonly mayRefuse?: readonly ErrorName[];
   /** The connection broke before the whole answer came. */
   readonly onLost?: (url: string) => void;
 }
@@ -28,11 +31,7 @@ const RETRY_MS = 20;
 const ANSWER_MS_MAX = 20_000;
 /** Plants that a client goes on changing, unless it keeps them all. */
 const KNOWN_MAX = 50;
-const FOR_NOW: ReadonlySet<ErrorName | number> = new Set([
-  "overloaded",
-  "store_busy",
-  "store_unavailable",
-]);
+const FOR_NOW: readonly ErrorName[] = ["overloaded", "store_busy", "store_unavailable"];
 
 export class Clients implements AsyncDisposable {
   readonly ledger = new Ledger();
@@ -139,7 +138,8 @@ class Shared {
       if (!(result instanceof Response)) return result;
       const isDelay = /^[1-9]\d*$/.test(result.headers.get("retry-after") ?? "");
       const reason = await readRefusal(result);
-      if (!FOR_NOW.has(reason)) this.faults.push(`${what}: answered ${reason}`);
+      const mayRefuse: readonly (ErrorName | number)[] = this.surroundings.mayRefuse ?? FOR_NOW;
+      if (!mayRefuse.includes(reason)) this.faults.push(`${what}: answered ${reason}`);
       else if (!isDelay) this.faults.push(`${what}: ${reason} without saying for how long`);
     } catch (error) {
       if ((error as Error).name === "TimeoutError") this.faults.push(`${what}: no answer at all`);
@@ -164,7 +164,7 @@ class Client {
   constructor(shared: Shared, nth: number, length: number) {
     this.#shared = shared;
     this.#tag = `client ${nth}`;
-    this.#nextId = BigInt(nth);
+    this.#nextId = (shared.surroundings.firstId ?? 0n) + BigInt(nth);
     this.#step = BigInt(length);
   }
 

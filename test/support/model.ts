@@ -62,46 +62,32 @@ export const isAnswer = (given: Answer, due: Answer): boolean =>
 const isSameIfKnown = <Value>(one: Value | undefined, other: Value | undefined): boolean =>
   one === undefined || other === undefined || one === other;
 
-interface Entry {
-  /** Everything that the plant may be: one state, unless an answer is missing. */
-  readonly states: readonly State[];
-  readonly writer: number;
-}
-
-/** Two writers of one plant: the order of their writes is unknown, so their answers settle nothing. */
-const SHARED = -1;
-
 export class Ledger {
   /** Answers that no possible state explains. */
   readonly faults: string[] = [];
-  readonly #entries = new Map<bigint, Entry>();
+  /** Everything that each plant may be: one state, unless an answer is missing. Others must not be stored. */
+  readonly #states = new Map<bigint, readonly State[]>();
 
   get size(): number {
-    return this.#entries.size;
+    return this.#states.size;
   }
 
   /**
    * Call it before the operation is sent: from then on it may have happened. Call the result with the answer, or with
    * "refused" if the service promised that nothing was stored, or not at all if no answer came. It returns the fault.
    */
-  begin(operation: Operation, writer = 0): (answer: Answer | "refused") => string | undefined {
+  begin(operation: Operation): (answer: Answer | "refused") => string | undefined {
     const id = idOf(operation);
-    const { states, writer: earlier } = this.#entries.get(id) ?? { states: [undefined], writer };
+    const states = this.#states.get(id) ?? [undefined];
     const outcomes = states.map((state) => perform(state, operation));
-    this.#set(
-      id,
-      [...states, ...outcomes.map(({ state }) => state)],
-      earlier === writer ? writer : SHARED,
-    );
+    this.#set(id, [...states, ...outcomes.map(({ state }) => state)]);
     return (answer) => {
-      if (this.#entries.get(id)?.writer !== writer) return undefined;
-      if (answer === "refused") return this.#set(id, states, writer);
+      if (answer === "refused") return this.#set(id, states);
       const possible = outcomes.filter((outcome) => isAnswer(answer, outcome.answer));
       if (possible.length > 0)
         return this.#set(
           id,
           possible.map(({ state }) => state),
-          writer,
         );
       const fault = `${describe(operation)} was answered ${describeAnswer(answer)} with ${describeStates(states)} stored`;
       this.faults.push(fault);
@@ -109,17 +95,30 @@ export class Ledger {
     };
   }
 
+  /**
+   * For a plant to which several clients write in an unknown order: whatever one of them may have left stays possible.
+   * `isDone` says that the answer was a success.
+   */
+  share(operation: Operation, isDone: boolean): void {
+    const id = idOf(operation);
+    const state = "plant" in operation ? operation.plant : undefined;
+    const before = this.#states.get(id) ?? [undefined];
+    const mayBeAbsent = !(isDone && state !== undefined);
+    this.#set(id, [...before.filter((other) => mayBeAbsent || other !== undefined), state]);
+  }
+
   /** The plant if it is certain, else undefined. */
   find(id: bigint): State {
-    const states = this.#entries.get(id)?.states ?? [];
+    const states = this.#states.get(id) ?? [];
     return states.length === 1 ? states[0] : undefined;
   }
 
   /** How many plants must be stored. */
   countCertain(): number {
-    return this.#entries
+    return this.#states
       .values()
-      .reduce((sum, { states }) => sum + (states.includes(undefined) ? 0 : 1), 0);
+      .filter((states) => !states.includes(undefined))
+      .toArray().length;
   }
 
   /** All differences between these rows and what the clients were told. */
@@ -128,15 +127,15 @@ export class Ledger {
     const stored = new Map<bigint, StoredPlant>();
     for (const row of rows) {
       stored.set(row.id, row);
-      if (!this.#entries.has(row.id))
+      if (!this.#states.has(row.id))
         faults.push(`${row.id}: stored, but never acknowledged: ${show(row)}`);
     }
-    for (const [id, { states }] of this.#entries) {
+    for (const [id, states] of this.#states) {
       const row = stored.get(id);
       if (states.some((state) => isSameState(state, row))) continue;
       if (row === undefined) faults.push(`${id}: lost after it was acknowledged`);
       else if (states.every((state) => state === undefined))
-        faults.push(`${id}: back after it was removed`);
+        faults.push(`${id}: stored although it was removed or refused`);
       else
         faults.push(
           `${id}: not as it was acknowledged: ${show(row)} instead of ${describeStates(states)}`,
@@ -148,20 +147,20 @@ export class Ledger {
   /** Takes these rows, which were compared, for what is stored. What may still come stays possible. */
   adopt(rows: Iterable<StoredPlant>): void {
     const stored = new Map([...rows].map((row) => [row.id, row]));
-    for (const [id, { states, writer }] of this.#entries) {
+    for (const [id, states] of this.#states) {
       const row = stored.get(id);
-      if (row !== undefined) this.#set(id, [row], writer);
-      else if (!states.includes(undefined)) this.#entries.delete(id);
+      if (row !== undefined) this.#set(id, [row]);
+      else if (!states.includes(undefined)) this.#states.delete(id);
       stored.delete(id);
     }
-    for (const [id, row] of stored) this.#set(id, [row], SHARED);
+    for (const [id, row] of stored) this.#set(id, [row]);
   }
 
-  #set(id: bigint, states: readonly State[], writer: number): undefined {
+  #set(id: bigint, states: readonly State[]): undefined {
     const different = states.filter(
       (state, index) => states.findIndex((other) => isSameState(other, state)) === index,
     );
-    this.#entries.set(id, { states: different, writer });
+    this.#states.set(id, different);
   }
 }
 

@@ -42,10 +42,12 @@ export function makeCrashedStore(path: string, count: number): void {
   db.close();
 }
 
-/** Every plant in the file, by a connection of the test's own. */
-export function readPlants(path: string): StoredPlant[] {
+/** Every plant in the file from this id on, by a connection of the test's own. */
+export function readPlants(path: string, firstId = -(2n ** 63n)): StoredPlant[] {
   return reading(path, (db) =>
-    db.query<StoredPlant, []>("SELECT id, name, tag FROM plants ORDER BY id").all(),
+    db
+      .query<StoredPlant, [bigint]>("SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id")
+      .all(firstId),
   );
 }
 

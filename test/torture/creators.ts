@@ -1,10 +1,15 @@
 /** Clients that create one plant after the other, as fast as they are answered, and never wait when refused. */
 
 import { catalogue } from "../../src/domain/errors.ts";
-import { toBody } from "../support/plants.ts";
-import { type Answer, readBody } from "./answer.ts";
-import { Connection, formatRequest } from "./connection.ts";
-import type { Ledger } from "./ledger.ts";
+import type { Ledger } from "../support/model.ts";
+import { type StoredPlant, toBody } from "../support/plants.ts";
+import { type Answer, Connection, formatRequest, readBody } from "./connection.ts";
+
+/** Plants that nobody has sent before, with ids that ascend from here. */
+export function* makePlantsFrom(firstId: number): Generator<StoredPlant, never> {
+  for (let id = firstId; ; id++)
+    yield { id: BigInt(id), name: `plant ${id} é`, tag: id % 3 === 0 ? null : `tag ${id % 7}` };
+}
 
 /** What a while of load was like. */
 export interface Spell {
@@ -18,15 +23,17 @@ export class Creators {
   readonly faults: string[] = [];
   readonly #url: string;
   readonly #ledger: Ledger;
+  readonly #plants: Iterator<StoredPlant>;
   readonly #connections: Connection[] = [];
   #running: Promise<void>[] = [];
   #isOver = false;
   #acceptedMs: number[] = [];
   #refusedMs: number[] = [];
 
-  constructor(url: string, ledger: Ledger) {
+  constructor(url: string, ledger: Ledger, plants: Iterator<StoredPlant>) {
     this.#url = url;
     this.#ledger = ledger;
+    this.#plants = plants;
   }
 
   /** Adds clients that begin at once, each on a connection of its own. */
@@ -59,7 +66,8 @@ export class Creators {
 
   async #run(connection: Connection): Promise<void> {
     while (!this.#isOver) {
-      const plant = this.#ledger.next();
+      const plant = this.#plants.next().value as StoredPlant;
+      const settle = this.#ledger.begin({ kind: "create", plant });
       const sentAtMs = performance.now();
       const answer = await connection
         .ask(formatRequest("POST", "/plants", toBody(plant)))
@@ -71,13 +79,14 @@ export class Creators {
       }
       if (answer.status === 200) {
         this.#acceptedMs.push(tookMs);
-        this.#ledger.acknowledge(plant);
+        const isReplay = /^idempotent-replayed: *true$/im.test(answer.head);
+        settle({ status: 200, body: readBody(answer), isReplay });
         continue;
       }
       const reason = findDeliberateRefusal(answer);
       if (reason === undefined) this.faults.push(`${plant.id}: ${answer.head}\n${answer.body}`);
       else this.#refusedMs.push(tookMs);
-      if (reason !== undefined && reason !== "store_unavailable") this.#ledger.refuse(plant);
+      if (reason !== undefined && reason !== "store_unavailable") settle("refused");
     }
   }
 }

@@ -4,14 +4,20 @@ import type { ServiceProcess } from "../support/command.ts";
 import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
-import { choosePieces } from "./disk-fates.ts";
-import { type EpisodeReport, liveThrough } from "./disk-faults-episode.ts";
-import { type FaultKind, faultKinds } from "./disk-faults-kinds.ts";
-import { Disk, type Files } from "./disk-model.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+import { choosePieces, Disk, type Files } from "./disk-model.ts";
 import { MixedLoad } from "./mixed-load.ts";
 import type { Budget, Finding, Scenario } from "./scenario.ts";
-import { compareModel, lackOfShim, ShimmedDisk } from "./shimmed-service.ts";
-import { compareAnswers, examineFiles } from "./stored-files.ts";
+import {
+  compareAnswers,
+  compareModel,
+  EIO,
+  ENOSPC,
+  examineFiles,
+  lackOfShim,
+  ShimmedDisk,
+  type Trouble,
+} from "./shimmed-disk.ts";
 
 const EPISODES_MAX = 3;
 const SPELLS_MAX = 4;
@@ -224,3 +230,161 @@ export const diskFaults: Scenario = {
   missing: lackOfShim,
   run,
 };
+
+interface FaultKind {
+  readonly name: string;
+  readonly choose: (random: Random) => Trouble;
+  /**
+   * `refuses`: no write can be done, so that it is not ready either. `hides`: nobody notices but by the time it
+   * takes. `may refuse`: some can be done and some cannot.
+   */
+  readonly effect: "refuses" | "may refuse" | "hides";
+}
+
+const AT_TIMES_PERCENTS = [2, 10, 40];
+
+const faultKinds: readonly FaultKind[] = [
+  {
+    name: "no space",
+    choose: () => ({ writeFailsPercent: 100, writeError: ENOSPC }),
+    effect: "refuses",
+  },
+  {
+    name: "write errors",
+    choose: () => ({ writeFailsPercent: 100, writeError: EIO }),
+    effect: "refuses",
+  },
+  {
+    name: "sync errors",
+    choose: () => ({ syncFailsPercent: 100 }),
+    effect: "refuses",
+  },
+  {
+    name: "write errors at times",
+    choose: (random) => ({
+      writeFailsPercent: random.pick(AT_TIMES_PERCENTS),
+      writeError: random.pick([EIO, ENOSPC]),
+    }),
+    effect: "may refuse",
+  },
+  {
+    name: "sync errors at times",
+    choose: (random) => ({ syncFailsPercent: random.pick(AT_TIMES_PERCENTS) }),
+    effect: "may refuse",
+  },
+  {
+    name: "short writes, then no space",
+    choose: (random) => ({
+      writeShortenedPercent: 50,
+      writeFailsPercent: random.pick(AT_TIMES_PERCENTS),
+      writeError: ENOSPC,
+    }),
+    effect: "may refuse",
+  },
+  {
+    name: "read errors",
+    choose: (random) => ({ readFailsPercent: random.pick([5, 50, 100]) }),
+    effect: "may refuse",
+  },
+  { name: "short writes", choose: () => ({ writeShortenedPercent: 50 }), effect: "hides" },
+  {
+    name: "slow syncs",
+    choose: (random) => ({ syncMs: 10 + random.below(490) }),
+    effect: "hides",
+  },
+];
+
+/** Generous: the machine may be busy with other things. */
+const TURN_MS_MAX = 20_000;
+const LAST_MS_MAX = 800;
+const ASK_EVERY_MS = 25;
+const ACKNOWLEDGED_MIN = 5;
+
+interface Scene {
+  readonly disk: ShimmedDisk;
+  readonly service: ServiceProcess;
+  readonly load: MixedLoad;
+  readonly random: Random;
+  /** Writes that may wait, those of a commit that has begun included. */
+  readonly waitingMax: number;
+}
+
+interface EpisodeReport {
+  readonly faults: readonly string[];
+  readonly refusals: number;
+  readonly recoveryMs: number;
+  /** Operations that failed, or were short or slow. */
+  readonly troubled: number;
+}
+
+async function liveThrough(kind: FaultKind, scene: Scene): Promise<EpisodeReport> {
+  const { disk, load, random, service } = scene;
+  const { url } = service.started;
+  const faults: string[] = [];
+  const refusedBefore = load.unsettled;
+  const troubledBefore = disk.control.faults;
+
+  disk.control.set(kind.choose(random));
+  if (kind.effect === "refuses" && !(await turns(url, 503)))
+    faults.push(`${kind.name}: it went on calling itself ready`);
+  const endsAtMs = performance.now() + random.below(LAST_MS_MAX);
+  do {
+    faults.push(...(await lookAt(scene, kind.name)));
+    await Bun.sleep(ASK_EVERY_MS);
+  } while (performance.now() < endsAtMs);
+
+  disk.control.set({});
+  const overAtMs = performance.now();
+  const acknowledged = Promise.race([
+    load.untilAcknowledged(ACKNOWLEDGED_MIN).then(() => true),
+    Bun.sleep(TURN_MS_MAX).then(() => false),
+  ]);
+  if (!(await turns(url, 200)))
+    faults.push(`${kind.name}: it was not ready again when it was over`);
+  if (!(await acknowledged)) faults.push(`${kind.name}: it acknowledged nothing when it was over`);
+  const refusals = load.unsettled - refusedBefore;
+  if (kind.effect === "hides" && refusals > 0)
+    faults.push(`${kind.name}: ${refusals} writes were refused for nothing`);
+  return {
+    faults,
+    refusals,
+    recoveryMs: performance.now() - overAtMs,
+    troubled: disk.control.faults - troubledBefore,
+  };
+}
+
+/** False where readiness was not answered so in time; any other answer than these two is not one. */
+async function turns(url: string, wanted: 200 | 503): Promise<boolean> {
+  const endsAtMs = performance.now() + TURN_MS_MAX;
+  while (performance.now() < endsAtMs) {
+    const { status } = await ask(`${url}/readyz`);
+    if (status === wanted) return true;
+    if (status !== 200 && status !== 503) return false;
+    await Bun.sleep(ASK_EVERY_MS);
+  }
+  return false;
+}
+
+async function lookAt({ service, waitingMax }: Scene, name: string): Promise<string[]> {
+  const { url } = service.started;
+  const live = await ask(`${url}/livez`);
+  const metrics = await ask(`${url}/metrics`);
+  const faults: string[] = [];
+  if (live.status !== 200) faults.push(`${name}: /livez was answered ${live.status}`);
+  const waiting = /^plantstore_writes_waiting (\d+)$/m.exec(metrics.text)?.[1];
+  if (metrics.status !== 200 || waiting === undefined)
+    faults.push(`${name}: /metrics was answered ${metrics.status}`);
+  else if (Number(waiting) > waitingMax)
+    faults.push(`${name}: ${waiting} writes wait, and ${waitingMax} may`);
+  return faults;
+}
+
+/** Status 0 where nobody answered. */
+async function ask(url: string): Promise<{ readonly status: number; readonly text: string }> {
+  try {
+    const response = await fetch(url, { headers: { authorization: `Bearer ${TEST_TOKEN}` } });
+    return { status: response.status, text: await response.text() };
+  } catch {
+    return { status: 0, text: "" };
+  }
+}

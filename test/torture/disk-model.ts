@@ -5,10 +5,8 @@
  * and a sync that failed is the last word about what was written before it, because a kernel may then forget it.
  */
 
+import { readFileSync, statSync } from "node:fs";
 import type { Random } from "../support/random.ts";
-import { type DiskRecord, FOLDER, Kind } from "./disk-log.ts";
-import { Bytes } from "./disk-bytes.ts";
-import { choosePieces, type Fates } from "./disk-fates.ts";
 
 interface Operation {
   readonly number: number;
@@ -155,4 +153,178 @@ function keepPartly(bytes: Bytes, operation: Operation, fates: Fates, keptLength
     return;
   }
   for (const piece of fates.tear(offset, data, keptLength)) bytes.write(piece.offset, piece.data);
+}
+
+/** As in disk-shim.c. */
+export const Kind = {
+  opened: 1,
+  written: 2,
+  truncated: 3,
+  syncBegun: 4,
+  synced: 5,
+  syncFailed: 6,
+  unlinked: 7,
+} as const;
+
+/** The folder itself, as the name of what is synced. */
+export const FOLDER = ".";
+
+export interface DiskRecord {
+  /** From 1, and one more each time. */
+  readonly number: number;
+  readonly kind: number;
+  readonly name: string;
+  /** Of a write. Of a truncation, the length; of the end of a sync, the number of its beginning. */
+  readonly offset: number;
+  readonly data: Buffer;
+}
+
+const HEAD_BYTES = 24;
+
+/** A log that ends within a record, because its process was killed, ends before it. */
+export function* readDiskLog(path: string): Generator<DiskRecord> {
+  if (statSync(path, { throwIfNoEntry: false }) === undefined) return;
+  const log = readFileSync(path);
+  let at = 0;
+  for (let number = 1; at + HEAD_BYTES <= log.length; number++) {
+    const kind = log.readUint32LE(at);
+    const nameAt = at + HEAD_BYTES;
+    const dataAt = nameAt + log.readUint32LE(at + 4);
+    const offset = Number(log.readBigUint64LE(at + 8));
+    const endsAt = dataAt + Number(log.readBigUint64LE(at + 16));
+    if (endsAt > log.length) return;
+    const name = log.toString("utf8", nameAt, dataAt);
+    yield { number, kind, name, offset, data: log.subarray(dataAt, endsAt) };
+    at = endsAt;
+  }
+}
+
+/** The unit that a disk writes whole or not at all. */
+const SECTOR_BYTES = 512;
+/** In some losses nearly all is gone, in others nearly nothing, and mostly it is mixed. */
+const KEPT_PERCENTS = [0, 10, 50, 50, 90, 100];
+const TORN_PERCENTS = [0, 10, 50];
+
+interface Piece {
+  readonly offset: number;
+  readonly data: Uint8Array;
+}
+
+export interface Fates {
+  readonly kept: number;
+  readonly dropped: number;
+  readonly torn: number;
+  keepsName(): boolean;
+  keepsTruncation(): boolean;
+  /** What reaches the disk of a write; `keptLength` is how long the file is for certain. */
+  tear(offset: number, data: Buffer, keptLength: number): readonly Piece[];
+}
+
+/** Each operation has its own fate, so that a later one may be there and an earlier one not. */
+export function choosePieces(random: Random): Fates {
+  const keptPercent = random.pick(KEPT_PERCENTS);
+  const tornPercent = random.pick(TORN_PERCENTS);
+  const leavesGarbage = random.chance(30);
+  const counts = { kept: 0, dropped: 0, torn: 0 };
+  const decide = (): boolean => {
+    const isKept = random.chance(keptPercent);
+    counts[isKept ? "kept" : "dropped"]++;
+    return isKept;
+  };
+  return {
+    get kept() {
+      return counts.kept;
+    },
+    get dropped() {
+      return counts.dropped;
+    },
+    get torn() {
+      return counts.torn;
+    },
+    keepsName: decide,
+    keepsTruncation: decide,
+    tear(offset, data, keptLength) {
+      const sectors = cut(offset, data);
+      if (sectors.length > 1 && random.chance(tornPercent)) {
+        counts.torn++;
+        const survives = chooseSectors(random, sectors.length);
+        return sectors.flatMap((sector, index) => {
+          if (survives(index)) return [sector];
+          return leavesGarbage ? replaceWithGarbage(random, sector, keptLength) : [];
+        });
+      }
+      if (decide()) return [{ offset, data }];
+      // A file that has grown, without what it has grown for.
+      return leavesGarbage && random.chance(50)
+        ? sectors.flatMap((sector) => replaceWithGarbage(random, sector, keptLength))
+        : [];
+    },
+  };
+}
+
+/** Along the sectors of the file. */
+function cut(offset: number, data: Buffer): Piece[] {
+  const pieces: Piece[] = [];
+  for (let at = 0; at < data.length;) {
+    const length = SECTOR_BYTES - ((offset + at) % SECTOR_BYTES);
+    pieces.push({ offset: offset + at, data: data.subarray(at, at + length) });
+    at += length;
+  }
+  return pieces;
+}
+
+/** The first few, or any. */
+function chooseSectors(random: Random, count: number): (index: number) => boolean {
+  const prefix = random.below(count);
+  return random.chance(50) ? (index) => index < prefix : () => random.chance(50);
+}
+
+/** Only where nothing was for certain: what a disk has kept, it does not spoil. */
+function replaceWithGarbage(random: Random, sector: Piece, keptLength: number): Piece[] {
+  if (sector.offset < keptLength) return [];
+  const byte = random.pick([0, 0xff, random.below(256)]);
+  return [{ offset: sector.offset, data: new Uint8Array(sector.data.length).fill(byte) }];
+}
+
+class Bytes {
+  private buffer: Buffer;
+  private used: number;
+
+  constructor(content: Buffer) {
+    this.buffer = Buffer.from(content);
+    this.used = content.length;
+  }
+
+  get length(): number {
+    return this.used;
+  }
+
+  /** Past the end, what lies between is zero, as in any file. */
+  write(offset: number, data: Uint8Array): void {
+    this.reserve(offset + data.length);
+    this.buffer.set(data, offset);
+    this.used = Math.max(this.used, offset + data.length);
+  }
+
+  truncate(length: number): void {
+    this.reserve(length);
+    this.buffer.fill(0, Math.min(length, this.used), this.used);
+    this.used = length;
+  }
+
+  clone(): Bytes {
+    return new Bytes(this.buffer.subarray(0, this.used));
+  }
+
+  toBuffer(): Buffer {
+    return this.buffer.subarray(0, this.used);
+  }
+
+  /** Whatever is behind the end is zero. */
+  private reserve(length: number): void {
+    if (length <= this.buffer.length) return;
+    const larger = Buffer.alloc(Math.max(length, this.buffer.length * 2));
+    this.buffer.copy(larger, 0, 0, this.used);
+    this.buffer = larger;
+  }
 }

@@ -1,12 +1,19 @@
 /** The primary fails under load, and its standby takes over: nothing that was acknowledged is lost. */
 
-import type { Random } from "../support/random.ts";
-import { compare, openPair, type PairScene } from "./fail-over-scene.ts";
-import { deal } from "./postgres-deck.ts";
-import { findMissingPostgres } from "./postgres-missing.ts";
-import { Times, within } from "./postgres-times.ts";
-import { findDelays, findUnsound } from "./postgres-verdict.ts";
-import type { Scenario } from "./scenario.ts";
+import { Clients } from "../support/clients.ts";
+import { type ServiceProcess, spawnService } from "../support/command.ts";
+import type { StoredPlant } from "../support/plants.ts";
+import { type PairOptions, type PostgresPair, startPair } from "../support/postgres-server.ts";
+import { signal, stopProcesses } from "../support/processes.ts";
+import { createRandom, type Random } from "../support/random.ts";
+import {
+  BATCH_LENGTH_MAX,
+  environment,
+  findDelays,
+  findMissingPostgres,
+  findUnsound,
+} from "./postgres-scene.ts";
+import { deal, type Scenario, Times, within } from "./scenario.ts";
 
 const WRITES_BEFORE_MAX = 2_000;
 const WRITES_AFTER = 500;
@@ -104,3 +111,68 @@ async function fail(kind: string, random: Random, times: Times): Promise<Found> 
     answerMsMax: clients.answerMsMax,
   };
 }
+
+const CLIENTS = 24;
+
+interface PairScene extends AsyncDisposable {
+  readonly pair: PostgresPair;
+  readonly service: ServiceProcess;
+  readonly clients: Clients;
+}
+
+async function openPair(options: PairOptions, random: Random): Promise<PairScene> {
+  await using opened = new AsyncDisposableStack();
+  const pair = opened.use(await startPair(options));
+  const hosts = [pair.primary, pair.standby].map(({ port }) => `127.0.0.1:${port}`).join();
+  const service = opened.use(
+    await spawnService({ ...environment, DATABASE_URL: `postgres://postgres@${hosts}/postgres` }),
+  );
+  const surroundings = { findUrl: () => service.started.url, batchLengthMax: BATCH_LENGTH_MAX };
+  const choosing = createRandom(random.below(2 ** 31));
+  const clients = opened.use(new Clients(CLIENTS, surroundings, choosing));
+  const scene = opened.move();
+  return { pair, service, clients, [Symbol.asyncDispose]: () => scene.disposeAsync() };
+}
+
+/** After the standby has taken over: all in which it differs from what the clients were told. */
+async function compare({ pair, clients }: PairScene): Promise<string[]> {
+  const rows = await pair.standby.run<StoredPlant>("SELECT id, name, tag FROM plants");
+  return clients.compare(rows);
+}
+
+const WRITES = 500;
+/** Of each kind, and there are dozens. */
+const LOSSES_MIN = 5;
+const losses = ["lost after", "stored although", "not as it was acknowledged"];
+
+export const failOverCheat: Scenario = {
+  title: "a standby that nobody waits for is promoted: the losses have to be found",
+  missing: findMissingPostgres,
+  run: async ({ random }) => {
+    await using scene = await openPair({ synchronous: false }, random);
+    const { pair, clients } = scene;
+    await clients.untilAcknowledged(WRITES);
+    const [receiver] = await pair.standby.run<{ pid: number }>(
+      "SELECT pid FROM pg_stat_wal_receiver",
+    );
+    if (receiver === undefined) throw new Error("the standby receives nothing");
+    await stopProcesses(receiver.pid);
+    await clients.untilAcknowledged(WRITES);
+    await pair.primary.kill();
+    await clients.stop();
+    // It ends before it reads what the system has kept for it.
+    signal(receiver.pid, "SIGTERM");
+    signal(receiver.pid, "SIGCONT");
+    await pair.promote();
+    const found = await compare(scene);
+    const counts = losses.map(
+      (loss) => [loss, found.filter((text) => text.includes(loss)).length] as const,
+    );
+    return {
+      figures: Object.fromEntries(counts),
+      faults: counts
+        .filter(([, count]) => count <= LOSSES_MIN)
+        .map(([loss, count]) => `found ${count} plants “${loss}”, and there have to be more`),
+    };
+  },
+};

@@ -1,58 +1,61 @@
 /** One request and its answer: whether that was an answer at all, whether it was right, and what is stored by it. */
 
 import { catalogue } from "../../src/domain/errors.ts";
+import { idOf, type Ledger, type Operation } from "../support/model.ts";
 import { findPlantByOracle } from "../support/oracle.ts";
-import { isSamePlant, type StoredPlant } from "../support/plants.ts";
+import type { StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { type Answer, readBody } from "./answer.ts";
+import { type Answer, readBody } from "./connection.ts";
 import { findDeliberateRefusal } from "./creators.ts";
+import { isOwnId } from "./fuzz-requests.ts";
 import { valuesOf, type WireRequest } from "./fuzz-framing.ts";
-import type { Model } from "./fuzz-model.ts";
 
 export interface Circumstances {
-  readonly model: Model;
+  readonly ledger: Ledger;
+  /** The connection: it alone writes to its own ids. */
   readonly owner: number;
   readonly bodyBytesMax: number;
   /** Nothing but body and values are odd: whatever comes back is the service's own. */
   readonly isSound: boolean;
 }
 
-type Operation =
-  | { readonly kind: "create"; readonly plant: StoredPlant | undefined }
-  | { readonly kind: "batch" }
-  | { readonly kind: "replace"; readonly id: bigint; readonly plant: StoredPlant | undefined }
-  | { readonly kind: "remove"; readonly id: bigint }
-  | { readonly kind: "other" };
+/** A batch, a write, a write of what is no plant, or anything else. */
+type Asked = Operation | "batch" | "no plant" | "other";
 
-/** What is wrong; the model knows afterwards what came of it. */
+/** What is wrong; the ledger knows afterwards what came of it. */
 export function judge(
   request: WireRequest,
   answer: Answer | undefined,
   circumstances: Circumstances,
 ): string[] {
-  const operation = findOperation(request);
+  const asked = findOperation(request);
   const faults = answer === undefined ? [] : judgeForm(request, answer, circumstances);
   const isAccepted = answer !== undefined && answer.status < 300;
-  if (operation.kind !== "other" && isAccepted && !isEntitled(request))
+  if (asked !== "other" && isAccepted && !isEntitled(request))
     faults.push(`${answer.status} for a request without a right to it`);
-  if (isEntitled(request)) faults.push(...settle(operation, request, answer, circumstances));
+  if (asked === "other" || !isEntitled(request)) return faults;
+  if (asked === "batch") faults.push(...settleBatch(request, answer, circumstances));
+  else if (asked !== "no plant") faults.push(...settle(asked, request, answer, circumstances));
+  else if (answer?.status === 200) faults.push("200 for what is no plant");
   return faults;
 }
 
 const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
 
-function findOperation({ method, target, body }: WireRequest): Operation {
+function findOperation({ method, target, body }: WireRequest): Asked {
   const path = target.replace(/^https?:\/\/[^/?]*/, "").replace(/\?.*$/s, "");
-  if (path === "/plants" && method === "POST") return { kind: "create", plant: findPlantOf(body) };
-  if (path === "/plants/batch" && method === "POST") return { kind: "batch" };
+  if (path === "/plants" && method === "POST") return asWrite("create", findPlantOf(body));
+  if (path === "/plants/batch" && method === "POST") return "batch";
   const digits = /^\/plants\/([^/]+)$/.exec(path)?.[1] ?? "";
   if (!PLAIN_INTEGER.test(digits) || BigInt.asIntN(64, BigInt(digits)) !== BigInt(digits))
-    return { kind: "other" };
+    return "other";
   const id = BigInt(digits);
   if (method === "DELETE") return { kind: "remove", id };
-  if (method === "PUT") return { kind: "replace", id, plant: findReplacement(body, id) };
-  return { kind: "other" };
+  return method === "PUT" ? asWrite("replace", findReplacement(body, id)) : "other";
 }
+
+const asWrite = (kind: "create" | "replace", plant: StoredPlant | undefined): Asked =>
+  plant === undefined ? "no plant" : { kind, plant };
 
 /** Nested so deep that the service may give up. */
 const DEEP = /\[{999,}\]{999,}/;
@@ -126,55 +129,35 @@ function settle(
   operation: Operation,
   request: WireRequest,
   answer: Answer | undefined,
-  { model, owner, bodyBytesMax, isSound }: Circumstances,
+  { ledger, owner, bodyBytesMax, isSound }: Circumstances,
 ): string[] {
-  if (operation.kind === "other") return [];
-  if (operation.kind === "batch") return settleBatch(request, answer, { model, owner });
+  const id = idOf(operation);
   const isUnknown =
     answer === undefined ||
     (answer.status === 503 && findDeliberateRefusal(answer) === "store_unavailable");
-  if (operation.kind === "remove") {
-    if (isUnknown || answer.status === 204) model.removed(operation.id, owner, !isUnknown);
+  const isDone = answer !== undefined && answer.status < 300;
+  if (!isOwnId(id, owner)) {
+    if (isUnknown || isDone) ledger.share(operation, isDone);
     return [];
   }
-  const { plant } = operation;
-  if (isUnknown && plant !== undefined) {
-    if (operation.kind === "create") model.maybeCreated(plant, owner);
-    else model.replaced(plant, owner, false);
-  }
+  const settled = ledger.begin(operation);
   if (isUnknown) return [];
-  if (answer.status !== 200) {
-    const isDue =
-      isSound &&
-      request.body.length <= bodyBytesMax &&
-      isPlain(request) &&
-      !DEEP.test(Buffer.from(request.body).toString("latin1"));
-    return isDue &&
-      plant !== undefined &&
-      !mayFail(operation.kind, plant, answer.status, model.find(plant.id, owner))
-      ? [`${answer.status} for a good plant: ${readBody(answer)}`]
-      : [];
+  if (isDone) {
+    const fault = settled({ status: answer.status, body: readBody(answer) });
+    return fault === undefined ? [] : [fault];
   }
-  if (plant === undefined) return ["200 for what is no plant"];
-  const said = readBody(answer);
-  const due = JSON.stringify({ name: plant.name, tag: plant.tag ?? undefined });
-  const faults =
-    said === due ? [] : [`200 with ${said.slice(0, 300)} instead of ${due.slice(0, 300)}`];
-  if (operation.kind === "replace") model.replaced(plant, owner, true);
-  else faults.push(...[model.created(plant, owner)].filter((fault) => fault !== undefined));
-  return faults;
-}
-
-/** Whether a good plant may be answered with this, by what is known to be stored under its id. */
-function mayFail(
-  kind: "create" | "replace",
-  plant: StoredPlant,
-  status: number,
-  known: StoredPlant | undefined,
-): boolean {
-  if (status === 503) return true;
-  if (kind === "replace") return known === undefined && status === 404;
-  return status === 409 && (known === undefined || !isSamePlant(known, plant));
+  const isDue =
+    isSound &&
+    operation.kind !== "remove" &&
+    request.body.length <= bodyBytesMax &&
+    isPlain(request) &&
+    !DEEP.test(Buffer.from(request.body).toString("latin1"));
+  if (!isDue || answer.status === 503) {
+    settled("refused");
+    return [];
+  }
+  const fault = settled({ status: answer.status });
+  return fault === undefined ? [] : [`${fault}: ${readBody(answer)}`];
 }
 
 const REASONS: ReadonlySet<string> = new Set([
@@ -200,31 +183,31 @@ interface LineResult {
 function settleBatch(
   request: WireRequest,
   answer: Answer | undefined,
-  { model, owner }: Pick<Circumstances, "model" | "owner">,
+  { ledger, owner }: Circumstances,
 ): string[] {
-  const lines = splitLines(request.body);
-  if (answer === undefined) {
-    for (const plant of lines.map(findPlantOf))
-      if (plant !== undefined) model.maybeCreated(plant, owner);
-    return [];
-  }
-  if (answer.status !== 200) return [];
+  if (answer !== undefined && answer.status !== 200) return [];
   const results = new Map<number, LineResult>();
-  for (const text of readBody(answer).split("\n")) {
+  for (const text of answer === undefined ? [] : readBody(answer).split("\n")) {
     if (text === "") continue;
     const result = JSON.parse(text) as LineResult;
     results.set(result.line, result);
   }
-  return lines.flatMap((line, index) => {
+  return splitLines(request.body).flatMap((line, index) => {
     const plant = findPlantOf(line);
     const status = results.get(index + 1)?.status;
-    if (status === 400 && DEEP.test(Buffer.from(line).toString("latin1"))) return [];
-    if (status === 200 && plant === undefined) return [`line ${index + 1} is no plant, and 200`];
-    if (status === 200 && plant !== undefined) return model.created(plant, owner) ?? [];
-    if (status === 503 && plant !== undefined) model.maybeCreated(plant, owner);
-    if (plant !== undefined && ![200, 409, 503].includes(status ?? 0))
-      return [`line ${index + 1} is a plant, and ${status}`];
-    return [];
+    if (plant === undefined)
+      return status === 200 ? [`line ${index + 1} is no plant, and 200`] : [];
+    const isDeep = DEEP.test(Buffer.from(line).toString("latin1"));
+    if (status === 400 && isDeep) return [];
+    const isUnknown = answer === undefined || status === 503;
+    const operation: Operation = { kind: "create", plant };
+    if (!isOwnId(plant.id, owner)) {
+      if (isUnknown || status === 200) ledger.share(operation, status === 200);
+      return [];
+    }
+    const settled = ledger.begin(operation);
+    const fault = isUnknown ? undefined : settled({ status: status ?? 0 });
+    return fault === undefined ? [] : [`line ${index + 1}: ${fault}`];
   });
 }
 

@@ -2,20 +2,25 @@
 
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { makePlantBody } from "./fuzz-json.ts";
+import { makePlantBody, mutate, randomBytes, toPieces } from "./fuzz-bodies.ts";
 
 /** So many ids belong to each connection; the first is created soundly before all else. */
 const IDS_EACH = 100n;
 /** Beyond 2^53, where a double would mix up neighbours. */
 const FIRST_ID = 2n ** 60n;
+/** A prime, so that the ids of two connections differ in many digits, and a few that are changed do not lead to another. */
+const IDS_APART = 10_000_000_019n;
 
-export const firstIdOf = (index: number): bigint => FIRST_ID + BigInt(index) * IDS_EACH;
+export const firstIdOf = (index: number): bigint => FIRST_ID + BigInt(index) * IDS_APART;
+
+export const isOwnId = (id: bigint, index: number): boolean =>
+  id >= firstIdOf(index) && id < firstIdOf(index) + IDS_EACH;
 
 const TOKEN = `Authorization: Bearer ${TEST_TOKEN}`;
 const JSON_TYPE = "Content-Type: application/json";
 
 /** Each as it is sent; without a body it has no length either. */
-export function formatSound(line: string, fields: readonly string[], body?: Uint8Array): Buffer {
+function formatSound(line: string, fields: readonly string[], body?: Uint8Array): Buffer {
   const length = body === undefined ? [] : [`Content-Length: ${body.length}`];
   const head = [`${line} HTTP/1.1`, "Host: plants.example", ...fields, ...length].join("\r\n");
   return Buffer.concat([Buffer.from(`${head}\r\n\r\n`, "latin1"), body ?? Buffer.alloc(0)]);
@@ -190,4 +195,209 @@ function makeQuery(own: bigint, random: Random): string {
     .slice(random.below(2))
     .concat("limit=3")
     .join("&");
+}
+
+const pieces = toPieces(
+  "\r\n",
+  "\r\n\r\n",
+  "\n",
+  "\r",
+  "\0",
+  " ",
+  "\t",
+  ":",
+  ": ",
+  ",",
+  ";",
+  "\r\n ",
+  "\r\n\t",
+  "0\r\n\r\n",
+  "5\r\n",
+  "5;a=b\r\n",
+  "\x0b",
+  "\x7f",
+  "\xa0",
+  "Content-Length: 0\r\n",
+  "Content-Length: 5\r\n",
+  "Content-Length: +5\r\n",
+  "Content-Length: 5, 5\r\n",
+  "Content-Length: 0x5\r\n",
+  "Content-Length: -1\r\n",
+  "Content-Length: 99999999999999999999\r\n",
+  "Content-Length : 5\r\n",
+  "Content_Length: 5\r\n",
+  "Transfer-Encoding: chunked\r\n",
+  "Transfer-Encoding: chunked, chunked\r\n",
+  "Transfer-Encoding: identity\r\n",
+  "Transfer-Encoding: gzip, chunked\r\n",
+  "Transfer-Encoding:\tchunked\r\n",
+  "Transfer-Encoding: \x0bchunked\r\n",
+  "Transfer-Encoding: xchunked\r\n",
+  "Transfer-Encoding : chunked\r\n",
+  "Transfer-Encoding\t: chunked\r\n",
+  "\nTransfer-Encoding: chunked\r\n",
+  "Transfer-Encoding:\r\n chunked\r\n",
+  "Connection: close\r\n",
+  "Connection: keep-alive, Upgrade\r\nUpgrade: h2c\r\n",
+  "Connection: content-length\r\n",
+  "Upgrade: websocket\r\n",
+  "Expect: 100-continue\r\n",
+  "Host: other.example\r\n",
+  "Trailer: a\r\n",
+  " HTTP/1.0",
+  " HTTP/1.1\r\n",
+  "HTTP/2.0",
+  "GET / HTTP/1.1\r\n\r\n",
+  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+  "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+);
+
+export interface WireCase {
+  /** Sent one after the other, each in a segment of its own. */
+  readonly segments: readonly Buffer[];
+  readonly bytes: Buffer;
+}
+
+export function makeWireCase(index: number, random: Random): WireCase {
+  const own = firstIdOf(index);
+  const parts: Buffer[] = [];
+  for (let count = 1 + random.below(2), nth = 1; nth <= count; nth++)
+    parts.push(makeBase(own + BigInt(nth), random));
+  // Follows whatever was made of them: whoever misjudges an end executes it.
+  if (random.chance(60)) parts.push(formatCreate(own + 90n));
+  let bytes: Buffer = Buffer.concat(parts);
+  if (random.chance(2)) bytes = Buffer.concat([randomBytes(random, random.below(400)), bytes]);
+  for (let left = random.below(4); left > 0; left--) bytes = mutate(bytes, random, pieces);
+  return { bytes, segments: cut(bytes, random) };
+}
+
+function makeBase(id: bigint, random: Random): Buffer {
+  switch (random.below(10)) {
+    case 0:
+      return makeSound(id, id, random, 0);
+    case 1:
+    case 2:
+    case 3:
+      return formatChunked(id, random);
+    case 4:
+    case 5:
+      return hideInBody(id, random);
+    case 6:
+      return repeatField(formatCreate(id), random);
+    case 7:
+      return misstateLength(formatCreate(id), random);
+    default:
+      return formatCreate(id);
+  }
+}
+
+const chunkedFields = [
+  `Authorization: Bearer ${TEST_TOKEN}`,
+  "Content-Type: application/json",
+  "Transfer-Encoding: chunked",
+];
+
+function formatChunked(id: bigint, random: Random): Buffer {
+  const body = `{"id":${id},"name":"in chunks"}`;
+  const chunks: string[] = [];
+  for (let at = 0; at < body.length;) {
+    const chunk = body.slice(at, at + 1 + random.below(body.length));
+    const size = random.chance(90) ? chunk.length : Math.max(0, chunk.length + random.below(5) - 2);
+    const extension = random.chance(80)
+      ? ""
+      : random.pick([";", ";a", ';a="b;c"', ";a=\n", " ", ";\r"]);
+    const end = random.chance(95) ? "\r\n" : random.pick(["\n", "\r", "", "\r\n\r\n"]);
+    chunks.push(`${"0".repeat(random.below(3))}${size.toString(16)}${extension}\r\n${chunk}${end}`);
+    at += chunk.length;
+  }
+  const last = random.chance(90)
+    ? "0\r\n\r\n"
+    : random.pick([
+        "0\r\n",
+        "0\r\nX: 1\r\n\r\n",
+        "0\r\nContent-Length: 5\r\n\r\n",
+        "00\r\n\r\n",
+        "-0\r\n\r\n",
+        "0 \r\n\r\n",
+      ]);
+  return Buffer.concat([
+    formatSound("POST /plants", chunkedFields),
+    Buffer.from(chunks.join("") + last, "latin1"),
+  ]);
+}
+
+/** A request in the body of another, under lengths that do not agree. */
+function hideInBody(id: bigint, random: Random): Buffer {
+  const hidden = formatCreate(id + 40n);
+  const body = random.pick([
+    hidden,
+    Buffer.concat([Buffer.from("0\r\n\r\n"), hidden]),
+    Buffer.concat([Buffer.from(`{"id":${id},"name":"a"}`), hidden]),
+    Buffer.concat([
+      Buffer.from(`${hidden.length.toString(16)}\r\n`),
+      hidden,
+      Buffer.from("\r\n0\r\n\r\n"),
+    ]),
+  ]);
+  const line = random.pick([
+    "POST /plants",
+    "GET /livez",
+    "POST /nowhere",
+    "PUT /plants",
+    "DELETE /livez",
+  ]);
+  const doubt = random.chance(50)
+    ? []
+    : [random.pick(pieces).toString("latin1").replace(/\r\n$/, "")];
+  const sound = formatSound(line, [...chunkedFields.slice(0, 2), ...doubt], body);
+  return random.chance(80) ? sound : misstateLength(sound, random);
+}
+
+function repeatField(request: Buffer, random: Random): Buffer {
+  const lines = request.toString("latin1").split("\r\n");
+  const index = 1 + random.below(lines.length - 3);
+  const line = lines[index] ?? "";
+  const repeated = random.pick([
+    line,
+    line.toLowerCase(),
+    line.replace(":", " :"),
+    ` ${line}`,
+    line.replace(/: .*/, ": 0"),
+    line.replace(": ", ":"),
+  ]);
+  lines.splice(1 + random.below(lines.length - 3), 0, repeated);
+  return Buffer.from(lines.join("\r\n"), "latin1");
+}
+
+function misstateLength(request: Buffer, random: Random): Buffer {
+  const text = request.toString("latin1");
+  return Buffer.from(
+    text.replace(/(?<=Content-Length: )\d+/, (length) =>
+      random.pick([
+        String(Math.max(0, Number(length) + random.below(9) - 4)),
+        "0",
+        `0${length}`,
+        `+${length}`,
+        `${length}.0`,
+        `${length} ${length}`,
+        `${length},${length}`,
+        `${2n ** 64n + BigInt(length)}`,
+        Number(length).toString(16),
+        "",
+      ]),
+    ),
+    "latin1",
+  );
+}
+
+function cut(bytes: Buffer, random: Random): Buffer[] {
+  if (random.chance(60)) return [bytes];
+  const ends = Array.from({ length: 1 + random.below(4) }, () => random.below(bytes.length + 1));
+  const segments: Buffer[] = [];
+  let start = 0;
+  for (const end of [...ends.toSorted((one, other) => one - other), bytes.length]) {
+    if (end > start) segments.push(bytes.subarray(start, end));
+    start = end;
+  }
+  return segments;
 }

@@ -1,15 +1,14 @@
 /** Mutated requests without end: whatever is sent, the process lives, answers properly, and stores what it acknowledged. */
 
+import { Database } from "bun:sqlite";
+import { Ledger } from "../support/model.ts";
+import type { StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
-import type { Answer } from "./answer.ts";
-import { Connection } from "./connection.ts";
-import { exchangeBytes } from "./exchange.ts";
+import { type Answer, Connection, exchangeBytes } from "./connection.ts";
 import { type Doubtful, findFraming } from "./fuzz-framing.ts";
 import { type Circumstances, isOfRuntime, judge } from "./fuzz-judge.ts";
-import { type Discrepancy, Model } from "./fuzz-model.ts";
-import { firstIdOf, formatCreate, makeSound } from "./fuzz-requests.ts";
-import { makeWireCase } from "./fuzz-wire.ts";
-import type { Finding, Scenario } from "./scenario.ts";
+import { firstIdOf, formatCreate, makeSound, makeWireCase } from "./fuzz-requests.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
 import { startTorturedService, type TorturedService } from "./service.ts";
 
 const BODY_BYTES_MAX = 65_536;
@@ -19,6 +18,7 @@ const WIRE_PERCENT = 85;
 const SOUND_REQUESTS_EACH = 30;
 /** Connections between two looks at the whole store. */
 const ROUND_LENGTH = 4_000;
+const SHORT_ROUND_LENGTH = 700;
 const WAIT_MS_MAX = { forAnswer: 10_000, forEnd: 400 };
 const RUNTIME_REFUSAL = /HTTP\/1\.1 (400|413|431|505) /;
 const FAULTS_MAX = 50;
@@ -27,32 +27,21 @@ const EXPLAINED_MAX = 5;
 
 export const fuzz: Scenario = {
   title: "mutated requests: bytes of heads and framing, JSON, queries, conditions, tokens",
-  run: (budget) => runFuzz({ ...budget, roundLength: ROUND_LENGTH }),
+  run,
 };
 
-interface Terms {
-  readonly seconds: number;
-  readonly random: Random;
-  readonly tell: (line: string) => void;
-  readonly roundLength: number;
-}
-
-export async function runFuzz(terms: Terms): Promise<Finding> {
+async function run({ seconds, random, tell, isShort = false }: Budget): Promise<Finding> {
   await using service = await startTorturedService({
     PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_MAX),
     PLANTSTORE_LOG_LEVEL: "warn",
   });
-  const campaign = new Campaign(service, terms.random.below(2 ** 32));
+  const campaign = new Campaign(service, random.below(2 ** 32));
   const startedAtMs = performance.now();
   const secondsSince = (): number => (performance.now() - startedAtMs) / 1000;
   do {
-    await campaign.runRound(terms.roundLength);
-    terms.tell(`${campaign.sent} requests, ${campaign.faults.length} faults`);
-  } while (
-    secondsSince() < terms.seconds &&
-    service.isAlive() &&
-    campaign.faults.length < FAULTS_MAX
-  );
+    await campaign.runRound(isShort ? SHORT_ROUND_LENGTH : ROUND_LENGTH);
+    tell(`${campaign.sent} requests, ${campaign.faults.length} faults`);
+  } while (secondsSince() < seconds && service.isAlive() && campaign.faults.length < FAULTS_MAX);
   const tookSeconds = secondsSince();
   const figures = { ...campaign.figures(), "requests a second": campaign.sent / tookSeconds };
   if (!service.isAlive()) return { figures, faults: [...campaign.faults, "the process died"] };
@@ -66,7 +55,7 @@ class Campaign {
   readonly #service: TorturedService;
   readonly #seed: number;
   readonly #address: { readonly hostname: string; readonly port: number };
-  readonly #model = new Model();
+  readonly #ledger = new Ledger();
   readonly #statuses = new Map<number, number>();
   readonly #counts = { wire: 0, sound: 0, unanswered: 0, "closed without an answer": 0 };
   #connections = 0;
@@ -91,24 +80,28 @@ class Campaign {
       connections: this.#connections,
       "answers by status": byStatus.map(([status, count]) => `${status}: ${count}`).join(", "),
       "closed without an answer": this.#counts["closed without an answer"],
-      "plants stored": this.#model.size,
+      "plants stored": this.#ledger.size,
     };
   }
 
   /** So many connections, and then a look at the whole store. */
   async runRound(length: number): Promise<void> {
     const end = this.#connections + length;
-    const run = async (): Promise<void> => {
+    const work = async (): Promise<void> => {
       while (this.#connections < end && this.#service.isAlive())
         await this.#connect(this.#connections++);
     };
-    await Promise.all(Array.from({ length: LANES }, run));
+    await Promise.all(Array.from({ length: LANES }, work));
     if (!this.#service.isAlive()) return;
     // Behind it nothing is under way that was not begun before.
     await this.#askSoundly(this.#connections++, () => []);
-    const discrepancies = this.#model.compare(this.#service.path).slice(0, FAULTS_MAX);
-    for (const [nth, discrepancy] of discrepancies.entries())
-      this.faults.push(nth < EXPLAINED_MAX ? this.#explain(discrepancy) : discrepancy.what);
+    const rows = readSettledPlants(this.#service.path);
+    // The answers have been judged one by one.
+    this.#ledger.faults.length = 0;
+    const differences = this.#ledger.compare(rows).slice(0, FAULTS_MAX);
+    for (const [nth, difference] of differences.entries())
+      this.faults.push(nth < EXPLAINED_MAX ? this.#explain(difference) : difference);
+    this.#ledger.adopt(rows);
     this.#comparedAt = this.#connections;
   }
 
@@ -192,7 +185,7 @@ class Campaign {
   }
 
   #circumstances(owner: number, isSound: boolean): Circumstances {
-    return { model: this.#model, owner, bodyBytesMax: BODY_BYTES_MAX, isSound };
+    return { ledger: this.#ledger, owner, bodyBytesMax: BODY_BYTES_MAX, isSound };
   }
 
   #count({ status }: Answer): void {
@@ -204,8 +197,9 @@ class Campaign {
       this.faults.push(`connection ${index}: ${fault}\n    sent ${show(bytes)}`);
   }
 
-  /** With all bytes since the last look that name the id. */
-  #explain({ id, what }: Discrepancy): string {
+  /** With all bytes since the last look that name the id, with which the difference begins. */
+  #explain(difference: string): string {
+    const [id = ""] = difference.split(":");
     const suspects: string[] = [];
     for (let index = this.#comparedAt; index < this.#connections; index++) {
       const random = this.#randomOf(index);
@@ -213,10 +207,18 @@ class Campaign {
         ? [makeWireCase(index, random).bytes]
         : soundRequests(firstIdOf(index), random);
       for (const bytes of sent)
-        if (bytes.includes(String(id))) suspects.push(`connection ${index}: ${show(bytes)}`);
+        if (bytes.includes(id)) suspects.push(`connection ${index}: ${show(bytes)}`);
     }
-    return [what, ...suspects.slice(0, 5)].join("\n    ");
+    return [difference, ...suspects.slice(0, 5)].join("\n    ");
   }
+}
+
+/** With all writing held for a moment: what was under way is over then. */
+function readSettledPlants(path: string): StoredPlant[] {
+  using db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
+  db.run("PRAGMA busy_timeout = 5000");
+  db.run("BEGIN IMMEDIATE");
+  return db.query<StoredPlant, []>("SELECT id, name, tag FROM plants").all();
 }
 
 /** A batch is stored line by line as it comes; what is wrong with a body in one piece is seen before it is stored. */

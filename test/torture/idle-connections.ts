@@ -1,9 +1,11 @@
 /** Ten thousand connections on which nothing happens, beside some on which much does: cheap, usable, and closed in their time. */
 
+import { limits } from "../support/limits.ts";
+import { Ledger } from "../support/model.ts";
+import { readPlants } from "../support/stores.ts";
 import { Connection, formatRequest } from "./connection.ts";
-import { Creators, goodputOf } from "./creators.ts";
-import { Ledger } from "./ledger.ts";
-import type { Finding, Scenario } from "./scenario.ts";
+import { Creators, goodputOf, makePlantsFrom } from "./creators.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
 import {
   connectionsMax,
   countDescriptors,
@@ -11,18 +13,11 @@ import {
   missingFigures,
   startTorturedService,
 } from "./service.ts";
-import { limits } from "../support/limits.ts";
 
-interface Terms {
-  readonly idleConnections: number;
-  readonly spellSeconds: number;
-  /** Long enough to open them all and to measure; those that are never used again are closed after it. */
-  readonly idleSecondsMax: number;
-  readonly goodputShareMin: number;
-  readonly tell: (line: string) => void;
-}
+/** The idle time is long enough to open them all and to measure. */
+const LONG = { count: 10_000, idleSecondsMax: 30, goodputShareMin: 0.7 };
+const SHORT = { count: 1_000, idleSecondsMax: 9, goodputShareMin: 0.2 };
 
-const IDLE_CONNECTIONS = 10_000;
 const CLIENTS = 64;
 /** The runtime looks every few seconds, and the machine may be busy. */
 const SECONDS_LATE_MAX = 15;
@@ -32,35 +27,29 @@ const SAMPLE_EVERY = 10;
 const DESCRIPTORS_MORE_MAX = 10;
 
 export const idleConnections: Scenario = {
-  title: `${IDLE_CONNECTIONS.toLocaleString("en")} connections that were used once, beside a normal load`,
+  title: `${LONG.count.toLocaleString("en")} connections that were used once, beside a normal load`,
   missing: () =>
-    connectionsMax() < IDLE_CONNECTIONS + CLIENTS
-      ? `${IDLE_CONNECTIONS} connections need a higher limit of file descriptors (ulimit -Hn)`
+    connectionsMax() < LONG.count + CLIENTS
+      ? `${LONG.count} connections need a higher limit of file descriptors (ulimit -Hn)`
       : missingFigures(),
-  run: ({ seconds, tell }) =>
-    runIdleConnections({
-      idleConnections: IDLE_CONNECTIONS,
-      spellSeconds: Math.min(8, seconds / 5),
-      idleSecondsMax: 30,
-      goodputShareMin: 0.7,
-      tell,
-    }),
+  run,
 };
 
 const ASK = formatRequest("GET", "/token");
 
-export async function runIdleConnections(terms: Terms): Promise<Finding> {
-  const { idleConnections: count, spellSeconds, idleSecondsMax, goodputShareMin, tell } = terms;
+async function run({ seconds, tell, isShort = false }: Budget): Promise<Finding> {
+  const { count, idleSecondsMax, goodputShareMin } = isShort ? SHORT : LONG;
+  const spellSeconds = Math.min(8, seconds / 5);
   const closedSecondsMax = idleSecondsMax + SECONDS_LATE_MAX;
   await using service = await startTorturedService(
     {
       PLANTSTORE_IDLE_SECONDS_MAX: String(idleSecondsMax),
-      ...limits({ readSecondsMax: 5 }),
+      ...limits({ readSecondsMax: 4, queueSecondsMax: 4 }),
     },
     count + CLIENTS,
   );
   const ledger = new Ledger();
-  const normal = new Creators(service.url, ledger);
+  const normal = new Creators(service.url, ledger, makePlantsFrom(1));
   await normal.start(CLIENTS);
   await normal.measure(spellSeconds / 2);
   const before = await normal.measure(spellSeconds);
@@ -102,7 +91,7 @@ export async function runIdleConnections(terms: Terms): Promise<Finding> {
 
   const share = goodputOf(beside) / goodputOf(before);
   const memoryBytesEach = (memoryBytes - memoryBytesBefore) / count;
-  faults.push(...normal.faults, ...complaints, ...ledger.findFaults(service.path));
+  faults.push(...normal.faults, ...complaints, ...ledger.compare(readPlants(service.path)));
   const expect = (holds: boolean, fault: string): void => void (holds || faults.push(fault));
   expect(exitCode === 0, `the service ended with ${exitCode}`);
   expect(open.length === count, `${count - open.length} were closed before their time`);
@@ -131,7 +120,7 @@ export async function runIdleConnections(terms: Terms): Promise<Finding> {
       "used again": sample.length,
       "all closed after, seconds": closedSeconds,
       "descriptors before, beside and after them": `${descriptorsBefore}, ${descriptors}, ${descriptorsAfter}`,
-      "acknowledged plants": ledger.acknowledged,
+      "acknowledged plants": ledger.countCertain(),
     },
   };
 }

@@ -9,7 +9,7 @@ import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { MixedLoad } from "./mixed-load.ts";
 import type { Budget, Finding, Scenario } from "./scenario.ts";
-import { compareAnswers, examineFiles, readFiles, STORE_NAME } from "./stored-files.ts";
+import { compareAnswers, examineFiles, readFiles, STORE_NAME } from "./shimmed-disk.ts";
 
 const ROUNDS_MAX = 20;
 /** However little time there is: some happen before anything is acknowledged. */

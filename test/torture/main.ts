@@ -7,8 +7,33 @@
 
 import { parseArgs } from "node:util";
 import { createRandom } from "../support/random.ts";
+import { diskFaults } from "./disk-faults.ts";
+import { failOver, failOverCheat } from "./fail-over.ts";
+import { fuzz } from "./fuzz.ts";
+import { idleConnections } from "./idle-connections.ts";
+import { kill } from "./kill.ts";
+import { overload } from "./overload.ts";
+import { postgres, postgresCheat } from "./postgres.ts";
+import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
-import { scenarios } from "./scenarios.ts";
+import { slowClients } from "./slow-clients.ts";
+import { soak } from "./soak.ts";
+
+const scenarios: Readonly<Record<string, Scenario>> = {
+  kill,
+  "power-loss": powerLoss,
+  "power-loss-cheat": powerLossCheat,
+  "disk-faults": diskFaults,
+  postgres,
+  "postgres-cheat": postgresCheat,
+  "fail-over": failOver,
+  "fail-over-cheat": failOverCheat,
+  overload,
+  "slow-clients": slowClients,
+  "idle-connections": idleConnections,
+  soak,
+  fuzz,
+};
 
 const SECONDS = 60;
 const FAULTS_SHOWN_MAX = 20;

@@ -1,14 +1,20 @@
 /** Several services under load, on a PostgreSQL server to which everything happens that happens to servers. */
 
+import type { StoredPlant } from "../support/plants.ts";
+import type { PostgresServer } from "../support/postgres-server.ts";
+import { signal } from "../support/processes.ts";
+import type { Proxy } from "../support/proxy.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { sendPlant } from "../support/service.ts";
-import { deal } from "./postgres-deck.ts";
-import { mishaps } from "./postgres-mishaps.ts";
-import { findMissingPostgres } from "./postgres-missing.ts";
-import { openScene, probe, type Scene } from "./postgres-scene.ts";
-import { Times, within } from "./postgres-times.ts";
-import { compare, examine } from "./postgres-verdict.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
+import {
+  compare,
+  examine,
+  findMissingPostgres,
+  openScene,
+  probe,
+  type Scene,
+} from "./postgres-scene.ts";
+import { type Budget, deal, type Finding, type Scenario, Times, within } from "./scenario.ts";
 
 const WRITES_BETWEEN_MAX = 300;
 const CALM_PERCENT = 75;
@@ -144,3 +150,150 @@ async function conclude(scene: Scene, { times }: Course): Promise<Finding> {
     faults: [...scene.faults, ...faults, ...(await examine(scene))],
   };
 }
+
+interface Victim {
+  readonly server: PostgresServer;
+  /** All services come by it. */
+  readonly proxy: Proxy;
+  readonly random: Random;
+}
+
+type Mishap = (victim: Victim) => Promise<void>;
+
+/** Longer than a request may wait, every now and then. */
+const OUTAGE_MS_MAX = 3_500;
+const TERMINATED_MAX = 12;
+const CUTS_MAX = 5;
+const BETWEEN_MS_MAX = 150;
+/** For a statement to come, or its answer; under load there are hundreds in that time. */
+const CATCH_MS_MAX = 5_000;
+
+const WRITES = ["INSERT INTO plants ", "UPDATE plants p SET", "DELETE FROM plants p"];
+
+const mishaps: Readonly<Record<string, Mishap>> = {
+  "server killed": async ({ server, random }) => {
+    await server.kill();
+    await outage(random);
+    await server.start();
+  },
+
+  "server restarted": ({ server }) => server.restart(),
+
+  "server paused": async ({ server, random }) => {
+    await server.pause();
+    await outage(random);
+    server.resume();
+  },
+
+  "single backends terminated": async ({ server, random }) => {
+    const count = 1 + random.below(TERMINATED_MAX);
+    for (let terminated = 0; terminated < count; terminated++) {
+      const pid = await pickBackend(server, random);
+      if (pid !== undefined) await server.run(`SELECT pg_terminate_backend(${pid})`);
+      await Bun.sleep(random.below(BETWEEN_MS_MAX));
+    }
+  },
+
+  // The server then ends all others as well, and recovers by itself.
+  "single backend killed": async ({ server, random }) => {
+    const pid = await pickBackend(server, random);
+    if (pid !== undefined) signal(pid, "SIGKILL");
+    while (!(await answers(server))) await Bun.sleep(10);
+  },
+
+  "connections cut": async ({ proxy, random }) => {
+    for (let cuts = random.below(CUTS_MAX); cuts >= 0; cuts--) {
+      proxy.cut();
+      await Bun.sleep(random.below(BETWEEN_MS_MAX));
+    }
+  },
+
+  "network silent": async ({ proxy, random }) => {
+    proxy.freeze(true);
+    await outage(random);
+    proxy.freeze(false);
+  },
+
+  "write lost on its way": async ({ proxy, random }) => {
+    const caught = await catchWhole(proxy.holdStatement(random.pick(WRITES)));
+    caught?.cut();
+  },
+
+  "answer lost after the commit": async ({ proxy, random }) => {
+    const caught = await catchWhole(proxy.holdAnswer(random.pick(WRITES)));
+    caught?.cut();
+  },
+
+  "write delivered late": async ({ proxy, random }) => {
+    const caught = await catchWhole(proxy.holdStatement(random.pick(WRITES)));
+    caught?.cutClient();
+    await outage(random);
+    caught?.release();
+    if (caught !== undefined) await within(CATCH_MS_MAX, caught.served);
+    caught?.cut();
+  },
+};
+
+type Caught = Awaited<ReturnType<Proxy["holdAnswer"]>>;
+
+/** Undefined where nothing came. What is caught after that is let go, or it would be held for ever. */
+async function catchWhole(catching: Promise<Caught>): Promise<Caught | undefined> {
+  const caught = await within(CATCH_MS_MAX, catching);
+  if (caught === undefined) void catching.then((late) => late.cut());
+  else await within(CATCH_MS_MAX, caught.whole);
+  return caught;
+}
+
+/** Mostly short, because more happens while something begins or ends than in between. */
+const outage = (random: Random): Promise<void> =>
+  Bun.sleep(random.below(random.chance(50) ? OUTAGE_MS_MAX : OUTAGE_MS_MAX / 10));
+
+async function pickBackend(server: PostgresServer, random: Random): Promise<number | undefined> {
+  const rows = await server.run<{ pid: number }>(
+    "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'instance-%' ORDER BY pid",
+  );
+  return rows.length === 0 ? undefined : random.pick(rows).pid;
+}
+
+const answers = (server: PostgresServer): Promise<boolean> =>
+  server.run("SELECT").then(
+    () => true,
+    () => false,
+  );
+
+const CHEATED_WRITES = 500;
+
+/** Nothing of the log is written before somebody asks for it to be synced, and nobody does. */
+const LAZY = {
+  wal_buffers: "16MB",
+  wal_writer_delay: "10s",
+  wal_writer_flush_after: "1GB",
+};
+
+/** Behind the back of the service, which refuses a server that says so. */
+const CHEAT = `CREATE FUNCTION cheat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true); RETURN NULL; END $$;
+  CREATE TRIGGER cheat AFTER INSERT OR UPDATE OR DELETE ON plants EXECUTE FUNCTION cheat()`;
+
+export const postgresCheat: Scenario = {
+  title:
+    "a PostgreSQL server that acknowledges too early, and is killed: the losses have to be found",
+  missing: findMissingPostgres,
+  run: async ({ random }) => {
+    await using scene = await openScene(random, LAZY);
+    const { server, database, clients, quarrel } = scene;
+    // To tell somebody that a plant is there syncs what was written before.
+    await quarrel.stop();
+    for (const statement of CHEAT.split(/;\s+(?=CREATE)/)) await server.run(statement, database);
+    await clients.untilAcknowledged(CHEATED_WRITES);
+    await server.kill();
+    await clients.stop();
+    await server.start();
+    const rows = await server.run<StoredPlant>("SELECT id, name, tag FROM plants", database);
+    const found = clients.compare(rows.filter(({ id }) => id >= 0n));
+    return {
+      figures: { "losses found": found.length },
+      faults: found.length > 0 ? [] : ["no loss was found, and there has to be some"],
+    };
+  },
+};

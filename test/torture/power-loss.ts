@@ -1,15 +1,21 @@
 /** The power goes at any moment, and what was not synced is gone, there, or torn: nothing acknowledged is missed. */
 
+import { fileURLToPath } from "node:url";
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
-import type { Trouble } from "./disk-control.ts";
-import { choosePieces } from "./disk-fates.ts";
-import { Kind } from "./disk-log.ts";
-import { Disk, type Files } from "./disk-model.ts";
+import { choosePieces, Disk, type Files, Kind } from "./disk-model.ts";
 import { MixedLoad } from "./mixed-load.ts";
 import type { Budget, Finding, Scenario } from "./scenario.ts";
-import { compareModel, lackOfShim, ShimmedDisk } from "./shimmed-service.ts";
-import { compareAnswers, examineFiles, readAnswers, STORE_NAME } from "./stored-files.ts";
+import {
+  compareAnswers,
+  compareModel,
+  examineFiles,
+  lackOfShim,
+  readAnswers,
+  ShimmedDisk,
+  STORE_NAME,
+  type Trouble,
+} from "./shimmed-disk.ts";
 
 const ROUND_MS_MAX = 5_000;
 const ROUNDS_MAX = 15;
@@ -29,7 +35,7 @@ interface Cheat {
   readonly settings?: Readonly<Record<string, string>>;
 }
 
-export class PowerLosses {
+class PowerLosses {
   readonly faults: string[] = [];
   readonly figures = {
     losses: 0,
@@ -216,4 +222,47 @@ export const powerLoss: Scenario = {
   title: "the power goes, and whatever was not synced is gone, there or torn",
   missing: lackOfShim,
   run,
+};
+
+/** So many have to be tried before it counts that none was found: some happen before anything is acknowledged. */
+const CHEATED_LOSSES_MIN = 20;
+
+const unsynced = fileURLToPath(new URL("./power-loss-unsynced.ts", import.meta.url));
+
+const cheats = {
+  "a store with synchronous=OFF": { settings: { BUN_OPTIONS: `--preload ${unsynced}` } },
+  "a disk that lies about syncs": { trouble: { syncsAreLies: 1 } },
+};
+
+/** What a service that keeps its promises never shows. */
+const isLossOfWrites = (fault: string): boolean =>
+  /lost after|stored although|not as it was|integrity:|cannot be read/.test(fault);
+
+async function runCheats({ seconds, random }: Budget): Promise<Finding> {
+  const figures: Record<string, number> = {};
+  const faults: string[] = [];
+  for (const [name, cheat] of Object.entries(cheats)) {
+    using losses = new PowerLosses(random, cheat);
+    const endsAtMs = performance.now() + (seconds * 1000) / 2;
+    let found = 0;
+    const isOver = (): boolean =>
+      performance.now() > endsAtMs && (found > 0 || losses.figures.losses >= CHEATED_LOSSES_MIN);
+    while (!isOver()) {
+      await losses.wearOut(isOver);
+      const reported = losses.faults.splice(0);
+      if (reported.some(isLossOfWrites)) found++;
+      // The model of the disk has to be right about those, too.
+      faults.push(...reported.filter((fault) => !isLossOfWrites(fault)));
+    }
+    figures[`${name}: losses of power`] = losses.figures.losses;
+    figures[`${name}: found out`] = found;
+    if (found === 0) faults.push(`${name} has lost nothing that was noticed`);
+  }
+  return { figures, faults };
+}
+
+export const powerLossCheat: Scenario = {
+  title: "without syncs, acknowledged writes are lost, and that is noticed",
+  missing: lackOfShim,
+  run: runCheats,
 };

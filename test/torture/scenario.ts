@@ -7,8 +7,10 @@ export interface Budget {
   readonly seconds: number;
   /** The only source of choices, so that the seed replays them. */
   readonly random: Random;
-  /** What happens meanwhile, for whoever watches. */
+  /** Prints what is happening. */
   readonly tell: (line: string) => void;
+  /** A few seconds of it, with shares that even a busy machine keeps to. */
+  readonly isShort?: boolean;
 }
 
 export interface Finding {
@@ -23,4 +25,66 @@ export interface Scenario {
   /** What the machine lacks, in words for a person; undefined where it can run. */
   readonly missing?: () => string | undefined;
   readonly run: (budget: Budget) => Promise<Finding>;
+}
+
+interface Dealt<Kind> {
+  readonly kind: Kind;
+  /** Whether every kind has come, with this one. */
+  readonly haveAllCome: boolean;
+}
+
+export function* deal<Kind>(kinds: readonly Kind[], random: Random): Generator<Dealt<Kind>, never> {
+  for (let decks = 1; ; decks++) {
+    const left = [...kinds];
+    while (left.length > 0) {
+      const [kind] = left.splice(random.below(left.length), 1);
+      yield { kind: kind as Kind, haveAllCome: decks > 1 || left.length === 0 };
+    }
+  }
+}
+
+export class Times {
+  readonly #countOf = new Map<string, number>();
+  readonly #msOf = new Map<string, readonly number[]>();
+
+  /** Without a time where nobody waited for it to be over. */
+  add(kind: string, ms?: number): void {
+    this.#countOf.set(kind, (this.#countOf.get(kind) ?? 0) + 1);
+    if (ms !== undefined) this.#msOf.set(kind, [...(this.#msOf.get(kind) ?? []), ms]);
+  }
+
+  /** One for each kind. */
+  figures(): Record<string, string> {
+    return Object.fromEntries(
+      [...this.#countOf].map(([kind, count]) => [
+        kind,
+        [count === 1 ? "once" : `${count} times`, ...describe(this.#msOf.get(kind) ?? [])].join(),
+      ]),
+    );
+  }
+}
+
+function describe(all: readonly number[]): string[] {
+  if (all.length === 0) return [];
+  const sorted = all.toSorted((one, other) => one - other);
+  const median = sorted[Math.floor(sorted.length / 2)] as number;
+  const max = sorted.at(-1) as number;
+  return [
+    ` well again after ${median.toFixed(0)} ms in the median`,
+    ` ${max.toFixed(0)} ms at most`,
+  ];
+}
+
+/** Undefined where it takes longer. */
+export async function within<Result>(
+  ms: number,
+  promise: Promise<Result>,
+): Promise<Result | undefined> {
+  const { promise: late, resolve } = Promise.withResolvers<undefined>();
+  const timer = setTimeout(() => resolve(undefined), ms);
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

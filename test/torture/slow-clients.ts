@@ -1,38 +1,45 @@
 /** Clients that take for ever, beside others that do not: the others hardly notice, and the slow ones are cut off in their time. */
 
-import { makeStore } from "../support/stores.ts";
-import { Creators, goodputOf, quantile, type Spell } from "./creators.ts";
-import { Ledger } from "./ledger.ts";
-import type { Finding, Scenario } from "./scenario.ts";
+import type { Socket } from "bun";
+import { limits } from "../support/limits.ts";
+import { Ledger } from "../support/model.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+import { makeStore, readPlants } from "../support/stores.ts";
+import { Creators, goodputOf, makePlantsFrom, quantile, type Spell } from "./creators.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
 import {
   countDescriptors,
   measureMemoryBytes,
   missingFigures,
   startTorturedService,
 } from "./service.ts";
-import { habits, openSlowly, readers, type SlowClient } from "./slow-client.ts";
-import { limits } from "../support/limits.ts";
 
-interface Terms {
-  readonly slowClients: number;
-  readonly secondsBefore: number;
-  readonly goodputShareMin: number;
-  /** The longest that anyone of the normal load waits, from the moment at which the slow ones come. */
-  readonly waitMsMax: number;
-  readonly tell: (line: string) => void;
-}
+/** `waitMsMax` is the longest that a client of the normal load waits, from the moment at which the slow ones come. */
+const LONG = {
+  count: 1_000,
+  goodputShareMin: 0.7,
+  waitMsMax: 1_000,
+  readSecondsMax: 6,
+  idleSecondsMax: 11,
+};
+/** Without heads that do not end: the runtime gives them twelve seconds, whatever is configured. */
+const SHORT = {
+  count: 130,
+  goodputShareMin: 0.2,
+  waitMsMax: 2_000,
+  readSecondsMax: 4,
+  idleSecondsMax: 9,
+};
 
 const CLIENTS = 64;
-const READ_SECONDS_MAX = 6;
-const IDLE_SECONDS_MAX = 11;
 /** Until the buffers of those who do not read are full: as long as they are not, they are readers like any other. */
 const SETTLING_SECONDS_MAX = 15;
 const SETTLING_SPELL_SECONDS = 0.5;
 const BESIDE_SECONDS = 3;
 /** A head has about 12 seconds, which the runtime fixes; the machine may be busy. */
 const SECONDS_MAX = 30;
-/** After it has taken nothing for so long, a reader has been cut off. */
-const CUT_OFF_SECONDS = IDLE_SECONDS_MAX + 5;
+/** So long after the idle time, a reader that takes nothing has been cut off. */
+const LATE_SECONDS = 5;
 const SECONDS_TO_READ_MAX = 5;
 /** Beyond what buffers of sockets hold, so that a reader who does not read is felt. */
 const PLANTS = 500_000;
@@ -46,28 +53,23 @@ const DESCRIPTORS_MORE_MAX = 10;
 export const slowClients: Scenario = {
   title: "1,000 clients that never come to an end, beside a normal load",
   missing: missingFigures,
-  run: ({ seconds, tell }) =>
-    runSlowClients({
-      slowClients: 1_000,
-      secondsBefore: seconds / 4,
-      goodputShareMin: 0.7,
-      waitMsMax: 1_000,
-      tell,
-    }),
+  run,
 };
 
-export async function runSlowClients(terms: Terms): Promise<Finding> {
-  const { slowClients: count, secondsBefore, goodputShareMin, waitMsMax, tell } = terms;
+async function run({ seconds, tell, isShort = false }: Budget): Promise<Finding> {
+  const terms = isShort ? SHORT : LONG;
+  const { count, goodputShareMin, waitMsMax, readSecondsMax, idleSecondsMax } = terms;
+  const secondsBefore = seconds / 4;
   await using service = await startTorturedService(
     {
-      ...limits({ readSecondsMax: READ_SECONDS_MAX }),
-      PLANTSTORE_IDLE_SECONDS_MAX: String(IDLE_SECONDS_MAX),
+      ...limits({ readSecondsMax, queueSecondsMax: readSecondsMax }),
+      PLANTSTORE_IDLE_SECONDS_MAX: String(idleSecondsMax),
     },
     count + CLIENTS,
     (path) => makeStore(path, PLANTS),
   );
-  const ledger = new Ledger(PLANTS + 1);
-  const normal = new Creators(service.url, ledger);
+  const ledger = new Ledger();
+  const normal = new Creators(service.url, ledger, makePlantsFrom(PLANTS + 1));
   await normal.start(CLIENTS);
   await normal.measure(secondsBefore / 2);
   const before = await normal.measure(secondsBefore);
@@ -88,7 +90,13 @@ export async function runSlowClients(terms: Terms): Promise<Finding> {
     performance.now() - cameAtMs < SETTLING_SECONDS_MAX * 1000
   );
   const startedAtMs = performance.now();
-  clients.push(...(await openSlowly(service.url, count - clients.length, habits)));
+  clients.push(
+    ...(await openSlowly(
+      service.url,
+      count - clients.length,
+      isShort ? habits.filter(({ isHead }) => isHead !== true) : habits,
+    )),
+  );
   const beside = await normal.measure(BESIDE_SECONDS);
   const left = clients.filter(({ isOpen }) => isOpen).length;
   const leaving = clients.filter(({ habit }) => habit.readsEveryMs === undefined);
@@ -99,7 +107,7 @@ export async function runSlowClients(terms: Terms): Promise<Finding> {
   const tookSeconds = (performance.now() - startedAtMs) / 1000;
   clearInterval(watch);
   // Whoever does not read does not notice that it was cut off.
-  await Bun.sleep(Math.max(0, CUT_OFF_SECONDS - tookSeconds) * 1000);
+  await Bun.sleep(Math.max(0, idleSecondsMax + LATE_SECONDS - tookSeconds) * 1000);
   for (const client of clients) client.readOn();
   const stuck = clients.filter(({ habit }) => habit.mayStay === undefined);
   await Promise.race([
@@ -121,7 +129,11 @@ export async function runSlowClients(terms: Terms): Promise<Finding> {
   const { exitCode, complaints } = await service.stop();
 
   const share = goodputOf(beside) / goodputOf(before);
-  faults.push(...normal.faults, ...complaints, ...ledger.findFaults(service.path));
+  faults.push(
+    ...normal.faults,
+    ...complaints,
+    ...ledger.compare(readPlants(service.path, BigInt(PLANTS + 1))),
+  );
   const expect = (holds: boolean, fault: string): void => void (holds || faults.push(fault));
   const waitedMs = Math.max(
     ...[...settling, beside].map(({ acceptedMs }) => quantile(acceptedMs, 1)),
@@ -159,7 +171,7 @@ export async function runSlowClients(terms: Terms): Promise<Finding> {
       "memory at most, MB": memoryBytesMax / 1e6,
       "descriptors before, without the normal load": descriptorsBefore - CLIENTS,
       "descriptors in the end": descriptorsAfter,
-      "acknowledged plants": ledger.acknowledged,
+      "acknowledged plants": ledger.countCertain(),
     },
   };
 }
@@ -176,4 +188,126 @@ function summarize(faults: readonly string[]): string[] {
   const counts = new Map<string, number>();
   for (const fault of faults) counts.set(fault, (counts.get(fault) ?? 0) + 1);
   return [...counts].map(([fault, count]) => (count === 1 ? fault : `${fault} (${count} times)`));
+}
+
+const TRICKLE_MS = 250;
+
+const CREDENTIALS = `Host: plants.example\r\nAuthorization: Bearer ${TEST_TOKEN}\r\n`;
+const POST = `POST /plants HTTP/1.1\r\n${CREDENTIALS}Content-Type: application/json\r\n`;
+
+const EXPORT = `GET /plants HTTP/1.1\r\n${CREDENTIALS}Accept: application/x-ndjson\r\n\r\n`;
+
+interface Habit {
+  readonly name: string;
+  /** Sent at once. */
+  readonly start: string;
+  /** Sent byte by byte, over and over. */
+  readonly trickle: string;
+  /** Reads for a moment each so many milliseconds. */
+  readonly readsEveryMs?: number;
+  /** As long as it takes something it may stay. */
+  readonly mayStay?: true;
+  readonly isHead?: true;
+  /** What the last words to it must be; undefined where none are promised. */
+  readonly farewell?: RegExp;
+}
+
+const habits: readonly Habit[] = [
+  { name: "a head that trickles", isHead: true, start: POST, trickle: "X-Slow: a\r\n" },
+  { name: "a head that stops", isHead: true, start: POST, trickle: "" },
+  { name: "nothing at all", isHead: true, start: "", trickle: "" },
+  {
+    name: "a body that trickles",
+    start: `${POST}Content-Length: 500\r\n\r\n{"id":-1,"name":"`,
+    trickle: "slow",
+    farewell: /^HTTP\/1\.1 408 [^]*"error":4008/,
+  },
+  {
+    name: "chunks that trickle",
+    start: `${POST}Transfer-Encoding: chunked\r\n\r\n`,
+    trickle: "1\r\n \r\n",
+    farewell: /^HTTP\/1\.1 408 [^]*"error":4008/,
+  },
+  {
+    name: "a body that stops",
+    start: `${POST}Content-Length: 500\r\n\r\n{"id":-1,`,
+    trickle: "",
+    farewell: /^HTTP\/1\.1 408 [^]*"error":4008/,
+  },
+];
+
+/** Fewer, because the buffers of each take megabytes of the system's. */
+const readers: readonly Habit[] = [
+  {
+    name: "an export that is hardly read",
+    start: EXPORT,
+    trickle: "",
+    readsEveryMs: 2_000,
+    mayStay: true,
+  },
+  { name: "an export that nobody reads", start: EXPORT, trickle: "", readsEveryMs: Infinity },
+];
+
+interface SlowClient {
+  readonly habit: Habit;
+  readonly closed: Promise<void>;
+  isOpen: boolean;
+  /** The beginning of all that came. */
+  text: string;
+  abandon: () => void;
+  readOn: () => void;
+}
+
+async function openSlowly(
+  url: string,
+  count: number,
+  among: readonly Habit[],
+): Promise<SlowClient[]> {
+  const { hostname, port } = new URL(url);
+  const clients: SlowClient[] = [];
+  for (let nth = 0; nth < count; nth++) {
+    const { promise: closed, resolve } = Promise.withResolvers<void>();
+    const habit = among[nth % among.length] as Habit;
+    const client: SlowClient = {
+      habit,
+      closed,
+      isOpen: true,
+      text: "",
+      abandon: () => undefined,
+      readOn: () => undefined,
+    };
+    let timer: Timer | undefined;
+    let readsOn = false;
+    const end = (): void => {
+      clearInterval(timer);
+      client.isOpen = false;
+      resolve();
+    };
+    const socket: Socket = await Bun.connect({
+      hostname,
+      port: Number(port),
+      socket: {
+        data(reading, bytes) {
+          if (client.text.length < 1_000) client.text += bytes.toString("latin1", 0, 1_000);
+          if (habit.readsEveryMs !== undefined && !readsOn) reading.pause();
+        },
+        close: end,
+        error: end,
+      },
+    });
+    client.abandon = () => socket.terminate();
+    client.readOn = () => {
+      readsOn = true;
+      socket.resume();
+    };
+    socket.write(habit.start);
+    let at = 0;
+    let ticks = 0;
+    timer = setInterval(() => {
+      if (habit.trickle !== "") socket.write(habit.trickle[at++ % habit.trickle.length] ?? "");
+      if ((++ticks * TRICKLE_MS) % (habit.readsEveryMs ?? Infinity) === 0) socket.resume();
+    }, TRICKLE_MS);
+    clients.push(client);
+  }
+  return clients;
 }

@@ -1,26 +1,31 @@
 /** Everything at once for as long as one likes: memory and descriptors stay what they were, and the store is right. */
 
-import { isSamePlant } from "../support/plants.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { Clients, sendOperation, toAnswer } from "../support/clients.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { readPlants } from "../support/stores.ts";
-import { measureGrowth, type Sample } from "./growth.ts";
-import type { Finding, Scenario } from "./scenario.ts";
+import { type Answer, Connection, formatRequest, readBody } from "./connection.ts";
+import { findDeliberateRefusal } from "./creators.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
 import {
   countDescriptors,
+  measureGrowth,
   measureMemoryBytes,
   missingFigures,
+  type Sample,
   startTorturedService,
-  type TorturedService,
 } from "./service.ts";
-import { SoakClient } from "./soak-client.ts";
 
-interface Terms {
-  readonly seconds: number;
-  readonly random: Random;
-  readonly tell: (line: string) => void;
-}
-
-const CLIENTS = 24;
+const CLIENTS = 16;
+/** The store does not grow, and neither should anything else. */
+const PLANTS_EACH_MAX = 150;
+const BATCH_LENGTH_MAX = 20;
+const NAME_LENGTH_MAX = 200;
+/** Beyond what a double can hold. */
+const FIRST_ID = 2n ** 61n;
+/** Always there, so that a request about it is refused for the right reason. */
+const KNOWN_ID = -1n;
+const NUISANCES = 8;
 const SAMPLE_MS = 200;
 const TELL_EVERY = 300;
 /**
@@ -33,38 +38,58 @@ const DESCRIPTORS_MORE_MAX = 5;
 export const soak: Scenario = {
   title: "every operation, right, wrong and aborted, without a pause",
   missing: missingFigures,
-  run: (budget) => runSoak(budget),
+  run,
 };
 
-export async function runSoak({ seconds, random, tell }: Terms): Promise<Finding> {
+async function run({ seconds, random, tell }: Budget): Promise<Finding> {
   await using service = await startTorturedService({ PLANTSTORE_LOG_LEVEL: "warn" });
-  const clients = await Promise.all(
-    Array.from({ length: CLIENTS }, (_, nth) =>
-      SoakClient.open(service.url, nth, createRandom(random.below(2 ** 31))),
-    ),
+  const known = { id: KNOWN_ID, name: "known", tag: null };
+  const faults: string[] = [];
+  const isAlive = (): boolean => service.isAlive();
+  const clients = new Clients(
+    CLIENTS,
+    {
+      findUrl: () => service.url,
+      firstId: FIRST_ID,
+      plantsMax: PLANTS_EACH_MAX,
+      batchLengthMax: BATCH_LENGTH_MAX,
+      nameLengthMax: NAME_LENGTH_MAX,
+      mayRefuse: ["overloaded", "store_busy"],
+      onLost: () => faults.push("a connection was lost"),
+    },
+    random,
+  );
+  const nuisances = Array.from(
+    { length: NUISANCES },
+    () => new Nuisance(service.url, createRandom(random.below(2 ** 31))),
+  );
+  clients.ledger.begin({ kind: "create", plant: known })(
+    await toAnswer(await sendOperation(service.url, { kind: "create", plant: known })),
   );
   const samples: Sample[] = [];
   const descriptors: number[] = [];
-  const countRequests = (): number => clients.reduce((sum, { requests }) => sum + requests, 0);
+  const countRequests = (): number =>
+    nuisances.reduce((sum, { requests }) => sum + requests, clients.requests);
   const watch = setInterval(() => {
-    if (!service.isAlive()) return;
+    if (!isAlive()) return;
     const bytes = measureMemoryBytes(service.pid);
     descriptors.push(countDescriptors(service.pid));
     if (samples.push({ requests: countRequests(), bytes }) % TELL_EVERY === 0)
       tell(`${countRequests()} requests, ${Math.round(bytes / 1e6)} MB`);
   }, SAMPLE_MS);
   const endMs = performance.now() + seconds * 1000;
-  await Promise.all(
-    clients.map(async (client) => {
-      while (performance.now() < endMs && service.isAlive()) await client.act();
-    }),
-  );
+  const isOver = (): boolean => performance.now() > endMs || !isAlive();
+  await Promise.all(nuisances.map((nuisance) => nuisance.work(isOver)));
+  await clients.stop();
   clearInterval(watch);
-  for (const client of clients) client.close();
 
+  faults.push(...nuisances.flatMap((nuisance) => nuisance.faults));
+  if (isAlive()) {
+    const { exitCode, complaints } = await service.stop();
+    faults.push(...complaints, ...clients.compare(readPlants(service.path)));
+    if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
+  } else faults.push("the process died");
   const growth = measureGrowth(samples);
-  const faults = clients.flatMap((client) => client.faults);
-  faults.push(...(await end(service, clients)));
   if (growth.bytes > MEMORY_BYTES_MORE_MAX)
     faults.push(
       `memory grew by ${growth.bytes} bytes in ${growth.requests} requests, ${growth.bytesPerRequest.toFixed(1)} each`,
@@ -79,8 +104,8 @@ export async function runSoak({ seconds, random, tell }: Terms): Promise<Finding
     figures: {
       requests: countRequests(),
       "requests a second": countRequests() / seconds,
-      "put off by 503": clients.reduce((sum, { refused }) => sum + refused, 0),
-      "plants in the end": clients.reduce((sum, { plants }) => sum + plants.size, 0),
+      "put off by 503": clients.unsettled,
+      "plants in the end": clients.ledger.countCertain(),
       "memory in the end, MB": (samples.at(-1)?.bytes ?? 0) / 1e6,
       "memory growth after the warm-up, bytes": growth.bytes,
       "in so many requests": growth.requests,
@@ -90,18 +115,115 @@ export async function runSoak({ seconds, random, tell }: Terms): Promise<Finding
   };
 }
 
-/** The log without a complaint, and exactly the plants that the clients know of. */
-async function end(service: TorturedService, clients: readonly SoakClient[]): Promise<string[]> {
-  if (!service.isAlive()) return ["the process died"];
-  const { exitCode, complaints } = await service.stop();
-  const faults = [...complaints];
-  if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
-  const stored = new Map(readPlants(service.path).map((plant) => [plant.id, plant]));
-  for (const plant of clients.flatMap(({ plants }) => [...plants.values()])) {
-    const kept = stored.get(plant.id);
-    if (kept === undefined || !isSamePlant(kept, plant))
-      faults.push(`${plant.id} is lost or another`);
-    stored.delete(plant.id);
+/** A client that looks around, asks for what it is refused, and leaves in the middle of a request. */
+class Nuisance {
+  readonly faults: string[] = [];
+  requests = 0;
+  readonly #url: string;
+  readonly #random: Random;
+
+  constructor(url: string, random: Random) {
+    this.#url = url;
+    this.#random = random;
   }
-  return [...faults, ...[...stored.keys()].map((id) => `${id} should not be stored`)];
+
+  async work(isOver: () => boolean): Promise<void> {
+    while (!isOver()) {
+      const connection = await Connection.open(this.#url);
+      if (this.#random.chance(20)) await this.#leave(connection);
+      else
+        while (connection.isOpen && !isOver() && this.#random.chance(95))
+          await (this.#random.chance(40) ? this.#look(connection) : this.#beRefused(connection));
+      connection.abort();
+      await connection.closed;
+    }
+  }
+
+  async #look(connection: Connection): Promise<void> {
+    const target = this.#random.pick(LOOKS);
+    const method = this.#random.chance(80) ? "GET" : "HEAD";
+    await this.#ask(connection, formatRequest(method, target), ({ status }) => status === 200);
+  }
+
+  async #beRefused(connection: Connection): Promise<void> {
+    const [due, request] = this.#random.pick(REFUSED);
+    const { status, code } = catalogue[due];
+    await this.#ask(
+      connection,
+      request,
+      (answer) => answer.status === status && readBody(answer).startsWith(`{"error":${code},`),
+    );
+  }
+
+  /** Half of a request, on a connection that is gone before the rest. */
+  async #leave(connection: Connection): Promise<void> {
+    const request = formatRequest("POST", "/plants", '{"id":-2,"name":"never whole"}');
+    connection.send(request.slice(0, this.#random.below(request.length - 1)));
+    if (this.#random.chance(50)) await Bun.sleep(1);
+    this.requests++;
+  }
+
+  async #ask(
+    connection: Connection,
+    request: string,
+    isDue: (answer: Answer) => boolean,
+  ): Promise<void> {
+    this.requests++;
+    const answer = await connection.ask(request);
+    if (answer?.endsConnection) {
+      connection.abort();
+      await connection.closed;
+    }
+    const reason = answer === undefined ? undefined : findDeliberateRefusal(answer);
+    const isPutOff = reason === "overloaded" || reason === "store_busy";
+    if (answer === undefined || !(isDue(answer) || isPutOff))
+      this.faults.push(
+        `${answer?.status ?? "no answer"} ${answer?.body.slice(0, 200)} to ${request.slice(0, 200)}`,
+      );
+  }
 }
+
+const LOOKS = [
+  "/plants?limit=20",
+  "/plants?limit=5&order=desc&tag=client%201",
+  "/plants?limit=5&name=zzz",
+  "/tags?limit=10",
+  "/metrics",
+  "/activity",
+  "/token",
+  "/livez",
+  "/readyz",
+];
+
+const REFUSED: readonly (readonly [ErrorName, string])[] = [
+  ["token_invalid", formatRequest("GET", "/plants").replace("Bearer ", "Bearer x")],
+  ["token_missing", formatRequest("GET", "/plants").replace("Authorization", "X-Nothing")],
+  ["invalid_json", formatRequest("POST", "/plants", '{"id":')],
+  ["invalid_plant", formatRequest("POST", "/plants", '{"id":1.5,"name":null}')],
+  ["invalid_query", formatRequest("GET", "/plants?limit=x")],
+  ["invalid_id", formatRequest("GET", "/plants/one")],
+  ["path_not_found", formatRequest("GET", "/nowhere")],
+  ["method_not_allowed", formatRequest("PATCH", "/plants")],
+  [
+    "unsupported_media_type",
+    formatRequest("POST", "/plants", "{}", "Content-Type: text/plain\r\n"),
+  ],
+  ["url_too_long", formatRequest("GET", `/plants?${"a".repeat(9_000)}`)],
+  [
+    "body_too_large",
+    formatRequest("POST", "/plants", "", "Content-Type: application/json\r\n").replace(
+      "Content-Length: 0",
+      "Content-Length: 9999999",
+    ),
+  ],
+  ["id_taken", formatRequest("POST", "/plants", `{"id":${KNOWN_ID},"name":"another"}`)],
+  [
+    "precondition_failed",
+    formatRequest(
+      "PUT",
+      `/plants/${KNOWN_ID}`,
+      '{"name":"a"}',
+      'Content-Type: application/json\r\nIf-Match: "none"\r\n',
+    ),
+  ],
+];

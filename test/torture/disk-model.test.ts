@@ -1,35 +1,8 @@
-/** A few seconds without power, on Linux with a C compiler: `npm run torture -- power-loss` goes on for longer. */
+/** The model of a disk loses and keeps what a disk may. */
 
 import { expect, test } from "bun:test";
-import { choosePieces } from "./disk-fates.ts";
-import { FOLDER, Kind } from "./disk-log.ts";
-import { Disk } from "./disk-model.ts";
-import { powerLossCheat } from "./power-loss-cheat.ts";
-import { powerLoss } from "./power-loss.ts";
-import { createRandom, tellingSeed } from "../support/random.ts";
-
-const SECONDS = 4;
-const lacks = powerLoss.missing?.() !== undefined;
-const budget = () => ({ seconds: SECONDS, random: createRandom(), tell: () => {} });
-
-test.skipIf(lacks)("when the power goes, nothing that was acknowledged is lost", () =>
-  tellingSeed(async () => {
-    const { figures, faults } = await powerLoss.run(budget());
-    expect(faults).toEqual([]);
-    expect(figures["losses"]).toBeGreaterThan(0);
-    expect(figures["images of the disk examined"]).toBeGreaterThan(0);
-    expect(figures["writes acknowledged"]).toBeGreaterThan(0);
-  }),
-);
-
-test.skipIf(lacks)("a store that does not sync, and a disk that lies about it, are found out", () =>
-  tellingSeed(async () => {
-    const { figures, faults } = await powerLossCheat.run(budget());
-    expect(faults).toEqual([]);
-    expect(figures["a store with synchronous=OFF: found out"]).toBeGreaterThan(0);
-    expect(figures["a disk that lies about syncs: found out"]).toBeGreaterThan(0);
-  }),
-);
+import { createRandom } from "../support/random.ts";
+import { choosePieces, Disk, FOLDER, Kind } from "./disk-model.ts";
 
 type Step = readonly [kind: number, name: string, offset?: number, text?: string];
 

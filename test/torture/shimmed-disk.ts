@@ -1,0 +1,217 @@
+/** The service on a disk that loses its power, or fails, when it is told to. */
+
+import { Database } from "bun:sqlite";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { constants } from "node:os";
+import { join } from "node:path";
+import { type ServiceProcess, spawnService } from "../support/command.ts";
+import { makeTemporaryFolder, type TemporaryFolder } from "../support/folder.ts";
+import { isSamePlant, type StoredPlant } from "../support/plants.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+import { checkIntegrity, readPlants } from "../support/stores.ts";
+import { canFailSyncs, runSystemCommand } from "../support/system.ts";
+import { type Disk, type DiskRecord, type Files, readDiskLog } from "./disk-model.ts";
+import type { MixedLoad } from "./mixed-load.ts";
+
+const KILLED = 137;
+
+export const lackOfShim = (): string | undefined =>
+  canFailSyncs ? undefined : "it takes Linux and a C compiler (cc)";
+
+export class ShimmedDisk implements Disposable {
+  readonly control: DiskControl;
+  private readonly folder: TemporaryFolder = makeTemporaryFolder();
+  private readonly library: string;
+  private readonly log: string;
+  private readonly place: string;
+
+  constructor() {
+    const { path } = this.folder;
+    this.library = join(path, "disk-shim.so");
+    this.log = join(path, "log");
+    this.place = join(path, "disk");
+    mkdirSync(this.place);
+    this.control = new DiskControl(join(path, "control"));
+    const source = join(import.meta.dir, "disk-shim.c");
+    runSystemCommand("cc", "-O2", "-shared", "-fPIC", "-o", this.library, source, "-ldl");
+  }
+
+  /** Undefined where the power went before it listened. */
+  async start(settings: Readonly<Record<string, string>>): Promise<ServiceProcess | undefined> {
+    rmSync(this.log, { force: true });
+    try {
+      return await spawnService({
+        DATABASE_URL: `sqlite:${join(this.place, STORE_NAME)}`,
+        PLANTSTORE_TOKEN: TEST_TOKEN,
+        LD_PRELOAD: this.library,
+        DISK_FOLDER: this.place,
+        DISK_LOG: this.log,
+        DISK_CONTROL: this.control.path,
+        ...settings,
+      });
+    } catch (error) {
+      if ((error as Error).message.includes(`(exit ${KILLED})`)) return undefined;
+      throw error;
+    }
+  }
+
+  /** In place of all that is there; the service is not running. */
+  put(files: Files): void {
+    placeFiles(this.place, files);
+  }
+
+  readFiles(): Files {
+    return readFiles(this.place);
+  }
+
+  /** What the service did since its start. */
+  readLog(): Generator<DiskRecord> {
+    return readDiskLog(this.log);
+  }
+
+  [Symbol.dispose](): void {
+    this.folder[Symbol.dispose]();
+  }
+}
+
+/** Everything that the shim has not seen, or the model has understood wrongly: none, or nothing else can be believed. */
+export function compareModel(disk: Disk, files: Files): string[] {
+  const shown = disk.show();
+  return [...new Set([...shown.keys(), ...files.keys()])]
+    .filter(isKeptFile)
+    .filter((name) => {
+      const [one, other] = [shown.get(name), files.get(name)];
+      return one === undefined || other === undefined || !one.equals(other);
+    })
+    .map((name) => `the model of the disk has ${name} otherwise than the disk`);
+}
+
+/** In the order of `struct control` in disk-shim.c. */
+const FIELDS = [
+  "dieAfter",
+  "dieIn",
+  "syncsAreLies",
+  "writeError",
+  "writeFailsPercent",
+  "writeShortenedPercent",
+  "syncFailsPercent",
+  "syncMs",
+  "readFailsPercent",
+] as const;
+const FIELD_BYTES = 4;
+/** After the others, written by the shim: how many operations have failed, or were short or slow. */
+const FAULTS_OFFSET = FIELDS.length * FIELD_BYTES;
+
+/** Zero where nothing is said: then nothing goes wrong. */
+export type Trouble = Readonly<Partial<Record<(typeof FIELDS)[number], number>>>;
+
+export const { ENOSPC, EIO } = constants.errno;
+
+export class DiskControl {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+    writeFileSync(path, new Uint8Array(FAULTS_OFFSET + FIELD_BYTES));
+  }
+
+  /** In place: the shim has the file mapped. */
+  set(trouble: Trouble): void {
+    const fields = Uint32Array.from(FIELDS.map((name) => trouble[name] ?? 0));
+    const descriptor = openSync(this.path, "r+");
+    writeSync(descriptor, new Uint8Array(fields.buffer), 0, fields.byteLength, 0);
+    closeSync(descriptor);
+  }
+
+  get faults(): number {
+    return readFileSync(this.path).readUint32LE(FAULTS_OFFSET);
+  }
+}
+
+export const STORE_NAME = "plants.db";
+
+/** The index of the log is made anew after any accident. */
+const isKeptFile = (name: string): boolean => !name.endsWith("-shm");
+
+export function readFiles(folder: string): Files {
+  const names = readdirSync(folder).filter(isKeptFile);
+  return new Map(names.map((name) => [name, readFileSync(join(folder, name))]));
+}
+
+/** Nothing else is there afterwards. */
+function placeFiles(folder: string, files: Files): void {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+  for (const [name, content] of files) writeFileSync(join(folder, name), content);
+}
+
+interface Examination {
+  readonly rows: readonly StoredPlant[];
+  readonly faults: readonly string[];
+}
+
+/** Looks at a copy, so that the service is the one to recover these files. */
+export function examineFiles(files: Files, load: MixedLoad): Examination {
+  using folder = makeTemporaryFolder();
+  const copy = join(folder.path, "copy");
+  placeFiles(copy, files);
+  const path = join(copy, STORE_NAME);
+  try {
+    const integrity = existsSync(path) ? checkIntegrity(path) : "ok";
+    const rows = hasPlants(path) ? readPlants(path) : [];
+    const faults = load.compare(rows);
+    return { rows, faults: integrity === "ok" ? faults : [`integrity: ${integrity}`, ...faults] };
+  } catch (error) {
+    return { rows: [], faults: [`the file cannot be read: ${(error as Error).message}`] };
+  }
+}
+
+/** False for a store that was never finished: whether that is allowed, what was acknowledged tells. */
+function hasPlants(path: string): boolean {
+  if (!existsSync(path)) return false;
+  const db = new Database(path, { readwrite: true, create: false });
+  try {
+    return db.query("SELECT 1 FROM sqlite_schema WHERE name = 'plants'").get() !== null;
+  } finally {
+    db.close();
+  }
+}
+
+/** Every plant that the service shows, or the status of another answer. */
+export async function readAnswers(url: string): Promise<StoredPlant[] | number> {
+  const response = await fetch(`${url}/plants`, {
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "application/x-ndjson" },
+  });
+  const text = await response.text();
+  if (response.status !== 200) return response.status;
+  return text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map(parseLine);
+}
+
+/** Every difference between what the service shows and its file. Nothing may write meanwhile. */
+export async function compareAnswers(url: string, rows: readonly StoredPlant[]): Promise<string[]> {
+  const told = await readAnswers(url);
+  if (typeof told === "number") return [`the list was answered ${told}`];
+  if (told.length !== rows.length)
+    return [`the file has ${rows.length} plants, and the service shows ${told.length}`];
+  return rows
+    .filter((row, index) => !isSamePlant(row, told[index] as StoredPlant))
+    .map(({ id }) => `${id}: shown differently than it is in the file`);
+}
+
+function parseLine(line: string): StoredPlant {
+  const { id, name, tag } = JSON.parse(line) as { id: number; name: string; tag?: string };
+  return { id: BigInt(id), name, tag: tag ?? null };
+}

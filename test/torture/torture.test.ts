@@ -1,0 +1,177 @@
+/** Every scenario for a few seconds, and proof that something happened in it: `npm run torture` goes on for longer. */
+
+import { describe, expect, test } from "bun:test";
+import { createRandom, seed, tellingSeed } from "../support/random.ts";
+import { diskFaults } from "./disk-faults.ts";
+import { failOver, failOverCheat } from "./fail-over.ts";
+import { fuzz } from "./fuzz.ts";
+import { idleConnections } from "./idle-connections.ts";
+import { kill } from "./kill.ts";
+import { overload } from "./overload.ts";
+import { postgres, postgresCheat } from "./postgres.ts";
+import { powerLoss, powerLossCheat } from "./power-loss.ts";
+import type { Finding, Scenario } from "./scenario.ts";
+import { measureGrowth } from "./service.ts";
+import { slowClients } from "./slow-clients.ts";
+import { soak } from "./soak.ts";
+
+const TEST_MS_MAX = 120_000;
+
+/** Fails where the scenario found a fault, or where so much of what it should have done was not done. */
+async function expectNoFault(
+  scenario: Scenario,
+  seconds: number,
+  atLeast: Readonly<Record<string, number>> = {},
+): Promise<Finding["figures"]> {
+  const { figures, faults } = await scenario.run({
+    seconds,
+    random: createRandom(),
+    tell: () => undefined,
+    isShort: true,
+  });
+  expect(faults.slice(0, 10)).toEqual([]);
+  for (const [name, figure] of Object.entries(atLeast))
+    expect(Number(figures[name]), name).toBeGreaterThan(figure);
+  return figures;
+}
+
+function torture(
+  name: string,
+  scenario: Scenario,
+  seconds: number,
+  atLeast: Readonly<Record<string, number>> = {},
+): void {
+  test.skipIf(scenario.missing?.() !== undefined)(
+    name,
+    () => tellingSeed(async () => void (await expectNoFault(scenario, seconds, atLeast))),
+    TEST_MS_MAX,
+  );
+}
+
+torture("a service that is killed at any moment loses nothing and stores nothing half", kill, 3, {
+  kills: 3,
+  "writes acknowledged": 0,
+  "plants compared": 0,
+});
+
+torture("when the power goes, nothing that was acknowledged is lost", powerLoss, 3, {
+  losses: 3,
+  "images of the disk examined": 0,
+  "writes acknowledged": 0,
+});
+
+torture(
+  "a store that does not sync, and a disk that lies about it, are caught",
+  powerLossCheat,
+  2,
+  {
+    "a store with synchronous=OFF: found out": 0,
+    "a disk that lies about syncs: found out": 0,
+  },
+);
+
+torture(
+  "a disk that fails has writes refused, and loses none that was acknowledged",
+  diskFaults,
+  3,
+  {
+    "ends by a kill or a loss of power": 0,
+    "writes acknowledged": 0,
+    "plants compared": 0,
+  },
+);
+
+torture(
+  "no mutated request ends the process, is answered improperly, or is stored unacknowledged",
+  fuzz,
+  0,
+  {
+    "requests, mutated as bytes": 300,
+    "requests, mutated in their values": 2_000,
+  },
+);
+
+torture(
+  "under ten times its load the service goes on, refuses properly, and recovers",
+  overload,
+  6,
+  {
+    "crowd: acknowledged plants": 100,
+    "slow store: refused a second under overload": 100,
+  },
+);
+
+torture(
+  "under everything at once the answers are right, nothing is logged as an error, and memory stays",
+  soak,
+  4,
+  {
+    requests: 500,
+  },
+);
+
+// At the same time, because both wait for most of theirs.
+test.skipIf(slowClients.missing?.() !== undefined)(
+  "slow clients are cut off in time, idle connections stay usable until theirs is over, others are served meanwhile",
+  () =>
+    tellingSeed(async () => {
+      await Promise.all([
+        expectNoFault(slowClients, 4, { "acknowledged plants": 100 }),
+        expectNoFault(idleConnections, 5, { "used again": 99 }),
+      ]);
+    }),
+  TEST_MS_MAX,
+);
+
+test.skipIf(postgres.missing?.() !== undefined)(
+  "three services and their PostgreSQL server suffer every kind of mishap under load, and nothing is lost",
+  () =>
+    tellingSeed(async () => {
+      const figures = await expectNoFault(postgres, 0);
+      // Otherwise nothing was shown: no client was cut off, or none met another.
+      for (const [name, figure] of Object.entries(figures))
+        if (/^(quarrel|writes)/.test(name)) expect(figure).toBeGreaterThan(5);
+    }),
+  TEST_MS_MAX,
+);
+
+torture(
+  "the service goes over to a promoted standby, whatever became of the primary, and nothing is lost",
+  failOver,
+  0,
+  {
+    "writes acknowledged": 0,
+  },
+);
+
+torture(
+  "a standby that nobody waits for does lose plants, and the torture notices",
+  failOverCheat,
+  0,
+);
+
+torture(
+  "a server that commits too late does lose plants, and the torture notices",
+  postgresCheat,
+  0,
+);
+
+describe("growth", () => {
+  const random = createRandom(seed);
+  /** A thousand requests between two samples, and a collector that frees its garbage now and then. */
+  const sampleMemory = (leakBytes: number): { requests: number; bytes: number }[] =>
+    Array.from({ length: 300 }, (_, nth) => ({
+      requests: nth * 1_000,
+      bytes: 60e6 + Math.min(nth, 60) * 1e6 + random.below(20e6) + nth * 1_000 * leakBytes,
+    }));
+
+  test("is told from a warm-up and from ups and downs", () => {
+    expect(Math.abs(measureGrowth(sampleMemory(0)).bytesPerRequest)).toBeLessThan(100);
+  });
+
+  test("of two hundred bytes a request is seen", () => {
+    const { bytes, bytesPerRequest } = measureGrowth(sampleMemory(200));
+    expect(bytesPerRequest).toBeWithin(100, 300);
+    expect(bytes).toBeGreaterThan(10e6);
+  });
+});
