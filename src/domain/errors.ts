@@ -9,177 +9,98 @@ interface CatalogueEntry {
   /** The int32 `error` of the answer. */
   readonly code: number;
   readonly status: number;
-  /** The `message` where nothing more exact is known, and the text in docs/errors.md. */
+  /** The `message` unless something more exact is known, and the text in docs/errors.md. */
   readonly meaning: string;
   /** Whether the very same request can succeed later. */
   readonly retry: boolean;
 }
 
+const final = (code: number, status: number, meaning: string): CatalogueEntry => ({
+  code,
+  status,
+  meaning,
+  retry: false,
+});
+const transient = (code: number, status: number, meaning: string): CatalogueEntry => ({
+  code,
+  status,
+  meaning,
+  retry: true,
+});
+
 export const catalogue = {
-  invalid_utf8: {
-    code: 1001,
-    status: 400,
-    meaning: "The body is not valid UTF-8.",
-    retry: false,
-  },
-  invalid_json: {
-    code: 1002,
-    status: 400,
-    meaning: "The body is not valid JSON.",
-    retry: false,
-  },
-  invalid_plant: {
-    code: 1003,
-    status: 400,
-    meaning: "The body is JSON but not a plant; the message names every fault.",
-    retry: false,
-  },
-  invalid_id: {
-    code: 1004,
-    status: 400,
-    meaning: "The id in the path is not an int64 in plain decimal digits.",
-    retry: false,
-  },
-  invalid_query: {
-    code: 1005,
-    status: 400,
-    meaning: "A query parameter is unknown, repeated or out of range; the message names every one.",
-    retry: false,
-  },
-  invalid_precondition: {
-    code: 1006,
-    status: 400,
-    meaning: "If-Match or If-None-Match is neither * nor a list of entity tags.",
-    retry: false,
-  },
-  token_missing: {
-    code: 2001,
-    status: 401,
-    meaning: "No bearer token was sent.",
-    retry: false,
-  },
-  token_invalid: {
-    code: 2002,
-    status: 401,
-    meaning: "The bearer token is malformed, unknown or revoked.",
-    retry: false,
-  },
-  token_expired: {
-    code: 2003,
-    status: 401,
-    meaning: "The bearer token has expired.",
-    retry: false,
-  },
-  insufficient_scope: {
-    code: 2004,
-    status: 403,
-    meaning: "The bearer token lacks the scope that this operation needs.",
-    retry: false,
-  },
-  id_taken: {
-    code: 3001,
-    status: 409,
-    meaning: "A different plant has this id; nothing was changed.",
-    retry: false,
-  },
-  plant_not_found: {
-    code: 3002,
-    status: 404,
-    meaning: "There is no plant with this id.",
-    retry: false,
-  },
-  precondition_failed: {
-    code: 3003,
-    status: 412,
-    meaning: "The plant is not as If-Match or If-None-Match asks; nothing was changed.",
-    retry: false,
-  },
-  malformed_request: {
-    code: 4001,
-    status: 400,
-    meaning: "The request's Host header is empty, repeated or not a host.",
-    retry: false,
-  },
-  path_not_found: {
-    code: 4002,
-    status: 404,
-    meaning: "There is nothing at this path.",
-    retry: false,
-  },
-  method_not_allowed: {
-    code: 4003,
-    status: 405,
-    meaning: "This path does not take this method; the Allow header lists those it takes.",
-    retry: false,
-  },
-  url_too_long: {
-    code: 4004,
-    status: 414,
-    meaning: "The URL is longer than this service reads.",
-    retry: false,
-  },
-  unsupported_media_type: {
-    code: 4005,
-    status: 415,
-    meaning:
-      "The body must be declared as what this operation takes, JSON or lines of it, in UTF-8.",
-    retry: false,
-  },
-  unsupported_encoding: {
-    code: 4006,
-    status: 415,
-    meaning: "The body must be sent without a content encoding.",
-    retry: false,
-  },
-  body_too_large: {
-    code: 4007,
-    status: 413,
-    meaning: "The body is larger than this service reads.",
-    retry: false,
-  },
-  body_too_slow: {
-    code: 4008,
-    status: 408,
-    meaning: "The body did not arrive in time.",
-    retry: true,
-  },
-  body_incomplete: {
-    code: 4009,
-    status: 400,
-    meaning: "The connection ended before the body did.",
-    retry: true,
-  },
-  internal: {
-    code: 5001,
-    status: 500,
-    meaning: "Something went wrong on our side; the log has it under the request id.",
-    retry: true,
-  },
-  overloaded: {
-    code: 5002,
-    status: 503,
-    meaning: "More requests are waiting than this service takes; nothing was stored.",
-    retry: true,
-  },
-  store_unavailable: {
-    code: 5003,
-    status: 503,
-    meaning: "The store cannot write or read at the moment.",
-    retry: true,
-  },
-  store_busy: {
-    code: 5004,
-    status: 503,
-    meaning: "The store did not get to this request in time; nothing was stored.",
-    retry: true,
-  },
-  shutting_down: {
-    code: 5005,
-    status: 503,
-    meaning: "The service is shutting down.",
-    retry: true,
-  },
-} as const satisfies Record<string, CatalogueEntry>;
+  invalid_utf8: final(1001, 400, "The body is not valid UTF-8."),
+  invalid_json: final(1002, 400, "The body is not valid JSON."),
+  invalid_plant: final(
+    1003,
+    400,
+    "The body is JSON but not a plant; the message names every fault.",
+  ),
+  invalid_id: final(1004, 400, "The id in the path is not an int64 in plain decimal digits."),
+  invalid_query: final(
+    1005,
+    400,
+    "A query parameter is unknown, repeated or out of range; the message names every one.",
+  ),
+  invalid_precondition: final(
+    1006,
+    400,
+    "If-Match or If-None-Match is neither * nor a list of entity tags.",
+  ),
+  token_missing: final(2001, 401, "No bearer token was sent."),
+  token_invalid: final(2002, 401, "The bearer token is malformed, unknown or revoked."),
+  token_expired: final(2003, 401, "The bearer token has expired."),
+  insufficient_scope: final(
+    2004,
+    403,
+    "The bearer token lacks the scope that this operation needs.",
+  ),
+  id_taken: final(3001, 409, "A different plant has this id; nothing was changed."),
+  plant_not_found: final(3002, 404, "There is no plant with this id."),
+  precondition_failed: final(
+    3003,
+    412,
+    "The plant is not as If-Match or If-None-Match asks; nothing was changed.",
+  ),
+  malformed_request: final(
+    4001,
+    400,
+    "The request's Host header is empty, repeated or not a host.",
+  ),
+  path_not_found: final(4002, 404, "There is nothing at this path."),
+  method_not_allowed: final(
+    4003,
+    405,
+    "This path does not take this method; the Allow header lists those it takes.",
+  ),
+  url_too_long: final(4004, 414, "The URL is longer than this service reads."),
+  unsupported_media_type: final(
+    4005,
+    415,
+    "The body must be declared as what this operation takes, JSON or lines of it, in UTF-8.",
+  ),
+  unsupported_encoding: final(4006, 415, "The body must be sent without a content encoding."),
+  body_too_large: final(4007, 413, "The body is larger than this service reads."),
+  body_too_slow: transient(4008, 408, "The body did not arrive in time."),
+  body_incomplete: transient(4009, 400, "The connection ended before the body did."),
+  internal: transient(
+    5001,
+    500,
+    "Something went wrong on our side; the log has it under the request id.",
+  ),
+  overloaded: transient(
+    5002,
+    503,
+    "More requests are waiting than this service takes; nothing was stored.",
+  ),
+  store_unavailable: transient(5003, 503, "The store cannot write or read at the moment."),
+  store_busy: transient(
+    5004,
+    503,
+    "The store did not get to this request in time; nothing was stored.",
+  ),
+  shutting_down: transient(5005, 503, "The service is shutting down."),
+};
 
 export type ErrorName = keyof typeof catalogue;
 
