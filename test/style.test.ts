@@ -1,63 +1,135 @@
 /** The rules of the house that no linter knows. */
 
 import { describe, expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { Glob } from "bun";
 
-const root = `${import.meta.dir}/..`;
-const files = [...new Glob("src/**/*.{ts,tsx}").scanSync(root)].toSorted();
-const read = (file: string): Promise<string> => Bun.file(`${root}/${file}`).text();
+const root = join(import.meta.dir, "..");
+const list = (pattern: string): string[] => [...new Glob(pattern).scanSync(root)].toSorted();
+const read = (file: string): string => readFileSync(join(root, file), "utf8");
 
-/** Which folders a folder may import from; `domain` is free of all the others. */
-const mayImport: Record<string, readonly string[]> = {
-  domain: ["domain"],
-  observe: ["observe", "."],
-  store: ["store", "domain"],
-  auth: ["auth", "domain"],
-  format: ["format", "domain"],
-  http: ["http", "auth", "format", "store", "domain", "observe", "."],
-  client: ["client", "domain"],
-  console: ["console", "client", "domain", "format"],
-  "docs-page": ["docs-page"],
-  workers: ["workers", "http", "auth", "store", "domain", "observe", "."],
-  cli: ["cli", "client", "workers", "http", "auth", "store", "format", "domain", "observe", "."],
+const sources = list("src/**/*.{ts,tsx}");
+const tests = list("test/**/*.ts");
+
+/** The files of the project that a file imports, types included; an import on demand is none. */
+const listImports = (file: string): string[] =>
+  [...read(file).matchAll(/^(?:import|export) [^;]*?from "(\.[^"]+)";/gm)].map(([, path = ""]) =>
+    join(dirname(file), path),
+  );
+
+/** Which folders a folder may import from. `.` is src itself: config.ts, and main.ts, which nothing imports. */
+const mayImport: Readonly<Record<string, readonly string[]>> = {
+  domain: [],
+  observe: ["."],
+  store: ["domain"],
+  auth: ["domain"],
+  format: ["domain"],
+  http: ["auth", "format", "store", "domain", "observe", "."],
+  client: ["domain"],
+  console: ["client", "domain", "format"],
+  "docs-page": [],
+  workers: ["http", "auth", "store", "domain", "observe", "."],
+  cli: ["client", "workers", "http", "auth", "store", "format", "domain", "observe", "."],
 };
 
-/** "." is src itself: main, config and settings. */
+/** All that the server knows of stores; everything else goes through the Store interface of the domain. */
+const mayImportOfStore: Readonly<Record<string, readonly string[]>> = {
+  http: ["src/store/batcher.ts"],
+};
+
 const folderOf = (path: string): string => /^src\/([^/]+)\//.exec(path)?.[1] ?? ".";
 
 describe("every source file", () => {
-  test("exists", () => expect(files.length).toBeGreaterThan(20));
-
-  test.each(files)("%s is one thing with a name", async (file) => {
-    const text = await read(file);
-    expect(text.split("\n").length).toBeLessThanOrEqual(450);
-    expect(file).toMatch(/^src\/([a-z0-9]+(-[a-z0-9]+)*\/)*[a-z0-9]+(-[a-z0-9]+)*\.tsx?$/);
-    expect(file).not.toMatch(/utils|helpers|common|manager/);
+  test("exists, and so does each folder in the table of layers", () => {
+    expect(sources.length).toBeGreaterThan(20);
+    const folders = new Set(sources.map(folderOf).filter((folder) => folder !== "."));
+    expect([...folders].toSorted()).toEqual(Object.keys(mayImport).toSorted());
   });
 
-  test.each(files.filter((file) => folderOf(file) !== "."))(
+  test.each(sources.filter((file) => folderOf(file) !== "."))(
     "%s imports only downwards",
-    async (file) => {
-      const imports = [...(await read(file)).matchAll(/from "(\.[^"]+)"/g)];
-      for (const [, path = ""] of imports) {
-        const target = new URL(path, `file:///${file}`).pathname.slice(1);
-        if (target === "package.json") continue;
-        expect(mayImport[folderOf(file)]).toContain(folderOf(target));
+    (file) => {
+      const folder = folderOf(file);
+      const targets = listImports(file).filter((path) => path.startsWith("src/"));
+      for (const path of targets.filter((target) => folderOf(target) !== folder)) {
+        expect(mayImport[folder]).toContain(folderOf(path));
+        const allowed = folderOf(path) === "store" ? mayImportOfStore[folder] : undefined;
+        if (allowed !== undefined) expect(allowed).toContain(path);
       }
     },
   );
 });
 
+test.each([...sources, ...tests])("%s is one thing with a name", (file) => {
+  expect(read(file).split("\n").length).toBeLessThanOrEqual(file.endsWith(".test.ts") ? 550 : 450);
+  expect(file).toMatch(/^([a-z0-9]+(-[a-z0-9]+)*\/)*[a-z0-9]+(-[a-z0-9]+)*(\.test)?\.tsx?$/);
+  expect(file).not.toMatch(/utils|helpers|common|manager/);
+});
+
+test("no file imports itself through others", () => {
+  const done = new Set<string>();
+  const findCycle = (file: string, path: readonly string[]): string | undefined => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file].join(" → ");
+    if (done.has(file) || !/\.tsx?$/.test(file)) return undefined;
+    const cycle = listImports(file)
+      .map((target) => findCycle(target, [...path, file]))
+      .find((found) => found !== undefined);
+    done.add(file);
+    return cycle;
+  };
+  expect([...sources, ...tests].flatMap((file) => findCycle(file, []) ?? [])).toEqual([]);
+});
+
 describe("a test that runs over every engine", () => {
-  const neutral = [...new Glob("test/{contract,http}/*.test.ts").scanSync(root)].toSorted();
+  const neutral = list("test/{contract,http}/*.test.ts");
 
   test("exists", () => expect(neutral.length).toBeGreaterThan(10));
 
-  test.each(neutral)("%s knows none of them", async (file) => {
-    const text = await read(file);
+  test.each(neutral)("%s knows none of them", (file) => {
+    const text = read(file);
     const imports = [...text.matchAll(/from "([^"]+)"/g)].map(([, path = ""]) => path);
     expect(imports.filter((path) => /sqlite|postgres/.test(path))).toEqual([]);
     expect(text).not.toMatch(/(sqlite|postgres(ql)?):/);
     expect(imports.join("\n")).toMatch(/support\/(database|service)\.ts$/m);
   });
+});
+
+describe("the documents", () => {
+  const documents = [...list("docs/*.md"), "README.md", "CONTRIBUTING.md", "SECURITY.md"];
+
+  test.each(documents)("%s names no file of the project that does not exist", (file) => {
+    const named = [...read(file).matchAll(/`((?:src|test|bench|scripts|ops|bin)\/[\w./-]*)`/g)];
+    expect(
+      named.map(([, path = ""]) => path).filter((path) => !existsSync(join(root, path))),
+    ).toEqual([]);
+  });
+
+  /** The files of the numbered list under a heading. */
+  function readWalk(heading: string): string[] {
+    const text = read("docs/architecture.md");
+    const [, after = ""] = text.split(new RegExp(`^#+ ${heading}\n`, "m"));
+    const [section = ""] = after.split(/^#/m);
+    return [...section.matchAll(/^\d+\. `(src\/[^`]+)`/gm)].map(([, path = ""]) => path);
+  }
+
+  test.each([
+    ["One create on SQLite", 12],
+    ["One create on PostgreSQL", 15],
+  ])(
+    "the walk “%s” goes through at most %d files, each reached from the one before",
+    (heading, max) => {
+      const walk = readWalk(heading);
+      expect(walk.length).toBeWithin(5, max + 1);
+      for (const [index, path] of walk.entries()) {
+        expect(existsSync(join(root, path)), path).toBe(true);
+        // A file is imported by one that was read before it, except the first, and the store, which is passed in.
+        const isReached = walk
+          .slice(0, index)
+          .some((earlier) => listImports(earlier).includes(path));
+        if (index > 0 && !/^src\/store\/\w+\/store\.ts$/.test(path))
+          expect([path, isReached]).toEqual([path, true]);
+      }
+    },
+  );
 });

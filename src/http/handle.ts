@@ -10,7 +10,6 @@ import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../store/batcher.ts";
 import type { BodyReader } from "./body.ts";
-import type { Readiness } from "./status.ts";
 
 /** What every operation can use. */
 export interface Service {
@@ -18,7 +17,7 @@ export interface Service {
   readonly store: Store;
   readonly authenticator: Authenticator;
   readonly bodies: BodyReader;
-  readonly readiness: Readiness;
+  readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
   readonly log: Log;
   readonly metrics: Metrics;
   readonly reports: Reports;
