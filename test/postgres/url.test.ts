@@ -24,6 +24,7 @@ const plainest: Target = {
   key: undefined,
   applicationName: "plantstore",
   connectSeconds: 2,
+  prepare: undefined,
 };
 
 const hosts = (...list: [name: string, port: number][]): { readonly hosts: readonly Host[] } => ({
@@ -90,13 +91,15 @@ const good: [url: string, Partial<Target>][] = [
   ["postgres://ada@db?application_name=north%201", { applicationName: "north 1" }],
   ["postgres://ada@db?connect_timeout=1", { connectSeconds: 1 }],
   ["postgres://ada@db?connect_timeout=60", { connectSeconds: 60 }],
+  ["postgres://ada@db?prepare=true", { prepare: true }],
+  ["postgres://ada@db?prepare=false", { prepare: false }],
   ["postgres://ada@db?target_session_attrs=read-write", {}],
   ["postgres://ada@db?target_session_attrs=primary", {}],
   ["postgres://ada@db?target_session_attrs=any", {}],
 ];
 
 const PARAMETERS =
-  "a parameter is none of host, sslmode, sslrootcert, sslcert, sslkey, application_name, connect_timeout, target_session_attrs";
+  "a parameter is none of host, sslmode, sslrootcert, sslcert, sslkey, application_name, connect_timeout, target_session_attrs, prepare";
 const SHAPE = "not postgres://user:password@host:port/database";
 const HOST = "a host is missing or is not a name";
 const PORT = "a port is not a number from 1 to 65535";
@@ -142,6 +145,8 @@ const bad: [url: string, message: string][] = [
   ["postgres://ada@db?sslmode=VERIFY-FULL", SSL_MODE],
   ["postgres://ada@db?sslcert=a.pem", "sslcert and sslkey go together"],
   ["postgres://ada@db?sslkey=a.pem", "sslcert and sslkey go together"],
+  ["postgres://ada@db?prepare=1", "prepare is neither true nor false"],
+  ["postgres://ada@db?prepare=", "prepare is neither true nor false"],
   ["postgres://ada@db?connect_timeout=0", TIMEOUT],
   ["postgres://ada@db?connect_timeout=61", TIMEOUT],
   ["postgres://ada@db?connect_timeout=1.5", TIMEOUT],

@@ -134,10 +134,10 @@ class RunningProxy implements Proxy {
       for (const direction of ["requests", "answers"] as const) link.hold(direction);
   }
 
-  /** Statements are sent in one piece, with their text in front. */
   #look(link: Link, bytes: Buffer): void {
+    const statements = link.readStatements(bytes);
     for (const trap of this.#traps) {
-      if (!bytes.includes(trap.statement)) continue;
+      if (!statements.some((text) => text.includes(trap.statement))) continue;
       this.#traps.delete(trap);
       link.hold(trap.direction);
       trap.spring({
@@ -168,6 +168,10 @@ class Link {
   readonly #held: Held = { requests: undefined, answers: undefined };
   readonly #ended = new Set<Direction>();
   readonly #waiting: (() => void)[] = [];
+  /** By their names; the one without a name is sent each time. */
+  readonly #prepared = new Map<string, string>();
+  /** Bytes of the last message that are still to come. */
+  #rest = 0;
   readonly served: Promise<void>;
 
   constructor(client: Socket, server: Socket, options: LinkOptions) {
@@ -177,6 +181,24 @@ class Link {
     this.served = new Promise((resolve) => server.once("close", () => resolve()));
     this.#join("requests", client);
     this.#join("answers", server);
+  }
+
+  /** The texts of the statements that these bytes execute. A message's first bytes come together. */
+  readStatements(bytes: Buffer): string[] {
+    const executed: string[] = [];
+    let at = this.#rest;
+    // The first message of a connection has a length where the others have their type.
+    while (at + 5 <= bytes.length && bytes[at] !== 0) {
+      const end = at + 1 + bytes.readInt32BE(at + 1);
+      const [one = "", other = ""] = bytes.toString("latin1", at + 5, end).split("\0", 2);
+      const type = String.fromCharCode(bytes[at] as number);
+      if (type === "P") this.#prepared.set(one, other);
+      if (type === "B") executed.push(this.#prepared.get(other) ?? "");
+      if (type === "Q") executed.push(one);
+      at = end;
+    }
+    this.#rest = Math.max(0, bytes[at] === 0 ? 0 : at - bytes.length);
+    return executed;
   }
 
   hold(direction: Direction): void {

@@ -124,6 +124,11 @@ export interface Wanted {
   readonly target: Target;
   /** The time that one statement may take. */
   readonly statementMsMax: number;
+  /**
+   * Statements are prepared, under the names P0, P1 and so on. Behind a pooler that takes another server for
+   * each transaction, P0 may be another statement: once a pooler is noticed, nothing is prepared any more.
+   */
+  isPrepared: boolean;
 }
 
 /** Settings that an engine does not know are null. */
@@ -134,6 +139,7 @@ interface Greeting {
   readonly standbys: string | null;
   readonly encoding: string;
   readonly now_ms: bigint;
+  readonly session: string | null;
 }
 
 const GREET = `SELECT current_setting('transaction_read_only') AS read_only,
@@ -141,7 +147,16 @@ const GREET = `SELECT current_setting('transaction_read_only') AS read_only,
   current_setting('fsync', true) AS fsync,
   current_setting('synchronous_standby_names', true) AS standbys,
   current_setting('server_encoding') AS encoding,
-  (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`;
+  (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
+  current_setting('plantstore.session', true) AS session`;
+
+/** How a pooler or an engine refuses to start a session with a parameter that it does not know. */
+const PARAMETER_REFUSED = new Set(["08P01", "42704"]);
+
+/** The session at the server is not the one that we have started. */
+class PoolerError extends Error {
+  override readonly name = "PoolerError";
+}
 
 export class Connection {
   readonly host: Host;
@@ -163,22 +178,35 @@ export class Connection {
   }
 
   /** Resolves when the server has said that it takes writes and keeps them. */
-  static async open(wanted: Wanted, host: Host, deadlineMs: number): Promise<Connection> {
-    const mode = wanted.target.sslMode ?? (isLocal(host) ? "prefer" : "verify-full");
+  static async open(
+    wanted: Wanted,
+    host: Host,
+    deadlineMs: number,
+    mode = wanted.target.sslMode ?? (isLocal(host) ? "prefer" : "verify-full"),
+  ): Promise<Connection> {
+    // A server tells the session that was started with this parameter; a pooler refuses or ignores it.
+    const session =
+      wanted.isPrepared && wanted.target.prepare === undefined ? crypto.randomUUID() : undefined;
     try {
-      return await Connection.openWith(mode, wanted, host, deadlineMs);
+      return await Connection.openWith(mode, wanted, host, deadlineMs, session);
     } catch (error) {
       const hasNoTls = (error as { code?: unknown }).code === "ERR_POSTGRES_TLS_NOT_AVAILABLE";
-      if (mode !== "prefer" || !hasNoTls) throw error;
-      return Connection.openWith("disable", wanted, host, deadlineMs);
+      if (mode === "prefer" && hasNoTls)
+        return Connection.open(wanted, host, deadlineMs, "disable");
+      const isPooler =
+        error instanceof PoolerError || PARAMETER_REFUSED.has(sqlStateOf(error) ?? "");
+      if (session === undefined || !isPooler) throw error;
+      wanted.isPrepared = false;
+      return Connection.open(wanted, host, deadlineMs, mode);
     }
   }
 
   private static async openWith(
     mode: SslMode,
-    { target, statementMsMax }: Wanted,
+    { target, statementMsMax, isPrepared }: Wanted,
     host: Host,
     deadlineMs: number,
+    session: string | undefined,
   ): Promise<Connection> {
     // The client would reopen a lost connection by itself, without asking the server what it is.
     const onclose = (): void => {
@@ -196,18 +224,20 @@ export class Connection {
       tls: tlsOf(target, mode),
       max: 1,
       bigint: true,
-      // Named statements do not survive a pooler that hands out another server for each transaction.
-      prepare: false,
+      prepare: isPrepared,
       connectionTimeout: target.connectSeconds,
       idleTimeout: 0,
       maxLifetime: 0,
-      connection: { application_name: target.applicationName },
+      connection: {
+        application_name: target.applicationName,
+        ...(session === undefined ? {} : { "plantstore.session": session }),
+      },
       onclose,
     });
     const connection = new Connection(sql, host, statementMsMax);
     connection.deadlineMs = Math.min(deadlineMs, performance.now() + target.connectSeconds * 1000);
     try {
-      await connection.greet();
+      await connection.greet(session);
       return connection;
     } catch (error) {
       connection.close();
@@ -243,15 +273,15 @@ export class Connection {
   }
 
   /**
-   * Sends a writing statement. Its last parameter, added here, is a time by the server's clock: the
-   * statement changes nothing after it. It is the time at which we stop waiting for the answer.
+   * Sends a writing statement. Its last parameter, added here, is a time in seconds by the server's clock:
+   * the statement changes nothing after it. It is the time at which we stop waiting for the answer.
    */
   async write<Row>(text: string, parameters: readonly Parameter[]): Promise<readonly Row[]> {
     if (this.isLost) throw new TransientError("the connection was lost");
     const validUntilMs = performance.now() + this.allowanceMs(this.statementMsMax);
-    const validUntil = BigInt(Math.round(validUntilMs + this.clockOffsetMs));
+    const validUntil = (validUntilMs + this.clockOffsetMs) / 1000;
     try {
-      return await this.query<Row>(text, [...parameters, validUntil]);
+      return await this.query<Row>(text, [...parameters, validUntil.toFixed(3)]);
     } catch (error) {
       const state = sqlStateOf(error);
       if (state !== undefined && !UNKNOWN_OUTCOME.test(state)) throw error;
@@ -270,9 +300,10 @@ export class Connection {
     return Math.max(0, Math.min(msMax, this.deadlineMs - performance.now()));
   }
 
-  private async greet(): Promise<void> {
+  private async greet(session: string | undefined): Promise<void> {
     const [greeting] = await this.query<Greeting>(GREET);
     if (greeting === undefined) throw new TransientError("the server said nothing");
+    if (session !== undefined && greeting.session !== session) throw new PoolerError();
     const place = describeHost(this.host);
     // Measured when the answer is here. The way it took makes our idea of the server's clock too early,
     // never too late: no statement is valid for longer than we wait for it.

@@ -128,7 +128,8 @@ export class Hosts {
   private doubted: Host | undefined;
 
   constructor(target: Target, { statementSecondsMax }: Pick<ServerLimits, "statementSecondsMax">) {
-    this.wanted = { target, statementMsMax: statementSecondsMax * 1000 };
+    const isPrepared = target.prepare ?? true;
+    this.wanted = { target, statementMsMax: statementSecondsMax * 1000, isPrepared };
   }
 
   /** False where another server has taken over since: the old one may still answer, with old plants. */

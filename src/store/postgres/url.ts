@@ -23,6 +23,8 @@ export interface Target {
   readonly key: string | undefined;
   readonly applicationName: string;
   readonly connectSeconds: number;
+  /** Whether statements are prepared; undefined where that depends on what answers, a server or a pooler. */
+  readonly prepare: boolean | undefined;
 }
 
 const SCHEME = /^postgres(ql)?:\/\//;
@@ -42,6 +44,7 @@ const parameters = new Set([
   "application_name",
   "connect_timeout",
   "target_session_attrs",
+  "prepare",
 ]);
 
 const SHAPE =
@@ -76,6 +79,7 @@ export function parsePostgresUrl(url: string): Target {
     key: text("sslkey"),
     applicationName: text("application_name") ?? "plantstore",
     connectSeconds: parseConnectSeconds(text("connect_timeout")),
+    prepare: parsePrepare(text("prepare")),
   };
 }
 
@@ -149,6 +153,12 @@ function parseConnectSeconds(text: string | undefined): number {
   throw new TypeError(
     `connect_timeout is not a number of seconds from 1 to ${CONNECT_SECONDS_MAX}`,
   );
+}
+
+function parsePrepare(text: string | undefined): boolean | undefined {
+  if (text === undefined) return undefined;
+  if (text === "true" || text === "false") return text === "true";
+  throw new TypeError("prepare is neither true nor false");
 }
 
 /** We only ever use a server that takes writes: whoever asks for another kind would not get it. */

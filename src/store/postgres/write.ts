@@ -42,12 +42,15 @@ type Settled = Outcome | Error | Promise<Outcome>;
  * client, acknowledged and removed would come back. The clock is read for each row.
  */
 const isValidUntil = (parameter: string): string =>
-  `clock_timestamp() < to_timestamp(${parameter}::bigint / 1000.0)`;
+  `clock_timestamp() < to_timestamp(${parameter}::float8)`;
 
-const INSERT = `INSERT INTO plants (id, name, tag)
-  SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[]) AS new (id, name, tag)
-  WHERE ${isValidUntil("$4")}
+const insertFrom = (source: string): string => `INSERT INTO plants (id, name, tag)
+  SELECT ${source} WHERE ${isValidUntil("$4")}
   ON CONFLICT (id) DO NOTHING RETURNING id`;
+
+const INSERT = insertFrom("* FROM unnest($1::bigint[], $2::text[], $3::text[])");
+/** A single plant, without the arrays: a fifth faster. */
+const INSERT_ONE = insertFrom("$1::bigint, $2::text, $3::text");
 
 /**
  * The lock makes this a transaction that writes, so it waits for the synchronous standby: a plant that can
@@ -79,6 +82,10 @@ const changeBy = (change: string): string => `WITH wanted AS (
 const REPLACE = changeBy("UPDATE plants p SET name = w.name, tag = w.tag FROM");
 const REMOVE = changeBy("DELETE FROM plants p USING");
 
+interface MadeRow {
+  readonly id: bigint;
+}
+
 /** Settles every write by the deadline. */
 export async function commitWrites(
   pool: ConnectionPool,
@@ -100,7 +107,7 @@ class Batch {
   private openCount: number;
   /** Each piece is one statement: indexes of writes of one kind, about different ids, sorted by id. */
   private readonly pieces: (readonly number[])[] = [];
-  private readonly hasRepeats: boolean;
+  private hasRepeats = false;
   /** What this batch has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
@@ -108,7 +115,6 @@ class Batch {
     this.writes = writes;
     this.outcomes = Array.from({ length: writes.length });
     this.openCount = writes.length;
-    this.hasRepeats = new Set(writes.map(({ id }) => id)).size < writes.length;
   }
 
   /** Goes on with what earlier attempts have left open. */
@@ -143,7 +149,11 @@ class Batch {
     const seen = new Set<bigint>();
     let kind: Write["kind"] | undefined;
     for (const [index, write] of this.writes.entries()) {
-      if (this.outcomes[index] !== undefined || seen.has(write.id)) continue;
+      if (this.outcomes[index] !== undefined) continue;
+      if (seen.has(write.id)) {
+        this.hasRepeats = true;
+        continue;
+      }
       const stored = this.stored.get(write.id);
       if (write.kind === "create" && stored !== undefined) {
         this.settle(index, judgeCreate(write.plant, stored), stored);
@@ -151,7 +161,7 @@ class Batch {
       }
       kind ??= write.kind;
       if (write.kind === kind) piece.push(index);
-      if (this.hasRepeats) seen.add(write.id);
+      seen.add(write.id);
     }
     const idOf = (index: number): bigint => (this.writes[index] as Write).id;
     return piece.toSorted((one, other) => (idOf(one) < idOf(other) ? -1 : 1));
@@ -190,11 +200,14 @@ class Batch {
 
   private async create(connection: Connection, open: readonly number[]): Promise<void> {
     const plants = open.map((index) => (this.writes[index] as Create).plant);
-    const made = await connection.write<{ readonly id: bigint }>(INSERT, [
-      int64Array(plants.map(({ id }) => id)),
-      textArray(plants.map(({ name }) => name)),
-      textArray(plants.map(({ tag }) => tag)),
-    ]);
+    const [first] = plants as [Plant, ...Plant[]];
+    const made = await (plants.length === 1
+      ? connection.write<MadeRow>(INSERT_ONE, [first.id, first.name, first.tag ?? null])
+      : connection.write<MadeRow>(INSERT, [
+          int64Array(plants.map(({ id }) => id)),
+          textArray(plants.map(({ name }) => name)),
+          textArray(plants.map(({ tag }) => tag)),
+        ]));
     const madeIds = new Set(made.map(({ id }) => id));
     const others: number[] = [];
     for (const [at, plant] of plants.entries()) {
@@ -230,7 +243,7 @@ class Batch {
     }
     const [first] = planned;
     if (first === undefined) return;
-    const done = await connection.write<{ readonly id: bigint }>(
+    const done = await connection.write<MadeRow>(
       first.write.kind === "replace" ? REPLACE : REMOVE,
       [
         int64Array(planned.map(({ write }) => write.id)),
