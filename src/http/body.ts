@@ -43,7 +43,12 @@ interface Reading {
   readonly deadlineMs: number;
   readonly expire: () => void;
   bytesHeld: number;
+  isOver: boolean;
 }
+
+/** What is left of a body: its reader, or the promise of the whole. */
+type Rest = Reader | Promise<unknown>;
+type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read">;
 
 const EXPIRY_CHECK_MS = 250;
 const CHUNKS_A_TICK = 64;
@@ -54,6 +59,8 @@ export class BodyReader {
   /** All have the same allowance of time, so they are in the order of their deadlines. */
   private readonly readings = new Set<Reading>();
   private timer: Timer | undefined;
+  /** Of bodies that were not read to their end. */
+  private readonly rests = new WeakMap<Request, Rest>();
 
   constructor(limits: BodyLimits) {
     this.limits = limits;
@@ -64,8 +71,12 @@ export class BodyReader {
     return new Promise((resolve, reject) => {
       const reading: Reading = {
         deadlineMs: performance.now() + this.limits.readSecondsMax * 1000,
-        expire: () => reject(new Refusal("body_too_slow")),
+        expire: () => {
+          if (!this.rests.has(request)) this.rests.set(request, bytes);
+          reject(new Refusal("body_too_slow"));
+        },
         bytesHeld: 0,
+        isOver: false,
       };
       const bytes = this.readBytes(request, reading);
       this.readings.add(reading);
@@ -87,6 +98,19 @@ export class BodyReader {
     });
   }
 
+  /**
+   * The part of the body that an early answer leaves unread, and that has to be discarded before the connection
+   * closes. Undefined if there is none, or if the connection stays open: then the runtime discards it.
+   */
+  findRest(request: Request, isClosing: boolean): Rest | undefined {
+    const begun = this.rests.get(request);
+    if (begun !== undefined || request.bodyUsed) return begun;
+    const declared = request.headers.get("content-length");
+    const bytes = declared === null ? Number.POSITIVE_INFINITY : Number.parseInt(declared, 10);
+    if (bytes === 0 || (bytes <= LINGER_BYTES_MAX && !isClosing)) return undefined;
+    return request.body?.getReader();
+  }
+
   /** In one piece if the length is declared: a loop over the chunks costs 45 % of the throughput. */
   private readBytes(request: Request, reading: Reading): Promise<Uint8Array> {
     const declared = request.headers.get("content-length");
@@ -99,9 +123,11 @@ export class BodyReader {
   private async readChunks(request: Request, reading: Reading): Promise<Uint8Array> {
     if (request.body === null) return new Uint8Array();
     const reader = request.body.getReader();
+    this.rests.set(request, reader);
     const bytes = new Bytes();
     let count = 0;
     for (let next = await reader.read(); !next.done; next = await reader.read()) {
+      if (reading.isOver) return bytes.take();
       this.hold(reading, next.value.length);
       bytes.add(next.value);
       // Chunks that have arrived are read in one tick. Other requests want their share of it.
@@ -110,6 +136,7 @@ export class BodyReader {
     // The runtime ends the body at the last chunk. Only then it reads the trailer, and refuses a malformed one
     // by itself. Such a request must not have an effect.
     await new Promise(setImmediate);
+    this.rests.delete(request);
     if (request.signal.aborted) throw new Refusal("body_incomplete");
     return bytes.take();
   }
@@ -127,6 +154,7 @@ export class BodyReader {
   }
 
   private release(reading: Reading): void {
+    reading.isOver = true;
     this.readings.delete(reading);
     this.bytesHeld -= reading.bytesHeld;
     reading.bytesHeld = 0;
@@ -143,6 +171,49 @@ export class BodyReader {
       this.readings.size === 0 ? undefined : setTimeout(() => this.expireLate(), EXPIRY_CHECK_MS);
   }
 }
+
+/*
+ * Closing a connection with unread data makes the system send a reset, which overtakes the answer: the client would
+ * see a broken connection, and a proxy would make it a 502. So the service discards what the client still sends,
+ * within bounds, before it closes. This is what nginx calls lingering close.
+ */
+const LINGER_BYTES_MAX = 67_108_864;
+/** Less than the shortest idle time of a connection, which would cut off the end of the answer. */
+const LINGER_MS_MAX = 10_000;
+/** A proxy that has an early answer may stop sending and wait for the end of the answer: this is what it waits. */
+const LINGER_IDLE_MS_MAX = 500;
+
+/** The whole answer at once, and its end after the rest of the request's body. */
+export function answerAndLinger(
+  text: string,
+  rest: Rest,
+  { isSlow }: { readonly isSlow: boolean },
+): ReadableStream<Uint8Array> {
+  let isSent = false;
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      if (isSent) {
+        await discard(rest, isSlow ? LINGER_IDLE_MS_MAX : LINGER_MS_MAX);
+        controller.close();
+      } else controller.enqueue(new TextEncoder().encode(text));
+      isSent = true;
+    },
+  });
+}
+
+/** Resolves when the body or the client's connection has ended, or at a bound. */
+async function discard(rest: Rest, msMax: number): Promise<void> {
+  const deadlineMs = performance.now() + msMax;
+  if (rest instanceof Promise) return void (await soon(rest));
+  for (let bytes = 0; bytes <= LINGER_BYTES_MAX && performance.now() < deadlineMs;) {
+    const next = await soon(rest.read());
+    if (next === undefined || next.done) return;
+    bytes += next.value.length;
+  }
+}
+
+const soon = <Result>(read: Promise<Result>): Promise<Result | undefined> =>
+  Promise.race([read.catch(() => undefined), Bun.sleep(LINGER_IDLE_MS_MAX).then(() => undefined)]);
 
 export const isAbort = (error: unknown): boolean =>
   error instanceof Error && error.name === "AbortError";

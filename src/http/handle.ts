@@ -2,14 +2,14 @@
 
 import type { Authenticator, Principal } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
-import { catalogue, type ErrorName, Refusal, toRefusal } from "../domain/errors.ts";
+import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { Scope } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../store/batcher.ts";
-import type { BodyReader } from "./body.ts";
+import { answerAndLinger, type BodyReader } from "./body.ts";
 
 /** What every operation can use. */
 export interface Service {
@@ -105,7 +105,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       }
     } catch (error) {
       refusal = toRefusal(error);
-      response = answerRefusal(refusal, allow, operation?.scope);
+      response = answerRefusal(exchange, refusal, allow, operation?.scope);
     }
     countRequest(method, response.status);
     if (refusal !== undefined || exchange.sentId !== null)
@@ -178,22 +178,25 @@ export function answer(
 
 const RETRY_AFTER_SECONDS = "1";
 
-/** After these the connection cannot be used again: part of the request may still be on its way. */
-const ENDS_CONNECTION: ReadonlySet<ErrorName> = new Set([
-  "body_too_large",
-  "body_too_slow",
-  "body_incomplete",
-]);
-
-function answerRefusal(refusal: Refusal, allow: string, scope: Operation["scope"]): Response {
+function answerRefusal(
+  { request, service }: Exchange,
+  refusal: Refusal,
+  allow: string,
+  scope: Operation["scope"],
+): Response {
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;
   if (status === 503) headers["retry-after"] = RETRY_AFTER_SECONDS;
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
   if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal, scope);
-  if (ENDS_CONNECTION.has(refusal.reason)) headers["connection"] = "close";
-  return answer(status, JSON.stringify({ error: code, message: refusal.message }), headers);
+  const body = JSON.stringify({ error: code, message: refusal.message });
+  const isClosing =
+    service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
+  const rest = service.bodies.findRest(request, isClosing);
+  if (rest === undefined) return answer(status, body, headers);
+  const lingering = answerAndLinger(body, rest, { isSlow: refusal.reason === "body_too_slow" });
+  return answer(status, lingering, { ...headers, connection: "close" });
 }
 
 /** RFC 6750, section 3: no error code if the client sent no token. */

@@ -47,17 +47,29 @@ export function parseAnswers(text: string): WireAnswer[] {
       }),
     );
     const status = Number(statusLine.slice(9, 12));
-    const bodyEnd = top.length + bodyLength(status, headers);
-    answers.push({ status, headers, body: rest.slice(top.length, bodyEnd) });
-    rest = rest.slice(bodyEnd);
+    const [body, behind] = takeBody(status, headers, rest.slice(top.length));
+    answers.push({ status, headers, body });
+    rest = behind;
   }
   return answers;
 }
 
-/** RFC 9112, section 6.3: without a length, the body is what comes until the connection ends. */
-function bodyLength(status: number, headers: Headers): number {
-  if (status < 200 || status === 204) return 0;
-  return Number(headers.get("content-length") ?? Infinity);
+/** RFC 9112, section 6.3: without a length, the body is everything until the connection ends. */
+function takeBody(status: number, headers: Headers, rest: string): [body: string, behind: string] {
+  if (status < 200 || status === 204) return ["", rest];
+  if (headers.get("transfer-encoding") === "chunked") return takeChunks(rest);
+  const length = Number(headers.get("content-length") ?? Infinity);
+  return [rest.slice(0, length), rest.slice(length)];
+}
+
+function takeChunks(rest: string): [body: string, behind: string] {
+  const [line = "", size = ""] = /^([0-9A-Fa-f]+)\r\n/.exec(rest) ?? [];
+  const length = Number.parseInt(size, 16);
+  const end = line.length + length;
+  expect(rest.slice(end, end + 2), `not a chunk: ${JSON.stringify(rest)}`).toBe("\r\n");
+  if (length === 0) return ["", rest.slice(end + 2)];
+  const [body, behind] = takeChunks(rest.slice(end + 2));
+  return [rest.slice(line.length, end) + body, behind];
 }
 
 /** Sends the bytes in one piece, and waits until the service has closed the connection. */

@@ -170,7 +170,8 @@ class Nuisance {
   ): Promise<void> {
     this.requests++;
     const answer = await connection.ask(request);
-    if (answer?.endsConnection) {
+    // A body that is too large is not sent to its end, so its connection is of no more use.
+    if (answer?.endsConnection || answer?.status === catalogue.body_too_large.status) {
       connection.abort();
       await connection.closed;
     }

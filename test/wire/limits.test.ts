@@ -38,8 +38,8 @@ describe("a body larger than allowed", () => {
   }
 
   test.each([
-    ["declared, before any of it is sent", createHead(tooLong)],
-    ["declared and sent", createHead(tooLong) + padded(BODY_BYTES_MAX + 1)],
+    ["declared, before any of it is sent", createHead(CLOSE, tooLong)],
+    ["declared and sent", createHead(CLOSE, tooLong) + padded(BODY_BYTES_MAX + 1)],
     ["declared twice", createHead(CLOSE, tooLong, tooLong) + padded(BODY_BYTES_MAX + 1)],
     ["declared as more than 2^32", createHead(`Content-Length: ${2 ** 32 + plantBody(2).length}`)],
     ["in one chunk", createHead(CHUNKED) + chunk(padded(BODY_BYTES_MAX + 1))],
@@ -48,6 +48,20 @@ describe("a body larger than allowed", () => {
     await using service = await startService(settings);
     expectTooLarge(await exchange(service.url, bytes));
     await expectNothingStored(service);
+  });
+
+  test("that is declared leaves the connection usable after all of it was sent", async () => {
+    await using service = await startService(settings);
+    const connection = await connectRaw(service.url);
+    connection.send(createHead(tooLong) + padded(BODY_BYTES_MAX));
+    await receive(connection, /HTTP\/1.1 413 .*}$/s);
+    connection.send(" ");
+    connection.send(createRequest(3, CLOSE));
+    const [refused, stored] = parseAnswers(await connection.closed);
+    expectOwnRefusal(refused, "body_too_large");
+    expect(refused?.headers.has("connection")).toBe(false);
+    expect(stored?.status).toBe(200);
+    await expectStored(service, [3]);
   });
 
   test("is refused chunk by chunk, as soon as the limit is passed, and what it holds is no request", async () => {
@@ -74,7 +88,7 @@ describe("a body larger than allowed", () => {
 
   test("is refused after the runtime's 100 where the client waited for one", async () => {
     await using service = await startService(settings);
-    const [interim, ...answers] = await exchange(service.url, createHead(tooLong, EXPECT));
+    const [interim, ...answers] = await exchange(service.url, createHead(tooLong, EXPECT, CLOSE));
     expect(interim?.status).toBe(100);
     expectTooLarge(answers);
   });
