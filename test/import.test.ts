@@ -2,7 +2,14 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { linkSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
+import {
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
@@ -128,6 +135,7 @@ describe("plantstore import", () => {
     [["plants.csv", "--map", "name=Plant"], 'No column is headed "Plant"; the columns are "id"'],
     [["plants.csv", "--delimiter", "x"], "Allowed choices are"],
     [["plants.csv", "--format", "xml"], "Allowed choices are"],
+    [["plants.csv", "--encoding", "latin1"], "Allowed choices are"],
     [["-"], "--format is needed to read standard input"],
     [["plants.db"], "give --format ndjson, json or csv"],
     [["plants.csv", "--rejects", "plants.csv"], "is the file to import"],
@@ -211,6 +219,39 @@ describe("plantstore import", () => {
     expect(finished.stderr).toContain(says);
     expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
   });
+
+  test("a file in Windows-1252 is named, and imported when that is confirmed", async () => {
+    using at = makeWorkplace();
+    writeFileSync(at.file("plants.csv"), Buffer.from("id,name\n1,Gr\xf6\xdfe\n", "latin1"));
+    const args = ["import", at.file("plants.csv")];
+    const refused = await runCommand(args, at.env);
+    expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(refused.stderr).toStartWith(
+      "plantstore: The file is not in UTF-8. It seems to be in Windows-1252, as Excel saves plain CSV. " +
+        "Accept that with --encoding windows-1252.\n",
+    );
+    const accepted = await runCommand([...args, "--encoding", "windows-1252"], at.env);
+    expect(accepted).toMatchObject({ exitCode: 0, stderr: "Reading the file as WINDOWS-1252.\n" });
+    expect(readPlants(at.store)).toEqual([{ id: 1n, name: "Größe", tag: null }]);
+  });
+
+  test("a file in UTF-16 is converted, and said to be", async () => {
+    using at = makeWorkplace();
+    writeFileSync(at.file("plants.tsv"), Buffer.from("\ufeffid\tname\n1\tGröße\n", "utf16le"));
+    const finished = await runCommand(["import", at.file("plants.tsv")], at.env);
+    expect(finished).toMatchObject({ exitCode: 0, stderr: "Reading the file as UTF-16LE.\n" });
+    expect(readPlants(at.store)).toEqual([{ id: 1n, name: "Größe", tag: null }]);
+  });
+
+  test.each(["plants.xlsx", "plants.csv"])(
+    "a workbook called %s is named as such",
+    async (name) => {
+      using at = makeWorkplace({ [name]: "PK\u0003\u0004 and so on" });
+      const finished = await runCommand(["import", at.file(name)], at.env);
+      expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+      expect(finished.stderr).toMatch(/ is a workbook.*, not text\. Save it as CSV/);
+    },
+  );
 
   test("a file that is cut off fails, and says how much of it is stored", async () => {
     using at = makeWorkplace({

@@ -5,6 +5,7 @@ import * as fc from "fast-check";
 import { Refusal } from "../src/domain/errors.ts";
 import { formatStoredPlant, type Plant } from "../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv, MissingColumn } from "../src/format/csv.ts";
+import { type Encoding, WrongEncoding } from "../src/format/encoding.ts";
 import { type FileFormat, type PlantRecord, readPlants } from "../src/format/plants.ts";
 import { MalformedFile } from "../src/format/records.ts";
 import { anyPlant, inPieces } from "./support/arbitrary.ts";
@@ -16,10 +17,15 @@ const csv = { kind: "csv", headings: {}, delimiter: "," } as const;
 async function read(
   file: string | Uint8Array,
   format: FileFormat = csv,
-  { pieceLength = 5, recordBytesMax = 100_000, blockLengthMax = 100 } = {},
+  {
+    pieceLength = 5,
+    recordBytesMax = 100_000,
+    blockLengthMax = 100,
+    encoding = undefined as Encoding | undefined,
+  } = {},
 ): Promise<PlantRecord[]> {
   const bytes = typeof file === "string" ? new TextEncoder().encode(file) : file;
-  const bounds = { recordBytesMax, blockLengthMax };
+  const bounds = { recordBytesMax, blockLengthMax, encoding };
   const records: PlantRecord[] = [];
   for await (const block of readPlants(inPieces(bytes, pieceLength), format, bounds))
     records.push(...block);
@@ -152,6 +158,23 @@ describe("CSV", () => {
     ]);
   });
 
+  test.each(["4.00638E+12", "4,00638E+12", " 4e12 ", "-4.E12", "1E+0"])(
+    "an id of %j is refused, because a spreadsheet has rounded it",
+    async (id) => {
+      const [record] = await read(`id;name\n${id};a\n`, { ...csv, delimiter: ";" });
+      expect((record as { plant: Refusal }).plant.message).toBe(
+        `id: the spreadsheet has rounded it to ${id.trim()}; format the column as text, enter the ids again, and save`,
+      );
+      const json = `{"id":${id.trim()},"name":"a"}`;
+      if (/^\d+(\.\d+)?e\+?\d+$/i.test(id.trim()))
+        expect(brief((await read(json, { kind: "ndjson" }))[0] as PlantRecord)).toEqual([
+          BigInt(Number(id)),
+          "a",
+          undefined,
+        ]);
+    },
+  );
+
   test("a quote that is never closed is the file's fault", async () => {
     const error = await rejectionOf(read('id,name\n1,a\n2,"b\n3,c\n'));
     expect(error).toBeInstanceOf(MalformedFile);
@@ -166,7 +189,7 @@ describe("CSV", () => {
       Buffer.from([0xfc]),
       Buffer.from("r\n3,c\n"),
     ]);
-    const records = await read(file, csv, { recordBytesMax: 20 });
+    const records = await read(file, csv, { recordBytesMax: 20, encoding: "utf-8" });
     expect(briefs(records)).toEqual(["body_too_large", "invalid_utf8", [3n, "c", undefined]]);
     expect(records.map((record) => record.text)).toEqual([undefined, undefined, "3,c"]);
   });
@@ -202,10 +225,70 @@ describe("any format", () => {
     },
   );
 
-  test.each(files)("%j: UTF-16 is refused as a file", async (format, file) => {
-    const error = await rejectionOf(read(Buffer.from(`\ufeff${file}`, "utf16le"), format));
+  const swapped = (text: string): Buffer => Buffer.from(text, "utf16le").swap16();
+
+  test.each(files)("%j: UTF-16 is converted, with and without a mark", async (format, file) => {
+    const long = file.replace("\ufeff", "Größe 🌵 \ud7ff\ue000");
+    const plants = briefs(await read(long, format));
+    for (const bytes of [
+      Buffer.from(`\ufeff${long}`, "utf16le"),
+      swapped(`\ufeff${long}`),
+      Buffer.from(long, "utf16le"),
+      swapped(long),
+    ])
+      for (const pieceLength of [1, 2, 3, 100])
+        expect(briefs(await read(bytes, format, { pieceLength }))).toEqual(plants);
+  });
+
+  test.each([
+    ["a half of a pair", Buffer.from("\ufeffid,name\n1,\ud800x\n", "utf16le")],
+    ["half a unit", Buffer.from("\ufeffid,name\n1,ab\n", "utf16le").subarray(0, -1)],
+  ])("UTF-16 with %s is refused as a file", async (_, bytes) => {
+    const error = await rejectionOf(read(bytes));
     expect(error).toBeInstanceOf(MalformedFile);
-    expect((error as Error).message).toContain("UTF-16");
+    expect((error as Error).message).toBe("The file is not valid UTF-16LE.");
+  });
+
+  test("a table in Windows-1252 is recognised, refused, and read when that is confirmed", async () => {
+    const bytes = Buffer.from("id,name\n1,Gr\xf6\xdfe \x80 \x96\n2,\xe9\n", "latin1");
+    for (const pieceLength of [1, 2, 100]) {
+      const error = await rejectionOf(read(bytes, csv, { pieceLength }));
+      expect(error).toBeInstanceOf(WrongEncoding);
+      expect(error).toMatchObject({ guess: "windows-1252" });
+      const records = await read(bytes, csv, { pieceLength, encoding: "windows-1252" });
+      expect(briefs(records)).toEqual([
+        [1n, "Größe € –", undefined],
+        [2n, "é", undefined],
+      ]);
+    }
+  });
+
+  test("one bad byte in a table that is UTF-8 spoils its row alone", async () => {
+    const bytes = Buffer.concat([
+      Buffer.from("id,name\n1,é\n2,"),
+      Buffer.from([0xe9]),
+      Buffer.from("\n3,c\n"),
+    ]);
+    for (const pieceLength of [1, 2, 3, 100])
+      expect(briefs(await read(bytes, csv, { pieceLength }))).toEqual([
+        [1n, "é", undefined],
+        "invalid_utf8",
+        [3n, "c", undefined],
+      ]);
+  });
+
+  test.each([
+    ["an .xlsx file", "PK\u0003\u0004", "a workbook (.xlsx or .ods)"],
+    ["an .xls file", "\xd0\xcf\x11\xe0", "an old Excel workbook (.xls)"],
+    ["a .gz file", "\x1f\x8b\b\0", "compressed with gzip"],
+  ])("%s is recognised and named", async (_, start, says) => {
+    const bytes = Buffer.from(`${start}${"\0\x01\xff".repeat(50)}`, "latin1");
+    for (const [format] of files)
+      for (const pieceLength of [1, 100]) {
+        const error = await rejectionOf(read(bytes, format, { pieceLength }));
+        expect(error).toBeInstanceOf(MalformedFile);
+        expect((error as Error).message).toContain(says);
+      }
   });
 
   test("ids are exact, and a bad element of an array is refused alone", async () => {

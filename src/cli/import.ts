@@ -8,6 +8,7 @@ import { type Config, ConfigError } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
+import { type Encoding, WrongEncoding } from "../format/encoding.ts";
 import { type FileFormat, type PlantRecord, readPlants } from "../format/plants.ts";
 import {
   CommandError,
@@ -48,6 +49,7 @@ export interface ImportOptions {
   readonly format?: FormatName;
   readonly map?: string;
   readonly delimiter?: string;
+  readonly encoding?: Encoding;
   readonly url?: string;
   readonly databaseUrl?: string;
   readonly rejects?: string;
@@ -94,6 +96,8 @@ export async function importPlants(
       const blocks = readPlants(source.read(signal), format, {
         recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
         blockLengthMax: BLOCK_LENGTH_MAX,
+        encoding: options.encoding,
+        onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
       });
       using rejects =
         options.rejects === undefined
@@ -258,6 +262,8 @@ export const findFormat = (path: string): FormatName | undefined =>
 
 function parseFormat(path: string, options: ImportOptions): FileFormat {
   const kind = options.format ?? findFormat(path);
+  if (kind === undefined && /\.(xlsx?|ods)$/i.test(path))
+    throw new CommandError(`${path} is a workbook, not text. Save it as CSV and import that file.`);
   if (kind === undefined)
     throw new UsageError(
       path === "-"
@@ -325,8 +331,12 @@ async function summarize(summary: Summary): Promise<void> {
   }
   if (isJson) await printLine(formatSummary(summary));
   const stored = summary.created + summary.replayed;
+  const why =
+    error instanceof WrongEncoding
+      ? `${error.message} Accept that with --encoding ${error.guess}.`
+      : explain(error);
   throw new CommandError(
-    `${explain(error)}\nThe import did not finish: ${stored} plants are stored. Running it again is safe.`,
+    `${why}\nThe import did not finish: ${stored} plants are stored. Running it again is safe.`,
     { cause: error },
   );
 }

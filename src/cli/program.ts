@@ -11,6 +11,7 @@ import {
   settings,
 } from "../config.ts";
 import { scopes } from "../domain/token.ts";
+import { encodings } from "../format/encoding.ts";
 import type { TransferOptions } from "./backup.ts";
 import { EXIT_USAGE, exitCodeOf, explain } from "./command.ts";
 import type { CopyOptions } from "./copy.ts";
@@ -143,6 +144,11 @@ function addImport(command: Command): void {
         "tab",
       ]),
     )
+    .addOption(
+      new Option("--encoding <encoding>", "how the file is encoded (default: detected)").choices(
+        encodings,
+      ),
+    )
     .option(URL_FLAG, URL_MEANING)
     .option("--rejects <file>", "write the refused records there, with reasons, as NDJSON")
     .option("--json", "the summary as JSON")
@@ -159,8 +165,9 @@ A bad record is refused alone, and the rest goes on. After an interruption or a 
 import again: plants that are stored already are recognised and counted as replayed.
 
 Formats: ndjson (one plant on each line), json (an array of plants), csv (with a heading; an empty
-tag cell is no tag, and a pair of quotes is the empty tag). All in UTF-8. A record may be as large
-as a request body (PLANTSTORE_BODY_BYTES_MAX).
+tag cell is no tag, and a pair of quotes is the empty tag). A record may be as large as a request
+body (PLANTSTORE_BODY_BYTES_MAX). UTF-8 and UTF-16 are recognised; another encoding is refused until
+--encoding names it.
 
 Exit codes:
   0    every plant is stored, now or before

@@ -52,10 +52,18 @@ export function parseReplacement(text: string, id: bigint): Plant {
 
 /** Parses a plant from the cells of a spreadsheet row. */
 export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
+  const faults: string[] = [];
   const exactId = findInt64(id.trim());
-  const faults = exactId === undefined ? [fault("id", integerExpected, describe(id))] : [];
+  if (EXPONENT.test(id))
+    faults.push(
+      `id: the spreadsheet has rounded it to ${id.trim()}; format the column as text, enter the ids again, and save`,
+    );
+  else if (exactId === undefined) faults.push(fault("id", integerExpected, describe(id)));
   return toPlant(exactId, { name, tag }, faults);
 }
+
+/** 4.00638E+12 is what a spreadsheet leaves of a barcode: all but the first digits are lost. */
+const EXPONENT = /^\s*[+-]?\d+([.,]\d*)?e[+-]?\d+\s*$/i;
 
 function parseObject(text: string): Members {
   const value = parseJson(text);

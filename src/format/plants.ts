@@ -3,8 +3,9 @@
 import { Refusal } from "../domain/errors.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
 import { CsvTable, type Headings, MissingColumn, readRows } from "./csv.ts";
+import { type DecodeOptions, toUtf8 } from "./encoding.ts";
 import { readElements } from "./json-array.ts";
-import { type Line, MalformedFile, readLines } from "./records.ts";
+import { type Line, readLines } from "./records.ts";
 
 export type FileFormat =
   | { readonly kind: "ndjson" }
@@ -19,7 +20,7 @@ export interface PlantRecord {
   readonly plant: Plant | Refusal;
 }
 
-interface Bounds {
+interface ReadOptions extends DecodeOptions {
   readonly recordBytesMax: number;
   readonly blockLengthMax: number;
 }
@@ -28,9 +29,10 @@ interface Bounds {
 export async function* readPlants(
   chunks: AsyncIterable<Uint8Array>,
   format: FileFormat,
-  { recordBytesMax, blockLengthMax }: Bounds,
+  { recordBytesMax, blockLengthMax, ...decoding }: ReadOptions,
 ): AsyncGenerator<PlantRecord[]> {
-  const bytes = skipByteOrderMark(chunks);
+  // JSON is UTF-8 by definition, so a bad byte there spoils one record and says nothing about the rest.
+  const bytes = toUtf8(chunks, decoding, format.kind === "csv");
   if (format.kind !== "csv") {
     const read = format.kind === "json" ? readElements : readLines;
     for await (const lines of read(bytes, recordBytesMax, blockLengthMax))
@@ -54,30 +56,4 @@ function toRecord({ number, text }: Line, parse: (text: string) => Plant): Plant
     if (error instanceof Refusal) return { line: number, text, plant: error };
     throw error;
   }
-}
-
-const UTF8_MARK = [0xef, 0xbb, 0xbf];
-
-/** Spreadsheets put a byte order mark in front of UTF-8, and also write UTF-16. */
-async function* skipByteOrderMark(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  let start: Uint8Array | undefined = new Uint8Array();
-  for await (const chunk of chunks) {
-    if (start === undefined) {
-      yield chunk;
-      continue;
-    }
-    start = Uint8Array.from([...start, ...chunk]);
-    if (start.length < UTF8_MARK.length) continue;
-    yield withoutMark(start);
-    start = undefined;
-  }
-  if (start !== undefined) yield withoutMark(start);
-}
-
-function withoutMark(start: Uint8Array): Uint8Array {
-  const [first = 0, second = 0] = start;
-  if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff))
-    throw new MalformedFile("The file is in UTF-16; expected UTF-8.");
-  const isMarked = UTF8_MARK.every((byte, at) => start[at] === byte);
-  return isMarked ? start.subarray(UTF8_MARK.length) : start;
 }

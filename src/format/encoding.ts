@@ -1,0 +1,146 @@
+/** Which encoding a file has, and its bytes as UTF-8. */
+
+import { MalformedFile } from "./records.ts";
+
+export const encodings = ["utf-8", "utf-16le", "utf-16be", "windows-1252"] as const;
+export type Encoding = (typeof encodings)[number];
+
+/** The file is not UTF-8. Reading it in another encoding is a guess that a person has to confirm. */
+export class WrongEncoding extends MalformedFile {
+  override readonly name = "WrongEncoding";
+  readonly guess: Encoding = "windows-1252";
+
+  constructor() {
+    super("The file is not in UTF-8. It seems to be in Windows-1252, as Excel saves plain CSV.");
+  }
+}
+
+export interface DecodeOptions {
+  /** Detected if not given. */
+  readonly encoding?: Encoding | undefined;
+  /** Called where the file turns out to be in another encoding than UTF-8. */
+  readonly onEncoding?: ((encoding: Encoding) => void) | undefined;
+}
+
+/**
+ * The same text as UTF-8, without a byte order mark. UTF-16 is recognised by its mark or by the zeros of its first
+ * letters. Where `mayGuess`, the first character beyond ASCII decides between UTF-8 and Windows-1252, and the
+ * latter throws a WrongEncoding. Throws a MalformedFile for a workbook or an archive.
+ */
+export async function* toUtf8(
+  chunks: AsyncIterable<Uint8Array>,
+  { encoding, onEncoding }: DecodeOptions,
+  mayGuess: boolean,
+): AsyncGenerator<Uint8Array> {
+  let decode: Decode | undefined;
+  let isDecided = encoding !== undefined || !mayGuess;
+  for await (const chunk of withLongStart(chunks)) {
+    let bytes = chunk;
+    if (decode === undefined) {
+      refuseBinary(chunk);
+      const found = encoding ?? findUnicode(chunk);
+      if (found !== undefined && found !== "utf-8") {
+        isDecided = true;
+        onEncoding?.(found);
+      }
+      decode = createDecoder(found ?? "utf-8");
+      bytes = chunk.subarray(findMarkLength(chunk, found ?? "utf-8"));
+    }
+    if (!isDecided) {
+      const first = bytes.findIndex((byte) => byte >= 0x80);
+      if (first !== -1 && !beginsUtf8(bytes.subarray(first, first + 4))) throw new WrongEncoding();
+      isDecided = first !== -1;
+    }
+    yield decode(bytes);
+  }
+  const rest = decode?.();
+  if (rest !== undefined && rest.length > 0) yield rest;
+}
+
+const START_BYTES = 4;
+
+/** Joins the first chunks until there is enough to recognise a file by. */
+async function* withLongStart(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let start: Uint8Array | undefined = new Uint8Array();
+  for await (const chunk of chunks) {
+    if (start === undefined) {
+      yield chunk;
+      continue;
+    }
+    const joined: Uint8Array = new Uint8Array(start.length + chunk.length);
+    joined.set(start);
+    joined.set(chunk, start.length);
+    start = joined.length < START_BYTES ? joined : undefined;
+    if (start === undefined) yield joined;
+  }
+  if (start !== undefined && start.length > 0) yield start;
+}
+
+const binaries: readonly (readonly [signature: readonly number[], message: string])[] = [
+  [
+    [0x50, 0x4b, 0x03, 0x04],
+    "The file is a workbook (.xlsx or .ods), not text. Save it as CSV and import that file.",
+  ],
+  [
+    [0xd0, 0xcf, 0x11, 0xe0],
+    "The file is an old Excel workbook (.xls), not text. Save it as CSV and import that file.",
+  ],
+  [[0x1f, 0x8b], "The file is compressed with gzip. Unpack it and import what is inside."],
+];
+
+function refuseBinary(start: Uint8Array): void {
+  const found = binaries.find(([signature]) => beginsWith(start, signature));
+  if (found !== undefined) throw new MalformedFile(found[1]);
+}
+
+const beginsWith = (bytes: Uint8Array, start: readonly number[]): boolean =>
+  start.every((byte, at) => bytes[at] === byte);
+
+const marks: Readonly<Record<Encoding, readonly number[]>> = {
+  "utf-8": [0xef, 0xbb, 0xbf],
+  "utf-16le": [0xff, 0xfe],
+  "utf-16be": [0xfe, 0xff],
+  "windows-1252": [],
+};
+
+function findMarkLength(start: Uint8Array, encoding: Encoding): number {
+  const mark = marks[encoding];
+  return beginsWith(start, mark) ? mark.length : 0;
+}
+
+function findUnicode(start: Uint8Array): Encoding | undefined {
+  const marked = encodings.find((known) => findMarkLength(start, known) > 0);
+  if (marked !== undefined) return marked;
+  const [first, second, third, fourth] = start;
+  if (first !== 0 && second === 0 && third !== 0 && fourth === 0) return "utf-16le";
+  if (first === 0 && second !== 0 && third === 0 && fourth !== 0) return "utf-16be";
+  return undefined;
+}
+
+/** Whether a character of UTF-8 begins here. Where the chunk ends too soon to tell, it does. */
+function beginsUtf8(bytes: Uint8Array): boolean {
+  const [first = 0] = bytes;
+  const length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(0, length), { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Called without a chunk at the end of the file. */
+type Decode = (chunk?: Uint8Array) => Uint8Array;
+
+function createDecoder(encoding: Encoding): Decode {
+  if (encoding === "utf-8") return (chunk = new Uint8Array()) => chunk;
+  const decoder = new TextDecoder(encoding, { fatal: true, ignoreBOM: true });
+  const encoder = new TextEncoder();
+  return (chunk) => {
+    try {
+      return encoder.encode(decoder.decode(chunk, { stream: chunk !== undefined }));
+    } catch (error) {
+      throw new MalformedFile(`The file is not valid ${encoding.toUpperCase()}.`, { cause: error });
+    }
+  };
+}
