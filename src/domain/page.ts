@@ -34,45 +34,93 @@ export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
   return after === INT64_MIN ? undefined : after - 1n;
 }
 
-/** Names may be long: a page of long ones is a shorter page, whatever its limit. */
+/** Names may be long: a page of long names is a shorter page, whatever its limit. */
 const CHARACTERS_MAX = 2_097_152;
+/** A page of twenty thousand ordinary names takes less. */
+const SEARCH_MS_MAX = 50;
 
 /**
- * Takes the page off rows in key order. It ends at the limit, or early when that many rows or characters
- * have been looked at, whatever was found: so no page and no search takes more than its share of time or
- * memory. It is never without a row where there is one.
+ * Takes a page off rows in key order. It ends at the limit, or early: after so many rows or characters, and in a
+ * search after so much time, whatever was found. So no page takes more than its share of time or memory. It holds at
+ * least one row if there is one, or has looked at one.
  */
 export function takePage(
   rows: Iterable<Plant>,
   { limit, name }: PlantQuery,
   scanRowsMax: number,
+  now = (): number => performance.now(),
 ): PlantPage {
-  const part = name === undefined ? undefined : fold(name);
+  const part = name === undefined ? undefined : new NamePart(name);
+  const endsAtMs = part === undefined ? Number.POSITIVE_INFINITY : now() + SEARCH_MS_MAX;
   const plants: Plant[] = [];
   let seen = 0;
   let characters = 0;
   let lastId: bigint | undefined;
   for (const row of rows) {
     const isFull = plants.length === limit || seen === scanRowsMax || characters > CHARACTERS_MAX;
-    if (isFull) return { plants, next: lastId };
+    const isOver = isFull || (part !== undefined && seen > 0 && now() > endsAtMs);
+    if (isOver) return { plants, next: lastId };
     seen++;
     characters += row.name.length + (row.tag?.length ?? 0);
     lastId = row.id;
-    if (part === undefined || fold(row.name).includes(part)) plants.push(row);
+    if (part === undefined || part.isIn(row.name)) plants.push(row);
   }
   return { plants, next: undefined };
 }
 
-/** Below these letters nothing composes; and a run of marks this long is no text, but takes a square of its length to order. */
+/** String.includes takes up to this many steps a character. */
+const SHORT_PART_MAX = 8;
+
+/** A part of a name, in any case. Finding it takes time in proportion to the name. */
+class NamePart {
+  private readonly part: string;
+  /** For each beginning of the part: the length of its longest end that the part begins with. */
+  private readonly borders: number[] = [0];
+
+  constructor(part: string) {
+    this.part = fold(part);
+    for (let end = 1, length = 0; end < this.part.length; end++) {
+      length = this.extend(length, this.part.charCodeAt(end));
+      this.borders.push(length);
+    }
+  }
+
+  isIn(name: string): boolean {
+    const text = fold(name);
+    const { part } = this;
+    if (part.length <= SHORT_PART_MAX) return text.includes(part);
+    // Knuth, Morris and Pratt: String.includes would compare a part of 1,000 letters at every position.
+    for (let at = 0, length = 0; at < text.length; at++) {
+      length = this.extend(length, text.charCodeAt(at));
+      if (length === part.length) return true;
+    }
+    return false;
+  }
+
+  /** How much of the part's beginning the text ends with, if it ended with `length` of it before this unit. */
+  private extend(length: number, unit: number): number {
+    let matched = length;
+    while (matched > 0 && this.part.charCodeAt(matched) !== unit)
+      matched = this.borders[matched - 1] as number;
+    return this.part.charCodeAt(matched) === unit ? matched + 1 : matched;
+  }
+}
+
+/** No letter below these has a composed form with a mark. */
 const COMPOSABLE = /[\u0300-\uffff]/;
-const MARKS_WITHOUT_END = /\p{M}{32}/u;
+/** Composing orders the marks on a letter, which takes a square of their number. */
+const TOO_MANY_MARKS = /\p{M}{32}/u;
+/** Composing takes up to half a microsecond a character. */
+const COMPOSED_CHARACTERS_MAX = 4_096;
 
 /**
- * Case folding, in this one place for every engine: composed (NFC), then in Unicode upper case, which
- * depends neither on a locale nor, as lower case does for Σ, on the letters around.
+ * Case folding, in one place for every engine: composed (NFC), then in Unicode upper case, which depends neither on a
+ * locale nor, as lower case does for Σ, on the letters around. A name of more than 4,096 characters, or with 32 marks
+ * in a row, is not composed: it is found by the characters that it was written with.
  */
 function fold(text: string): string {
-  const composes = COMPOSABLE.test(text) && !MARKS_WITHOUT_END.test(text);
+  const composes =
+    text.length <= COMPOSED_CHARACTERS_MAX && COMPOSABLE.test(text) && !TOO_MANY_MARKS.test(text);
   return (composes ? text.normalize("NFC") : text).toUpperCase();
 }
 
