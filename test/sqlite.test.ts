@@ -2,7 +2,17 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { copyFileSync, existsSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  openSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { Searcher } from "../src/store/sqlite/search.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import type { Reads } from "../src/domain/store.ts";
 import { StoreOpenError } from "../src/domain/errors.ts";
@@ -239,5 +249,57 @@ describe("a store whose file is taken away under it", () => {
     const db = new Database(path, { readonly: true });
     expect(db.query("SELECT id FROM plants ORDER BY id").all()).toEqual([{ id: 1 }, { id: 2 }]);
     db.close();
+  });
+});
+
+describe("searches, each on the same thread", () => {
+  const query = { after: undefined, limit: 10, tag: undefined, name: "a", order: "asc" } as const;
+
+  test.skipIf(process.platform !== "linux")(
+    "one that hangs is refused in time, and the others are answered",
+    async () => {
+      using folder = makeTemporaryFolder();
+      const path = `${folder.path}/plants.db`;
+      const store = new SqliteStore(path, limits);
+      await store.createPlant(plant);
+      // Opening a pipe hangs until another process opens its other end.
+      const pipe = `${folder.path}/pipe.db`;
+      Bun.spawnSync(["mkfifo", pipe]);
+      const searcher = new Searcher({ path: pipe, queueSecondsMax: 0.5, scanRowsMax: 100 });
+      const hanging = rejectionOf(searcher.search(query));
+      await Bun.sleep(300);
+      const waiting = searcher.search(query);
+      renameSync(pipe, `${pipe}-hung`);
+      symlinkSync(path, pipe);
+      expect(await hanging).toMatchObject({ reason: "store_busy" });
+      expect(await waiting).toEqual({ plants: [plant], next: undefined });
+      closeSync(openSync(`${pipe}-hung`, "r+"));
+      await searcher.close();
+      await store.close();
+    },
+  );
+
+  test("past those that may wait, a search is refused at once; the others are answered", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    const store = new SqliteStore(path, limits);
+    await store.createPlant(plant);
+    const searches = Array.from({ length: 80 }, () => store.listPlants(query));
+    const settled = await Promise.allSettled(searches);
+    const answered = settled.filter(({ status }) => status === "fulfilled");
+    expect(answered.length).toBe(65);
+    for (const result of settled)
+      if (result.status === "rejected")
+        expect(result.reason).toMatchObject({ reason: "overloaded" });
+    await store.close();
+  });
+
+  test("of a store that closes are refused", async () => {
+    using folder = makeTemporaryFolder();
+    const store = new SqliteStore(`${folder.path}/plants.db`, limits);
+    const searches = [1, 2].map(() => rejectionOf(store.listPlants(query)));
+    await store.close();
+    for (const refusal of await Promise.all(searches))
+      expect(refusal).toMatchObject({ reason: "shutting_down" });
   });
 });

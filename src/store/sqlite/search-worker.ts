@@ -1,14 +1,16 @@
 /** The thread that searches by name, on a read-only connection of its own. */
 
 import { parentPort, workerData } from "node:worker_threads";
-import { takePage } from "../../domain/page.ts";
+import { type PlantQuery, takePage } from "../../domain/page.ts";
 import { openReadOnly } from "./database.ts";
-import type { SearchAnswer, SearchOrder, SearchQuestion, SearchSetup } from "./search.ts";
+import type { SearchAnswer, SearchOrder, SearchWorkerSetup } from "./search.ts";
 import { closeDatabase, prepareStatements, walkPlants } from "./sql.ts";
 
-const { path, scanRowsMax } = workerData as SearchSetup;
+const { path, scanRowsMax, started } = workerData as SearchWorkerSetup;
 const db = openReadOnly(path);
 const statements = prepareStatements(db);
+Atomics.store(started, 0, 1);
+Atomics.notify(started, 0);
 
 parentPort?.on("message", (order: SearchOrder) => {
   if (order !== "close") return parentPort?.postMessage(search(order));
@@ -16,11 +18,11 @@ parentPort?.on("message", (order: SearchOrder) => {
   parentPort?.close();
 });
 
-function search({ number, query }: SearchQuestion): SearchAnswer {
+function search(query: PlantQuery): SearchAnswer {
   try {
     const rows = walkPlants(statements, query, scanRowsMax + 1);
-    return { number, page: takePage(rows, query, scanRowsMax) };
+    return { page: takePage(rows, query, scanRowsMax) };
   } catch (error) {
-    return { number, error: error as Error };
+    return { error: error as Error };
   }
 }

@@ -1,5 +1,6 @@
-/** Searches by name. They run on a thread of their own, because each looks at many plants. */
+/** Searches by name. They run on a thread of their own, one at a time, because each looks at many plants. */
 
+import { closeSync, openSync } from "node:fs";
 import type { Worker } from "node:worker_threads";
 import { Refusal } from "../../domain/errors.ts";
 import type { PlantPage, PlantQuery } from "../../domain/page.ts";
@@ -10,51 +11,68 @@ export interface SearchSetup {
   readonly scanRowsMax: number;
 }
 
-export interface SearchQuestion {
-  readonly number: number;
-  readonly query: PlantQuery;
+export interface SearchWorkerSetup extends SearchSetup {
+  /** Set by the thread when it has started. */
+  readonly started: Int32Array;
 }
 
-export type SearchOrder = SearchQuestion | "close";
+export type SearchOrder = PlantQuery | "close";
 
-export type SearchAnswer =
-  | { readonly number: number; readonly page: PlantPage }
-  | { readonly number: number; readonly error: Error };
+export type SearchAnswer = { readonly page: PlantPage } | { readonly error: Error };
+
+interface Search {
+  readonly query: PlantQuery;
+  readonly settle: (result: PlantPage | Refusal) => void;
+}
 
 /** Each search takes a bounded time, so this bounds the wait of the last one. */
 const SEARCHES_WAITING_MAX = 64;
 const CLOSE_MS_MAX = 2_000;
+const START_MS_MAX = 2_000;
+/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
+const DESCRIPTORS_NEEDED = 32;
+/** So many connections do not come while a thread starts. */
+const DESCRIPTORS_AMPLE = 256;
 
 export class Searcher {
   private readonly setup: SearchSetup;
-  private readonly waiting = new Map<number, PromiseWithResolvers<PlantPage>>();
+  private queue: Search[] = [];
+  private current: Search | undefined;
   private worker: Worker | undefined;
-  private count = 0;
+  private overrun: Timer | undefined;
 
   constructor(setup: SearchSetup) {
     this.setup = setup;
   }
 
   search(query: PlantQuery): Promise<PlantPage> {
-    if (this.waiting.size >= SEARCHES_WAITING_MAX) return Promise.reject(new Refusal("overloaded"));
-    // Started by the first search: many services never search, and a thread takes memory.
-    this.worker ??= this.startWorker();
-    const number = ++this.count;
-    const answer = Promise.withResolvers<PlantPage>();
-    this.waiting.set(number, answer);
-    const late = setTimeout(
-      () => this.fail(new Refusal("store_busy")),
-      this.setup.queueSecondsMax * 1000,
-    );
-    this.worker.postMessage({ number, query } satisfies SearchQuestion);
-    return answer.promise.finally(() => clearTimeout(late));
+    if (this.queue.length >= SEARCHES_WAITING_MAX) return Promise.reject(new Refusal("overloaded"));
+    return new Promise((resolve, reject) => {
+      const search: Search = {
+        query,
+        settle: (result) => {
+          clearTimeout(late);
+          if (result instanceof Refusal) reject(result);
+          else resolve(result);
+        },
+      };
+      const late = setTimeout(() => {
+        this.queue = this.queue.filter((waiting) => waiting !== search);
+        search.settle(new Refusal("store_busy"));
+      }, this.setup.queueSecondsMax * 1000);
+      this.queue.push(search);
+      this.startNext();
+    });
   }
 
   /** Resolves when the thread has closed the file: the last connection to close folds the log in. */
   async close(): Promise<void> {
-    const { worker } = this;
+    const { worker, queue, current } = this;
     this.worker = undefined;
-    this.rejectAll(new Refusal("shutting_down"));
+    this.queue = [];
+    clearTimeout(this.overrun);
+    for (const search of [...(current ? [current] : []), ...queue])
+      search.settle(new Refusal("shutting_down"));
     if (worker === undefined) return;
     const ended = new Promise((resolve) => worker.once("exit", resolve));
     worker.postMessage("close" satisfies SearchOrder);
@@ -62,32 +80,70 @@ export class Searcher {
     await worker.terminate();
   }
 
-  private startWorker(): Worker {
-    const threads = process.getBuiltinModule("node:worker_threads");
-    const worker = new threads.Worker(new URL("search-worker.ts", import.meta.url), {
-      workerData: this.setup,
-    });
-    worker.on("message", (answer: SearchAnswer) => this.settle(answer));
-    worker.on("error", (error) => this.fail(new Refusal("store_unavailable", undefined, error)));
-    return worker;
+  private startNext(): void {
+    if (this.current !== undefined) return;
+    const search = this.queue.shift();
+    if (search === undefined) return;
+    this.current = search;
+    try {
+      // Started by the first search: many services never search, and a thread takes memory.
+      this.worker ??= this.startWorker();
+    } catch (error) {
+      return this.finish(new Refusal("store_unavailable", undefined, error));
+    }
+    this.worker.postMessage(search.query satisfies SearchOrder);
+    this.overrun = setTimeout(
+      () => this.replaceWorker(new Refusal("store_busy")),
+      this.setup.queueSecondsMax * 1000,
+    );
   }
 
-  private settle(answer: SearchAnswer): void {
-    const waiting = this.waiting.get(answer.number);
-    this.waiting.delete(answer.number);
-    if ("page" in answer) waiting?.resolve(answer.page);
-    else waiting?.reject(new Refusal("store_unavailable", undefined, answer.error));
+  private finish(result: PlantPage | Refusal): void {
+    clearTimeout(this.overrun);
+    this.current?.settle(result);
+    this.current = undefined;
+    this.startNext();
   }
 
-  /** A thread that does not answer in time is ended, with all its searches. The next search starts another. */
-  private fail(refusal: Refusal): void {
+  /** A thread that hangs, or has failed, is ended. Only the search that it was doing is refused. */
+  private replaceWorker(refusal: Refusal): void {
     void this.worker?.terminate();
     this.worker = undefined;
-    this.rejectAll(refusal);
+    this.finish(refusal);
   }
 
-  private rejectAll(refusal: Refusal): void {
-    for (const waiting of this.waiting.values()) waiting.reject(refusal);
-    this.waiting.clear();
+  private startWorker(): Worker {
+    const free = countFreeDescriptors();
+    if (free < DESCRIPTORS_NEEDED)
+      throw new Error(`a thread cannot start: ${free} descriptors are free`);
+    const started = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    const threads = process.getBuiltinModule("node:worker_threads");
+    const worker = new threads.Worker(new URL("search-worker.ts", import.meta.url), {
+      workerData: { ...this.setup, started } satisfies SearchWorkerSetup,
+    });
+    // This thread takes no connection, and so no descriptor, until the other has what it needs.
+    if (free < DESCRIPTORS_AMPLE) Atomics.wait(started, 0, 0, START_MS_MAX);
+    worker.on("message", (answer: SearchAnswer) => {
+      if (worker !== this.worker) return;
+      if ("page" in answer) this.finish(answer.page);
+      else this.finish(new Refusal("store_unavailable", undefined, answer.error));
+    });
+    worker.on("error", (error) => {
+      if (worker !== this.worker) return;
+      this.replaceWorker(new Refusal("store_unavailable", undefined, error));
+    });
+    return worker;
   }
+}
+
+/** Up to DESCRIPTORS_AMPLE. */
+function countFreeDescriptors(): number {
+  const opened: number[] = [];
+  try {
+    while (opened.length < DESCRIPTORS_AMPLE) opened.push(openSync("/dev/null", "r"));
+  } catch {
+    // The limit of the process, or of the system.
+  }
+  for (const descriptor of opened) closeSync(descriptor);
+  return opened.length;
 }
