@@ -2,9 +2,11 @@
 
 import { describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { Clients } from "./support/clients.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { isReplay, isSamePlant, type StoredPlant } from "./support/plants.ts";
+import { isReplay, isSamePlant } from "./support/plants.ts";
+import { createRandom } from "./support/random.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {
   alter,
@@ -20,53 +22,23 @@ import {
 const launcher = `${import.meta.dir}/../bin/plantstore`;
 const CLIENTS = 8;
 
-/** Sends plants without a pause until it is stopped, and remembers those that were acknowledged. */
-class Load {
-  readonly acknowledged: StoredPlant[] = [];
-  private sent = 0;
-  private stopping = false;
-  private readonly clients: Promise<void>[];
-  private readonly url: string;
-
-  constructor(url: string) {
-    this.url = url;
-    this.clients = Array.from({ length: CLIENTS }, () => this.send());
-  }
-
-  async stop(): Promise<void> {
-    this.stopping = true;
-    await Promise.all(this.clients);
-  }
-
-  async reach(count: number): Promise<void> {
-    while (this.acknowledged.length < count) await Bun.sleep(5);
-  }
-
-  private async send(): Promise<void> {
-    while (!this.stopping) {
-      const id = BigInt(++this.sent);
-      const plant = { id, name: `plant ${id}`, tag: id % 2n === 0n ? null : "odd" };
-      const response = await sendPlant(this.url, plant);
-      expect(response.status).toBe(200);
-      this.acknowledged.push(plant);
-    }
-  }
-}
-
 describe("plantstore backup, while plants are being stored", () => {
   test("has every plant acknowledged before it began, stops no writes, and serves them when restored", async () => {
     using folder = makeTemporaryFolder();
     const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db`, PLANTSTORE_TOKEN: TEST_TOKEN };
     const copy = `${folder.path}/copy.db`;
     await using service = await spawnService(env);
-    const load = new Load(service.started.url);
-    await load.reach(2_000);
+    const surroundings = { findUrl: () => service.started.url, createsOnly: true };
+    await using load = new Clients(CLIENTS, surroundings, createRandom());
+    await load.untilAcknowledged(2_000);
 
-    const before = load.acknowledged.slice();
+    const before = load.ledger.listCertain();
     const finished = await runCommand(["backup", "--json", copy], env);
-    const after = load.acknowledged.length;
-    await load.reach(after + 100);
+    const after = load.acknowledged;
+    await load.untilAcknowledged(100);
     await load.stop();
+    expect(load.compare(readPlants(`${folder.path}/plants.db`))).toEqual([]);
+    expect(load.unsettled).toBe(0);
 
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
     expect(after).toBeGreaterThan(before.length);

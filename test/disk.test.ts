@@ -13,26 +13,136 @@ import {
 } from "node:fs";
 import { type ServiceProcess, spawnService } from "./support/command.ts";
 import { expectAlive, expectRefusal } from "./support/expect.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeTemporaryFolder, type TemporaryFolder } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { isReplay, type StoredPlant } from "./support/plants.ts";
-import { Sender } from "./support/sender.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
-import {
-  canFailSyncs,
-  canLimitFileSize,
-  canMount,
-  mountSmallFolder,
-  runSystemCommand,
-  spawnUnsynced,
-} from "./support/system.ts";
+import { lackOfShim, ShimmedDisk } from "./torture/shimmed-disk.ts";
+
+const canLimitFileSize = Bun.which("prlimit") !== null;
+const canMount = process.platform === "linux" && process.getuid?.() === 0 && tryMount();
+
+function runSystemCommand(...command: string[]): void {
+  const { exitCode, stderr } = Bun.spawnSync(command, { stderr: "pipe" });
+  if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr.toString()}`);
+}
+
+/** A file system of two megabytes. */
+function mountSmallFolder(): TemporaryFolder {
+  const folder = makeTemporaryFolder();
+  const { path } = folder;
+  try {
+    runSystemCommand("mount", "-t", "tmpfs", "-o", "size=2M", "plantstore-test", path);
+  } catch (error) {
+    folder[Symbol.dispose]();
+    throw error;
+  }
+  return {
+    path,
+    [Symbol.dispose]() {
+      runSystemCommand("umount", path);
+      folder[Symbol.dispose]();
+    },
+  };
+}
+
+function tryMount(): boolean {
+  try {
+    mountSmallFolder()[Symbol.dispose]();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A service whose syncs fail when the test says so. */
+interface UnsyncedService extends AsyncDisposable {
+  readonly process: ServiceProcess;
+  readonly path: string;
+  readonly startFailing: () => void;
+  readonly stopFailing: () => void;
+}
+
+async function spawnUnsynced(
+  settings: Readonly<Record<string, string>> = {},
+): Promise<UnsyncedService> {
+  const disk = new ShimmedDisk();
+  const service = await disk.start(settings);
+  if (service === undefined) throw new Error("the service was killed");
+  return {
+    process: service,
+    path: disk.storePath,
+    startFailing: () => disk.control.set({ syncFailsPercent: 100 }),
+    stopFailing: () => disk.control.set({}),
+    async [Symbol.asyncDispose]() {
+      await service[Symbol.asyncDispose]();
+      disk[Symbol.dispose]();
+    },
+  };
+}
+
+const GROUPS_MAX = 500;
+
+class Sender {
+  readonly acknowledged: StoredPlant[] = [];
+  refused: StoredPlant[] = [];
+  private readonly url: string;
+
+  constructor(url: string) {
+    this.url = url;
+  }
+
+  /** At once, so they share commits. Every other answer has to be `store_unavailable`. */
+  async send(plants: readonly StoredPlant[]): Promise<Response[]> {
+    const responses = await Promise.all(plants.map((plant) => sendPlant(this.url, plant)));
+    for (const [index, response] of responses.entries()) {
+      const plant = plants[index] as StoredPlant;
+      if (response.status === 200) this.acknowledged.push(plant);
+      else {
+        await expectRefusal(response, "store_unavailable");
+        this.refused.push(plant);
+      }
+    }
+    return responses;
+  }
+
+  /** New plants, group by group, until one is refused. */
+  async sendUntilRefused(length: number, nameLength: number): Promise<void> {
+    const before = this.refused.length;
+    for (let groups = 0; this.refused.length === before; groups++) {
+      expect(groups).toBeLessThan(GROUPS_MAX);
+      await this.send(this.makePlants(length, nameLength));
+    }
+  }
+
+  async resendRefused(): Promise<Response[]> {
+    const refused = this.refused;
+    this.refused = [];
+    return this.send(refused);
+  }
+
+  /** Plants with ids that were not sent yet. */
+  makePlants(length: number, nameLength = 10): StoredPlant[] {
+    const first = this.acknowledged.length + this.refused.length;
+    return Array.from({ length }, (_, index) => ({
+      id: BigInt(first + index),
+      name: `${first + index} ${"🌵".repeat(nameLength)}`,
+      tag: (first + index) % 2 === 0 ? null : "spiny",
+    }));
+  }
+
+  /** What the file should hold, in its order. */
+  get expected(): StoredPlant[] {
+    return this.acknowledged.toSorted((one, other) => Number(one.id - other.id));
+  }
+}
 
 const TIMEOUT_MS = 30_000;
 const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
 
 /** One plant is stored; the sync of the next one fails, and goes on failing until it is told to stop. */
-async function failOneSync(service: Awaited<ReturnType<typeof spawnUnsynced>>): Promise<Sender> {
+async function failOneSync(service: UnsyncedService): Promise<Sender> {
   const sender = new Sender(service.process.started.url);
   await sender.send(sender.makePlants(1));
   service.startFailing();
@@ -126,11 +236,11 @@ function readMainFile(path: string): StoredPlant[] {
 
 const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
 
-describe.skipIf(!canFailSyncs)("a sync that fails", () => {
+describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
   test(
     "refuses every create of its commit, and is over without a restart when syncs succeed again",
     async () => {
-      await using service = await spawnUnsynced(token);
+      await using service = await spawnUnsynced();
       const { url } = service.process.started;
       const sender = new Sender(url);
       for (let count = 0; count < 50; count++) await sender.send(sender.makePlants(1));
@@ -166,7 +276,7 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
   test(
     "may leave a plant in the log: sent again it is a replay, and acknowledged from the main file",
     async () => {
-      await using service = await spawnUnsynced(token);
+      await using service = await spawnUnsynced();
       const sender = await failOneSync(service);
 
       service.stopFailing();
@@ -182,7 +292,7 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
   test(
     "and the file gone meanwhile: no new one is made in its place, and nothing is acknowledged",
     async () => {
-      await using service = await spawnUnsynced(token);
+      await using service = await spawnUnsynced();
       const sender = await failOneSync(service);
       for (const suffix of ["", "-wal", "-shm"])
         renameSync(service.path + suffix, `${service.path}.gone${suffix}`);
@@ -206,7 +316,7 @@ describe.skipIf(!canFailSyncs)("a sync that fails", () => {
     test(
       `with ${holder} in the way of opening the file anew: 503 in time, alive meanwhile, over when they are gone`,
       async () => {
-        await using service = await spawnUnsynced({ ...token, ...limits({ queueSecondsMax: 1 }) });
+        await using service = await spawnUnsynced(limits({ queueSecondsMax: 1 }));
         const { url } = service.process.started;
         const sender = await failOneSync(service);
         service.stopFailing();

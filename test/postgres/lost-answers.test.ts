@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { expectRefusal } from "../support/expect.ts";
 import { limits } from "../support/limits.ts";
-import { Load } from "../support/load.ts";
+import { Clients } from "../support/clients.ts";
+import { createRandom } from "../support/random.ts";
 import { makePlants, type StoredPlant } from "../support/plants.ts";
 import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
@@ -116,14 +117,15 @@ describe("POST /plants", () => {
   });
 
   test("connections cut again and again under load lose nothing and make nothing up", async () => {
-    const load = new Load(disturbed.service.url, 24);
+    const { url } = disturbed.service;
+    const load = new Clients(24, { findUrl: () => url }, createRandom());
     for (let cuts = 0; cuts < CUTS; cuts++) {
-      await load.flow(20);
+      await load.untilAcknowledged(20);
       disturbed.proxy.cut();
     }
-    await load.flow();
+    await load.untilAcknowledged(50);
     await load.stop();
-    expect(load.findFaults(await disturbed.readPlants())).toEqual([]);
+    expect(load.compare(await disturbed.readPlants())).toEqual([]);
   });
 });
 

@@ -113,12 +113,10 @@ export class Ledger {
     return states.length === 1 ? states[0] : undefined;
   }
 
-  /** How many plants must be stored. */
-  countCertain(): number {
-    return this.#states
-      .values()
-      .filter((states) => !states.includes(undefined))
-      .toArray().length;
+  /** Every plant whose state is known. */
+  listCertain(): StoredPlant[] {
+    const known = this.#states.values().filter((states) => states.length === 1);
+    return known.flatMap((states) => states.filter((state) => state !== undefined)).toArray();
   }
 
   /** All differences between these rows and what the clients were told. */

@@ -120,7 +120,7 @@ async function run({ seconds, tell, isShort = false }: Budget): Promise<Finding>
       "used again": sample.length,
       "all closed after, seconds": closedSeconds,
       "descriptors before, beside and after them": `${descriptorsBefore}, ${descriptors}, ${descriptorsAfter}`,
-      "acknowledged plants": ledger.countCertain(),
+      "acknowledged plants": ledger.listCertain().length,
     },
   };
 }

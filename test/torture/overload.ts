@@ -159,7 +159,7 @@ async function overloadOnce(
       "refused, p99 ms": refusedMs,
       "memory at the peak, MB": memoryBytesAtPeak / 1e6,
       "memory under overload, MB": Math.max(memoryBytesMiddle, memoryBytesEnd) / 1e6,
-      "acknowledged plants": ledger.countCertain(),
+      "acknowledged plants": ledger.listCertain().length,
     },
   };
 }

@@ -19,14 +19,15 @@ import { makeTemporaryFolder, type TemporaryFolder } from "../support/folder.ts"
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { checkIntegrity, readPlants } from "../support/stores.ts";
-import { canFailSyncs, runSystemCommand } from "../support/system.ts";
 import { type Disk, type DiskRecord, type Files, readDiskLog } from "./disk-model.ts";
 import type { MixedLoad } from "./mixed-load.ts";
 
 const KILLED = 137;
 
 export const lackOfShim = (): string | undefined =>
-  canFailSyncs ? undefined : "it takes Linux and a C compiler (cc)";
+  process.platform === "linux" && Bun.which("cc") !== null
+    ? undefined
+    : "it takes Linux and a C compiler (cc)";
 
 export class ShimmedDisk implements Disposable {
   readonly control: DiskControl;
@@ -43,7 +44,9 @@ export class ShimmedDisk implements Disposable {
     mkdirSync(this.place);
     this.control = new DiskControl(join(path, "control"));
     const source = join(import.meta.dir, "disk-shim.c");
-    runSystemCommand("cc", "-O2", "-shared", "-fPIC", "-o", this.library, source, "-ldl");
+    const command = ["cc", "-O2", "-shared", "-fPIC", "-o", this.library, source, "-ldl"];
+    const { exitCode, stderr } = Bun.spawnSync(command, { stderr: "pipe" });
+    if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr.toString()}`);
   }
 
   /** Undefined where the power went before it listened. */
@@ -51,7 +54,7 @@ export class ShimmedDisk implements Disposable {
     rmSync(this.log, { force: true });
     try {
       return await spawnService({
-        DATABASE_URL: `sqlite:${join(this.place, STORE_NAME)}`,
+        DATABASE_URL: `sqlite:${this.storePath}`,
         PLANTSTORE_TOKEN: TEST_TOKEN,
         LD_PRELOAD: this.library,
         DISK_FOLDER: this.place,
@@ -63,6 +66,10 @@ export class ShimmedDisk implements Disposable {
       if ((error as Error).message.includes(`(exit ${KILLED})`)) return undefined;
       throw error;
     }
+  }
+
+  get storePath(): string {
+    return join(this.place, STORE_NAME);
   }
 
   /** In place of all that is there; the service is not running. */

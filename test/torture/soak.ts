@@ -105,7 +105,7 @@ async function run({ seconds, random, tell }: Budget): Promise<Finding> {
       requests: countRequests(),
       "requests a second": countRequests() / seconds,
       "put off by 503": clients.unsettled,
-      "plants in the end": clients.ledger.countCertain(),
+      "plants in the end": clients.ledger.listCertain().length,
       "memory in the end, MB": (samples.at(-1)?.bytes ?? 0) / 1e6,
       "memory growth after the warm-up, bytes": growth.bytes,
       "in so many requests": growth.requests,
