@@ -72,32 +72,52 @@ async function readPiece(
 ): Promise<Piece> {
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], isCut: false };
-  const parameters: Parameter[] = [firstId, rowsMax, PIECE_BYTES_MAX];
+  const parameters: Parameter[] = [firstId, rowsMax];
   if (query.tag !== undefined) parameters.push(query.tag);
+  const short = await connection.query<PlantRow | LongRow>(shortRowsOf(query), parameters);
+  if (short.every(isShort)) return { plants: short.map(toPlant), isCut: false };
   const rows = await connection.query<PlantRow & { readonly found: bigint }>(
-    pieceBy(query),
+    boundedRowsOf(query),
     parameters,
   );
   return { plants: rows.map(toPlant), isCut: rows.length < Number(rows[0]?.found ?? 0) };
 }
 
-/** Rows in key order, as long as those before them are not too large together; the first one always. */
-function pieceBy({ tag, order }: PlantQuery): string {
-  const [from, direction] = order === "asc" ? [">=", "ASC"] : ["<=", "DESC"];
-  const isTagged =
-    tag === undefined ? "" : "AND left(tag, 100) = left($4::text, 100) AND tag = $4::text";
-  return `SELECT id, name, tag, found FROM (
-    SELECT id, name, tag, count(*) OVER () AS found,
-      sum(octet_length(name) + coalesce(octet_length(tag), 0))
-        OVER (ORDER BY id ${direction} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-    FROM (
-      SELECT id, name, tag FROM plants WHERE id ${from} $1::bigint ${isTagged}
-      ORDER BY id ${direction} LIMIT $2::int
-    ) AS page
-  ) AS sized
-  WHERE coalesce(bytes_before, 0) <= $3::bigint
-  ORDER BY id ${direction}`;
+/** A row that was too long to be sent with others. */
+interface LongRow {
+  readonly id: bigint;
+  readonly name: null;
+  readonly tag: null;
 }
+
+const isShort = (row: PlantRow | LongRow): row is PlantRow => row.name !== null;
+
+function rowsOf({ tag, order }: PlantQuery): string {
+  const isTagged =
+    tag === undefined ? "" : "AND left(tag, 100) = left($3::text, 100) AND tag = $3::text";
+  return `FROM plants WHERE id ${order === "asc" ? ">=" : "<="} $1::bigint ${isTagged}
+    ORDER BY id ${order} LIMIT $2::int`;
+}
+
+const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
+/** As many rows as a piece has are together no larger than a piece may be. */
+const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
+
+const whereShort = (column: string): string =>
+  `CASE WHEN ${BYTES} <= ${SHORT_BYTES_MAX} THEN ${column} END AS ${column}`;
+
+/** Without the texts of long rows. Most pages have none, and to sum up the bytes takes half as long again. */
+const shortRowsOf = (query: PlantQuery): string =>
+  `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query)}`;
+
+/** Rows as long as those before them are not too large together; the first one always. */
+const boundedRowsOf = (query: PlantQuery): string => `SELECT id, name, tag, found FROM (
+    SELECT id, name, tag, count(*) OVER () AS found, sum(${BYTES})
+      OVER (ORDER BY id ${query.order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+    FROM (SELECT id, name, tag ${rowsOf(query)}) AS page
+  ) AS sized
+  WHERE coalesce(bytes_before, 0) <= ${PIECE_BYTES_MAX}
+  ORDER BY id ${query.order}`;
 
 /** One statement finds a page of tags that can all be listed. Where some are too long, another goes on behind it. */
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
