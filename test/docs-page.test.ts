@@ -1,16 +1,16 @@
 /** The parts of the API reference that need no browser: samples of code that run as they stand, and exact digits. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { exampleRequest } from "../src/docs-page/example-request.ts";
-import { layOutJson } from "../src/docs-page/exact-json.ts";
 import {
+  exampleRequest,
   languages,
+  layOutJson,
   type SnippetRequest,
   writeCurl,
   writeGo,
   writeJavaScript,
   writePython,
-} from "../src/docs-page/snippets.ts";
+} from "../src/docs-page/samples.ts";
 
 const request = (body?: string): SnippetRequest => ({
   method: body === undefined ? "GET" : "POST",

@@ -1,4 +1,4 @@
-/** Makes the page of the API reference: `dist/docs`, with names that change with the content. */
+/** Builds the API reference in dist/docs. The file names contain a hash of their content. */
 
 import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -8,9 +8,6 @@ const source = import.meta.dir;
 const root = join(source, "../..");
 const target = join(root, "dist/docs");
 
-/** Only what is of use compressed. */
-const COMPRESSED = /\.(css|html|js|svg)$/;
-
 rmSync(target, { recursive: true, force: true });
 mkdirSync(target, { recursive: true });
 
@@ -18,8 +15,6 @@ const contents: Readonly<Record<string, string>> = {
   "swagger-ui-bundle.js": await withoutSourceMap(
     import.meta.resolve("swagger-ui-dist/swagger-ui-bundle.js"),
   ),
-  // In a layer it gives way to our own rules, whatever their specificity.
-  "swagger-ui.css": `@layer swagger{${await withoutSourceMap(import.meta.resolve("swagger-ui-dist/swagger-ui.css"))}}`,
   "docs.css": await bundle("docs.css"),
   "docs.js": await bundle("docs.ts"),
   "leaf.svg": await Bun.file(join(root, "src/console/leaf.svg")).text(),
@@ -37,11 +32,10 @@ await write("index.html", page);
 
 async function write(name: string, content: string): Promise<void> {
   await Bun.write(join(target, name), content);
-  if (COMPRESSED.test(name))
-    await Bun.write(join(target, `${name}.gz`), Bun.gzipSync(content, { level: 9 }));
+  await Bun.write(join(target, `${name}.gz`), Bun.gzipSync(content, { level: 9 }));
 }
 
-/** The map is not served: a browser that looks for it would only be told 404. */
+/** The map is not served, so a browser would ask for it in vain. */
 async function withoutSourceMap(url: string): Promise<string> {
   const text = await Bun.file(fileURLToPath(url)).text();
   return text.replace(/(\/\*|\/\/)# sourceMappingURL=[^\n]*\n?$/, "");
@@ -54,6 +48,6 @@ async function bundle(name: string): Promise<string> {
     target: "browser",
   });
   const [output] = outputs;
-  if (output === undefined) throw new Error(`${name}: nothing came of it`);
+  if (output === undefined) throw new Error(`${name}: no output`);
   return output.text();
 }

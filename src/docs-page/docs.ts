@@ -1,7 +1,6 @@
-/** The page of the API reference: Swagger UI over the description of this very service. */
+/** The API reference: Swagger UI with the description of the service that serves the page. */
 
-import { createPlugin, LAYOUT } from "./plugin.ts";
-import { shareValue } from "./shared-value.ts";
+import { createPlugin, type Description, LAYOUT, shareValue } from "./plugin.ts";
 import type { SwaggerUi } from "./swagger-ui.ts";
 
 /** Defined by swagger-ui-bundle.js, which the page loads first. */
@@ -11,7 +10,7 @@ const SCHEME = "bearerAuth";
 
 const reference = document.querySelector("#reference");
 const field = document.querySelector<HTMLInputElement>("#token");
-/** In memory only: it is gone with the page. */
+/** Kept in memory only. */
 const token = shareValue("");
 
 await showReference();
@@ -22,7 +21,7 @@ async function showReference(): Promise<void> {
     reference?.append(`openapi.json: the service answers ${response.status}. Reload to try again.`);
     return;
   }
-  const spec = JSON.parse(await response.text(), withoutHead) as Parameters<typeof createPlugin>[0];
+  const spec = JSON.parse(await response.text(), withoutHead) as Description;
   const ui = SwaggerUIBundle({
     spec,
     domNode: reference,
@@ -33,7 +32,7 @@ async function showReference(): Promise<void> {
     displayRequestDuration: true,
     defaultModelsExpandDepth: 1,
     syntaxHighlight: { activated: false },
-    // It would send the description to somebody else's service.
+    // The validator is a foreign service.
     validatorUrl: null,
     persistAuthorization: false,
   });
@@ -44,7 +43,7 @@ async function showReference(): Promise<void> {
     token.set(pasted);
   };
   field?.addEventListener("input", useToken);
-  // A browser may have kept what was typed before a reload.
+  // A browser may have kept the token over a reload.
   useToken();
 }
 

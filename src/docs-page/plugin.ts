@@ -1,44 +1,91 @@
-/** What this page changes about Swagger UI: its frame, its samples of code, and its rounding of long numbers. */
+/** Our changes to Swagger UI: the layout, code samples, the list of answers, and exact numbers. */
 
-import { createAnswers } from "./answers.ts";
-import { createCodeSamples, type Description } from "./code-samples.ts";
-import { layOutJson } from "./exact-json.ts";
-import type { SharedValue } from "./shared-value.ts";
-import type { Component, GetComponent, Node, Plugin, Props, React, System } from "./swagger-ui.ts";
+import {
+  type DescribedOperation,
+  exampleRequest,
+  languages,
+  layOutJson,
+  type SnippetRequest,
+} from "./samples.ts";
+import type {
+  Component,
+  GetComponent,
+  Node,
+  Plugin,
+  Props,
+  React,
+  System,
+  Tree,
+} from "./swagger-ui.ts";
 
 export const LAYOUT = "ReferenceLayout";
 
-/** From here on the introduction goes to the end of the page: it is looked up, not read. */
+/** The part of the introduction that moves to the end of the page. */
 const ERRORS_HEADING = "\n## Errors\n";
 
-interface Info {
+/** The part of the description that this page uses itself. */
+export interface Description {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly servers: readonly { readonly url: string }[];
+  readonly paths: Readonly<
+    Record<
+      string,
+      Readonly<Record<string, DescribedOperation>> & {
+        readonly parameters?: DescribedOperation["parameters"];
+      }
+    >
+  >;
 }
 
+/** A value that several components show. */
+export interface SharedValue {
+  readonly get: () => string;
+  readonly set: (value: string) => void;
+  readonly subscribe: (onChange: () => void) => () => void;
+}
+
+export function shareValue(value: string): SharedValue {
+  const listeners = new Set<() => void>();
+  let current = value;
+  return {
+    get: () => current,
+    set: (next) => {
+      current = next;
+      for (const listener of listeners) listener();
+    },
+    subscribe: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+const nothing: Component = () => null;
+
 export function createPlugin(
-  description: Description & Info,
+  description: Description,
   token: SharedValue,
 ): (system: System) => Plugin {
   return ({ React }) => ({
     components: { [LAYOUT]: createLayout(React, description) },
     wrapComponents: {
+      ...createNames(React),
       responses: () => createAnswers(React, createCodeSamples(React, description, token)),
       responseBody: (original) => createExactBody(React, original),
-      // Its own is a link, and stands in a button. Pressing that changes the address too.
+      // The original is a link inside a button. The button changes the address as well.
       DeepLink:
         () =>
         ({ text }: { readonly text: Node }) =>
           React.createElement("span", null, text),
-      ...createNames(React),
-      // The samples show the request in curl, among others.
+      // The code samples include curl.
       curl: () => nothing,
-      // There is one service, the one that served this page, and one token, that of the header.
+      // The page has one service, its own, and one token, in the header.
       OperationServers: () => nothing,
       authorizeOperationBtn: () => nothing,
     },
     afterLoad(this: System) {
       const { getSampleSchema } = this.fn;
-      // Its own takes lines of JSON for a text within JSON, and quotes them.
+      // The original quotes lines of JSON as if they were one JSON string.
       this.fn.getSampleSchema = (schema, mediaType, options, example) =>
         typeof example === "string" && mediaType === "application/x-ndjson"
           ? example
@@ -47,7 +94,7 @@ export function createPlugin(
     statePlugins: {
       layout: {
         wrapActions: {
-          // Its own scrolls to the very top, where the header covers what was looked for.
+          // The original scrolls to the very top, under the sticky header.
           scrollToElement: () => (element: Element) => element.scrollIntoView(),
         },
       },
@@ -55,25 +102,7 @@ export function createPlugin(
   });
 }
 
-/** What can be filled in has a name for those who do not see where it stands. */
-function createNames({ createElement: h }: React): NonNullable<Plugin["wrapComponents"]> {
-  return {
-    TextArea: (original) => (props: Props) =>
-      h(original, { "aria-label": "Request body", ...props }),
-    ExamplesSelect: (original) => (props: Props) => h("label", null, h(original, props)),
-    JsonSchemaForm: (original) => (props: Props) =>
-      h(
-        "label",
-        null,
-        h("span", { className: "unseen" }, String(props["description"])),
-        h(original, props),
-      ),
-  };
-}
-
-const nothing: Component = () => null;
-
-function createLayout({ createElement: h }: React, { info }: Info): Component {
+function createLayout({ createElement: h }: React, { info }: Description): Component {
   const [introduction, errors] = info.description.split(ERRORS_HEADING);
   return ({ getComponent }: { readonly getComponent: GetComponent }) => {
     const markdown = getComponent("Markdown", true);
@@ -87,8 +116,8 @@ function createLayout({ createElement: h }: React, { info }: Info): Component {
         h(markdown, { source: introduction }),
       ),
       h(getComponent("errors", true)),
-      // For those who jump from heading to heading: those of the groups are of the third level.
-      h("h2", { className: "unseen" }, "Operations"),
+      // The groups below have headings of the third level.
+      h("h2", { className: "visually-hidden" }, "Operations"),
       h(getComponent("operations", true)),
       h(getComponent("Models", true)),
       errors === undefined
@@ -103,7 +132,23 @@ function createLayout({ createElement: h }: React, { info }: Info): Component {
   };
 }
 
-/** Its own parses the answer, and so shows 9007199254740993 as 9007199254740992. */
+/** Labels for form controls that have none. */
+function createNames({ createElement: h }: React): NonNullable<Plugin["wrapComponents"]> {
+  return {
+    TextArea: (original) => (props: Props) =>
+      h(original, { "aria-label": "Request body", ...props }),
+    ExamplesSelect: (original) => (props: Props) => h("label", null, h(original, props)),
+    JsonSchemaForm: (original) => (props: Props) =>
+      h(
+        "label",
+        null,
+        h("span", { className: "visually-hidden" }, String(props["description"])),
+        h(original, props),
+      ),
+  };
+}
+
+/** The original parses the answer and shows 9007199254740993 as 9007199254740992. */
 function createExactBody({ createElement: h }: React, original: Component): Component {
   return (props: Props) => {
     const { content, contentType, getComponent } = props;
@@ -116,9 +161,178 @@ function createExactBody({ createElement: h }: React, original: Component): Comp
       h(
         (getComponent as GetComponent)("HighlightCode", true),
         { language: "json", downloadable: true, fileName: "response.json", canCopy: true },
-        // Lines of JSON are no JSON, and are shown as they came.
+        // Lines of JSON are not JSON, and stay as they are.
         layOutJson(content) ?? content,
       ),
     );
+  };
+}
+
+interface AnswersProps extends Props {
+  readonly path: string;
+  readonly method: string;
+  readonly responses: Tree;
+  readonly request: Tree | null | undefined;
+  readonly tryItOutResponse: Tree | null | undefined;
+  readonly specPath: Tree;
+  readonly getComponent: GetComponent;
+  readonly oas3Selectors: {
+    readonly activeExamplesMember: (...key: readonly string[]) => unknown;
+  };
+  readonly oas3Actions: { readonly setResponseContentType: (choice: object) => void };
+}
+
+/** The original table has no headers and repeats the shape of an error for every status. */
+function createAnswers({ createElement: h }: React, codeSamples: Component): Component {
+  return (props: AnswersProps) => {
+    const { getComponent, path, method, request, responses, tryItOutResponse } = props;
+    const statuses = [...responses.entrySeq()];
+    const [accepting] = statuses.find(([code, one]) => code < "300" && one.has("content")) ?? [];
+    const describeSuccess = (code: string, response: Tree): Node =>
+      h(getComponent("response"), {
+        ...props,
+        key: code,
+        code,
+        response,
+        specPath: props.specPath.push(code),
+        controlsAcceptHeader: code === accepting,
+        activeExamplesKey: props.oas3Selectors.activeExamplesMember(
+          path,
+          method,
+          "responses",
+          code,
+        ),
+        onContentTypeChange: ({ controlsAcceptHeader, value }: Props) => {
+          if (controlsAcceptHeader)
+            props.oas3Actions.setResponseContentType({ path, method, value });
+        },
+      });
+    const describeFailure = (code: string, response: Tree): Node =>
+      h(
+        "tr",
+        { key: code, className: "response failure", "data-code": code },
+        h("td", { className: "response-col_status" }, code),
+        h("td", null, h(getComponent("Markdown", true), { source: response.get("description") })),
+      );
+    return h(
+      "div",
+      { className: "responses-wrapper" },
+      h(codeSamples, { path, method, request }),
+      tryItOutResponse
+        ? h(
+            "section",
+            {
+              className: "live",
+              "data-failed": Number(tryItOutResponse.get("status")) >= 400 ? "" : undefined,
+              "aria-live": "polite",
+              "aria-label": `Answer of ${method} ${path}`,
+            },
+            h(getComponent("liveResponse"), { ...props, response: tryItOutResponse }),
+          )
+        : null,
+      h("h4", null, "Answers"),
+      h(
+        "table",
+        { className: "responses-table" },
+        h(
+          "thead",
+          { className: "visually-hidden" },
+          h("tr", null, h("th", { scope: "col" }, "Status"), h("th", { scope: "col" }, "Meaning")),
+        ),
+        h(
+          "tbody",
+          null,
+          statuses.map(([code, response]) =>
+            (code < "400" ? describeSuccess : describeFailure)(code, response),
+          ),
+        ),
+      ),
+    );
+  };
+}
+
+interface CodeSamplesProps {
+  readonly path: string;
+  readonly method: string;
+  /** What Swagger UI sent, if anything. */
+  readonly request: Tree | null | undefined;
+}
+
+/** One choice for all operations. */
+const chosen = shareValue(languages[0]?.key ?? "");
+
+function createCodeSamples(
+  { createElement: h, useSyncExternalStore }: React,
+  description: Description,
+  token: SharedValue,
+): Component {
+  return ({ path, method, request }: CodeSamplesProps) => {
+    const key = useSyncExternalStore(chosen.subscribe, chosen.get);
+    const pasted = useSyncExternalStore(token.subscribe, token.get);
+    const language = languages.find((one) => one.key === key);
+    const shown = request
+      ? readRequest(request)
+      : exampleRequest(findOperation(description, path, method), {
+          baseUrl: findBaseUrl(description),
+          method,
+          path,
+          token: pasted,
+        });
+    const code = language?.write(shown) ?? "";
+    const languageButton = (one: (typeof languages)[number]): Node =>
+      h(
+        "button",
+        {
+          key: one.key,
+          type: "button",
+          "aria-pressed": one === language,
+          onClick: () => chosen.set(one.key),
+        },
+        one.title,
+      );
+    const copy = (): void => void navigator.clipboard.writeText(code);
+    return h(
+      "section",
+      { className: "samples", "aria-label": `${method} ${path} in code` },
+      h(
+        "div",
+        { className: "samples-bar" },
+        h("h4", null, request ? "Request as sent" : "Request"),
+        h(
+          "div",
+          { className: "samples-languages", role: "group", "aria-label": "Language" },
+          languages.map(languageButton),
+        ),
+        // Browsers offer the clipboard only on a secure origin.
+        "clipboard" in navigator
+          ? h("button", { type: "button", className: "samples-copy", onClick: copy }, "Copy")
+          : null,
+      ),
+      h("pre", { tabIndex: 0, "data-language": key }, h("code", null, code)),
+    );
+  };
+}
+
+function findOperation({ paths }: Description, path: string, method: string): DescribedOperation {
+  const operation = paths[path]?.[method] ?? {};
+  const parameters = [...(paths[path]?.parameters ?? []), ...(operation.parameters ?? [])];
+  return { ...operation, parameters };
+}
+
+const findBaseUrl = ({ servers }: Description): string =>
+  new URL(servers[0]?.url ?? "/", location.href).href.replace(/\/$/, "");
+
+function readRequest(request: Tree): SnippetRequest {
+  const { method, url, headers, body } = request.toJS() as {
+    readonly method: string;
+    readonly url: string;
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly body?: unknown;
+  };
+  return {
+    method,
+    url,
+    headers: Object.entries(headers ?? {}),
+    body: typeof body === "string" ? body : undefined,
   };
 }

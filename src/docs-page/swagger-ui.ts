@@ -1,4 +1,4 @@
-/** As much of Swagger UI's own interface as the plugin uses. It comes as one script, without types. */
+/** Types for the part of Swagger UI that the plugin uses. Its bundle has none. */
 
 export type Node = object | string | null;
 export type Props = Readonly<Record<string, unknown>>;
@@ -16,7 +16,7 @@ export interface React {
   ) => Value;
 }
 
-/** Its values are Immutable's. */
+/** A map of Immutable.js. */
 export interface Tree {
   readonly get: (key: string) => unknown;
   readonly has: (key: string) => boolean;

@@ -161,6 +161,32 @@ describeInBrowser("the API reference", () => {
     expect(body).toContain('"error": 2001');
   });
 
+  test("shows a failure in red, and its whole message within the card", async () => {
+    await using view = await openDocs({ viewport: { width: 900, height: 800 } });
+    await pasteToken(view.page);
+    const create = await openOperation(view.page, "createPlant");
+    await create.getByRole("button", { name: "Try it out" }).click();
+    expect((await execute(create)).status).toBe("200");
+    const look = (): Promise<{ color: string; isCut: boolean }> =>
+      view.page.evaluate(`(() => {
+        const live = document.querySelector(".live");
+        const { right } = document.querySelector(".opblock.is-open").getBoundingClientRect();
+        const pre = live.querySelector(".highlight-code pre");
+        return {
+          color: getComputedStyle(live.querySelector("tbody .response-col_status")).color,
+          isCut: pre.scrollWidth > pre.clientWidth || pre.getBoundingClientRect().right > right,
+        };
+      })()`);
+    const success = await look();
+    view.announceFailure("/plants", 400);
+    const body = `{"id": "${"x".repeat(300)}", "name": 1}`;
+    await create.getByLabel("Request body").fill(body);
+    expect((await execute(create)).status).toBe("400");
+    const failure = await look();
+    expect(failure.isCut).toBe(false);
+    expect(failure.color).not.toBe(success.color);
+  });
+
   test("forgets a token that is deleted, and keeps none for the next visit", async () => {
     await using view = await openDocs();
     await pasteToken(view.page);

@@ -1,4 +1,4 @@
-/** One request in the languages of those who call the service, to be copied and run as it is. */
+/** Code samples of a request, and JSON laid out without rounding. Nothing here needs a browser. */
 
 export interface SnippetRequest {
   readonly method: string;
@@ -7,20 +7,18 @@ export interface SnippetRequest {
   readonly body?: string | undefined;
 }
 
-export interface Language {
+export const languages: readonly {
   readonly key: string;
   readonly title: string;
   readonly write: (request: SnippetRequest) => string;
-}
-
-export const languages: readonly Language[] = [
+}[] = [
   { key: "curl", title: "curl", write: writeCurl },
   { key: "javascript", title: "JavaScript", write: writeJavaScript },
   { key: "python", title: "Python", write: writePython },
   { key: "go", title: "Go", write: writeGo },
 ];
 
-/** For a POSIX shell. `--data-raw`, because a body that begins with `@` would be taken for a file. */
+/** For a POSIX shell. With `--data` curl would read a body that begins with `@` from a file. */
 export function writeCurl({ method, url, headers, body }: SnippetRequest): string {
   const implied = body === undefined ? "GET" : "POST";
   return [
@@ -90,7 +88,7 @@ const members = (headers: SnippetRequest["headers"], indent: string): string[] =
 
 const quoteShell = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
-/** Lines stay lines. A template would drop a carriage return, so that has to be written out. */
+/** Several lines become a template. It would drop a carriage return, so that is escaped. */
 function quoteJavaScript(text: string): string {
   if (!text.includes("\n")) return JSON.stringify(text);
   const escaped = text
@@ -99,7 +97,7 @@ function quoteJavaScript(text: string): string {
   return `\`${escaped}\``;
 }
 
-/** JSON's escapes mean the same in a literal of Python's. */
+/** The escapes of JSON mean the same in Python. */
 function quotePython(text: string): string {
   if (!text.includes("\n")) return JSON.stringify(text);
   const escaped = text
@@ -109,9 +107,92 @@ function quotePython(text: string): string {
   return `"""${escaped}"""`;
 }
 
-/** Go's source may have no byte order mark but its first character, and its raw literals drop carriage returns. */
+/** Go allows a byte order mark only at the start of a file, and its raw strings drop carriage returns. */
 function quoteGo(text: string): string {
   const needsRaw = text.includes("\n") || text.includes('"');
   if (needsRaw && !/[`\r\ufeff]/.test(text)) return `\`${text}\``;
   return JSON.stringify(text).replaceAll("\ufeff", String.raw`\ufeff`);
+}
+
+interface Media {
+  readonly example?: unknown;
+  readonly examples?: Readonly<Record<string, { readonly value?: unknown }>>;
+}
+
+interface Parameter {
+  readonly name: string;
+  readonly in: string;
+  readonly required?: boolean;
+  readonly example?: unknown;
+}
+
+/** The part of an OpenAPI operation that a sample needs, including the parameters of its path. */
+export interface DescribedOperation {
+  readonly parameters?: readonly Parameter[];
+  readonly requestBody?: { readonly content: Readonly<Record<string, Media>> };
+  readonly security?: readonly object[];
+}
+
+interface Place {
+  /** The address of the service, without a slash at the end. */
+  readonly baseUrl: string;
+  readonly method: string;
+  readonly path: string;
+  readonly token: string;
+}
+
+const PLACEHOLDER = "YOUR_TOKEN";
+
+/** Filled in with the examples of the description. */
+export function exampleRequest(operation: DescribedOperation, place: Place): SnippetRequest {
+  const parameters = (operation.parameters ?? []).filter(({ example }) => example !== undefined);
+  const ofKind = (kind: string): Parameter[] => parameters.filter((one) => one.in === kind);
+  const path = ofKind("path").reduce(
+    (filled, { name, example }) => filled.replace(`{${name}}`, encodeURIComponent(String(example))),
+    place.path,
+  );
+  const query = new URLSearchParams(
+    ofKind("query").map(({ name, example }) => [name, String(example)] satisfies [string, string]),
+  ).toString();
+  const [[mediaType, media] = []] = Object.entries(operation.requestBody?.content ?? {});
+  const isOpen = operation.security?.length === 0;
+  return {
+    method: place.method.toUpperCase(),
+    url: `${place.baseUrl}${path}${query === "" ? "" : `?${query}`}`,
+    headers: [
+      ...(isOpen ? [] : [["Authorization", `Bearer ${place.token || PLACEHOLDER}`] as const]),
+      ...(mediaType === undefined ? [] : [["Content-Type", mediaType] as const]),
+    ],
+    body: media === undefined ? undefined : exampleBody(media),
+  };
+}
+
+function exampleBody({ example, examples }: Media): string {
+  const value = example ?? Object.values(examples ?? {})[0]?.value;
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+const TOKEN = /"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g;
+
+/** Indents JSON and keeps every number as written: parsing would round long ids. Undefined where it is not JSON. */
+export function layOutJson(text: string): string | undefined {
+  try {
+    JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  let depth = 0;
+  let laidOut = "";
+  let previous = "";
+  for (const [token] of text.matchAll(TOKEN)) {
+    const isClosing = token === "}" || token === "]";
+    if (isClosing) depth--;
+    const wasOpening = previous === "{" || previous === "[";
+    const breaks = previous === "," || (wasOpening ? !isClosing : isClosing);
+    if (breaks) laidOut += `\n${"  ".repeat(depth)}`;
+    laidOut += token === ":" ? ": " : token;
+    if (token === "{" || token === "[") depth++;
+    previous = token;
+  }
+  return laidOut;
 }
