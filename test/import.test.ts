@@ -100,19 +100,62 @@ describe("plantstore import", () => {
     expect(parseLines(await Bun.file(rejects).text())).toEqual([
       {
         line: 3,
-        error: 3001,
-        message: "A different plant has the id 1; nothing was changed.",
-        text: '{"id":1,"name":"other"}',
+        reason: "A different plant has the id 1; nothing was changed. (error 3001)",
+        id: 1,
+        name: "other",
       },
-      {
-        line: 4,
-        error: 1002,
-        message: expect.stringContaining("not valid JSON"),
-        text: "not json",
-      },
-      { line: 5, error: 1003, message: "name: expected a string, got nothing", text: '{"id":2}' },
+      { line: 4, reason: expect.stringContaining("not valid JSON"), text: "not json" },
+      { line: 5, reason: "name: expected a string, got nothing (error 1003)", id: 2 },
     ]);
     expect(readPlants(at.store).map((plant) => plant.id)).toEqual([1n, 3n]);
+  });
+
+  test.each([
+    ["csv", "Nr;Plant\n1;a\n1;b\n4E12;c\n", ["--map", "id=Nr,name=Plant", "--delimiter", ";"]],
+    ["ndjson", '{"id":1,"name":"a"}\n{"id":1,"name":"b"}\n{"id":"4E12","name":"c"}\n', []],
+    ["json", '[{"id":1,"name":"a"},{"id":1,"name":"b"},\n{"id":"4E12","name":"c"}]', []],
+  ])("rejects of %s can be mended and imported again, twice", async (format, text, more) => {
+    using at = makeWorkplace({ [`plants.${format}`]: text });
+    const importTo = (from: string, to: string): ReturnType<typeof runCommand> =>
+      runCommand(["import", at.file(from), ...more, "--rejects", at.file(to)], at.env);
+    const mend = (name: string, wrong: RegExp, right: string): void =>
+      writeFileSync(at.file(name), readFileSync(at.file(name), "utf8").replace(wrong, right));
+    const [first, second, third] = ["first", "second", "third"].map((name) => `${name}.${format}`);
+    const imported = await importTo(`plants.${format}`, first as string);
+    expect(imported).toMatchObject({ exitCode: 3, stdout: "created 1, replayed 0, refused 2\n" });
+    mend(first as string, /1(?=;b|,"name":"b")/, "2");
+    const again = await importTo(first as string, second as string);
+    expect(again).toMatchObject({ exitCode: 3, stdout: "created 1, replayed 0, refused 1\n" });
+    // The old line and reason are replaced, and do not pile up.
+    expect(readFileSync(at.file(second as string), "utf8").match(/reason/g)).toHaveLength(1);
+    mend(second as string, /"?4E12"?(?=;c|,"name")/, "4");
+    const last = await importTo(second as string, third as string);
+    expect(last).toMatchObject({ exitCode: 0, stdout: "created 1, replayed 0, refused 0\n" });
+    expect(readPlants(at.store).map(({ id, name }) => `${id} ${name}`)).toEqual([
+      "1 a",
+      "2 b",
+      "4 c",
+    ]);
+  });
+
+  test("--rejects does not replace a file without --force, and - is standard output", async () => {
+    using at = makeWorkplace({ "plants.csv": "id,name,tag\nx,a,\n", "rejects.csv": "mine" });
+    const args = ["import", at.file("plants.csv"), "--rejects"];
+    const refused = await runCommand([...args, at.file("rejects.csv")], at.env);
+    expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(refused.stderr).toContain(`${at.file("rejects.csv")} exists; --force replaces it.`);
+    expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe("mine");
+    const rows =
+      '\ufeffline,reason,id,name,tag\n2,"id: expected an integer from -9223372036854775808 to ' +
+      '9223372036854775807, got the string ""x"" (error 1003)",x,a,\n';
+    const forced = await runCommand([...args, at.file("rejects.csv"), "--force"], at.env);
+    expect(forced).toMatchObject({ exitCode: 3, stderr: "" });
+    expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe(rows);
+    expect(await runCommand([...args, "-"], at.env)).toEqual({
+      exitCode: 3,
+      stdout: rows.slice(1),
+      stderr: "plantstore: created 0, replayed 0, refused 1\n",
+    });
   });
 
   test("without --rejects prints the first ten, and how many more there are", async () => {
@@ -139,6 +182,7 @@ describe("plantstore import", () => {
     [["-"], "--format is needed to read standard input"],
     [["plants.db"], "give --format ndjson, json or csv"],
     [["plants.csv", "--rejects", "plants.csv"], "is the file to import"],
+    [["plants.csv", "--rejects", "plants.ndjson"], "would hold csv"],
     [["plants.csv", "--url", "ftp://example.org"], "--url:"],
     [["plants.csv", "--url", "http://user:word@example.org"], "--url:"],
     [["plants.csv", "--url", "http://127.0.0.1:1"], "PLANTSTORE_TOKEN"],
@@ -329,7 +373,7 @@ describe("plantstore import", () => {
       expect(await command.finished).toMatchObject({
         exitCode: code,
         stdout: "created 10, replayed 10, refused 0\n",
-        stderr: "plantstore: interrupted; running the import again is safe.\n",
+        stderr: "plantstore: interrupted. Running it again is safe.\n",
       });
       const again = await runCommand(["import", at.file("plants.ndjson")], at.env);
       expect(again).toMatchObject({ exitCode: 0, stdout: "created 0, replayed 20, refused 0\n" });

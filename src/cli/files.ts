@@ -149,7 +149,7 @@ export function openFileOutput(path: string, force: boolean, signal: AbortSignal
   };
 }
 
-function requireFree(path: string, force: boolean): void {
+export function requireFree(path: string, force: boolean): void {
   // Not stat: a link that leads nowhere is in use, too.
   if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return;
   if (!statSync(path, { throwIfNoEntry: false })?.isFile())

@@ -2,7 +2,7 @@
 
 import { closeSync, fstatSync, openSync } from "node:fs";
 import { extname } from "node:path";
-import type { Refused, Settle } from "../client/client.ts";
+import { type Refused, ServiceError, type Settle } from "../client/client.ts";
 import type { RetryOptions } from "../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
@@ -10,6 +10,7 @@ import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
 import { type Encoding, WrongEncoding } from "../format/encoding.ts";
 import { type FileFormat, type PlantRecord, readPlants } from "../format/plants.ts";
+import { type Rejected, RejectsFormat } from "../format/rejects.ts";
 import {
   CommandError,
   createPlants,
@@ -26,11 +27,14 @@ import {
   isOpenAs,
   isSameFile,
   readDescriptor,
+  requireFree,
   requireOutsideStore,
   STANDARD_INPUT,
+  STANDARD_OUTPUT,
   writeDescriptor,
 } from "./files.ts";
 import {
+  countOf,
   describeRetry,
   formatCount,
   formatSeconds,
@@ -53,6 +57,7 @@ export interface ImportOptions {
   readonly url?: string;
   readonly databaseUrl?: string;
   readonly rejects?: string;
+  readonly force?: boolean;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -61,6 +66,8 @@ interface Tally {
   created: number;
   replayed: number;
   refused: number;
+  /** Plants that were sent and not answered for: they may be stored. */
+  unknown: number;
 }
 
 export async function importPlants(
@@ -70,13 +77,18 @@ export async function importPlants(
 ): Promise<void> {
   const format = parseFormat(path, options);
   const client = findClient(options, config);
-  if (options.rejects !== undefined) {
+  if (options.rejects !== undefined && options.rejects !== "-") {
     requireOtherFile(options.rejects, path);
+    const rejectsKind = findFormat(options.rejects) ?? format.kind;
+    if (rejectsKind !== format.kind)
+      throw new UsageError(
+        `--rejects: ${options.rejects} would hold ${format.kind}, as the file to import does; choose another name`,
+      );
     if (client === undefined) requireOutsideStore("--rejects", options.rejects, config.databaseUrl);
   }
   using source = openSource(path);
   const startedAtMs = performance.now();
-  const tally: Tally = { created: 0, replayed: 0, refused: 0 };
+  const tally: Tally = { created: 0, replayed: 0, refused: 0, unknown: 0 };
 
   const run = async (signal: AbortSignal): Promise<void> => {
     const progress = new Progress(
@@ -93,19 +105,25 @@ export async function importPlants(
       onRetry: (error, waitMs) => print(describeRetry(error, waitMs)),
     };
     const importInto = async (create: Create): Promise<void> => {
+      const rejectsFormat = new RejectsFormat(format);
+      const rejects =
+        options.rejects === undefined
+          ? new PrintedRejects(print)
+          : new RejectsFile(options.rejects, options.force === true, rejectsFormat);
       const blocks = readPlants(source.read(signal), format, {
         recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
         blockLengthMax: BLOCK_LENGTH_MAX,
         encoding: options.encoding,
         onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
+        onHeading: rejectsFormat.onHeading,
       });
-      using rejects =
-        options.rejects === undefined
-          ? new PrintedRejects(print)
-          : new RejectsFile(options.rejects);
-      for await (const block of blocks) {
-        signal.throwIfAborted();
-        await importBlock(block, create, rejects, tally);
+      try {
+        for await (const block of blocks) {
+          signal.throwIfAborted();
+          await importBlock(block, create, rejects, tally);
+        }
+      } finally {
+        await rejects.close();
       }
     };
     try {
@@ -124,7 +142,9 @@ export async function importPlants(
     (error: unknown) => ({ error }),
   );
   const seconds = (performance.now() - startedAtMs) / 1000;
-  await summarize({ ...tally, seconds, failure, isJson: options.json === true });
+  // Standard output belongs to the rejects where they go there.
+  const print = options.rejects === "-" ? printError : printLine;
+  await summarize({ ...tally, seconds, failure, isJson: options.json === true, print });
 }
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
@@ -141,10 +161,12 @@ async function importBlock(
   for (const record of block)
     if (record.plant instanceof Refusal) refused.set(record, toRefused(record.plant));
     else good.push(record);
+  tally.unknown = good.length;
   try {
     await create(
       good.map(({ plant }) => plant as Plant),
       (index, outcome) => {
+        tally.unknown--;
         if (typeof outcome === "string") tally[outcome]++;
         else refused.set(good[index] as PlantRecord, outcome);
       },
@@ -154,36 +176,37 @@ async function importBlock(
     await rejects.add(
       block.flatMap((record) => {
         const why = refused.get(record);
-        return why === undefined ? [] : [{ ...record, ...why }];
+        return why === undefined
+          ? []
+          : [{ ...record, reason: `${why.message} (error ${why.code})` }];
       }),
     );
   }
 }
 
-type Rejected = PlantRecord & Refused;
-
-interface Rejects extends Disposable {
+interface Rejects {
   readonly add: (rejected: readonly Rejected[]) => Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
-/** One JSON object a line: {"line","error","message","text"}, without the text where it is too large or not text. */
+/** All refused records, in the format of the import. */
 class RejectsFile implements Rejects {
+  private readonly format: RejectsFormat;
   private readonly descriptor: number;
 
-  constructor(path: string) {
-    this.descriptor = openSync(path, "w");
+  constructor(path: string, force: boolean, format: RejectsFormat) {
+    this.format = format;
+    if (path !== "-") requireFree(path, force);
+    this.descriptor = path === "-" ? STANDARD_OUTPUT : openSync(path, force ? "w" : "wx");
   }
 
   add(rejected: readonly Rejected[]): Promise<void> {
-    const lines = rejected.map(
-      ({ line, code, message, text }) =>
-        `${JSON.stringify({ line, error: code, message, text })}\n`,
-    );
-    return writeDescriptor(this.descriptor, lines.join(""));
+    return writeDescriptor(this.descriptor, this.format.add(rejected));
   }
 
-  [Symbol.dispose](): void {
-    closeSync(this.descriptor);
+  async close(): Promise<void> {
+    await writeDescriptor(this.descriptor, this.format.end());
+    if (this.descriptor !== STANDARD_OUTPUT) closeSync(this.descriptor);
   }
 }
 
@@ -197,12 +220,11 @@ class PrintedRejects implements Rejects {
   }
 
   async add(rejected: readonly Rejected[]): Promise<void> {
-    for (const { line, code, message } of rejected)
-      if (++this.count <= REFUSED_PRINTED_MAX)
-        this.print(`line ${line}: ${message} (error ${code})`);
+    for (const { line, reason } of rejected)
+      if (++this.count <= REFUSED_PRINTED_MAX) this.print(`line ${line}: ${reason}`);
   }
 
-  [Symbol.dispose](): void {
+  async close(): Promise<void> {
     if (this.count > REFUSED_PRINTED_MAX)
       this.print(
         `… and ${this.count - REFUSED_PRINTED_MAX} more; --rejects <file> keeps them all.`,
@@ -309,35 +331,49 @@ interface Summary extends Readonly<Tally> {
   readonly seconds: number;
   readonly failure: { readonly error: unknown } | undefined;
   readonly isJson: boolean;
+  readonly print: (line: string) => Promise<void> | void;
 }
 
 /** Throws where the import failed. */
 async function summarize(summary: Summary): Promise<void> {
-  const { failure, isJson, refused } = summary;
+  const { failure, isJson, refused, print } = summary;
   if (failure === undefined) {
-    await printLine(formatSummary(summary));
+    await print(formatSummary(summary));
     if (refused > 0) process.exitCode = EXIT_DIFFERENT;
     return;
   }
   const { error } = failure;
+  const again =
+    summary.unknown > 0 && isUnsure(error)
+      ? `No answer came for ${countOf(summary.unknown, "plant")}, which may be stored too. Running it again is safe.`
+      : "Running it again is safe.";
   if (error instanceof UsageError || error instanceof ConfigError) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(`${error.message} Name the columns with --map id=…,name=…,tag=…`);
   if (error instanceof Interrupted) {
-    await printLine(formatSummary(summary));
-    printError("interrupted; running the import again is safe.");
+    await print(formatSummary(summary));
+    printError(`interrupted. ${again}`);
     // A read that waits for its pipe would keep the process alive.
     process.exit(error.exitCode);
   }
-  if (isJson) await printLine(formatSummary(summary));
+  if (isJson) await print(formatSummary(summary));
   const stored = summary.created + summary.replayed;
   const why =
     error instanceof WrongEncoding
       ? `${error.message} Accept that with --encoding ${error.guess}.`
       : explain(error);
   throw new CommandError(
-    `${why}\nThe import did not finish: ${stored} plants are stored. Running it again is safe.`,
+    `${why}\nThe import did not finish: ${stored} plants are stored. ${again}`,
     { cause: error },
+  );
+}
+
+/** Whether plants without an outcome may have been stored. */
+function isUnsure(error: unknown): boolean {
+  if (error instanceof ServiceError) return error.isTransient;
+  return (
+    error instanceof Interrupted ||
+    (error instanceof Refusal && error.reason === "store_unavailable")
   );
 }
 

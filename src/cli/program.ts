@@ -150,7 +150,11 @@ function addImport(command: Command): void {
       ),
     )
     .option(URL_FLAG, URL_MEANING)
-    .option("--rejects <file>", "write the refused records there, with reasons, as NDJSON")
+    .option(
+      "--rejects <file>",
+      "write the refused records there, with reasons, to mend and import again; - for standard output",
+    )
+    .option("--force", "replace the file of --rejects")
     .option("--json", "the summary as JSON")
     .option("--quiet", QUIET_MEANING)
     .addHelpText("after", IMPORT_HELP)
@@ -163,6 +167,9 @@ function addImport(command: Command): void {
 const IMPORT_HELP = `
 A bad record is refused alone, and the rest goes on. After an interruption or a failure, run the
 import again: plants that are stored already are recognised and counted as replayed.
+
+--rejects keeps the refused records as they are, in the format of the file, with two more columns or
+members in front: line and reason. Mend them there and import that file; both are ignored.
 
 Formats: ndjson (one plant on each line), json (an array of plants), csv (with a heading; an empty
 tag cell is no tag, and a pair of quotes is the empty tag). A record may be as large as a request
@@ -178,7 +185,7 @@ Exit codes:
 
 Examples:
   plantstore import plants.ndjson
-  plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects refused.ndjson
+  plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects refused.csv
   zcat plants.ndjson.gz | plantstore import - --format ndjson --url http://127.0.0.1:8080`;
 
 function addExport(command: Command): void {

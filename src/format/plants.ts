@@ -23,13 +23,15 @@ export interface PlantRecord {
 interface ReadOptions extends DecodeOptions {
   readonly recordBytesMax: number;
   readonly blockLengthMax: number;
+  /** Called with the heading of a table, as it stands in the file. */
+  readonly onHeading?: ((heading: string) => void) | undefined;
 }
 
 /** The records in blocks. Throws a MalformedFile where the file as a whole is at fault. */
 export async function* readPlants(
   chunks: AsyncIterable<Uint8Array>,
   format: FileFormat,
-  { recordBytesMax, blockLengthMax, ...decoding }: ReadOptions,
+  { recordBytesMax, blockLengthMax, onHeading, ...decoding }: ReadOptions,
 ): AsyncGenerator<PlantRecord[]> {
   // JSON is UTF-8 by definition, so a bad byte there spoils one record and says nothing about the rest.
   const bytes = toUtf8(chunks, decoding, format.kind === "csv");
@@ -42,7 +44,12 @@ export async function* readPlants(
   const { headings, delimiter } = format;
   let table: CsvTable | undefined;
   for await (const rows of readRows(bytes, delimiter, recordBytesMax, blockLengthMax)) {
-    const parsed = (table ??= new CsvTable(rows.shift() as Line, headings, delimiter));
+    if (table === undefined) {
+      const heading = rows.shift() as Line;
+      table = new CsvTable(heading, headings, delimiter);
+      onHeading?.(heading.text as string);
+    }
+    const parsed = table;
     if (rows.length > 0) yield rows.map((row) => toRecord(row, (text) => parsed.parsePlant(text)));
   }
   if (table === undefined) throw new MissingColumn("The file is empty; expected a heading.");
