@@ -16,7 +16,7 @@ import { findPlant, readPlants } from "./stores.ts";
 const ENGINE_VARIABLE = "PLANTSTORE_TEST_ENGINE";
 const engines = ["sqlite", "postgres", "postgres-serializable"] as const;
 
-type Engine = (typeof engines)[number];
+export type Engine = (typeof engines)[number];
 
 /** Over which engine the tests run. */
 export const engine: Engine = parseEngine(process.env[ENGINE_VARIABLE] ?? "sqlite");
@@ -46,10 +46,10 @@ interface HeldWrites extends AsyncDisposable {
   readonly release: () => Promise<void>;
 }
 
-export function openTestDatabase(): Promise<TestDatabase> {
-  return engine === "sqlite"
+export function openTestDatabase(on: Engine = engine): Promise<TestDatabase> {
+  return on === "sqlite"
     ? Promise.resolve(openSqliteDatabase())
-    : openPostgresDatabase({ serializable: engine === "postgres-serializable" });
+    : openPostgresDatabase({ serializable: on === "postgres-serializable" });
 }
 
 function parseEngine(text: string): Engine {

@@ -162,7 +162,7 @@ export class Ledger {
   }
 }
 
-const isSameState = (one: State, other: State): boolean =>
+export const isSameState = (one: State, other: State): boolean =>
   one === undefined || other === undefined ? one === other : isSamePlant(one, other);
 
 const shorten = (text: string): string => (text.length > 120 ? `${text.slice(0, 120)}…` : text);

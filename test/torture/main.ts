@@ -7,6 +7,7 @@
 
 import { parseArgs } from "node:util";
 import { createRandom } from "../support/random.ts";
+import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
@@ -21,6 +22,7 @@ import { soak } from "./soak.ts";
 
 const scenarios: Readonly<Record<string, Scenario>> = {
   kill,
+  contest,
   "power-loss": powerLoss,
   "power-loss-cheat": powerLossCheat,
   "disk-faults": diskFaults,

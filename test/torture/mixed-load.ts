@@ -1,11 +1,13 @@
 /** All that clients do at once, to a service that comes and goes: what the plants have to be is known throughout. */
 
 import { Clients } from "../support/clients.ts";
+import { Contest } from "../support/history.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 
 const CLIENTS = 16;
+const CONTENDERS = 4;
 const BATCH_LENGTH_MAX = 20;
 const SEARCH_EVERY_MS = 30;
 /** Nobody listens there. */
@@ -17,6 +19,7 @@ interface Options {
 
 export class MixedLoad implements AsyncDisposable {
   private readonly clients: Clients;
+  private readonly contest: Contest;
   private readonly searching: Promise<void>;
   private readonly searchFaults: string[] = [];
   private url = NOWHERE;
@@ -31,6 +34,7 @@ export class MixedLoad implements AsyncDisposable {
       nameLengthMax,
     };
     this.clients = new Clients(CLIENTS, surroundings, random);
+    this.contest = new Contest(CONTENDERS, surroundings, random);
     this.searching = this.search();
   }
 
@@ -71,13 +75,17 @@ export class MixedLoad implements AsyncDisposable {
 
   /** Everything in which these rows differ from what was acknowledged, and all that was answered wrongly. */
   compare(rows: readonly StoredPlant[]): string[] {
-    return [...this.searchFaults, ...this.clients.compare(rows)];
+    return [
+      ...this.searchFaults,
+      ...this.clients.compare(rows.filter(({ id }) => id >= 0n)),
+      ...this.contest.compare(rows.filter(({ id }) => id < 0n)),
+    ];
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.isOver = true;
     this.resumption.resolve();
-    await this.clients.stop();
+    await Promise.all([this.clients.stop(), this.contest.stop()]);
     await this.searching;
   }
 

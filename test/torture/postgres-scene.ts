@@ -12,13 +12,13 @@ import {
   startPostgres,
 } from "../support/postgres-server.ts";
 import { type Proxy, startProxy } from "../support/proxy.ts";
-import { Quarrel } from "../support/quarrel.ts";
+import { Contest } from "../support/history.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 
 const INSTANCES = 3;
 const CLIENTS = 12;
-const QUARRELLERS = 8;
+const CONTENDERS = 8;
 export const BATCH_LENGTH_MAX = 30;
 const STATEMENT_SECONDS_MAX = 1;
 const QUEUE_SECONDS_MAX = 2;
@@ -40,7 +40,7 @@ export interface Scene extends AsyncDisposable {
   readonly proxy: Proxy;
   readonly fleet: Fleet;
   readonly clients: Clients;
-  readonly quarrel: Quarrel;
+  readonly contest: Contest;
   /** Faults that show while it goes on. */
   readonly faults: string[];
 }
@@ -71,7 +71,7 @@ export async function openScene(
     },
   };
   const clients = opened.use(new Clients(CLIENTS, surroundings, fork()));
-  const quarrel = opened.use(new Quarrel(QUARRELLERS, surroundings, fork()));
+  const contest = opened.use(new Contest(CONTENDERS, surroundings, fork()));
   const scene = opened.move();
   return {
     server,
@@ -79,7 +79,7 @@ export async function openScene(
     proxy,
     fleet,
     clients,
-    quarrel,
+    contest,
     faults,
     [Symbol.asyncDispose]: () => scene.disposeAsync(),
   };
@@ -99,7 +99,7 @@ const ANSWER_SLACK_MS = 5_000;
 
 /** After the load has stopped: all in which what is stored, or shown, differs from what the clients were told. */
 export async function compare(scene: Scene): Promise<string[]> {
-  const { server, database, clients, quarrel, fleet } = scene;
+  const { server, database, clients, contest, fleet } = scene;
   const rows = await server.run<StoredPlant>(
     "SELECT id, name, tag FROM plants ORDER BY id",
     database,
@@ -115,7 +115,7 @@ export async function compare(scene: Scene): Promise<string[]> {
   );
   return [
     ...clients.compare(rows.filter(({ id }) => id >= 0n)),
-    ...quarrel.compare(rows.filter(({ id }) => id < 0n)),
+    ...contest.compare(rows.filter(({ id }) => id < 0n && id !== probe.id)),
     ...(rows.some((row) => isSamePlant(row, probe))
       ? []
       : ["the probe was acknowledged, and lost"]),

@@ -43,7 +43,7 @@ export const postgres: Scenario = {
       course.troubleInstances(createRandom(random.below(2 ** 31))),
     ]);
     await course.recover("in the end");
-    await Promise.all([scene.clients.stop(), scene.quarrel.stop()]);
+    await Promise.all([scene.clients.stop(), scene.contest.stop()]);
     // Not without waiting: the scene would be over.
     return await conclude(scene, course);
   },
@@ -135,7 +135,7 @@ async function takesWrites(url: string): Promise<boolean> {
 }
 
 async function conclude(scene: Scene, { times }: Course): Promise<Finding> {
-  const { clients, quarrel } = scene;
+  const { clients, contest } = scene;
   const faults = await compare(scene);
   return {
     figures: {
@@ -144,7 +144,7 @@ async function conclude(scene: Scene, { times }: Course): Promise<Finding> {
       "writes refused for now, or cut off": clients.unsettled,
       "longest answer (ms)": Math.round(clients.answerMsMax),
       ...Object.fromEntries(
-        Object.entries(quarrel.counts).map(([name, count]) => [`quarrel: ${name}`, count]),
+        Object.entries(contest.counts).map(([name, count]) => [`contest: ${name}`, count]),
       ),
     },
     faults: [...scene.faults, ...faults, ...(await examine(scene))],
@@ -281,9 +281,9 @@ export const postgresCheat: Scenario = {
   missing: findMissingPostgres,
   run: async ({ random }) => {
     await using scene = await openScene(random, LAZY);
-    const { server, database, clients, quarrel } = scene;
+    const { server, database, clients, contest } = scene;
     // To tell somebody that a plant is there syncs what was written before.
-    await quarrel.stop();
+    await contest.stop();
     for (const statement of CHEAT.split(/;\s+(?=CREATE)/)) await server.run(statement, database);
     await clients.untilAcknowledged(CHEATED_WRITES);
     await server.kill();

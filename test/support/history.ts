@@ -1,0 +1,259 @@
+/**
+ * Plants to which many clients write at once: every answer has to be explained by some order of the operations in
+ * which each happens between the moment it was sent and the moment it was answered (linearizability).
+ */
+
+import type { Surroundings } from "./clients.ts";
+import { sendOperation, toAnswer } from "./clients.ts";
+import {
+  type Answer,
+  idOf,
+  isAnswer,
+  isSameState,
+  type Operation,
+  perform,
+  type State,
+} from "./model.ts";
+import { type StoredPlant, toBody } from "./plants.ts";
+import type { Random } from "./random.ts";
+
+export interface Event {
+  readonly operation: Operation;
+  readonly sentAt: number;
+  /** Undefined if none came: then it may happen at any time after it was sent, or never. */
+  answer?: Answer;
+  answeredAt?: number;
+}
+
+export class History {
+  readonly #events = new Map<bigint, Event[]>();
+  /** Counts what is sent and answered: all clients are in this process, so the order is exact. */
+  #clock = 0;
+
+  get size(): number {
+    return this.#events.values().reduce((sum, events) => sum + events.length, 0);
+  }
+
+  /** Call it when the operation is sent, and the result when it is answered. */
+  begin(operation: Operation): (answer: Answer) => void {
+    const event: Event = { operation, sentAt: ++this.#clock };
+    this.#list(idOf(operation)).push(event);
+    return (answer) => {
+      event.answer = answer;
+      event.answeredAt = ++this.#clock;
+    };
+  }
+
+  /** Every plant whose history no order explains, with these rows as the end of it. */
+  findFaults(rows: Iterable<StoredPlant>): string[] {
+    const stored = new Map([...rows].map((row) => [row.id, row]));
+    for (const id of stored.keys()) this.#list(id);
+    return [...this.#events].flatMap(([id, events]) => {
+      const operation: Operation = { kind: "read", id };
+      const { answer } = perform(stored.get(id), operation);
+      const sentAt = this.#clock + 1;
+      const end = { operation, answer, sentAt, answeredAt: sentAt + 1 };
+      return isLinearizable([...events, end]) ? [] : [describe(id, events, stored.get(id))];
+    });
+  }
+
+  /** For each plant, what was done to it. */
+  list(): readonly (readonly Event[])[] {
+    return [...this.#events.values()];
+  }
+
+  #list(id: bigint): Event[] {
+    const events = this.#events.get(id) ?? [];
+    this.#events.set(id, events);
+    return events;
+  }
+}
+
+/** What may have happened so far. */
+interface Course {
+  readonly state: State;
+  /** Events that have happened, but are not answered yet, or never are. */
+  readonly done: ReadonlySet<Event>;
+}
+
+/** Events of one plant, which is absent at the beginning. */
+export function isLinearizable(events: readonly Event[]): boolean {
+  const moments = events
+    .flatMap((event) => [
+      { at: event.sentAt, event, isAnswer: false },
+      ...(event.answeredAt === undefined ? [] : [{ at: event.answeredAt, event, isAnswer: true }]),
+    ])
+    .toSorted((one, other) => one.at - other.at);
+  const open = new Set<Event>();
+  let courses: readonly Course[] = [{ state: undefined, done: new Set() }];
+  for (const { event, isAnswer: isEnd } of moments) {
+    if (!isEnd) {
+      open.add(event);
+      continue;
+    }
+    courses = follow(courses, event, open);
+    open.delete(event);
+    if (courses.length === 0) return false;
+  }
+  return true;
+}
+
+/** All courses in which the event has happened by the time of its answer. */
+function follow(courses: readonly Course[], due: Event, open: ReadonlySet<Event>): Course[] {
+  const queue = [...courses];
+  const seen: Course[] = [];
+  const found: Course[] = [];
+  for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+    const course = absorb(next, open);
+    if (seen.some((other) => isBetter(other, course))) continue;
+    seen.push(course);
+    if (course.done.has(due)) {
+      found.push({ state: course.state, done: course.done.difference(new Set([due])) });
+      continue;
+    }
+    for (const event of open) {
+      if (course.done.has(event)) continue;
+      const { state, answer } = perform(course.state, event.operation);
+      const isPossible =
+        event.answer === undefined
+          ? !isSameState(state, course.state)
+          : isAnswer(event.answer, answer);
+      if (isPossible) queue.push({ state, done: new Set([...course.done, event]) });
+    }
+  }
+  return found;
+}
+
+/** An event that changes nothing, and whose answer is right at this moment, may as well happen now. */
+function absorb({ state, done }: Course, open: ReadonlySet<Event>): Course {
+  const idle = [...open].filter((event) => {
+    if (event.answer === undefined || done.has(event)) return false;
+    const outcome = perform(state, event.operation);
+    return isAnswer(event.answer, outcome.answer) && isSameState(outcome.state, state);
+  });
+  return idle.length === 0 ? { state, done } : { state, done: new Set([...done, ...idle]) };
+}
+
+/** Whatever may follow the other may follow this one: it differs only by unanswered events that may still happen. */
+const isBetter = (one: Course, other: Course): boolean =>
+  isSameState(one.state, other.state) &&
+  one.done.isSubsetOf(other.done) &&
+  other.done
+    .difference(one.done)
+    .values()
+    .every(({ answer }) => answer === undefined);
+
+function describe(id: bigint, events: readonly Event[], state: State): string {
+  const lines = events.slice(-30).map(({ operation, answer, sentAt, answeredAt }) => {
+    const { kind, ...what } = operation;
+    const written = JSON.stringify(what, (_key, value: unknown) =>
+      typeof value === "bigint" ? Number(value) : value,
+    );
+    return `${sentAt}–${answeredAt ?? "?"} ${kind} ${written}: ${answer?.status ?? "no answer"} ${answer?.body ?? ""}`;
+  });
+  const end = state === undefined ? "nothing" : toBody(state);
+  return [
+    `${id}: no order of its operations explains their answers`,
+    ...lines,
+    `stored: ${end}`,
+  ].join("\n    ");
+}
+
+/** Under each id of a window that moves on, different plants are created by several clients at about the same time. */
+const VARIANTS = 3;
+const WINDOW = 20;
+const CREATED_BELOW = -1_000n;
+/** All clients change these, each change on the condition that no other was made meanwhile. */
+const CHANGED_IDS = [-1n, -2n, -3n, -4n, -5n];
+const RETRY_MS = 20;
+
+/** Clients that want different things of the same plants. All their ids are negative. */
+export class Contest implements AsyncDisposable {
+  readonly history = new History();
+  readonly counts = { created: 0, replayed: 0, taken: 0, replaced: 0, removed: 0, tooLate: 0 };
+  readonly #surroundings: Pick<Surroundings, "findUrl" | "untilQuiet">;
+  readonly #random: Random;
+  readonly #working: Promise<unknown>;
+  readonly #faults: string[] = [];
+  #serial = 0;
+  #isOver = false;
+
+  constructor(
+    length: number,
+    surroundings: Pick<Surroundings, "findUrl" | "untilQuiet">,
+    random: Random,
+  ) {
+    this.#surroundings = surroundings;
+    this.#random = random;
+    this.#working = Promise.all(Array.from({ length }, () => this.#work()));
+  }
+
+  /** Resolves when everything that was sent has been answered, or never will be. */
+  async stop(): Promise<void> {
+    this.#isOver = true;
+    await this.#working;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  compare(rows: Iterable<StoredPlant>): string[] {
+    return [...this.#faults, ...this.history.findFaults(rows)];
+  }
+
+  async #work(): Promise<void> {
+    while (!this.#isOver) {
+      const isAnswered = await (this.#random.chance(50) ? this.#create() : this.#change());
+      if (isAnswered || this.#isOver) continue;
+      await this.#surroundings.untilQuiet?.();
+      await Bun.sleep(RETRY_MS);
+    }
+  }
+
+  async #create(): Promise<boolean> {
+    const offset = Math.floor(this.#serial++ / VARIANTS) + this.#random.below(WINDOW);
+    const id = CREATED_BELOW - BigInt(offset);
+    const plant = { id, name: `${id} ${this.#random.below(VARIANTS)}`, tag: null };
+    const answer = await this.#ask({ kind: "create", plant });
+    if (answer?.status === 200) this.counts[answer.isReplay === true ? "replayed" : "created"]++;
+    if (answer?.status === 409) this.counts.taken++;
+    return answer !== undefined;
+  }
+
+  async #change(): Promise<boolean> {
+    const id = this.#random.pick(CHANGED_IDS);
+    const found = await this.#ask({ kind: "read", id });
+    if (found === undefined) return false;
+    const plant = { id, name: `version ${this.#serial++}`, tag: null };
+    if (found.status !== 200) return (await this.#ask({ kind: "create", plant })) !== undefined;
+    const { name } = JSON.parse(found.body ?? "") as { name: string };
+    const ifMatch = { id, name, tag: null };
+    const isRemoval = this.#random.chance(30);
+    const answer = await this.#ask(
+      isRemoval ? { kind: "remove", id, ifMatch } : { kind: "replace", plant, ifMatch },
+    );
+    if (answer !== undefined && answer.status < 300)
+      this.counts[isRemoval ? "removed" : "replaced"]++;
+    else if (answer !== undefined) this.counts.tooLate++;
+    return answer !== undefined;
+  }
+
+  /** Undefined if it may have happened or not. */
+  async #ask(operation: Operation): Promise<Answer | undefined> {
+    const settle = this.history.begin(operation);
+    try {
+      const response = await sendOperation(this.#surroundings.findUrl(), operation);
+      const answer = await toAnswer(response);
+      if (answer.status === 503) return undefined;
+      if (![200, 204, 404, 409, 412].includes(answer.status))
+        this.#faults.push(
+          `${idOf(operation)}: to ${operation.kind} it was answered ${answer.status}`,
+        );
+      settle(answer);
+      return answer;
+    } catch {
+      return undefined;
+    }
+  }
+}
