@@ -197,7 +197,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
     using predecessor = await leavePlant(path);
     reader.run("BEGIN");
     reader.query("SELECT count(*) FROM plants").get();
-    const store = new SqliteStore(path, { ...limits, queueSecondsMax: 0.1 });
+    const store = new SqliteStore(path, { ...limits, queueSecondsMax: 1 });
     for (const read of Object.values(reads)) await read(store);
     expect(readMainFile(path)).toEqual([{ id: 1, name: "a" }]);
     expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
@@ -250,6 +250,32 @@ describe("a store whose file is taken away under it", () => {
     expect(db.query("SELECT id FROM plants ORDER BY id").all()).toEqual([{ id: 1 }, { id: 2 }]);
     db.close();
   });
+});
+
+test("pages that are read without a pause do not keep writes from being committed", async () => {
+  using folder = makeTemporaryFolder();
+  const store = new SqliteStore(`${folder.path}/plants.db`, limits);
+  await store.createPlants(
+    Array.from({ length: 2_000 }, (_, index) => ({ id: BigInt(index), name: "a", tag: "t" })),
+  );
+  const query = {
+    after: undefined,
+    limit: 1_000,
+    tag: "t",
+    name: undefined,
+    order: "asc",
+  } as const;
+  const writes = new AbortController();
+  const readers = Array.from({ length: 8 }, async () => {
+    while (!writes.signal.aborted) {
+      const page = await store.listPlants(query);
+      expect(page.plants.length).toBe(1_000);
+    }
+  });
+  for (let id = 10_000n; id < 10_100n; id++) await store.createPlant({ ...plant, id });
+  writes.abort();
+  await Promise.all(readers);
+  await store.close();
 });
 
 describe("searches, each on the same thread", () => {

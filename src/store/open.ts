@@ -27,9 +27,13 @@ export async function openStore(
  * What an HTTP worker can read by itself. Undefined for a server: it may fail over, and the thread that
  * writes to it knows best where it is now.
  */
-export function openReader(databaseUrl: string, limits: StoreLimits): SqliteReader | undefined {
+export function openReader(
+  databaseUrl: string,
+  limits: StoreLimits,
+  isWriting: () => boolean,
+): SqliteReader | undefined {
   const url = parseStoreUrl(databaseUrl);
-  return url.engine === "sqlite" ? new SqliteReader(url.path, limits) : undefined;
+  return url.engine === "sqlite" ? new SqliteReader(url.path, limits, isWriting) : undefined;
 }
 
 export type StoreUrl =

@@ -23,7 +23,7 @@ const reports: Reports = {
     caller.call("listSamples", [sinceMs]) as ReturnType<Reports["listSamples"]>,
   formatMetrics: () => caller.call("formatMetrics", []) as ReturnType<Reports["formatMetrics"]>,
 };
-const reader = openReader(config.databaseUrl, config);
+const reader = openReader(config.databaseUrl, config, () => caller.callsWaiting > 0);
 const store = createRemoteStore(caller, description, reader);
 const metrics = new Metrics(metricsMemory);
 const server = startServer({

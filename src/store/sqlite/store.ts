@@ -13,7 +13,7 @@ import {
 import type { Condition, Plant } from "../../domain/plant.ts";
 import type { Created, Reads, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
-import { Batcher, type Committed } from "../batcher.ts";
+import { Batcher, type Committed, pause } from "../batcher.ts";
 import { lengthOf, toPlant, toTokenRecord } from "../rows.ts";
 import {
   type Durability,
@@ -32,6 +32,14 @@ import { Searcher } from "./search.ts";
 import { closeDatabase, prepareStatements, type Statements, walkPlants, walkTags } from "./sql.ts";
 import { applyWrite, concernsPlants, type Outcome, type Write } from "./writes.ts";
 
+/**
+ * One thread reads pages and commits writes. A large page takes milliseconds, and as much again until it is sent. So
+ * after a page reading rests this many times as long, if there are writes.
+ */
+const PAGE_REST = 2;
+/** A client that has been answered sends its next write soon. */
+const WRITING_MS = 100;
+
 interface Connection {
   readonly db: Database;
   readonly statements: Statements;
@@ -44,12 +52,22 @@ abstract class SqliteReads implements Reads {
   /** One read transaction for all plants asked for in one tick: its lock costs more than a look-up. */
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
   private readonly searcher: Searcher;
+  /** Pages that wait for their turn. One is read in a tick, so there are commits between two of them. */
+  private readonly pages: Batcher<PlantQuery, PlantPage>;
+  /** While there are writes, no page is read before this time. */
+  private restsUntilMs = 0;
 
   constructor(path: string, limits: StoreLimits) {
+    this.pages = new Batcher((queries) => this.readInTurn(queries), {
+      ...limits,
+      batchLengthMax: 1,
+    });
     this.lookUps = new Batcher((ids) => this.findPlants(ids), limits);
     this.searcher = new Searcher({ path, ...limits });
   }
 
+  /** Whether clients of this thread are writing. */
+  protected abstract isWriting(): boolean;
   /** The connection to use now. Throws if there is none. */
   protected abstract connected(): Connection;
   /** The same, but throws if a plant that can be read may not be on disk. */
@@ -65,9 +83,8 @@ abstract class SqliteReads implements Reads {
       this.readPlants(() => undefined);
       return this.searcher.search(query);
     }
-    return this.readPlants(({ statements }) =>
-      takePage(walkPlants(statements, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
-    );
+    const isFree = this.pages.waiting === 0 && this.restMs() <= 0;
+    return isFree ? this.readPage(query) : this.pages.submit(query);
   }
 
   async listTags(query: TagQuery): Promise<TagPage> {
@@ -91,6 +108,7 @@ abstract class SqliteReads implements Reads {
 
   async close(): Promise<void> {
     await this.lookUps.close();
+    await this.pages.close();
     await this.searcher.close();
   }
 
@@ -107,6 +125,25 @@ abstract class SqliteReads implements Reads {
       if (isLocked(error)) return "locked";
       throw translate(error);
     }
+  }
+
+  private readPage(query: PlantQuery): PlantPage {
+    const startedAtMs = performance.now();
+    const page = this.readPlants(({ statements }) =>
+      takePage(walkPlants(statements, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
+    );
+    const endedAtMs = performance.now();
+    this.restsUntilMs = endedAtMs + (endedAtMs - startedAtMs) * PAGE_REST;
+    return page;
+  }
+
+  private async readInTurn(queries: readonly PlantQuery[]): Promise<PlantPage[]> {
+    for (let restMs = this.restMs(); restMs > 0; restMs = this.restMs()) await pause(restMs);
+    return queries.map((query) => this.readPage(query));
+  }
+
+  private restMs(): number {
+    return this.isWriting() ? this.restsUntilMs - performance.now() : 0;
   }
 
   private readPlants<Result>(query: (connection: Connection) => Result): Result {
@@ -128,10 +165,12 @@ abstract class SqliteReads implements Reads {
 
 /** Reads on a thread beside the one that owns the store. The owner has made durable what can be read. */
 export class SqliteReader extends SqliteReads {
+  protected readonly isWriting: () => boolean;
   private connection: Connection | undefined;
 
-  constructor(path: string, limits: StoreLimits) {
+  constructor(path: string, limits: StoreLimits, isWriting: () => boolean) {
     super(path, limits);
+    this.isWriting = isWriting;
     this.connection = connect(openReadOnly(path));
   }
 
@@ -164,6 +203,7 @@ export class SqliteStore extends SqliteReads implements Store {
   private connection: WriteConnection | undefined;
   /** After a failure the store goes on with the file that it began with, and with no other. */
   private readonly assertFileNotMoved: () => void;
+  private committedAtMs = Number.NEGATIVE_INFINITY;
   private isClosed = false;
 
   constructor(path: string, limits: StoreLimits) {
@@ -205,6 +245,10 @@ export class SqliteStore extends SqliteReads implements Store {
 
   async probe(): Promise<void> {
     await this.writes.submit({ kind: "probe" });
+  }
+
+  protected isWriting(): boolean {
+    return this.writes.waiting > 0 || performance.now() - this.committedAtMs < WRITING_MS;
   }
 
   get writesWaiting(): number {
@@ -265,6 +309,7 @@ export class SqliteStore extends SqliteReads implements Store {
     try {
       const outcomes = batch.map((write) => applyWrite(db, statements, write));
       statements.commit.run();
+      this.committedAtMs = performance.now();
       return outcomes as Outcome[];
     } catch (error) {
       // A full disk and an I/O error have rolled back already.
