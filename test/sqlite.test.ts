@@ -8,6 +8,7 @@ import {
   existsSync,
   openSync,
   renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -252,6 +253,23 @@ describe("a store whose file is taken away under it", () => {
   });
 });
 
+test("a folder that cannot be searched is a store that is not available, until it can", async () => {
+  using folder = makeTemporaryFolder();
+  const data = `${folder.path}/data`;
+  const store = new SqliteStore(`${data}/plants.db`, limits);
+  await store.createPlant(plant);
+  // As without the permission to search it, which root always has: looking up the file fails.
+  renameSync(data, `${data}-elsewhere`);
+  symlinkSync(data, data);
+  for (const write of [store.createPlant({ ...plant, id: 2n }), store.probe()])
+    expect(await rejectionOf(write)).toMatchObject({ reason: "store_unavailable" });
+  expect(await store.measureBytes()).toBeUndefined();
+  rmSync(data);
+  renameSync(`${data}-elsewhere`, data);
+  expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
+  await store.close();
+});
+
 test("pages that are read without a pause do not keep writes from being committed", async () => {
   using folder = makeTemporaryFolder();
   const store = new SqliteStore(`${folder.path}/plants.db`, limits);
@@ -291,9 +309,9 @@ describe("searches, each on the same thread", () => {
       // Opening a pipe hangs until another process opens its other end.
       const pipe = `${folder.path}/pipe.db`;
       Bun.spawnSync(["mkfifo", pipe]);
-      const searcher = new Searcher({ path: pipe, queueSecondsMax: 0.5, scanRowsMax: 100 });
+      const searcher = new Searcher({ path: pipe, queueSecondsMax: 1.2, scanRowsMax: 100 });
       const hanging = rejectionOf(searcher.search(query));
-      await Bun.sleep(300);
+      await Bun.sleep(1_000);
       const waiting = searcher.search(query);
       renameSync(pipe, `${pipe}-hung`);
       symlinkSync(path, pipe);

@@ -38,7 +38,7 @@ describe.skipIf(!isLinux)("several threads", () => {
       DATABASE_URL: `sqlite:${folder.path}/plants.db`,
     });
     expect([exitCode, stdout]).toEqual([1, ""]);
-    expect(stderr).toContain(`Is port ${other.port} in use?`);
+    expect(stderr).toContain(`Port ${other.port} of 127.0.0.1 is in use.`);
   });
 
   test.each(["1", "2"])("let no second service have their port, with %s", async (workers) => {
@@ -52,7 +52,7 @@ describe.skipIf(!isLinux)("several threads", () => {
       DATABASE_URL: `sqlite:${folder.path}/second.db`,
     });
     expect(exitCode).toBe(1);
-    expect(stderr).toContain("in use?");
+    expect(stderr).toContain("is in use.");
   });
 
   test("answer what comes as soon as they listen, before that is announced", async () => {

@@ -298,7 +298,10 @@ export const isForbidden = (error: unknown): boolean =>
 export function translate(error: unknown): Error {
   if (!(error instanceof Error)) return new Error("thrown by SQLite", { cause: error });
   if (isLocked(error)) return new Refusal("store_busy", undefined, error);
-  if (error instanceof StoreOpenError) return new Refusal("store_unavailable", undefined, error);
+  // The system refused to look up a file, for want of a permission or a descriptor.
+  const isOfSystem = (error as NodeJS.ErrnoException).syscall !== undefined;
+  if (error instanceof StoreOpenError || isOfSystem)
+    return new Refusal("store_unavailable", undefined, error);
   const unavailable = hasCode(
     error,
     "SQLITE_FULL",

@@ -256,8 +256,12 @@ export class SqliteStore extends SqliteReads implements Store {
   }
 
   async measureBytes(): Promise<number | undefined> {
-    const bytes = fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`);
-    return bytes === 0 ? undefined : bytes;
+    try {
+      const bytes = fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`);
+      return bytes === 0 ? undefined : bytes;
+    } catch {
+      return undefined;
+    }
   }
 
   async createToken(token: TokenRecord): Promise<boolean> {
