@@ -17,7 +17,12 @@ import { Searcher } from "../src/store/sqlite/search.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import type { Reads } from "../src/domain/store.ts";
 import { StoreOpenError } from "../src/domain/errors.ts";
-import { migrations } from "../src/store/sqlite/database.ts";
+import {
+  getSchemaVersion,
+  migrations,
+  openDatabase,
+  readStore,
+} from "../src/store/sqlite/database.ts";
 import { SqliteStore } from "../src/store/sqlite/store.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -98,6 +103,27 @@ describe("opening a store", () => {
     expect(after.query("SELECT name FROM sqlite_schema").all()).toEqual([{ name: "theirs" }]);
     expect(after.query("PRAGMA journal_mode").get()).toEqual({ journal_mode: "delete" });
     after.close();
+  });
+
+  test.each(["3.9.2", "3.43.2", "3.51.2"])("refuses SQLite %s, and makes nothing", (version) => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/data/plants.db`;
+    const opens = [
+      () => openDatabase(path, version),
+      () => readStore(path, () => undefined, version),
+    ];
+    for (const open of opens) {
+      expect(open).toThrow(StoreOpenError);
+      expect(open).toThrow(`SQLite ${version} is too old: a bug in it can damage the store.`);
+    }
+    expect(existsSync(`${folder.path}/data`)).toBe(false);
+  });
+
+  test.each(["3.51.3", "3.52.0", "3.100.0", "4.0.0"])("takes SQLite %s", (version) => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    openDatabase(path, version).close();
+    expect(readStore(path, (db) => getSchemaVersion(db, path), version)).toBe(migrations.length);
   });
 
   test("refuses a file that is no database at all", () => {

@@ -1,7 +1,7 @@
 /** A SQLite file: how it is opened, what its schema is, when it is durable, and what its errors mean. */
 
 import { Database, SQLiteError } from "bun:sqlite";
-import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from "node:fs";
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 
@@ -41,13 +41,40 @@ export const migrations: readonly string[] = [
   `,
 ];
 
+/**
+ * Before this version SQLite has a bug that can corrupt a file in WAL mode that several connections use
+ * (https://www.sqlite.org/wal.html#walresetbug): the token commands beside the service do that.
+ */
+const SQLITE_VERSION_MIN = "3.51.3";
+
+// The runtime brings its own SQLite, except on macOS, where the system's is too old.
+if (process.platform === "darwin")
+  for (const prefix of ["/opt/homebrew", "/usr/local"]) {
+    const library = `${prefix}/opt/sqlite/lib/libsqlite3.dylib`;
+    if (existsSync(library) && Database.setCustomSQLite(library)) break;
+  }
+
+function readSqliteVersion(): string {
+  using db = new Database(":memory:");
+  return (db.query("SELECT sqlite_version() AS version").get() as { version: string }).version;
+}
+
+function requireSqliteVersion(version: string): void {
+  if (Bun.semver.order(version, SQLITE_VERSION_MIN) >= 0) return;
+  throw new StoreOpenError(
+    `SQLite ${version} is too old: a bug in it can damage the store. plantstore needs ${SQLITE_VERSION_MIN} or newer` +
+      (process.platform === "darwin" ? "; install it with: brew install sqlite" : "."),
+  );
+}
+
 /** How long commands and a starting service wait for a lock that another process holds. */
 const LOCK_WAIT_MS = 5_000;
 /** How long a reading thread of the service waits. Only opening or closing the file locks readers out. */
 const READER_LOCK_WAIT_MS = 100;
 
 /** Opens the store for the service, or for a command that writes. Creates the file if it does not exist. */
-export function openDatabase(path: string): Database {
+export function openDatabase(path: string, sqliteVersion = readSqliteVersion()): Database {
+  requireSqliteVersion(sqliteVersion);
   makeDirectoryDurably(dirname(resolve(path)));
   createPrivateFile(path);
   return openFile(path, (db) => {
@@ -145,7 +172,12 @@ function readPragma(db: Database, name: "application_id" | "user_version"): numb
  * Reads a store for a command, while the service may be running. Changes, creates and migrates nothing.
  * Failures are StoreOpenErrors.
  */
-export function readStore<Result>(path: string, read: (db: Database) => Result): Result {
+export function readStore<Result>(
+  path: string,
+  read: (db: Database) => Result,
+  sqliteVersion = readSqliteVersion(),
+): Result {
+  requireSqliteVersion(sqliteVersion);
   const found = statSync(path, { throwIfNoEntry: false });
   if (found === undefined) throw new StoreOpenError(`${path} does not exist.`);
   if (!found.isFile()) throw new StoreOpenError(`${path} is not a file.`);
