@@ -1,12 +1,13 @@
 /** The form for a new plant. It says while the id is typed whether another plant has it. */
 
-import { useSignal } from "@preact/signals";
+import { untracked, useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { createPlant, findFreeId, findTaken, readPlant } from "../api/plants.ts";
 import { isStatus } from "../api/service.ts";
+import { findDraft, keepDraft } from "../state/drafts.ts";
 import { formatName } from "../state/format.ts";
 import { list, noteTag } from "../state/plants.ts";
 import { linkTo } from "../state/route.ts";
@@ -29,9 +30,10 @@ type Trouble =
   | { readonly kind: "failed"; readonly error: unknown };
 
 export function AddPanel(): JSX.Element {
-  const id = useSignal("");
-  const name = useSignal("");
-  const tag = useSignal<string | undefined>(undefined);
+  const draft = findDraft("new");
+  const id = useSignal(draft?.id ?? "");
+  const name = useSignal(draft?.name ?? "");
+  const tag = useSignal(draft?.tag);
   const isJudged = useSignal(false);
   const isIdLeft = useSignal(false);
   const isSending = useSignal(false);
@@ -41,6 +43,11 @@ export function AddPanel(): JSX.Element {
   const takenBy = useTakenBy(id.value);
 
   useEffect(() => idInput.current?.focus(), []);
+  useSignalEffect(() => {
+    const isEmpty = id.value === "" && name.value === "" && tag.value === undefined;
+    const kept = { id: id.value, name: name.value, tag: tag.value };
+    untracked(() => keepDraft("new", isEmpty ? undefined : kept));
+  });
 
   // An id that is still being typed is not wrong yet.
   const isIdJudged = isJudged.value || (isIdLeft.value && id.value !== "");
@@ -129,6 +136,12 @@ export function AddPanel(): JSX.Element {
               onInput={(event) => {
                 id.value = event.currentTarget.value;
                 trouble.value = undefined;
+              }}
+              onKeyDown={(event) => {
+                // A barcode scanner sends Enter after the digits.
+                if (event.key !== "Enter") return;
+                event.preventDefault();
+                nameInput.current?.focus();
               }}
               onBlur={() => {
                 isIdLeft.value = true;

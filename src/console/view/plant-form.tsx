@@ -6,9 +6,11 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Plant } from "../../domain/plant.ts";
 import { Changed, isSame, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain } from "../api/service.ts";
+import { findDraft, keepDraft } from "../state/drafts.ts";
 import { formatName } from "../state/format.ts";
 import { list, noteTag } from "../state/plants.ts";
-import { openPlant } from "../state/route.ts";
+import { isOpen, openPlant } from "../state/route.ts";
+import { token } from "../state/session.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { Button, FailureNotice, Notice } from "./controls.tsx";
 import { findTextFault, NameField, TagField } from "./form.tsx";
@@ -25,8 +27,10 @@ interface PlantFormProps {
 
 export function PlantForm({ versioned, onSaved, onTake, onDone }: PlantFormProps): JSX.Element {
   const { plant } = versioned;
-  const name = useSignal(plant.name);
-  const tag = useSignal(plant.tag);
+  const draft = findDraft(plant.id);
+  const name = useSignal(draft === undefined ? plant.name : draft.name);
+  const tag = useSignal(draft === undefined ? plant.tag : draft.tag);
+  const etag = useRef(draft?.etag ?? versioned.etag);
   const trouble = useSignal<unknown>(undefined);
   const isSending = useSignal(false);
   const input = useRef<HTMLInputElement>(null);
@@ -37,19 +41,41 @@ export function PlantForm({ versioned, onSaved, onTake, onDone }: PlantFormProps
     input.current?.select();
     return () => {
       isLeft.current = true;
+      const isShown = token.value === undefined || isOpen(plant.id);
+      if (isShown || isSending.value || findDraft(plant.id) === undefined) return;
+      toast(`Your edit of ${formatName(plant)} isn't saved yet.`, {
+        label: "Open",
+        run: () => openPlant(plant.id),
+      });
     };
   }, []);
+  // An earlier save of this form was confirmed late. The edit builds on it.
+  const known = useRef(versioned);
+  if (known.current !== versioned) {
+    known.current = versioned;
+    etag.current = versioned.etag;
+  }
 
   const edited: Plant = { id: plant.id, name: name.value, tag: tag.value };
+  const keep = (): void => {
+    const now: Plant = { id: plant.id, name: name.value, tag: tag.value };
+    const kept = { name: now.name, tag: now.tag, etag: etag.current };
+    keepDraft(plant.id, isSame(now, plant) ? undefined : kept);
+  };
 
-  const save = async (etag: string): Promise<void> => {
+  const save = async (over: string): Promise<void> => {
     const isFaulty = [edited.name, edited.tag ?? ""].some((text) => findTextFault(text));
     if (isFaulty || isSending.value) return;
-    if (isSame(edited, plant) && etag === versioned.etag) return onDone();
+    if (isSame(edited, plant) && over === versioned.etag) return onDone();
     isSending.value = true;
     trouble.value = undefined;
     try {
-      const saved = await replacePlant(edited, etag);
+      const saved = await replacePlant(edited, over);
+      const kept = findDraft(plant.id);
+      // The person may have begun a further edit meanwhile.
+      const isFurther =
+        kept !== undefined && (kept.name !== edited.name || kept.tag !== edited.tag);
+      keepDraft(plant.id, isFurther ? { ...kept, etag: saved.etag } : undefined);
       list.value.put(saved.plant);
       noteTag(saved.plant.tag);
       toast(`Saved ${formatName(saved.plant)}.`);
@@ -75,7 +101,7 @@ export function PlantForm({ versioned, onSaved, onTake, onDone }: PlantFormProps
       noValidate
       onSubmit={(event) => {
         event.preventDefault();
-        void save(versioned.etag);
+        void save(etag.current);
       }}
     >
       <IdLabel id={plant.id} />
@@ -86,6 +112,7 @@ export function PlantForm({ versioned, onSaved, onTake, onDone }: PlantFormProps
         value={name.value}
         onInput={(text) => {
           name.value = text;
+          keep();
         }}
       />
       <TagField
@@ -93,6 +120,7 @@ export function PlantForm({ versioned, onSaved, onTake, onDone }: PlantFormProps
         value={tag.value}
         onInput={(text) => {
           tag.value = text;
+          keep();
         }}
       />
       {trouble.value instanceof Changed ? (
@@ -100,6 +128,7 @@ export function PlantForm({ versioned, onSaved, onTake, onDone }: PlantFormProps
           change={trouble.value}
           doing="save"
           onTake={(now) => {
+            keepDraft(plant.id, undefined);
             onTake(now);
             onDone();
           }}
@@ -112,7 +141,14 @@ export function PlantForm({ versioned, onSaved, onTake, onDone }: PlantFormProps
             <button type="submit" class="button button-main" disabled={isSending.value}>
               {isSending.value ? "Saving…" : "Save"}
             </button>
-            <Button onClick={onDone}>Cancel</Button>
+            <Button
+              onClick={() => {
+                keepDraft(plant.id, undefined);
+                onDone();
+              }}
+            >
+              Cancel
+            </Button>
           </div>
         </>
       )}

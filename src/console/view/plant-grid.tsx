@@ -5,6 +5,7 @@ import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Plant } from "../../domain/plant.ts";
 import { explain } from "../api/service.ts";
+import { findDraft } from "../state/drafts.ts";
 import { formatCount } from "../state/format.ts";
 import { list, LOADED_MAX, type PlantList } from "../state/plants.ts";
 import { isOpen, linkTo, openPlant } from "../state/route.ts";
@@ -146,6 +147,7 @@ function Row({ plant, index, top, isActive }: RowProps): JSX.Element {
         >
           {plant.name.trim() === "" ? <i class="faint">no name</i> : plant.name}
         </a>
+        {findDraft(plant.id) !== undefined && <span class="field-note"> unsaved edit</span>}
       </span>
       <span role="gridcell">
         <Tag tag={plant.tag} />

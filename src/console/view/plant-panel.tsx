@@ -5,6 +5,8 @@ import type { JSX } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { Changed, readPlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
+import { formatName } from "../state/format.ts";
+import { findDraft, keepDraft } from "../state/drafts.ts";
 import { list, removeWithUndo } from "../state/plants.ts";
 import { isOpen } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
@@ -16,7 +18,8 @@ type Loaded = Versioned | "loading" | "missing" | { readonly failure: unknown };
 
 export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const loaded = useSignal<Loaded>("loading");
-  const isEditing = useSignal(false);
+  const draft = mayWrite.value ? findDraft(id) : undefined;
+  const isEditing = useSignal(draft !== undefined);
   const isRemoving = useSignal(false);
   const trouble = useSignal<unknown>(undefined);
   const recovered = recoveries.value;
@@ -102,6 +105,17 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       {versioned !== undefined && !isEditing.value && (
         <>
           <Shown versioned={versioned} />
+          {draft !== undefined && (
+            <Notice kind="warning" title="Your edit isn't saved yet">
+              <p>{formatName({ ...draft, id, tag: draft.tag })}</p>
+              <div class="form-actions">
+                <Button kind="main" onClick={edit}>
+                  Continue editing
+                </Button>
+                <Button onClick={() => keepDraft(id, undefined)}>Discard my edit</Button>
+              </div>
+            </Notice>
+          )}
           {trouble.value instanceof Changed ? (
             <ConflictNotice
               change={trouble.value}
@@ -117,10 +131,12 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           )}
           {canChange && (
             <div class="form-actions">
-              <Button shortcut="e" onClick={edit}>
-                <Icon name="edit" />
-                Edit
-              </Button>
+              {draft === undefined && (
+                <Button shortcut="e" onClick={edit}>
+                  <Icon name="edit" />
+                  Edit
+                </Button>
+              )}
               <Button
                 kind="danger"
                 shortcut="Delete"
