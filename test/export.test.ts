@@ -142,8 +142,11 @@ describe("plantstore export", () => {
         .filter(isAsked)
         .map(({ id, name, tag }) => `{"id":${id},"name":"${name}","tag":"${tag}"}\n`)
         .join("");
-      expect((await runCommand(["export", ...flags], direct)).stdout).toBe(expected);
-      const remote = await runCommand(["export", ...flags, "--url", service.url], token);
+      const [local, remote] = await Promise.all([
+        runCommand(["export", ...flags], direct),
+        runCommand(["export", ...flags, "--url", service.url], token),
+      ]);
+      expect(local.stdout).toBe(expected);
       expect(remote).toEqual({ exitCode: 0, stdout: expected, stderr: "" });
     }
   });
