@@ -4,8 +4,14 @@ import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { Compile } from "typebox/schema";
 import { Refusal } from "../src/domain/errors.ts";
-import { findNumberText } from "../src/domain/json.ts";
-import { isStorable, parseNewPlant, parseReplacement } from "../src/domain/plant.ts";
+import { findNumberText, INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
+import {
+  formatStoredPlant,
+  formatStoredPlants,
+  isStorable,
+  parseNewPlant,
+  parseReplacement,
+} from "../src/domain/plant.ts";
 import { NewPlantSchema, PlantSchema } from "../src/http/openapi.ts";
 
 const RUNS = 5_000 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
@@ -133,4 +139,28 @@ test.each([
   const refused = cost(() => isAccepted(() => parseNewPlant(body)));
   // Alone it takes at most 40 ms. A busy machine may stretch both, so the bound is a multiple of the parse.
   expect(refused).toBeLessThan(Math.max(80, 12 * cost(() => JSON.parse(body))));
+});
+
+test("plants are written with every digit of their ids, together as alone", () => {
+  const text = fc.string({ unit: "binary" }).filter(isStorable);
+  const plants = fc.array(
+    fc.record({
+      id: fc.oneof(
+        fc.bigInt(INT64_MIN, INT64_MAX),
+        fc.bigInt(-5n, 5n).map((by) => 2n ** 53n + by),
+      ),
+      name: text,
+      tag: fc.option(text, { nil: undefined }),
+    }),
+    { maxLength: 4 },
+  );
+  fc.assert(
+    fc.property(plants, (all) => {
+      expect(formatStoredPlants(all)).toBe(`[${all.map(formatStoredPlant).join(",")}]`);
+      for (const { id, name, tag } of all) {
+        const rest = JSON.stringify({ name, tag }).slice(1);
+        expect(formatStoredPlant({ id, name, tag })).toBe(`{"id":${id},${rest}`);
+      }
+    }),
+  );
 });

@@ -1,7 +1,7 @@
 /** GET /plants: a page as JSON, or the whole (filtered) store as a stream. GET /tags: a page. */
 
 import type { PlantPage, PlantQuery } from "../domain/page.ts";
-import { formatStoredPlant, type Plant } from "../domain/plant.ts";
+import { formatStoredPlant, formatStoredPlants, type Plant } from "../domain/plant.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
   formatNextQuery,
@@ -41,7 +41,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
 async function answerPage({ request, service }: Exchange): Promise<Response> {
   const query = parsePlantQuery(request.url);
   const { plants, next } = await service.store.listPlants(query);
-  const body = `[${plants.map(formatStoredPlant).join(",")}]`;
+  const body = formatStoredPlants(plants);
   if (next === undefined) return answer(200, body, VARY);
   const link = `<${service.config.basePath}/plants?${formatNextQuery(query, next)}>; rel="next"`;
   return answer(200, body, { ...VARY, link });
