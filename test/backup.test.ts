@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { Clients } from "./support/clients.ts";
-import { runCommand, spawnService } from "./support/command.ts";
+import { runCommand, runOnTerminal, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { isReplay, isSamePlant } from "./support/plants.ts";
 import { createRandom } from "./support/random.ts";
@@ -77,6 +77,39 @@ describe("plantstore backup", () => {
     expect(readFolder(folder.path)).toEqual({ ...before, "copy.db": expect.any(String) });
     expect(statSync(`${folder.path}/copy.db`).mode & 0o777).toBe(0o600);
     expect(readPlants(`${folder.path}/copy.db`)).toEqual(readPlants(`${folder.path}/plants.db`));
+  });
+
+  test("- is standard output, and standard input of restore", async () => {
+    using folder = makeTemporaryFolder();
+    makeStore(`${folder.path}/plants.db`, 5_000);
+    const script = '"$0" backup - --json | (cd away && "$0" restore -)';
+    mkdirSync(`${folder.path}/away`);
+    const child = Bun.spawn(["sh", "-c", script, launcher], {
+      cwd: folder.path,
+      env: { PATH: process.env["PATH"] ?? "", DATABASE_URL: "sqlite:plants.db" },
+      stdout: "pipe",
+      stderr: "pipe",
+    });
+    const [stdout, stderr] = await Promise.all([
+      new Response(child.stdout).text(),
+      new Response(child.stderr).text(),
+    ]);
+    expect(await child.exited).toBe(0);
+    expect(JSON.parse(stderr)).toMatchObject({ event: "backed_up", to: "-", plants: 5_000 });
+    expect(stdout).toMatch(/^ {2}From {4}-$/m);
+    expect(stdout).toMatch(/^ {2}Plants {2}5,000$/m);
+    const restored = readPlants(`${folder.path}/away/plants.db`);
+    expect(Bun.deepEquals(restored, readPlants(`${folder.path}/plants.db`))).toBe(true);
+    expect(readdirSync(folder.path).toSorted()).toEqual(["away", "plants.db"]);
+  });
+
+  test("- is refused where standard output is a terminal", async () => {
+    using folder = makeTemporaryFolder();
+    makeStore(`${folder.path}/plants.db`, 5);
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    const { exitCode, screen } = await runOnTerminal(["backup", "-"], env);
+    expect(exitCode).toBe(2);
+    expect(screen).toContain("standard output is a terminal");
   });
 
   test("has what a crashed service left in its log", async () => {

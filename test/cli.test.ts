@@ -5,6 +5,7 @@ import { describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync } from "node:fs";
 import packageJson from "../package.json";
 import { formatForPeople } from "../src/cli/serve.ts";
+import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -395,11 +396,20 @@ describe("plantstore token", () => {
       const finished = await runCommand(["token", ...args], { DATABASE_URL: `sqlite:${path}` });
       expect(finished).toMatchObject({
         exitCode: 1,
-        stderr: `plantstore: There is no store ${path}.\n`,
+        stderr: `plantstore: There is no store at ${path}.\n`,
       });
       expect(existsSync(path)).toBe(false);
     },
   );
+
+  test("create says that it made a new store, and only then", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/data/plants.db`;
+    const createNamed = (name: string): ReturnType<typeof runCommand> =>
+      runCommand(["token", "create", "--name", name], { DATABASE_URL: `sqlite:${path}` });
+    expect((await createNamed("one")).stderr).toBe(`plantstore: created a new store at ${path}\n`);
+    expect((await createNamed("two")).stderr).toBe("");
+  });
 
   test("create refuses a name that is in use", async () => {
     using folder = makeTemporaryFolder();
@@ -421,6 +431,7 @@ describe("plantstore token", () => {
   ])("create into %s fails, and leaves no token in use", async (_, script) => {
     using folder = makeTemporaryFolder();
     const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    openDatabase(`${folder.path}/plants.db`).close();
     const launcher = `${import.meta.dir}/../bin/plantstore`;
     const child = Bun.spawn(["sh", "-c", script, launcher], {
       cwd: folder.path,

@@ -106,6 +106,12 @@ describe("plantstore export", () => {
     expect((await runCommand(["export"], at.env)).stdout).toBe(await exported("ndjson"));
   });
 
+  test("--output - is standard output", async () => {
+    using at = setUp(many(3));
+    const named = await runCommand(["export", "--output", "-"], at.env);
+    expect(named).toEqual(await runCommand(["export"], at.env));
+  });
+
   test("an empty store is an empty file of its format", async () => {
     using at = setUp([]);
     for (const [format, text] of [
@@ -334,7 +340,7 @@ describe("plantstore export", () => {
   test.each([
     [["--format", "xml"], 2, "Allowed choices are"],
     [["--url", "http://127.0.0.1:1"], 2, "PLANTSTORE_TOKEN"],
-    [["--database-url", "sqlite:/nowhere/none.db"], 1, "There is no store /nowhere/none.db."],
+    [["--database-url", "sqlite:/nowhere/none.db"], 1, "There is no store at /nowhere/none.db."],
     [["--output", "/nowhere/plants.csv"], 1, "no such file"],
     [["extra"], 2, "too many arguments"],
   ])("%j is refused: exit %i", async (args, exitCode, says) => {

@@ -1,11 +1,14 @@
 /** plantstore backup and restore: verified copies of a SQLite store. */
 
-import { resolve } from "node:path";
+import { mkdtempSync, openSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import { backUpStore, restoreStore, type Transferred } from "../store/sqlite/backup.ts";
 import { migrations } from "../store/sqlite/database.ts";
 import { CommandError, Interrupted, untilInterrupted, UsageError } from "./command.ts";
+import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "./files.ts";
 import {
   formatBytes,
   formatCount,
@@ -25,8 +28,16 @@ export async function backUp(
   { json = false }: TransferOptions,
 ): Promise<void> {
   const [from, to] = [requireSqlite(config.databaseUrl), requirePath(file)];
-  await report("backed_up", "Backed up, and the copy verified.", from, json, (signal) =>
-    backUpStore({ from, to, signal }),
+  if (to === "-" && process.stdout.isTTY)
+    throw new UsageError("-: standard output is a terminal; redirect it into a file");
+  await report("backed_up", "Backed up, and the copy verified.", from, to, json, (signal) =>
+    to === "-"
+      ? withTemporaryFile(async (path) => {
+          const transferred = await backUpStore({ from, to: path, signal });
+          await copyDescriptor(openSync(path, "r"), STANDARD_OUTPUT, signal);
+          return { ...transferred, path: "-" };
+        })
+      : backUpStore({ from, to, signal }),
   );
 }
 
@@ -36,9 +47,24 @@ export async function restore(
   { json = false }: TransferOptions,
 ): Promise<void> {
   const [from, to] = [requirePath(file), requireSqlite(config.databaseUrl)];
-  await report("restored", "Restored, and the store verified.", from, json, (signal) =>
-    restoreStore({ from, to, signal }),
+  await report("restored", "Restored, and the store verified.", from, to, json, (signal) =>
+    from === "-"
+      ? withTemporaryFile(async (path) => {
+          await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal);
+          return restoreStore({ from: path, to, signal });
+        })
+      : restoreStore({ from, to, signal }),
   );
+}
+
+/** SQLite needs a file to read and write at any place, which a pipe is not. */
+async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>): Promise<Result> {
+  const folder = mkdtempSync(join(tmpdir(), "plantstore-"));
+  try {
+    return await use(join(folder, "backup.db"));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 function requirePath(file: string): string {
@@ -63,6 +89,7 @@ async function report(
   event: string,
   sentence: string,
   from: string,
+  to: string,
   isJson: boolean,
   transfer: (signal: AbortSignal) => Promise<Transferred>,
 ): Promise<void> {
@@ -78,21 +105,27 @@ async function report(
   }
   const seconds = (performance.now() - startedAtMs) / 1000;
   const { path, schemaVersion, plants, tokens, bytes } = transferred;
+  const source = from === "-" ? from : resolve(from);
+  const output = to === "-" ? process.stderr : process.stdout;
   if (isJson) {
     const counts = { plants: Number(plants), tokens: Number(tokens), bytes };
-    const facts = { event, from: resolve(from), to: path, schema: schemaVersion, ...counts };
-    process.stdout.write(`${JSON.stringify({ ...facts, seconds: roundToMs(seconds) })}\n`);
+    const facts = { event, from: source, to: path, schema: schemaVersion, ...counts };
+    output.write(`${JSON.stringify({ ...facts, seconds: roundToMs(seconds) })}\n`);
     return;
   }
-  printFacts(sentence, [
-    ["From", resolve(from)],
-    ["To", path],
-    ["Plants", formatCount(plants)],
-    ["Tokens", formatCount(tokens)],
-    ["Schema", describeSchema(schemaVersion, migrations.length)],
-    ["Size", formatBytes(bytes)],
-    ["Time", formatSeconds(seconds)],
-  ]);
+  printFacts(
+    sentence,
+    [
+      ["From", source],
+      ["To", path],
+      ["Plants", formatCount(plants)],
+      ["Tokens", formatCount(tokens)],
+      ["Schema", describeSchema(schemaVersion, migrations.length)],
+      ["Size", formatBytes(bytes)],
+      ["Time", formatSeconds(seconds)],
+    ],
+    output,
+  );
 }
 
 export const describeSchema = (version: number, newest: number): string =>

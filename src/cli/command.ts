@@ -1,6 +1,7 @@
 /** What every command shares: how it fails, how Ctrl-C ends it, and the store or service it works on. */
 
 import { existsSync } from "node:fs";
+import { resolve } from "node:path";
 import { Client, type Filter, type Refused, ServiceError, type Settle } from "../client/client.ts";
 import { retry, type RetryOptions } from "../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
@@ -9,6 +10,7 @@ import type { Plant } from "../domain/plant.ts";
 import type { Created, Store } from "../domain/store.ts";
 import { MalformedFile } from "../format/records.ts";
 import { openStore, parseStoreUrl } from "../store/open.ts";
+import { printError } from "./terminal.ts";
 
 const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
@@ -174,14 +176,30 @@ export const toRefused = ({ reason, message }: Refusal): Refused => ({
 
 /** Opening creates a missing store, so a typo would look like an empty one. */
 export async function requireStore(config: Config): Promise<void> {
+  const { location, exists } = await findStore(config);
+  if (!exists) throw new CommandError(`There is no store at ${location}.`);
+}
+
+/** Creates a missing store, and says so: in the wrong folder that would go unnoticed. */
+export async function withStoreOrNew<Result>(
+  config: Config,
+  use: (store: Store) => Promise<Result>,
+): Promise<Result> {
+  const { location, exists } = await findStore(config);
+  return withStore(config, (store) => {
+    if (!exists) printError(`created a new store at ${location}`);
+    return use(store);
+  });
+}
+
+async function findStore(
+  config: Config,
+): Promise<{ readonly location: string; readonly exists: boolean }> {
   const url = parseStoreUrl(config.databaseUrl);
-  if (url.engine === "sqlite") {
-    if (!existsSync(url.path)) throw new CommandError(`There is no store ${url.path}.`);
-    return;
-  }
+  if (url.engine === "sqlite") return { location: resolve(url.path), exists: existsSync(url.path) };
   const { findSchema } = await import("../store/postgres/schema.ts");
   const { location, version } = await findSchema(url.target, config);
-  if (version === undefined) throw new CommandError(`There is no store in ${location}.`);
+  return { location, exists: version !== undefined };
 }
 
 /** A client of the service that --url names; undefined without --url. */

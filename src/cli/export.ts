@@ -28,22 +28,22 @@ export interface ExportOptions {
 
 export async function exportPlants(config: Config, options: ExportOptions): Promise<void> {
   const client = findClient(options, config);
-  const form = forms[options.format ?? findFormat(options.output ?? "") ?? "ndjson"];
+  const path = options.output === "-" ? undefined : options.output;
+  const form = forms[options.format ?? findFormat(path ?? "") ?? "ndjson"];
   if (client === undefined) {
     await requireStore(config);
-    if (options.output !== undefined)
-      requireOutsideStore("--output", options.output, config.databaseUrl);
+    if (path !== undefined) requireOutsideStore("--output", path, config.databaseUrl);
   }
   const startedAtMs = performance.now();
   let count = 0;
 
   const run = async (signal: AbortSignal): Promise<void> => {
     const output =
-      options.output === undefined
+      path === undefined
         ? openStandardOutput(signal)
-        : openFileOutput(options.output, options.force === true, signal);
+        : openFileOutput(path, options.force === true, signal);
     // Plants that scroll by on the terminal are progress enough.
-    const isShown = options.output !== undefined || !process.stdout.isTTY;
+    const isShown = path !== undefined || !process.stdout.isTTY;
     const progress = new Progress(() => ({ plants: count }), {
       isQuiet: options.quiet === true || !isShown,
     });

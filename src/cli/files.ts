@@ -54,10 +54,10 @@ export async function* readDescriptor(
 /** Resolves when the system has taken all bytes. The runtime's own streams hide a failed write. */
 export async function writeDescriptor(
   descriptor: number,
-  text: string,
+  content: string | Uint8Array,
   signal?: AbortSignal,
 ): Promise<void> {
-  const bytes = Buffer.from(text);
+  const bytes = typeof content === "string" ? Buffer.from(content) : content;
   for (let start = 0; start < bytes.length;) {
     const from = start;
     const writing = untilReady((done) =>
@@ -65,6 +65,12 @@ export async function writeDescriptor(
     );
     start += await (signal === undefined ? writing : orAborted(writing, signal));
   }
+}
+
+/** Closes both. */
+export async function copyDescriptor(from: number, to: number, signal: AbortSignal): Promise<void> {
+  for await (const chunk of readDescriptor(from, signal)) await writeDescriptor(to, chunk, signal);
+  for (const descriptor of [from, to]) if (descriptor > STANDARD_OUTPUT) closeSync(descriptor);
 }
 
 type Done = (error: NodeJS.ErrnoException | null, length: number) => void;

@@ -21,7 +21,7 @@ import {
   toRefused,
   untilInterrupted,
   UsageError,
-  withStore,
+  withStoreOrNew,
 } from "./command.ts";
 import {
   isOpenAs,
@@ -128,7 +128,7 @@ export async function importPlants(
     };
     try {
       await (client === undefined
-        ? withStore(config, (store) =>
+        ? withStoreOrNew(config, (store) =>
             importInto((plants, settle) => createPlants(store, plants, settle, retrying)),
           )
         : importInto((plants, settle) => client.createPlants(plants, settle, retrying)));

@@ -199,7 +199,10 @@ function addExport(command: Command): void {
     )
     .option("--tag <tag>", "only plants with exactly this tag")
     .option("--name <part>", "only plants with this in their name, in any case")
-    .option("--output <file>", "a file instead of standard output; it appears when it is complete")
+    .option(
+      "--output <file>",
+      "a file that appears when it is complete; - for standard output, the default",
+    )
     .option("--force", "replace the file of --output")
     .option(URL_FLAG, URL_MEANING)
     .option("--quiet", QUIET_MEANING)
@@ -289,7 +292,7 @@ function addStoreCommands(program: Command): void {
   addSettings(program.command("backup"), ["databaseUrl"])
     .summary("Copy the store into a file, and verify the copy.")
     .description("Copy the store into a file, and verify the copy. The service may be running.")
-    .argument("<file>", "a file that does not exist yet")
+    .argument("<file|->", "a file that does not exist yet, or - for standard output")
     .option("--json", "as JSON")
     .action(async (file: string, options: TransferOptions) => {
       const { backUp } = await import("./backup.ts");
@@ -300,7 +303,7 @@ function addStoreCommands(program: Command): void {
     .description(
       "Verify a backup, and make it the store. A store that exists is not overwritten: move it away first, or name another with --database-url.",
     )
-    .argument("<file>", "the backup")
+    .argument("<file|->", "the backup, or - for standard input")
     .option("--json", "as JSON")
     .action(async (file: string, options: TransferOptions) => {
       const { restore } = await import("./backup.ts");

@@ -10,10 +10,14 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
 }
 
 /** A sentence, and below it one fact a line. */
-export function printFacts(sentence: string, facts: readonly (readonly [string, string])[]): void {
+export function printFacts(
+  sentence: string,
+  facts: readonly (readonly [string, string])[],
+  output: NodeJS.WriteStream = process.stdout,
+): void {
   const width = Math.max(...facts.map(([name]) => name.length));
   const lines = facts.map(([name, value]) => `${`  ${name.padEnd(width)}  ${value}`.trimEnd()}\n`);
-  process.stdout.write(`${sentence}\n\n${lines.join("")}`);
+  output.write(`${sentence}\n\n${lines.join("")}`);
 }
 
 /** Resolves when the line is out. A reader that is gone is no failure. */

@@ -10,6 +10,7 @@ import {
   requireStore,
   UsageError,
   withStore,
+  withStoreOrNew,
 } from "./command.ts";
 import { STANDARD_OUTPUT, writeDescriptor } from "./files.ts";
 import { printTable } from "./terminal.ts";
@@ -31,7 +32,7 @@ export async function createToken(config: Config, options: CreateOptions): Promi
     createdAtMs,
     expiresAtMs: parseExpiry(options.expires, createdAtMs),
   });
-  await withStore(config, async (store) => {
+  await withStoreOrNew(config, async (store) => {
     if (!(await store.createToken(record)))
       throw new CommandError(
         `A token named ${JSON.stringify(record.name)} is in use; revoke it first, or choose another name.`,
