@@ -28,18 +28,17 @@ if (unknown.length > 0)
   fail(2, `Unknown scenario: ${unknown.join(", ")}. Choose from ${names.join(", ")}.`);
 if (flags.quick && flags.write) fail(2, `--quick results are not written.\n${USAGE}`);
 
+const missing = ["wrk", "taskset"].filter((tool) => Bun.which(tool) === null);
+if (missing.length > 0 && !flags.render)
+  fail(
+    1,
+    `The benchmark needs ${missing.join(" and ")}. On Debian: apt-get install wrk util-linux`,
+  );
 await install().catch((error: Error) => fail(1, error.message));
 if (flags.render) {
   await writeResults(readResults() ?? fail(2, "There is no bench/results.json yet."));
   process.exit(0);
 }
-
-const missing = ["wrk", "taskset"].filter((tool) => Bun.which(tool) === null);
-if (missing.length > 0)
-  fail(
-    1,
-    `The benchmark needs ${missing.join(" and ")}. On Debian: apt-get install wrk util-linux`,
-  );
 
 const measured: ScenarioResult[] = [];
 for (const scenario of scenarios) {

@@ -74,7 +74,8 @@ const postgresCreate: Scenario = {
 const postgresRead: Scenario = {
   name: "postgres-read",
   title: "Read from PostgreSQL",
-  about: `A million plants, 64 connections. The service, the database and the load share all cores.`,
+  about:
+    "A million plants, 64 connections. The service, the database and the load share all cores. The plain server runs one statement a request through a pool of ten connections.",
   measure: async (run) => {
     const makeCandidates = await startAll(run, STORED);
     const measureKind = (kind: Load["kind"], name: string, unit: string): Promise<Table> => {

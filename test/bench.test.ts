@@ -283,6 +283,34 @@ describe("the page", () => {
   });
 });
 
+describe("npm run bench", () => {
+  const run = (args: string[], env: Record<string, string> = {}): [number, string] => {
+    const { exitCode, stderr } = Bun.spawnSync(
+      [process.execPath, `${import.meta.dir}/../bench/main.ts`, ...args],
+      { env: { ...process.env, ...env } },
+    );
+    return [exitCode, stderr.toString()];
+  };
+
+  test.each([
+    [["nonsense"], {}, "Unknown scenario: nonsense. Choose from create, get, "],
+    [["--fast"], {}, "usage: npm run bench"],
+    [["--quick", "--write"], {}, "--quick results are not written"],
+    [["create"], { BENCH_ROUNDS: "0" }, "BENCH_ROUNDS: expected a whole number, at least 1"],
+    [["create"], { BENCH_SECONDS: "2s" }, "BENCH_SECONDS: expected a whole number"],
+  ])("%j %j is refused before anything is measured", (args, env, message) => {
+    const [exitCode, errors] = run(args, env);
+    expect(errors).toContain(message);
+    expect(exitCode).toBe(2);
+  });
+
+  test("says which tools it needs", () => {
+    const [exitCode, errors] = run(["create"], { PATH: "/nowhere" });
+    expect(errors).toContain("The benchmark needs wrk and taskset.");
+    expect(exitCode).toBe(1);
+  });
+});
+
 describe("charts", () => {
   test("show the rows that were measured, at 64 connections, with their medians as text", () => {
     const ours = row("plantstore", "ours", 100, 90);
