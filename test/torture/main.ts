@@ -17,6 +17,7 @@ import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
+import { largePages } from "./large-pages.ts";
 import { slowClients } from "./slow-clients.ts";
 import { soak } from "./soak.ts";
 
@@ -33,6 +34,7 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   overload,
   "slow-clients": slowClients,
   "idle-connections": idleConnections,
+  "large-pages": largePages,
   soak,
   fuzz,
 };

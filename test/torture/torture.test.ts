@@ -8,6 +8,7 @@ import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { idleConnections } from "./idle-connections.ts";
 import { kill } from "./kill.ts";
+import { largePages } from "./large-pages.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
@@ -115,6 +116,11 @@ torture(
     requests: 500,
   },
 );
+
+torture("creates keep their share beside readers of large pages", largePages, 4, {
+  "created a second beside the readers": 10,
+  "pages a second": 1,
+});
 
 // At the same time, because both wait for most of theirs.
 test.skipIf(slowClients.missing?.() !== undefined)(
