@@ -4,9 +4,9 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync } from "node:fs";
 import packageJson from "../package.json";
-import { formatForPeople } from "../src/cli/serve.ts";
+import { formatForPeople, formatLogLine } from "../src/cli/serve.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand, spawnService } from "./support/command.ts";
+import { runCommand, runOnTerminal, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 
@@ -33,8 +33,8 @@ describe("plantstore", () => {
       expect(token.stdout).toContain(flag);
   });
 
-  test("--version prints the version", async () => {
-    expect(await runCommand(["--version"])).toMatchObject({
+  test.each(["--version", "version"])("%s prints the version", async (arg) => {
+    expect(await runCommand([arg])).toMatchObject({
       exitCode: 0,
       stdout: `${packageJson.version}\n`,
     });
@@ -312,6 +312,37 @@ describe("what a person sees when the service has started", () => {
   });
 });
 
+describe("the log on a terminal", () => {
+  test("is one readable line an event, with the stack of an error below", () => {
+    const line = (fields: object): string =>
+      `${JSON.stringify({ time: "2026-01-31T18:00:30.123Z", ...fields })}\n`;
+    expect(
+      formatLogLine(line({ level: "info", event: "stopping", reason: "SIGTERM", ms: 3 }), false),
+    ).toBe("18:00:30 info  stopping reason=SIGTERM ms=3\n");
+    const cause = { name: "Error", message: "disk full", stack: "Error: disk full\n    at x" };
+    expect(
+      formatLogLine(line({ level: "warn", event: "write_failed", path: "/a b", cause }), true),
+    ).toBe(
+      '18:00:30 \u001b[33mwarn \u001b[0m write_failed path="/a b" cause="disk full"\n' +
+        "    Error: disk full\n        at x\n",
+    );
+  });
+
+  test("is not JSON there, and JSON elsewhere", async () => {
+    using folder = makeTemporaryFolder();
+    const env = {
+      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+      PORT: "0",
+      PLANTSTORE_COLOUR: "green",
+      NO_COLOR: "1",
+    };
+    const { exitCode, screen } = await runOnTerminal(["serve"], env, "Ctrl-C stops it.");
+    expect(exitCode).toBe(0);
+    expect(screen).toMatch(/^\d\d:\d\d:\d\d warn  ignored_variable warning="/m);
+    expect(screen).not.toContain('{"time"');
+  });
+});
+
 describe("plantstore token", () => {
   test("create, list and revoke work on the store while the service runs", async () => {
     using folder = makeTemporaryFolder();
@@ -371,6 +402,10 @@ describe("plantstore token", () => {
     [["create", "--name", "a", "--expires", "90"], 2, '"90" is not allowed'],
     [["create", "--name", "a", "--expires", "0d"], 2, '"0d" is not allowed'],
     [["create", "--name", "a", "--expires", "99999999d"], 2, "at most 36500d"],
+    [["create", "--name", "a", "--expires", "2020-01-31"], 2, "2020-01-31 is in the past"],
+    [["create", "--name", "a", "--expires", "2030-13-31"], 2, '"2030-13-31" is not allowed'],
+    [["create", "--name", "a", "--expires", "9999-01-31"], 2, "at most 36500d"],
+    [["create", "--name", "a", "--expires", "2030-01-31T12:00"], 2, "is not allowed"],
     [["revoke", "nobody"], 1, "No token in use has the name or prefix"],
     [["revoke", ""], 1, "No token in use has the name or prefix"],
     [["revoke", "pst_"], 1, "No token in use has the name or prefix"],
@@ -409,6 +444,29 @@ describe("plantstore token", () => {
       runCommand(["token", "create", "--name", name], { DATABASE_URL: `sqlite:${path}` });
     expect((await createNamed("one")).stderr).toBe(`plantstore: created a new store at ${path}\n`);
     expect((await createNamed("two")).stderr).toBe("");
+  });
+
+  test.each([
+    ["2090-01-31", "2090-01-31T00:00:00.000Z"],
+    ["2090-01-31T18:00Z", "2090-01-31T18:00:00.000Z"],
+    ["2090-01-31T18:00:30+02:00", "2090-01-31T16:00:30.000Z"],
+  ])("create --json --expires %s prints the token and its facts", async (expires, expected) => {
+    using folder = makeTemporaryFolder();
+    const made = await runCommand(
+      ["token", "create", "--name", "till", "--expires", expires, "--json"],
+      { DATABASE_URL: `sqlite:${folder.path}/plants.db` },
+    );
+    const { token, ...facts } = JSON.parse(made.stdout) as Record<string, unknown>;
+    expect(token).toMatch(/^pst_/);
+    expect(facts).toEqual({
+      name: "till",
+      prefix: String(token).slice(0, 10),
+      scopes: ["plants:read", "plants:write"],
+      created: expect.any(String),
+      expires: expected,
+      lastUsed: null,
+      revoked: null,
+    });
   });
 
   test("create refuses a name that is in use", async () => {

@@ -18,6 +18,7 @@ import type { CopyOptions } from "./copy.ts";
 import type { ExportOptions } from "./export.ts";
 import type { ImportOptions } from "./import.ts";
 import { printError, printTable } from "./terminal.ts";
+import type { CreateOptions } from "./token.ts";
 
 /** Runs the command that the arguments name. Resolves to an exit code, or to undefined where the process goes on. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
@@ -65,6 +66,10 @@ function createProgram(): Command {
     .description("Print the settings in effect, with secrets masked.")
     .option("--json", "as JSON")
     .action((options: Options) => printConfig(resolveOptions(options), options["json"] === true));
+  program
+    .command("version")
+    .description("Print the version.")
+    .action(() => void process.stdout.write(`${packageJson.version}\n`));
   addImport(program.command("import"));
   addExport(program.command("export"));
   addCopy(program.command("copy"));
@@ -266,9 +271,10 @@ function addTokenCommands(token: Command): void {
     .option("--scopes <scopes>", `what it may do, out of ${scopes.join(",")}`, scopes.join(","))
     .option(
       "--expires <time>",
-      "when it stops working: minutes, hours or days, as in 90d (default: never)",
+      "when it stops working: in minutes, hours or days, as in 90d, or on a date (UTC), as in 2030-01-31 (default: never)",
     )
-    .action(async (options: { name: string; scopes: string; expires?: string }) => {
+    .option("--json", "as JSON, with its facts")
+    .action(async (options: CreateOptions) => {
       const { createToken } = await import("./token.ts");
       await createToken(resolveOptions(options).config, options);
     });

@@ -13,14 +13,17 @@ import { CommandError, SAME_SIGNAL_MS } from "./command.ts";
 
 export async function serve(config: Config): Promise<void> {
   const stderr = new Stderr();
-  const log = createLog(config.logLevel, stderr.write);
+  const writeLog = process.stderr.isTTY
+    ? (line: string) => stderr.write(formatLogLine(line, !process.env["NO_COLOR"]))
+    : stderr.write;
+  const log = createLog(config.logLevel, writeLog);
   for (const warning of findIgnoredVariables(process.env))
     log.warn("ignored_variable", { warning });
   const store = await openStore(config.databaseUrl, config);
   let server: RunningServer;
   let firstToken: string | undefined;
   try {
-    server = await startListening(config, store, log, stderr.write);
+    server = await startListening(config, store, log, writeLog);
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
   } catch (error) {
     await store.close();
@@ -156,4 +159,21 @@ const dim = (text: string): string => style(2, text);
 /** https://no-color.org */
 function style(code: number, text: string): string {
   return process.env["NO_COLOR"] ? text : `\u001b[${code}m${text}\u001b[0m`;
+}
+
+const levelColors: Readonly<Record<string, number>> = { debug: 2, warn: 33, error: 31 };
+
+/** One JSON line of the log, for a terminal: time, level, event and fields; the stack of an error below. */
+export function formatLogLine(line: string, hasColor: boolean): string {
+  const { time, level, event, cause, ...fields } = JSON.parse(line) as Record<string, unknown>;
+  const { message, stack } = (cause ?? {}) as { message?: string; stack?: string };
+  const facts = message === undefined ? fields : { ...fields, cause: message };
+  const shown = Object.entries(facts)
+    .map(([name, value]) => ` ${name}=${JSON.stringify(value).replace(/^"([^\s"\\]+)"$/, "$1")}`)
+    .join("");
+  const color = hasColor ? levelColors[String(level)] : undefined;
+  const label = String(level).padEnd(5);
+  const colored = color === undefined ? label : `\u001b[${color}m${label}\u001b[0m`;
+  const below = stack === undefined ? "" : `${stack.replaceAll(/^/gm, "    ")}\n`;
+  return `${String(time).slice(11, 19)} ${colored} ${String(event)}${shown}\n${below}`;
 }

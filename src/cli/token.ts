@@ -17,10 +17,11 @@ import { printTable } from "./terminal.ts";
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 
-interface CreateOptions {
+export interface CreateOptions {
   readonly name: string;
   readonly scopes: string;
   readonly expires?: string;
+  readonly json?: boolean;
 }
 
 export async function createToken(config: Config, options: CreateOptions): Promise<void> {
@@ -39,7 +40,8 @@ export async function createToken(config: Config, options: CreateOptions): Promi
       );
     try {
       // Not process.stdout, which hides a failed write.
-      await writeDescriptor(STANDARD_OUTPUT, `${token}\n`);
+      const text = options.json ? JSON.stringify({ token, ...toJson(record) }) : token;
+      await writeDescriptor(STANDARD_OUTPUT, `${text}\n`);
     } catch (error) {
       // The token was never seen.
       await store.revokeToken(record.hash, Date.now());
@@ -136,13 +138,22 @@ function parseScopes(text: string): Scope[] {
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 const EXPIRY_MS_MAX = 36_500 * UNIT_MS.d;
 
+/** A duration from now, or a date, which means its first moment in UTC, or a full time. */
 function parseExpiry(text: string | undefined, nowMs: number): number | undefined {
   if (text === undefined) return undefined;
-  const match = /^([1-9]\d{0,8})([mhd])$/.exec(text);
-  const ms = match === null ? 0 : Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS];
-  if (ms > 0 && ms <= EXPIRY_MS_MAX) return nowMs + ms;
+  const [, count, unit] = /^([1-9]\d{0,8})([mhd])$/.exec(text) ?? [];
+  const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d))?$/.test(text);
+  const expiresAtMs =
+    count === undefined
+      ? isTime
+        ? Date.parse(text)
+        : Number.NaN
+      : nowMs + Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  if (isTime && expiresAtMs <= nowMs) throw new UsageError(`--expires: ${text} is in the past`);
+  if (expiresAtMs <= nowMs + EXPIRY_MS_MAX) return expiresAtMs;
   throw new UsageError(
-    `--expires: ${JSON.stringify(text)} is not allowed; expected minutes, hours or days, as in 30m, 12h or 90d, at most 36500d`,
+    `--expires: ${JSON.stringify(text)} is not allowed; expected minutes, hours or days, as in 30m, 12h or 90d, at most 36500d, ` +
+      "or a date or time, as in 2030-01-31 or 2030-01-31T18:00Z",
   );
 }
 

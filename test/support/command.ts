@@ -131,10 +131,11 @@ export function startCommand(
   };
 }
 
-/** Everything that a person would have seen, in the order in which it came. */
+/** Everything that a person would have seen. The command gets a SIGTERM when `stopAt` is shown. */
 export async function runOnTerminal(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
+  stopAt?: string,
 ): Promise<{ readonly exitCode: number; readonly screen: string }> {
   const decoder = new TextDecoder();
   let screen = "";
@@ -144,7 +145,9 @@ export async function runOnTerminal(
       cols: 80,
       rows: 24,
       data: (_terminal, bytes) => {
+        const wasShown = stopAt === undefined || screen.includes(stopAt);
         screen += decoder.decode(bytes, { stream: true });
+        if (!wasShown && screen.includes(stopAt)) child.kill("SIGTERM");
       },
     },
   });
