@@ -1,6 +1,6 @@
-/** npm test's last part: everything, in two rows side by side, because much of it waits. */
+/** Runs all test scripts in two rows side by side, because much of their time is waiting. */
 
-/** Each row one after the other, as npm scripts. */
+/** The scripts of a row run one after the other. */
 const rows = [
   ["test:sqlite", "test:torture", "test:serializable"],
   ["test:browser", "test:servers", "test:postgres"],
@@ -12,7 +12,7 @@ interface Finished {
   readonly seconds: number;
 }
 
-/** What a script prints is printed when it is over, so that two do not mix. */
+/** The output of a script is printed when it has ended, so two do not mix. */
 async function run(script: string): Promise<Finished> {
   const startedAtMs = performance.now();
   const child = Bun.spawn(["npm", "run", "--silent", script], { stdout: "pipe", stderr: "pipe" });

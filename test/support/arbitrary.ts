@@ -224,7 +224,7 @@ const anyObject: fc.Arbitrary<string> = fc
   .map(([good, members]) => [...good, ...members].map(([key, text]) => `"${key}":${text}`))
   .map((members) => `{${members.join(",")}}`);
 
-/** Bodies of which some are plants, most nearly are, and some are nothing at all. */
+/** Bodies: some are plants, most are nearly plants, some are nothing of the kind. */
 export const anyAttempt = (plant: StoredPlant): fc.Arbitrary<Buffer> =>
   fc.oneof(
     { weight: 6, arbitrary: anyMutatedBody(plant) },

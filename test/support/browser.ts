@@ -34,11 +34,11 @@ export interface TestPage extends AsyncDisposable {
    * get no answer at all. It has to happen at least once.
    */
   readonly announceFailure: (urlPart: string, outcome: number | "failed") => void;
-  /** What has gone wrong so far, beyond what was announced. Taken from here it does not fail the test any more. */
+  /** What has gone wrong so far, beyond what was announced. What is taken from here no longer fails the test. */
   readonly takeFaults: () => Promise<string[]>;
 }
 
-/** Within the time that a test has, so that what fails is the step and not the test as a whole. */
+/** Less than a test has, so the step fails and not the test as a whole. */
 const PATIENCE_MS = 10_000;
 
 let launched: Promise<Browser> | undefined;
@@ -54,7 +54,7 @@ export function describeInBrowser(name: string, declareTests: () => void): void 
       const faults = faultsOfClosed.splice(0);
       if (faults.length > 0) throw new Error(`the page was at fault:\n- ${faults.join("\n- ")}`);
     });
-    // The runner emits no `exit`: whoever is the last to need the browser cannot be known otherwise.
+    // The runner emits no `exit`, so the browser is closed after each group of tests.
     afterAll(closeBrowser);
     declareTests();
   });
@@ -191,7 +191,7 @@ async function observe(context: BrowserContext, origin: string): Promise<Observe
 
 const axeSource = Bun.file(`${import.meta.dir}/../../node_modules/axe-core/axe.min.js`);
 
-/** What somebody else's component does and cannot be taught otherwise: a rule, and where it may be broken. */
+/** A rule that a third-party component breaks, and where it may. */
 export interface Exception {
   readonly rule: string;
   /** A part of the element's path as axe gives it. */

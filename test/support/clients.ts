@@ -225,7 +225,7 @@ class Client {
     } while (await shared.waitToRetry(1));
   }
 
-  /** New plants in one batch, each of which is stored or not by itself. */
+  /** New plants in one batch. Each is stored or not on its own. */
   async #createTogether(length: number): Promise<void> {
     const shared = this.#shared;
     let left = Array.from({ length }, () => this.#makePlant(this.#takeId()));

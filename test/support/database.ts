@@ -1,4 +1,4 @@
-/** A database of a test's own, and a way to look into it and to meddle with it behind the service's back. */
+/** A database for one test, with direct access past the service. */
 
 import { SQL } from "bun";
 import { Database } from "bun:sqlite";
@@ -40,7 +40,7 @@ export interface TestDatabase extends AsyncDisposable {
   readonly holdWrites: () => Promise<HeldWrites>;
 }
 
-/** Until the release, nobody else can write; reading goes on. */
+/** Until the release no other connection can write. Reading goes on. */
 interface HeldWrites extends AsyncDisposable {
   /** Resolves when others can write again. A second time it does nothing. */
   readonly release: () => Promise<void>;

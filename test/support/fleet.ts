@@ -1,10 +1,10 @@
-/** Several services on one database, any of which may be killed at any moment and is started again. */
+/** Several services on one database. Any of them may be killed at any moment, and is started again. */
 
 import { type ServiceProcess, spawnService } from "./command.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 import type { Random } from "./random.ts";
 
-/** A service does not start without its database, and whoever supervises it tries again. */
+/** A service does not start without its database. The fleet tries again, as a supervisor would. */
 const REPLACE_MS_MAX = 60_000;
 const RETRY_MS = 20;
 
@@ -46,7 +46,7 @@ export class Fleet implements AsyncDisposable {
     return random.pick(this.members).service.started.url;
   }
 
-  /** Resolves when nothing is under way any more that an ended service has told the database to do. */
+  /** Resolves when the database has finished every statement of the services that were ended. */
   untilQuiet(): Promise<void> {
     return this.quiet;
   }
@@ -66,7 +66,7 @@ export class Fleet implements AsyncDisposable {
     await Promise.all(this.members.map(({ service }) => service[Symbol.asyncDispose]()));
   }
 
-  /** A backend finishes what it was told to do, whether anybody waits for it or not. */
+  /** A backend finishes its statement even if its client is gone. */
   private async bury({ service, name }: Member, signal: NodeJS.Signals): Promise<void> {
     this.ended.push(service);
     service.kill(signal);

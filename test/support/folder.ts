@@ -15,7 +15,7 @@ export function makeTemporaryFolder(): TemporaryFolder {
 
 export interface Workplace extends TemporaryFolder {
   readonly file: (name: string) => string;
-  /** Where the store is; made by whoever opens it first. */
+  /** Where the store is. The first command that opens it makes it. */
   readonly store: string;
   /** What makes it the store of a command. */
   readonly env: Readonly<Record<string, string>>;
@@ -40,7 +40,7 @@ export const parseLines = (text: string): unknown[] =>
     .split("\n")
     .map((line) => JSON.parse(line) as unknown);
 
-/** For what another process does, and tells nobody. */
+/** For what another process does without saying so. */
 export async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await Bun.sleep(10);
 }

@@ -21,7 +21,7 @@ const PACKAGE = join(
 );
 const DEBIAN = "/usr/lib/postgresql";
 
-/** PostgreSQL refuses to run as root: "nobody" does it then. */
+/** PostgreSQL refuses to run as root, so it runs as "nobody". */
 const NOBODY = { uid: 65534, gid: 65534 };
 const user = process.getuid?.() === 0 ? NOBODY : {};
 
@@ -84,7 +84,7 @@ function runs(bin: string): boolean {
   }
 }
 
-/** The folder and all that is in it belong to whoever the server runs as. */
+/** The folder and everything in it then belong to the user that the server runs as. */
 export function giveToServer(folder: string): void {
   chmodSync(folder, 0o700);
   if (process.getuid?.() !== 0) return;

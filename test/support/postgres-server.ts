@@ -47,7 +47,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
 let shared: Promise<PostgresServer> | undefined;
 let databaseCount = 0;
 
-/** One for all tests of this process, and gone with it. Whoever kills or pauses a server starts one of his own. */
+/** One for all tests of this process; it ends with the process. A test that kills or pauses a server starts its own. */
 export function sharedPostgres(): Promise<PostgresServer> {
   return (shared ??= startPostgres({
     settings: { shared_buffers: "32MB", max_connections: "100" },
@@ -59,7 +59,7 @@ interface PostgresDatabase extends AsyncDisposable {
   readonly name: string;
 }
 
-/** Empty. When it is dropped, whoever is still connected to it is not any more. */
+/** Empty. Dropping it ends all connections to it. */
 export async function createTestDatabase(
   server: PostgresServer,
   { serializable = false } = {},
@@ -238,7 +238,7 @@ export interface PostgresPair extends AsyncDisposable {
   readonly primary: PostgresServer;
   /** Answers queries, but writes nothing, until it is promoted. */
   readonly standby: PostgresServer;
-  /** Resolves when the standby accepts writes. It waits for nobody's acknowledgement then. */
+  /** Resolves when the standby accepts writes. From then on it has no standby of its own to wait for. */
   readonly promote: () => Promise<void>;
 }
 

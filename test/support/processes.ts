@@ -33,7 +33,7 @@ export function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-/** Resolves when none of them does anything any more, until SIGCONT. */
+/** Resolves when all of them are stopped, until SIGCONT. */
 export async function stopProcesses(...pids: readonly number[]): Promise<void> {
   for (const pid of pids) signal(pid, "SIGSTOP");
   const isRunning = ({ pid, stopped }: Process): boolean => pids.includes(pid) && !stopped;
@@ -123,7 +123,7 @@ function endServer(folder: string): void {
   }
 }
 
-/** It ends by itself without the process that drives it, but writes to its profile until then. */
+/** It ends when the process that drives it is gone, but writes to its profile until then. */
 function endBrowser(profile: string): void {
   const isOf = ({ command }: Process): boolean => command.includes(`--user-data-dir=${profile}`);
   const pids = listProcesses()
@@ -133,7 +133,7 @@ function endBrowser(profile: string): void {
   while (isAnyAlive(pids)) Bun.sleepSync(10);
 }
 
-/** Of a server that does not run any more. One that was killed has left a segment of shared memory behind. */
+/** For a server that has ended. A killed one has left a segment of shared memory behind. */
 export function removeServerFolder(folder: string): void {
   const pidFile = join(folder, "data/postmaster.pid");
   const lines = existsSync(pidFile) ? readFileSync(pidFile, "utf8").split("\n") : [];

@@ -35,7 +35,7 @@ export interface Proxy extends AsyncDisposable {
   readonly connections: () => number;
   /** Of all connections at once, as by a machine on the way that was switched off and on. */
   readonly cut: () => void;
-  /** From now on, or not any more, whoever connects is turned away. */
+  /** Whether new connections are turned away. */
   readonly refuse: (isRefusing: boolean) => void;
   /** From now on nothing comes and nothing is closed, in neither direction; or everything that was held back. */
   readonly freeze: (isFrozen: boolean) => void;
@@ -276,7 +276,7 @@ class Link {
 const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 const endsInSync = (bytes: Buffer): boolean => bytes.subarray(-SYNC.length).equals(SYNC);
 
-/** ReadyForQuery: "Z", a length of five, and "I", because no transaction is open any more. */
+/** ReadyForQuery: "Z", a length of five, and "I", because no transaction is open. */
 const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
 const endsInReady = (bytes: Buffer): boolean => bytes.subarray(-READY.length).equals(READY);
 
@@ -289,7 +289,7 @@ export interface DisturbedService extends AsyncDisposable {
   readonly run: (statement: string) => Promise<Record<string, unknown>[]>;
   readonly readPlants: () => Promise<StoredPlant[]>;
   readonly countConnections: () => Promise<number>;
-  /** Resolves when nothing of the service is connected to the server any more. */
+  /** Resolves when the service has closed all its connections to the server. */
   readonly stop: () => Promise<void>;
 }
 

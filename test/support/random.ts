@@ -2,7 +2,7 @@
 
 const SEED_VARIABLE = "PLANTSTORE_TEST_SEED";
 
-/** Chosen anew for each run, unless the environment says which. */
+/** A new one for each run, unless the environment gives it. */
 export const seed: number = Number(
   process.env[SEED_VARIABLE] ?? Math.trunc(Math.random() * 2 ** 31),
 );
@@ -35,7 +35,7 @@ export function createRandom(from: number = seed): Random {
   };
 }
 
-/** The test runner shows no causes, so that the failure itself goes into the message. */
+/** The test runner shows no causes, so the failure itself goes into the message. */
 export async function tellingSeed(run: () => Promise<void>): Promise<void> {
   try {
     await run();

@@ -1,4 +1,4 @@
-/** A client's connection on which requests written by hand are asked one after the other. */
+/** Connections of clients that write requests by hand, and a strict parser of the answers. */
 
 import type { Socket } from "bun";
 import { TEST_TOKEN } from "../support/service.ts";

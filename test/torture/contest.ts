@@ -13,7 +13,7 @@ import type { Budget, Finding, Scenario } from "./scenario.ts";
 const CLIENTS = 24;
 const SERVICES = 2;
 const KILL_MS_MAX = 1_000;
-/** Histories with one wrong answer, each of which has to be noticed. */
+/** Histories with one wrong answer. Each has to be noticed. */
 const FALSIFIED_MAX = 300;
 
 export const contest: Scenario = {

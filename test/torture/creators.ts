@@ -5,7 +5,7 @@ import type { Ledger } from "../support/model.ts";
 import { type StoredPlant, toBody } from "../support/plants.ts";
 import { type Answer, Connection, formatRequest, readBody } from "./connection.ts";
 
-/** Plants that nobody has sent before, with ids that ascend from here. */
+/** New plants, with ids that ascend from here. */
 export function* makePlantsFrom(firstId: number): Generator<StoredPlant, never> {
   for (let id = firstId; ; id++)
     yield { id: BigInt(id), name: `plant ${id} é`, tag: id % 3 === 0 ? null : `tag ${id % 7}` };

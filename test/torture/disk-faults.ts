@@ -1,4 +1,4 @@
-/** The disk is full, fails, or is slow, and then loses its power: refused for now, never lost, and over by itself. */
+/** The disk is full, fails or is slow, and then loses its power: writes are refused for now, none is lost, and the service recovers. */
 
 import type { ServiceProcess } from "../support/command.ts";
 import { limits } from "../support/limits.ts";
@@ -58,8 +58,8 @@ class DiskFaults {
         ]),
       ),
       "ends by a kill or a loss of power": spells,
-      "ends by itself": exits,
-      "starts on a failing disk": `${starts}, of which ${refusedStarts} were given up`,
+      "exits of the service": exits,
+      "starts on a failing disk": `${starts}, ${refusedStarts} of them given up`,
       "images of the disk examined": images,
       "writes acknowledged": acknowledged,
       "plants compared": compared,
@@ -121,7 +121,7 @@ class DiskFaults {
       ...limits({ queueLengthMax: queue.length, batchLengthMax: queue.batch }),
       PLANTSTORE_LOG_LEVEL: "error",
     });
-    if (service === undefined) throw new Error("the service was killed by somebody else");
+    if (service === undefined) throw new Error("the service was killed");
     await using _ = service;
     this.faults.push(...(await compareAnswers(service.started.url, rows)));
     load.resume(service.started.url);
@@ -184,7 +184,7 @@ class DiskFaults {
     this.counts.exits++;
     const lastLine = (await service.stderr).trimEnd().split("\n").at(-1) ?? "";
     if (code !== 1 || !lastLine.includes('"level":"error"'))
-      this.faults.push(`ended by itself with ${code}: ${lastLine}`);
+      this.faults.push(`exited with ${code}: ${lastLine}`);
     return true;
   }
 
@@ -379,7 +379,7 @@ async function lookAt({ service, waitingMax }: Scene, name: string): Promise<str
   return faults;
 }
 
-/** Status 0 where nobody answered. */
+/** Status 0 if there was no answer. */
 async function ask(url: string): Promise<{ readonly status: number; readonly text: string }> {
   try {
     const response = await fetch(url, { headers: { authorization: `Bearer ${TEST_TOKEN}` } });

@@ -71,7 +71,7 @@ export class Disk {
     } else if (isEnd) this.sync(name, offset, kind === Kind.synced);
   }
 
-  /** How many operations on this file nobody has synced. */
+  /** How many operations on this file are not synced. */
   countPending(name: string): number {
     return this.seen.get(name)?.pending.length ?? 0;
   }
@@ -220,7 +220,7 @@ export interface Fates {
   tear(offset: number, data: Buffer, keptLength: number): readonly Piece[];
 }
 
-/** Each operation has its own fate, so that a later one may be there and an earlier one not. */
+/** Each operation has its own fate: a later one may be kept and an earlier one lost. */
 export function choosePieces(random: Random): Fates {
   const keptPercent = random.pick(KEPT_PERCENTS);
   const tornPercent = random.pick(TORN_PERCENTS);

@@ -44,7 +44,7 @@ const rounds: Readonly<Record<string, (round: Round) => Promise<void>>> = {
     await within(FLOW_MS_MAX, scene.clients.untilAcknowledged(WRITES_AFTER));
   },
 
-  // It waits for a standby that is none any more, and so acknowledges nothing.
+  // It waits for a standby that it no longer has, and so acknowledges nothing.
   "primary alive": ({ promote }) => promote(),
 };
 
@@ -146,7 +146,7 @@ const LOSSES_MIN = 5;
 const losses = ["lost after", "stored although", "not as it was acknowledged"];
 
 export const failOverCheat: Scenario = {
-  title: "a standby that nobody waits for is promoted: the losses have to be found",
+  title: "an asynchronous standby is promoted: the losses have to be found",
   missing: findMissingPostgres,
   run: async ({ random }) => {
     await using scene = await openPair({ synchronous: false }, random);
@@ -172,7 +172,7 @@ export const failOverCheat: Scenario = {
       figures: Object.fromEntries(counts),
       faults: counts
         .filter(([, count]) => count <= LOSSES_MIN)
-        .map(([loss, count]) => `found ${count} plants “${loss}”, and there have to be more`),
+        .map(([loss, count]) => `found ${count} plants “${loss}”; expected more`),
     };
   },
 };

@@ -60,7 +60,7 @@ const asWrite = (kind: "create" | "replace", plant: StoredPlant | undefined): As
 /** Nested so deep that the service may give up. */
 const DEEP = /\[{999,}\]{999,}/;
 
-/** The oracle recurses, so that what is nested without end is taken out before; unequal halves are no JSON. */
+/** The oracle recurses, so deep nesting is taken out before. Unequal halves are no JSON. */
 function findPlantOf(body: Uint8Array): StoredPlant | undefined {
   if (body.length < 999) return findPlantByOracle(body);
   const text = Buffer.from(body).toString("latin1");

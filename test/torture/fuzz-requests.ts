@@ -8,7 +8,7 @@ import { makePlantBody, mutate, randomBytes, toPieces } from "./fuzz-bodies.ts";
 const IDS_EACH = 100n;
 /** Beyond 2^53, where a double would mix up neighbours. */
 const FIRST_ID = 2n ** 60n;
-/** A prime, so that the ids of two connections differ in many digits, and a few that are changed do not lead to another. */
+/** A prime: the ids of two connections differ in many digits, so changing a few does not lead from one to the other. */
 const IDS_APART = 10_000_000_019n;
 
 export const firstIdOf = (index: number): bigint => FIRST_ID + BigInt(index) * IDS_APART;
@@ -263,7 +263,7 @@ export function makeWireCase(index: number, random: Random): WireCase {
   const parts: Buffer[] = [];
   for (let count = 1 + random.below(2), nth = 1; nth <= count; nth++)
     parts.push(makeBase(own + BigInt(nth), random));
-  // Follows whatever was made of them: whoever misjudges an end executes it.
+  // A parser that misjudges where the others end executes this one.
   if (random.chance(60)) parts.push(formatCreate(own + 90n));
   let bytes: Buffer = Buffer.concat(parts);
   if (random.chance(2)) bytes = Buffer.concat([randomBytes(random, random.below(400)), bytes]);

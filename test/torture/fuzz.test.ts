@@ -1,4 +1,4 @@
-/** The fuzz notices what it is there to notice. */
+/** The judge of the fuzz notices wrong answers. */
 
 import { describe, expect, test } from "bun:test";
 import { Ledger } from "../support/model.ts";

@@ -1,4 +1,4 @@
-/** Ten thousand connections on which nothing happens, beside some on which much does: cheap, usable, and closed in their time. */
+/** Ten thousand idle connections beside busy ones: they cost little, stay usable, and are closed in time. */
 
 import { limits } from "../support/limits.ts";
 import { Ledger } from "../support/model.ts";

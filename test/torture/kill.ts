@@ -21,7 +21,7 @@ const LOAD_MS_MAX = 300;
 const CHECKPOINT_BYTES = 8_000 * 4_120;
 const CHECKPOINT_MS = 40;
 const FILL_MS_MAX = 5_000;
-/** For whoever was answered in the last moment to hear of it. */
+/** For clients that were answered in the last moment to notice. */
 const HEAR_MS = 25;
 const KILLED = 137;
 
@@ -80,7 +80,7 @@ class Kills {
     return nameLengthMax > 10_000 && this.random.chance(50) ? "checkpoint" : "load";
   }
 
-  /** What was wrong before the kill; afterwards nothing is under way any more. */
+  /** What was wrong before the kill. Afterwards no request is under way. */
   private async kill(
     moment: Moment,
     folder: string,
@@ -119,7 +119,7 @@ class Kills {
       const exitCode = await service.exited;
       return exitCode === KILLED
         ? differences
-        : [...differences, `ended by itself with ${exitCode}: ${lastLine(await service.stderr)}`];
+        : [...differences, `exited with ${exitCode}: ${lastLine(await service.stderr)}`];
     } finally {
       load.pause();
       await Bun.sleep(HEAR_MS);

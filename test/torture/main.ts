@@ -1,5 +1,5 @@
 /**
- * npm run torture [-- scenario … --seconds N --seed N]: what is promised, under everything that can go wrong.
+ * npm run torture [-- scenario … --seconds N --seed N]: the promises, under everything that can go wrong.
  *
  * Fails where a promise was broken, and says how to replay it. The seed replays every choice that is
  * made here: which plants, what is done to whom, and when. How the processes interleave is not replayed.

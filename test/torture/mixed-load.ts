@@ -10,7 +10,7 @@ const CLIENTS = 16;
 const CONTENDERS = 4;
 const BATCH_LENGTH_MAX = 20;
 const SEARCH_EVERY_MS = 30;
-/** Nobody listens there. */
+/** Nothing listens there. */
 const NOWHERE = "http://127.0.0.1:1";
 
 interface Options {
@@ -67,7 +67,7 @@ export class MixedLoad implements AsyncDisposable {
 
   /** To be called when the service is gone: what was cut off is not tried again until there is another. */
   pause(): void {
-    // Whoever waits since the last time waits on.
+    // Clients that wait since the last time wait on.
     if (this.url === NOWHERE) return;
     this.url = NOWHERE;
     this.resumption = Promise.withResolvers();
@@ -89,7 +89,7 @@ export class MixedLoad implements AsyncDisposable {
     await this.searching;
   }
 
-  /** A search reads the file by a connection of its own, which is in the way of whoever closes it. */
+  /** A search has a connection of its own, which is in the way when the service closes the file. */
   private async search(): Promise<void> {
     for (; !this.isOver; await Bun.sleep(SEARCH_EVERY_MS)) {
       if (this.url === NOWHERE) continue;

@@ -67,7 +67,7 @@ export async function openScene(
     batchLengthMax: BATCH_LENGTH_MAX,
     onLost: (lostUrl: string): void => {
       if (!fleet.ended.some(({ started }) => started.url === lostUrl))
-        faults.push(`a connection to ${lostUrl}, which nobody has ended, was lost`);
+        faults.push(`a connection to ${lostUrl} was lost although the service was not ended`);
     },
   };
   const clients = opened.use(new Clients(CLIENTS, surroundings, fork()));
@@ -161,7 +161,7 @@ export async function findUnsound(service: ServiceProcess): Promise<string[]> {
   const stderr = await service.stderr;
   const last = stderr.trimEnd().split("\n").at(-1);
   return [
-    ...(exitCode === 0 ? [] : [`${service.started.url} ended by itself (${exitCode}): ${last}`]),
+    ...(exitCode === 0 ? [] : [`${service.started.url} exited with ${exitCode}: ${last}`]),
     ...findErrors(stderr),
   ];
 }

@@ -25,7 +25,7 @@ const RECOVERY_MS_MAX = 10_000;
 const FLOW_MS_MAX = 30_000;
 const PROBE_MS = 20;
 
-/** How a service ends. Nothing is promised of one that is killed; one that is told to stop does so in order. */
+/** How a service ends. A killed one promises nothing; one that gets SIGTERM exits with 0. */
 const ends: Readonly<Record<string, NodeJS.Signals>> = {
   "instance killed": "SIGKILL",
   "instance told to stop": "SIGTERM",
@@ -125,7 +125,7 @@ class Course {
   }
 }
 
-/** Whoever sends it again is told that it is there; that needs a commit as well. */
+/** The same plant every time: a replay needs a commit as well. */
 async function takesWrites(url: string): Promise<boolean> {
   const sending = sendPlant(url, probe).then(
     ({ status }) => status === 200,
@@ -194,7 +194,7 @@ const mishaps: Readonly<Record<string, Mishap>> = {
     }
   },
 
-  // The server then ends all others as well, and recovers by itself.
+  // The server then ends all other backends as well, and recovers.
   "single backend killed": async ({ server, random }) => {
     const pid = await pickBackend(server, random);
     if (pid !== undefined) signal(pid, "SIGKILL");
@@ -263,7 +263,7 @@ const answers = (server: PostgresServer): Promise<boolean> =>
 
 const CHEATED_WRITES = 500;
 
-/** Nothing of the log is written before somebody asks for it to be synced, and nobody does. */
+/** The server writes nothing of its log before it is asked to sync, which the cheat prevents. */
 const LAZY = {
   wal_buffers: "16MB",
   wal_writer_delay: "10s",
@@ -282,7 +282,7 @@ export const postgresCheat: Scenario = {
   run: async ({ random }) => {
     await using scene = await openScene(random, LAZY);
     const { server, database, clients, contest } = scene;
-    // To tell somebody that a plant is there syncs what was written before.
+    // A replay would sync what was written before.
     await contest.stop();
     for (const statement of CHEAT.split(/;\s+(?=CREATE)/)) await server.run(statement, database);
     await clients.untilAcknowledged(CHEATED_WRITES);

@@ -26,7 +26,7 @@ const IMAGES = 4;
 const LOSSES_MIN = 4;
 /** How often a new process shows its plants before the power goes. */
 const LOOK_PERCENT = 50;
-/** For whoever was answered in the last moment to hear of it. */
+/** For clients that were answered in the last moment to notice. */
 const HEAR_MS = 25;
 
 /** How the same disk, or the same service, would be without what it promises. */

@@ -5,7 +5,7 @@ import type { Random } from "../support/random.ts";
 export interface Budget {
   /** How long to go on; what has begun is finished after it. */
   readonly seconds: number;
-  /** The only source of choices, so that the seed replays them. */
+  /** The only source of choices: the seed replays them. */
   readonly random: Random;
   /** Prints what is happening. */
   readonly tell: (line: string) => void;
@@ -47,7 +47,7 @@ export class Times {
   readonly #countOf = new Map<string, number>();
   readonly #msOf = new Map<string, readonly number[]>();
 
-  /** Without a time where nobody waited for it to be over. */
+  /** Without a time if the end was not waited for. */
   add(kind: string, ms?: number): void {
     this.#countOf.set(kind, (this.#countOf.get(kind) ?? 0) + 1);
     if (ms !== undefined) this.#msOf.set(kind, [...(this.#msOf.get(kind) ?? []), ms]);

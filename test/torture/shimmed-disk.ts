@@ -1,4 +1,4 @@
-/** The service on a disk that loses its power, or fails, when it is told to. */
+/** The service on a disk that fails, or loses its power, when the test says so. */
 
 import { Database } from "bun:sqlite";
 import {
@@ -147,7 +147,7 @@ export class DiskControl {
 
 export const STORE_NAME = "plants.db";
 
-/** The index of the log is made anew after any accident. */
+/** The index of the log is rebuilt after a crash. */
 const isKeptFile = (name: string): boolean => !name.endsWith("-shm");
 
 export function readFiles(folder: string): Files {
@@ -167,7 +167,7 @@ interface Examination {
   readonly faults: readonly string[];
 }
 
-/** Looks at a copy, so that the service is the one to recover these files. */
+/** Looks at a copy: the service has to recover the files itself. */
 export function examineFiles(files: Files, load: MixedLoad): Examination {
   using folder = makeTemporaryFolder();
   const copy = join(folder.path, "copy");

@@ -1,4 +1,4 @@
-/** Clients that take for ever, beside others that do not: the others hardly notice, and the slow ones are cut off in their time. */
+/** Slow clients beside normal ones: the normal ones hardly notice, and the slow ones are cut off in time. */
 
 import type { Socket } from "bun";
 import { limits } from "../support/limits.ts";
@@ -32,7 +32,7 @@ const SHORT = {
 };
 
 const CLIENTS = 64;
-/** Until the buffers of those who do not read are full: as long as they are not, they are readers like any other. */
+/** Until the buffers of clients that do not read are full. Before that they are readers like any other. */
 const SETTLING_SECONDS_MAX = 15;
 const SETTLING_SPELL_SECONDS = 0.5;
 const BESIDE_SECONDS = 3;
@@ -41,7 +41,7 @@ const SECONDS_MAX = 30;
 /** So long after the idle time, a reader that takes nothing has been cut off. */
 const LATE_SECONDS = 5;
 const SECONDS_TO_READ_MAX = 5;
-/** Beyond what buffers of sockets hold, so that a reader who does not read is felt. */
+/** More than the buffers of sockets hold. */
 const PLANTS = 500_000;
 const READERS_EVERY = 64;
 /** Of each slow client: buffers of its socket, a body in part, a page of an export. */
@@ -106,7 +106,7 @@ async function run({ seconds, tell, isShort = false }: Budget): Promise<Finding>
   ]);
   const tookSeconds = (performance.now() - startedAtMs) / 1000;
   clearInterval(watch);
-  // Whoever does not read does not notice that it was cut off.
+  // A client that does not read does not notice that it was cut off.
   await Bun.sleep(Math.max(0, idleSecondsMax + LATE_SECONDS - tookSeconds) * 1000);
   for (const client of clients) client.readOn();
   const stuck = clients.filter(({ habit }) => habit.mayStay === undefined);
@@ -245,7 +245,7 @@ const readers: readonly Habit[] = [
     readsEveryMs: 2_000,
     mayStay: true,
   },
-  { name: "an export that nobody reads", start: EXPORT, trickle: "", readsEveryMs: Infinity },
+  { name: "an export that is never read", start: EXPORT, trickle: "", readsEveryMs: Infinity },
 ];
 
 interface SlowClient {

@@ -23,13 +23,13 @@ const BATCH_LENGTH_MAX = 20;
 const NAME_LENGTH_MAX = 200;
 /** Beyond what a double can hold. */
 const FIRST_ID = 2n ** 61n;
-/** Always there, so that a request about it is refused for the right reason. */
+/** Always stored: a request about it is refused for the right reason. */
 const KNOWN_ID = -1n;
 const NUISANCES = 8;
 const SAMPLE_MS = 200;
 const TELL_EVERY = 300;
 /**
- * The garbage collector's ups and downs are less. An hour has some ten million requests, of which a leak of
+ * The garbage collector's ups and downs are less. An hour has some ten million requests, where a leak of
  * three bytes each would show; a minute shows one of a few hundred.
  */
 const MEMORY_BYTES_MORE_MAX = 24 * 1024 ** 2;

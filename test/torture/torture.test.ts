@@ -156,11 +156,7 @@ torture(
   },
 );
 
-torture(
-  "a standby that nobody waits for does lose plants, and the torture notices",
-  failOverCheat,
-  0,
-);
+torture("an asynchronous standby does lose plants, and the torture notices", failOverCheat, 0);
 
 torture(
   "a server that commits too late does lose plants, and the torture notices",
