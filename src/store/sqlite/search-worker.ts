@@ -4,23 +4,22 @@ import { parentPort, workerData } from "node:worker_threads";
 import { type PlantQuery, takePage } from "../../domain/page.ts";
 import { openReadOnly } from "./database.ts";
 import type { SearchAnswer, SearchOrder, SearchWorkerSetup } from "./search.ts";
-import { closeDatabase, prepareStatements, walkPlants } from "./sql.ts";
+import { connect, disconnect, walkPlants } from "./sql.ts";
 
 const { path, scanRowsMax, started } = workerData as SearchWorkerSetup;
-const db = openReadOnly(path);
-const statements = prepareStatements(db);
+const connection = connect(openReadOnly(path));
 Atomics.store(started, 0, 1);
 Atomics.notify(started, 0);
 
 parentPort?.on("message", (order: SearchOrder) => {
   if (order !== "close") return parentPort?.postMessage(search(order));
-  closeDatabase(db, statements);
+  disconnect(connection);
   parentPort?.close();
 });
 
 function search(query: PlantQuery): SearchAnswer {
   try {
-    const rows = walkPlants(statements, query, scanRowsMax + 1);
+    const rows = walkPlants(connection.statements, query, scanRowsMax + 1);
     return { page: takePage(rows, query, scanRowsMax) };
   } catch (error) {
     return { error: error as Error };

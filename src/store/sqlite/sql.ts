@@ -37,7 +37,7 @@ type TaggedWalk = [tag: string, firstId: bigint, rows: number];
 
 export type Statements = ReturnType<typeof prepareStatements>;
 
-export function prepareStatements(db: Database) {
+function prepareStatements(db: Database) {
   return {
     begin: db.prepare("BEGIN"),
     // IMMEDIATE takes the write lock at once: a transaction never fails half-way for want of it.
@@ -100,10 +100,17 @@ export function prepareStatements(db: Database) {
   };
 }
 
+export interface Connection {
+  readonly db: Database;
+  readonly statements: Statements;
+}
+
+export const connect = (db: Database): Connection => ({ db, statements: prepareStatements(db) });
+
 /** A connection with an unfinished statement does not release its file. */
-export function closeDatabase(db: Database, statements: Statements): void {
-  for (const statement of Object.values(statements)) statement.finalize();
-  db.close();
+export function disconnect(connection: Connection | undefined): void {
+  for (const statement of Object.values(connection?.statements ?? {})) statement.finalize();
+  connection?.db.close();
 }
 
 /** At most that many plants, one at a time, from where the query begins, in its order and with its tag. */

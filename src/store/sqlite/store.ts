@@ -29,7 +29,7 @@ import {
   watchFiles,
 } from "./database.ts";
 import { Searcher } from "./search.ts";
-import { closeDatabase, prepareStatements, type Statements, walkPlants, walkTags } from "./sql.ts";
+import { connect, type Connection, disconnect, walkPlants, walkTags } from "./sql.ts";
 import { applyWrite, concernsPlants, type Outcome, type Write } from "./writes.ts";
 
 /**
@@ -39,13 +39,6 @@ import { applyWrite, concernsPlants, type Outcome, type Write } from "./writes.t
 const PAGE_REST = 2;
 /** A client that has been answered sends its next write soon. */
 const WRITING_MS = 100;
-
-interface Connection {
-  readonly db: Database;
-  readonly statements: Statements;
-}
-
-const connect = (db: Database): Connection => ({ db, statements: prepareStatements(db) });
 
 /** What the owner of a store and the readers on other threads have in common. Readers do not block the writer. */
 abstract class SqliteReads implements Reads {
@@ -98,12 +91,12 @@ abstract class SqliteReads implements Reads {
   }
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
-    const row = this.readTokens(({ findToken }) => findToken.get(hash));
+    const row = this.read(() => this.connected().statements.findToken.get(hash));
     return row === null ? undefined : toTokenRecord(row);
   }
 
   async listTokens(): Promise<TokenRecord[]> {
-    return this.readTokens(({ listTokens }) => listTokens.all()).map(toTokenRecord);
+    return this.read(() => this.connected().statements.listTokens.all()).map(toTokenRecord);
   }
 
   async close(): Promise<void> {
@@ -147,16 +140,12 @@ abstract class SqliteReads implements Reads {
   }
 
   private readPlants<Result>(query: (connection: Connection) => Result): Result {
-    try {
-      return query(this.connectedToPlants());
-    } catch (error) {
-      throw translate(error);
-    }
+    return this.read(() => query(this.connectedToPlants()));
   }
 
-  private readTokens<Result>(query: (statements: Statements) => Result): Result {
+  private read<Result>(query: () => Result): Result {
     try {
-      return query(this.connected().statements);
+      return query();
     } catch (error) {
       throw translate(error);
     }
@@ -176,8 +165,7 @@ export class SqliteReader extends SqliteReads {
 
   override async close(): Promise<void> {
     await super.close();
-    if (this.connection !== undefined)
-      closeDatabase(this.connection.db, this.connection.statements);
+    disconnect(this.connection);
     this.connection = undefined;
   }
 
@@ -362,8 +350,7 @@ export class SqliteStore extends SqliteReads implements Store {
   }
 
   private disconnect(): void {
-    if (this.connection !== undefined)
-      closeDatabase(this.connection.db, this.connection.statements);
+    disconnect(this.connection);
     this.connection = undefined;
   }
 }
