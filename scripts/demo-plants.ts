@@ -1,4 +1,4 @@
-/** Plants that a nursery could have, always the same ones: botanical names, cultivars, and what kind they are. */
+/** The stock of a nursery, always the same: botanical names, cultivars and kinds. */
 
 import type { Plant } from "../src/domain/plant.ts";
 

@@ -1,4 +1,4 @@
-/** The service on a store of its own, full of plants and with something going on; gone without a trace when stopped. */
+/** A service with its own temporary store, full of plants and under a light load. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ import { openStore } from "../src/store/open.ts";
 import { createDemoPlants } from "./demo-plants.ts";
 
 interface DemoOptions {
-  /** Taken where it is free; another otherwise. */
+  /** Another one is chosen if it is in use. */
   readonly port: string;
   readonly plants: number;
 }
@@ -23,7 +23,7 @@ export interface DemoService extends AsyncDisposable {
   readonly url: string;
   readonly token: string;
   readonly hasConsole: boolean;
-  /** A day at the counter in small: resolves when it is told to stop. */
+  /** Sends requests like those of a small shop, until the signal is aborted. */
   readonly bustle: (signal: AbortSignal) => Promise<void>;
 }
 
@@ -76,7 +76,7 @@ function createSender(url: string, token: string): Send {
   };
 }
 
-/** Some create, more read, a few make mistakes, and now and then a whole delivery comes in. */
+/** Some requests create, more read, a few are wrong, and now and then a whole delivery comes in. */
 async function bustle(send: Send, stock: readonly Plant[], signal: AbortSignal): Promise<void> {
   let created = 0;
   const pickOne = (): Plant => stock[Math.floor(Math.random() * stock.length)] as Plant;
@@ -86,13 +86,12 @@ async function bustle(send: Send, stock: readonly Plant[], signal: AbortSignal):
   };
   for (let turn = 0; !signal.aborted; turn++) {
     const delivery = turn % 150 === 60 ? 40 : 0;
-    // The counter has its busier and its quieter minutes.
     const customers = Math.round(3 + 2.5 * Math.sin(turn / 12) + 2 * Math.random());
     await Promise.all([
       ...Array.from({ length: customers + delivery }, create),
       ...Array.from({ length: customers * 2 }, () => send("GET", `/plants/${pickOne().id}`)),
       ...(turn % 3 === 0 ? [send("GET", "/plants?tag=orchid&limit=20")] : []),
-      // Somebody watches, so that the size of the store is measured.
+      // The size of the store is measured only while someone watches.
       ...(turn % 20 === 0 ? [send("GET", "/activity")] : []),
       ...(Math.random() < 0.07 ? [send("POST", "/plants", '{"id": 1.5}')] : []),
     ]);

@@ -1,4 +1,4 @@
-/** npm run demo: the service, full of plants, for a look around. Nothing of it stays. */
+/** npm run demo: a service full of plants to look around in. It leaves nothing behind. */
 
 import { parseArgs } from "node:util";
 import { startDemo } from "./demo-service.ts";
@@ -12,7 +12,7 @@ const { values } = parseArgs({
   },
 });
 if (!/^\d{1,5}$/.test(values.port)) {
-  process.stderr.write("--port: expected a number\n");
+  process.stderr.write("plantstore: --port: expected a number\n");
   process.exit(2);
 }
 
@@ -30,15 +30,15 @@ process.stdout.write(`
   Reference  ${demo.url}/docs
   Token      ${demo.token}
 
-  ${values.quiet ? "Nothing happens by itself." : "Plants keep coming in, so that there is something to see."} Ctrl-C ends it, and nothing stays.
+  ${values.quiet ? "Nothing happens by itself." : "Plants keep coming in."} Ctrl-C stops it and removes everything.
 
 `);
 
-/** A terminal tells npm and us, and npm tells us again: once is enough. */
+/** The terminal sends a Ctrl-C to npm and to us, and npm repeats it. */
 async function stop(): Promise<void> {
   if (stopping.signal.aborted) return;
   stopping.abort();
-  // A request that the end cuts off is no news any more.
+  // The stop cuts off requests under way.
   await bustling.catch(() => undefined);
   await demo[Symbol.asyncDispose]();
   process.exit(0);

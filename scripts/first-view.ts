@@ -1,4 +1,4 @@
-/** npm run first-view: how long the console takes to show itself, with a cold cache. Fails past half a second. */
+/** npm run first-view: the time to the first paint of the console with a cold cache. Fails past half a second. */
 
 import { chromium } from "playwright-core";
 import { findChromium } from "../test/support/chromium.ts";
@@ -21,7 +21,7 @@ const browser = await chromium.launch({ executablePath, args });
 try {
   const paintedMs: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
-    // A context of its own has a cache of its own, and an empty one.
+    // A new context has an empty cache.
     const context = await browser.newContext();
     const page = await context.newPage();
     await page.goto(demo.url);

@@ -1,4 +1,4 @@
-/** npm run screenshots: pictures of the main views, with the plants of the demo, for the README. */
+/** npm run screenshots: pictures of the main views for the documents, taken of the demo. */
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ interface Picture {
   readonly path: string;
   readonly colorScheme?: "light" | "dark";
   readonly viewport?: typeof wide;
-  /** What has to be there before the picture is taken. */
+  /** Resolves when the page is ready for the picture. */
   readonly settle: (page: Page) => Promise<unknown>;
 }
 
@@ -31,7 +31,7 @@ const showRows = (page: Page): Promise<unknown> =>
 async function showOperation(page: Page): Promise<void> {
   const operation = page.locator("#operations-plants-createPlant");
   await operation.locator(".samples").waitFor();
-  // What tells it from other such pages is further down.
+  // The samples are further down the page.
   await page.evaluate(
     `document.querySelector(".samples").scrollIntoView({ block: "center", behavior: "instant" })`,
   );

@@ -1,8 +1,6 @@
-/** Starts the command line. */
-
 import { run } from "./cli/program.ts";
 
-// Whoever reads our output may have seen enough, as `head` has: that is no failure of ours.
+// A reader that closes the pipe early, as `head` does, is no failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code === "EPIPE") return;
   process.stderr.write(`plantstore: standard output: ${error.message}\n`);

@@ -234,10 +234,10 @@ describe("plantstore serve", () => {
   });
 });
 
-describe.skipIf(process.platform !== "linux")("a log that nobody takes", () => {
+describe.skipIf(process.platform !== "linux")("a log that cannot be written", () => {
   const sinks = {
     "on a full disk": 'exec "$@" 2>/dev/full',
-    "in a pipe that nobody empties": 'mkfifo "$FIFO" && exec 3<>"$FIFO" && exec "$@" 2>"$FIFO"',
+    "in a pipe without a reader": 'mkfifo "$FIFO" && exec 3<>"$FIFO" && exec "$@" 2>"$FIFO"',
   };
   for (const [where, script] of Object.entries(sinks))
     test(`${where}: refusals are answered as ever, and the service stops as ever`, async () => {
@@ -483,7 +483,7 @@ describe("plantstore token", () => {
     ["a full disk", '"$0" token create --name till > /dev/full; echo "exit $?" >&2'],
     // The fifo has had a reader, which is gone.
     [
-      "a pipe that nobody reads",
+      "a pipe without a reader",
       'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" token create --name till; echo "exit $?" >&2',
     ],
   ])("create into %s fails, and leaves no token in use", async (_, script) => {

@@ -98,6 +98,27 @@ describe("the client", () => {
     expect(settled).toEqual([0]);
   });
 
+  test("an abort before the batch begins sends nothing, and leaves no timer behind", async () => {
+    let requests = 0;
+    using server = Bun.serve({
+      port: 0,
+      fetch: () => {
+        requests++;
+        return new Response();
+      },
+    });
+    const script = `
+      import { Client } from "${import.meta.dir}/../src/client/client.ts";
+      const client = new Client("${server.url.href}", "x");
+      const signal = AbortSignal.abort(new Error("cancelled"));
+      const plants = [{ id: 1n, name: "a", tag: undefined }];
+      await client.createPlants(plants, () => {}, { signal }).catch(({ message }) => console.log(message));`;
+    const child = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" });
+    expect(await new Response(child.stdout).text()).toBe("cancelled\n");
+    expect(await child.exited).toBe(0);
+    expect(requests).toBe(0);
+  });
+
   test.each(["{}", "[1]", '[{"id":1}]', '[{"name":"a","id":1}]', "[{"])(
     "a page of %s is not the answer of a plant store",
     async (page) => {

@@ -72,7 +72,7 @@ async function copy(from: Store, to: Store): Promise<Report> {
 
 const plant = (id: number, name = "a"): Plant => ({ id: BigInt(id), name, tag: undefined });
 
-/** Few ids, so that many are in both; and little text, so that some of those are the same. */
+/** Few ids and little text, so many plants are in both stores, and some of them are the same. */
 const anyPlants = fc
   .uniqueArray(
     fc.oneof(

@@ -18,7 +18,7 @@ import type { StoredPlant } from "./support/plants.ts";
 import { sendPlant } from "./support/service.ts";
 import { alter, countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
 
-/** A workplace with two stores in it, the second of which may be still to be made. */
+/** A workplace with two stores. The second may not exist yet. */
 interface Pair extends Workplace {
   readonly from: string;
   readonly to: string;

@@ -57,7 +57,7 @@ describe("plantstore import --url", () => {
     expect(readPlants(service.database.path)).toEqual([]);
   });
 
-  test("an address where nobody is, or somebody else, fails at once", async () => {
+  test("an address where nothing listens, or another service, fails at once", async () => {
     using at = makeWorkplace({ "plants.ndjson": lines(1, 1) });
     const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
     const importTo = (url: string | URL): ReturnType<typeof runCommand> =>

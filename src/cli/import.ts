@@ -108,8 +108,8 @@ export async function importPlants(
       const rejectsFormat = new RejectsFormat(format);
       const rejects =
         options.rejects === undefined
-          ? new PrintedRejects(print)
-          : new RejectsFile(options.rejects, options.force === true, rejectsFormat);
+          ? printRejects(print)
+          : openRejects(options.rejects, options.force === true, rejectsFormat);
       const blocks = readPlants(source.read(signal), format, {
         recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
         blockLengthMax: BLOCK_LENGTH_MAX,
@@ -190,46 +190,31 @@ interface Rejects {
 }
 
 /** All refused records, in the format of the import. */
-class RejectsFile implements Rejects {
-  private readonly format: RejectsFormat;
-  private readonly descriptor: number;
-
-  constructor(path: string, force: boolean, format: RejectsFormat) {
-    this.format = format;
-    if (path !== "-") requireFree(path, force);
-    this.descriptor = path === "-" ? STANDARD_OUTPUT : openSync(path, force ? "w" : "wx");
-  }
-
-  add(rejected: readonly Rejected[]): Promise<void> {
-    return writeDescriptor(this.descriptor, this.format.add(rejected));
-  }
-
-  async close(): Promise<void> {
-    await writeDescriptor(this.descriptor, this.format.end());
-    if (this.descriptor !== STANDARD_OUTPUT) closeSync(this.descriptor);
-  }
+function openRejects(path: string, force: boolean, format: RejectsFormat): Rejects {
+  if (path !== "-") requireFree(path, force);
+  const descriptor = path === "-" ? STANDARD_OUTPUT : openSync(path, force ? "w" : "wx");
+  return {
+    add: (rejected) => writeDescriptor(descriptor, format.add(rejected)),
+    close: async () => {
+      await writeDescriptor(descriptor, format.end());
+      if (descriptor !== STANDARD_OUTPUT) closeSync(descriptor);
+    },
+  };
 }
 
 /** The first few, on the terminal. */
-class PrintedRejects implements Rejects {
-  private count = 0;
-  private readonly print: (line: string) => void;
-
-  constructor(print: (line: string) => void) {
-    this.print = print;
-  }
-
-  async add(rejected: readonly Rejected[]): Promise<void> {
-    for (const { line, reason } of rejected)
-      if (++this.count <= REFUSED_PRINTED_MAX) this.print(`line ${line}: ${reason}`);
-  }
-
-  async close(): Promise<void> {
-    if (this.count > REFUSED_PRINTED_MAX)
-      this.print(
-        `… and ${this.count - REFUSED_PRINTED_MAX} more; --rejects <file> keeps them all.`,
-      );
-  }
+function printRejects(print: (line: string) => void): Rejects {
+  let count = 0;
+  return {
+    add: async (rejected) => {
+      for (const { line, reason } of rejected)
+        if (++count <= REFUSED_PRINTED_MAX) print(`line ${line}: ${reason}`);
+    },
+    close: async () => {
+      const more = count - REFUSED_PRINTED_MAX;
+      if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
+    },
+  };
 }
 
 class Source implements Disposable {

@@ -168,13 +168,13 @@ export class Client {
     settle: Settle,
     aborted: AbortSignal | undefined,
   ): Promise<void> {
+    aborted?.throwIfAborted();
     const unsettled = new Map([...plants.keys()].map((index, at) => [at + 1, index]));
     const timer = new AbortController();
     const limit = (seconds: number): ReturnType<typeof setTimeout> =>
       setTimeout(() => timer.abort(new DOMException("", "TimeoutError")), seconds * 1000);
     const timers = [limit(BATCH_SECONDS_MAX)];
     const onAbort = (): void => void timers.push(limit(ABORTED_BATCH_SECONDS_MAX));
-    aborted?.throwIfAborted();
     aborted?.addEventListener("abort", onAbort);
     let failure: Failure = { message: `${this.url} did not answer for every plant.` };
     try {
