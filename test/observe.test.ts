@@ -50,7 +50,7 @@ describe("a histogram", () => {
 describe("activity", () => {
   test("has the last samples alone, oldest first, each with what happened since the one before", async () => {
     const metrics = new Metrics();
-    const count = metrics.counterOf("/plants");
+    const count = metrics.counterOf("/plants", ["POST"]);
     const reporter = new MetricsReporter([metrics], {
       description: { engine: "none" },
       writesWaiting: 7,

@@ -1,14 +1,18 @@
-/** POST /plants/batch: many plants in, one result a line out. Both are streams, in constant memory. */
+/** POST /plants/batch: many plants in, one result for each out. Lines of JSON are streams both ways, in constant memory. */
 
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import { parseNewPlant } from "../domain/plant.ts";
+import { describe, parseJson } from "../domain/json.ts";
+import { parseNewPlant, type Plant } from "../domain/plant.ts";
+import { readElements } from "../format/json-array.ts";
 import { type Line, readLines } from "../format/records.ts";
-import type { Log } from "../observe/log.ts";
 import { isAbort, requireType } from "./body.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";
-import { retryWhileOverloaded, toStream } from "./stream.ts";
+import { toStream } from "./stream.ts";
 
-/** Lines of one request that are with the store at one time: enough to fill a commit. */
+const JSON_TYPE = "application/json";
+const NDJSON_TYPE = "application/x-ndjson";
+
+/** Plants of one request that are with the store at one time: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
 /** Room for an id: the largest plant that PUT takes is, exported with its id, still a line that a batch takes. */
 const ID_BYTES_MAX = 64;
@@ -16,83 +20,98 @@ const ID_BYTES_MAX = 64;
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
   bodyBytesMax + ID_BYTES_MAX;
 
-export function createPlants(exchange: Exchange): Response {
+export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  requireType(request.headers, "application/x-ndjson", "application/ndjson", "application/jsonl");
-  const { idleSecondsMax } = service.config;
-  const results = toStream(createLines(exchange), {
-    // A batch may take as long as its lines need. The time between two pieces is bounded.
-    onMake: () => service.limitIdle(request, 0),
-    // A client that takes no results is cut off, like any other.
-    onSend: () => service.limitIdle(request, idleSecondsMax),
-  });
-  return answer(200, results, { "content-type": "application/x-ndjson" });
+  const types = [NDJSON_TYPE, "application/ndjson", "application/jsonl", JSON_TYPE] as const;
+  if (requireType(request.headers, ...types) !== JSON_TYPE) {
+    const results = toStream(exchange, (signal) =>
+      createAll(exchange, { open: "", between: "", close: "" }, readBody(exchange, signal)),
+    );
+    return answer(200, results, { "content-type": NDJSON_TYPE });
+  }
+  const text = await service.bodies.readText(request);
+  requireArray(text);
+  const results = toStream(exchange, (signal) =>
+    createAll(exchange, { open: "[", between: ",", close: "]" }, readArray(text, service, signal)),
+  );
+  return answer(200, results);
 }
 
-async function* createLines({ request, service, requestId }: Exchange): AsyncGenerator<string> {
-  const { readSecondsMax } = service.config;
+interface Punctuation {
+  readonly open: string;
+  readonly between: string;
+  readonly close: string;
+}
+
+async function* createAll(
+  exchange: Exchange,
+  { open, between, close }: Punctuation,
+  blocks: AsyncIterable<Line[]>,
+): AsyncGenerator<string> {
+  const { service, requestId } = exchange;
   let lastLine = 0;
+  let separator = open;
   try {
-    const chunks = readChunks(request.body, readSecondsMax);
-    for await (const lines of readLines(chunks, lineBytesMax(service.config), BLOCK_LENGTH_MAX)) {
+    for await (const lines of blocks) {
       lastLine = lines.at(-1)?.number ?? lastLine;
-      // All at once, so they share a commit. The store keeps their order.
-      const failures = new Failures();
-      const results = await Promise.all(lines.map((line) => createLine(line, service, failures)));
-      failures.log(service.log, requestId);
+      const results = await createBlock(lines, exchange);
       await nextTick();
-      yield results.join("");
+      yield separator + results.join(between);
+      separator = between;
     }
   } catch (error) {
     const refusal = toRefusal(error);
-    service.log.info("batch_broken_off", {
-      requestId,
-      lastLine,
-      reason: refusal.reason,
-      cause: refusal.cause,
-    });
+    const { reason, cause } = refusal;
+    service.log.info("batch_broken_off", { requestId, lastLine, reason, cause });
     // The answer has begun, so the failure to read on is its last result.
-    yield formatFailure(lastLine + 1, refusal);
+    yield separator + formatFailure(lastLine + 1, refusal);
+    separator = between;
   }
+  const end = (separator === open ? open : "") + close;
+  if (end !== "") yield end;
 }
 
-async function createLine(
-  { number, text }: Line,
-  service: Service,
-  failures: Failures,
-): Promise<string> {
+/** One result for each line. The store gets all plants at once, so they share a commit and keep their order. */
+async function createBlock(
+  lines: readonly Line[],
+  { service, requestId }: Exchange,
+): Promise<string[]> {
   const startedAtMs = performance.now();
-  try {
-    if (typeof text !== "string") throw text;
-    const plant = parseNewPlant(text);
-    // A full queue holds up the client and does not fail the line.
-    const outcome = await retryWhileOverloaded(service.config.queueSecondsMax, () =>
-      service.store.createPlant(plant),
-    );
+  const parsed = lines.map(parseLine);
+  const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
+  const outcomes = (plants.length === 0 ? [] : await service.store.createPlants(plants)).values();
+  const durationMs = performance.now() - startedAtMs;
+  const failures = new Map<string, { count: number; cause: unknown }>();
+  const results = parsed.map((plant, index) => {
+    const { number } = lines[index] as Line;
+    const outcome = plant instanceof Refusal ? plant : (outcomes.next().value as Outcome);
+    if (outcome instanceof Refusal) {
+      const { status } = catalogue[outcome.reason];
+      service.metrics.countBatchLine(status);
+      if (status >= 500) {
+        const { count } = failures.get(outcome.reason) ?? { count: 0 };
+        failures.set(outcome.reason, { count: count + 1, cause: outcome.cause });
+      }
+      return formatFailure(number, outcome);
+    }
+    service.metrics.countBatchLine(200);
     if (outcome === "replayed") return `{"line":${number},"status":200,"replayed":true}\n`;
-    service.metrics.countCreate(performance.now() - startedAtMs);
+    service.metrics.countCreate(durationMs);
     return `{"line":${number},"status":200}\n`;
-  } catch (error) {
-    const refusal = toRefusal(error);
-    failures.add(refusal);
-    return formatFailure(number, refusal);
-  }
+  });
+  // Once a reason: a full disk needs no log line for every line of a batch.
+  for (const [reason, { count, cause }] of failures)
+    service.log.warn("batch_lines_failed", { requestId, reason, count, cause });
+  return results;
 }
 
-/** Our own failures in a block, logged once a reason: a full disk needs no log line for every line. */
-class Failures {
-  private readonly byReason = new Map<string, { count: number; cause: unknown }>();
+type Outcome = Awaited<ReturnType<Service["store"]["createPlants"]>>[number];
 
-  add({ reason, cause }: Refusal): void {
-    if (catalogue[reason].status < 500) return;
-    const known = this.byReason.get(reason) ?? { count: 0, cause };
-    known.count++;
-    this.byReason.set(reason, known);
-  }
-
-  log(log: Log, requestId: string): void {
-    for (const [reason, { count, cause }] of this.byReason)
-      log.warn("batch_lines_failed", { requestId, reason, count, cause });
+function parseLine({ text }: Line): Plant | Refusal {
+  try {
+    return typeof text === "string" ? parseNewPlant(text) : text;
+  } catch (error) {
+    return toRefusal(error);
   }
 }
 
@@ -101,37 +120,81 @@ function formatFailure(line: number, { reason, message }: Refusal): string {
   return `${JSON.stringify({ line, status, error: code, message })}\n`;
 }
 
-/** Refused lines and chunks that have arrived need no event, so without this other requests would wait. */
-const nextTick = (): Promise<unknown> => new Promise(setImmediate);
+function requireArray(text: string): void {
+  const value = parseJson(text);
+  if (!Array.isArray(value))
+    throw new Refusal("invalid_plant", `body: expected an array, got ${describe(value)}`);
+}
 
-/** The chunks of a body, with a bound on the time until the next one. */
-async function* readChunks(
-  body: ReadableStream<Uint8Array> | null,
-  readSecondsMax: number,
-): AsyncGenerator<Uint8Array> {
-  if (body === null) return;
-  const reader = body.getReader();
-  try {
-    for (;;) {
-      const { done, value } = await inTime(reader.read(), readSecondsMax);
-      if (done) return;
-      await nextTick();
-      yield value;
-    }
-  } finally {
-    // The client is gone or too slow: the service does not want the rest.
-    await reader.cancel().catch(() => undefined);
+/** The elements of a JSON array, as they are written, and numbered from 1. */
+async function* readArray(
+  text: string,
+  { config }: Service,
+  signal: AbortSignal,
+): AsyncGenerator<Line[]> {
+  let count = 0;
+  for await (const block of readElements(toChunks(text), lineBytesMax(config), BLOCK_LENGTH_MAX)) {
+    signal.throwIfAborted();
+    yield block.map((element) => ({ number: ++count, text: element.text }));
   }
 }
 
-async function inTime<Result>(read: Promise<Result>, secondsMax: number): Promise<Result> {
-  const { promise: late, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(new Refusal("body_too_slow")), secondsMax * 1000);
+const CHUNK_BYTES = 65_536;
+
+async function* toChunks(text: string): AsyncGenerator<Uint8Array> {
+  const bytes = new TextEncoder().encode(text);
+  for (let at = 0; at < bytes.length; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES);
+}
+
+/** Refused lines and chunks that have arrived need no event, so without this other requests would wait. */
+const nextTick = (): Promise<unknown> => new Promise(setImmediate);
+
+function readBody({ request, service }: Exchange, signal: AbortSignal): AsyncGenerator<Line[]> {
+  const chunks = readChunks(request.body, service, signal);
+  return readLines(chunks, lineBytesMax(service.config), BLOCK_LENGTH_MAX);
+}
+
+const NEWLINE = 10;
+
+/** The chunks of a body, with a bound on the time until the next one. The unfinished line counts as held memory. */
+async function* readChunks(
+  body: ReadableStream<Uint8Array> | null,
+  { config, memory }: Service,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  if (body === null) return;
+  const reader = body.getReader();
+  let bytesHeld = 0;
+  let stop: ((reason: unknown) => void) | undefined;
+  signal.addEventListener("abort", () => stop?.(signal.reason));
   try {
-    return await Promise.race([read, late]);
+    for (;;) {
+      signal.throwIfAborted();
+      const { promise, resolve, reject } =
+        Promise.withResolvers<Awaited<ReturnType<typeof reader.read>>>();
+      stop = reject;
+      const timer = setTimeout(
+        () => reject(new Refusal("body_too_slow")),
+        config.readSecondsMax * 1000,
+      );
+      reader.read().then(resolve, reject);
+      const { done, value } = await promise.finally(() => clearTimeout(timer));
+      if (done) return;
+      await nextTick();
+      yield value;
+      const newline = value.lastIndexOf(NEWLINE);
+      const unfinished = newline === -1 ? bytesHeld + value.length : value.length - newline - 1;
+      // A line that is too long is not kept.
+      const bytes = Math.min(unfinished, lineBytesMax(config));
+      memory.requireRoom(bytes - bytesHeld);
+      memory.hold(bytes - bytesHeld);
+      bytesHeld = bytes;
+    }
   } catch (error) {
     throw isAbort(error) ? new Refusal("body_incomplete") : error;
   } finally {
-    clearTimeout(timer);
+    memory.hold(-bytesHeld);
+    // The client is gone, too slow, or no longer welcome: the service does not want the rest.
+    await reader.cancel().catch(() => undefined);
   }
 }

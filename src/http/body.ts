@@ -3,39 +3,69 @@
 import { Refusal } from "../domain/errors.ts";
 import { Bytes } from "../format/records.ts";
 
-/** Throws a Refusal unless the body is declared as one of these types, in UTF-8 and not compressed. */
-export function requireType(headers: Headers, ...allowed: readonly [string, ...string[]]): void {
-  const contentType = headers.get("content-type");
-  if (contentType !== allowed[0] && !isInUtf8(contentType ?? "", allowed))
+/** The type of the body. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
+export function requireType(headers: Headers, ...allowed: readonly string[]): string {
+  const contentType = headers.get("content-type") ?? "";
+  const type = contentType === allowed[0] ? contentType : findUtf8Type(contentType, allowed);
+  if (type === undefined)
     throw new Refusal(
       "unsupported_media_type",
-      `The body must be declared as ${allowed[0]} in UTF-8.`,
+      `The body must be declared as ${allowed.join(" or ")}, in UTF-8.`,
     );
   const encoding = headers.get("content-encoding");
   if (encoding !== null && encoding.trim().toLowerCase() !== "identity")
     throw new Refusal("unsupported_encoding");
+  return type;
 }
 
 /** A parameter of a media type, RFC 9110 section 5.6.6: a token or a quoted string. */
 const PARAMETER =
   /^[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)|"((?:[^"\\]|\\.)*)")[ \t]*$/;
 
-function isInUtf8(contentType: string, allowed: readonly string[]): boolean {
-  const [type = "", ...parameters] = contentType.split(";");
-  if (!allowed.includes(type.trim().toLowerCase())) return false;
-  return parameters.every((parameter) => {
-    // The grammar allows an empty parameter, as in "application/json;".
-    if (parameter.trim() === "") return true;
-    const match = PARAMETER.exec(parameter);
-    if (match === null) return false;
-    const [, name = "", token, quoted] = match;
-    return name.toLowerCase() !== "charset" || (token ?? quoted)?.toLowerCase() === "utf-8";
-  });
+function findUtf8Type(contentType: string, allowed: readonly string[]): string | undefined {
+  const [first = "", ...parameters] = contentType.split(";");
+  const type = first.trim().toLowerCase();
+  const isAllowed = allowed.includes(type) && parameters.every(isUtf8OrOther);
+  return isAllowed ? type : undefined;
+}
+
+/** Any parameter but a charset other than UTF-8. */
+function isUtf8OrOther(parameter: string): boolean {
+  // The grammar allows an empty parameter, as in "application/json;".
+  if (parameter.trim() === "") return true;
+  const match = PARAMETER.exec(parameter);
+  if (match === null) return false;
+  const [, name = "", token, quoted] = match;
+  return name.toLowerCase() !== "charset" || (token ?? quoted)?.toLowerCase() === "utf-8";
+}
+
+/** The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound. */
+export class Memory {
+  private readonly bytesMax: number;
+  private bytesHeld = 0;
+
+  constructor(bytesMax: number) {
+    this.bytesMax = bytesMax;
+  }
+
+  /** Negative to release. */
+  hold(bytes: number): void {
+    this.bytesHeld += bytes;
+  }
+
+  /** Throws a Refusal if a body has no room for so many more bytes. */
+  requireRoom(bytes: number): void {
+    if (this.bytesHeld + bytes > this.bytesMax) throw new Refusal("overloaded");
+  }
+
+  /** Throws a Refusal if half is taken: clients that do not read their answers cannot keep out those that write. */
+  requireHalf(): void {
+    if (this.bytesHeld * 2 > this.bytesMax) throw new Refusal("overloaded");
+  }
 }
 
 interface BodyLimits {
   readonly bodyBytesMax: number;
-  readonly bodyBytesTotalMax: number;
   readonly readSecondsMax: number;
 }
 
@@ -55,15 +85,16 @@ const CHUNKS_A_TICK = 64;
 
 export class BodyReader {
   private readonly limits: BodyLimits;
-  private bytesHeld = 0;
+  private readonly memory: Memory;
   /** All have the same allowance of time, so they are in the order of their deadlines. */
   private readonly readings = new Set<Reading>();
   private timer: Timer | undefined;
   /** Of bodies that were not read to their end. */
   private readonly rests = new WeakMap<Request, Rest>();
 
-  constructor(limits: BodyLimits) {
+  constructor(limits: BodyLimits, memory: Memory) {
     this.limits = limits;
+    this.memory = memory;
   }
 
   /** The text of the body. One timer serves all readings: a timer each costs 4 % of the throughput. */
@@ -142,21 +173,21 @@ export class BodyReader {
   }
 
   private hold(reading: Reading, bytes: number): void {
-    const { bodyBytesMax, bodyBytesTotalMax } = this.limits;
+    const { bodyBytesMax } = this.limits;
     if (reading.bytesHeld + bytes > bodyBytesMax)
       throw new Refusal(
         "body_too_large",
         `The body is larger than ${bodyBytesMax} bytes, the most that this service reads.`,
       );
-    if (this.bytesHeld + bytes > bodyBytesTotalMax) throw new Refusal("overloaded");
+    this.memory.requireRoom(bytes);
     reading.bytesHeld += bytes;
-    this.bytesHeld += bytes;
+    this.memory.hold(bytes);
   }
 
   private release(reading: Reading): void {
     reading.isOver = true;
     this.readings.delete(reading);
-    this.bytesHeld -= reading.bytesHeld;
+    this.memory.hold(-reading.bytesHeld);
     reading.bytesHeld = 0;
   }
 

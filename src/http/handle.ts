@@ -9,7 +9,7 @@ import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../store/batcher.ts";
-import { answerAndLinger, type BodyReader } from "./body.ts";
+import { answerAndLinger, type BodyReader, type Memory } from "./body.ts";
 
 /** What every operation can use. */
 export interface Service {
@@ -17,6 +17,7 @@ export interface Service {
   readonly store: Store;
   readonly authenticator: Authenticator;
   readonly bodies: BodyReader;
+  readonly memory: Memory;
   readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
   readonly log: Log;
   readonly metrics: Metrics;
@@ -81,7 +82,10 @@ export function createHandler(service: Service, route: Route | undefined): Handl
   const allow = route === undefined ? "" : allowedMethods(route);
   const operations = tabulate(route, allow);
   // Unknown paths share one counter; otherwise a client could create unlimited time series.
-  const countRequest = metrics.counterOf(route === undefined ? "other" : describePath(route));
+  const countRequest =
+    route === undefined
+      ? metrics.counterOf("other", [])
+      : metrics.counterOf(describePath(route), Object.keys(route.operations));
   const isLogged = config.logLevel === "debug";
   return async (request) => {
     const startedAtMs = performance.now();

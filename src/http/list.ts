@@ -1,5 +1,6 @@
 /** GET /plants: a page as JSON, or the whole (filtered) store as a stream. GET /tags: a page. */
 
+import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { PlantPage, PlantQuery } from "../domain/page.ts";
 import { formatStoredPlant, formatStoredPlants, type Plant } from "../domain/plant.ts";
 import { answer, type Exchange } from "./handle.ts";
@@ -11,7 +12,7 @@ import {
   parseTagQuery,
 } from "./query.ts";
 import { chooseForm } from "./request-headers.ts";
-import { retryWhileOverloaded, toStream } from "./stream.ts";
+import { type MakePieces, toStream } from "./stream.ts";
 
 const JSON_TYPE = "application/json";
 const NDJSON_TYPE = "application/x-ndjson";
@@ -26,30 +27,47 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, NDJSON_TYPE, CSV_TYPE]);
   if (form === JSON_TYPE) return answerPage(exchange);
   const query = parseStreamQuery(request.url);
+  service.memory.requireHalf();
   // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
   const first = await service.store.listPlants(query);
-  const pages = followPages(exchange, query, first);
-  if (form === NDJSON_TYPE) return answerStream(NDJSON_TYPE, formatPages("", pages, formatNdjson));
+  const pages: MakePages = (signal) => followPages(exchange, query, first, signal);
+  if (form === NDJSON_TYPE)
+    return answerStream(exchange, NDJSON_TYPE, (signal) =>
+      formatPages("", pages(signal), formatNdjson),
+    );
   // Loaded on demand: most services never export a spreadsheet.
   const { CSV_HEAD, formatCsv } = await import("../format/csv.ts");
-  return answerStream(
-    `${CSV_TYPE}; charset=utf-8; header=present`,
-    formatPages(CSV_HEAD, pages, formatCsv),
+  return answerStream(exchange, `${CSV_TYPE}; charset=utf-8; header=present`, (signal) =>
+    formatPages(CSV_HEAD, pages(signal), formatCsv),
   );
 }
 
-async function answerPage({ request, service }: Exchange): Promise<Response> {
+/** The system takes an answer of this size from us even if the client does not read it. */
+const SMALL_CHARACTERS_MAX = 65_536;
+
+async function answerPage(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
   const query = parsePlantQuery(request.url);
   const { plants, next } = await service.store.listPlants(query);
-  const body = formatStoredPlants(plants);
-  if (next === undefined) return answer(200, body, VARY);
-  const link = `<${service.config.basePath}/plants?${formatNextQuery(query, next)}>; rel="next"`;
-  return answer(200, body, { ...VARY, link });
+  const text = formatStoredPlants(plants);
+  const headers =
+    next === undefined ? VARY : { ...VARY, link: formatNextLink(formatNextQuery(query, next)) };
+  if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
+  service.memory.requireHalf();
+  return answer(
+    200,
+    toStream(exchange, async function* () {
+      yield text;
+    }),
+    headers,
+  );
 }
 
-function answerStream(type: string, pieces: AsyncGenerator<string>): Response {
-  return answer(200, toStream(pieces), { ...VARY, "content-type": type });
-}
+/** RFC 8288. Relative to the request's own URL, whatever prefix a proxy has taken away. */
+const formatNextLink = (query: string): string => `<?${query}>; rel="next"`;
+
+const answerStream = (exchange: Exchange, type: string, make: MakePieces): Response =>
+  answer(200, toStream(exchange, make), { ...VARY, "content-type": type });
 
 let ticksTaken: Promise<unknown> = Promise.resolve();
 
@@ -62,12 +80,15 @@ function takeTick(): Promise<unknown> {
   return ticksTaken;
 }
 
+type MakePages = (signal: AbortSignal) => AsyncGenerator<PlantPage>;
+
 async function* followPages(
   exchange: Exchange,
   query: PlantQuery,
   first: PlantPage,
+  signal: AbortSignal,
 ): AsyncGenerator<PlantPage> {
-  for (let page = first; ; page = await readOn(exchange, { ...query, after: page.next })) {
+  for (let page = first; ; page = await readOn(exchange, { ...query, after: page.next }, signal)) {
     yield page;
     if (page.next === undefined) return;
     await takeTick();
@@ -75,13 +96,43 @@ async function* followPages(
 }
 
 /** The answer has begun: a failure cuts it off, so a client cannot take it for the whole. */
-async function readOn({ service, requestId }: Exchange, query: PlantQuery): Promise<PlantPage> {
-  const { store, config, log } = service;
+async function readOn(
+  { service, requestId }: Exchange,
+  query: PlantQuery,
+  signal: AbortSignal,
+): Promise<PlantPage> {
+  const { store, config, log, memory } = service;
   try {
-    return await retryWhileOverloaded(config.queueSecondsMax, () => store.listPlants(query));
+    return await retryWhileOverloaded(config.queueSecondsMax, () => {
+      signal.throwIfAborted();
+      memory.requireHalf();
+      return store.listPlants(query);
+    });
   } catch (error) {
-    log.warn("export_broken_off", { requestId, after: String(query.after), cause: error });
+    const { reason, cause } = toRefusal(error);
+    // The stream itself logs that the client has gone.
+    if (reason !== "body_incomplete")
+      log.warn("export_broken_off", { requestId, after: String(query.after), reason, cause });
     throw error;
+  }
+}
+
+const RETRY_MS = 20;
+
+/** Gives up when a write would. */
+async function retryWhileOverloaded<Result>(
+  secondsMax: number,
+  attempt: () => Promise<Result>,
+): Promise<Result> {
+  const deadlineMs = performance.now() + secondsMax * 1000;
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const isOverload = error instanceof Refusal && error.reason === "overloaded";
+      if (!isOverload || performance.now() > deadlineMs) throw error;
+      await Bun.sleep(RETRY_MS);
+    }
   }
 }
 
@@ -104,6 +155,5 @@ export async function listTags({ request, service }: Exchange): Promise<Response
   const { tags, next } = await service.store.listTags(query);
   const body = JSON.stringify(tags);
   if (next === undefined) return answer(200, body);
-  const link = `<${service.config.basePath}/tags?${formatNextTagQuery(query, next)}>; rel="next"`;
-  return answer(200, body, { link });
+  return answer(200, body, { link: formatNextLink(formatNextTagQuery(query, next)) });
 }

@@ -3,7 +3,7 @@
 import type { Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { MetricsReporter, type Reports } from "../observe/reporter.ts";
-import { BodyReader } from "./body.ts";
+import { BodyReader, Memory } from "./body.ts";
 import { createHandler, type Service } from "./handle.ts";
 import { createRoutes } from "./routes.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
@@ -37,12 +37,14 @@ export function startServer(given: Parts): RunningServer {
   // The owner of a shared store bounds the probes of all threads.
   const readiness = shared === undefined ? new Readiness(store) : new Readiness(store, 0);
   const { metrics, reports, stop: stopObserving } = shared ?? observeAlone(store);
+  const memory = new Memory(config.bodyBytesTotalMax);
   const service: Service = {
     ...parts,
     readiness,
     metrics,
     reports,
-    bodies: new BodyReader(config),
+    memory,
+    bodies: new BodyReader(config, memory),
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };
   const routes = [...createRoutes(config), ...createFileRoutes(config, consoleFolder)];

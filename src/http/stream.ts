@@ -1,52 +1,84 @@
 /** Answers that are made while they are sent. */
 
-import { Refusal } from "../domain/errors.ts";
+import { Refusal, toRefusal } from "../domain/errors.ts";
+import type { Exchange } from "./handle.ts";
 
-interface StreamHooks {
-  /** The service makes a piece, or waits for what it is made of. */
-  readonly onMake: () => void;
-  /** A piece is on its way to the client. */
-  readonly onSend: () => void;
-}
+/** Makes the pieces of an answer. It ends when the signal aborts, for the reason of the signal. */
+export type MakePieces = (signal: AbortSignal) => AsyncGenerator<string>;
 
 /**
  * A body of these pieces. The next piece is made when the last one has left for the client, so a slow client
- * holds up the maker and does not fill our memory. When the client goes away, the maker ends.
+ * holds up the maker and does not fill our memory. When the client goes away, or its token is no longer good,
+ * the maker ends.
  */
-export function toStream(
-  pieces: AsyncGenerator<string>,
-  hooks?: StreamHooks,
-): ReadableStream<Uint8Array> {
+export function toStream(exchange: Exchange, make: MakePieces): ReadableStream<Uint8Array> {
+  const { request, service } = exchange;
   const encoder = new TextEncoder();
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      hooks?.onMake();
-      const { done, value } = await pieces.next();
-      hooks?.onSend();
-      if (done) controller.close();
-      else controller.enqueue(encoder.encode(value));
+  const ending = new AbortController();
+  const pieces = make(ending.signal);
+  let watch: Timer | undefined;
+  let bytesHeld = 0;
+  const hold = (bytes: number): void => {
+    service.memory.hold(bytes - bytesHeld);
+    bytesHeld = bytes;
+  };
+  const end = (): void => {
+    clearInterval(watch);
+    hold(0);
+  };
+  const source = {
+    async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+      hold(0);
+      watch ??= watchToken(exchange, (refusal) => {
+        ending.abort(refusal);
+        // A client that takes nothing would not see the end.
+        service.limitIdle(request, 1);
+      });
+      // Making a piece may take long. A client that does not take it is cut off, like any other.
+      service.limitIdle(request, 0);
+      try {
+        const { done, value } = await pieces.next();
+        service.limitIdle(request, service.config.idleSecondsMax);
+        if (!done) {
+          const bytes = encoder.encode(value);
+          hold(bytes.length);
+          return controller.enqueue(bytes);
+        }
+      } catch (error) {
+        end();
+        throw error;
+      }
+      end();
+      controller.close();
     },
-    async cancel() {
+    async cancel(): Promise<void> {
+      end();
+      ending.abort(new Refusal("body_incomplete"));
+      service.log.info("answer_cut_off", {
+        requestId: exchange.requestId,
+        durationMs: Math.round(performance.now() - exchange.startedAtMs),
+      });
       await pieces.return(undefined);
     },
-  });
+  };
+  // Without a queue: `pull` means that the runtime has sent the last piece.
+  return new ReadableStream(source, { highWaterMark: 0 });
 }
 
-const RETRY_MS = 20;
+/** With what the authenticator remembers, a revocation ends a stream within the promised 5 seconds. */
+const TOKEN_CHECK_MS = 1_000;
 
-/** For an answer that has begun, and can no longer be refused. Gives up when a write would. */
-export async function retryWhileOverloaded<Result>(
-  secondsMax: number,
-  attempt: () => Promise<Result>,
-): Promise<Result> {
-  const deadlineMs = performance.now() + secondsMax * 1000;
-  for (;;) {
+function watchToken({ request, service }: Exchange, onInvalid: (refusal: Refusal) => void): Timer {
+  const authorization = request.headers.get("authorization");
+  const check = async (): Promise<void> => {
     try {
-      return await attempt();
+      await service.authenticator.authenticate(authorization);
     } catch (error) {
-      const isOverload = error instanceof Refusal && error.reason === "overloaded";
-      if (!isOverload || performance.now() > deadlineMs) throw error;
-      await Bun.sleep(RETRY_MS);
+      const refusal = toRefusal(error);
+      // A store that cannot be asked says nothing about the token.
+      if (refusal.reason === "token_invalid" || refusal.reason === "token_expired")
+        onInvalid(refusal);
     }
-  }
+  };
+  return setInterval(() => void check(), TOKEN_CHECK_MS).unref();
 }

@@ -83,6 +83,8 @@ export class Histogram {
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
 const OTHER = methods.length - 1;
 const STATUSES = 1_000;
+/** A kind is the number of a path, counted from 1, a method and a status. Path 0 is for the lines of batches. */
+const KINDS_A_PATH = methods.length * STATUSES;
 
 /** Each slot has a kind of request and its count. There are fewer paths × methods × statuses than slots. */
 const SLOTS = 4_096;
@@ -91,15 +93,24 @@ const SLOT_LENGTH = 2;
 export const METRICS_BYTES =
   (HISTOGRAM_LENGTH + SLOTS * SLOT_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
 
-interface RequestCount {
-  readonly path: string;
-  readonly method: string;
+/** Counted as 0 from the start: an alert does not see the first burst of a counter that did not exist before. */
+const FAILURE_STATUSES = [500, 503];
+const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
+
+interface StatusCount {
   readonly status: number;
   readonly count: number;
 }
 
+interface RequestCount extends StatusCount {
+  readonly path: string;
+  readonly method: string;
+}
+
 export interface Totals {
   readonly requests: readonly RequestCount[];
+  /** A batch answers 200 whatever becomes of its lines. */
+  readonly batchLines: readonly StatusCount[];
   /** From the arrival of a new plant to its answer, so until it is on disk. */
   readonly creates: Histogram;
 }
@@ -123,17 +134,23 @@ export class Metrics {
     this.creates = new Histogram(new Float64Array(memory, 0, HISTOGRAM_LENGTH));
     this.slots = new Float64Array(memory, bytes, SLOTS * SLOT_LENGTH);
     this.paths = [...paths];
+    if (paths.length === 0) for (const status of LINE_STATUSES) this.add(status, 0);
   }
 
-  /** The counter of one path, named by its pattern and never by what a client sent. */
-  counterOf(path: string): CountRequest {
-    const first = this.paths.push(path) * methods.length * STATUSES;
-    return (method, status) => {
+  /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
+  counterOf(path: string, served: readonly string[]): CountRequest {
+    const first = this.paths.push(path) * KINDS_A_PATH;
+    const kindOf = (method: string, status: number): number => {
       const index = methods.indexOf(method as (typeof methods)[number]);
-      const kind = first + (index === -1 ? OTHER : index) * STATUSES + status;
-      const slot = this.slotByKind.get(kind) ?? this.takeSlot(kind);
-      this.slots[slot + 1] = (this.slots[slot + 1] ?? 0) + 1;
+      return first + (index === -1 ? OTHER : index) * STATUSES + status;
     };
+    for (const method of served)
+      for (const status of FAILURE_STATUSES) this.add(kindOf(method, status), 0);
+    return (method, status) => this.add(kindOf(method, status), 1);
+  }
+
+  countBatchLine(status: number): void {
+    this.add(status, 1);
   }
 
   /** A new plant is on disk. */
@@ -151,7 +168,24 @@ export class Metrics {
         byKind.set(kind, (byKind.get(kind) ?? 0) + count);
     }
     const paths = blocks[0]?.paths ?? [];
-    return { creates, requests: [...byKind].map(([kind, count]) => toCount(paths, kind, count)) };
+    const counts = [...byKind].map(([kind, count]) => ({ kind, status: kind % STATUSES, count }));
+    return {
+      creates,
+      batchLines: counts.filter(({ kind }) => kind < KINDS_A_PATH),
+      requests: counts
+        .filter(({ kind }) => kind >= KINDS_A_PATH)
+        .map(({ kind, status, count }) => ({
+          path: paths[Math.floor(kind / KINDS_A_PATH) - 1] ?? "other",
+          method: methods[Math.floor(kind / STATUSES) % methods.length] ?? "other",
+          status,
+          count,
+        })),
+    };
+  }
+
+  private add(kind: number, count: number): void {
+    const slot = this.slotByKind.get(kind) ?? this.takeSlot(kind);
+    this.slots[slot + 1] = (this.slots[slot + 1] ?? 0) + count;
   }
 
   private takeSlot(kind: number): number {
@@ -166,14 +200,4 @@ export class Metrics {
     for (let slot = 0; slots[slot]; slot += SLOT_LENGTH)
       yield [slots[slot] ?? 0, slots[slot + 1] ?? 0];
   }
-}
-
-function toCount(paths: readonly string[], kind: number, count: number): RequestCount {
-  const ofMethod = Math.floor(kind / STATUSES);
-  return {
-    path: paths[Math.floor(ofMethod / methods.length) - 1] ?? "other",
-    method: methods[ofMethod % methods.length] ?? "other",
-    status: kind % STATUSES,
-    count,
-  };
 }

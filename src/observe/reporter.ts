@@ -41,7 +41,7 @@ export class MetricsReporter implements Reports {
   private readonly store: ObservedStore;
   private readonly size: StoreSize;
   private readonly samples: Sample[] = [];
-  private last: Totals = { requests: [], creates: new Histogram() };
+  private last: Totals = { requests: [], batchLines: [], creates: new Histogram() };
   private timer: Timer | undefined;
 
   /** One block for each thread that counts. */
@@ -68,7 +68,7 @@ export class MetricsReporter implements Reports {
 
   readonly formatMetrics = async (): Promise<string> => {
     await this.size.watch();
-    const { creates, requests } = Metrics.addUp(this.blocks);
+    const { creates, requests, batchLines } = Metrics.addUp(this.blocks);
     const { engine } = this.store.description;
     const storeBytes = this.size.bytes;
     return [
@@ -83,6 +83,12 @@ export class MetricsReporter implements Reports {
           labels({ method, path, status }),
           count,
         ]),
+      ),
+      family(
+        "plantstore_batch_lines_total",
+        "counter",
+        "Plants that were sent in batches, by the status of their result.",
+        batchLines.map(({ status, count }) => [labels({ status }), count]),
       ),
       family(
         "plantstore_create_seconds",

@@ -120,16 +120,13 @@ describe("a batch", () => {
   });
 
   test("refuses other media types and encodings before it begins", async () => {
-    for (const headers of [
-      { "content-type": "application/json" },
-      { "content-type": "text/plain" },
-    ]) {
-      const refused = await readError(
-        await send(service, "POST", "/plants/batch", { body: "{}", headers }),
-      );
-      expect(refused).toMatchObject({ status: 415, error: catalogue.unsupported_media_type.code });
-      expect(refused.message).toContain("application/x-ndjson");
-    }
+    const headers = { "content-type": "text/plain" };
+    const refused = await readError(
+      await send(service, "POST", "/plants/batch", { body: "{}", headers }),
+    );
+    expect(refused).toMatchObject({ status: 415, error: catalogue.unsupported_media_type.code });
+    expect(refused.message).toContain("application/x-ndjson");
+    expect(refused.message).toContain("application/json");
     const encoded = await send(service, "POST", "/plants/batch", {
       body: "{}",
       headers: { ...NDJSON, "content-encoding": "gzip" },
@@ -264,4 +261,65 @@ test("our own failures are logged once a block, not once a line", async () => {
   expect(logged.length).toBeLessThan(5);
   const counts = logged.map((line) => (JSON.parse(line) as { count: number }).count);
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(300);
+});
+
+test("lines about the same id keep their order when the queue is full", async () => {
+  await using small = await startService(limits({ queueLengthMax: 64, batchLengthMax: 16 }));
+  const pairs = (first: number): string =>
+    Array.from(
+      { length: 1_000 },
+      (_, i) => `{"id":${first + i},"name":"first"}\n{"id":${first + i},"name":"second"}\n`,
+    ).join("");
+  const batches = await Promise.all(
+    [0, 1_000, 2_000, 3_000].map((first) => sendBatch(pairs(first), small)),
+  );
+  const due = Array.from({ length: 2_000 }, (_, index) => (index % 2 === 0 ? 200 : 409));
+  for (const results of batches) expect(results.map(({ status }) => status)).toEqual(due);
+}, 30_000);
+
+describe("a batch as an array", () => {
+  const sendArray = (body: string, to: TestService = service): Promise<Response> =>
+    send(to, "POST", "/plants/batch", { body, headers: { "content-type": "application/json" } });
+
+  test("answers an array of the same results, numbered by element, with exact ids", async () => {
+    const response = await sendArray(
+      '[{"id":9223372036854775806,"name":"a"},\n\n {"id":9223372036854775806,"name":"b"}, {"id":9223372036854775806,"name":"a"},[],{}]',
+    );
+    expect([response.status, response.headers.get("content-type")]).toEqual([
+      200,
+      "application/json",
+    ]);
+    const { id_taken, invalid_plant } = catalogue;
+    expect(await response.json()).toEqual([
+      { line: 1, status: 200 },
+      { line: 2, status: 409, error: id_taken.code, message: expect.stringContaining("806") },
+      { line: 3, status: 200, replayed: true },
+      { line: 4, status: 400, error: invalid_plant.code, message: expect.any(String) },
+      { line: 5, status: 400, error: invalid_plant.code, message: expect.any(String) },
+    ]);
+  });
+
+  test("may be empty, and may have more elements than one block", async () => {
+    expect(await (await sendArray(" [ ] ")).json()).toEqual([]);
+    await using large = await startService();
+    const plants = Array.from({ length: 2_000 }, (_, id) => ({ id, name: "n" }));
+    expect(await (await sendArray(JSON.stringify(plants), large)).json()).toEqual(
+      plants.map((_, index) => ({ line: index + 1, status: 200 })),
+    );
+    expect(await countPlants(large)).toBe(2_000);
+  });
+
+  test.each([
+    ["", "invalid_json"],
+    ['[{"id":60,"name":"a"}', "invalid_json"],
+    ['[{"id":60,"name":"a"},]', "invalid_json"],
+    ['[{"id":60,"name":"a"}] x', "invalid_json"],
+    ['{"id":60,"name":"a"}', "invalid_plant"],
+    ["1", "invalid_plant"],
+    [`[${" ".repeat(2_048)}]`, "body_too_large"],
+  ] as const)("that is %p is refused as a whole: %s", async (body, reason) => {
+    const { status, code } = catalogue[reason];
+    expect(await readError(await sendArray(body))).toMatchObject({ status, error: code });
+    expect((await send(service, "GET", "/plants/60")).status).toBe(404);
+  });
 });

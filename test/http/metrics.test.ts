@@ -4,6 +4,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import packageJson from "../../package.json";
 import { catalogue } from "../../src/domain/errors.ts";
 import { SAMPLE_MS } from "../../src/observe/reporter.ts";
+import { limits } from "../support/limits.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
 
 const service = await startService();
@@ -39,6 +40,34 @@ const requestsOf = (method: string, path: string, status: number): string =>
   `plantstore_requests_total{method="${method}",path="${path}",status="${status}"}`;
 
 describe("metrics", () => {
+  test("have the counters of failures from the start, at 0", async () => {
+    await using own = await startService();
+    const samples = await scrape(own);
+    for (const status of [500, 503]) {
+      expect(samples.get(requestsOf("POST", "/plants", status))).toBe(0);
+      expect(samples.get(requestsOf("GET", "/plants/{id}", status))).toBe(0);
+      expect(samples.get(`plantstore_batch_lines_total{status="${status}"}`)).toBe(0);
+    }
+  });
+
+  test("count the lines of batches by status", async () => {
+    await using own = await startService(limits({ queueSecondsMax: 1 }));
+    const sendBatch = async (body: string): Promise<string> => {
+      const headers = { "content-type": "application/x-ndjson" };
+      return (await send(own, "POST", "/plants/batch", { body, headers })).text();
+    };
+    await sendBatch('{"id":1,"name":"a"}\n{"id":1,"name":"a"}\n{"id":1,"name":"b"}\n{}\n');
+    await using held = await own.database.holdWrites();
+    await sendBatch('{"id":2,"name":"a"}\n{"id":3,"name":"a"}\n');
+    await held.release();
+    const samples = await scrape(own);
+    const lines = [200, 400, 409, 500, 503].map((status) =>
+      samples.get(`plantstore_batch_lines_total{status="${status}"}`),
+    );
+    expect(lines).toEqual([2, 1, 1, 0, 2]);
+    expect(samples.get(requestsOf("POST", "/plants/batch", 200))).toBe(2);
+  });
+
   test("count requests by method, path and status, and never by what a client makes up", async () => {
     await using own = await startService();
     for (const id of [1, 2, 2]) await own.create(JSON.stringify({ id, name: "a" }));
@@ -50,7 +79,9 @@ describe("metrics", () => {
     for (const path of ["/secret-1", "/secret-2?a=1", "/plants/1/secret-3"])
       await send(own, "GET", path);
     const samples = await scrape(own);
-    const counted = [...samples].filter(([name]) => name.startsWith("plantstore_requests_total"));
+    const counted = [...samples].filter(
+      ([name, count]) => name.startsWith("plantstore_requests_total") && count > 0,
+    );
     expect(Object.fromEntries(counted)).toEqual({
       [requestsOf("POST", "/plants", 200)]: 3,
       [requestsOf("POST", "/plants", 400)]: 1,

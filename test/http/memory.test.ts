@@ -1,0 +1,117 @@
+/** Clients that do not read their answers, or do not finish what they send, cannot take all memory. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { catalogue } from "../../src/domain/errors.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { readError, send, startService, TEST_TOKEN } from "../support/service.ts";
+import { chunk, connectRaw, receive } from "../support/wire.ts";
+
+const folder = makeTemporaryFolder();
+afterAll(() => folder[Symbol.dispose]());
+
+/** Asks, and never reads the answer. */
+function askWithoutReading(url: string, path: string, ...lines: readonly string[]): Socket {
+  const { hostname, port } = new URL(url);
+  const socket = connect({ host: hostname, port: Number(port) });
+  socket.on("error", () => undefined);
+  const top = [`GET ${path} HTTP/1.1`, "Host: a", `Authorization: Bearer ${TEST_TOKEN}`, ...lines];
+  socket.write(`${top.join("\r\n")}\r\n\r\n`);
+  return socket;
+}
+
+test("unread downloads of a script share one copy of it", async () => {
+  const CLIENTS = 60;
+  const BYTES = 8_000_000;
+  mkdirSync(join(folder.path, "console"));
+  writeFileSync(join(folder.path, "console/index.html"), "<!doctype html>");
+  writeFileSync(join(folder.path, "console/large-0a1b2c3d.js"), Buffer.alloc(BYTES, 120));
+  await using service = await startService(
+    { PLANTSTORE_DRAIN_SECONDS_MAX: "1" },
+    { consoleFolder: join(folder.path, "console") },
+  );
+  await (await fetch(`${service.url}/console/large-0a1b2c3d.js`)).bytes();
+  Bun.gc(true);
+  const before = process.memoryUsage.rss();
+  const sockets = Array.from({ length: CLIENTS }, () =>
+    askWithoutReading(service.url, "/console/large-0a1b2c3d.js"),
+  );
+  while ((await countDownloads(service)) < CLIENTS + 1) await Bun.sleep(20);
+  expect(process.memoryUsage.rss() - before).toBeLessThan((CLIENTS * BYTES) / 4);
+  for (const socket of sockets) socket.destroy();
+}, 30_000);
+
+async function countDownloads(service: Parameters<typeof send>[0]): Promise<number> {
+  const text = await (await send(service, "GET", "/metrics")).text();
+  return Number(/path="\/console\/\{file\}",status="200"\} (\d+)/.exec(text)?.[1] ?? 0);
+}
+
+describe("while large answers wait to be read,", () => {
+  test.each([
+    ["pages", []],
+    ["exports", ["Accept: application/x-ndjson"]],
+  ])(
+    "other %s are refused with 503 and writes are not; then all are served",
+    async (_name, lines) => {
+      await using service = await startService({
+        PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8000000",
+        PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+      });
+      const name = "€".repeat(300_000);
+      await service.store.createPlants(
+        Array.from({ length: 10 }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
+      );
+      const headers = lines.length === 0 ? {} : { accept: "application/x-ndjson" };
+      const unread = Array.from({ length: 4 }, () =>
+        askWithoutReading(service.url, "/plants?order=asc", ...lines),
+      );
+      let refused: Response;
+      do {
+        refused = await send(service, "GET", "/plants", { headers });
+        if (refused.status === 200) await refused.body?.cancel();
+      } while (refused.status === 200);
+      expect(await readError(refused)).toMatchObject({
+        status: 503,
+        error: catalogue.overloaded.code,
+      });
+      expect((await service.create('{"id":100,"name":"small"}')).status).toBe(200);
+      for (const socket of unread) socket.destroy();
+      let served: Response;
+      do served = await send(service, "GET", "/plants", { headers });
+      while (served.status === 503);
+      expect(await served.text()).toContain(name);
+    },
+    30_000,
+  );
+});
+
+test("unfinished lines of batches count: past the bound a batch ends with 503, and other requests go on", async () => {
+  await using service = await startService({
+    PLANTSTORE_BODY_BYTES_MAX: "1000000",
+    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "2000000",
+  });
+  const top = [
+    "POST /plants/batch HTTP/1.1",
+    "Host: a",
+    `Authorization: Bearer ${TEST_TOKEN}`,
+    "Content-Type: application/x-ndjson",
+    "Transfer-Encoding: chunked",
+  ];
+  const begin = async (id: number) => {
+    const connection = await connectRaw(service.url);
+    connection.send(`${top.join("\r\n")}\r\n\r\n${chunk(`{"id":${id},"name":"a"}\n`)}`);
+    await receive(connection, /"line":1,"status":200/);
+    connection.send(chunk(`{"id":${id + 100},"name":"${"x".repeat(900_000)}`));
+    return connection;
+  };
+  const holders = [await begin(1), await begin(2)];
+  const third = await begin(3);
+  const received = await receive(third, /"line":2,"status":503.*\r\n0\r\n\r\n$/s);
+  expect(received).toContain(`"error":${catalogue.overloaded.code}`);
+  expect((await service.create('{"id":50,"name":"small"}')).status).toBe(200);
+  for (const connection of holders) connection.abort();
+  const large = JSON.stringify({ id: 51, name: "x".repeat(900_000) });
+  while ((await service.create(large)).status === 503) await Bun.sleep(10);
+});
