@@ -11,6 +11,7 @@ import { toStream } from "./stream.ts";
 
 const JSON_TYPE = "application/json";
 const NDJSON_TYPE = "application/x-ndjson";
+export const BATCH_TYPES = [NDJSON_TYPE, "application/ndjson", "application/jsonl", JSON_TYPE];
 
 /** Plants of one request that are with the store at one time: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
@@ -22,8 +23,7 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 
 export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const types = [NDJSON_TYPE, "application/ndjson", "application/jsonl", JSON_TYPE] as const;
-  if (requireType(request.headers, ...types) !== JSON_TYPE) {
+  if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     const results = toStream(exchange, (signal) =>
       createAll(exchange, { open: "", between: "", close: "" }, readBody(exchange, signal)),
     );

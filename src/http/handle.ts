@@ -10,6 +10,7 @@ import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../store/batcher.ts";
 import { answerAndLinger, type BodyReader, type Memory } from "./body.ts";
+import { requireNoQuery } from "./query.ts";
 
 /** What every operation can use. */
 export interface Service {
@@ -67,7 +68,14 @@ export type Operation =
   /** Open to all, because it shows no plant. */
   | { readonly scope: undefined; readonly handle: Handle<[]> }
   /** Needs a token with this scope, or with `any` a valid token. */
-  | { readonly scope: Scope | "any"; readonly handle: Handle<[principal: Principal]> };
+  | {
+      readonly scope: Scope | "any";
+      readonly handle: Handle<[principal: Principal]>;
+      /** The operation reads the query itself. Without it, any parameter is refused. */
+      readonly hasQuery?: true;
+      /** The media types of bodies, for the answer to another. */
+      readonly bodyTypes?: readonly string[];
+    };
 
 export interface Route {
   readonly path: string;
@@ -105,15 +113,18 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         // Awaiting a token that was checked lately would cost a microtask.
         const principal = found instanceof Promise ? await found : found;
         requireScope(principal, operation.scope);
+        if (operation.hasQuery === undefined) requireNoQuery(request.url);
         response = await operation.handle(exchange, principal);
       }
     } catch (error) {
       refusal = toRefusal(error);
-      response = answerRefusal(exchange, refusal, allow, operation?.scope);
+      response = answerRefusal(exchange, refusal, allow, operation);
     }
     countRequest(method, response.status);
     if (refusal !== undefined || exchange.sentId !== null)
       response.headers.set("x-request-id", exchange.requestId);
+    // The runtime leaves it out of answers to HEAD.
+    if (method === "HEAD") response.headers.set("date", new Date().toUTCString());
     if (config.corsOrigins.length > 0) addCorsHeaders(config.corsOrigins, request, response, allow);
     if (readiness.isDraining) response.headers.set("connection", "close");
     if (refusal !== undefined || isLogged) logRequest(exchange, response.status, refusal);
@@ -186,14 +197,17 @@ function answerRefusal(
   { request, service }: Exchange,
   refusal: Refusal,
   allow: string,
-  scope: Operation["scope"],
+  operation: Operation | undefined,
 ): Response {
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;
   if (status === 503) headers["retry-after"] = RETRY_AFTER_SECONDS;
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
-  if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal, scope);
+  if (status === 401 || status === 403)
+    headers["www-authenticate"] = challenge(refusal, operation?.scope);
+  if (status === 415 && request.method === "POST" && operation?.scope !== undefined)
+    headers["accept-post"] = operation.bodyTypes?.join(", ") ?? "";
   const body = JSON.stringify({ error: code, message: refusal.message });
   const isClosing =
     service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");

@@ -15,7 +15,8 @@ import { chooseForm } from "./request-headers.ts";
 import { type MakePieces, toStream } from "./stream.ts";
 
 const JSON_TYPE = "application/json";
-const NDJSON_TYPE = "application/x-ndjson";
+/** One format under three names; the client gets the name that it asked for. */
+const NDJSON_TYPES = ["application/x-ndjson", "application/ndjson", "application/jsonl"] as const;
 const CSV_TYPE = "text/csv";
 
 /** The same URL answers in several forms. */
@@ -24,17 +25,15 @@ const VARY = { vary: "Accept" };
 /** GET /plants */
 export async function listPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, NDJSON_TYPE, CSV_TYPE]);
+  const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
   if (form === JSON_TYPE) return answerPage(exchange);
   const query = parseStreamQuery(request.url);
   service.memory.requireHalf();
   // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
   const first = await service.store.listPlants(query);
   const pages: MakePages = (signal) => followPages(exchange, query, first, signal);
-  if (form === NDJSON_TYPE)
-    return answerStream(exchange, NDJSON_TYPE, (signal) =>
-      formatPages("", pages(signal), formatNdjson),
-    );
+  if (form !== CSV_TYPE)
+    return answerStream(exchange, form, (signal) => formatPages("", pages(signal), formatNdjson));
   // Loaded on demand: most services never export a spreadsheet.
   const { CSV_HEAD, formatCsv } = await import("../format/csv.ts");
   return answerStream(exchange, `${CSV_TYPE}; charset=utf-8; header=present`, (signal) =>

@@ -82,7 +82,8 @@ function describeList(config: Config): Described {
     description:
       "A page of plants in the order of their ids, as an array; the next page is in the `Link` header, which the last " +
       "page does not have. With `Accept: application/x-ndjson` or `text/csv` the whole (filtered) store comes as a " +
-      "stream instead, and `limit` is not allowed. " +
+      "stream instead, and `limit` is not allowed. To know that a stream is complete, ask for what comes after its last " +
+      "plant: `?after=<id>&limit=1`, with the same filters. " +
       `A page of very long names may end before its limit. A search by \`name\` looks at most at ${config.scanRowsMax} plants a page, so a page may end early or be empty. Both have a next link.`,
     parameters: [
       limitParameter("Plants on a page."),
@@ -122,6 +123,17 @@ function describeList(config: Config): Described {
   });
 }
 
+const batchResults = [
+  { line: 1, status: 200 },
+  { line: 2, status: 200, replayed: true },
+  {
+    line: 3,
+    status: 409,
+    error: 3001,
+    message: "A different plant has the id 1; nothing was changed.",
+  },
+];
+
 function describeBatch(config: Config): Described {
   return operation("createPlants", "plants:write", "Create many plants", {
     description:
@@ -129,34 +141,34 @@ function describeBatch(config: Config): Described {
       "Each line succeeds or fails alone, as a create of it would. Safe to send again as a whole. " +
       "Read the results while you send: a slow reader holds up both directions. " +
       `Limits: ${lineBytesMax(config)} bytes a line, ${config.readSecondsMax} s between two pieces. ` +
-      "If the lines cannot be read to their end, the last result says so (408, 400), and nothing after it was stored: count the results.",
+      "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results. " +
+      `As \`application/json\`, one array of at most ${config.bodyBytesMax} bytes in all, answered by an array of the same results.`,
     requestBody: {
       required: true,
       content: {
         "application/x-ndjson": { schema: lines("NewPlant"), example: ndjson(monstera, ficus) },
+        "application/json": {
+          schema: { type: "array", items: schema("NewPlant") },
+          example: [monstera, ficus],
+        },
       },
     },
     responses: {
       200: {
-        description: "A result for each line that is not empty.",
+        description: "A result for each plant.",
         headers: withHeaders(),
         content: {
           "application/x-ndjson": {
             schema: lines("BatchResult"),
-            example: ndjson(
-              { line: 1, status: 200 },
-              { line: 2, status: 200, replayed: true },
-              {
-                line: 3,
-                status: 409,
-                error: 3001,
-                message: "A different plant has the id 1; nothing was changed.",
-              },
-            ),
+            example: ndjson(...batchResults),
+          },
+          "application/json": {
+            schema: { type: "array", items: schema("BatchResult") },
+            example: batchResults,
           },
         },
       },
-      ...failWith("BadRequest", "UnsupportedBody"),
+      ...failWith("BadPlant", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody"),
     },
   });
 }
@@ -257,7 +269,7 @@ function describeToken(): Described {
         },
         { name: "till", prefix: "pst_Ab12Cd", scopes: ["plants:write"] },
       ),
-      ...failWith("BadRequest"),
+      ...failWith("BadQuery"),
     },
   });
 }
@@ -345,7 +357,7 @@ function describeMetrics(): Described {
           },
         },
       },
-      ...failWith("BadRequest"),
+      ...failWith("BadQuery"),
     },
   });
 }

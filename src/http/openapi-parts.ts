@@ -8,9 +8,10 @@ import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
 const failures = {
   BadRequest: ["malformed_request"],
   BadQuery: ["malformed_request", "invalid_query"],
-  BadCondition: ["malformed_request", "invalid_id", "invalid_precondition"],
+  BadCondition: ["malformed_request", "invalid_query", "invalid_id", "invalid_precondition"],
   BadPlant: [
     "malformed_request",
+    "invalid_query",
     "invalid_utf8",
     "invalid_json",
     "invalid_plant",
@@ -18,6 +19,7 @@ const failures = {
   ],
   BadReplacement: [
     "malformed_request",
+    "invalid_query",
     "invalid_id",
     "invalid_precondition",
     "invalid_utf8",
@@ -53,6 +55,7 @@ const headers = {
   ETag: "A strong entity tag of the plant.",
   "WWW-Authenticate": "RFC 6750.",
   "Retry-After": "Seconds.",
+  "Accept-Post": "The media types that this path takes (W3C Linked Data Platform).",
 };
 
 type Header = keyof typeof headers;
@@ -111,6 +114,7 @@ export const limitParameter = (description: string): object =>
 const headersByStatus: Readonly<Record<number, Header>> = {
   401: "WWW-Authenticate",
   403: "WWW-Authenticate",
+  415: "Accept-Post",
   503: "Retry-After",
 };
 

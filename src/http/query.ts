@@ -70,6 +70,11 @@ export function formatNextTagQuery({ prefix, limit }: TagQuery, after: string): 
   return next.toString();
 }
 
+/** For operations without parameters. */
+export function requireNoQuery(url: string): void {
+  if (url.includes("?")) new Parameters(url, []).requireSound();
+}
+
 /** The client wants activity after this time; 0 means all of it. */
 export function parseSince(url: string): number {
   const given = new Parameters(url, ["since"]);
@@ -158,7 +163,7 @@ class Parameters<Name extends string> {
     const value = decode(pair.slice(equals + 1));
     if (!this.isKnown(name))
       this.faults.push(
-        `${JSON.stringify((name ?? rawName).slice(0, SHOWN_CHARACTERS_MAX))}: unknown; known are ${this.known.join(", ")}`,
+        `${JSON.stringify((name ?? rawName).slice(0, SHOWN_CHARACTERS_MAX))}: unknown; known are ${this.known.join(", ") || "none"}`,
       );
     else if (value === undefined)
       this.faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);

@@ -1,7 +1,7 @@
 /** Every path of the interface. The description has the same. */
 
 import type { Config } from "../config.ts";
-import { createPlants } from "./batch.ts";
+import { BATCH_TYPES, createPlants } from "./batch.ts";
 import { answer, type Route } from "./handle.ts";
 import { listPlants, listTags } from "./list.ts";
 import { describeApi } from "./openapi.ts";
@@ -14,13 +14,15 @@ export function createRoutes(config: Config): readonly Route[] {
     {
       path: "/plants",
       operations: {
-        GET: { scope: "plants:read", handle: listPlants },
-        POST: { scope: "plants:write", handle: createPlant },
+        GET: { scope: "plants:read", handle: listPlants, hasQuery: true },
+        POST: { scope: "plants:write", handle: createPlant, bodyTypes: ["application/json"] },
       },
     },
     {
       path: "/plants/batch",
-      operations: { POST: { scope: "plants:write", handle: createPlants } },
+      operations: {
+        POST: { scope: "plants:write", handle: createPlants, bodyTypes: BATCH_TYPES },
+      },
     },
     {
       path: "/plants/:id",
@@ -30,9 +32,15 @@ export function createRoutes(config: Config): readonly Route[] {
         DELETE: { scope: "plants:write", handle: removePlant },
       },
     },
-    { path: "/tags", operations: { GET: { scope: "plants:read", handle: listTags } } },
+    {
+      path: "/tags",
+      operations: { GET: { scope: "plants:read", handle: listTags, hasQuery: true } },
+    },
     { path: "/token", operations: { GET: { scope: "any", handle: showToken } } },
-    { path: "/activity", operations: { GET: { scope: "plants:read", handle: showActivity } } },
+    {
+      path: "/activity",
+      operations: { GET: { scope: "plants:read", handle: showActivity, hasQuery: true } },
+    },
     { path: "/metrics", operations: { GET: { scope: "plants:read", handle: showMetrics } } },
     { path: "/livez", operations: { GET: { scope: undefined, handle: showLive } } },
     { path: "/readyz", operations: { GET: { scope: undefined, handle: showReady } } },

@@ -226,7 +226,11 @@ const refused: Record<string, Refused> = {
     says: [],
   },
   NaN: { body: '{"id":NaN,"name":"a"}', reason: "invalid_json", says: [] },
-  "a byte order mark": { body: '\uFEFF{"id":1,"name":"a"}', reason: "invalid_json", says: [] },
+  "a byte order mark": {
+    body: '\uFEFF{"id":1,"name":"a"}',
+    reason: "invalid_json",
+    says: ["byte order mark"],
+  },
   "brackets without end": { body: "[".repeat(4000), reason: "invalid_json", says: [] },
   "invalid UTF-8": {
     body: Buffer.from('{"id":1,"name":"\xff"}', "latin1"),

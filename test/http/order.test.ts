@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { startService, TEST_TOKEN } from "../support/service.ts";
+import { send, startService, TEST_TOKEN } from "../support/service.ts";
 
 const service = await startService({ PLANTSTORE_BODY_BYTES_MAX: "64" });
 
@@ -91,5 +91,54 @@ describe("methods", () => {
       expect(await head.text()).toBe("");
       expect((await get.bytes()).length).toBe(Number(head.headers.get("content-length")));
     },
+  );
+});
+
+describe("an operation without parameters", () => {
+  test.each([
+    ["POST", "/plants", "application/json", '{"id":1,"name":"a"}'],
+    ["POST", "/plants/batch", "application/x-ndjson", '{"id":1,"name":"a"}\n'],
+    ["GET", "/plants/1", undefined, undefined],
+    ["PUT", "/plants/1", "application/json", '{"name":"a"}'],
+    ["DELETE", "/plants/1", undefined, undefined],
+    ["GET", "/token", undefined, undefined],
+    ["GET", "/metrics", undefined, undefined],
+  ])("%s %s refuses any, and does nothing", async (method, path, type, body) => {
+    const ask = (query: string): Promise<Response> =>
+      send(service, method, `${path}${query}`, {
+        ...(body !== undefined && { body }),
+        ...(type !== undefined && { headers: { "content-type": type } }),
+      });
+    const refused = await ask("?dryRun=true&id=1");
+    expect([refused.status, await refused.json()]).toEqual([
+      400,
+      {
+        error: catalogue.invalid_query.code,
+        message: '"dryRun": unknown; known are none; "id": unknown; known are none',
+      },
+    ]);
+    expect(await service.readPlants()).toEqual([]);
+    expect((await ask("?")).status).not.toBe(400);
+    await service.store.removePlant(1n, {}).catch(() => undefined);
+  });
+
+  test.each(["/livez", "/readyz", "/openapi.json"])(
+    "%s is open, and ignores them",
+    async (path) => {
+      expect((await fetch(`${service.url}${path}?a=1`)).status).toBe(200);
+    },
+  );
+});
+
+test("415 names the types that a POST takes", async () => {
+  const ask = async (path: string): Promise<string | null> => {
+    const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "text/plain" };
+    const response = await fetch(service.url + path, { method: "POST", headers, body: "x" });
+    expect(response.status).toBe(415);
+    return response.headers.get("accept-post");
+  };
+  expect(await ask("/plants")).toBe("application/json");
+  expect(await ask("/plants/batch")).toBe(
+    "application/x-ndjson, application/ndjson, application/jsonl, application/json",
   );
 });
