@@ -42,7 +42,7 @@ describe("group commit", () => {
     expect(batches).toEqual([[1], [2, 3, 4]]);
   });
 
-  test("answers nobody before the commit has ended", async () => {
+  test("settles no write before the commit has ended", async () => {
     const { gates, started, commit } = heldCommit();
     const group = new Batcher(commit, limits);
     let answered = false;
@@ -124,7 +124,7 @@ describe("group commit", () => {
     expect(sizes).toEqual([3, 2]);
   });
 
-  test("tries again while the store is locked, and refuses whoever has waited too long", async () => {
+  test("tries again while the store is locked, and refuses a write that has waited too long", async () => {
     let now = 0;
     let locked = true;
     const group = new Batcher<string, string>(
@@ -142,7 +142,7 @@ describe("group commit", () => {
     expect(await patient).toBe("patient");
   });
 
-  test("refuses whoever has waited too long behind slow commits, and commits nothing of theirs", async () => {
+  test("refuses writes that have waited too long behind slow commits, and does not commit them", async () => {
     let now = 0;
     const batches: number[][] = [];
     const group = new Batcher<number, number>(
@@ -177,7 +177,7 @@ describe("group commit", () => {
     expect(await accepted).toBe(2);
   });
 
-  test("answers whoever has waited too long for a commit that has begun, and for one that has not", async () => {
+  test("refuses writes that have waited too long, for a commit that has begun and for one that has not", async () => {
     const { gates, started, commit } = heldCommit();
     const group = new Batcher(commit, { ...limits, queueSecondsMax: 0.05 });
     const begun = group.submit(1);

@@ -151,7 +151,7 @@ async function failOneSync(service: UnsyncedService): Promise<Sender> {
   return sender;
 }
 
-/** Asks until the answer has this status: an answer holds for a second, so that the next may still be the last. */
+/** Asks until the answer has this status: an answer is kept for a second. */
 async function readinessTurns(status: 200 | 503, url: string): Promise<Response> {
   const deadlineMs = performance.now() + 5_000;
   for (;;) {
@@ -260,7 +260,7 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
       service.stopFailing();
       await sender.resendRefused();
       expect(sender.refused).toEqual([]);
-      // The file was opened anew, and its log emptied into the main file.
+      // The file was opened again, and its log emptied into the main file.
       expect(statSync(`${service.path}-wal`).size).toBeLessThan(logBytes);
       expect(readMainFile(service.path).slice(0, 50)).toEqual(sender.expected.slice(0, 50));
       expect((await readinessTurns(200, url)).status).toBe(200);
@@ -314,7 +314,7 @@ describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
   };
   for (const [holder, statements] of Object.entries(holders))
     test(
-      `with ${holder} in the way of opening the file anew: 503 in time, alive meanwhile, over when they are gone`,
+      `with ${holder} in the way of opening the file again: 503 in time, alive meanwhile, over when it is gone`,
       async () => {
         await using service = await spawnUnsynced(limits({ queueSecondsMax: 1 }));
         const { url } = service.process.started;

@@ -1,8 +1,8 @@
 /**
- * A file that someone else has locked: who comes meanwhile waits in the queue, which has room for so many and no more.
+ * A file that another process has locked: writes wait in the queue, which has room for so many and no more.
  *
- * Of SQLite alone, where a commit that finds the file locked goes back into the queue. Where the engine itself waits
- * for a lock, a commit that waits has left the queue, and how many are accepted is not certain to the last one.
+ * For SQLite alone: there a commit that finds the file locked goes back into the queue. PostgreSQL itself waits for a
+ * lock, so a commit that waits has left the queue, and how many writes are accepted is not exact.
  */
 
 import { describe, expect, test } from "bun:test";
@@ -50,7 +50,7 @@ describe("POST /plants, while the file is locked", () => {
     expect(await service.readPlants()).toEqual(accepted);
   });
 
-  test("a statement that fails fails its own request, and none of those that share its commit", async () => {
+  test("a statement that fails fails its own request, and no other request of its commit", async () => {
     const room = 20;
     await using service = await startService(queueOf(room));
     await service.database.failPlantsNamed("boom");

@@ -92,7 +92,7 @@ describe("opening a store", () => {
     );
   });
 
-  test("refuses somebody else's SQLite file, and leaves it as it is", () => {
+  test("refuses a SQLite file that is not a store, and leaves it as it is", () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/other.db`;
     const db = new Database(path);

@@ -1,4 +1,4 @@
-/** The end of a turn of the event loop: waited for, but not for ever. */
+/** The end of a tick of the event loop, even if the tick does not end. */
 
 import { describe, expect, test } from "bun:test";
 import { endOfTick, flushOverdue, pause } from "../src/store/batcher.ts";
@@ -6,7 +6,7 @@ import { endOfTick, flushOverdue, pause } from "../src/store/batcher.ts";
 /** Long after any that has begun should have ended. */
 const LATER_MS = 1_000;
 
-/** Which of these have ended, without a turn of the event loop in between. */
+/** Which of these have ended, without a tick in between. */
 async function endedAmong(...waits: Promise<void>[]): Promise<boolean[]> {
   const ended = waits.map(() => false);
   for (const [index, wait] of waits.entries())
@@ -17,17 +17,17 @@ async function endedAmong(...waits: Promise<void>[]): Promise<boolean[]> {
   return ended;
 }
 
-describe("a turn", () => {
-  test("ends with the turn of the event loop, after everything that was there already", async () => {
+describe("a tick", () => {
+  test("ends after everything that was there already", async () => {
     const order: string[] = [];
     setImmediate(() => order.push("there already"));
-    const ended = endOfTick().then(() => order.push("end of the turn"));
+    const ended = endOfTick().then(() => order.push("end of the tick"));
     queueMicrotask(() => order.push("microtask"));
     await ended;
-    expect(order).toEqual(["microtask", "there already", "end of the turn"]);
+    expect(order).toEqual(["microtask", "there already", "end of the tick"]);
   });
 
-  test("ends before, where a request tells that it has taken too long, and then only once", async () => {
+  test("ends before, if a request finds that it takes too long, and then only once", async () => {
     const late = endOfTick();
     flushOverdue(performance.now());
     expect(await endedAmong(late)).toEqual([false]);
@@ -40,13 +40,13 @@ describe("a turn", () => {
 });
 
 describe("a pause", () => {
-  test("is over when its time is, however many turns that takes", async () => {
+  test("is over when its time is, however many ticks that takes", async () => {
     const startedAtMs = performance.now();
     await pause(20);
     expect(performance.now() - startedAtMs).toBeGreaterThan(19);
   });
 
-  test("is over before its timer comes, where a request tells that its time is", async () => {
+  test("is over before its timer fires, if a request finds that its time is", async () => {
     const short = pause(60_000);
     const long = pause(120_000);
     const startedAtMs = performance.now();

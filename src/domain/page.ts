@@ -20,11 +20,11 @@ export interface PlantQuery {
 
 export interface PlantPage {
   readonly plants: readonly Plant[];
-  /** The `after` of the next page; undefined where this is the last. */
+  /** The `after` of the next page; undefined on the last one. */
   readonly next: bigint | undefined;
 }
 
-/** The first id that may be on the page; undefined where none can be. */
+/** The first id that may be on the page; undefined if there can be none. */
 export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
   if (order === "asc") {
     if (after === undefined) return INT64_MIN;
@@ -125,19 +125,19 @@ function fold(text: string): string {
 }
 
 /**
- * Tags are told apart, and listed, by their first 100 characters, which is what every engine can index. One
- * that has as many or more is not listed: nobody picks it from a list, and it would not fit into a link.
+ * Every engine indexes the first 100 characters of a tag, so tags are told apart and listed by them. A tag of 100
+ * characters or more is not listed: it is too long to pick from a list, and does not fit into a link.
  */
 export const TAG_PREFIX_CHARACTERS = 100;
-/** Beginnings that are looked at for one page, listed or not. */
+/** Prefixes that one page looks at, listed or not. */
 export const TAG_PREFIXES_MAX = 2_000;
-/** A long tag is read as a whole where it is looked at. */
+/** Looking at a prefix reads its whole tag. */
 const BYTES_MAX = 4_194_304;
 
 export interface TagQuery {
   /** The tags begin with this. */
   readonly prefix: string;
-  /** The last tag seen; the page begins behind it. Empty, it is the empty tag. */
+  /** The last tag seen; the page begins behind it. The empty string is the empty tag. */
   readonly after: string | undefined;
   readonly limit: number;
 }
@@ -145,23 +145,23 @@ export interface TagQuery {
 export interface TagPage {
   /** Each once, in the order of their UTF-8 bytes. */
   readonly tags: readonly string[];
-  /** The `after` of the next page; undefined where this is the last. */
+  /** The `after` of the next page; undefined on the last one. */
   readonly next: string | undefined;
 }
 
-/** The beginning that one tag or many have in common, and what it takes to look at it. */
+/** The first characters of one or more tags, and how many bytes it takes to look at them. */
 export interface TagPrefix {
   readonly head: string;
   readonly bytes: number;
 }
 
-/** The heads of a page are from here on, and before `until` where there is an end. */
+/** Prefixes of a page: from `from`, and before `until` if it is defined. */
 export interface TagPrefixRange {
   readonly from: string;
   readonly until: string | undefined;
 }
 
-/** Undefined where no tag can be on the page. */
+/** Undefined if no tag can be on the page. */
 export function findTagPrefixRange({ prefix, after }: TagQuery): TagPrefixRange | undefined {
   if (!isComplete(prefix)) return undefined;
   const behind = after === undefined ? prefix : findBehind(after);
@@ -169,15 +169,15 @@ export function findTagPrefixRange({ prefix, after }: TagQuery): TagPrefixRange 
   return { from: laterOf(behind, prefix), until: findEnd(prefix) };
 }
 
-/** Where the next head begins; undefined where there can be none. */
+/** The first text behind this prefix; undefined if there can be none. */
 export function findBehind(head: string): string | undefined {
-  // No text has U+0000 in it, so that the next one in order has a U+0001 more.
+  // No text contains U+0000, so the next one in order has a U+0001 more.
   return isComplete(head) ? `${head}\u0001` : findEnd(cut(head));
 }
 
 /**
- * Takes the page off heads in order. It ends at the limit, or early when enough has been looked at, however
- * many of them are too long to be listed. It is never without progress where there is a head.
+ * Takes a page off prefixes in order. It ends at the limit, or early when it has looked at enough, listed or not. It
+ * makes progress if there is a prefix.
  */
 export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
   const tags: string[] = [];
@@ -195,7 +195,7 @@ export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
   return { tags, next: undefined };
 }
 
-/** Whether a head is the tag itself, and not the beginning of longer ones. */
+/** Whether a prefix is the whole tag, and not the beginning of longer ones. */
 export function isComplete(head: string): boolean {
   // An emoji is two units of a string, and one character.
   return head.length < TAG_PREFIX_CHARACTERS || Array.from(head).length < TAG_PREFIX_CHARACTERS;
@@ -208,7 +208,7 @@ function findEnd(prefix: string): string | undefined {
   const characters = Array.from(prefix);
   for (let last = characters.pop(); last !== undefined; last = characters.pop()) {
     const code = last.codePointAt(0) as number;
-    // Behind the last of all there is none; the surrogates in the midst are no characters.
+    // Nothing follows the last code point. Surrogates are not characters.
     if (code < 0x10ffff)
       return characters.join("") + String.fromCodePoint(code === 0xd7ff ? 0xe000 : code + 1);
   }

@@ -22,7 +22,7 @@ export interface Store extends TokenStore {
 
   /**
    * Stores a new plant. The same plant again is `replayed`: it succeeds and changes nothing.
-   * Rejects with `id_taken` where a different plant has the id.
+   * Rejects with `id_taken` if a different plant has the id.
    */
   createPlant(plant: Plant): Promise<Created>;
 
@@ -41,25 +41,25 @@ export interface Store extends TokenStore {
   /** A page of the tags in use: its cost depends on how many it lists, and not on how many plants have them. */
   listTags(query: TagQuery): Promise<TagPage>;
 
-  /** How many there are. It takes time in proportion: for a person who waits, never for a request. */
+  /** Takes time in proportion to the store: for commands, never for a request. */
   countPlants(): Promise<bigint>;
 
   /**
-   * Rejects with `plant_not_found`, or with `precondition_failed` where the condition does not hold; it is
-   * judged in the transaction that makes the change.
+   * Rejects with `plant_not_found`, or with `precondition_failed` if the condition does not hold. It is judged in
+   * the transaction that makes the change.
    */
   replacePlant(plant: Plant, condition: Condition): Promise<void>;
 
   /** Rejects as `replacePlant` does. */
   removePlant(id: bigint, condition: Condition): Promise<void>;
 
-  /** Resolves when a write has just been committed and synced; rejects where none can be. */
+  /** Commits and syncs a write; rejects if that is not possible. */
   probe(): Promise<void>;
 
   /** Writes of plants that are queued or under way. */
   readonly writesWaiting: number;
 
-  /** How much room the store takes, its log included; undefined where that cannot be told. A server may be asked. */
+  /** The size of the store with its log; undefined if it cannot be found out. A server may be asked. */
   measureBytes(): Promise<number | undefined>;
 
   /** Finishes what is queued, then releases the store. Later writes reject with `shutting_down`. */
@@ -72,17 +72,16 @@ export interface TokenStore {
   findToken(hash: string): Promise<TokenRecord | undefined>;
   /** All tokens ever made, oldest first. */
   listTokens(): Promise<TokenRecord[]>;
-  /** False, and nothing stored, where an unrevoked token has the name. */
+  /** False, and nothing stored, if a token that is not revoked has the name. */
   createToken(token: TokenRecord): Promise<boolean>;
-  /** Stores the token only where the store has never had one, so that of many first starts one wins. */
+  /** Stores the token only if the store has never had one: if many services start first, one wins. */
   createFirstToken(token: TokenRecord): Promise<boolean>;
   revokeToken(hash: string, revokedAtMs: number): Promise<void>;
   /**
-   * Takes over tokens of another store as they are, all in one write; doing it again changes nothing. First,
-   * where a hash is here already, only a revocation that it lacks and a later last use are taken over: what
-   * is revoked stays so, since when too. Then those that are not here are stored with every field, revoked
-   * and expired ones too. Resolves to those of which nothing was stored, because another token, which is
-   * not revoked, has the name; the rest is stored nonetheless.
+   * Takes over tokens of another store, in one write. Doing it again changes nothing. For a hash that is here
+   * already, only a revocation that it lacks and a later last use are taken over; a revocation is never changed. The
+   * others are stored with every field, also if they are revoked or expired. Resolves to those that were not stored,
+   * because another token that is not revoked has the name.
    */
   adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]>;
   /** Notes when tokens were last used. */
@@ -105,7 +104,7 @@ export interface StoreLimits {
   readonly scanRowsMax: number;
 }
 
-/** What a store is asked without changing it. */
+/** Everything that does not change the store. */
 export type Reads = Pick<
   Store,
   "findPlant" | "listPlants" | "listTags" | "countPlants" | "findToken" | "listTokens"
