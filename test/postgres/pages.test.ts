@@ -30,11 +30,29 @@ async function* walk(store: Store, query: PlantQuery): AsyncGenerator<PlantPage>
   }
 }
 
+/** The work for a page of a search is bounded in time as well: on a busy machine such a page may end early. */
+const ATTEMPTS_MAX = 5;
+
 async function expectSamePages({ sqlite, postgres }: EnginePair, query: PlantQuery): Promise<void> {
-  const [expected, found] = await Promise.all(
+  for (let attempts = 1; ; attempts++) {
+    const [expected, found] = await Promise.all(
+      [sqlite, postgres].map((store) => Array.fromAsync(walk(store, query))),
+    );
+    const isLast = query.name === undefined || attempts === ATTEMPTS_MAX;
+    if (isLast) expect(found).toEqual(expected as PlantPage[]);
+    if (isLast || Bun.deepEquals(found, expected)) return;
+  }
+}
+
+async function expectSamePlants(
+  { sqlite, postgres }: EnginePair,
+  query: PlantQuery,
+): Promise<void> {
+  const [expected = [], found = []] = await Promise.all(
     [sqlite, postgres].map((store) => Array.fromAsync(walk(store, query))),
   );
-  expect(found).toEqual(expected as PlantPage[]);
+  expect(found.flatMap(({ plants }) => plants)).toEqual(expected.flatMap(({ plants }) => plants));
+  expect(Math.max(...found.map(({ plants }) => plants.length))).toBeLessThanOrEqual(query.limit);
 }
 
 describe("pages", () => {
@@ -48,8 +66,10 @@ describe("pages", () => {
         tag: random.pick(tags),
       })).filter(({ id }, index, all) => all.findIndex((other) => other.id === id) === index);
       await using pair = await openPair(plants);
+      const expectSame = (both: EnginePair, query: PlantQuery): Promise<void> =>
+        (query.name === undefined ? expectSamePages : expectSamePlants)(both, query);
       for (let round = 0; round < 40; round++)
-        await expectSamePages(pair, {
+        await expectSame(pair, {
           after: random.chance(50) ? undefined : random.pick(plants).id,
           limit: random.pick([1_000, 999, 100 + random.below(900)]),
           tag: random.chance(50) ? undefined : random.pick(tags),

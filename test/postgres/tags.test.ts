@@ -48,7 +48,7 @@ describe("tags", () => {
       const listed = [...new Set(known.filter((tag) => Array.from(tag).length < 100))].toSorted(
         (one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other)),
       );
-      for (let round = 0; round < 60; round++) {
+      for (let round = 0; round < 30; round++) {
         const query = {
           prefix: random.chance(40) ? "" : random.pick(known).slice(0, random.below(3)),
           after: random.chance(50) ? undefined : random.pick(known),
