@@ -8,7 +8,7 @@ import { Compile } from "typebox/schema";
 import { catalogue, type ErrorName } from "../src/domain/errors.ts";
 import { createRoutes } from "../src/http/routes.ts";
 import frozen from "./frozen/interface.openapi.json";
-import { startService } from "./support/service.ts";
+import { send, startService } from "./support/service.ts";
 
 const service = await startService({ PLANTSTORE_BODY_BYTES_MAX: "2048" });
 
@@ -23,6 +23,7 @@ interface Schema {
 
 interface Media {
   readonly schema: { readonly $ref: string };
+  readonly example?: unknown;
   readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
 }
 
@@ -30,7 +31,7 @@ interface Content {
   readonly $ref?: string;
   readonly description: string;
   readonly required?: boolean;
-  readonly content?: { readonly "application/json"?: Media };
+  readonly content?: Readonly<Record<string, Media>>;
 }
 
 interface Operation {
@@ -90,7 +91,9 @@ describe("the interface that we must keep", () => {
     const schemaOf = (content: Content | undefined): string | undefined =>
       content?.content?.["application/json"]?.schema.$ref;
     expect(ours.requestBody.required).toBe(true);
-    expect(schemaOf(ours.requestBody)).toBe(schemaOf(promised.requestBody as Content) as string);
+    expect(schemaOf(ours.requestBody)).toBe(
+      schemaOf(promised.requestBody as unknown as Content) as string,
+    );
     for (const [status, answer] of Object.entries(promised.responses))
       expect(schemaOf(resolve(ours.responses?.[status]))).toBe(
         schemaOf(answer as Content) as string,
@@ -161,6 +164,26 @@ describe("the description", () => {
       expect((await service.create(JSON.stringify({ ...(value as object) }))).status).toBeOneOf([
         200, 409,
       ]);
+  });
+
+  test("gives batches that are accepted, and results in the same form", async () => {
+    await using fresh = await startService();
+    const { content = {} } = description.paths["/plants/batch"]?.["post"]?.requestBody ?? {};
+    expect(Object.keys(content)).toEqual(["application/json", "application/x-ndjson"]);
+    for (const [type, { example }] of Object.entries(content)) {
+      const body = typeof example === "string" ? example : JSON.stringify(example);
+      const headers = { "content-type": type };
+      const response = await send(fresh, "POST", "/plants/batch", { headers, body });
+      expect([response.status, response.headers.get("content-type")]).toEqual([200, type]);
+      const text = await response.text();
+      const results: unknown = JSON.parse(
+        type === "application/json" ? text : `[${text.trim().split("\n").join(",")}]`,
+      );
+      expect(results).toMatchObject([
+        { line: 1, status: 200 },
+        { line: 2, status: 200 },
+      ]);
+    }
   });
 
   test("has no fault by the default rules of Spectral and Redocly", async () => {

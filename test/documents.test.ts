@@ -78,6 +78,15 @@ test("docs/errors.md has the catalogue, entry for entry", async () => {
   expect(rowsOf(await read("docs/errors.md"), /^\| \d{4} .*$/gm)).toEqual(expected);
 });
 
+test("docs/reliability.md has every scenario of the torture", async () => {
+  const [, table = ""] =
+    /const scenarios[^{]*\{\n([^}]*)\}/.exec(await read("test/torture/main.ts")) ?? [];
+  const names = [...table.matchAll(/^ *"?([a-z-]+)"?[:,]/gm)].map(([, name = ""]) => name);
+  expect(names.length).toBeGreaterThan(10);
+  const text = await read("docs/reliability.md");
+  expect(names.filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
+});
+
 describe("docs/configuration.md", () => {
   test("has every setting, with its default", async () => {
     const expected = (Object.values(settings) as Setting<unknown>[]).map(

@@ -64,7 +64,10 @@ const BatchResultSchema = {
   type: "object",
   required: ["line", "status"],
   properties: {
-    line: { type: "integer", description: "The number of the line, counted from 1." },
+    line: {
+      type: "integer",
+      description: "The number of the line, or the place in the array, from 1.",
+    },
     status: {
       type: "integer",
       description: "The status that a create of this line alone would have.",

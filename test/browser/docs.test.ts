@@ -141,14 +141,24 @@ describeInBrowser("the API reference", () => {
     for (const id of ids) expect(body).toContain(`"id": ${id},`);
   });
 
-  test("sends lines of JSON, and shows the results as they came", async () => {
+  test("sends a batch as an array or as lines, and shows the results as they came", async () => {
     await using view = await openDocs();
     await pasteToken(view.page);
     const batch = await openOperation(view.page, "createPlants");
     await batch.getByRole("button", { name: "Try it out" }).click();
-    const { status, body } = await execute(batch);
-    expect(status).toBe("200");
-    expect(body.trim().split("\n")).toEqual(['{"line":1,"status":200}', '{"line":2,"status":200}']);
+    const array = await execute(batch);
+    expect(array.status).toBe("200");
+    expect(JSON.parse(array.body)).toEqual([
+      { line: 1, status: 200 },
+      { line: 2, status: 200 },
+    ]);
+    await batch.getByLabel("Request content type").selectOption("application/x-ndjson");
+    const lines = await execute(batch);
+    expect(lines.status).toBe("200");
+    expect(lines.body.trim().split("\n")).toEqual([
+      '{"line":1,"status":200,"replayed":true}',
+      '{"line":2,"status":200,"replayed":true}',
+    ]);
   });
 
   test("shows what the service refuses, and why", async () => {
