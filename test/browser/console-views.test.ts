@@ -237,6 +237,59 @@ describeInBrowser("every view of the console", () => {
   );
 });
 
+describeInBrowser("the list beside an open plant", () => {
+  test("shows names that can be read, 1000 pixels wide", async () => {
+    await using view = await openConsole(service, {
+      at: "#/plants/5",
+      viewport: { width: 1000, height: 700 },
+    });
+    const { page } = view;
+    await page.locator(".shown-name").waitFor();
+    const box = await rowOf(page, "Plant 1").first().locator(".row-name").boundingBox();
+    expect(box?.width).toBeGreaterThan(300);
+  });
+});
+
+describeInBrowser("single-key shortcuts", () => {
+  test("can be turned off, and stay off in this browser", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    await rowOf(page, "Rose").waitFor();
+    await page.keyboard.press("?");
+    await page.getByLabel("Use shortcuts of a single key").uncheck();
+    await page.keyboard.press("Escape");
+    for (const key of ["n", "/", "?"]) await page.keyboard.press(key);
+    await page.reload();
+    await rowOf(page, "Rose").waitFor();
+    await page.keyboard.press("n");
+    expect(page.url()).not.toContain("new");
+    expect(await page.getByRole("dialog").count()).toBe(0);
+    await page.getByRole("button", { name: /Signed in as/ }).click();
+    await page.getByRole("button", { name: "Keyboard shortcuts" }).click();
+    await page.getByLabel("Use shortcuts of a single key").check();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("n");
+    await page.getByRole("heading", { name: "Add a plant" }).waitFor();
+    expect(await page.evaluate<number>("localStorage.length")).toBe(0);
+  });
+});
+
+describeInBrowser("forced colours", () => {
+  test("keep the marks of the current view, the open plant and the chosen tag", async () => {
+    await using view = await openConsole(service, { at: "#/plants/5" });
+    const { page } = view;
+    await page.emulateMedia({ forcedColors: "active" });
+    await rowOf(page, "Rose").waitFor();
+    await page.getByLabel("Filter by tag").click();
+    await page.getByRole("option", { name: "shrub" }).waitFor();
+    await page.keyboard.press("ArrowDown");
+    const marks = await page.evaluate<string[]>(`
+      [".tab[aria-current]", ".row[aria-selected=true]", ".option[aria-selected=true]"].map(
+        (selector) => getComputedStyle(document.querySelector(selector)).outlineStyle)`);
+    expect(marks).toEqual(["solid", "solid", "solid"]);
+  });
+});
+
 describeInBrowser("the console under a base path", () => {
   test("loads its files, its data and its worker from there", async () => {
     await using shop = await startConsole({ PLANTSTORE_BASE_PATH: "/shop" });

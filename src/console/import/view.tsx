@@ -1,6 +1,5 @@
 /** Importing: choose a file, check how it is read, watch the progress, see what was refused. */
 
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import type { PlantField } from "../../format/csv.ts";
@@ -25,11 +24,6 @@ export function ImportView(): JSX.Element {
   );
 }
 
-function take(files: FileList | null | undefined): void {
-  const file = files?.[0];
-  if (file !== undefined) chooseFile(file);
-}
-
 const hints = [
   ["Columns", "The first row names them. You check which is which before anything is stored."],
   ["Tags", "An empty cell means no tag."],
@@ -37,29 +31,16 @@ const hints = [
 ] as const;
 
 function ImportChoose({ isReading }: { readonly isReading: boolean }): JSX.Element {
-  const isOver = useSignal(false);
   const input = useRef<HTMLInputElement>(null);
   return (
     <>
-      <div
-        class="drop"
-        data-over={isOver.value ? "" : undefined}
-        onDragOver={(event) => {
-          event.preventDefault();
-          isOver.value = true;
-        }}
-        onDragLeave={() => {
-          isOver.value = false;
-        }}
-        onDrop={(event) => {
-          event.preventDefault();
-          isOver.value = false;
-          take(event.dataTransfer?.files);
-        }}
-      >
+      <div class="drop">
         <Drawing name="sheet" />
         <h2>Drop a file here</h2>
-        <p>A spreadsheet saved as CSV or TSV, lines of JSON (NDJSON), or a JSON array.</p>
+        <p>
+          A spreadsheet saved as CSV or TSV, lines of JSON (NDJSON), or a JSON array. Copied rows
+          can be pasted here.
+        </p>
         <input
           ref={input}
           class="visually-hidden"
@@ -69,7 +50,8 @@ function ImportChoose({ isReading }: { readonly isReading: boolean }): JSX.Eleme
           tabIndex={-1}
           accept=".csv,.tsv,.txt,.ndjson,.jsonl,.json,text/csv,application/json"
           onChange={(event) => {
-            take(event.currentTarget.files);
+            const [file] = event.currentTarget.files ?? [];
+            if (file !== undefined) chooseFile(file);
             event.currentTarget.value = "";
           }}
         />

@@ -1,6 +1,7 @@
 /** Short messages about what was done, some with a way to undo it; all are also read out by screen readers. */
 
 import { signal } from "@preact/signals";
+import { hasShortcuts } from "./preferences.ts";
 
 export interface Toast {
   readonly key: number;
@@ -23,7 +24,8 @@ let count = 0;
 
 export function toast(text: string, action?: Action): void {
   toasts.value = [...toasts.value, { key: ++count, text, action }].slice(-TOASTS_MAX);
-  announce(action === undefined ? text : `${text} ${action.label}: press U.`);
+  const hint = hasShortcuts.value ? ": press U" : "";
+  announce(action === undefined ? text : `${text} ${action.label}${hint}.`);
 }
 
 /** For screen readers only. */

@@ -1,6 +1,6 @@
 /** The list: a grid that draws only the rows in sight, with keyboard navigation. */
 
-import { signal, type Signal, useSignal, useSignalEffect } from "@preact/signals";
+import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Plant } from "../../domain/plant.ts";
@@ -25,25 +25,26 @@ export function PlantGrid(): JSX.Element {
   // Reading the version redraws the list when it changes.
   void shown.version.value;
   const { plants } = shown;
-  const { top: scrolled, height: shownHeight } = visible.value;
+  const { top: scrolled, height: shownHeight, rowHeight } = visible.value;
   const end = Math.min(
     plants.length,
-    Math.ceil((scrolled + shownHeight) / rowHeight.value) + ROWS_BEYOND,
+    Math.ceil((scrolled + shownHeight) / rowHeight) + ROWS_BEYOND,
   );
-  const start = Math.max(0, Math.min(end, Math.floor(scrolled / rowHeight.value) - ROWS_BEYOND));
+  const start = Math.max(0, Math.min(end, Math.floor(scrolled / rowHeight) - ROWS_BEYOND));
   const active = shown.active.value;
 
   useSignalEffect(() => {
     const current = list.value;
     void current.version.value;
-    const { top, height } = visible.value;
-    const rowsAhead = (top + height * (1 + SCREENS_AHEAD)) / rowHeight.value;
+    const { top, height, rowHeight: each } = visible.value;
+    const rowsAhead = (top + height * (1 + SCREENS_AHEAD)) / each;
     if (current.phase.value === "ready" && rowsAhead > current.plants.length)
       void current.loadMore();
   });
   useSignalEffect(() => {
     const index = list.value.active.value;
-    if (index >= 0 && scroller.current !== null) reveal(scroller.current, index);
+    if (index >= 0 && scroller.current !== null)
+      reveal(scroller.current, index, visible.peek().rowHeight);
   });
 
   const moveTo = (index: number): void => {
@@ -51,7 +52,7 @@ export function PlantGrid(): JSX.Element {
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.altKey || event.ctrlKey || event.metaKey || plants.length === 0) return;
-    const page = Math.max(1, Math.floor((shownHeight - HEAD_HEIGHT) / rowHeight.value) - 1);
+    const page = Math.max(1, Math.floor((shownHeight - HEAD_HEIGHT) / rowHeight) - 1);
     const at = shown.active.value;
     const targets: Readonly<Record<string, number>> = {
       ArrowDown: at + 1,
@@ -94,7 +95,7 @@ export function PlantGrid(): JSX.Element {
         <div
           class="grid-body"
           role="rowgroup"
-          style={{ height: `${plants.length * rowHeight.value}px` }}
+          style={{ height: `${plants.length * rowHeight}px`, "--row-height": `${rowHeight}px` }}
         >
           {plants.slice(start, end).map((plant, offset) => {
             const index = start + offset;
@@ -103,7 +104,7 @@ export function PlantGrid(): JSX.Element {
                 key={plant.id}
                 plant={plant}
                 index={index}
-                top={index * rowHeight.value}
+                top={index * rowHeight}
                 isActive={index === active}
               />
             );
@@ -196,16 +197,21 @@ function describeEnd(shown: PlantList): ComponentChildren {
 interface Window {
   readonly top: number;
   readonly height: number;
+  readonly rowHeight: number;
 }
+
+/** Where the list is narrower, a row has two lines. The stylesheet has the same width. */
+const TWO_LINES_WIDTH_MAX = 700;
 
 /** The part of a scrolling element that is in sight. */
 function useWindow(scroller: RefObject<HTMLElement | null>): Signal<Window> {
-  const visible = useSignal<Window>({ top: 0, height: 800 });
+  const visible = useSignal<Window>({ top: 0, height: 800, rowHeight: 48 });
   useLayoutEffect(() => {
     const element = scroller.current;
     if (element === null) return;
     const measure = (): void => {
-      visible.value = { top: element.scrollTop, height: element.clientHeight };
+      const { scrollTop: top, clientHeight: height, clientWidth: width } = element;
+      visible.value = { top, height, rowHeight: width <= TWO_LINES_WIDTH_MAX ? 64 : 48 };
     };
     measure();
     element.addEventListener("scroll", measure, { passive: true });
@@ -219,16 +225,9 @@ function useWindow(scroller: RefObject<HTMLElement | null>): Signal<Window> {
   return visible;
 }
 
-/** On a phone a row has two lines. The stylesheet has the same heights. */
-const narrow = matchMedia("(max-width: 719px)");
-const rowHeight = signal(narrow.matches ? 64 : 48);
-narrow.addEventListener("change", ({ matches }) => {
-  rowHeight.value = matches ? 64 : 48;
-});
-
 /** Scrolls only as far as needed to show the row below the sticky head. */
-function reveal(element: HTMLElement, index: number): void {
-  const top = index * rowHeight.value;
-  const lowest = top + rowHeight.value - (element.clientHeight - HEAD_HEIGHT);
+function reveal(element: HTMLElement, index: number, rowHeight: number): void {
+  const top = index * rowHeight;
+  const lowest = top + rowHeight - (element.clientHeight - HEAD_HEIGHT);
   element.scrollTop = Math.max(lowest, Math.min(top, element.scrollTop));
 }

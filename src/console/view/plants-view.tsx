@@ -5,13 +5,15 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { formatCount } from "../state/format.ts";
 import { list, refresh, suggestTags } from "../state/plants.ts";
+import { hasShortcuts } from "../state/preferences.ts";
 import { currentFilter, linkTo, refine, route } from "../state/route.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
 import { Combobox } from "./combobox.tsx";
-import { Icon, IconButton } from "./controls.tsx";
+import { Icon, IconButton, Notice } from "./controls.tsx";
 import { NothingListed } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
+import { Panel } from "./panel.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
 import { focusList } from "./shortcuts.tsx";
@@ -37,11 +39,19 @@ export function PlantsView(): JSX.Element | null {
         <Filters />
         <ListBody />
       </section>
-      {open === "new" && mayWrite.value && <AddPanel />}
+      {open === "new" && (mayWrite.value ? <AddPanel /> : <CannotAdd />)}
       {typeof open === "bigint" && <PlantPanel key={open} id={open} />}
     </div>
   );
 }
+
+const CannotAdd = (): JSX.Element => (
+  <Panel title="Add a plant">
+    <Notice kind="warning" title="Not allowed with this token">
+      <p>It can read plants, not add them. Sign in with another token to add plants.</p>
+    </Notice>
+  </Panel>
+);
 
 function CountLine(): JSX.Element {
   const { plants, phase, version } = list.value;
@@ -129,7 +139,7 @@ function SearchBox(): JSX.Element {
           event.preventDefault();
         }}
       />
-      <kbd aria-hidden="true">/</kbd>
+      {hasShortcuts.value && <kbd aria-hidden="true">/</kbd>}
     </div>
   );
 }

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { isLost, tryAgain } from "../api/service.ts";
+import { DropTarget } from "../import/drop.tsx";
 import { importProgress } from "../import/state.ts";
 import { ImportView } from "../import/view.tsx";
 import { route } from "../state/route.ts";
@@ -57,6 +58,7 @@ function Inside(): JSX.Element {
         ))}
       </section>
       <Shortcuts />
+      <DropTarget />
       <div class="visually-hidden" aria-live="polite">
         {announcement.value}
       </div>
@@ -68,7 +70,7 @@ function View(): JSX.Element | null {
   const { view } = route.value;
   if (view === "import" && mayWrite.value) return <ImportView />;
   if (view === "activity" && mayRead.value) return <ActivityView />;
-  if (view === "plants") return <PlantsView />;
+  if (view === "plants" && (mayRead.value || mayWrite.value)) return <PlantsView />;
   return (
     <div class="single">
       <h1>Not allowed with this token</h1>

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { hasShortcuts, setShortcuts } from "../state/preferences.ts";
 import { openPlant, route } from "../state/route.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
 import { act, toasts } from "../state/toasts.ts";
@@ -12,7 +13,7 @@ export const isShortcutsOpen = signal(false);
 /** What keys do in the open panel. */
 export const panelKeys = signal<Readonly<Partial<Record<string, () => void>>>>({});
 
-const isTyping = (target: EventTarget | null): boolean =>
+export const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement &&
   (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 
@@ -26,6 +27,7 @@ export function listenForKeys(): void {
 }
 
 function press(key: string): boolean {
+  if (key.length === 1 && !hasShortcuts.value) return false;
   const undo =
     key === "u" ? toasts.value.findLast(({ action }) => action !== undefined) : undefined;
   if (undo !== undefined) act(undo);
@@ -116,6 +118,14 @@ function ShortcutsDialog(): JSX.Element {
               </div>
             ))}
         </dl>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={hasShortcuts.value}
+            onChange={(event) => setShortcuts(event.currentTarget.checked)}
+          />
+          Use shortcuts of a single key
+        </label>
       </div>
     </dialog>
   );
