@@ -54,10 +54,80 @@ describeInBrowser("an import", () => {
       page.waitForEvent("download"),
       page.getByRole("button", { name: "Download all 2" }).click(),
     ]);
+    expect(download.suggestedFilename()).toBe("refused.csv");
     const refused = await Bun.file(await download.path()).text();
-    expect(refused).toStartWith("line,reason,text\r\n6,");
-    expect(refused).toContain('"x;Broken;herb;9"');
-    expect(refused).toContain("A different plant has the id 1");
+    const [heading, first, second] = refused.split("\n");
+    expect(heading).toBe("line;reason;Nr;Plant;Type;Pot");
+    expect(first).toMatch(/^6;"id: expected an integer.*";x;Broken;herb;9$/);
+    expect(second).toMatch(/^7;"A different plant has the id 1.*";1;Other;herb;9$/);
+
+    // It can be corrected and imported as it is.
+    await page.getByRole("button", { name: "Another file" }).click();
+    await choose(page, "refused.csv", refused.replace("x;Broken", "6;Mended"));
+    expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
+    await start(page);
+    await page.getByText("1 of 2 rows was refused").waitFor();
+    expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
+  });
+
+  test("refuses ids that a spreadsheet has shortened, and says what to do", async () => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    await choose(page, "barcodes.csv", "id,name\n4.00638E+12,Rose\n4.00638E+12,Tulip\n");
+    await page
+      .getByRole("cell", { name: /as text/ })
+      .first()
+      .waitFor();
+    await start(page);
+    await page.getByText("2 of 2 rows were refused").waitFor();
+    expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
+  });
+
+  test.each([
+    ["UTF-16", Buffer.from("\ufeffid\tname\n81\tGrüner Tee\n", "utf16le"), "81", "Grüner Tee"],
+    ["Windows-1252", Buffer.from("id;name\n82;Bl\u00fctenstaub\n", "latin1"), "82", "Blütenstaub"],
+  ])("reads %s, and names what it assumed", async (encoding, buffer, id, name) => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    const file = { name: "excel.csv", mimeType: "text/csv", buffer };
+    await page.locator("#import-file").setInputFiles(file);
+    await page.getByText(`Read as ${encoding}`).waitFor();
+    await page.getByRole("cell", { name }).waitFor();
+    await start(page);
+    await page.getByText("Import complete").waitFor();
+    expect(await service.findPlant(BigInt(id))).toMatchObject({ name });
+  });
+
+  test("recognises a workbook, and says how to go on", async () => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    await choose(page, "stock.xlsx", "PK\u0003\u0004 and so on");
+    await page.getByText("The file is a workbook (.xlsx or .ods), not text.").waitFor();
+    expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
+  });
+
+  test("that is cancelled counts all that its last requests stored", async () => {
+    await using view = await openConsole(service, { at: "#/import" });
+    const { page } = view;
+    const stored = Promise.withResolvers<void>();
+    await page.context().route("**/plants/batch", async (route) => {
+      const response = await route.fetch();
+      stored.resolve();
+      await Bun.sleep(2500);
+      await route.fulfill({ response });
+    });
+    const rows = Array.from(
+      { length: 8000 },
+      (_, index) => `{"id":${20_001 + index},"name":"x"}\n`,
+    );
+    await choose(page, "slow.ndjson", rows.join(""));
+    await start(page);
+    await stored.promise;
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByText("Import cancelled").waitFor();
+    const added = (await page.locator(".figures dd").first().innerText()).replaceAll(/\D/g, "");
+    const ids = (await service.readPlants()).map(({ id }) => id);
+    expect(Number(added)).toBe(ids.filter((id) => id > 20_000n && id <= 28_000n).length);
   });
 
   test.each([
@@ -91,6 +161,36 @@ describeInBrowser("an import", () => {
       .waitFor();
     await page.getByLabel("Format").selectOption("json");
     await page.getByText("The file can't be read this way").waitFor();
+  });
+
+  test.each(["#/plants", "#/import"])("takes a file that is dropped anywhere on %s", async (at) => {
+    await using view = await openConsole(service, { at });
+    const { page } = view;
+    await page.evaluate(`
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File(["id,name\\n71,Dropped\\n"], "dropped.csv"));
+      for (const type of ["dragover", "drop"])
+        document.querySelector("header").dispatchEvent(
+          new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer }));`);
+    await page.getByRole("cell", { name: "Dropped" }).waitFor();
+    expect(page.url()).toEndWith("#/import");
+  });
+
+  test.each([
+    ["with a heading", "Nr\tPlant\n72\tPasted\n", "72"],
+    ["without one", "73\tPasted\tfern\n74\tMore\t\n", "73"],
+  ])("takes rows that are pasted %s", async (_how, rows, id) => {
+    await using view = await openConsole(service, {
+      at: "#/plants",
+      permissions: ["clipboard-read", "clipboard-write"],
+    });
+    const { page } = view;
+    await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(rows)})`);
+    await page.keyboard.press("ControlOrMeta+v");
+    await page.getByRole("cell", { name: id, exact: true }).waitFor();
+    await start(page);
+    await page.getByText("Import complete").waitFor();
+    expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Pasted" });
   });
 
   test("of a hundred thousand rows leaves the page responsive, and can be watched from elsewhere", async () => {

@@ -1,6 +1,7 @@
 /** The messages between the page and the import worker. */
 
 import type { PlantField } from "../../format/csv.ts";
+import type { Encoding } from "../../format/encoding.ts";
 
 export type FileKind = "csv" | "ndjson" | "json";
 
@@ -10,6 +11,7 @@ export type Mapping = Readonly<Record<PlantField, string | undefined>>;
 /** How to read a file. */
 export interface Reading {
   readonly kind: FileKind;
+  readonly encoding: Encoding;
   readonly delimiter: string;
   /** Undefined where the file has no columns, or they are not guessed yet. */
   readonly mapping: Mapping | undefined;

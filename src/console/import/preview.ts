@@ -2,6 +2,7 @@
 
 import { Refusal } from "../../domain/errors.ts";
 import { MissingColumn, parseCells, type PlantField, readRows } from "../../format/csv.ts";
+import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
 import type { PlantRecord } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
 import {
@@ -16,14 +17,21 @@ import { readChunks, readRecords, RECORD_BYTES_MAX } from "./records.ts";
 
 const ROWS_SHOWN = 8;
 const SNIFFED_BYTES = 65_536;
+/** The first character beyond ASCII may come late. */
+const DECIDING_BYTES_MAX = 64_000_000;
 
 /** Reads the file as chosen, or guesses how. */
 export async function previewFile(file: File, chosen: Reading | undefined): Promise<Preview> {
-  let reading: Reading = chosen ?? { kind: "csv", delimiter: ",", mapping: undefined };
+  let reading: Reading = chosen ?? {
+    kind: "csv",
+    encoding: "utf-8",
+    delimiter: ",",
+    mapping: undefined,
+  };
   let headings: string[] = [];
   try {
     if (chosen === undefined) reading = await guessReading(file);
-    if (reading.kind === "csv") headings = await readHeadings(file, reading.delimiter);
+    if (reading.kind === "csv") headings = await readHeadings(file, reading);
     // A heading that occurs twice names no column.
     const unique = headings.filter(
       (heading) => heading !== "" && headings.indexOf(heading) === headings.lastIndexOf(heading),
@@ -49,10 +57,31 @@ export async function previewFile(file: File, chosen: Reading | undefined): Prom
 }
 
 async function guessReading(file: File): Promise<Reading> {
-  const start = await file.slice(0, SNIFFED_BYTES).text();
+  const guessed = await guessEncoding(file);
+  const bytes = await file.slice(0, SNIFFED_BYTES).arrayBuffer();
+  const start = new TextDecoder(guessed).decode(bytes);
   const kind = guessKind(file.name, start);
-  const delimiter = kind === "csv" ? guessDelimiter(start) : ",";
-  return { kind, delimiter, mapping: undefined };
+  // JSON is UTF-8 by definition.
+  const encoding = kind !== "csv" && guessed === "windows-1252" ? "utf-8" : guessed;
+  return { kind, encoding, delimiter: guessDelimiter(start), mapping: undefined };
+}
+
+async function guessEncoding(file: File): Promise<Encoding> {
+  let encoding: Encoding = "utf-8";
+  let bytes = 0;
+  const onEncoding = (found: Encoding): void => {
+    encoding = found;
+  };
+  try {
+    for await (const chunk of toUtf8(readChunks(file), { onEncoding }, true)) {
+      bytes += chunk.length;
+      if (encoding !== "utf-8" || bytes > DECIDING_BYTES_MAX) break;
+    }
+  } catch (error) {
+    if (!(error instanceof WrongEncoding)) throw error;
+    encoding = error.guess;
+  }
+  return encoding;
 }
 
 function guessKind(name: string, start: string): FileKind {
@@ -73,8 +102,9 @@ function guessDelimiter(start: string): string {
   return counts.reduce((best, next) => (next[1] > best[1] ? next : best))[0];
 }
 
-async function readHeadings(file: File, delimiter: string): Promise<string[]> {
-  for await (const [first] of readRows(readChunks(file), delimiter, RECORD_BYTES_MAX, 1)) {
+async function readHeadings(file: File, { encoding, delimiter }: Reading): Promise<string[]> {
+  const chunks = toUtf8(readChunks(file), { encoding }, false);
+  for await (const [first] of readRows(chunks, delimiter, RECORD_BYTES_MAX, 1)) {
     if (typeof first?.text !== "string") break;
     const text = first.text.replace(/^\ufeff/, "");
     try {

@@ -25,7 +25,9 @@ export function ImportProgress({ now }: { readonly now: Now }): JSX.Element {
       <Figures progress={progress} />
       <div class="form-actions">
         {now.step === "running" ? (
-          <Button onClick={cancelImport}>Cancel</Button>
+          <Button isDisabled={now.isCancelling} onClick={cancelImport}>
+            {now.isCancelling ? "Cancelling…" : "Cancel"}
+          </Button>
         ) : (
           <>
             {now.ending.kind !== "done" && (
@@ -143,7 +145,7 @@ function RefusedTable({ now }: { readonly now: Now }): JSX.Element | null {
       <div class="section-head">
         <h2>Refused rows</h2>
         {all !== undefined && (
-          <Button kind="small" onClick={() => download(all, "refused.csv")}>
+          <Button kind="small" onClick={() => download(all, `refused.${now.reading.kind}`)}>
             Download all {formatCount(refused)}
           </Button>
         )}

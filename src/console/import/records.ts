@@ -1,26 +1,32 @@
 /** The records of a file, read exactly as `plantstore import` reads them. */
 
 import { Refusal } from "../../domain/errors.ts";
-import { type PlantRecord, readPlants } from "../../format/plants.ts";
+import { type FileFormat, type PlantRecord, readPlants } from "../../format/plants.ts";
 import type { Reading } from "./messages.ts";
 
 /** The service's default limit, with room for the id. */
 export const RECORD_BYTES_MAX = 1_048_576 + 64;
 export const BLOCK_LENGTH_MAX = 2000;
 
+export function formatOf({ kind, delimiter, mapping }: Reading): FileFormat {
+  if (kind !== "csv" || mapping === undefined) return { kind: kind === "json" ? kind : "ndjson" };
+  const { id = "id", name = "name", tag } = mapping;
+  return { kind, headings: tag === undefined ? { id, name } : { id, name, tag }, delimiter };
+}
+
 export async function* readRecords(
   chunks: AsyncIterable<Uint8Array>,
-  { kind, delimiter, mapping }: Reading,
+  reading: Reading,
+  onHeading?: (heading: string) => void,
 ): AsyncGenerator<PlantRecord[]> {
-  const bounds = { recordBytesMax: RECORD_BYTES_MAX, blockLengthMax: BLOCK_LENGTH_MAX };
-  if (kind !== "csv" || mapping === undefined) {
-    yield* readPlants(chunks, kind === "json" ? { kind } : { kind: "ndjson" }, bounds);
-    return;
-  }
-  const { id = "id", name = "name", tag } = mapping;
-  const headings = tag === undefined ? { id, name } : { id, name, tag };
-  for await (const records of readPlants(chunks, { kind, headings, delimiter }, bounds))
-    yield tag === undefined ? records.map(withoutTag) : records;
+  const hasNoTags = reading.kind === "csv" && reading.mapping?.tag === undefined;
+  const records = readPlants(chunks, formatOf(reading), {
+    recordBytesMax: RECORD_BYTES_MAX,
+    blockLengthMax: BLOCK_LENGTH_MAX,
+    encoding: reading.encoding,
+    onHeading,
+  });
+  for await (const block of records) yield hasNoTags ? block.map(withoutTag) : block;
 }
 
 /** The person chose no column for tags, although one may be named so. */

@@ -5,8 +5,9 @@ import { catalogue, Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { PlantRecord } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
+import { type Rejected, RejectsFormat } from "../../format/rejects.ts";
 import { type Ending, type Progress, type Reading, type Refused, UNREADABLE } from "./messages.ts";
-import { BLOCK_LENGTH_MAX, readChunks, readRecords } from "./records.ts";
+import { BLOCK_LENGTH_MAX, formatOf, readChunks, readRecords } from "./records.ts";
 
 const REQUESTS_MAX = 2;
 /** Long names make shorter batches. */
@@ -29,7 +30,7 @@ export class ImportRun {
   private readonly job: Job;
   private readonly counter = { bytesRead: 0 };
   private readonly startedAtMs = performance.now();
-  private readonly refusedRows = new RefusedRows();
+  private readonly refusedRows: RefusedRows;
   private created = 0;
   private replayed = 0;
   private bytesDone = 0;
@@ -38,6 +39,7 @@ export class ImportRun {
 
   constructor(job: Job) {
     this.job = job;
+    this.refusedRows = new RefusedRows(new RejectsFormat(formatOf(job.reading)));
   }
 
   get progress(): Progress {
@@ -91,7 +93,8 @@ export class ImportRun {
     const { file, reading } = this.job;
     let records: PlantRecord[] = [];
     let characters = 0;
-    for await (const block of readRecords(readChunks(file, this.counter, signal), reading))
+    const chunks = readChunks(file, this.counter, signal);
+    for await (const block of readRecords(chunks, reading, this.refusedRows.format.onHeading))
       for (const record of block) {
         records.push(record);
         characters += record.text?.length ?? 0;
@@ -119,11 +122,13 @@ export class ImportRun {
         { signal, onRetry: () => this.waiting.add(batch), retriesMax: Number.POSITIVE_INFINITY },
       );
     } finally {
-      for (const record of batch.records) {
-        const { plant } = record;
-        const reason = plant instanceof Refusal ? plant.message : reasons.get(record);
-        if (reason !== undefined) this.refusedRows.add(record, reason);
-      }
+      this.refusedRows.add(
+        batch.records.flatMap((record) => {
+          const { line, text, plant } = record;
+          const reason = plant instanceof Refusal ? plant.message : reasons.get(record);
+          return reason === undefined ? [] : [{ line, text, reason }];
+        }),
+      );
     }
     this.bytesDone = Math.max(this.bytesDone, batch.bytesRead);
   }
@@ -138,33 +143,27 @@ function toEnding(error: unknown): Ending {
 
 const SHOWN_MAX = 200;
 const SHOWN_CHARACTERS_MAX = 120;
-const PIECE_LENGTH = 1000;
 
 /** Keeps the first refused rows for the page, and all of them for a download. */
 class RefusedRows {
   count = 0;
   readonly first: Refused[] = [];
+  readonly format: RejectsFormat;
   /** The browser may move blobs to disk. */
   private readonly pieces: Blob[] = [];
-  private lines: string[] = [];
 
-  add({ line, text = "" }: PlantRecord, reason: string): void {
-    this.count++;
-    if (this.first.length < SHOWN_MAX)
+  constructor(format: RejectsFormat) {
+    this.format = format;
+  }
+
+  add(rejected: readonly Rejected[]): void {
+    this.count += rejected.length;
+    for (const { line, reason, text = "" } of rejected.slice(0, SHOWN_MAX - this.first.length))
       this.first.push({ line, reason, text: text.slice(0, SHOWN_CHARACTERS_MAX) });
-    this.lines.push(`${line},${quote(reason)},${quote(text)}\r\n`);
-    if (this.lines.length < PIECE_LENGTH) return;
-    this.pieces.push(new Blob(this.lines));
-    this.lines = [];
+    if (rejected.length > 0) this.pieces.push(new Blob([this.format.add(rejected)]));
   }
 
   toBlob(): Blob {
-    return new Blob(["line,reason,text\r\n", ...this.pieces, ...this.lines], { type: "text/csv" });
+    return new Blob([...this.pieces, this.format.end()]);
   }
-}
-
-/** As in an export, a text that a spreadsheet would run as a formula gets an apostrophe. */
-function quote(text: string): string {
-  const harmless = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return `"${harmless.replaceAll('"', '""')}"`;
 }

@@ -23,6 +23,7 @@ interface Running {
   readonly file: File;
   readonly reading: Reading;
   readonly progress: Progress;
+  readonly isCancelling: boolean;
 }
 
 export type Import =
@@ -53,7 +54,7 @@ const nothingYet: Progress = {
 };
 
 /** How long a cancelled worker may take to report before it is terminated. */
-const CANCEL_MS = 2000;
+const CANCEL_MS = 7000;
 
 let worker: Worker | undefined;
 let runs = 0;
@@ -132,7 +133,14 @@ export function mapColumns(mapping: Mapping): void {
 /** Also starts an import again: plants that are already stored are recognised. */
 export function startImport(file: File, reading: Reading): void {
   const run = ++runs;
-  current.value = { step: "running", run, file, reading, progress: nothingYet };
+  current.value = {
+    step: "running",
+    run,
+    file,
+    reading,
+    progress: nothingYet,
+    isCancelling: false,
+  };
   announce("The import has started.");
   tell({
     to: "run",
@@ -148,6 +156,7 @@ export function startImport(file: File, reading: Reading): void {
 export function cancelImport(): void {
   const begun = current.value;
   if (begun.step !== "running") return;
+  current.value = { ...begun, isCancelling: true };
   tell({ to: "cancel" });
   setTimeout(() => {
     const now = current.value;

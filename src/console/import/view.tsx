@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import type { PlantField } from "../../format/csv.ts";
+import type { Encoding } from "../../format/encoding.ts";
 import { formatBytes } from "../state/format.ts";
 import { Button, Notice, Tag } from "../view/controls.tsx";
 import { Drawing } from "../view/empty-states.tsx";
@@ -76,6 +77,12 @@ const kinds: Readonly<Record<FileKind, string>> = {
   ndjson: "Lines of JSON",
   json: "JSON array",
 };
+const encodings: Readonly<Record<Encoding, string>> = {
+  "utf-8": "UTF-8",
+  "utf-16le": "UTF-16",
+  "utf-16be": "UTF-16, big-endian",
+  "windows-1252": "Windows-1252",
+};
 const delimiters: Readonly<Record<string, string>> = {
   ",": "Comma",
   ";": "Semicolon",
@@ -104,6 +111,15 @@ function ImportMap({ file, preview }: ImportMapProps): JSX.Element {
           options={Object.entries(kinds)}
           onChange={(kind) => readAs({ ...reading, kind: kind as FileKind, mapping: undefined })}
         />
+        <Choice
+          id="import-encoding"
+          label="Encoding"
+          value={reading.encoding}
+          options={Object.entries(encodings)}
+          onChange={(encoding) =>
+            readAs({ ...reading, encoding: encoding as Encoding, mapping: undefined })
+          }
+        />
         {reading.kind === "csv" && (
           <Choice
             id="import-delimiter"
@@ -115,6 +131,11 @@ function ImportMap({ file, preview }: ImportMapProps): JSX.Element {
         )}
       </div>
       {reading.kind === "csv" && preview.headings.length > 0 && <Columns preview={preview} />}
+      {problem === undefined && reading.encoding !== "utf-8" && (
+        <Notice kind="warning" title={`Read as ${encodings[reading.encoding]}`}>
+          <p>The file is not in UTF-8. Check that the names below look right before you start.</p>
+        </Notice>
+      )}
       {problem === UNREADABLE && (
         <Notice kind="fault" title={UNREADABLE}>
           <p>Choose it again, or choose another file.</p>
