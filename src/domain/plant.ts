@@ -18,6 +18,9 @@ export interface Plant {
   readonly tag: string | undefined;
 }
 
+/** How much text a plant holds. */
+export const lengthOf = ({ name, tag }: Plant): number => name.length + (tag?.length ?? 0);
+
 /** UTF-8 cannot hold an unpaired surrogate, and PostgreSQL cannot hold U+0000. Both engines hold the rest. */
 export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
 

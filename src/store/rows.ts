@@ -42,9 +42,6 @@ export function toTokenRecord(row: TokenRow): TokenRecord {
 const toMs = (value: bigint | null): number | undefined =>
   value === null ? undefined : Number(value);
 
-/** How much text a plant holds. */
-export const lengthOf = ({ name, tag }: Plant): number => name.length + (tag?.length ?? 0);
-
 /** How much a store holds. */
 export interface PlantCounts {
   readonly count: bigint;

@@ -1,13 +1,13 @@
 /** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
 
 import type { Refusal } from "../../domain/errors.ts";
-import type { Condition, Plant } from "../../domain/plant.ts";
+import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
 import type { Created, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { ServerLimits } from "../open.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
-import { lengthOf, type TokenRow, toTokenRecord } from "../rows.ts";
+import { type TokenRow, toTokenRecord } from "../rows.ts";
 import { type Connection, type Parameter, textArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
 import { findPlants, listPlants, listTags } from "./read.ts";

@@ -10,11 +10,11 @@ import {
   takePage,
   takeTags,
 } from "../../domain/page.ts";
-import type { Condition, Plant } from "../../domain/plant.ts";
+import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import type { Created, Reads, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
-import { lengthOf, toPlant, toTokenRecord } from "../rows.ts";
+import { toPlant, toTokenRecord } from "../rows.ts";
 import {
   type Durability,
   fileBytesOf,
