@@ -164,6 +164,9 @@ async function* readChunks(
 ): AsyncGenerator<Uint8Array> {
   if (body === null) return;
   const reader = body.getReader();
+  // The runtime cuts off a client that has closed its half of the connection. It notices that a tick after the last
+  // bytes: such a client would not see its results, so nothing is stored for it.
+  await nextTick();
   let bytesHeld = 0;
   let stop: ((reason: unknown) => void) | undefined;
   signal.addEventListener("abort", () => stop?.(signal.reason));
@@ -181,6 +184,7 @@ async function* readChunks(
       const { done, value } = await promise.finally(() => clearTimeout(timer));
       if (done) return;
       await nextTick();
+      signal.throwIfAborted();
       yield value;
       const newline = value.lastIndexOf(NEWLINE);
       const unfinished = newline === -1 ? bytesHeld + value.length : value.length - newline - 1;

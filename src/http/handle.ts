@@ -117,7 +117,9 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         response = await operation.handle(exchange, principal);
       }
     } catch (error) {
-      refusal = toRefusal(error);
+      refusal = hasNoDescriptor(error)
+        ? new Refusal("overloaded", undefined, error)
+        : toRefusal(error);
       response = answerRefusal(exchange, refusal, allow, operation);
     }
     countRequest(method, response.status);
@@ -190,6 +192,10 @@ export function answer(
   for (const name in more) response.headers.set(name, more[name] as string);
   return response;
 }
+
+/** As many files and connections are open as the system allows. */
+const hasNoDescriptor = (error: unknown): boolean =>
+  error instanceof Error && ["EMFILE", "ENFILE"].includes(String(Object(error).code));
 
 const RETRY_AFTER_SECONDS = "1";
 

@@ -3,6 +3,7 @@
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { PlantPage, PlantQuery } from "../domain/page.ts";
 import { formatStoredPlant, formatStoredPlants, type Plant } from "../domain/plant.ts";
+import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
   formatNextQuery,
@@ -34,8 +35,6 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const pages: MakePages = (signal) => followPages(exchange, query, first, signal);
   if (form !== CSV_TYPE)
     return answerStream(exchange, form, (signal) => formatPages("", pages(signal), formatNdjson));
-  // Loaded on demand: most services never export a spreadsheet.
-  const { CSV_HEAD, formatCsv } = await import("../format/csv.ts");
   return answerStream(exchange, `${CSV_TYPE}; charset=utf-8; header=present`, (signal) =>
     formatPages(CSV_HEAD, pages(signal), formatCsv),
   );

@@ -130,7 +130,8 @@ function loadOnDemand(path: string): Form["load"] {
     blob ??= readBlob(path).catch((error: unknown) => {
       blob = undefined;
       // A new build has replaced the file.
-      throw new Refusal("path_not_found", undefined, error);
+      const isGone = (error as { code?: unknown }).code === "ENOENT";
+      throw isGone ? new Refusal("path_not_found", undefined, error) : error;
     });
     return blob;
   };

@@ -105,9 +105,7 @@ export class MetricsReporter implements Reports {
         "Size of the store, its log included.",
         storeBytes === undefined ? [] : [["", storeBytes]],
       ),
-      family("process_resident_memory_bytes", "gauge", "Memory of the process.", [
-        ["", process.memoryUsage.rss()],
-      ]),
+      family("process_resident_memory_bytes", "gauge", "Memory of the process.", measureMemory()),
       family("process_start_time_seconds", "gauge", "When the process started, since 1970.", [
         ["", performance.timeOrigin / 1000],
       ]),
@@ -133,6 +131,15 @@ export class MetricsReporter implements Reports {
     if (this.samples.length > SAMPLES_MAX) this.samples.shift();
     this.last = now;
     void this.size.refreshIfWatched();
+  }
+}
+
+/** Nothing if no file can be opened: the system tells it in a file. */
+function measureMemory(): Line[] {
+  try {
+    return [["", process.memoryUsage.rss()]];
+  } catch {
+    return [];
   }
 }
 

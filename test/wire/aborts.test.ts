@@ -1,6 +1,7 @@
 /** Clients that vanish, and more clients than the system lets in. */
 
 import { describe, expect, test } from "bun:test";
+import { connect } from "node:net";
 import { existsSync, readdirSync } from "node:fs";
 import { spawnService } from "../support/command.ts";
 import { engine, openTestDatabase } from "../support/database.ts";
@@ -154,3 +155,85 @@ test("with no file descriptor left, accepted clients are served; as they leave, 
   expect(await service.exited).toBe(0);
   expect(await service.stderr).not.toContain('"level":"error"');
 });
+
+describe("a client that closes its half of the connection behind its request", () => {
+  const half = (url: string, bytes: string): Promise<string> =>
+    new Promise((resolve) => {
+      const { hostname, port } = new URL(url);
+      const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
+      let received = "";
+      socket.on("data", (data) => {
+        received += data.toString("latin1");
+      });
+      socket.on("error", () => undefined);
+      socket.on("close", () => resolve(received));
+      socket.end(bytes);
+    });
+
+  test("has its create answered", async () => {
+    await using service = await startService();
+    expect(await half(service.url, createRequest(2))).toEndWith('{"name":"plant 2"}');
+  });
+
+  test("has nothing of a batch stored, because the runtime does not send it the results", async () => {
+    await using service = await startService();
+    const lines = `${plantBody(2)}\n${plantBody(3)}\n`;
+    const top = head(
+      "POST /plants/batch HTTP/1.1",
+      HOST,
+      `Authorization: Bearer ${TEST_TOKEN}`,
+      "Content-Type: application/x-ndjson",
+      `Content-Length: ${lines.length}`,
+    );
+    for (let count = 0; count < 20; count++)
+      expect(await half(service.url, top + lines)).not.toContain('"status":200');
+    await expectNothingStored(service);
+    expect(service.logLines.join("")).toContain("answer_cut_off");
+  });
+});
+
+test.skipIf(process.platform !== "linux")(
+  "with no file descriptor left, metrics and CSV are answered, and a file with 503",
+  async () => {
+    const DESCRIPTORS_MAX = 96;
+    await using database = await openTestDatabase();
+    await using service = await spawnService(
+      { DATABASE_URL: database.url, PLANTSTORE_TOKEN: TEST_TOKEN },
+      ["sh", "-c", `ulimit -n ${DESCRIPTORS_MAX}; exec "$@"`, "sh"],
+    );
+    const { url } = service.started;
+    const page = await (await fetch(`${url}/docs`)).text();
+    const script = /docs\/swagger-ui-bundle[^"]+/.exec(page)?.[0];
+    const first = await connectRaw(url);
+    const ask = async (path: string, accept: string): Promise<string> => {
+      const before = first.received().length;
+      first.send(
+        head(
+          `GET ${path} HTTP/1.1`,
+          HOST,
+          `Authorization: Bearer ${TEST_TOKEN}`,
+          `Accept: ${accept}`,
+        ),
+      );
+      while (!/\r\n\r\n/.test(first.received().slice(before))) await Bun.sleep(5);
+      await Bun.sleep(100);
+      return first.received().slice(before, before + 12);
+    };
+    expect(await ask("/livez", "*/*")).toBe("HTTP/1.1 200");
+    const others = await Promise.all(Array.from({ length: 120 }, () => connectRaw(url)));
+    // The system hands over a connection with its first bytes.
+    for (const connection of others) connection.send(head("GET /livez HTTP/1.1", HOST));
+    while (readdirSync(`/proc/${service.pid}/fd`).length < DESCRIPTORS_MAX) await Bun.sleep(10);
+    for (const [path, accept] of [
+      ["/metrics", "*/*"],
+      ["/plants", "text/csv"],
+    ] as const)
+      expect(await ask(path, accept)).toBe("HTTP/1.1 200");
+    if (script !== undefined) expect(await ask(`/${script}`, "*/*")).toBe("HTTP/1.1 503");
+    for (const connection of [first, ...others]) connection.abort();
+    if (script !== undefined)
+      while ((await fetch(`${url}/${script}`).catch(() => undefined))?.status !== 200)
+        await Bun.sleep(50);
+  },
+  30_000,
+);

@@ -105,6 +105,21 @@ test("Expect: 100-continue is answered by 100, and the body then by 200", async 
   await expectStored(service, [2]);
 });
 
+// Bun 1.4 compares the value case-sensitively, and a handler cannot send an interim answer.
+test("the runtime of today sends no 100 for Expect: 100-Continue; a client that sends its body all the same is served", async () => {
+  await using service = await startService();
+  const [top = "", body = ""] = createRequest(2, "Expect: 100-Continue", CLOSE).split(
+    /(?<=\r\n\r\n)/,
+  );
+  const connection = await connectRaw(service.url);
+  connection.send(top);
+  await Bun.sleep(300);
+  expect(connection.received()).toBe("");
+  connection.send(body);
+  expect(parseAnswers(await connection.closed)).toMatchObject([{ status: 200 }]);
+  await expectStored(service, [2]);
+});
+
 describe("bodies that are together larger than allowed", () => {
   const length = `Content-Length: ${plantBody(2).length}`;
 
