@@ -8,7 +8,7 @@ import { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { openReader } from "../store/open.ts";
 import { Caller, createRemoteStore, type Results } from "./remote-store.ts";
-import type { FromWorker, ToWorker, WorkerSetup } from "./start.ts";
+import type { FromWorker, WorkerSetup } from "./start.ts";
 
 const { config, store: description, metricsMemory, calls } = workerData as WorkerSetup;
 const send = (message: FromWorker): void => parentPort?.postMessage(message);
@@ -34,9 +34,8 @@ const server = startServer({
   shared: { metrics, reports },
 });
 
-parentPort?.on("message", (message: ToWorker) => {
-  if (message === "stop") void stop();
-});
+// The only message is the one to stop.
+parentPort?.on("message", () => void stop());
 const { url, hasConsole } = server;
 send({ listening: { url, hasConsole, metricsPaths: metrics.paths } });
 

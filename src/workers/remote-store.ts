@@ -7,7 +7,6 @@ import { describeError } from "../observe/log.ts";
 import { endOfTick, pause } from "../store/batcher.ts";
 
 const forwarded = [
-  "createPlant",
   "findPlant",
   "listPlants",
   "listTags",
@@ -34,6 +33,8 @@ export function methodsOf(store: Store) {
   ) as unknown as Forwarded;
   return {
     ...methods,
+    createPlant: (id: bigint, name: string, tag: string | undefined) =>
+      store.createPlant({ id, name, tag }),
     createPlants: async (flat: FlatPlants): Promise<readonly (Created | Failure)[]> => {
       const outcomes = await store.createPlants(parsePlants(flat));
       return outcomes.map((outcome) => (outcome instanceof Error ? toFailure(outcome) : outcome));
@@ -53,10 +54,12 @@ export function createRemoteStore(
   return {
     ...calls,
     ...(reader !== undefined && readLocally(calls, reader)),
-    createPlant: (plant) => caller.createPlant(plant),
+    createPlant: ({ id, name, tag }) =>
+      caller.call("createPlant", [id, name, tag]) as Promise<Created>,
     createPlants: async (plants) => {
-      const outcomes = await caller.call("createPlants", [flattenPlants(plants)]);
-      return (outcomes as (Created | Failure)[]).map((outcome) =>
+      const flat: FlatPlants = plants.flatMap(({ id, name, tag }) => [id, name, tag]);
+      const outcomes = (await caller.call("createPlants", [flat])) as (Created | Failure)[];
+      return outcomes.map((outcome) =>
         typeof outcome === "string" ? outcome : fromFailure(outcome),
       );
     },
@@ -87,51 +90,25 @@ function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
   };
 }
 
-/** A flat list is cheaper to send than a list of plants: id, name, tag, id… */
+/** Id, name, tag, id… To send a flat list of primitives costs half of a list of objects. */
 type FlatPlants = readonly (bigint | string | undefined)[];
-
-function flattenPlants(plants: readonly Plant[]): FlatPlants {
-  const flat: (bigint | string | undefined)[] = [];
-  for (const { id, name, tag } of plants) flat.push(id, name, tag);
-  return flat;
-}
 
 function parsePlants(flat: FlatPlants): Plant[] {
   const plants: Plant[] = [];
-  for (let at = 0; at < flat.length; at += 3)
-    plants.push({
-      id: flat[at] as bigint,
-      name: flat[at + 1] as string,
-      tag: flat[at + 2] as string | undefined,
-    });
+  for (let at = 0; at < flat.length; at += 3) {
+    const [id, name, tag] = flat.slice(at, at + 3) as [bigint, string, string | undefined];
+    plants.push({ id, name, tag });
+  }
   return plants;
 }
 
-interface Call {
-  readonly number: number;
-  readonly method: string;
-  readonly parameters: readonly unknown[];
-}
+/** Flat too: number, method and three parameters of each call. */
+export type Calls = readonly unknown[];
+const CALL_LENGTH = 5;
 
-/** Most calls are creates. They are cheaper to send as one flat list: number, id, name, tag, number… */
-type FlatCreates = readonly (number | bigint | string | undefined)[];
-const CREATE_LENGTH = 4;
-
-export interface Calls {
-  readonly calls: readonly Call[];
-  readonly creates: FlatCreates;
-}
-
-type Result =
-  | { readonly number: number; readonly value: unknown }
-  | { readonly number: number; readonly failure: Failure };
-
-export interface Results {
-  readonly results: readonly Result[];
-  /** The numbers of the creates with this outcome. */
-  readonly created: readonly number[];
-  readonly replayed: readonly number[];
-}
+/** Flat too: number, value and failure of each call. */
+export type Results = readonly unknown[];
+const RESULT_LENGTH = 3;
 
 /** An error as a message carries it. */
 interface Failure {
@@ -140,10 +117,7 @@ interface Failure {
   readonly cause: unknown;
 }
 
-export type Methods = Readonly<Record<string, (...parameters: never[]) => Promise<unknown>>> &
-  Pick<Store, "createPlant">;
-
-type Settle = Pick<PromiseWithResolvers<unknown>, "resolve" | "reject">;
+export type Methods = Readonly<Record<string, (...parameters: never[]) => Promise<unknown>>>;
 
 /** How the caller reaches the callee. */
 interface Line {
@@ -157,10 +131,11 @@ const RECEIVE_MS = 10;
 
 export class Caller {
   private readonly line: Line;
-  private readonly waiting = new Map<number, Settle>();
-  private calls: Call[] = [];
-  private creates: (number | bigint | string | undefined)[] = [];
-  private isFlushing = false;
+  private readonly waiting = new Map<
+    number,
+    Pick<PromiseWithResolvers<unknown>, "resolve" | "reject">
+  >();
+  private calls: unknown[] = [];
   private isWatching = false;
   private count = 0;
 
@@ -172,51 +147,29 @@ export class Caller {
     return this.waiting.size;
   }
 
-  call(method: string, parameters: readonly unknown[]): Promise<unknown> {
+  call(method: string, [first, second, third]: readonly unknown[]): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.calls.push({ number: this.expect({ resolve, reject }), method, parameters });
+      this.waiting.set(++this.count, { resolve, reject });
+      if (this.calls.length === 0) void endOfTick().then(() => this.flush());
+      this.calls.push(this.count, method, first, second, third);
     });
   }
 
-  createPlant({ id, name, tag }: Plant): ReturnType<Store["createPlant"]> {
-    return new Promise((resolve, reject) => {
-      const number = this.expect({ resolve: resolve as (value: unknown) => void, reject });
-      this.creates.push(number, id, name, tag);
-    });
-  }
-
-  settle({ results, created, replayed }: Results): void {
-    for (const number of created) this.take(number)?.resolve("created");
-    for (const number of replayed) this.take(number)?.resolve("replayed");
-    for (const result of results) {
-      const called = this.take(result.number);
-      if ("value" in result) called?.resolve(result.value);
-      else called?.reject(fromFailure(result.failure));
+  settle(results: Results): void {
+    for (let at = 0; at < results.length; at += RESULT_LENGTH) {
+      const number = results[at] as number;
+      const failure = results[at + 2] as Failure | undefined;
+      const called = this.waiting.get(number);
+      this.waiting.delete(number);
+      if (failure === undefined) called?.resolve(results[at + 1]);
+      else called?.reject(fromFailure(failure));
     }
-  }
-
-  private expect(called: Settle): number {
-    const number = ++this.count;
-    this.waiting.set(number, called);
-    if (!this.isFlushing) {
-      this.isFlushing = true;
-      void endOfTick().then(() => this.flush());
-    }
-    return number;
-  }
-
-  private take(number: number): Settle | undefined {
-    const called = this.waiting.get(number);
-    this.waiting.delete(number);
-    return called;
   }
 
   private flush(): void {
-    const { calls, creates } = this;
+    const { calls } = this;
     this.calls = [];
-    this.creates = [];
-    this.isFlushing = false;
-    this.line.send({ calls, creates });
+    this.line.send(calls);
     if (!this.isWatching) void this.watch();
   }
 
@@ -231,60 +184,37 @@ export class Caller {
   }
 }
 
-const nothing = (): { results: Result[]; created: number[]; replayed: number[] } => ({
-  results: [],
-  created: [],
-  replayed: [],
-});
-
 /** Runs the calls that arrive, and sends back their results. */
 export class Callee {
   private readonly methods: Methods;
   private readonly send: (results: Results) => void;
-  private done = nothing();
-  private isFlushing = false;
+  private results: unknown[] = [];
 
   constructor(methods: Methods, send: (results: Results) => void) {
     this.methods = methods;
     this.send = send;
   }
 
-  answer({ calls, creates }: Calls): void {
-    for (const { number, method, parameters } of calls)
-      this.methods[method]?.(...(parameters as never[])).then(
-        (value) => this.flushSoon().results.push({ number, value }),
-        (error: unknown) => this.fail(number, error),
-      );
-    for (let at = 0; at < creates.length; at += CREATE_LENGTH) {
-      const [number, id, name, tag] = creates.slice(at, at + CREATE_LENGTH) as [
-        number,
-        bigint,
-        string,
-        string | undefined,
-      ];
-      this.methods.createPlant({ id, name, tag }).then(
-        (outcome) => this.flushSoon()[outcome].push(number),
-        (error: unknown) => this.fail(number, error),
+  answer(calls: Calls): void {
+    for (let at = 0; at < calls.length; at += CALL_LENGTH) {
+      const number = calls[at] as number;
+      const parameters = calls.slice(at + 2, at + CALL_LENGTH) as never[];
+      this.methods[calls[at + 1] as string]?.(...parameters).then(
+        (value) => this.add(number, value),
+        (error: unknown) => this.add(number, undefined, toFailure(error)),
       );
     }
-  }
-
-  private fail(number: number, error: unknown): void {
-    this.flushSoon().results.push({ number, failure: toFailure(error) });
   }
 
   /** A commit settles many calls at once: they go back together. */
-  private flushSoon(): ReturnType<typeof nothing> {
-    if (!this.isFlushing) {
-      this.isFlushing = true;
+  private add(number: number, value: unknown, failure?: Failure): void {
+    if (this.results.length === 0)
       setImmediate(() => {
-        const { done } = this;
-        this.done = nothing();
-        this.isFlushing = false;
-        this.send(done);
+        const { results } = this;
+        this.results = [];
+        this.send(results);
       });
-    }
-    return this.done;
+    this.results.push(number, value, failure);
   }
 }
 

@@ -30,8 +30,6 @@ interface Listening {
 export type FromWorker =
   { readonly logLine: string } | { readonly listening: Listening } | "stopped";
 
-export type ToWorker = "stop";
-
 interface Parts {
   readonly config: Config;
   readonly store: Store;
@@ -41,8 +39,13 @@ interface Parts {
 /** Rejects, and leaves nothing running, if a worker cannot listen. */
 export async function startWorkers({ config, store, writeLog }: Parts): Promise<RunningServer> {
   const held = holdPort(config);
+  // A worker's share of the memory for bodies: at least enough for one body.
+  const bodyBytesTotalMax = Math.max(
+    config.bodyBytesMax,
+    Math.floor(config.bodyBytesTotalMax / config.workers),
+  );
   const setup = {
-    config: { ...config, ...shareOf(config), port: held.port },
+    config: { ...config, bodyBytesTotalMax, port: held.port },
     store: store.description,
   };
   const memories = Array.from(
@@ -54,7 +57,7 @@ export async function startWorkers({ config, store, writeLog }: Parts): Promise<
   );
   const stop = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.stop()));
-    held[Symbol.dispose]();
+    held.release();
   };
   try {
     const listening = await Promise.all(workers.map((worker) => worker.listening));
@@ -88,18 +91,11 @@ export async function startWorkers({ config, store, writeLog }: Parts): Promise<
   }
 }
 
-/** A worker's share of the memory for bodies: at least enough for one body. */
-const shareOf = (config: Config): Pick<Config, "bodyBytesTotalMax"> => ({
-  bodyBytesTotalMax: Math.max(
-    config.bodyBytesMax,
-    Math.floor(config.bodyBytesTotalMax / config.workers),
-  ),
-});
-
 class HttpWorker {
   private readonly worker: Worker;
   private readonly channel = new MessageChannel();
   private readonly started = Promise.withResolvers<Listening>();
+  readonly listening = this.started.promise;
   private readonly ended = Promise.withResolvers<void>();
   private isListening = false;
   private isStopping = false;
@@ -125,10 +121,6 @@ class HttpWorker {
     });
   }
 
-  get listening(): Promise<Listening> {
-    return this.started.promise;
-  }
-
   serve(methods: Methods): void {
     const { port1 } = this.channel;
     const callee = new Callee(methods, (results) => port1.postMessage(results));
@@ -137,7 +129,7 @@ class HttpWorker {
 
   async stop(): Promise<void> {
     this.isStopping = true;
-    this.send("stop");
+    this.worker.postMessage("stop");
     await this.ended.promise;
     this.channel.port1.close();
     await this.worker.terminate();
@@ -153,21 +145,13 @@ class HttpWorker {
         throw error as Error;
       });
   }
-
-  private send(message: ToWorker): void {
-    this.worker.postMessage(message);
-  }
-}
-
-interface HeldPort extends Disposable {
-  readonly port: number;
 }
 
 /**
  * A port that can be shared can be shared with any process. So the port is first taken alone, which fails if
  * another process has it; then a name is held, which a second service could not take.
  */
-function holdPort({ host, port: wanted }: Pick<Config, "host" | "port">): HeldPort {
+function holdPort({ host, port: wanted }: Config) {
   const alone = Bun.serve({
     hostname: host,
     port: wanted,
@@ -181,7 +165,7 @@ function holdPort({ host, port: wanted }: Pick<Config, "host" | "port">): HeldPo
     // In the abstract namespace: one for the machine, and gone when the process ends.
     const name = `\0plantstore/${host}:${port}`;
     const held = Bun.listen({ unix: name, socket: { data: () => undefined } });
-    return { port, [Symbol.dispose]: () => held.stop(true) };
+    return { port, release: () => held.stop(true) };
   } finally {
     void alone.stop(true);
   }
