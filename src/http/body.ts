@@ -236,15 +236,22 @@ export function answerAndLinger(
 async function discard(rest: Rest, msMax: number): Promise<void> {
   const deadlineMs = performance.now() + msMax;
   if (rest instanceof Promise) return void (await soon(rest));
+  let count = 0;
   for (let bytes = 0; bytes <= LINGER_BYTES_MAX && performance.now() < deadlineMs;) {
     const next = await soon(rest.read());
     if (next === undefined || next.done) return;
     bytes += next.value.length;
+    if (++count % CHUNKS_A_TICK === 0) await new Promise(setImmediate);
   }
 }
 
-const soon = <Result>(read: Promise<Result>): Promise<Result | undefined> =>
-  Promise.race([read.catch(() => undefined), Bun.sleep(LINGER_IDLE_MS_MAX).then(() => undefined)]);
+async function soon<Result>(read: Promise<Result>): Promise<Result | undefined> {
+  const { promise: late, resolve } = Promise.withResolvers<undefined>();
+  const timer = setTimeout(resolve, LINGER_IDLE_MS_MAX);
+  const result = await Promise.race([read.catch(() => undefined), late]);
+  clearTimeout(timer);
+  return result;
+}
 
 export const isAbort = (error: unknown): boolean =>
   error instanceof Error && error.name === "AbortError";
