@@ -39,33 +39,55 @@ const CHARACTERS_MAX = 2_097_152;
 /** A page of twenty thousand ordinary names takes less. */
 const SEARCH_MS_MAX = 50;
 
-/**
- * Takes a page off rows in key order. It ends at the limit, or early: after so many rows or characters, and in a
- * search after so much time, whatever was found. So no page takes more than its share of time or memory. It holds at
- * least one row if there is one, or has looked at one.
- */
+/** Takes a page off rows in key order. */
 export function takePage(
   rows: Iterable<Plant>,
-  { limit, name }: PlantQuery,
+  query: PlantQuery,
   scanRowsMax: number,
-  now = (): number => performance.now(),
+  now?: () => number,
 ): PlantPage {
-  const part = name === undefined ? undefined : new NamePart(name);
-  const endsAtMs = part === undefined ? Number.POSITIVE_INFINITY : now() + SEARCH_MS_MAX;
-  const plants: Plant[] = [];
-  let seen = 0;
-  let characters = 0;
-  let lastId: bigint | undefined;
-  for (const row of rows) {
-    const isFull = plants.length === limit || seen === scanRowsMax || characters > CHARACTERS_MAX;
-    const isOver = isFull || (part !== undefined && seen > 0 && now() > endsAtMs);
-    if (isOver) return { plants, next: lastId };
-    seen++;
-    characters += row.name.length + (row.tag?.length ?? 0);
-    lastId = row.id;
-    if (part === undefined || part.isIn(row.name)) plants.push(row);
+  const page = new PageBuilder(query, scanRowsMax, now);
+  for (const row of rows) if (!page.add(row)) return { plants: page.plants, next: page.lastId };
+  return { plants: page.plants, next: undefined };
+}
+
+/**
+ * A page that grows row by row, in key order. It ends at the limit, or early: after so many rows or characters, and in
+ * a search after so much time, whatever was found. So no page takes more than its share of time or memory. It holds at
+ * least one row if there is one, or has looked at one.
+ */
+export class PageBuilder {
+  readonly plants: Plant[] = [];
+  /** Of the last row that was looked at. */
+  lastId: bigint | undefined;
+  private readonly limit: number;
+  private readonly part: NamePart | undefined;
+  private readonly scanRowsMax: number;
+  private readonly now: () => number;
+  private readonly endsAtMs: number;
+  private seen = 0;
+  private characters = 0;
+
+  constructor({ limit, name }: PlantQuery, scanRowsMax: number, now = () => performance.now()) {
+    this.limit = limit;
+    this.part = name === undefined ? undefined : new NamePart(name);
+    this.scanRowsMax = scanRowsMax;
+    this.now = now;
+    this.endsAtMs = now() + SEARCH_MS_MAX;
   }
-  return { plants, next: undefined };
+
+  /** False where the page is over before this row. */
+  add(row: Plant): boolean {
+    const { plants, part, seen } = this;
+    if (plants.length === this.limit || seen === this.scanRowsMax) return false;
+    if (this.characters > CHARACTERS_MAX) return false;
+    if (part !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
+    this.seen++;
+    this.characters += row.name.length + (row.tag?.length ?? 0);
+    this.lastId = row.id;
+    if (part === undefined || part.isIn(row.name)) plants.push(row);
+    return true;
+  }
 }
 
 /** String.includes takes up to this many steps a character. */

@@ -130,4 +130,41 @@ describe("pages", () => {
     for (const { tag: wanted } of plants)
       await expectSamePages(pair, { ...everything, tag: wanted });
   });
+
+  test("of a search through names that are dear to fold give way to other requests, and end in time", async () => {
+    // Each letter has to be composed with its marks.
+    const name = "a\u0323\u0302".repeat(300);
+    const plants = Array.from({ length: 2_000 }, (_, id) => ({
+      id: BigInt(id),
+      name,
+      tag: undefined,
+    }));
+    await using pair = await openPair(plants);
+    const search = (): Promise<PlantPage> =>
+      pair.postgres.listPlants({ ...everything, name: "rose" });
+    // The best of some: the compiler and the garbage collector take their time as well.
+    const blockedMs: number[] = [];
+    for (let searches = 0; searches < 5; searches++) blockedMs.push(await measureBlock(search));
+    expect(Math.min(...blockedMs)).toBeLessThan(BLOCK_MS_MAX);
+    const { plants: found, next } = await search();
+    expect(found).toEqual([]);
+    expect(next).toBeDefined();
+  });
 });
+
+const BLOCK_MS_MAX = 20;
+
+/** The longest that the event loop stands still meanwhile, in time of the processor: the machine may be busy. */
+async function measureBlock(work: () => Promise<unknown>): Promise<number> {
+  const state = { isOver: false };
+  let longestMs = 0;
+  const working = work().finally(() => (state.isOver = true));
+  for (let last = process.cpuUsage(); !state.isOver;) {
+    await new Promise(setImmediate);
+    const { user, system } = process.cpuUsage(last);
+    longestMs = Math.max(longestMs, (user + system) / 1_000);
+    last = process.cpuUsage();
+  }
+  await working;
+  return longestMs;
+}

@@ -5,6 +5,7 @@ import {
   findTagPrefixRange,
   firstIdOf,
   isComplete,
+  PageBuilder,
   type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
@@ -13,10 +14,10 @@ import {
   type TagPrefix,
   type TagPrefixRange,
   type TagQuery,
-  takePage,
   takeTags,
 } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
+import { endOfTick } from "../batcher.ts";
 import { type PlantRow, toPlant } from "../rows.ts";
 import { type Connection, int64Array, type Parameter } from "./connection.ts";
 
@@ -38,9 +39,12 @@ const PIECE_ROWS_MAX = 2_000;
 
 interface Piece {
   readonly plants: readonly Plant[];
-  /** Rows were left out, because those before them are large enough together. */
-  readonly isCut: boolean;
+  /** There may be further rows. */
+  readonly hasMore: boolean;
 }
+
+/** Then a search gives way to other requests. */
+const TICK_MS = 5;
 
 /** `scanRowsMax` bounds a search. */
 export async function listPlants(
@@ -48,20 +52,29 @@ export async function listPlants(
   query: PlantQuery,
   scanRowsMax: number,
 ): Promise<PlantPage> {
-  const plants: Plant[] = [];
-  let rowsLeft = query.name === undefined ? query.limit : scanRowsMax;
+  const isSearch = query.name !== undefined;
+  let waitedMs = 0;
+  const waitFor = async <Result>(promise: Promise<Result>): Promise<Result> => {
+    const startedMs = performance.now();
+    const result = await promise;
+    waitedMs += performance.now() - startedMs;
+    return result;
+  };
+  // A search is bounded by the time that it works, not by the time that it waits.
+  const workedMs = (): number => performance.now() - waitedMs;
+  const page = new PageBuilder(query, isSearch ? scanRowsMax : query.limit, workedMs);
+  let yieldAtMs = workedMs() + TICK_MS;
   for (let { after } = query; ;) {
-    const rows = Math.min(rowsLeft, PIECE_ROWS_MAX);
-    const rest = { ...query, after, limit: query.limit - plants.length };
-    const piece = await readPiece(connection, rest, rows + 1);
-    const page = takePage(piece.plants, rest, rows);
-    plants.push(...page.plants);
-    const next = page.next ?? (piece.isCut ? piece.plants.at(-1)?.id : undefined);
-    rowsLeft -= rows;
-    const isWhole = page.next !== undefined && page.next === piece.plants[rows - 1]?.id;
-    const isOver = plants.length === query.limit || rowsLeft === 0 || !isWhole;
-    if (next === undefined || isOver) return { plants, next };
-    after = next;
+    const rowsMax = isSearch ? PIECE_ROWS_MAX : query.limit + 1;
+    const piece = await waitFor(readPiece(connection, { ...query, after }, rowsMax));
+    for (const plant of piece.plants) {
+      if (!page.add(plant)) return { plants: page.plants, next: page.lastId };
+      if (!isSearch || workedMs() < yieldAtMs) continue;
+      await waitFor(endOfTick());
+      yieldAtMs = workedMs() + TICK_MS;
+    }
+    if (!piece.hasMore) return { plants: page.plants, next: undefined };
+    after = page.lastId;
   }
 }
 
@@ -71,16 +84,18 @@ async function readPiece(
   rowsMax: number,
 ): Promise<Piece> {
   const firstId = firstIdOf(query);
-  if (firstId === undefined) return { plants: [], isCut: false };
+  if (firstId === undefined) return { plants: [], hasMore: false };
   const parameters: Parameter[] = [firstId, rowsMax];
   if (query.tag !== undefined) parameters.push(query.tag);
   const short = await connection.query<PlantRow | LongRow>(shortRowsOf(query), parameters);
-  if (short.every(isShort)) return { plants: short.map(toPlant), isCut: false };
+  if (short.every(isShort))
+    return { plants: short.map(toPlant), hasMore: short.length === rowsMax };
   const rows = await connection.query<PlantRow & { readonly found: bigint }>(
     boundedRowsOf(query),
     parameters,
   );
-  return { plants: rows.map(toPlant), isCut: rows.length < Number(rows[0]?.found ?? 0) };
+  const isCut = rows.length < Number(rows[0]?.found ?? 0);
+  return { plants: rows.map(toPlant), hasMore: isCut || rows.length === rowsMax };
 }
 
 /** A row that was too long to be sent with others. */
