@@ -1,4 +1,4 @@
-/** `postgres://user:password@host:port,host:port/database?…`, as users of libpq know it. */
+/** `postgres://user:password@host:port,host:port/database?…`, as in libpq. */
 
 export interface Host {
   /** A name, an address, or, where it begins with a slash, the folder of a local socket. */
@@ -6,7 +6,6 @@ export interface Host {
   readonly port: number;
 }
 
-/** How much of TLS is asked for; see `tlsOf` for what each means. */
 const sslModes = ["disable", "prefer", "require", "verify-ca", "verify-full"] as const;
 export type SslMode = (typeof sslModes)[number];
 
@@ -34,7 +33,7 @@ const CONNECT_SECONDS_MAX = 60;
 
 export const isPostgresUrl = (url: string): boolean => SCHEME.test(url);
 
-/** What may stand behind the question mark. Nothing is taken in and then ignored. */
+/** Any other parameter is refused, so none is ignored. */
 const parameters = new Set([
   "host",
   "sslmode",
@@ -56,7 +55,7 @@ export function parsePostgresUrl(url: string): Target {
   if (groups === undefined) throw new TypeError("not postgres://user:password@host:port/database");
   const query = new URLSearchParams(groups["query"] ?? "");
   for (const name of query.keys()) {
-    // Not repeated: a password with a bare ? in it has its end there.
+    // The name is not shown: it may be the end of a password that has a bare ? in it.
     if (!parameters.has(name))
       throw new TypeError(`a parameter is none of ${[...parameters].join(", ")}`);
     if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} comes twice`);
@@ -66,12 +65,14 @@ export function parsePostgresUrl(url: string): Target {
   const user = decode(groups["user"] ?? "");
   if (user === "") throw new TypeError("the user is missing");
   const text = (name: string): string | undefined => query.get(name) ?? undefined;
-  requireWritable(text("target_session_attrs"));
+  // Only a server that takes writes is ever used.
+  if (!["read-write", "primary", "any"].includes(text("target_session_attrs") ?? "any"))
+    throw new TypeError("target_session_attrs is neither read-write, primary nor any");
   return {
     hosts: parseHosts(groups["hosts"] ?? "", text("host")),
     user,
     password: decode(groups["password"] ?? ""),
-    // As libpq has it: the database of the user's name.
+    // As in libpq.
     database: decode(groups["database"] ?? "") || user,
     sslMode: parseSslMode(text("sslmode")),
     rootCertificate: text("sslrootcert"),
@@ -100,7 +101,6 @@ export const findSocketPath = (host: Host): string | undefined =>
 
 const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/;
 
-/** On this machine nobody sits in between. */
 export const isLocal = (host: Host): boolean => isSocket(host) || LOOPBACK.test(host.name);
 
 function decode(text: string): string {
@@ -159,10 +159,4 @@ function parsePrepare(text: string | undefined): boolean | undefined {
   if (text === undefined) return undefined;
   if (text === "true" || text === "false") return text === "true";
   throw new TypeError("prepare is neither true nor false");
-}
-
-/** We only ever use a server that takes writes: whoever asks for another kind would not get it. */
-function requireWritable(text: string | undefined): void {
-  if (text !== undefined && text !== "read-write" && text !== "primary" && text !== "any")
-    throw new TypeError("target_session_attrs is neither read-write, primary nor any");
 }
