@@ -113,7 +113,8 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         // Awaiting a token that was checked lately would cost a microtask.
         const principal = found instanceof Promise ? await found : found;
         requireScope(principal, operation.scope);
-        if (operation.hasQuery === undefined) requireNoQuery(request.url);
+        if (operation.hasQuery === undefined && request.url.includes("?"))
+          requireNoQuery(request.url);
         response = await operation.handle(exchange, principal);
       }
     } catch (error) {

@@ -72,7 +72,7 @@ export function formatNextTagQuery({ prefix, limit }: TagQuery, after: string): 
 
 /** For operations without parameters. */
 export function requireNoQuery(url: string): void {
-  if (url.includes("?")) new Parameters(url, []).requireSound();
+  new Parameters(url, []).requireSound();
 }
 
 /** The client wants activity after this time; 0 means all of it. */
