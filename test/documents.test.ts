@@ -50,6 +50,12 @@ describe("every link and anchor exists:", () => {
   });
 });
 
+test.each(documents)("%s names npm scripts that exist", async (document) => {
+  const { scripts } = (await Bun.file(join(root, "package.json")).json()) as { scripts: object };
+  const named = [...(await read(document)).matchAll(/\bnpm run ([a-z][\w:-]*)/g)];
+  expect(named.map(([, name = ""]) => name).filter((name) => !(name in scripts))).toEqual([]);
+});
+
 describe("docs/architecture.md", () => {
   test("names every folder of src", async () => {
     const text = await read("docs/architecture.md");
