@@ -155,6 +155,8 @@ function readBody({ request, service }: Exchange, signal: AbortSignal): AsyncGen
 }
 
 const NEWLINE = 10;
+/** The buffer of an unfinished line grows to twice its content, and leaves garbage behind. */
+const BUFFER_GROWTH = 3;
 
 /** The chunks of a body, with a bound on the time until the next one. The unfinished line counts as held memory. */
 async function* readChunks(
@@ -189,7 +191,7 @@ async function* readChunks(
       const newline = value.lastIndexOf(NEWLINE);
       const unfinished = newline === -1 ? bytesHeld + value.length : value.length - newline - 1;
       // A line that is too long is not kept.
-      const bytes = Math.min(unfinished, lineBytesMax(config));
+      const bytes = BUFFER_GROWTH * Math.min(unfinished, lineBytesMax(config));
       memory.requireRoom(bytes - bytesHeld);
       memory.hold(bytes - bytesHeld);
       bytesHeld = bytes;

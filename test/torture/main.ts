@@ -14,6 +14,7 @@ import { fuzz } from "./fuzz.ts";
 import { idleConnections } from "./idle-connections.ts";
 import { kill } from "./kill.ts";
 import { linearizability, linearizabilityCheat } from "./linearizability.ts";
+import { memory } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
@@ -38,6 +39,7 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   "slow-clients": slowClients,
   "idle-connections": idleConnections,
   "large-pages": largePages,
+  memory,
   soak,
   fuzz,
 };

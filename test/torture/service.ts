@@ -93,10 +93,15 @@ function readComplaints(logPath: string): string[] {
 export const missingFigures = (): string | undefined =>
   process.platform === "linux" ? undefined : "figures of memory and descriptors need Linux";
 
-export function measureMemoryBytes(pid: number): number {
-  const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-  return Number(kilobytes) * 1024;
-}
+const readStatusBytes = (pid: number, name: string): number => {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]) * 1024;
+};
+
+export const measureMemoryBytes = (pid: number): number => readStatusBytes(pid, "VmRSS");
+
+/** The most that it has had since its start. */
+export const measurePeakMemoryBytes = (pid: number): number => readStatusBytes(pid, "VmHWM");
 
 export const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
 

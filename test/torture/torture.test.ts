@@ -10,6 +10,7 @@ import { idleConnections } from "./idle-connections.ts";
 import { kill } from "./kill.ts";
 import { largePages } from "./large-pages.ts";
 import { linearizability, linearizabilityCheat } from "./linearizability.ts";
+import { memory } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
@@ -121,6 +122,12 @@ torture(
 torture("creates keep their share beside readers of large pages", largePages, 4, {
   "created a second beside the readers": 10,
   "pages a second": 1,
+});
+
+torture("clients that read or finish nothing cannot take more than 256 MB", memory, 0, {
+  "unread script: answered 200": 0,
+  "unread pages: answered 200": 0,
+  "unfinished batches: answered 200": 0,
 });
 
 // At the same time, because both wait for most of theirs.

@@ -1,0 +1,169 @@
+/** Clients that take nothing of what they ask for, or send nothing more of what they began: memory stays bounded. */
+
+import { Database } from "bun:sqlite";
+import type { Socket } from "bun";
+import { TEST_TOKEN } from "../support/service.ts";
+import { makeStore } from "../support/stores.ts";
+import { formatRequest } from "./connection.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { measurePeakMemoryBytes, missingFigures, startTorturedService } from "./service.ts";
+
+/** A small container's. */
+const MEMORY_BYTES_MAX = 256 * 1024 ** 2;
+const PLANTS = 5_000;
+const NAME_LENGTH = 10_000;
+const LONG = { clients: 500, holdSeconds: 8 };
+const SHORT = { clients: 150, holdSeconds: 1.5 };
+const OPENED_TOGETHER = 50;
+const ANSWER_MS_MAX = 10_000;
+
+export const memory: Scenario = {
+  title: "unread downloads and pages, and unfinished batches, in 256 MB",
+  missing: missingFigures,
+  run,
+};
+
+async function run({ tell, isShort = false }: Budget): Promise<Finding> {
+  const faults: string[] = [];
+  const figures: Record<string, number> = {};
+  for (const [name, findRequest] of Object.entries(attacks)) {
+    tell(`${(isShort ? SHORT : LONG).clients} clients: ${name}`);
+    const found = await attack(findRequest, isShort ? SHORT : LONG);
+    faults.push(...found.faults.map((fault) => `${name}: ${fault}`));
+    for (const [figure, value] of Object.entries(found.figures))
+      figures[`${name}: ${figure}`] = Number(value);
+  }
+  return { figures, faults };
+}
+
+/** On a service of its own: memory that one attack took does not count for the next. */
+async function attack(
+  findRequest: Attack,
+  { clients, holdSeconds }: typeof LONG,
+): Promise<Finding> {
+  await using service = await startTorturedService({}, clients + 200, (path) => {
+    makeStore(path, PLANTS);
+    using db = new Database(path);
+    db.run("UPDATE plants SET name = ? || id", ["n".repeat(NAME_LENGTH)]);
+  });
+  const faults: string[] = [];
+  const request = await findRequest(service.url);
+  const sockets: Socket[] = [];
+  let served = 0;
+  const onAnswer = (status: number): void => void (served += status === 200 ? 1 : 0);
+  while (sockets.length < clients && service.isAlive()) {
+    const length = Math.min(OPENED_TOGETHER, clients - sockets.length);
+    const opened = Array.from({ length }, () => openDeaf(service.url, request, onAnswer));
+    sockets.push(...(await Promise.all(opened)));
+  }
+  const endsAtMs = performance.now() + holdSeconds * 1_000;
+  do {
+    faults.push(...(await findFaults(service.url)));
+    await Bun.sleep(100);
+  } while (performance.now() < endsAtMs && service.isAlive());
+  for (const socket of sockets) socket.terminate();
+  if (!service.isAlive()) return { figures: {}, faults: [...faults, "the process died"] };
+  faults.push(...(await findRefusalAfter(service.url)));
+  const peakBytes = measurePeakMemoryBytes(service.pid);
+  if (served === 0) faults.push("none was answered, so nothing was shown");
+  if (peakBytes > MEMORY_BYTES_MAX)
+    faults.push(`took ${Math.round(peakBytes / 1024 ** 2)} MB of memory`);
+  const { exitCode, complaints } = await service.stop();
+  if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
+  return {
+    figures: { "answered 200": served, "memory at most, MB": peakBytes / 1e6 },
+    faults: [...faults, ...complaints],
+  };
+}
+
+type Attack = (url: string) => string | Promise<string>;
+
+const UNFINISHED = `{"id":1,"name":"${"n".repeat(1_000_000)}`;
+
+/** The first needs no token, the second one that may read, the last one that may write. */
+const attacks: Readonly<Record<string, Attack>> = {
+  "unread script": async (url) => {
+    const page = await (await fetch(`${url}/docs`)).text();
+    const script = /<script[^>]* src="([^"]+)"/.exec(page)?.[1];
+    if (script === undefined) throw new Error("the reference page has no script");
+    const { pathname } = new URL(script, `${url}/docs`);
+    return `GET ${pathname} HTTP/1.1\r\nHost: plants.example\r\n\r\n`;
+  },
+  "unread pages": () => formatRequest("GET", "/plants?limit=1000"),
+  "unfinished batches": () =>
+    formatRequest("POST", "/plants/batch").replace(
+      /\r\n$/,
+      "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" +
+        `${UNFINISHED.length.toString(16)}\r\n${UNFINISHED}\r\n`,
+    ),
+};
+
+/** Sends as much of the request as the service takes, and reads nothing. */
+async function openDeaf(
+  url: string,
+  request: string,
+  onAnswer: (status: number) => void,
+): Promise<Socket> {
+  const { hostname, port } = new URL(url);
+  let unsent: Uint8Array = Buffer.from(request);
+  const write = (socket: Socket): void => {
+    unsent = unsent.subarray(Math.max(0, socket.write(unsent)));
+  };
+  const socket: Socket = await Bun.connect({
+    hostname,
+    port: Number(port),
+    socket: {
+      data(reading, bytes) {
+        onAnswer(Number(bytes.toString("latin1", 9, 12)));
+        reading.pause();
+      },
+      drain: write,
+      close() {},
+      error() {},
+    },
+  });
+  write(socket);
+  return socket;
+}
+
+const HEADERS = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
+
+/** The statuses of /livez, a small page and a create, or why there are none. */
+async function askAll(
+  url: string,
+): Promise<{ live: number; page: number; created: number } | string> {
+  const signal = AbortSignal.timeout(ANSWER_MS_MAX);
+  const statusOf = async (path: string, init: RequestInit = {}): Promise<number> => {
+    const response = await fetch(url + path, { headers: HEADERS, signal, ...init });
+    await response.bytes();
+    return response.status;
+  };
+  try {
+    return {
+      live: await statusOf("/livez"),
+      page: await statusOf("/plants?limit=10"),
+      created: await statusOf("/plants", { method: "POST", body: '{"id":-1,"name":"beside"}' }),
+    };
+  } catch (error) {
+    return `no answer: ${(error as Error).message}`;
+  }
+}
+
+/** Others are answered meanwhile. A page and a create may be refused for now. */
+async function findFaults(url: string): Promise<string[]> {
+  const found = await askAll(url);
+  if (typeof found === "string") return [found];
+  const isServed = [found.page, found.created].every((status) => status === 200 || status === 503);
+  return found.live === 200 && isServed ? [] : [`others were answered ${JSON.stringify(found)}`];
+}
+
+/** When they are gone, everything is served again. */
+async function findRefusalAfter(url: string): Promise<string[]> {
+  const endsAtMs = performance.now() + ANSWER_MS_MAX;
+  for (;;) {
+    const found = await askAll(url);
+    if (typeof found !== "string" && found.page === 200 && found.created === 200) return [];
+    if (performance.now() > endsAtMs) return [`afterwards: ${JSON.stringify(found)}`];
+    await Bun.sleep(100);
+  }
+}
