@@ -115,10 +115,10 @@ const busyReasons: ReadonlySet<string> = new Set(["store_busy", "store_unavailab
 
 export const retryBusy = <Result>(
   store: Store,
-  use: (store: Store) => Promise<Result>,
+  attempt: () => Promise<Result>,
   { onRetry, ...options }: RetryOptions = {},
 ): Promise<Result> =>
-  retry(() => use(store), {
+  retry(attempt, {
     ...options,
     onRetry: ({ message }, waitMs) =>
       onRetry?.(new Error(`${store.description.location}: ${message}`), waitMs),

@@ -79,11 +79,7 @@ export async function copyStore(options: CopyOptions, resolveConfig: Resolve): P
         report.ends = { from: source.description.location, to: target.description.location };
         // Tokens first: a collision of names needs a person, who should not have to wait for the plants.
         await copyTokens(source, target, to, report);
-        await copyPlants(source, target, {
-          isQuiet: options.quiet === true,
-          signal,
-          report,
-        });
+        await copyPlants(source, target, { isQuiet: options.quiet === true, signal, report });
       }),
     );
   const failure = await untilInterrupted(run).then(
@@ -95,11 +91,11 @@ export async function copyStore(options: CopyOptions, resolveConfig: Resolve): P
 }
 
 async function copyTokens(source: Store, target: Store, to: Config, report: Report): Promise<void> {
-  const tokens = await retryBusy(source, (store) => store.listTokens());
+  const tokens = await retryBusy(source, () => source.listTokens());
   const hashes = new Set(tokens.map(({ hash }) => hash));
-  const before = await retryBusy(target, (store) => store.listTokens());
+  const before = await retryBusy(target, () => target.listTokens());
   const collisions =
-    tokens.length === 0 ? [] : await retryBusy(target, (store) => store.adoptTokens(tokens));
+    tokens.length === 0 ? [] : await retryBusy(target, () => target.adoptTokens(tokens));
   const tally = report.tokens;
   tally.present = before.filter(({ hash }) => hashes.has(hash)).length;
   tally.copied = tokens.length - tally.present - collisions.length;
@@ -112,7 +108,7 @@ async function copyTokens(source: Store, target: Store, to: Config, report: Repo
         `Revoke those and run the copy again:\n${commands.join("\n")}`,
     );
   }
-  const after = await retryBusy(target, (store) => store.listTokens());
+  const after = await retryBusy(target, () => target.listTokens());
   const byHash = new Map(after.map((token) => [token.hash, token]));
   for (const token of tokens) {
     if (isAsUsable(token, byHash.get(token.hash))) continue;
@@ -148,12 +144,12 @@ export async function copyPlants(
   };
   const sumUp = async (
     store: Store,
-    use: (plants: readonly Plant[]) => Promise<void> | undefined,
+    use?: (plants: readonly Plant[]) => Promise<void> | void,
   ): Promise<Sum> => {
     const hasher = new Bun.CryptoHasher("sha256");
     let summed = 0;
     for await (const plants of readPages(store, {}, retrying)) {
-      await use(plants);
+      await use?.(plants);
       hasher.update(plants.map((plant) => `${formatStoredPlant(plant)}\n`).join(""));
       summed += plants.length;
     }
@@ -180,7 +176,7 @@ export async function copyPlants(
     count = 0;
     progress = show("verifying");
     const [again, arrived] = await Promise.all([
-      sumUp(source, () => undefined),
+      sumUp(source),
       sumUp(target, (plants) => void (count += plants.length)),
     ]);
     const changed = again.sha256 !== copied.sha256 ? from : to;
@@ -244,25 +240,23 @@ function isSameStore(one: StoreUrl, other: StoreUrl): boolean {
 /** Throws where opening the source would create or migrate it. */
 async function requireSource(config: Config): Promise<void> {
   await requireStore(config);
-  const { location, version, newest } = await findSchemaOf(config);
+  const url = parseStoreUrl(config.databaseUrl);
+  const {
+    location,
+    version = 0,
+    newest,
+  } = url.engine === "sqlite"
+    ? {
+        location: url.path,
+        version: readStore(url.path, (db) => getSchemaVersion(db, url.path)),
+        newest: migrations.length,
+      }
+    : await (await import("../store/postgres/schema.ts")).findSchema(url.target, config);
   if (version < newest)
     throw new CommandError(
       `${location} has schema ${version}, and a copy does not change its source. ` +
         `Run plantstore migrate on it first, which brings it to schema ${newest}.`,
     );
-}
-
-async function findSchemaOf(
-  config: Config,
-): Promise<{ readonly location: string; readonly version: number; readonly newest: number }> {
-  const url = parseStoreUrl(config.databaseUrl);
-  if (url.engine === "sqlite") {
-    const version = readStore(url.path, (db) => getSchemaVersion(db, url.path));
-    return { location: url.path, version, newest: migrations.length };
-  }
-  const { findSchema } = await import("../store/postgres/schema.ts");
-  const { location, version = 0, newest } = await findSchema(url.target, config);
-  return { location, version, newest };
 }
 
 /** The store as an argument of another command, without its password. */

@@ -18,6 +18,7 @@ import {
 import { basename, dirname, join, resolve } from "node:path";
 import { parseStoreUrl } from "../store/open.ts";
 import { companions } from "../store/sqlite/backup.ts";
+import { syncFile } from "../store/sqlite/database.ts";
 import { CommandError, UsageError } from "./command.ts";
 
 export const STANDARD_INPUT = 0;
@@ -146,7 +147,7 @@ export function openFileOutput(path: string, force: boolean, signal: AbortSignal
       close();
       requireFree(path, force);
       renameSync(temporary, target);
-      syncFolder(dirname(target));
+      syncFile(dirname(target));
     },
     abandon: () => {
       close();
@@ -161,15 +162,6 @@ export function requireFree(path: string, force: boolean): void {
   if (!statSync(path, { throwIfNoEntry: false })?.isFile())
     throw new CommandError(`${path} exists and is not a regular file.`);
   if (!force) throw new CommandError(`${path} exists; --force replaces it.`);
-}
-
-function syncFolder(path: string): void {
-  const descriptor = openSync(path, "r");
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
 }
 
 /** Throws where writing to the path would change the store, or a file that SQLite keeps beside it. */

@@ -86,7 +86,8 @@ export async function importPlants(
       );
     if (client === undefined) requireOutsideStore("--rejects", options.rejects, config.databaseUrl);
   }
-  using source = openSource(path);
+  const { descriptor, bytesTotal } = openSource(path);
+  let bytesRead = 0;
   const startedAtMs = performance.now();
   const tally: Tally = { created: 0, replayed: 0, refused: 0, unknown: 0 };
 
@@ -95,14 +96,20 @@ export async function importPlants(
       () => ({
         plants: tally.created + tally.replayed,
         refused: tally.refused,
-        done: source.bytesRead,
+        done: bytesRead,
       }),
-      { isQuiet: options.quiet === true, total: source.bytesTotal },
+      { isQuiet: options.quiet === true, total: bytesTotal },
     );
     const print = (line: string): void => progress.print(line);
     const retrying: RetryOptions = {
       signal,
       onRetry: (error, waitMs) => print(describeRetry(error, waitMs)),
+    };
+    const readSource = async function* (): AsyncGenerator<Uint8Array> {
+      for await (const chunk of readDescriptor(descriptor, signal)) {
+        bytesRead += chunk.length;
+        yield chunk;
+      }
     };
     const importInto = async (create: Create): Promise<void> => {
       const rejectsFormat = new RejectsFormat(format);
@@ -110,7 +117,7 @@ export async function importPlants(
         options.rejects === undefined
           ? printRejects(print)
           : openRejects(options.rejects, options.force === true, rejectsFormat);
-      const blocks = readPlants(source.read(signal), format, {
+      const blocks = readPlants(readSource(), format, {
         recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
         blockLengthMax: BLOCK_LENGTH_MAX,
         encoding: options.encoding,
@@ -217,35 +224,13 @@ function printRejects(print: (line: string) => void): Rejects {
   };
 }
 
-class Source implements Disposable {
-  readonly bytesTotal: number | undefined;
-  bytesRead = 0;
-  private readonly descriptor: number;
-
-  constructor(descriptor: number, bytesTotal: number | undefined) {
-    this.descriptor = descriptor;
-    this.bytesTotal = bytesTotal;
-  }
-
-  async *read(signal: AbortSignal): AsyncGenerator<Uint8Array> {
-    for await (const chunk of readDescriptor(this.descriptor, signal)) {
-      this.bytesRead += chunk.length;
-      yield chunk;
-    }
-  }
-
-  [Symbol.dispose](): void {
-    if (this.descriptor !== STANDARD_INPUT) closeSync(this.descriptor);
-  }
-}
-
-function openSource(path: string): Source {
-  if (path === "-") return new Source(STANDARD_INPUT, undefined);
+/** Open until the process ends. A pipe has no size. */
+function openSource(path: string): { descriptor: number; bytesTotal: number | undefined } {
+  if (path === "-") return { descriptor: STANDARD_INPUT, bytesTotal: undefined };
   const descriptor = openSync(path, "r");
   const found = fstatSync(descriptor);
   if (found.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
-  // A pipe has no size.
-  return new Source(descriptor, found.isFile() ? found.size : undefined);
+  return { descriptor, bytesTotal: found.isFile() ? found.size : undefined };
 }
 
 /** Opening the rejects would empty the file before its first line is read. */

@@ -10,36 +10,27 @@ const BATCH_SECONDS_MAX = 60;
 const ABORTED_BATCH_SECONDS_MAX = 5;
 const RETRY_AFTER_SECONDS_MAX = 30;
 
-interface Failure {
-  readonly message: string;
-  readonly status?: number;
-  readonly code?: number;
-  readonly detail?: string;
-  readonly isTransient?: boolean;
-  readonly retryAfterMs?: number;
-  readonly cause?: unknown;
-}
+/** What is left out is not known. */
+type Failure = Partial<Omit<ServiceError, "name" | "stack" | "message">> &
+  Pick<ServiceError, "message">;
 
 /** The service refused, or no usable answer came. */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
   /** 0 where no answer came: the service may have done what was asked, or not. */
-  readonly status: number;
+  readonly status: number = 0;
   /** The error code of the catalogue; 0 where the answer did not come from the service itself. */
-  readonly code: number;
+  readonly code: number = 0;
   /** The message of the service itself. */
   readonly detail: string;
   /** Whether the same request may succeed later. */
-  readonly isTransient: boolean;
-  readonly retryAfterMs: number;
+  readonly isTransient: boolean = false;
+  readonly retryAfterMs: number = 0;
 
-  constructor(failure: Failure) {
-    super(failure.message, { cause: failure.cause });
-    this.status = failure.status ?? 0;
-    this.code = failure.code ?? 0;
-    this.detail = failure.detail ?? failure.message;
-    this.isTransient = failure.isTransient ?? false;
-    this.retryAfterMs = failure.retryAfterMs ?? 0;
+  constructor({ message, cause, ...facts }: Failure) {
+    super(message, { cause });
+    this.detail = message;
+    Object.assign(this, facts);
   }
 }
 

@@ -11,14 +11,10 @@ export interface RetryOptions {
   readonly retriesMax?: number | undefined;
 }
 
-interface Retried {
-  /** How long to wait at least before the next attempt; undefined ends the retries. */
-  readonly findWaitMs: (error: unknown) => number | undefined;
-}
-
 /**
  * Repeats the attempt after transient failures, with growing, jittered waits. Rejects with the last failure,
- * or with the reason of an abort. `attempt` may have succeeded unseen, so it must be safe to repeat.
+ * or with the reason of an abort. `attempt` may have succeeded unseen, so it must be safe to repeat. `findWaitMs`
+ * tells how long to wait at least before the next attempt; undefined ends the retries.
  */
 export async function retry<Result>(
   attempt: () => Promise<Result>,
@@ -28,7 +24,7 @@ export async function retry<Result>(
     onRetry,
     delaysMs = DELAYS_MS,
     retriesMax = delaysMs.length,
-  }: RetryOptions & Retried,
+  }: RetryOptions & { readonly findWaitMs: (error: unknown) => number | undefined },
 ): Promise<Result> {
   for (let retries = 0; ; retries++) {
     try {

@@ -5,12 +5,7 @@ import type { LogLevel } from "../config.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-export interface Log {
-  readonly debug: (event: string, fields?: Fields) => void;
-  readonly info: (event: string, fields?: Fields) => void;
-  readonly warn: (event: string, fields?: Fields) => void;
-  readonly error: (event: string, fields?: Fields) => void;
-}
+export type Log = Readonly<Record<LogLevel, (event: string, fields?: Fields) => void>>;
 
 const ranks: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
 
@@ -24,16 +19,11 @@ export function createLog(least: LogLevel, writeLine: (line: string) => void): L
 
 function formatLine(level: LogLevel, event: string, fields: Fields = {}): string {
   const entry = { time: new Date().toISOString(), level, event, ...fields };
-  return `${redact(JSON.stringify(entry, showErrors))}\n`;
-}
-
-/** The last line of defence against a token in the log. */
-function redact(line: string): string {
-  return line.replace(/pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g, "pst_[redacted]");
-}
-
-function showErrors(_key: string, value: unknown): unknown {
-  return value instanceof Error ? describeError(value) : value;
+  const line = JSON.stringify(entry, (_, value: unknown) =>
+    value instanceof Error ? describeError(value) : value,
+  );
+  // The last line of defence against a token in the log.
+  return `${line.replace(/pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g, "pst_[redacted]")}\n`;
 }
 
 /** What JSON and messages between threads would drop. PostgreSQL's own code is in `errno`. */
@@ -76,15 +66,13 @@ export class Stderr {
       this.pending = [];
       for (let rest = bytes; rest.length > 0;) rest = rest.subarray(await writeSome(rest));
       this.pendingBytes -= bytes.length;
-      if (this.dropped > 0 && this.pending.length === 0) this.reportDropped();
+      if (this.dropped > 0 && this.pending.length === 0) {
+        const count = this.dropped;
+        this.dropped = 0;
+        this.write(formatLine("warn", "log_lines_dropped", { count }));
+      }
     }
     this.writing = undefined;
-  }
-
-  private reportDropped(): void {
-    const count = this.dropped;
-    this.dropped = 0;
-    this.write(formatLine("warn", "log_lines_dropped", { count }));
   }
 }
 

@@ -195,7 +195,7 @@ export class StoreSize {
   private readonly now: () => number;
   private watchedUntilMs = Number.NEGATIVE_INFINITY;
   private measuredAtMs = Number.NEGATIVE_INFINITY;
-  private measuring: Promise<void> | undefined;
+  private measuring = Promise.resolve();
   private lastBytes: number | undefined;
 
   constructor(measureBytes: ObservedStore["measureBytes"], now = () => performance.now()) {
@@ -209,9 +209,9 @@ export class StoreSize {
   }
 
   /** A client asks, and may ask again within the next minute. Resolves when the size is known. */
-  async watch(): Promise<void> {
+  watch(): Promise<void> {
     this.watchedUntilMs = this.now() + SIZE_WATCHED_MS;
-    await this.refresh();
+    return this.refresh();
   }
 
   async refreshIfWatched(): Promise<void> {
@@ -223,16 +223,12 @@ export class StoreSize {
   }
 
   private refresh(): Promise<void> {
-    if (this.measuring === undefined && this.now() - this.measuredAtMs < SIZE_VALID_MS)
-      return Promise.resolve();
-    this.measuring ??= this.measure().finally(() => {
-      this.measuring = undefined;
-    });
+    if (this.now() - this.measuredAtMs >= SIZE_VALID_MS) {
+      this.measuredAtMs = this.now();
+      this.measuring = this.measureBytes().then((bytes) => {
+        this.lastBytes = bytes;
+      });
+    }
     return this.measuring;
-  }
-
-  private async measure(): Promise<void> {
-    this.lastBytes = await this.measureBytes();
-    this.measuredAtMs = this.now();
   }
 }
