@@ -1,7 +1,7 @@
 import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { forgetImport } from "./import/state.ts";
-import { forgetDrafts } from "./state/drafts.ts";
+import { forgetDrafts } from "./state/storage.ts";
 import { forgetTags, startLists } from "./state/plants.ts";
 import { route } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";

@@ -204,7 +204,7 @@ describeInBrowser("the form for a new plant", () => {
     await page.getByLabel("Name", { exact: true }).fill("Another");
     await page.getByRole("button", { name: "Add plant" }).click();
     await page.getByText("Id 1000 already belongs to “Plant 0”").waitFor();
-    await page.locator(".plant-card", { hasText: "Plant 0" }).click();
+    await page.getByRole("link", { name: "Open that plant" }).click();
     await page.locator(".shown-name", { hasText: "Plant 0" }).waitFor();
   });
 

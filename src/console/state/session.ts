@@ -2,6 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import type { Scope } from "../../domain/token.ts";
+import { keep, recall } from "./storage.ts";
 
 /** The answer of GET /token. */
 export interface Identity {
@@ -21,7 +22,7 @@ interface Session {
   readonly identity: Identity;
 }
 
-const session = signal<Session | undefined>(readSession());
+const session = signal(recall("sessionStorage", KEY) as Session | undefined);
 /** Why no token is in use. */
 export const signedOut = signal<SignedOut>("never");
 
@@ -34,27 +35,11 @@ const may = (scope: Scope): boolean => session.value?.identity.scopes.includes(s
 
 export function beginSession(begun: Session): void {
   session.value = begun;
-  try {
-    sessionStorage.setItem(KEY, JSON.stringify(begun));
-  } catch {
-    // The browser may forbid storage. A reload then asks for the token again.
-  }
+  keep("sessionStorage", KEY, begun);
 }
 
 export function endSession(why: SignedOut): void {
   signedOut.value = why;
   session.value = undefined;
-  try {
-    sessionStorage.removeItem(KEY);
-  } catch {
-    // Without storage nothing was kept.
-  }
-}
-
-function readSession(): Session | undefined {
-  try {
-    return (JSON.parse(sessionStorage.getItem(KEY) ?? "null") as Session | null) ?? undefined;
-  } catch {
-    return undefined;
-  }
+  keep("sessionStorage", KEY, undefined);
 }

@@ -1,7 +1,7 @@
 /** Short messages about what was done, some with a way to undo it; all are also read out by screen readers. */
 
 import { signal } from "@preact/signals";
-import { hasShortcuts } from "./preferences.ts";
+import { hasShortcuts } from "./storage.ts";
 
 export interface Toast {
   readonly key: number;

@@ -7,13 +7,13 @@ import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { createPlant, findFreeId, findTaken, readPlant } from "../api/plants.ts";
 import { isStatus } from "../api/service.ts";
-import { findDraft, keepDraft } from "../state/drafts.ts";
+import { findDraft, keepDraft } from "../state/storage.ts";
 import { formatName } from "../state/format.ts";
 import { list, noteTag } from "../state/plants.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { announce, toast } from "../state/toasts.ts";
-import { Button, FailureNotice, Notice, Tag } from "./controls.tsx";
+import { Button, FailureNotice, Notice } from "./controls.tsx";
 import {
   Field,
   fieldProps,
@@ -214,14 +214,7 @@ function TroubleNotice({ trouble }: { readonly trouble: Trouble }): JSX.Element 
   const owner = by === undefined ? "another plant" : formatName(by);
   return (
     <Notice kind="fault" title={`Id ${id} already belongs to ${owner}`}>
-      <p>Nothing was changed.</p>
-      {by !== undefined && (
-        <a class="plant-card" href={linkTo(id)}>
-          <span class="row-id">{String(id)}</span>
-          <strong>{by.name}</strong>
-          <Tag tag={by.tag} />
-        </a>
-      )}
+      <p>Nothing was changed. {by !== undefined && <a href={linkTo(id)}>Open that plant</a>}</p>
     </Notice>
   );
 }

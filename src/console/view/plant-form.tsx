@@ -6,7 +6,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Plant } from "../../domain/plant.ts";
 import { Changed, isSame, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain } from "../api/service.ts";
-import { findDraft, keepDraft } from "../state/drafts.ts";
+import { findDraft, keepDraft } from "../state/storage.ts";
 import { formatName } from "../state/format.ts";
 import { list, noteTag } from "../state/plants.ts";
 import { isOpen, openPlant } from "../state/route.ts";

@@ -5,7 +5,7 @@ import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Plant } from "../../domain/plant.ts";
 import { explain } from "../api/service.ts";
-import { findDraft } from "../state/drafts.ts";
+import { findDraft } from "../state/storage.ts";
 import { formatCount } from "../state/format.ts";
 import { list, LOADED_MAX, type PlantList } from "../state/plants.ts";
 import { isOpen, linkTo, openPlant } from "../state/route.ts";

@@ -6,7 +6,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { Changed, readPlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { formatName } from "../state/format.ts";
-import { findDraft, keepDraft } from "../state/drafts.ts";
+import { findDraft, keepDraft } from "../state/storage.ts";
 import { list, removeWithUndo } from "../state/plants.ts";
 import { isOpen } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { formatCount } from "../state/format.ts";
 import { list, refresh, suggestTags } from "../state/plants.ts";
-import { hasShortcuts } from "../state/preferences.ts";
+import { hasShortcuts } from "../state/storage.ts";
 import { currentFilter, linkTo, refine, route } from "../state/route.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
@@ -179,15 +179,9 @@ function ListBody(): JSX.Element {
   void shown.version.value;
   if (shown.plants.length > 0) return <PlantGrid />;
   const isWaiting = shown.phase.value === "loading" && shown.passed.value === undefined;
-  return <div class="scroller">{isWaiting ? <Placeholder /> : <NothingListed list={shown} />}</div>;
+  return (
+    <div class="scroller">
+      {isWaiting ? <p class="grid-foot late">Loading…</p> : <NothingListed list={shown} />}
+    </div>
+  );
 }
-
-/** Faint rows until the first page is there. */
-const Placeholder = (): JSX.Element => (
-  <div class="placeholder">
-    <span class="visually-hidden">Loading…</span>
-    {Array.from({ length: 9 }, (_, index) => (
-      <div key={index} class="placeholder-row" />
-    ))}
-  </div>
-);

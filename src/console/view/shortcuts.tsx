@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { hasShortcuts, setShortcuts } from "../state/preferences.ts";
+import { hasShortcuts, setShortcuts } from "../state/storage.ts";
 import { openPlant, route } from "../state/route.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
 import { act, toasts } from "../state/toasts.ts";

@@ -1,0 +1,64 @@
+/** What the browser keeps: unsaved edits for this tab, and whether single-key shortcuts are on. */
+
+import { signal } from "@preact/signals";
+
+type Area = "sessionStorage" | "localStorage";
+
+/** Undefined removes the value. The browser may forbid storage; then the value ends with the page. */
+export function keep(area: Area, key: string, value: unknown): void {
+  try {
+    if (value === undefined) globalThis[area].removeItem(key);
+    else globalThis[area].setItem(key, JSON.stringify(value));
+  } catch {
+    // Nothing else depends on it.
+  }
+}
+
+export function recall(area: Area, key: string): unknown {
+  try {
+    return JSON.parse(globalThis[area].getItem(key) ?? "null") ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const SHORTCUTS = "plantstore.shortcuts";
+
+/** Single-key shortcuts get in the way of speech input, so they can be turned off (WCAG 2.1.4). */
+export const hasShortcuts = signal(recall("localStorage", SHORTCUTS) !== "off");
+
+export function setShortcuts(isOn: boolean): void {
+  hasShortcuts.value = isOn;
+  keep("localStorage", SHORTCUTS, isOn ? undefined : "off");
+}
+
+export interface Draft {
+  readonly name: string;
+  readonly tag?: string | undefined;
+  /** Of a new plant, as typed. */
+  readonly id?: string;
+  /** The version that was edited. */
+  readonly etag?: string;
+}
+
+type Drafts = Readonly<Record<string, Draft>>;
+
+const DRAFTS = "plantstore.drafts";
+
+/** By the id of the plant, or "new". They outlive a reload and the end of a token. */
+const drafts = signal((recall("sessionStorage", DRAFTS) ?? {}) as Drafts);
+
+export const findDraft = (of: bigint | "new"): Draft | undefined => drafts.value[String(of)];
+
+/** Undefined removes the draft. */
+export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
+  const { [String(of)]: _replaced, ...others } = drafts.value;
+  replaceDrafts(draft === undefined ? others : { ...others, [String(of)]: draft });
+}
+
+export const forgetDrafts = (): void => replaceDrafts({});
+
+function replaceDrafts(kept: Drafts): void {
+  drafts.value = kept;
+  keep("sessionStorage", DRAFTS, Object.keys(kept).length === 0 ? undefined : kept);
+}
