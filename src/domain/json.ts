@@ -24,17 +24,18 @@ function explain(text: string, error: SyntaxError): string {
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
+/** A name may be written with escapes. */
+const ID = /"(?:i|\\u0069)(?:d|\\u0064)"/y;
 const NUMBER = /-?\d[\d.eE+-]*/y;
 
 /**
- * The text of the number that an object has under this name at its top level; of several, the last.
+ * The text of the number that an object has as its `id`, at its top level; of several, the last.
  * The text must be valid JSON.
  *
  * One pass that stays off the stack. JSON.parse with a reviver would do the same, but it calls back for
  * every value of the body: half a second for 1 MB of small numbers.
  */
-export function findNumberText(json: string, name: string): string | undefined {
-  const quotedName = JSON.stringify(name);
+export function findIdText(json: string): string | undefined {
   let found: string | undefined;
   let depth = 0;
   let isKey = true;
@@ -42,10 +43,10 @@ export function findNumberText(json: string, name: string): string | undefined {
   for (let at = 0; at < json.length; at++) {
     const character = json.charCodeAt(at);
     if (character === QUOTE) {
-      const end = findStringEnd(json, at);
-      if (depth === 1 && isKey) isWanted = isString(json.slice(at, end), quotedName, name);
+      ID.lastIndex = at;
+      if (depth === 1 && isKey) isWanted = ID.test(json);
       isKey = false;
-      at = end - 1;
+      at = findStringEnd(json, at) - 1;
     } else if (character === 0x7b || character === 0x5b) depth++;
     else if (character === 0x7d || character === 0x5d) depth--;
     else if (depth !== 1) continue;
@@ -68,10 +69,6 @@ function findStringEnd(json: string, start: number): number {
     else if (character === QUOTE) return at + 1;
   }
 }
-
-/** A name may be written with escapes, as in "\u0069d". */
-const isString = (quoted: string, quotedName: string, name: string): boolean =>
-  quoted === quotedName || (quoted.includes("\\") && JSON.parse(quoted) === name);
 
 export const INT64_MIN = -(2n ** 63n);
 export const INT64_MAX = 2n ** 63n - 1n;

@@ -1,15 +1,7 @@
 /** What a plant is: how it is read and checked, how it is written, and what a change to it may depend on. */
 
 import { Refusal } from "./errors.ts";
-import {
-  clip,
-  describe,
-  findInt64,
-  findNumberText,
-  INT64_MAX,
-  INT64_MIN,
-  parseJson,
-} from "./json.ts";
+import { clip, describe, findInt64, findIdText, INT64_MAX, INT64_MIN, parseJson } from "./json.ts";
 
 /** A plant as the store holds it. Its id never changes. */
 export interface Plant {
@@ -40,17 +32,18 @@ export function parseNewPlant(text: string): Plant {
   const { id, name, tag } = members;
   if (Number.isSafeInteger(id) && isText(name) && (tag === undefined || isText(tag)))
     if (!INEXACT_NOTATION.test(text)) return { id: BigInt(id as number), name, tag };
-  const exactId = findExactId(text, members);
-  const faults = exactId === undefined ? [idFault(integerExpected, text, members)] : [];
-  return toPlant(exactId, members, faults);
+  const written = readId(text, members);
+  const faults = written.id === undefined ? [fault("id", integerExpected, written.text)] : [];
+  return toPlant(written.id, members, faults);
 }
 
 /** Parses the replacement of the plant with this id: a Plant. It may repeat the id, but not change it. */
 export function parseReplacement(text: string, id: bigint): Plant {
   const members = parseObject(text);
-  const differs = members.id !== undefined && findExactId(text, members) !== id;
-  const faults = differs ? [idFault(`${id}, as in the path, or nothing`, text, members)] : [];
-  return toPlant(id, members, faults);
+  if (members.id === undefined) return toPlant(id, members, []);
+  const written = readId(text, members);
+  const expected = `${id}, as in the path, or nothing`;
+  return toPlant(id, members, written.id === id ? [] : [fault("id", expected, written.text)]);
 }
 
 /** Parses a plant from the cells of a spreadsheet row. */
@@ -74,9 +67,12 @@ function parseObject(text: string): Members {
   throw new Refusal("invalid_plant", `body: expected an object, got ${describe(value)}`);
 }
 
-/** Only for ids that a double cannot be trusted with, and for faulty bodies: it reads the text once more. */
-const findExactId = (text: string, { id }: Members): bigint | undefined =>
-  typeof id === "number" ? findInt64(findNumberText(text, "id") ?? "") : undefined;
+/** The id as the client wrote it. Reads the text once more, so only where a double cannot be trusted. */
+function readId(text: string, { id }: Members): { id: bigint | undefined; text: string } {
+  if (typeof id !== "number") return { id: undefined, text: describe(id) };
+  const written = findIdText(text) ?? "";
+  return { id: findInt64(written), text: clip(written) };
+}
 
 function toPlant(id: bigint | undefined, { name, tag }: Members, idFaults: string[]): Plant {
   const faults = [...idFaults];
@@ -90,12 +86,6 @@ const integerExpected = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
 
 const fault = (field: string, expected: string, came: string): string =>
   `${field}: expected ${expected}, got ${came}`;
-
-/** Quotes a number as the client wrote it. */
-function idFault(expected: string, text: string, { id }: Members): string {
-  const came = typeof id === "number" ? clip(findNumberText(text, "id") ?? "") : describe(id);
-  return fault("id", expected, came);
-}
 
 function textFault(field: string, came: unknown): string {
   const expected =
