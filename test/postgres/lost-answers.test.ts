@@ -16,14 +16,14 @@ const CUTS = 20;
 /** Until then a lost statement may still be executed, so its write is not answered before. */
 const STATEMENT_MS = 300;
 
+const startWith = (statementSecondsMax: number): Promise<DisturbedService> =>
+  startDisturbed({
+    settings: { PLANTSTORE_WRITE_CONNECTIONS: "1", ...limits({ statementSecondsMax }) },
+  });
+
 let disturbed: DisturbedService;
 beforeAll(async () => {
-  disturbed = await startDisturbed({
-    settings: {
-      PLANTSTORE_WRITE_CONNECTIONS: "1",
-      ...limits({ statementSecondsMax: STATEMENT_MS / 1_000 }),
-    },
-  });
+  disturbed = await startWith(STATEMENT_MS / 1_000);
 });
 afterAll(() => disturbed[Symbol.asyncDispose]());
 beforeEach(async () => void (await disturbed.run("DELETE FROM plants")));
@@ -95,14 +95,18 @@ describe("POST /plants", () => {
   });
 
   test("still queued when a connection is lost, creates go on to the next one, and do not wait for the lost one", async () => {
-    const catching = disturbed.proxy.holdAnswer(INSERT);
-    const lost = create(fern(1_000n));
+    // Long enough for all the others, on a busy machine too.
+    await using slow = await startWith(2);
+    const createSlow = (plant: StoredPlant): Promise<Response> =>
+      sendPlant(slow.service.url, plant);
+    const catching = slow.proxy.holdAnswer(INSERT);
+    const lost = createSlow(fern(1_000n));
     const caught = await catching;
     await caught.whole;
-    const queued = plants.map(create);
+    const queued = plants.map(createSlow);
     // A write about the same plant as the lost one waits for its end.
-    const same = create(fern(1_000n));
-    while (disturbed.service.store.writesWaiting < plants.length + 2) await Bun.sleep(1);
+    const same = createSlow(fern(1_000n));
+    while (slow.service.store.writesWaiting < plants.length + 2) await Bun.sleep(1);
     const order: string[] = [];
     void lost.then(() => order.push("lost"));
     void same.then(() => order.push("same"));
@@ -113,7 +117,7 @@ describe("POST /plants", () => {
     await expectRefusal(await lost, "store_unavailable");
     expect((await same).status).toBe(200);
     expect(order).toEqual(["queued", "lost", "same"]);
-    expect(await disturbed.readPlants()).toEqual([...plants, fern(1_000n)]);
+    expect(await slow.readPlants()).toEqual([...plants, fern(1_000n)]);
   });
 
   test("connections cut again and again under load lose nothing and make nothing up", async () => {
