@@ -204,14 +204,17 @@ export function resolveConfig(
   const sources: Record<string, Source> = {};
   const faults: string[] = [];
   for (const [name, setting] of Object.entries(settings) as [SettingName, Setting<unknown>][]) {
-    const [text, source] = pick(flags[name], environment[setting.env], setting.default);
-    const { value, reason } = text === undefined ? {} : tryParse(setting, text);
-    if (text !== undefined && value === undefined) {
-      const calledAs = source === "flag" ? setting.flag : setting.env;
-      faults.push(`${calledAs}: ${describeRefused(setting, text, reason)}`);
+    const [flag, variable] = [flags[name], environment[setting.env]];
+    const text = flag ?? variable ?? setting.default;
+    const calledAs = flag === undefined ? setting.env : setting.flag;
+    const given = variable === undefined ? "default" : "environment";
+    sources[name] = flag === undefined ? given : "flag";
+    try {
+      values[name] = text === undefined ? undefined : parseSetting(setting, text, calledAs);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      faults.push(error.message);
     }
-    values[name] = value;
-    sources[name] = source;
   }
   const config = values as Config;
   const idleSecondsMin =
@@ -230,37 +233,22 @@ export function resolveConfig(
   return { config: Object.freeze(config), sources: sources as Resolved["sources"] };
 }
 
-function pick(
-  flag: string | undefined,
-  variable: string | undefined,
-  fallback: string | undefined,
-): [string | undefined, Source] {
-  if (flag !== undefined) return [flag, "flag"];
-  if (variable !== undefined) return [variable, "environment"];
-  return [fallback, "default"];
-}
-
-/** The value, or the reason why there is none if there is more to say than what is allowed. */
-export function tryParse(
-  setting: Setting<unknown>,
+/** Throws a ConfigError, which never shows a secret. `calledAs` is the flag or variable that holds the text. */
+export function parseSetting<Value>(
+  { parse, secret, mask = (shown) => shown, allowed }: Setting<Value>,
   text: string,
-): { readonly value?: unknown; readonly reason?: string } {
+  calledAs: string | undefined,
+): Value {
+  let reason = "";
   try {
-    return { value: setting.parse(text) };
+    const value = parse(text);
+    if (value !== undefined) return value;
   } catch (error) {
-    if (error instanceof TypeError) return { reason: error.message };
-    throw error;
+    if (!(error instanceof TypeError)) throw error;
+    reason = ` (${error.message})`;
   }
-}
-
-/** Never shows a secret. */
-export function describeRefused(
-  { secret, mask = (text) => text, allowed }: Setting<unknown>,
-  text: string,
-  reason?: string,
-): string {
   const came = secret ? `its ${text.length} characters are` : `${JSON.stringify(mask(text))} is`;
-  return `${came} not allowed${reason === undefined ? "" : ` (${reason})`}; expected ${allowed}`;
+  throw new ConfigError(`${calledAs}: ${came} not allowed${reason}; expected ${allowed}`);
 }
 
 /** Variables that look like settings and have no effect. They are logged at the start. */

@@ -2,7 +2,7 @@
 
 import type { Settle } from "../client/client.ts";
 import type { RetryOptions } from "../client/retry.ts";
-import { type Config, describeRefused, settings, tryParse } from "../config.ts";
+import { type Config, parseSetting, settings } from "../config.ts";
 import { formatStoredPlant, type Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
@@ -200,8 +200,9 @@ const isAsUsable = (token: TokenRecord, copy: TokenRecord | undefined): boolean 
 
 /** DATABASE_URL stands in for the end that is left out. */
 function parseEnds(options: CopyOptions, resolveConfig: Resolve): { from: Config; to: Config } {
-  const from = options.from === undefined ? undefined : parseUrl("--from", options.from);
-  const to = options.to === undefined ? undefined : parseUrl("--to", options.to);
+  const { from, to } = options;
+  if (from !== undefined) parseSetting(settings.databaseUrl, from, "--from");
+  if (to !== undefined) parseSetting(settings.databaseUrl, to, "--to");
   if (from === undefined && to === undefined)
     throw new UsageError(
       `--from, --to: give at least one; ${settings.databaseUrl.env} stands in for the other`,
@@ -220,13 +221,6 @@ function parseEnds(options: CopyOptions, resolveConfig: Resolve): { from: Config
     requireOutsideStore("--from", one.path, ends.to.databaseUrl);
   }
   return ends;
-}
-
-function parseUrl(flag: string, text: string): string {
-  const setting = settings.databaseUrl;
-  const { reason } = tryParse(setting, text);
-  if (reason === undefined) return text;
-  throw new UsageError(`${flag}: ${describeRefused(setting, text, reason)}`);
 }
 
 /** One server may have several names; then only the checksums tell. */

@@ -36,9 +36,12 @@ export async function run(args: readonly string[]): Promise<number | undefined> 
 type Options = Readonly<Record<string, unknown>>;
 
 const formats = ["ndjson", "json", "csv"];
-const URL_FLAG = "--url <url>";
+const delimiters = [",", ";", "|", "tab"];
 const URL_MEANING = "a running service instead of the store; its token comes from PLANTSTORE_TOKEN";
 const QUIET_MEANING = "no progress on the terminal";
+
+const choice = (flag: string, meaning: string, choices: readonly string[]): Option =>
+  new Option(flag, meaning).choices(choices);
 
 function createProgram(): Command {
   const program = new Command("plantstore")
@@ -136,25 +139,16 @@ function addImport(command: Command): void {
     .description("Store the plants of a file. Plants that are stored already are left as they are.")
     .argument("<file|->", "an .ndjson, .jsonl, .json, .csv or .tsv file, or - for standard input")
     .addOption(
-      new Option("--format <format>", "the format of the file (default: by its name)").choices(
-        formats,
-      ),
+      choice("--format <format>", "the format of the file (default: by its name)", formats),
     )
     .option("--map <fields>", "headings of CSV columns, as in id=Nr,name=Plant,tag=Type")
     .addOption(
-      new Option("--delimiter <sign>", "what separates CSV cells (default: a comma)").choices([
-        ",",
-        ";",
-        "|",
-        "tab",
-      ]),
+      choice("--delimiter <sign>", "what separates CSV cells (default: a comma)", delimiters),
     )
     .addOption(
-      new Option("--encoding <encoding>", "how the file is encoded (default: detected)").choices(
-        encodings,
-      ),
+      choice("--encoding <encoding>", "how the file is encoded (default: detected)", encodings),
     )
-    .option(URL_FLAG, URL_MEANING)
+    .option("--url <url>", URL_MEANING)
     .option(
       "--rejects <file>",
       "write the refused records there, with reasons, to mend and import again; - for standard output",
@@ -197,10 +191,11 @@ function addExport(command: Command): void {
   addSettings(command, ["databaseUrl"])
     .description("Write all plants, or those that match, by ascending id.")
     .addOption(
-      new Option(
+      choice(
         "--format <format>",
         "what to write (default: by the name of --output, or else ndjson)",
-      ).choices(formats),
+        formats,
+      ),
     )
     .option("--tag <tag>", "only plants with exactly this tag")
     .option("--name <part>", "only plants with this in their name, in any case")
@@ -209,7 +204,7 @@ function addExport(command: Command): void {
       "a file that appears when it is complete; - for standard output, the default",
     )
     .option("--force", "replace the file of --output")
-    .option(URL_FLAG, URL_MEANING)
+    .option("--url <url>", URL_MEANING)
     .option("--quiet", QUIET_MEANING)
     .addHelpText("after", EXPORT_HELP)
     .action(async (options: ExportOptions) => {

@@ -96,16 +96,12 @@ interface ProgressOptions {
 export const isProgressShown = (isQuiet: boolean): boolean =>
   !isQuiet && process.stderr.isTTY && process.env["TERM"] !== "dumb";
 
-interface Sample extends Reading {
-  readonly atMs: number;
-}
-
 /** One moving line on a terminal; nothing elsewhere. */
 export class Progress {
   private readonly read: () => Reading;
   private readonly options: ProgressOptions;
   private readonly startedAtMs = performance.now();
-  private samples: Sample[] = [];
+  private samples: (Reading & { readonly atMs: number })[] = [];
   private timer: Timer | undefined;
 
   constructor(read: () => Reading, options: ProgressOptions) {
@@ -130,7 +126,7 @@ export class Progress {
   }
 
   private draw(): void {
-    const now: Sample = { ...this.read(), atMs: performance.now() };
+    const now = { ...this.read(), atMs: performance.now() };
     this.samples = this.samples.filter((sample) => now.atMs - sample.atMs < RATE_WINDOW_MS);
     const since = this.samples[0] ?? { plants: 0, done: 0, atMs: this.startedAtMs };
     this.samples.push(now);

@@ -184,15 +184,13 @@ export class Metrics {
   }
 
   private add(kind: number, count: number): void {
-    const slot = this.slotByKind.get(kind) ?? this.takeSlot(kind);
+    let slot = this.slotByKind.get(kind);
+    if (slot === undefined) {
+      slot = this.slotByKind.size * SLOT_LENGTH;
+      this.slotByKind.set(kind, slot);
+      this.slots[slot] = kind;
+    }
     this.slots[slot + 1] = (this.slots[slot + 1] ?? 0) + count;
-  }
-
-  private takeSlot(kind: number): number {
-    const slot = this.slotByKind.size * SLOT_LENGTH;
-    this.slotByKind.set(kind, slot);
-    this.slots[slot] = kind;
-    return slot;
   }
 
   private *readSlots(): Generator<[kind: number, count: number]> {
