@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
-import { Callee, Caller, createRemoteStore, methodsOf } from "../src/workers/remote-store.ts";
+import { Caller, createCallee, createRemoteStore, methodsOf } from "../src/workers/remote-store.ts";
 import { Clients } from "./support/clients.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -120,9 +120,9 @@ test("plants that are created together cross to the owner of the store and back,
   const methods = methodsOf(
     new Proxy(owner, { get: (of, name) => Reflect.get(of, name) ?? (() => 0) }),
   );
-  const callee = new Callee(methods, (results) => caller.settle(structuredClone(results)));
+  const answer = createCallee(methods, (results) => caller.settle(structuredClone(results)));
   const caller: Caller = new Caller({
-    send: (calls) => callee.answer(structuredClone(calls)),
+    send: (calls) => answer(structuredClone(calls)),
     receive: () => undefined,
   });
   const store = createRemoteStore(caller, { engine: "", location: "", durability: "" }, undefined);

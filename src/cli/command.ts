@@ -20,6 +20,7 @@ export const EXIT_DIFFERENT = 3;
 /** The command was understood and could not be done. */
 export class CommandError extends Error {
   override readonly name = "CommandError";
+  readonly exitCode: number = EXIT_FAILED;
 }
 
 /** The command was not understood. */
@@ -28,6 +29,7 @@ export class UsageError extends Error {
 }
 
 export function exitCodeOf(error: unknown): number {
+  if (error instanceof CommandError) return error.exitCode;
   return error instanceof UsageError || error instanceof ConfigError ? EXIT_USAGE : EXIT_FAILED;
 }
 

@@ -60,7 +60,9 @@ export interface Report {
 }
 
 /** The target holds other plants than the source. */
-export class StoresDiffer extends Error {}
+export class StoresDiffer extends CommandError {
+  override readonly exitCode = EXIT_DIFFERENT;
+}
 
 type Resolve = (databaseUrl: string | undefined) => Config;
 
@@ -312,11 +314,6 @@ function fail(error: unknown, { copied, present }: Report["plants"]): void {
     // Now: a connection may be waiting for its server.
     process.exit(error.exitCode);
   }
-  if (error instanceof StoresDiffer) {
-    printError(error.message);
-    process.exitCode = EXIT_DIFFERENT;
-    return;
-  }
-  if (copied + present === 0) throw error;
+  if (error instanceof StoresDiffer || copied + present === 0) throw error;
   throw new CommandError(`${explain(error)}\nThe copy did not finish: ${state}`, { cause: error });
 }

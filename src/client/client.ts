@@ -1,6 +1,7 @@
 /** An HTTP client of the service, for browsers and command lines alike. */
 
 import { catalogue } from "../domain/errors.ts";
+import type { PlantPage, PlantQuery } from "../domain/page.ts";
 import { formatStoredPlant, type Plant } from "../domain/plant.ts";
 import { retry, type RetryOptions } from "./retry.ts";
 
@@ -44,22 +45,7 @@ export type Outcome = "created" | "replayed" | Refused;
 /** Called once for each plant, by its index, as soon as its outcome is known. */
 export type Settle = (index: number, outcome: Outcome) => void;
 
-export interface Filter {
-  readonly tag?: string | undefined;
-  readonly name?: string | undefined;
-}
-
-export interface ListQuery extends Filter {
-  readonly order?: "asc" | "desc";
-  readonly after?: bigint | undefined;
-  readonly limit?: number;
-}
-
-export interface Page {
-  readonly plants: Plant[];
-  /** The id after which the next page begins; undefined on the last page. */
-  readonly next: bigint | undefined;
-}
+export type Filter = Partial<Pick<PlantQuery, "tag" | "name">>;
 
 export class Client {
   private readonly url: string;
@@ -119,7 +105,7 @@ export class Client {
     if (left.size > 0) await retry(attempt, { ...options, findWaitMs });
   }
 
-  async listPlants(query: ListQuery, signal?: AbortSignal): Promise<Page> {
+  async listPlants(query: Partial<PlantQuery>, signal?: AbortSignal): Promise<PlantPage> {
     const path = `/plants?${formatQuery(query)}`;
     const init = { headers: { accept: "application/json" }, signal: signal ?? null };
     const response = await this.request(path, init);
@@ -136,7 +122,7 @@ export class Client {
    * All plants that match, by ascending id, in blocks. Behind a proxy that speaks HTTP/1.0, a stream that was cut off
    * looks complete. So the service is asked for what comes after the last plant, until a page says that it is the last.
    */
-  async *exportPlants(filter: Filter, signal?: AbortSignal): AsyncGenerator<Plant[]> {
+  async *exportPlants(filter: Filter, signal?: AbortSignal): AsyncGenerator<readonly Plant[]> {
     const init = { headers: { accept: NDJSON_TYPE }, signal: signal ?? null };
     const response = await this.request(`/plants?${formatQuery(filter)}`, init);
     let after: bigint | undefined;
@@ -147,7 +133,7 @@ export class Client {
       after = plants.at(-1)?.id ?? after;
     }
     do {
-      const page: Page = await this.listPlants({ ...filter, after, limit: 1000 }, signal);
+      const page: PlantPage = await this.listPlants({ ...filter, after, limit: 1000 }, signal);
       if (page.plants.length > 0) yield page.plants;
       after = page.next;
     } while (after !== undefined);
@@ -318,7 +304,7 @@ function toOutcome({ status, replayed, error = 0, message = "" }: Result): Outco
   return status >= 500 || transientCodes.has(error) ? undefined : { code: error, message };
 }
 
-function formatQuery({ tag, name, order, after, limit }: ListQuery): string {
+function formatQuery({ tag, name, order, after, limit }: Partial<PlantQuery>): string {
   const query = new URLSearchParams();
   if (after !== undefined) query.set("after", String(after));
   if (limit !== undefined) query.set("limit", String(limit));

@@ -103,7 +103,7 @@ function parsePlants(flat: FlatPlants): Plant[] {
 }
 
 /** Flat too: number, method and three parameters of each call. */
-export type Calls = readonly unknown[];
+type Calls = readonly unknown[];
 const CALL_LENGTH = 5;
 
 /** Flat too: number, value and failure of each call. */
@@ -185,37 +185,31 @@ export class Caller {
 }
 
 /** Runs the calls that arrive, and sends back their results. */
-export class Callee {
-  private readonly methods: Methods;
-  private readonly send: (results: Results) => void;
-  private results: unknown[] = [];
-
-  constructor(methods: Methods, send: (results: Results) => void) {
-    this.methods = methods;
-    this.send = send;
-  }
-
-  answer(calls: Calls): void {
+export function createCallee(
+  methods: Methods,
+  send: (results: Results) => void,
+): (calls: Calls) => void {
+  let results: unknown[] = [];
+  // A commit settles many calls at once: they go back together.
+  const add = (number: number, value: unknown, failure?: Failure): void => {
+    if (results.length === 0)
+      setImmediate(() => {
+        const settled = results;
+        results = [];
+        send(settled);
+      });
+    results.push(number, value, failure);
+  };
+  return (calls) => {
     for (let at = 0; at < calls.length; at += CALL_LENGTH) {
       const number = calls[at] as number;
       const parameters = calls.slice(at + 2, at + CALL_LENGTH) as never[];
-      this.methods[calls[at + 1] as string]?.(...parameters).then(
-        (value) => this.add(number, value),
-        (error: unknown) => this.add(number, undefined, toFailure(error)),
+      methods[calls[at + 1] as string]?.(...parameters).then(
+        (value) => add(number, value),
+        (error: unknown) => add(number, undefined, toFailure(error)),
       );
     }
-  }
-
-  /** A commit settles many calls at once: they go back together. */
-  private add(number: number, value: unknown, failure?: Failure): void {
-    if (this.results.length === 0)
-      setImmediate(() => {
-        const { results } = this;
-        this.results = [];
-        this.send(results);
-      });
-    this.results.push(number, value, failure);
-  }
+  };
 }
 
 const fromFailure = ({ reason, message, cause }: Failure): Refusal =>

@@ -7,7 +7,7 @@ import type { RunningServer } from "../http/server.ts";
 import { Readiness } from "../http/status.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
 import { MetricsReporter } from "../observe/reporter.ts";
-import { Callee, type Calls, type Methods, methodsOf } from "./remote-store.ts";
+import { createCallee, type Methods, methodsOf } from "./remote-store.ts";
 
 /** What a worker is started with. */
 export interface WorkerSetup {
@@ -123,8 +123,10 @@ class HttpWorker {
 
   serve(methods: Methods): void {
     const { port1 } = this.channel;
-    const callee = new Callee(methods, (results) => port1.postMessage(results));
-    port1.on("message", (calls: Calls) => callee.answer(calls));
+    port1.on(
+      "message",
+      createCallee(methods, (results) => port1.postMessage(results)),
+    );
   }
 
   async stop(): Promise<void> {
