@@ -13,7 +13,6 @@ import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { idleConnections } from "./idle-connections.ts";
 import { kill } from "./kill.ts";
-import { linearizability, linearizabilityCheat } from "./linearizability.ts";
 import { memory } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
@@ -33,8 +32,6 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   "postgres-cheat": postgresCheat,
   "fail-over": failOver,
   "fail-over-cheat": failOverCheat,
-  linearizability,
-  "linearizability-cheat": linearizabilityCheat,
   overload,
   "slow-clients": slowClients,
   "idle-connections": idleConnections,

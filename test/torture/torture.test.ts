@@ -9,7 +9,6 @@ import { fuzz } from "./fuzz.ts";
 import { idleConnections } from "./idle-connections.ts";
 import { kill } from "./kill.ts";
 import { largePages } from "./large-pages.ts";
-import { linearizability, linearizabilityCheat } from "./linearizability.ts";
 import { memory } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
@@ -171,20 +170,6 @@ torture(
   postgresCheat,
   0,
 );
-
-torture(
-  "some order explains all that clients of the same plants were told, through kills and lost connections",
-  linearizability,
-  6,
-  {
-    "SQLite: requests": 300,
-    "SQLite: service killed": 0,
-    "PostgreSQL: requests": 100,
-    "PostgreSQL: requests with an unknown outcome": 0,
-  },
-);
-
-torture("a store that lies to its clients is caught", linearizabilityCheat, 0);
 
 describe("growth", () => {
   const random = createRandom(seed);
