@@ -236,7 +236,7 @@ const cheats = {
 
 /** What a service that keeps its promises never shows. */
 const isLossOfWrites = (fault: string): boolean =>
-  /lost after|stored although|not as it was|integrity:|cannot be read/.test(fault);
+  /lost after|stored although|not as it was|no order of|integrity:|cannot be read/.test(fault);
 
 async function runCheats({ seconds, random }: Budget): Promise<Finding> {
   const figures: Record<string, number> = {};

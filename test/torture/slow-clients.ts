@@ -38,8 +38,6 @@ const SETTLING_SPELL_SECONDS = 0.5;
 const BESIDE_SECONDS = 3;
 /** A head has about 12 seconds, which the runtime fixes; the machine may be busy. */
 const SECONDS_MAX = 30;
-/** So long after the idle time, a reader that takes nothing has been cut off. */
-const LATE_SECONDS = 5;
 const SECONDS_TO_READ_MAX = 5;
 /** More than the buffers of sockets hold. */
 const PLANTS = 500_000;
@@ -106,8 +104,14 @@ async function run({ seconds, tell, isShort = false }: Budget): Promise<Finding>
   ]);
   const tookSeconds = (performance.now() - startedAtMs) / 1000;
   clearInterval(watch);
-  // A client that does not read does not notice that it was cut off.
-  await Bun.sleep(Math.max(0, idleSecondsMax + LATE_SECONDS - tookSeconds) * 1000);
+  // A client that does not read does not notice that it was cut off. Beside writes its buffers may fill slowly.
+  const staying = clients.filter(({ habit }) => habit.mayStay === true).length;
+  const deadlineMs = startedAtMs + (idleSecondsMax + SECONDS_MAX) * 1000;
+  while (
+    countDescriptors(service.pid) > descriptorsBefore + staying &&
+    performance.now() < deadlineMs
+  )
+    await Bun.sleep(100);
   for (const client of clients) client.readOn();
   const stuck = clients.filter(({ habit }) => habit.mayStay === undefined);
   await Promise.race([
