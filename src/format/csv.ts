@@ -148,75 +148,56 @@ export class MissingColumn extends MalformedFile {
   override readonly name = "MissingColumn";
 }
 
-interface Columns {
-  readonly id: number;
-  readonly name: number;
-  readonly tag: number | undefined;
-  readonly count: number;
-}
-
-/** A heading and rows of plants, each row judged alone. */
-export class CsvTable {
-  private readonly delimiter: string;
-  private readonly columns: Columns;
-
-  /** Throws a MissingColumn that names the columns there are. */
-  constructor({ text }: Line, headings: Headings, delimiter: string) {
-    this.delimiter = delimiter;
-    let cells: Cell[];
-    try {
-      if (typeof text !== "string") throw text;
-      cells = parseCells(text, delimiter);
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      throw new MissingColumn(`The heading: ${error.message}`, { cause: error });
-    }
-    this.columns = findColumns(
-      cells.map((cell) => cell ?? ""),
-      headings,
-    );
+/** Parses the rows below this heading, each alone, to a plant or a Refusal that it throws. Throws a MissingColumn. */
+export function createRowParser(
+  { text }: Line,
+  headings: Headings,
+  delimiter: string,
+): (row: string) => Plant {
+  let found: string[];
+  try {
+    if (typeof text !== "string") throw text;
+    found = parseCells(text, delimiter).map((cell) => cell ?? "");
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new MissingColumn(`The heading: ${error.message}`, { cause: error });
   }
-
-  /** Throws a Refusal. */
-  parsePlant(row: string): Plant {
-    const cells = parseCells(row, this.delimiter);
-    const { id, name, tag, count } = this.columns;
-    if (cells.length !== count)
+  const [id, name, tag] = plantFields.map((field) => findColumn(found, field, headings));
+  return (row) => {
+    const cells = parseCells(row, delimiter);
+    if (cells.length !== found.length)
       throw new Refusal(
         "invalid_plant",
-        `The row has ${cells.length} cells, and the heading has ${count}.`,
+        `The row has ${cells.length} cells, and the heading has ${found.length}.`,
       );
-    const tagCell = tag === undefined ? null : (cells[tag] ?? null);
+    const cellAt = (column = -1): Cell => cells[column] ?? null;
+    const tagCell = cellAt(tag);
     return parseTexts(
-      cells[id] ?? "",
-      restoreCell(cells[name] ?? ""),
+      cellAt(id) ?? "",
+      restoreCell(cellAt(name) ?? ""),
       tagCell === null ? undefined : restoreCell(tagCell),
     );
-  }
+  };
 }
 
-function findColumns(found: readonly string[], headings: Headings): Columns {
-  const columnOf = (field: PlantField): number | undefined => {
-    const heading = headings[field] ?? field;
-    const column = found.indexOf(heading);
-    if (column === -1) {
-      if (field === "tag" && headings.tag === undefined) return undefined;
-      throw new MissingColumn(
-        `No column is headed ${JSON.stringify(heading)}; ${list(found)}.${suggestDelimiter(found)}`,
-      );
-    }
-    if (found.includes(heading, column + 1))
-      throw new MissingColumn(
-        `More than one column is headed ${JSON.stringify(heading)}; ${list(found)}.`,
-      );
-    return column;
-  };
-  return {
-    id: columnOf("id") as number,
-    name: columnOf("name") as number,
-    tag: columnOf("tag"),
-    count: found.length,
-  };
+/** Undefined for a tag that may be missing. The error names the columns there are. */
+function findColumn(
+  found: readonly string[],
+  field: PlantField,
+  headings: Headings,
+): number | undefined {
+  const heading = headings[field] ?? field;
+  const column = found.indexOf(heading);
+  if (column === -1 && field === "tag" && headings.tag === undefined) return undefined;
+  if (column === -1)
+    throw new MissingColumn(
+      `No column is headed ${JSON.stringify(heading)}; ${list(found)}.${suggestDelimiter(found)}`,
+    );
+  if (found.includes(heading, column + 1))
+    throw new MissingColumn(
+      `More than one column is headed ${JSON.stringify(heading)}; ${list(found)}.`,
+    );
+  return column;
 }
 
 /** Spreadsheets write semicolons in countries whose numbers have a comma. */

@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
-import { CsvTable, type Headings, MissingColumn, readRows } from "./csv.ts";
+import { createRowParser, type Headings, MissingColumn, readRows } from "./csv.ts";
 import { type DecodeOptions, toUtf8 } from "./encoding.ts";
 import { readElements } from "./json-array.ts";
 import { type Line, readLines } from "./records.ts";
@@ -42,17 +42,17 @@ export async function* readPlants(
     return;
   }
   const { headings, delimiter } = format;
-  let table: CsvTable | undefined;
+  let parse: ((row: string) => Plant) | undefined;
   for await (const rows of readRows(bytes, delimiter, recordBytesMax, blockLengthMax)) {
-    if (table === undefined) {
+    if (parse === undefined) {
       const heading = rows.shift() as Line;
-      table = new CsvTable(heading, headings, delimiter);
+      parse = createRowParser(heading, headings, delimiter);
       onHeading?.(heading.text as string);
     }
-    const parsed = table;
-    if (rows.length > 0) yield rows.map((row) => toRecord(row, (text) => parsed.parsePlant(text)));
+    const parseRow = parse;
+    if (rows.length > 0) yield rows.map((row) => toRecord(row, parseRow));
   }
-  if (table === undefined) throw new MissingColumn("The file is empty; expected a heading.");
+  if (parse === undefined) throw new MissingColumn("The file is empty; expected a heading.");
 }
 
 function toRecord({ number, text }: Line, parse: (text: string) => Plant): PlantRecord {
