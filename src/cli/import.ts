@@ -78,7 +78,10 @@ export async function importPlants(
   const format = parseFormat(path, options);
   const client = findClient(options, config);
   if (options.rejects !== undefined && options.rejects !== "-") {
-    requireOtherFile(options.rejects, path);
+    const isSource =
+      path === "-" ? isOpenAs(options.rejects, STANDARD_INPUT) : isSameFile(options.rejects, path);
+    // Opening the rejects would empty the file before its first line is read.
+    if (isSource) throw new UsageError(`--rejects: ${options.rejects} is the file to import`);
     const rejectsKind = findFormat(options.rejects) ?? format.kind;
     if (rejectsKind !== format.kind)
       throw new UsageError(
@@ -231,12 +234,6 @@ function openSource(path: string): { descriptor: number; bytesTotal: number | un
   const found = fstatSync(descriptor);
   if (found.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
   return { descriptor, bytesTotal: found.isFile() ? found.size : undefined };
-}
-
-/** Opening the rejects would empty the file before its first line is read. */
-function requireOtherFile(rejects: string, source: string): void {
-  const isSource = source === "-" ? isOpenAs(rejects, STANDARD_INPUT) : isSameFile(rejects, source);
-  if (isSource) throw new UsageError(`--rejects: ${rejects} is the file to import`);
 }
 
 export type FormatName = FileFormat["kind"];

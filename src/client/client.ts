@@ -215,20 +215,17 @@ export class Client {
 
   private explainLoss(cause: unknown, signal: AbortSignal | null | undefined): Error {
     const { name, message, code } = cause as { name?: string; message?: string; code?: unknown };
-    if (name === "TimeoutError")
-      return this.lost(`${this.url} did not answer in time.`, true, cause);
+    const lost = (sentence: string, isTransient: boolean): ServiceError =>
+      new ServiceError({ message: sentence, isTransient, cause });
+    if (name === "TimeoutError") return lost(`${this.url} did not answer in time.`, true);
     if (signal?.aborted) return signal.reason as Error;
     // A service that has never answered will hardly start now; one that has may be restarting.
     if (code === "ECONNREFUSED" || code === "ConnectionRefused")
-      return this.lost(`${this.url} cannot be reached.`, this.wasReached, cause);
+      return lost(`${this.url} cannot be reached.`, this.wasReached);
     const isFinal = typeof code === "string" && !TRANSIENT_LOSSES.has(code);
-    if (isFinal) return this.lost(`${this.url} cannot be reached: ${message}.`, false, cause);
+    if (isFinal) return lost(`${this.url} cannot be reached: ${message}.`, false);
     this.wasReached = true;
-    return this.lost(`The connection to ${this.url} was lost.`, true, cause);
-  }
-
-  private lost(message: string, isLossTransient: boolean, cause: unknown): ServiceError {
-    return new ServiceError({ message, isTransient: isLossTransient, cause });
+    return lost(`The connection to ${this.url} was lost.`, true);
   }
 
   private async explainAnswer(response: Response): Promise<ServiceError> {

@@ -1,6 +1,6 @@
 /** Which encoding a file has, and its bytes as UTF-8. */
 
-import { MalformedFile } from "./records.ts";
+import { Bytes, MalformedFile } from "./records.ts";
 
 export const encodings = ["utf-8", "utf-16le", "utf-16be", "windows-1252"] as const;
 export type Encoding = (typeof encodings)[number];
@@ -61,19 +61,19 @@ const START_BYTES = 4;
 
 /** Joins the first chunks until there is enough to recognise a file by. */
 async function* withLongStart(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  let start: Uint8Array | undefined = new Uint8Array();
+  const start = new Bytes();
+  let isLong = false;
   for await (const chunk of chunks) {
-    if (start === undefined) {
+    if (isLong) {
       yield chunk;
       continue;
     }
-    const joined: Uint8Array = new Uint8Array(start.length + chunk.length);
-    joined.set(start);
-    joined.set(chunk, start.length);
-    start = joined.length < START_BYTES ? joined : undefined;
-    if (start === undefined) yield joined;
+    // A copy: the memory of the chunk may be used again.
+    start.add(new Uint8Array(chunk));
+    isLong = start.length >= START_BYTES;
+    if (isLong) yield start.take();
   }
-  if (start !== undefined && start.length > 0) yield start;
+  if (start.length > 0) yield start.take();
 }
 
 const binaries: readonly (readonly [signature: readonly number[], message: string])[] = [

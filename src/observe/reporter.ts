@@ -23,12 +23,7 @@ export interface Sample {
   readonly storeBytes: number | undefined;
 }
 
-export interface Reports {
-  /** The samples after that time, oldest first. */
-  readonly listSamples: (sinceMs: number) => Promise<readonly Sample[]>;
-  /** All counters in the text format of Prometheus. */
-  readonly formatMetrics: () => Promise<string>;
-}
+export type Reports = Pick<MetricsReporter, "listSamples" | "formatMetrics">;
 
 interface ObservedStore {
   readonly description: { readonly engine: string };
@@ -36,7 +31,7 @@ interface ObservedStore {
   readonly measureBytes: () => Promise<number | undefined>;
 }
 
-export class MetricsReporter implements Reports {
+export class MetricsReporter {
   private readonly blocks: readonly Metrics[];
   private readonly store: ObservedStore;
   private readonly size: StoreSize;
@@ -60,12 +55,14 @@ export class MetricsReporter implements Reports {
     clearInterval(this.timer);
   }
 
+  /** The samples after that time, oldest first. */
   readonly listSamples = async (sinceMs: number): Promise<readonly Sample[]> => {
     // Measured for the next sample. This answer does not wait for a database server.
     void this.size.watch();
     return this.samples.filter((sample) => sample.atMs > sinceMs);
   };
 
+  /** All counters in the text format of Prometheus. */
   readonly formatMetrics = async (): Promise<string> => {
     await this.size.watch();
     const { creates, requests, batchLines } = Metrics.addUp(this.blocks);
