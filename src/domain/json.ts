@@ -2,9 +2,14 @@
 
 import { Refusal } from "./errors.ts";
 
+/** Parsing takes ten times as long for a body of brackets as for other text. */
+const DEPTH_MAX = 1_000;
+
 /** Numbers come as doubles, possibly rounded. Throws a Refusal if the text is not JSON. */
 export function parseJson(text: string): unknown {
   if (text === "") throw new Refusal("invalid_json", "The body is empty; expected a JSON object.");
+  if (text.length > 2 * DEPTH_MAX && isTooDeep(text))
+    throw new Refusal("invalid_json", `The body is nested deeper than ${DEPTH_MAX} levels.`);
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -20,6 +25,21 @@ function explain(text: string, error: SyntaxError): string {
     return "The body begins with a byte order mark (U+FEFF); send JSON without one.";
   return `The body is not valid JSON: ${clip(error.message.replace("JSON Parse error: ", ""))}.`;
 }
+
+/** The text may be anything. */
+function isTooDeep(text: string): boolean {
+  let depth = 0;
+  for (let at = 0; at < text.length; at++) {
+    const character = text.charCodeAt(at);
+    if (character === QUOTE) at = findStringEnd(text, at) - 1;
+    else if (isOpening(character) && ++depth > DEPTH_MAX) return true;
+    else if (isClosing(character)) depth--;
+  }
+  return false;
+}
+
+const isOpening = (character: number): boolean => character === 0x7b || character === 0x5b;
+const isClosing = (character: number): boolean => character === 0x7d || character === 0x5d;
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -47,8 +67,8 @@ export function findIdText(json: string): string | undefined {
       if (depth === 1 && isKey) isWanted = ID.test(json);
       isKey = false;
       at = findStringEnd(json, at) - 1;
-    } else if (character === 0x7b || character === 0x5b) depth++;
-    else if (character === 0x7d || character === 0x5d) depth--;
+    } else if (isOpening(character)) depth++;
+    else if (isClosing(character)) depth--;
     else if (depth !== 1) continue;
     else if (character === COMMA) isKey = true;
     else if (isWanted) {
@@ -62,12 +82,14 @@ export function findIdText(json: string): string | undefined {
   return found;
 }
 
-function findStringEnd(json: string, start: number): number {
-  for (let at = start + 1; ; at++) {
-    const character = json.charCodeAt(at);
+/** Behind the closing quote, or the end of the text. */
+function findStringEnd(text: string, start: number): number {
+  for (let at = start + 1; at < text.length; at++) {
+    const character = text.charCodeAt(at);
     if (character === BACKSLASH) at++;
     else if (character === QUOTE) return at + 1;
   }
+  return text.length;
 }
 
 export const INT64_MIN = -(2n ** 63n);

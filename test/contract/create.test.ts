@@ -289,12 +289,20 @@ describe("POST /plants refuses, and stores nothing for", () => {
   }
 });
 
-test("POST /plants: a deeply nested unknown member is ignored whatever the id", async () => {
+test("POST /plants: an unknown member may be nested 1,000 levels deep with the object, whatever the id", async () => {
   await using roomy = await startService();
-  const deep = "[".repeat(400_000) + "]".repeat(400_000);
+  const nest = (levels: number): string => "[".repeat(levels) + "]".repeat(levels);
   for (const id of ["1", "9007199254740993", "2.0"]) {
-    const answer = await roomy.create(`{"id":${id},"name":"a","deep":${deep}}`);
-    expect([answer.status, await answer.text()]).toEqual([200, '{"name":"a"}']);
+    const deep = await roomy.create(`{"id":${id},"name":"a","deep":${nest(999)},"text":"[[{{"}`);
+    expect([deep.status, await deep.text()]).toEqual([200, '{"name":"a"}']);
+    for (const levels of [1_000, 400_000]) {
+      const tooDeep = await roomy.create(`{"id":${id},"name":"b","deep":${nest(levels)}}`);
+      expect(tooDeep.status).toBe(400);
+      expect(await tooDeep.json()).toEqual({
+        error: catalogue.invalid_json.code,
+        message: "The body is nested deeper than 1000 levels.",
+      });
+    }
   }
 });
 
