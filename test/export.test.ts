@@ -341,7 +341,12 @@ describe("plantstore export", () => {
     [["--format", "xml"], 2, "Allowed choices are"],
     [["--url", "http://127.0.0.1:1"], 2, "PLANTSTORE_TOKEN"],
     [["--database-url", "sqlite:/nowhere/none.db"], 1, "There is no store at /nowhere/none.db."],
-    [["--output", "/nowhere/plants.csv"], 1, "no such file"],
+    [
+      ["--output", "/nowhere/at/plants.csv"],
+      1,
+      "plantstore: The folder /nowhere/at does not exist.\n",
+    ],
+    [["--output", "a".repeat(250)], 1, `plantstore: ${"a".repeat(250)}: `],
     [["extra"], 2, "too many arguments"],
   ])("%j is refused: exit %i", async (args, exitCode, says) => {
     using at = setUp([]);

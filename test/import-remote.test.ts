@@ -63,6 +63,9 @@ describe("plantstore import --url", () => {
     const importTo = (url: string | URL): ReturnType<typeof runCommand> =>
       runCommand(["import", at.file("plants.ndjson"), "--url", String(url)], env);
     expect((await importTo("http://127.0.0.1:1")).stderr).toContain("cannot be reached");
+    expect((await importTo("http://plants.invalid:8080/base")).stderr).toStartWith(
+      "plantstore: http://plants.invalid:8080/base cannot be reached: there is no host plants.invalid.\n",
+    );
     const seen: (string | null)[] = [];
     const notice = (request: Request): void => {
       seen.push(request.headers.get("authorization"));

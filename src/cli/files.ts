@@ -19,7 +19,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { parseStoreUrl } from "../store/open.ts";
 import { companions } from "../store/sqlite/backup.ts";
 import { syncFile } from "../store/sqlite/database.ts";
-import { CommandError, UsageError } from "./command.ts";
+import { CommandError, explainSystemError, UsageError } from "./command.ts";
 
 export const STANDARD_INPUT = 0;
 export const STANDARD_OUTPUT = 1;
@@ -134,7 +134,15 @@ export function openFileOutput(path: string, force: boolean, signal: AbortSignal
   // Through a symbolic link: the file behind it is replaced, not the link.
   const target = existsSync(path) ? realpathSync(path) : path;
   const temporary = join(dirname(target), `.${basename(target)}.${process.pid}.partial`);
-  const descriptor = openSync(temporary, "wx");
+  // The user knows the file by its own name.
+  const named = <Result>(operate: () => Result): Result => {
+    try {
+      return operate();
+    } catch (error) {
+      throw new CommandError(explainSystemError(error).replace(temporary, path), { cause: error });
+    }
+  };
+  const descriptor = named(() => openSync(temporary, "wx"));
   let isOpen = true;
   const close = (): void => {
     if (isOpen) closeSync(descriptor);
@@ -146,7 +154,7 @@ export function openFileOutput(path: string, force: boolean, signal: AbortSignal
       fsyncSync(descriptor);
       close();
       requireFree(path, force);
-      renameSync(temporary, target);
+      named(() => renameSync(temporary, target));
       syncFile(dirname(target));
     },
     abandon: () => {
@@ -157,6 +165,8 @@ export function openFileOutput(path: string, force: boolean, signal: AbortSignal
 }
 
 export function requireFree(path: string, force: boolean): void {
+  const folder = dirname(path);
+  if (!existsSync(folder)) throw new CommandError(`The folder ${folder} does not exist.`);
   // Not stat: a link that leads nowhere is in use, too.
   if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return;
   if (!statSync(path, { throwIfNoEntry: false })?.isFile())

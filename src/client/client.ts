@@ -45,7 +45,7 @@ export type Outcome = "created" | "replayed" | Refused;
 /** Called once for each plant, by its index, as soon as its outcome is known. */
 export type Settle = (index: number, outcome: Outcome) => void;
 
-export type Filter = Partial<Pick<PlantQuery, "tag" | "name">>;
+export type Filter = Partial<Pick<PlantQuery, "tag" | "name" | "order">>;
 
 export class Client {
   private readonly url: string;
@@ -119,7 +119,7 @@ export class Client {
   }
 
   /**
-   * All plants that match, by ascending id, in blocks. Behind a proxy that speaks HTTP/1.0, a stream that was cut off
+   * All plants that match, by id, in blocks. Behind a proxy that speaks HTTP/1.0, a stream that was cut off
    * looks complete. So the service is asked for what comes after the last plant, until a page says that it is the last.
    */
   async *exportPlants(filter: Filter, signal?: AbortSignal): AsyncGenerator<readonly Plant[]> {
@@ -222,6 +222,11 @@ export class Client {
     // A service that has never answered will hardly start now; one that has may be restarting.
     if (code === "ECONNREFUSED" || code === "ConnectionRefused")
       return lost(`${this.url} cannot be reached.`, this.wasReached);
+    if (code === "ENOTFOUND")
+      return lost(
+        `${this.url} cannot be reached: there is no host ${new URL(this.url).hostname}.`,
+        false,
+      );
     const isFinal = typeof code === "string" && !TRANSIENT_LOSSES.has(code);
     if (isFinal) return lost(`${this.url} cannot be reached: ${message}.`, false);
     this.wasReached = true;
