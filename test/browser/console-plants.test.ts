@@ -1,6 +1,7 @@
 /** Plants in the console: found, added, corrected, removed and brought back, by clicking and by keys. */
 
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { Page, Route } from "playwright-core";
 import {
   describeInBrowser,
   openConsole,
@@ -135,6 +136,51 @@ describeInBrowser("the list", () => {
       ]);
       expect(await Bun.file(await download.path()).text()).toBe(content);
     }
+  });
+
+  /** As behind a proxy that speaks HTTP/1.0: the end of a stream that was cut looks like any other. */
+  const cutStreams = (page: Page, onRest: (route: Route) => Promise<void>): Promise<unknown> =>
+    page.route("**/plants?*", async (route) => {
+      const request = route.request();
+      if (request.headers()["accept"] === "application/json")
+        return request.url().includes("limit=1000") ? onRest(route) : route.fallback();
+      const response = await route.fetch();
+      await route.fulfill({ response, body: (await response.text()).slice(0, 2_000) });
+    });
+
+  test.each([
+    ["as CSV", "text/csv"],
+    ["as NDJSON", "application/x-ndjson"],
+  ])("is exported whole %s, even where the stream was cut", async (label, accept) => {
+    const filter = "tag=fern&order=desc";
+    await using view = await openConsole(service, { at: `#/plants?${filter}` });
+    const { page } = view;
+    await rowOf(page, "Plant 2997").waitFor();
+    await cutStreams(page, (route) => route.fallback());
+    await page.getByRole("button", { name: "Share and export" }).click();
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByText(label).click(),
+    ]);
+    const headers = { accept, authorization: `Bearer ${TEST_TOKEN}` };
+    const whole = await fetch(`${service.url}/plants?${filter}`, { headers });
+    expect(await Bun.file(await download.path()).text()).toBe(await whole.text());
+  });
+
+  test("is not saved where the rest of a cut export cannot be had", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    view.announceFailure("/plants", "failed");
+    await rowOf(page, "Plant 0").first().waitFor();
+    let isSaved = false;
+    page.on("download", () => {
+      isSaved = true;
+    });
+    await cutStreams(page, (route) => route.abort());
+    await page.getByRole("button", { name: "Share and export" }).click();
+    await page.getByText("as CSV").click();
+    await toastOf(page, "The export broke off.").waitFor();
+    expect(isSaved).toBe(false);
   });
 });
 

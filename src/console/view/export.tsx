@@ -2,17 +2,28 @@
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { type Filter, formatFilter } from "../api/plants.ts";
-import { ask, explain, isAbort, receive } from "../api/service.ts";
+import { formatStoredPlant, type Plant } from "../../domain/plant.ts";
+import { CSV_HEAD, formatCsv } from "../../format/csv.ts";
+import type { Filter } from "../api/plants.ts";
+import { call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
 import { currentFilter, linkTo } from "../state/route.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Icon, Menu } from "./controls.tsx";
 
-const types = { csv: "text/csv", ndjson: "application/x-ndjson" } as const;
+const formats = {
+  csv: { type: "text/csv", head: CSV_HEAD, format: formatCsv },
+  ndjson: {
+    type: "application/x-ndjson",
+    head: "",
+    format: (plants: readonly Plant[]) =>
+      plants.map((plant) => `${formatStoredPlant(plant)}\n`).join(""),
+  },
+} as const;
+type Format = keyof typeof formats;
 
-/** The bytes received so far, while an export is under way. */
+/** The size of the file so far, while an export is under way. */
 export const exporting = signal<
   { readonly bytes: number; readonly cancel: () => void } | undefined
 >(undefined);
@@ -20,38 +31,18 @@ export const exporting = signal<
 const PIECE_BYTES = 4_000_000;
 const REPORT_MS = 100;
 
-/** Keeps the stream in pieces that the browser may move to disk. A stream that breaks off saves no file. */
-async function exportPlants(filter: Filter, format: keyof typeof types): Promise<void> {
+/** An export that stays incomplete saves no file. */
+async function exportPlants(filter: Filter, format: Format): Promise<void> {
   const controller = new AbortController();
   const cancel = (): void => controller.abort();
   exporting.value = { bytes: 0, cancel };
   try {
-    const response = await ask(`plants?${formatFilter(filter)}`, {
-      signal: controller.signal,
-      headers: { accept: types[format] },
-    });
-    const reader = (response.body as ReadableStream<Uint8Array<ArrayBuffer>>).getReader();
-    const pieces: Blob[] = [];
-    let chunks: Uint8Array<ArrayBuffer>[] = [];
-    let chunkBytes = 0;
-    let bytes = 0;
-    let reportedAtMs = 0;
-    for (;;) {
-      const { done, value } = await receive(() => reader.read());
-      if (done) break;
-      chunks.push(value);
-      chunkBytes += value.length;
-      bytes += value.length;
-      if (chunkBytes > PIECE_BYTES) {
-        pieces.push(new Blob(chunks));
-        chunks = [];
-        chunkBytes = 0;
-      }
-      if (performance.now() - reportedAtMs < REPORT_MS) continue;
-      reportedAtMs = performance.now();
-      exporting.value = { bytes, cancel };
-    }
-    download(new Blob([...pieces, ...chunks], { type: types[format] }), `plants.${format}`);
+    const content = await call((client) =>
+      collect(client.exportPlants(filter, controller.signal), format, (bytes) => {
+        exporting.value = { bytes, cancel };
+      }),
+    );
+    download(content, `plants.${format}`);
     toast(`Export complete: plants.${format}`);
   } catch (error) {
     // After signing out, the next person should not hear of it.
@@ -65,6 +56,36 @@ async function exportPlants(filter: Filter, format: keyof typeof types): Promise
   } finally {
     exporting.value = undefined;
   }
+}
+
+/** The file, kept in pieces that the browser may move to disk. */
+async function collect(
+  blocks: AsyncIterable<readonly Plant[]>,
+  format: Format,
+  report: (bytes: number) => void,
+): Promise<Blob> {
+  const { type, head, format: formatBlock } = formats[format];
+  const encoder = new TextEncoder();
+  const pieces: Blob[] = [];
+  let chunks = [encoder.encode(head)];
+  let chunkBytes = 0;
+  let bytes = 0;
+  let reportedAtMs = 0;
+  for await (const plants of blocks) {
+    const chunk = encoder.encode(formatBlock(plants));
+    chunks.push(chunk);
+    chunkBytes += chunk.length;
+    bytes += chunk.length;
+    if (chunkBytes > PIECE_BYTES) {
+      pieces.push(new Blob(chunks));
+      chunks = [];
+      chunkBytes = 0;
+    }
+    if (performance.now() - reportedAtMs < REPORT_MS) continue;
+    reportedAtMs = performance.now();
+    report(bytes);
+  }
+  return new Blob([...pieces, ...chunks], { type });
 }
 
 const REVOKE_MS = 60_000;
