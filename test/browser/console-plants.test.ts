@@ -295,6 +295,9 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     await page.getByRole("button", { name: "Save" }).click();
     await page.locator(".now", { hasText: "Theirs" }).waitFor();
     expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
+    // Either choice loses an edit: neither is emphasised.
+    expect(await page.locator(".notice .button").count()).toBe(2);
+    expect(await page.locator(".notice .button-main").count()).toBe(0);
     await page.getByRole("button", { name: "Overwrite with mine" }).click();
     await toastOf(page, "Saved").waitFor();
     expect(await service.findPlant(1500n)).toMatchObject({ name: "Mine" });
@@ -316,6 +319,7 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     await page.getByRole("button", { name: "Delete" }).click();
     await page.locator(".now", { hasText: "Precious" }).waitFor();
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
+    expect(await page.locator(".notice .button-main").allTextContents()).toEqual(["Keep it"]);
     await page.getByRole("button", { name: "Delete anyway" }).click();
     await toastOf(page, "Deleted").waitFor();
     await page.getByRole("button", { name: "Undo" }).click();

@@ -52,7 +52,7 @@ export function Mark(): JSX.Element {
 }
 
 interface ButtonProps {
-  readonly kind?: "main" | "danger" | "small";
+  readonly kind?: "main" | "danger" | "small" | undefined;
   readonly isDisabled?: boolean;
   /** The key that does the same. */
   readonly shortcut?: string;

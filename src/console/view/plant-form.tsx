@@ -186,6 +186,8 @@ export function ConflictNotice({ change, doing, onTake, onInsist }: ConflictProp
     );
   const { name, tag } = now.plant;
   const { effect, take, insist } = conflictTexts[doing];
+  // Either way of settling a save loses someone's edit, so neither is recommended.
+  const [takeKind, insistKind] = doing === "delete" ? (["main", "danger"] as const) : [];
   return (
     <Notice kind="warning" title={`Someone else changed this plant. ${effect}`}>
       <p>It is now:</p>
@@ -196,16 +198,12 @@ export function ConflictNotice({ change, doing, onTake, onInsist }: ConflictProp
         <dd>{tag === undefined ? <i>none</i> : tag === "" ? <i>empty</i> : tag}</dd>
       </dl>
       <div class="form-actions">
-        <Button kind="main" onClick={() => onTake(now)}>
+        <Button kind={takeKind} onClick={() => onTake(now)}>
           {take}
         </Button>
-        <button
-          type="button"
-          class={doing === "delete" ? "button button-danger" : "button"}
-          onClick={() => onInsist(now)}
-        >
+        <Button kind={insistKind} onClick={() => onInsist(now)}>
           {insist}
-        </button>
+        </Button>
       </div>
     </Notice>
   );
