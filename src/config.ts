@@ -99,7 +99,7 @@ export const settings = {
   bodyBytesTotalMax: {
     flag: "--body-bytes-total-max",
     env: "PLANTSTORE_BODY_BYTES_TOTAL_MAX",
-    meaning: "Memory for all request bodies together.",
+    meaning: "Memory for all request bodies and unread answers together.",
     ...integer("67108864", 64, 68_719_476_736),
   },
   idleSecondsMax: {

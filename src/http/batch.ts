@@ -7,7 +7,7 @@ import { readElements } from "../format/json-array.ts";
 import { type Line, readLines } from "../format/records.ts";
 import { isAbort, requireType } from "./body.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";
-import { toStream } from "./stream.ts";
+import { requireRoomToAnswer, toStream } from "./stream.ts";
 
 const JSON_TYPE = "application/json";
 const NDJSON_TYPE = "application/x-ndjson";
@@ -30,6 +30,8 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
     return answer(200, results, { "content-type": NDJSON_TYPE });
   }
   const text = await service.bodies.readText(request);
+  requireRoomToAnswer(service, text);
+  service.memory.holdForTick(ARRAY_COPIES * text.length);
   requireArray(text);
   const results = toStream(exchange, (signal) =>
     createAll(exchange, { open: "[", between: ",", close: "]" }, readArray(text, service, signal)),
@@ -126,20 +128,31 @@ function requireArray(text: string): void {
     throw new Refusal("invalid_plant", `body: expected an array, got ${describe(value)}`);
 }
 
-/** The elements of a JSON array, as they are written, and numbered from 1. */
+/** The text of an array, with up to two bytes a character, and its bytes. */
+const ARRAY_COPIES = 3;
+
+/** The elements of a JSON array, as they are written, and numbered from 1. Until the last it counts as held memory. */
 async function* readArray(
   text: string,
-  { config }: Service,
+  { config, memory }: Service,
   signal: AbortSignal,
 ): AsyncGenerator<Line[]> {
-  let count = 0;
-  for await (const block of readElements(toChunks(text), lineBytesMax(config), BLOCK_LENGTH_MAX)) {
-    signal.throwIfAborted();
-    yield block.map((element) => ({ number: ++count, text: element.text }));
+  const bytesHeld = ARRAY_COPIES * text.length;
+  memory.hold(bytesHeld);
+  try {
+    const elements = readElements(toChunks(text), lineBytesMax(config), BLOCK_LENGTH_MAX);
+    let count = 0;
+    for await (const block of elements) {
+      signal.throwIfAborted();
+      yield block.map((element) => ({ number: ++count, text: element.text }));
+    }
+  } finally {
+    memory.hold(-bytesHeld);
   }
 }
 
-const CHUNK_BYTES = 65_536;
+/** Small, because all elements of a chunk are in memory at once, and an element may be one byte. */
+const CHUNK_BYTES = 8_192;
 
 async function* toChunks(text: string): AsyncGenerator<Uint8Array> {
   const bytes = new TextEncoder().encode(text);

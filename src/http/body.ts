@@ -53,6 +53,12 @@ export class Memory {
     this.bytesHeld += bytes;
   }
 
+  /** Until the end of this tick. Requests that arrive together see each other's answers before those are sent. */
+  holdForTick(bytes: number): void {
+    this.hold(bytes);
+    setImmediate(() => this.hold(-bytes));
+  }
+
   /** Throws a Refusal if a body has no room for so many more bytes. */
   requireRoom(bytes: number): void {
     if (this.bytesHeld + bytes > this.bytesMax) throw new Refusal("overloaded");

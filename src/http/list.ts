@@ -13,7 +13,7 @@ import {
   parseTagQuery,
 } from "./query.ts";
 import { chooseForm } from "./request-headers.ts";
-import { type MakePieces, toStream } from "./stream.ts";
+import { answerText, type MakePieces, requireRoomToAnswer, toStream } from "./stream.ts";
 
 const JSON_TYPE = "application/json";
 /** One format under three names; the client gets the name that it asked for. */
@@ -40,9 +40,6 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   );
 }
 
-/** The system takes an answer of this size from us even if the client does not read it. */
-const SMALL_CHARACTERS_MAX = 65_536;
-
 async function answerPage(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const query = parsePlantQuery(request.url);
@@ -50,15 +47,8 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const text = formatStoredPlants(plants);
   const headers =
     next === undefined ? VARY : { ...VARY, link: formatNextLink(formatNextQuery(query, next)) };
-  if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
-  service.memory.requireHalf();
-  return answer(
-    200,
-    toStream(exchange, async function* () {
-      yield text;
-    }),
-    headers,
-  );
+  requireRoomToAnswer(service, text);
+  return answerText(exchange, text, headers);
 }
 
 /** RFC 8288. Relative to the request's own URL, whatever prefix a proxy has taken away. */

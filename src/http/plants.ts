@@ -12,6 +12,7 @@ import { requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { findPlainInt64 } from "./query.ts";
 import { isUnmodified, parseCondition } from "./request-headers.ts";
+import { answerText, requireRoomToAnswer, writeText } from "./stream.ts";
 
 const JSON_TYPE = "application/json";
 const REPLAYED = { "idempotent-replayed": "true" };
@@ -20,32 +21,38 @@ const REPLAYED = { "idempotent-replayed": "true" };
 export async function createPlant(exchange: Exchange): Promise<Response> {
   const { request, service, startedAtMs } = exchange;
   requireType(request.headers, JSON_TYPE);
-  const plant = parseNewPlant(await service.bodies.readText(request));
-  const outcome = await service.store.createPlant(plant);
-  if (outcome === "replayed") return answer(200, formatPlant(plant), REPLAYED);
+  const text = await service.bodies.readText(request);
+  const plant = parseNewPlant(text);
+  const outcome = await writeText(service, text, () => service.store.createPlant(plant));
+  if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreate(performance.now() - startedAtMs);
-  return answer(200, formatPlant(plant));
+  return answerText(exchange, formatPlant(plant));
 }
 
 /** GET /plants/{id} */
-export async function readPlant({ request, service }: Exchange): Promise<Response> {
+export async function readPlant(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
   const plant = await service.store.findPlant(parseId(request));
   if (plant === undefined) throw new Refusal("plant_not_found");
   const etag = entityTagOf(plant);
   // A client may keep it, but has to ask each time whether it still holds.
   const headers = { etag, "cache-control": "private, no-cache" };
   if (isUnmodified(request.headers, etag)) return answer(304, null, headers);
-  return answer(200, formatStoredPlant(plant), headers);
+  const text = formatStoredPlant(plant);
+  requireRoomToAnswer(service, text);
+  return answerText(exchange, text, headers);
 }
 
 /** PUT /plants/{id} */
-export async function replacePlant({ request, service }: Exchange): Promise<Response> {
+export async function replacePlant(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   requireType(request.headers, JSON_TYPE);
-  const plant = parseReplacement(await service.bodies.readText(request), id);
-  await service.store.replacePlant(plant, condition);
-  return answer(200, formatPlant(plant), { etag: entityTagOf(plant) });
+  const text = await service.bodies.readText(request);
+  const plant = parseReplacement(text, id);
+  await writeText(service, text, () => service.store.replacePlant(plant, condition));
+  return answerText(exchange, formatPlant(plant), { etag: entityTagOf(plant) });
 }
 
 /** DELETE /plants/{id} */

@@ -1,7 +1,44 @@
 /** Answers that are made while they are sent. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import type { Exchange } from "./handle.ts";
+import { answer, type Exchange, type Service } from "./handle.ts";
+
+/** The system takes an answer of this size from us even if the client does not read it. */
+const SMALL_CHARACTERS_MAX = 65_536;
+
+/** A text to answer with. A large one counts as held memory until the client has taken it. */
+export function answerText(
+  exchange: Exchange,
+  text: string,
+  headers?: Readonly<Record<string, string>>,
+): Response {
+  if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
+  exchange.service.memory.holdForTick(text.length);
+  const pieces = async function* (): AsyncGenerator<string> {
+    yield text;
+  };
+  return answer(200, toStream(exchange, pieces), headers);
+}
+
+/** Throws a Refusal if the text is large and half of the memory is taken. */
+export function requireRoomToAnswer({ memory }: Service, text: string): void {
+  if (text.length > SMALL_CHARACTERS_MAX) memory.requireHalf();
+}
+
+/**
+ * Writes a plant that is also the answer. A large one is refused before it is stored, because afterwards the client
+ * has to get its answer. While it is being stored it counts as held memory.
+ */
+export function writeText<Result>(
+  { memory }: Service,
+  { length }: string,
+  write: () => Promise<Result>,
+): Promise<Result> {
+  if (length <= SMALL_CHARACTERS_MAX) return write();
+  memory.requireHalf();
+  memory.hold(length);
+  return write().finally(() => memory.hold(-length));
+}
 
 /** Makes the pieces of an answer. It ends when the signal aborts, for the reason of the signal. */
 export type MakePieces = (signal: AbortSignal) => AsyncGenerator<string>;

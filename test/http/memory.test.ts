@@ -14,11 +14,21 @@ afterAll(() => folder[Symbol.dispose]());
 
 /** Asks, and never reads the answer. */
 function askWithoutReading(url: string, path: string, ...lines: readonly string[]): Socket {
+  return sendWithoutReading(url, `GET ${path}`, "", ...lines);
+}
+
+function sendWithoutReading(
+  url: string,
+  target: string,
+  body: string,
+  ...lines: readonly string[]
+): Socket {
   const { hostname, port } = new URL(url);
   const socket = connect({ host: hostname, port: Number(port) });
   socket.on("error", () => undefined);
-  const top = [`GET ${path} HTTP/1.1`, "Host: a", `Authorization: Bearer ${TEST_TOKEN}`, ...lines];
-  socket.write(`${top.join("\r\n")}\r\n\r\n`);
+  const top = [`${target} HTTP/1.1`, "Host: a", `Authorization: Bearer ${TEST_TOKEN}`, ...lines];
+  if (body !== "") top.push("Content-Type: application/json", `Content-Length: ${body.length}`);
+  socket.write(`${top.join("\r\n")}\r\n\r\n${body}`);
   return socket;
 }
 
@@ -38,14 +48,19 @@ test("unread downloads of a script share one copy of it", async () => {
   const sockets = Array.from({ length: CLIENTS }, () =>
     askWithoutReading(service.url, "/console/large-0a1b2c3d.js"),
   );
-  while ((await countDownloads(service)) < CLIENTS + 1) await Bun.sleep(20);
+  while ((await countServed(service, "GET", "/console/{file}")) < CLIENTS + 1) await Bun.sleep(20);
   expect(process.memoryUsage.rss() - before).toBeLessThan((CLIENTS * BYTES) / 4);
   for (const socket of sockets) socket.destroy();
 }, 30_000);
 
-async function countDownloads(service: Parameters<typeof send>[0]): Promise<number> {
+async function countServed(
+  service: Parameters<typeof send>[0],
+  method: string,
+  path: string,
+): Promise<number> {
   const text = await (await send(service, "GET", "/metrics")).text();
-  return Number(/path="\/console\/\{file\}",status="200"\} (\d+)/.exec(text)?.[1] ?? 0);
+  const [, behind = "0"] = text.split(`{method="${method}",path="${path}",status="200"} `);
+  return Number.parseInt(behind, 10);
 }
 
 describe("while large answers wait to be read,", () => {
@@ -82,6 +97,48 @@ describe("while large answers wait to be read,", () => {
       do served = await send(service, "GET", "/plants", { headers });
       while (served.status === 503);
       expect(await served.text()).toContain(name);
+    },
+    30_000,
+  );
+});
+
+describe("while two clients do not read the answer to", () => {
+  /** Far more than the system takes from the service for a client that does not read. */
+  const name = "x".repeat(9_000_000);
+  const large = (id: number): string => JSON.stringify({ id, name });
+
+  test.each([
+    ["GET", "/plants/0", "/plants/{id}", ""],
+    ["POST", "/plants", "/plants", large(0)],
+    ["PUT", "/plants/0", "/plants/{id}", large(0)],
+    ["POST", "/plants/batch", "/plants/batch", `[${"1,".repeat(2_000_000)}1]`],
+  ])(
+    "%s %s, large plants are refused with 503 and not stored, and small ones are served",
+    async (method, path, route, body) => {
+      await using service = await startService({
+        PLANTSTORE_BODY_BYTES_MAX: "10000000",
+        PLANTSTORE_BODY_BYTES_TOTAL_MAX: "30000000",
+        PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+      });
+      await service.store.createPlant({ id: 0n, name, tag: undefined });
+      const readLarge = () => send(service, "GET", "/plants/0");
+      const unread: Socket[] = [];
+      while (unread.length < 2) {
+        unread.push(sendWithoutReading(service.url, `${method} ${path}`, body));
+        while ((await countServed(service, method, route)) < unread.length) await Bun.sleep(10);
+      }
+      const overloaded = { status: 503, error: catalogue.overloaded.code };
+      expect(await readError(await readLarge())).toMatchObject(overloaded);
+      expect(await readError(await service.create(large(2)))).toMatchObject(overloaded);
+      expect((await send(service, "GET", "/plants/2")).status).toBe(404);
+      expect((await service.create('{"id":3,"name":"small"}')).status).toBe(200);
+      expect((await send(service, "GET", "/plants/3")).status).toBe(200);
+      for (const socket of unread) socket.destroy();
+      let served: Response;
+      do served = await readLarge();
+      while (served.status === 503);
+      expect(await served.json()).toEqual({ id: 0, name });
+      expect((await service.create(large(2))).status).toBe(200);
     },
     30_000,
   );
