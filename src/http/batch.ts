@@ -179,8 +179,8 @@ async function* readChunks(
 ): AsyncGenerator<Uint8Array> {
   if (body === null) return;
   const reader = body.getReader();
-  // The runtime cuts off a client that has closed its half of the connection. It notices that a tick after the last
-  // bytes: such a client would not see its results, so nothing is stored for it.
+  // The runtime cuts off a client that has closed its half of the connection, so it would not see its results. The
+  // runtime notices a tick after the last bytes. If it has noticed by then, nothing is stored.
   await nextTick();
   let bytesHeld = 0;
   let stop: ((reason: unknown) => void) | undefined;
