@@ -30,7 +30,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
     return answer(200, results, { "content-type": NDJSON_TYPE });
   }
   const text = await service.bodies.readText(request);
-  requireRoomToAnswer(service, text);
+  requireRoomToAnswer(service, text.length);
   service.memory.holdForTick(ARRAY_COPIES * text.length);
   requireArray(text);
   const results = toStream(exchange, (signal) =>

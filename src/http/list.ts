@@ -47,7 +47,7 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const text = formatStoredPlants(plants);
   const headers =
     next === undefined ? VARY : { ...VARY, link: formatNextLink(formatNextQuery(query, next)) };
-  requireRoomToAnswer(service, text);
+  requireRoomToAnswer(service, text.length);
   return answerText(exchange, text, headers);
 }
 

@@ -34,13 +34,13 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const plant = await service.store.findPlant(parseId(request));
   if (plant === undefined) throw new Refusal("plant_not_found");
+  // Before the text is made: a burst of refused requests would make many.
+  requireRoomToAnswer(service, plant.name.length + (plant.tag?.length ?? 0));
   const etag = entityTagOf(plant);
   // A client may keep it, but has to ask each time whether it still holds.
   const headers = { etag, "cache-control": "private, no-cache" };
   if (isUnmodified(request.headers, etag)) return answer(304, null, headers);
-  const text = formatStoredPlant(plant);
-  requireRoomToAnswer(service, text);
-  return answerText(exchange, text, headers);
+  return answerText(exchange, formatStoredPlant(plant), headers);
 }
 
 /** PUT /plants/{id} */

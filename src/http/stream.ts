@@ -20,9 +20,9 @@ export function answerText(
   return answer(200, toStream(exchange, pieces), headers);
 }
 
-/** Throws a Refusal if the text is large and half of the memory is taken. */
-export function requireRoomToAnswer({ memory }: Service, text: string): void {
-  if (text.length > SMALL_CHARACTERS_MAX) memory.requireHalf();
+/** Throws a Refusal if the answer is large and half of the memory is taken. */
+export function requireRoomToAnswer({ memory }: Service, characters: number): void {
+  if (characters > SMALL_CHARACTERS_MAX) memory.requireHalf();
 }
 
 /**
