@@ -168,8 +168,8 @@ function readBody({ request, service }: Exchange, signal: AbortSignal): AsyncGen
 }
 
 const NEWLINE = 10;
-/** The buffer of an unfinished line grows to twice its content, and leaves garbage behind. */
-const BUFFER_GROWTH = 3;
+/** What an unfinished line takes of memory: a buffer that doubles, its garbage and the runtime's copies, as measured. */
+const BUFFER_GROWTH = 6;
 
 /** The chunks of a body, with a bound on the time until the next one. The unfinished line counts as held memory. */
 async function* readChunks(
@@ -182,6 +182,7 @@ async function* readChunks(
   // The runtime cuts off a client that has closed its half of the connection, so it would not see its results. The
   // runtime notices a tick after the last bytes. If it has noticed by then, nothing is stored.
   await nextTick();
+  let unfinished = 0;
   let bytesHeld = 0;
   let stop: ((reason: unknown) => void) | undefined;
   signal.addEventListener("abort", () => stop?.(signal.reason));
@@ -200,14 +201,19 @@ async function* readChunks(
       if (done) return;
       await nextTick();
       signal.throwIfAborted();
-      yield value;
       const newline = value.lastIndexOf(NEWLINE);
-      const unfinished = newline === -1 ? bytesHeld + value.length : value.length - newline - 1;
+      const grown = newline === -1 ? unfinished + value.length : value.length - newline - 1;
       // A line that is too long is not kept.
-      const bytes = BUFFER_GROWTH * Math.min(unfinished, lineBytesMax(config));
+      unfinished = Math.min(grown, lineBytesMax(config));
+      // One line alone fits, however small the bound.
+      const bytes = Math.min(
+        BUFFER_GROWTH * unfinished,
+        Math.max(unfinished, config.bodyBytesTotalMax / 2),
+      );
       memory.requireRoom(bytes - bytesHeld);
       memory.hold(bytes - bytesHeld);
       bytesHeld = bytes;
+      yield value;
     }
   } catch (error) {
     throw isAbort(error) ? new Refusal("body_incomplete") : error;

@@ -36,6 +36,8 @@ export class Exchange {
   readonly request: RoutedRequest;
   readonly startedAtMs: number;
   readonly sentId: string | null;
+  /** What is held in memory of a streamed answer. */
+  bytesHeld = 0;
   private id: string | undefined;
 
   constructor(service: Service, request: RoutedRequest, startedAtMs: number) {

@@ -2,7 +2,7 @@
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { PlantPage, PlantQuery } from "../domain/page.ts";
-import { formatStoredPlant, formatStoredPlants, type Plant } from "../domain/plant.ts";
+import { formatStoredPlant, formatStoredPlants, lengthOf, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
@@ -29,9 +29,9 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
   if (form === JSON_TYPE) return answerPage(exchange);
   const query = parseStreamQuery(request.url);
-  service.memory.requireHalf();
   // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
-  const first = await service.store.listPlants(query);
+  const first = await readPage(exchange, query);
+  service.memory.holdForTick(countCharacters(first));
   const pages: MakePages = (signal) => followPages(exchange, query, first, signal);
   if (form !== CSV_TYPE)
     return answerStream(exchange, form, (signal) => formatPages("", pages(signal), formatNdjson));
@@ -83,18 +83,30 @@ async function* followPages(
   }
 }
 
+/** Looks twice for room: other exports may have read their pages meanwhile. What it holds itself does not count. */
+async function readPage(exchange: Exchange, query: PlantQuery): Promise<PlantPage> {
+  const { memory, store } = exchange.service;
+  memory.requireHalf(exchange.bytesHeld);
+  const page = await store.listPlants(query);
+  memory.requireHalf(exchange.bytesHeld);
+  return page;
+}
+
+const countCharacters = ({ plants }: PlantPage): number =>
+  plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
+
 /** The answer has begun: a failure cuts it off, so a client cannot take it for the whole. */
 async function readOn(
-  { service, requestId }: Exchange,
+  exchange: Exchange,
   query: PlantQuery,
   signal: AbortSignal,
 ): Promise<PlantPage> {
-  const { store, config, log, memory } = service;
+  const { requestId } = exchange;
+  const { config, log } = exchange.service;
   try {
     return await retryWhileOverloaded(config.queueSecondsMax, () => {
       signal.throwIfAborted();
-      memory.requireHalf();
-      return store.listPlants(query);
+      return readPage(exchange, query);
     });
   } catch (error) {
     const { reason, cause } = toRefusal(error);

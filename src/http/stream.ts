@@ -54,10 +54,10 @@ export function toStream(exchange: Exchange, make: MakePieces): ReadableStream<U
   const ending = new AbortController();
   const pieces = make(ending.signal);
   let watch: Timer | undefined;
-  let bytesHeld = 0;
+  let bytesLast = 0;
   const hold = (bytes: number): void => {
-    service.memory.hold(bytes - bytesHeld);
-    bytesHeld = bytes;
+    service.memory.hold(bytes - exchange.bytesHeld);
+    exchange.bytesHeld = bytes;
   };
   const end = (): void => {
     clearInterval(watch);
@@ -65,7 +65,8 @@ export function toStream(exchange: Exchange, make: MakePieces): ReadableStream<U
   };
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-      hold(0);
+      // The runtime asks for a piece while it may still hold the last one.
+      hold(bytesLast);
       watch ??= watchToken(exchange, (refusal) => {
         ending.abort(refusal);
         // A client that takes nothing would not see the end.
@@ -78,7 +79,8 @@ export function toStream(exchange: Exchange, make: MakePieces): ReadableStream<U
         service.limitIdle(request, service.config.idleSecondsMax);
         if (!done) {
           const bytes = encoder.encode(value);
-          hold(bytes.length);
+          hold(bytesLast + bytes.length);
+          bytesLast = bytes.length;
           return controller.enqueue(bytes);
         }
       } catch (error) {
@@ -98,7 +100,7 @@ export function toStream(exchange: Exchange, make: MakePieces): ReadableStream<U
       await pieces.return(undefined);
     },
   };
-  // Without a queue: `pull` means that the runtime has sent the last piece.
+  // Without a queue of its own: the runtime has one.
   return new ReadableStream(source, { highWaterMark: 0 });
 }
 

@@ -147,7 +147,7 @@ describe("while two clients do not read the answer to", () => {
 test("unfinished lines of batches count: past the bound a batch ends with 503, and other requests go on", async () => {
   await using service = await startService({
     PLANTSTORE_BODY_BYTES_MAX: "1000000",
-    // An unfinished line counts three times: its buffer grows.
+    // An unfinished line counts several times, and at most as half of the bound.
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "6000000",
   });
   const top = [
@@ -172,4 +172,26 @@ test("unfinished lines of batches count: past the bound a batch ends with 503, a
   for (const connection of holders) connection.abort();
   const large = JSON.stringify({ id: 51, name: "x".repeat(900_000) });
   while ((await service.create(large)).status === 503) await Bun.sleep(10);
+});
+
+test("a line that arrives in many pieces counts once, and one line fits however small the bound", async () => {
+  await using service = await startService({
+    PLANTSTORE_BODY_BYTES_MAX: "1000000",
+    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "1000000",
+  });
+  const connection = await connectRaw(service.url);
+  const top = [
+    "POST /plants/batch HTTP/1.1",
+    "Host: a",
+    `Authorization: Bearer ${TEST_TOKEN}`,
+    "Content-Type: application/x-ndjson",
+    "Transfer-Encoding: chunked",
+  ];
+  connection.send(`${top.join("\r\n")}\r\n\r\n${chunk('{"id":1,"name":"')}`);
+  for (let piece = 0; piece < 40; piece++) {
+    connection.send(chunk("x".repeat(16_000)));
+    await Bun.sleep(2);
+  }
+  connection.send(`${chunk('"}\n')}0\r\n\r\n`);
+  await receive(connection, /\r\n\r\n.*{"line":1,"status":200}\n/s);
 });

@@ -10,10 +10,12 @@ import { measurePeakMemoryBytes, missingFigures, startTorturedService } from "./
 
 /** A small container's. */
 const MEMORY_BYTES_MAX = 256 * 1024 ** 2;
+/** Where the whole suite runs beside it, the collector is late. Without a bound each attack takes a gigabyte or more. */
+const MEMORY_BYTES_MAX_SHORT = 2 * MEMORY_BYTES_MAX;
 const PLANTS = 5_000;
 const NAME_LENGTH = 10_000;
-const LONG = { clients: 500, holdSeconds: 8 };
-const SHORT = { clients: 150, holdSeconds: 1.5 };
+const LONG = { clients: 500, holdSeconds: 8, bytesMax: MEMORY_BYTES_MAX };
+const SHORT = { clients: 150, holdSeconds: 1.5, bytesMax: MEMORY_BYTES_MAX_SHORT };
 const OPENED_TOGETHER = 50;
 const ANSWER_MS_MAX = 10_000;
 
@@ -39,7 +41,7 @@ async function run({ tell, isShort = false }: Budget): Promise<Finding> {
 /** On a service of its own: memory that one attack took does not count for the next. */
 async function attack(
   findRequest: Attack,
-  { clients, holdSeconds }: typeof LONG,
+  { clients, holdSeconds, bytesMax }: typeof LONG,
 ): Promise<Finding> {
   await using service = await startTorturedService({}, clients + 200, (path) => {
     makeStore(path, PLANTS);
@@ -66,8 +68,7 @@ async function attack(
   faults.push(...(await findRefusalAfter(service.url)));
   const peakBytes = measurePeakMemoryBytes(service.pid);
   if (served === 0) faults.push("none was answered, so nothing was shown");
-  if (peakBytes > MEMORY_BYTES_MAX)
-    faults.push(`took ${Math.round(peakBytes / 1024 ** 2)} MB of memory`);
+  if (peakBytes > bytesMax) faults.push(`took ${Math.round(peakBytes / 1024 ** 2)} MB of memory`);
   const { exitCode, complaints } = await service.stop();
   if (exitCode !== 0) faults.push(`the service ended with ${exitCode}`);
   return {
@@ -90,6 +91,8 @@ const attacks: Readonly<Record<string, Attack>> = {
     return `GET ${pathname} HTTP/1.1\r\nHost: plants.example\r\n\r\n`;
   },
   "unread pages": () => formatRequest("GET", "/plants?limit=1000"),
+  "unread exports": () =>
+    formatRequest("GET", "/plants").replace(/\r\n$/, "Accept: application/x-ndjson\r\n\r\n"),
   "unfinished batches": () =>
     formatRequest("POST", "/plants/batch").replace(
       /\r\n$/,
