@@ -365,3 +365,12 @@ describe("plantstore export", () => {
     expect(quiet.screen).toBe("");
   });
 });
+
+test("a password in --url is refused and not repeated", async () => {
+  const { exitCode, stderr } = await runCommand(
+    ["export", "--url", "http://me:secret@127.0.0.1:1"],
+    { PLANTSTORE_TOKEN: "0123456789abcdef" },
+  );
+  expect(exitCode).toBe(2);
+  expect(stderr).toContain('"http://********@127.0.0.1:1" is not allowed');
+});

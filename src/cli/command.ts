@@ -216,7 +216,7 @@ export function findClient(
   const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
   if (!isHttp || url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "")
     throw new UsageError(
-      `--url: ${JSON.stringify(options.url)} is not allowed; expected the address of a service, as in http://127.0.0.1:8080`,
+      `--url: ${JSON.stringify(options.url.replace(/\/\/[^/]*@/, "//********@"))} is not allowed; expected the address of a service, as in http://127.0.0.1:8080`,
     );
   if (config.token === undefined)
     throw new UsageError("--url: the token is missing; set PLANTSTORE_TOKEN in the environment");
