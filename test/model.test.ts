@@ -119,7 +119,7 @@ describe("the history", () => {
   test.each<[string, Event[]]>([
     ["a lost create", inTurn([create(fern), done], [{ kind: "read", id: 1n }, { status: 404 }])],
     ["a stale read", inTurn([create(fern), done], [replaceFern, done], read(fern))],
-    ["a read of what nobody wrote", inTurn([create(fern), done], read(moss))],
+    ["a read of what no client wrote", inTurn([create(fern), done], read(moss))],
     ["two creates of one id", inTurn([create(fern), done], [create(moss), done])],
     [
       "one condition met twice",

@@ -127,7 +127,7 @@ describe.concurrent("a stream", () => {
     180_000,
   );
 
-  test("a batch whose results nobody reads is held up at the sender, does not grow the service, and is cut off in the end", async () => {
+  test("a batch whose client reads no results is slowed down, takes no more memory, and is cut off at last", async () => {
     await using database = await openTestDatabase();
     await using service = await spawnService({
       DATABASE_URL: database.url,

@@ -235,7 +235,7 @@ interface FaultKind {
   readonly name: string;
   readonly choose: (random: Random) => Trouble;
   /**
-   * `refuses`: no write can be done, so that it is not ready either. `hides`: nobody notices but by the time it
+   * `refuses`: no write can be done, so it is not ready either. `hides`: a client notices only by the time it
    * takes. `may refuse`: some can be done and some cannot.
    */
   readonly effect: "refuses" | "may refuse" | "hides";

@@ -106,7 +106,7 @@ test("Expect: 100-continue is answered by 100, and the body then by 200", async 
 });
 
 // Bun 1.4 compares the value case-sensitively, and a handler cannot send an interim answer.
-test("the runtime of today sends no 100 for Expect: 100-Continue; a client that sends its body all the same is served", async () => {
+test("the runtime of today sends no 100 for Expect: 100-Continue; a client that sends its body anyway is served", async () => {
   await using service = await startService();
   const [top = "", body = ""] = createRequest(2, "Expect: 100-Continue", CLOSE).split(
     /(?<=\r\n\r\n)/,

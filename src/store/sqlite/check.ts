@@ -111,7 +111,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
  * Names and tags that no request could have stored: not UTF-8, or with U+0000, which SQLite accepts. Reads
- * every plant once, and the bytes of those that look suspicious.
+ * every plant once, and the bytes of suspicious ones.
  */
 function findUnstorableTexts(db: Database, faultsMax: number): string[] {
   const faults: string[] = [];
