@@ -7,6 +7,14 @@ export type LogLevel = (typeof logLevels)[number];
 
 const WORKERS_MAX = 64;
 
+const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** As in 90s, 15m, 12h or 90d. */
+export function findDurationMs(text: string): number | undefined {
+  const [, count, unit] = /^([1-9]\d{0,8})([smhd])$/.exec(text) ?? [];
+  return count === undefined ? undefined : Number(count) * unitMs[unit as keyof typeof unitMs];
+}
+
 export interface Setting<Value> {
   /** Absent for secrets: every user of the machine can read a command line. */
   readonly flag?: string;
@@ -107,6 +115,28 @@ export const settings = {
     env: "PLANTSTORE_IDLE_SECONDS_MAX",
     meaning: "Seconds until an idle connection is closed.",
     ...integer("30", 5, 255),
+  },
+  backupTo: {
+    flag: "--backup-to",
+    env: "PLANTSTORE_BACKUP_TO",
+    default: "",
+    meaning: "SQLite: folder for backups that the service makes while it runs.",
+    parse: (text) => text,
+    allowed: "a folder",
+  } satisfies Setting<string>,
+  backupEvery: {
+    flag: "--backup-every",
+    env: "PLANTSTORE_BACKUP_EVERY",
+    default: "15m",
+    meaning: "Time from one backup to the next, as in 15m.",
+    parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * unitMs.d ? text : undefined),
+    allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
+  } satisfies Setting<string>,
+  backupKeep: {
+    flag: "--backup-keep",
+    env: "PLANTSTORE_BACKUP_KEEP",
+    meaning: "How many of those backups are kept.",
+    ...integer("48", 1, 100_000),
   },
   writeConnections: {
     flag: "--write-connections",

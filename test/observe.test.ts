@@ -63,7 +63,7 @@ describe("activity", () => {
       if (at === 10) for (const ms of [1, 1, 1, 100]) metrics.countCreate(ms);
       reporter.sample(at * 1_000);
     }
-    const samples = await reporter.listSamples(0);
+    const { samples } = await reporter.readActivity(0);
     expect(samples.map(({ atMs }) => atMs)).toEqual(
       Array.from({ length: SAMPLES_MAX }, (_, index) => (index + 6) * 1_000),
     );
@@ -81,8 +81,8 @@ describe("activity", () => {
     expect(samples[4]).toMatchObject({ atMs: 10_000, creates: 4 });
     expect(samples[4]?.durableP50Ms).toBeWithin(0.95, 1.05);
     expect(samples[4]?.durableP99Ms).toBeWithin(95, 105);
-    expect(await reporter.listSamples(304_000)).toMatchObject([{ atMs: 305_000 }]);
-    expect(await reporter.listSamples(305_000)).toEqual([]);
+    expect(await reporter.readActivity(304_000)).toMatchObject({ samples: [{ atMs: 305_000 }] });
+    expect(await reporter.readActivity(305_000)).toMatchObject({ samples: [] });
   });
 });
 

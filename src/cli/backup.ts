@@ -7,6 +7,7 @@ import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import { backUpStore, restoreStore, type Transferred } from "../store/sqlite/backup.ts";
 import { migrations } from "../store/sqlite/database.ts";
+import { findNewestBackup } from "./backup-schedule.ts";
 import { CommandError, Interrupted, untilInterrupted, UsageError } from "./command.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "./files.ts";
 import {
@@ -57,6 +58,23 @@ export async function restore(
   );
 }
 
+/** Leaves nothing behind. */
+export async function verifyBackup(
+  folder: string,
+  { json = false }: TransferOptions,
+): Promise<void> {
+  const newest = findNewestBackup(requirePath(folder));
+  if (newest === undefined)
+    throw new CommandError(`${resolve(folder)} holds no backup of plantstore serve --backup-to.`);
+  const sentence = `The newest backup, of ${new Date(newest.atMs).toISOString()}, can be restored: every row was compared.`;
+  await report("verified", sentence, newest.file, "", json, (signal) =>
+    withTemporaryFile(async (to) => ({
+      ...(await restoreStore({ from: newest.file, to, signal })),
+      path: undefined,
+    })),
+  );
+}
+
 /** SQLite needs a file to read and write at any place, which a pipe is not. */
 async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>): Promise<Result> {
   const folder = mkdtempSync(join(tmpdir(), "plantstore-"));
@@ -84,6 +102,9 @@ function requireSqlite(databaseUrl: string): string {
   );
 }
 
+/** Without a path where the copy was removed again. */
+type Reported = Omit<Transferred, "path"> & { readonly path: string | undefined };
+
 /** Ctrl-C leaves everything as it was. */
 async function report(
   event: string,
@@ -91,10 +112,10 @@ async function report(
   from: string,
   to: string,
   isJson: boolean,
-  transfer: (signal: AbortSignal) => Promise<Transferred>,
+  transfer: (signal: AbortSignal) => Promise<Reported>,
 ): Promise<void> {
   const startedAtMs = performance.now();
-  let transferred: Transferred;
+  let transferred: Reported;
   try {
     transferred = await untilInterrupted(transfer);
   } catch (error) {
@@ -117,7 +138,7 @@ async function report(
     sentence,
     [
       ["From", source],
-      ["To", path],
+      ...(path === undefined ? [] : [["To", path] as const]),
       ["Plants", formatCount(plants)],
       ["Tokens", formatCount(tokens)],
       ["Schema", describeSchema(schemaVersion, migrations.length)],

@@ -48,6 +48,7 @@ function createProgram(): Command {
     .description("A plant store over HTTP: exact, durable, safe to retry.")
     .version(packageJson.version)
     .exitOverride()
+    .enablePositionalOptions()
     .showHelpAfterError("See --help.")
     .configureHelp({ showGlobalOptions: false })
     .configureOutput({
@@ -266,7 +267,7 @@ function addTokenCommands(token: Command): void {
     .option("--scopes <scopes>", `what it may do, out of ${scopes.join(",")}`, scopes.join(","))
     .option(
       "--expires <time>",
-      "when it stops working: in minutes, hours or days, as in 90d, or on a date (UTC), as in 2030-01-31 (default: never)",
+      "when it stops working: in seconds, minutes, hours or days, as in 90d, or on a date (UTC), as in 2030-01-31 (default: never)",
     )
     .option("--json", "as JSON, with its facts")
     .action(async (options: CreateOptions) => {
@@ -290,7 +291,7 @@ function addTokenCommands(token: Command): void {
 }
 
 function addStoreCommands(program: Command): void {
-  addSettings(program.command("backup"), ["databaseUrl"])
+  const backup = addSettings(program.command("backup"), ["databaseUrl"])
     .summary("Copy the store into a file, and verify the copy.")
     .description("Copy the store into a file, and verify the copy. The service may be running.")
     .argument("<file|->", "a file that does not exist yet, or - for standard output")
@@ -298,6 +299,19 @@ function addStoreCommands(program: Command): void {
     .action(async (file: string, options: TransferOptions) => {
       const { backUp } = await import("./backup.ts");
       await backUp(resolveOptions(options).config, file, options);
+    });
+  backup
+    .enablePositionalOptions()
+    .command("verify")
+    .summary("Restore the newest backup of a folder into a temporary place, and compare.")
+    .description(
+      "Restore the newest backup that plantstore serve --backup-to made in a folder into a temporary place (TMPDIR), and compare every row.",
+    )
+    .argument("<folder>", "the folder of --backup-to")
+    .option("--json", "as JSON")
+    .action(async (folder: string, options: TransferOptions) => {
+      const { verifyBackup } = await import("./backup.ts");
+      await verifyBackup(folder, options);
     });
   addSettings(program.command("restore"), ["databaseUrl"])
     .summary("Verify a backup, and make it the store.")

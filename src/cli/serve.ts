@@ -8,6 +8,7 @@ import type { Store, StoreDescription } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
+import type { BackupState } from "../observe/reporter.ts";
 import { openStore } from "../store/open.ts";
 import { CommandError, SAME_SIGNAL_MS } from "./command.ts";
 
@@ -19,11 +20,15 @@ export async function serve(config: Config): Promise<void> {
   const log = createLog(config.logLevel, writeLog);
   for (const warning of findIgnoredVariables(process.env))
     log.warn("ignored_variable", { warning });
+  const backups =
+    config.backupTo === ""
+      ? undefined
+      : new (await import("./backup-schedule.ts")).BackupSchedule(config, log);
   const store = await openStore(config.databaseUrl, config);
   let server: RunningServer;
   let firstToken: string | undefined;
   try {
-    server = await startListening(config, store, log, writeLog);
+    server = await startListening(config, store, log, writeLog, backups?.state);
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
   } catch (error) {
     await store.close();
@@ -34,8 +39,9 @@ export async function serve(config: Config): Promise<void> {
   }
   if (!server.hasConsole)
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
+  backups?.start();
   stopOnSignal(log, stderr, async () => {
-    await server.stop();
+    await Promise.all([server.stop(), backups?.stop()]);
     await store.close();
   });
   const started = {
@@ -52,6 +58,7 @@ async function startListening(
   store: Store,
   log: Log,
   writeLog: (line: string) => void,
+  backups: BackupState | undefined,
 ): Promise<RunningServer> {
   if (config.workers === 1)
     return startServer({
@@ -59,10 +66,11 @@ async function startListening(
       store,
       authenticator: new Authenticator(store, config.token),
       log,
+      backups,
     });
   // Loaded on demand: threads, and the code that starts them, take memory.
   const { startWorkers } = await import("../workers/start.ts");
-  return startWorkers({ config, store, writeLog });
+  return startWorkers({ config, store, writeLog, backups });
 }
 
 /** A store that has never had a token gets one, so the first request needs no other command. */

@@ -1,7 +1,7 @@
 /** plantstore token: creates, lists and revokes tokens in the store, whether the service runs or not. */
 
 import { mintToken, toRecord } from "../auth/token.ts";
-import type { Config } from "../config.ts";
+import { type Config, findDurationMs } from "../config.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { maskStoreUrl } from "../store/open.ts";
 import {
@@ -135,24 +135,19 @@ function parseScopes(text: string): Scope[] {
   return scopes.filter((scope) => chosen.includes(scope));
 }
 
-const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-const EXPIRY_MS_MAX = 36_500 * UNIT_MS.d;
+const EXPIRY_MS_MAX = 36_500 * 86_400_000;
 
 /** A duration from now, or a date, which means its first moment in UTC, or a full time. */
 function parseExpiry(text: string | undefined, nowMs: number): number | undefined {
   if (text === undefined) return undefined;
-  const [, count, unit] = /^([1-9]\d{0,8})([mhd])$/.exec(text) ?? [];
+  const durationMs = findDurationMs(text);
   const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d))?$/.test(text);
   const expiresAtMs =
-    count === undefined
-      ? isTime
-        ? Date.parse(text)
-        : Number.NaN
-      : nowMs + Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
+    durationMs === undefined ? (isTime ? Date.parse(text) : Number.NaN) : nowMs + durationMs;
   if (isTime && expiresAtMs <= nowMs) throw new UsageError(`--expires: ${text} is in the past`);
   if (expiresAtMs <= nowMs + EXPIRY_MS_MAX) return expiresAtMs;
   throw new UsageError(
-    `--expires: ${JSON.stringify(text)} is not allowed; expected minutes, hours or days, as in 30m, 12h or 90d, at most 36500d, ` +
+    `--expires: ${JSON.stringify(text)} is not allowed; expected seconds, minutes, hours or days, as in 30m, 12h or 90d, at most 36500d, ` +
       "or a date or time, as in 2030-01-31 or 2030-01-31T18:00Z",
   );
 }

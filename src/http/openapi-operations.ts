@@ -307,9 +307,24 @@ function describeActivity(): Described {
         "The samples.",
         {
           type: "object",
-          required: ["intervalMs", "samples"],
+          required: ["intervalMs", "samples", "backups"],
           properties: {
             intervalMs: count,
+            backups: {
+              type: ["object", "null"],
+              description: "The backups of this instance since its start; null if it makes none.",
+              required: ["everyMs", "made", "failed", "last"],
+              properties: {
+                everyMs: count,
+                made: count,
+                failed: count,
+                last: {
+                  type: ["object", "null"],
+                  required: ["atMs", "bytes"],
+                  properties: { atMs: count, bytes: count },
+                },
+              },
+            },
             samples: {
               type: "array",
               items: { type: "object", required: Object.keys(properties), properties },
@@ -318,6 +333,7 @@ function describeActivity(): Described {
         },
         {
           intervalMs: SAMPLE_MS,
+          backups: null,
           samples: [
             {
               atMs: 1_767_225_600_000,

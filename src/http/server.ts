@@ -2,7 +2,7 @@
 
 import type { Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { MetricsReporter, type Reports } from "../observe/reporter.ts";
+import { type BackupState, MetricsReporter, type Reports } from "../observe/reporter.ts";
 import { BodyReader, Memory } from "./body.ts";
 import { createHandler, type Service } from "./handle.ts";
 import { createRoutes } from "./routes.ts";
@@ -19,6 +19,7 @@ export interface RunningServer {
 
 type Parts = Pick<Service, "config" | "store" | "authenticator" | "log"> & {
   readonly consoleFolder?: string;
+  readonly backups?: BackupState | undefined;
   /** Set if several threads listen on the port: this one counts, and another one adds up. */
   readonly shared?: Observed;
 };
@@ -32,11 +33,11 @@ interface Observed {
 const FLUSH_USES_MS = 30_000;
 
 export function startServer(given: Parts): RunningServer {
-  const { consoleFolder = CONSOLE_FOLDER, shared, ...parts } = given;
+  const { consoleFolder = CONSOLE_FOLDER, shared, backups, ...parts } = given;
   const { config, store } = parts;
   // The owner of a shared store bounds the probes of all threads.
   const readiness = shared === undefined ? new Readiness(store) : new Readiness(store, 0);
-  const { metrics, reports, stop: stopObserving } = shared ?? observeAlone(store);
+  const { metrics, reports, stop: stopObserving } = shared ?? observeAlone(store, backups);
   const memory = new Memory(config.bodyBytesTotalMax);
   const service: Service = {
     ...parts,
@@ -83,9 +84,9 @@ export function startServer(given: Parts): RunningServer {
   };
 }
 
-function observeAlone(store: Store): Observed {
+function observeAlone(store: Store, backups: BackupState | undefined): Observed {
   const metrics = new Metrics();
-  const reporter = new MetricsReporter([metrics], store);
+  const reporter = new MetricsReporter([metrics], store, backups);
   reporter.start();
   return { metrics, reports: reporter, stop: () => reporter.stop() };
 }

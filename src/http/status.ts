@@ -3,7 +3,7 @@
 import type { Principal } from "../auth/authenticate.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
-import { PROMETHEUS_TYPE, SAMPLE_MS } from "../observe/reporter.ts";
+import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { parseSince } from "./query.ts";
 
@@ -52,9 +52,8 @@ export async function showReady({ service }: Exchange): Promise<Response> {
 
 /** GET /activity */
 export async function showActivity({ request, service }: Exchange): Promise<Response> {
-  const samples = await service.reports.listSamples(parseSince(request.url));
+  const body = await service.reports.readActivity(parseSince(request.url));
   // Unknown figures are null, so a client can tell them from missing ones.
-  const body = { intervalMs: SAMPLE_MS, samples };
   return answer(
     200,
     JSON.stringify(body, (_key, value: unknown) => value ?? null),

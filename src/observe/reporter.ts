@@ -23,7 +23,7 @@ export interface Sample {
   readonly storeBytes: number | undefined;
 }
 
-export type Reports = Pick<MetricsReporter, "listSamples" | "formatMetrics">;
+export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics">;
 
 interface ObservedStore {
   readonly description: { readonly engine: string };
@@ -31,18 +31,34 @@ interface ObservedStore {
   readonly measureBytes: () => Promise<number | undefined>;
 }
 
+/** The backups that the service makes while it runs. */
+export interface BackupState {
+  readonly everyMs: number;
+  made: number;
+  failed: number;
+  last: { readonly atMs: number; readonly bytes: number } | undefined;
+}
+
+interface Activity {
+  readonly intervalMs: number;
+  readonly samples: readonly Sample[];
+  readonly backups: BackupState | undefined;
+}
+
 export class MetricsReporter {
   private readonly blocks: readonly Metrics[];
   private readonly store: ObservedStore;
+  private readonly backups: BackupState | undefined;
   private readonly size: StoreSize;
   private readonly samples: Sample[] = [];
   private last: Totals = { requests: [], batchLines: [], creates: new Histogram() };
   private timer: Timer | undefined;
 
   /** One block for each thread that counts. */
-  constructor(blocks: readonly Metrics[], store: ObservedStore) {
+  constructor(blocks: readonly Metrics[], store: ObservedStore, backups?: BackupState) {
     this.blocks = blocks;
     this.store = store;
+    this.backups = backups;
     this.size = new StoreSize(() => store.measureBytes());
   }
 
@@ -55,11 +71,12 @@ export class MetricsReporter {
     clearInterval(this.timer);
   }
 
-  /** The samples after that time, oldest first. */
-  readonly listSamples = async (sinceMs: number): Promise<readonly Sample[]> => {
+  /** With the samples after that time, oldest first. */
+  readonly readActivity = async (sinceMs: number): Promise<Activity> => {
     // Measured for the next sample. This answer does not wait for a database server.
     void this.size.watch();
-    return this.samples.filter((sample) => sample.atMs > sinceMs);
+    const samples = this.samples.filter((sample) => sample.atMs > sinceMs);
+    return { intervalMs: SAMPLE_MS, samples, backups: this.backups };
   };
 
   /** All counters in the text format of Prometheus. */
@@ -102,6 +119,7 @@ export class MetricsReporter {
         "Size of the store, its log included.",
         storeBytes === undefined ? [] : [["", storeBytes]],
       ),
+      ...formatBackups(this.backups),
       family("process_resident_memory_bytes", "gauge", "Memory of the process.", measureMemory()),
       family("process_start_time_seconds", "gauge", "When the process started, since 1970.", [
         ["", performance.timeOrigin / 1000],
@@ -129,6 +147,32 @@ export class MetricsReporter {
     this.last = now;
     void this.size.refreshIfWatched();
   }
+}
+
+function formatBackups(backups: BackupState | undefined): string[] {
+  if (backups === undefined) return [];
+  const { everyMs, made, failed, last } = backups;
+  return [
+    family("plantstore_backups_total", "counter", "Backups since the start, by result.", [
+      [labels({ result: "made" }), made],
+      [labels({ result: "failed" }), failed],
+    ]),
+    family("plantstore_backup_interval_seconds", "gauge", "Time from one backup to the next.", [
+      ["", everyMs / 1000],
+    ]),
+    family(
+      "plantstore_backup_timestamp_seconds",
+      "gauge",
+      "When the newest backup began, since 1970.",
+      last === undefined ? [] : [["", last.atMs / 1000]],
+    ),
+    family(
+      "plantstore_backup_bytes",
+      "gauge",
+      "Size of the newest backup.",
+      last === undefined ? [] : [["", last.bytes]],
+    ),
+  ];
 }
 
 /** Nothing if no file can be opened: the system tells it in a file. */

@@ -19,8 +19,8 @@ const caller = new Caller({
 });
 calls.on("message", (results: Results) => caller.settle(results));
 const reports: Reports = {
-  listSamples: (sinceMs) =>
-    caller.call("listSamples", [sinceMs]) as ReturnType<Reports["listSamples"]>,
+  readActivity: (sinceMs) =>
+    caller.call("readActivity", [sinceMs]) as ReturnType<Reports["readActivity"]>,
   formatMetrics: () => caller.call("formatMetrics", []) as ReturnType<Reports["formatMetrics"]>,
 };
 const reader = openReader(config.databaseUrl, config, () => caller.callsWaiting > 0);

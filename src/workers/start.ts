@@ -6,7 +6,7 @@ import type { Store, StoreDescription } from "../domain/store.ts";
 import type { RunningServer } from "../http/server.ts";
 import { Readiness } from "../http/status.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
-import { MetricsReporter } from "../observe/reporter.ts";
+import { type BackupState, MetricsReporter } from "../observe/reporter.ts";
 import { createCallee, type Methods, methodsOf } from "./remote-store.ts";
 
 /** What a worker is started with. */
@@ -34,10 +34,16 @@ interface Parts {
   readonly config: Config;
   readonly store: Store;
   readonly writeLog: (line: string) => void;
+  readonly backups?: BackupState | undefined;
 }
 
 /** Rejects, and leaves nothing running, if a worker cannot listen. */
-export async function startWorkers({ config, store, writeLog }: Parts): Promise<RunningServer> {
+export async function startWorkers({
+  config,
+  store,
+  writeLog,
+  backups,
+}: Parts): Promise<RunningServer> {
   const held = holdPort(config);
   // A worker's share of the memory for bodies: at least enough for one body.
   const bodyBytesTotalMax = Math.max(
@@ -65,12 +71,13 @@ export async function startWorkers({ config, store, writeLog }: Parts): Promise<
     const reporter = new MetricsReporter(
       memories.map((memory) => new Metrics(memory, metricsPaths)),
       store,
+      backups,
     );
-    const { listSamples, formatMetrics } = reporter;
+    const { readActivity, formatMetrics } = reporter;
     const readiness = new Readiness(store);
     const methods = {
       ...methodsOf(store),
-      listSamples,
+      readActivity,
       formatMetrics,
       // One probe serves the clients of all workers.
       probe: () => readiness.check(),

@@ -143,7 +143,7 @@ export interface CopyOrder {
   readonly from: string;
   /** An empty file. */
   readonly to: string;
-  /** Whether to verify the original before copying it. */
+  /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
   readonly verifyFirst: boolean;
 }
 
@@ -188,7 +188,10 @@ export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
     }
   });
   syncFile(to);
-  return verifyStore(to, `The copy of ${from}`);
+  const facts = verifyStore(to, `The copy of ${from}`);
+  if (verifyFirst && digestStore(from) !== digestStore(to))
+    throw new StoreOpenError(`The copy of ${from} differs from it. Was it written to meanwhile?`);
+  return facts;
 }
 
 /** Throws a StoreOpenError that says what is wrong with the file. */
@@ -205,3 +208,22 @@ function verifyStore(path: string, calledAs = path): StoreFacts {
     return { schemaVersion, ...counts, bytes: fileBytesOf(path) };
   });
 }
+
+/** Over every row of every table: two stores with the same digest hold the same. */
+function digestStore(path: string): string {
+  return readStore(path, (db) => {
+    const hasher = new Bun.CryptoHasher("sha256");
+    const tables = db
+      .query<{ name: string }, []>(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
+      )
+      .all();
+    for (const { name } of tables)
+      for (const row of db.query(`SELECT * FROM "${name}"`).iterate())
+        hasher.update(`${name} ${JSON.stringify(row, writeExactly)}\n`);
+    return hasher.digest("hex");
+  });
+}
+
+const writeExactly = (_: string, value: unknown): unknown =>
+  typeof value === "bigint" ? String(value) : value;
