@@ -8,7 +8,7 @@ import { formatForPeople, formatLogLine } from "../src/cli/serve.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runOnTerminal, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
   fetch(`${url}/plants`, {
@@ -174,6 +174,18 @@ describe("plantstore serve", () => {
     expect(finished.stderr).toMatch(/^plantstore: .*in use.*\n$/);
     expect(finished.stdout).toBe("");
   });
+
+  test.each(["nonexistent.invalid", "192.0.2.1"])(
+    "says in one line that %s is not an address of this machine, and exits 1",
+    async (host) => {
+      using at = makeWorkplace();
+      expect(await runCommand(["serve", "--host", host, "--port", "0"], at.env)).toEqual({
+        exitCode: 1,
+        stdout: "",
+        stderr: `plantstore: ${host} is not an address of this machine. Choose another with --host or HOST.\n`,
+      });
+    },
+  );
 
   test("says in one line that a store cannot be opened, and exits 1", async () => {
     using folder = makeTemporaryFolder();

@@ -252,14 +252,14 @@ describe("plantstore copy", () => {
     expect(stdout).toContain("DATABASE_URL stands in for the one that is left out");
   });
 
-  test("shows a bar for both of its stages, and nothing with --quiet", async () => {
+  test("shows both of its stages, and nothing with --quiet", async () => {
     using at = makePair([]);
     // Enough to take longer than until the first drawing, on any machine.
     makeStore(at.from, 300_000);
     const { exitCode, screen } = await runOnTerminal(at.args);
     expect(exitCode).toBe(0);
-    expect(screen).toMatch(/copying +\d+%  .*━.* [\d,]+ plants  [\d,]+\/s/);
-    expect(screen).toMatch(/verifying +\d+%  .*━.* [\d,]+ plants  [\d,]+\/s/);
+    expect(screen).toMatch(/copying +\d+%  [\d,]+ plants  [\d,]+\/s/);
+    expect(screen).toMatch(/verifying +\d+%  [\d,]+ plants  [\d,]+\/s/);
     using few = makePair([plant(1)]);
     const quiet = await runOnTerminal([...few.args, "--quiet"]);
     expect(quiet.screen).toStartWith("Copied, and verified");
@@ -394,8 +394,8 @@ describe("tokens", () => {
     const finished = await runCommand(at.args);
     expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
     expect(finished.stderr).toContain(
-      `other tokens of ${at.to} have the names. Revoke those and run the copy again:\n` +
-        `  plantstore token revoke me --database-url sqlite:${at.to}\n`,
+      `1 token cannot be copied, because other tokens of ${at.to} have the same name: me. ` +
+        "Revoke those there (plantstore token revoke) and run the copy again.\n",
     );
     expect(readPlants(at.to)).toEqual([]);
     expect([stateOf(at.to, "laptop"), stateOf(at.to, "other")]).toEqual([undefined, [null, null]]);

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import type { Refusal } from "../src/domain/errors.ts";
-import { readElements } from "../src/format/json-array.ts";
+import { ElementReader } from "../src/format/json-array.ts";
 import { type Line, MalformedFile } from "../src/format/records.ts";
 import { inPieces } from "./support/arbitrary.ts";
 import { rejectionOf } from "./support/expect.ts";
@@ -15,7 +15,10 @@ async function cut(
 ): Promise<Line[]> {
   const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
   const elements: Line[] = [];
-  for await (const block of readElements(inPieces(bytes, pieceLength), bytesMax, blockLengthMax)) {
+  for await (const block of new ElementReader(bytesMax).read(
+    inPieces(bytes, pieceLength),
+    blockLengthMax,
+  )) {
     expect(block.length).toBeLessThanOrEqual(blockLengthMax);
     elements.push(...block);
   }
@@ -24,7 +27,7 @@ async function cut(
 
 const texts = (elements: readonly Line[]): unknown[] => elements.map((element) => element.text);
 
-describe("readElements", () => {
+describe("ElementReader", () => {
   test("keeps every element as it is written, with the line it begins on", async () => {
     const file = ' [\n{"id": 9223372036854775807},\r\n\n  {"id":\n2} ,[1,[2]], "a,b" ,\ttrue\n] \n';
     const expected = [
@@ -82,7 +85,7 @@ describe("readElements", () => {
     const seen: unknown[] = [];
     const bytes = new TextEncoder().encode("[1,2,3");
     const reading = (async () => {
-      for await (const block of readElements(inPieces(bytes, 2), 10, 10))
+      for await (const block of new ElementReader(10).read(inPieces(bytes, 2), 10))
         seen.push(...texts(block));
     })();
     expect(await rejectionOf(reading)).toBeInstanceOf(MalformedFile);

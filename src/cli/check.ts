@@ -1,15 +1,14 @@
 /** plantstore check and migrate: what is in a store, what is wrong with it, and its schema. */
 
-import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import type { PlantCounts, TokenCounts } from "../store/rows.ts";
 import type { Target } from "../store/postgres/url.ts";
 import { checks, inspectStore } from "../store/sqlite/check.ts";
-import { getSchemaVersion, migrations, openDatabase, readStore } from "../store/sqlite/database.ts";
+import { migrations, openDatabase } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
-import { CommandError } from "./command.ts";
+import { CommandError, findSchema } from "./command.ts";
 import { formatBytes, formatCount, printTable } from "./terminal.ts";
 
 interface Checked {
@@ -151,18 +150,22 @@ const formatJson = (facts: Readonly<Record<string, unknown>>): string =>
   );
 
 export async function migrate(config: Config, isDryRun: boolean): Promise<void> {
+  const { location, version, newest } = await findSchema(config);
+  const before = version ?? 0;
   const url = parseStoreUrl(config.databaseUrl);
   if (url.engine === "sqlite") {
-    const { path } = url;
-    const before = existsSync(path) ? readStore(path, (db) => getSchemaVersion(db, path)) : 0;
     if (isDryRun) return printStatements(migrations.slice(before).map((step) => step.trim()));
-    openDatabase(path).close();
-    return printMigrated(path, before, migrations.length);
+    openDatabase(url.path).close();
+  } else {
+    const { migratePostgres, planMigration } = await import("../store/postgres/schema.ts");
+    if (isDryRun) return printStatements(await planMigration(url.target, config));
+    await migratePostgres(url.target, config);
   }
-  const { migratePostgres, planMigration } = await import("../store/postgres/schema.ts");
-  if (isDryRun) return printStatements(await planMigration(url.target, config));
-  const { location, before, after } = await migratePostgres(url.target, config);
-  printMigrated(location, before, after);
+  process.stdout.write(
+    before === newest
+      ? `${location} is up to date: schema ${newest}.\n`
+      : `Migrated ${location} from schema ${before} to ${newest}.\n`,
+  );
 }
 
 /** A script that runs as it is. */
@@ -171,13 +174,5 @@ function printStatements(statements: readonly string[]): void {
     statements.length === 0
       ? "-- Nothing to do: the schema is up to date.\n"
       : statements.map((statement) => `${statement.replace(/;$/, "")};\n`).join("\n"),
-  );
-}
-
-function printMigrated(location: string, before: number, after: number): void {
-  process.stdout.write(
-    before === after
-      ? `${location} is up to date: schema ${after}.\n`
-      : `Migrated ${location} from schema ${before} to ${after}.\n`,
   );
 }

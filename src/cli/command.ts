@@ -10,6 +10,7 @@ import type { Plant } from "../domain/plant.ts";
 import type { Created, Store } from "../domain/store.ts";
 import { MalformedFile } from "../format/records.ts";
 import { openStore, parseStoreUrl } from "../store/open.ts";
+import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
 import { printError } from "./terminal.ts";
 
 const EXIT_FAILED = 1;
@@ -98,6 +99,18 @@ export async function untilInterrupted<Result>(
   } finally {
     for (const remove of listeners) remove();
   }
+}
+
+/** For commands that report how far they came: the failure is returned. */
+export async function timeUntilInterrupted(
+  use: (signal: AbortSignal) => Promise<void>,
+): Promise<{ readonly seconds: number; readonly failure?: { readonly error: unknown } }> {
+  const startedAtMs = performance.now();
+  const failure = await untilInterrupted(use).then(
+    () => ({}),
+    (error: unknown) => ({ failure: { error } }),
+  );
+  return { seconds: (performance.now() - startedAtMs) / 1000, ...failure };
 }
 
 export async function withStore<Result>(
@@ -194,14 +207,30 @@ export async function withStoreOrNew<Result>(
   });
 }
 
-async function findStore(
-  config: Config,
-): Promise<{ readonly location: string; readonly exists: boolean }> {
+async function findStore(config: Config): Promise<{ location: string; exists: boolean }> {
   const url = parseStoreUrl(config.databaseUrl);
   if (url.engine === "sqlite") return { location: resolve(url.path), exists: existsSync(url.path) };
-  const { findSchema } = await import("../store/postgres/schema.ts");
-  const { location, version } = await findSchema(url.target, config);
+  const { location, version } = await findSchema(config);
   return { location, exists: version !== undefined };
+}
+
+interface FoundSchema {
+  readonly location: string;
+  /** Undefined where there is no store. */
+  readonly version: number | undefined;
+  readonly newest: number;
+}
+
+/** Changes nothing. */
+export async function findSchema(config: Config): Promise<FoundSchema> {
+  const url = parseStoreUrl(config.databaseUrl);
+  if (url.engine === "postgres")
+    return (await import("../store/postgres/schema.ts")).findSchema(url.target, config);
+  const { path } = url;
+  const version = existsSync(path)
+    ? readStore(path, (db) => getSchemaVersion(db, path))
+    : undefined;
+  return { location: path, version, newest: migrations.length };
 }
 
 /** A client of the service that --url names; undefined without --url. */

@@ -1,6 +1,5 @@
 /** plantstore copy: all plants and tokens of one store into another, of any engine. Running it again is safe. */
 
-import type { Settle } from "../client/client.ts";
 import type { RetryOptions } from "../client/retry.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
 import { formatStoredPlant, type Plant } from "../domain/plant.ts";
@@ -8,17 +7,17 @@ import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { parseStoreUrl, type StoreUrl } from "../store/open.ts";
 import { describeHost } from "../store/postgres/url.ts";
-import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
 import {
   CommandError,
   createPlants,
   EXIT_DIFFERENT,
   explain,
+  findSchema,
   Interrupted,
   readPages,
   requireStore,
   retryBusy,
-  untilInterrupted,
+  timeUntilInterrupted,
   UsageError,
   withStore,
 } from "./command.ts";
@@ -28,7 +27,6 @@ import {
   describeRetry,
   formatCount,
   formatSeconds,
-  isProgressShown,
   printError,
   printFacts,
   printLine,
@@ -49,7 +47,7 @@ interface Sum {
   readonly sha256: string;
 }
 
-/** Right at any time, also where the copy ends half-way. */
+/** Right at any time, also where the copy ends early. */
 export interface Report {
   readonly plants: { copied: number; present: number };
   /** `different` tokens cannot be used in the target as in the source. */
@@ -68,46 +66,52 @@ type Resolve = (databaseUrl: string | undefined) => Config;
 
 export async function copyStore(options: CopyOptions, resolveConfig: Resolve): Promise<void> {
   const { from, to } = parseEnds(options, resolveConfig);
-  await requireSource(from);
-  const startedAtMs = performance.now();
+  await requireStore(from);
+  const { location, version = 0, newest } = await findSchema(from);
+  if (version < newest)
+    throw new CommandError(
+      `${location} has schema ${version}, and a copy does not change its source. ` +
+        `Run plantstore migrate on it first, which brings it to schema ${newest}.`,
+    );
   const report: Report = {
     plants: { copied: 0, present: 0 },
     tokens: { copied: 0, present: 0, different: 0 },
   };
-  const run = (signal: AbortSignal): Promise<void> =>
+  const { seconds, failure } = await timeUntilInterrupted((signal) =>
     // The source first: if it cannot be opened, no target is made.
     withStore(from, (source) =>
       withStore(to, async (target) => {
         report.ends = { from: source.description.location, to: target.description.location };
         // Tokens first: a collision of names needs a person, who should not have to wait for the plants.
-        await copyTokens(source, target, to, report);
+        await copyTokens(source, target, report.tokens);
         await copyPlants(source, target, { isQuiet: options.quiet === true, signal, report });
       }),
-    );
-  const failure = await untilInterrupted(run).then(
-    () => undefined,
-    (error: unknown) => ({ error }),
+    ),
   );
-  const seconds = (performance.now() - startedAtMs) / 1000;
-  await summarize(report, seconds, failure, options.json === true);
+  if (report.ends === undefined) throw failure?.error;
+  if (options.json) {
+    const { ends, plants, tokens, verification = null } = report;
+    const facts = { event: "copied", finished: failure === undefined, ...ends, plants, tokens };
+    await printLine(JSON.stringify({ ...facts, verification, seconds: roundToMs(seconds) }));
+  }
+  if (failure !== undefined) fail(failure.error, report.plants);
+  summarize(report, seconds, options.json === true);
 }
 
-async function copyTokens(source: Store, target: Store, to: Config, report: Report): Promise<void> {
+async function copyTokens(source: Store, target: Store, tally: Report["tokens"]): Promise<void> {
   const tokens = await retryBusy(source, () => source.listTokens());
   const hashes = new Set(tokens.map(({ hash }) => hash));
   const before = await retryBusy(target, () => target.listTokens());
   const collisions =
     tokens.length === 0 ? [] : await retryBusy(target, () => target.adoptTokens(tokens));
-  const tally = report.tokens;
   tally.present = before.filter(({ hash }) => hashes.has(hash)).length;
   tally.copied = tokens.length - tally.present - collisions.length;
   const { location } = target.description;
   if (collisions.length > 0) {
-    const flag = formatDatabaseUrlFlag(to);
-    const commands = collisions.map(({ name }) => `  plantstore token revoke ${name} ${flag}`);
+    const names = collisions.map(({ name }) => name).join(", ");
     throw new CommandError(
-      `${countOf(collisions.length, "token")} cannot be copied: other tokens of ${location} have the names. ` +
-        `Revoke those and run the copy again:\n${commands.join("\n")}`,
+      `${countOf(collisions.length, "token")} cannot be copied, because other tokens of ${location} ` +
+        `have the same name: ${names}. Revoke those there (plantstore token revoke) and run the copy again.`,
     );
   }
   const after = await retryBusy(target, () => target.listTokens());
@@ -120,6 +124,13 @@ async function copyTokens(source: Store, target: Store, to: Config, report: Repo
     );
   }
 }
+
+const isAsUsable = (token: TokenRecord, copy: TokenRecord | undefined): boolean =>
+  copy !== undefined &&
+  token.name === copy.name &&
+  token.scopes.join(" ") === copy.scopes.join(" ") &&
+  token.expiresAtMs === copy.expiresAtMs &&
+  (token.revokedAtMs === undefined) === (copy.revokedAtMs === undefined);
 
 interface PlantCopy {
   readonly isQuiet: boolean;
@@ -134,38 +145,31 @@ export async function copyPlants(
   { isQuiet, signal, report, delaysMs }: PlantCopy,
 ): Promise<void> {
   const [from, to] = [source.description.location, target.description.location];
-  const total = isProgressShown(isQuiet) ? Number(await source.countPlants()) : undefined;
-  let count = 0;
-  const show = (stage: string): Progress =>
-    new Progress(() => ({ plants: count, done: count }), { isQuiet, total, stage });
-  let progress = show("copying  ");
+  const total = Number(await retryBusy(source, () => source.countPlants()));
+  let [stage, done] = ["copying", 0];
+  const progress = new Progress(isQuiet, () => ({
+    stage,
+    plants: done,
+    part: total && done / total,
+  }));
   const retrying: RetryOptions = {
     signal,
     delaysMs,
     onRetry: (error, waitMs) => progress.print(describeRetry(error, waitMs)),
   };
-  const sumUp = async (
-    store: Store,
-    use?: (plants: readonly Plant[]) => Promise<void> | void,
-  ): Promise<Sum> => {
-    const hasher = new Bun.CryptoHasher("sha256");
-    let summed = 0;
-    for await (const plants of readPages(store, {}, retrying)) {
-      await use?.(plants);
-      hasher.update(plants.map((plant) => `${formatStoredPlant(plant)}\n`).join(""));
-      summed += plants.length;
-    }
-    return { count: summed, sha256: hasher.digest("hex") };
-  };
   const create = async (plants: readonly Plant[]): Promise<void> => {
     const different: bigint[] = [];
-    const settle: Settle = (index, outcome) => {
-      count++;
-      if (outcome === "created") report.plants.copied++;
-      else if (outcome === "replayed") report.plants.present++;
-      else different.push((plants[index] as Plant).id);
-    };
-    await createPlants(target, plants, settle, retrying);
+    await createPlants(
+      target,
+      plants,
+      (index, outcome) => {
+        done++;
+        if (outcome === "created") report.plants.copied++;
+        else if (outcome === "replayed") report.plants.present++;
+        else different.push((plants[index] as Plant).id);
+      },
+      retrying,
+    );
     if (different.length > 0)
       throw new StoresDiffer(
         `${to} holds a different plant under the id ${different.join(", ")}. ` +
@@ -173,17 +177,15 @@ export async function copyPlants(
       );
   };
   try {
-    const copied = await sumUp(source, create);
-    progress.close();
-    count = 0;
-    progress = show("verifying");
+    const copied = await sumUp(source, retrying, create);
+    [stage, done] = ["verifying", 0];
     const [again, arrived] = await Promise.all([
-      sumUp(source),
-      sumUp(target, (plants) => void (count += plants.length)),
+      sumUp(source, retrying),
+      sumUp(target, retrying, (plants) => void (done += plants.length)),
     ]);
     const changed = again.sha256 !== copied.sha256 ? from : to;
     const equal = again.sha256 === arrived.sha256;
-    if (again.sha256 !== copied.sha256 || (!equal && arrived.count <= again.count))
+    if (changed === from || (!equal && arrived.count <= again.count))
       throw new CommandError(
         `${changed} was written to during the copy. Stop the service and run the copy again.`,
       );
@@ -193,12 +195,20 @@ export async function copyPlants(
   }
 }
 
-const isAsUsable = (token: TokenRecord, copy: TokenRecord | undefined): boolean =>
-  copy !== undefined &&
-  token.name === copy.name &&
-  token.scopes.join(" ") === copy.scopes.join(" ") &&
-  token.expiresAtMs === copy.expiresAtMs &&
-  (token.revokedAtMs === undefined) === (copy.revokedAtMs === undefined);
+async function sumUp(
+  store: Store,
+  retrying: RetryOptions,
+  use?: (plants: readonly Plant[]) => Promise<void> | void,
+): Promise<Sum> {
+  const hasher = new Bun.CryptoHasher("sha256");
+  let count = 0;
+  for await (const plants of readPages(store, {}, retrying)) {
+    await use?.(plants);
+    hasher.update(plants.map((plant) => `${formatStoredPlant(plant)}\n`).join(""));
+    count += plants.length;
+  }
+  return { count, sha256: hasher.digest("hex") };
+}
 
 /** DATABASE_URL stands in for the end that is left out. */
 function parseEnds(options: CopyOptions, resolveConfig: Resolve): { from: Config; to: Config } {
@@ -233,52 +243,10 @@ function isSameStore(one: StoreUrl, other: StoreUrl): boolean {
   return other.target.hosts.some((host) => hosts.has(describeHost(host)));
 }
 
-/** Throws where opening the source would create or migrate it. */
-async function requireSource(config: Config): Promise<void> {
-  await requireStore(config);
-  const url = parseStoreUrl(config.databaseUrl);
-  const {
-    location,
-    version = 0,
-    newest,
-  } = url.engine === "sqlite"
-    ? {
-        location: url.path,
-        version: readStore(url.path, (db) => getSchemaVersion(db, url.path)),
-        newest: migrations.length,
-      }
-    : await (await import("../store/postgres/schema.ts")).findSchema(url.target, config);
-  if (version < newest)
-    throw new CommandError(
-      `${location} has schema ${version}, and a copy does not change its source. ` +
-        `Run plantstore migrate on it first, which brings it to schema ${newest}.`,
-    );
-}
-
-/** The store as an argument of another command, without its password. */
-function formatDatabaseUrlFlag({ databaseUrl }: Config): string {
-  const isPlain = /^[\w./:@+-]+$/.test(databaseUrl);
-  const quoted = isPlain ? databaseUrl : `'${databaseUrl.replaceAll("'", `'\\''`)}'`;
-  const isSqlite = parseStoreUrl(databaseUrl).engine === "sqlite";
-  return `${settings.databaseUrl.flag} ${isSqlite ? quoted : "…"}`;
-}
-
-/** Throws where the copy failed. */
-async function summarize(
-  { ends, plants, tokens, verification }: Report,
-  seconds: number,
-  failure: { readonly error: unknown } | undefined,
-  isJson: boolean,
-): Promise<void> {
-  if (ends === undefined) throw failure?.error;
-  const { from, to } = ends;
-  if (isJson) {
-    const facts = { event: "copied", finished: failure === undefined, ...ends, plants, tokens };
-    const json = { ...facts, verification: verification ?? null, seconds: roundToMs(seconds) };
-    await printLine(JSON.stringify(json));
-  }
-  if (verification === undefined) return fail(failure?.error, plants);
-  const { equal, from: sum, to: targetSum } = verification;
+function summarize(report: Report, seconds: number, isJson: boolean): void {
+  const { plants, tokens } = report;
+  const { from, to } = report.ends as NonNullable<Report["ends"]>;
+  const { equal, ...sums } = report.verification as NonNullable<Report["verification"]>;
   if (!isJson)
     printFacts(
       equal
@@ -286,12 +254,12 @@ async function summarize(
         : "Copied. The target holds more plants than the source.",
       [
         ["From", from],
-        ["Plants", formatCount(sum.count)],
-        ["SHA-256", sum.sha256],
+        ["Plants", formatCount(sums.from.count)],
+        ["SHA-256", sums.from.sha256],
         ["", ""],
         ["To", to],
-        ["Plants", formatCount(targetSum.count)],
-        ["SHA-256", targetSum.sha256],
+        ["Plants", formatCount(sums.to.count)],
+        ["SHA-256", sums.to.sha256],
         ["", ""],
         ["Copied", `${countOf(plants.copied, "plant")}, ${countOf(tokens.copied, "token")}`],
         ["Existing", `${countOf(plants.present, "plant")}, ${countOf(tokens.present, "token")}`],
@@ -299,13 +267,13 @@ async function summarize(
       ],
     );
   if (!equal) {
-    const extra = countOf(targetSum.count - sum.count, "plant");
+    const extra = countOf(sums.to.count - sums.from.count, "plant");
     printError(`${to} holds ${extra} that ${from} does not. They were left alone.`);
   }
   if (!equal || tokens.different > 0) process.exitCode = EXIT_DIFFERENT;
 }
 
-function fail(error: unknown, { copied, present }: Report["plants"]): void {
+function fail(error: unknown, { copied, present }: Report["plants"]): never {
   const state =
     `${countOf(copied, "plant")} copied, ${formatCount(present)} already there. ` +
     "Running the copy again continues it.";

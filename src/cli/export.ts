@@ -44,9 +44,7 @@ export async function exportPlants(config: Config, options: ExportOptions): Prom
         : openFileOutput(path, options.force === true, signal);
     // Plants that scroll by on the terminal are progress enough.
     const isShown = path !== undefined || !process.stdout.isTTY;
-    const progress = new Progress(() => ({ plants: count }), {
-      isQuiet: options.quiet === true || !isShown,
-    });
+    const progress = new Progress(options.quiet === true || !isShown, () => ({ plants: count }));
     const write = async (pages: AsyncIterable<readonly Plant[]>): Promise<void> => {
       for await (const plants of pages) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));

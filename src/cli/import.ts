@@ -18,8 +18,8 @@ import {
   explain,
   findClient,
   Interrupted,
+  timeUntilInterrupted,
   toRefused,
-  untilInterrupted,
   UsageError,
   withStoreOrNew,
 } from "./command.ts";
@@ -91,18 +91,14 @@ export async function importPlants(
   }
   const { descriptor, bytesTotal } = openSource(path);
   let bytesRead = 0;
-  const startedAtMs = performance.now();
   const tally: Tally = { created: 0, replayed: 0, refused: 0, unknown: 0 };
 
   const run = async (signal: AbortSignal): Promise<void> => {
-    const progress = new Progress(
-      () => ({
-        plants: tally.created + tally.replayed,
-        refused: tally.refused,
-        done: bytesRead,
-      }),
-      { isQuiet: options.quiet === true, total: bytesTotal },
-    );
+    const progress = new Progress(options.quiet === true, () => ({
+      plants: tally.created + tally.replayed,
+      refused: tally.refused,
+      part: bytesTotal && bytesRead / bytesTotal,
+    }));
     const print = (line: string): void => progress.print(line);
     const retrying: RetryOptions = {
       signal,
@@ -147,11 +143,7 @@ export async function importPlants(
     }
   };
 
-  const failure = await untilInterrupted(run).then(
-    () => undefined,
-    (error: unknown) => ({ error }),
-  );
-  const seconds = (performance.now() - startedAtMs) / 1000;
+  const { seconds, failure } = await timeUntilInterrupted(run);
   // Standard output belongs to the rejects where they go there.
   const print = options.rejects === "-" ? printError : printLine;
   await summarize({ ...tally, seconds, failure, isJson: options.json === true, print });

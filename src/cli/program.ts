@@ -3,6 +3,7 @@
 import { Command, CommanderError, Option } from "commander";
 import packageJson from "../../package.json";
 import {
+  type Config,
   type Limits,
   type Resolved,
   resolveConfig,
@@ -62,10 +63,7 @@ function createProgram(): Command {
       "after",
       "\nPLANTSTORE_TOKEN, in the environment only, is a token with all scopes.",
     )
-    .action(async (options: Options) => {
-      const { serve } = await import("./serve.ts");
-      await serve(resolveOptions(options).config);
-    });
+    .action(async (options: Options) => (await import("./serve.ts")).serve(configOf(options)));
   addSettings(program.command("config"))
     .description("Print the settings in effect, with secrets masked.")
     .option("--json", "as JSON")
@@ -117,6 +115,8 @@ function resolveOptions(options: object): Resolved {
   return resolveConfig(flags, process.env, injectedLimits);
 }
 
+const configOf = (options: object): Config => resolveOptions(options).config;
+
 function printConfig({ config, sources }: Resolved, isJson: boolean): void {
   const entries = Object.entries(settings) as [SettingName, Setting<unknown>][];
   const rows = entries.map(([name, { env, secret, mask = (shown: string) => shown }]) => {
@@ -158,10 +158,9 @@ function addImport(command: Command): void {
     .option("--json", "the summary as JSON")
     .option("--quiet", QUIET_MEANING)
     .addHelpText("after", IMPORT_HELP)
-    .action(async (path: string, options: ImportOptions) => {
-      const { importPlants } = await import("./import.ts");
-      await importPlants(resolveOptions(options).config, path, options);
-    });
+    .action(async (path: string, options: ImportOptions) =>
+      (await import("./import.ts")).importPlants(configOf(options), path, options),
+    );
 }
 
 const IMPORT_HELP = `
@@ -208,10 +207,9 @@ function addExport(command: Command): void {
     .option("--url <url>", URL_MEANING)
     .option("--quiet", QUIET_MEANING)
     .addHelpText("after", EXPORT_HELP)
-    .action(async (options: ExportOptions) => {
-      const { exportPlants } = await import("./export.ts");
-      await exportPlants(resolveOptions(options).config, options);
-    });
+    .action(async (options: ExportOptions) =>
+      (await import("./export.ts")).exportPlants(configOf(options), options),
+    );
 }
 
 const EXPORT_HELP = `
@@ -233,10 +231,9 @@ function addCopy(command: Command): void {
     .option("--json", "the summary as JSON")
     .option("--quiet", QUIET_MEANING)
     .addHelpText("after", COPY_HELP)
-    .action(async (options: CopyOptions) => {
-      const { copyStore } = await import("./copy.ts");
-      await copyStore(options, (databaseUrl) => resolveOptions({ databaseUrl }).config);
-    });
+    .action(async (options: CopyOptions) =>
+      (await import("./copy.ts")).copyStore(options, (databaseUrl) => configOf({ databaseUrl })),
+    );
 }
 
 const COPY_HELP = `
@@ -270,24 +267,21 @@ function addTokenCommands(token: Command): void {
       "when it stops working: in seconds, minutes, hours or days, as in 90d, or on a date (UTC), as in 2030-01-31 (default: never)",
     )
     .option("--json", "as JSON, with its facts")
-    .action(async (options: CreateOptions) => {
-      const { createToken } = await import("./token.ts");
-      await createToken(resolveOptions(options).config, options);
-    });
+    .action(async (options: CreateOptions) =>
+      (await import("./token.ts")).createToken(configOf(options), options),
+    );
   addSettings(token.command("list"), ["databaseUrl"])
     .description("List the tokens: names, scopes, times, and the prefix of each.")
     .option("--json", "as JSON")
-    .action(async (options: Options) => {
-      const { listTokens } = await import("./token.ts");
-      await listTokens(resolveOptions(options).config, options["json"] === true);
-    });
+    .action(async (options: Options) =>
+      (await import("./token.ts")).listTokens(configOf(options), options["json"] === true),
+    );
   addSettings(token.command("revoke"), ["databaseUrl"])
     .description("Revoke a token. Running services refuse it within 5 seconds.")
     .argument("<name|prefix>", "which token")
-    .action(async (nameOrPrefix: string, options: Options) => {
-      const { revokeToken } = await import("./token.ts");
-      await revokeToken(resolveOptions(options).config, nameOrPrefix);
-    });
+    .action(async (nameOrPrefix: string, options: Options) =>
+      (await import("./token.ts")).revokeToken(configOf(options), nameOrPrefix),
+    );
 }
 
 function addStoreCommands(program: Command): void {
@@ -296,10 +290,9 @@ function addStoreCommands(program: Command): void {
     .description("Copy the store into a file, and verify the copy. The service may be running.")
     .argument("<file|->", "a file that does not exist yet, or - for standard output")
     .option("--json", "as JSON")
-    .action(async (file: string, options: TransferOptions) => {
-      const { backUp } = await import("./backup.ts");
-      await backUp(resolveOptions(options).config, file, options);
-    });
+    .action(async (file: string, options: TransferOptions) =>
+      (await import("./backup.ts")).backUp(configOf(options), file, options),
+    );
   backup
     .enablePositionalOptions()
     .command("verify")
@@ -309,10 +302,9 @@ function addStoreCommands(program: Command): void {
     )
     .argument("<folder>", "the folder of --backup-to")
     .option("--json", "as JSON")
-    .action(async (folder: string, options: TransferOptions) => {
-      const { verifyBackup } = await import("./backup.ts");
-      await verifyBackup(folder, options);
-    });
+    .action(async (folder: string, options: TransferOptions) =>
+      (await import("./backup.ts")).verifyBackup(folder, options),
+    );
   addSettings(program.command("restore"), ["databaseUrl"])
     .summary("Verify a backup, and make it the store.")
     .description(
@@ -320,26 +312,23 @@ function addStoreCommands(program: Command): void {
     )
     .argument("<file|->", "the backup, or - for standard input")
     .option("--json", "as JSON")
-    .action(async (file: string, options: TransferOptions) => {
-      const { restore } = await import("./backup.ts");
-      await restore(resolveOptions(options).config, file, options);
-    });
+    .action(async (file: string, options: TransferOptions) =>
+      (await import("./backup.ts")).restore(configOf(options), file, options),
+    );
   addSettings(program.command("check"), ["databaseUrl"])
     .summary("Verify the store, and print what is in it.")
     .description("Verify the store, and print what is in it. The service may be running.")
     .option("--json", "as JSON")
-    .action(async (options: Options) => {
-      const { check } = await import("./check.ts");
-      await check(resolveOptions(options).config, options["json"] === true);
-    });
+    .action(async (options: Options) =>
+      (await import("./check.ts")).check(configOf(options), options["json"] === true),
+    );
   addSettings(program.command("migrate"), ["databaseUrl"])
     .summary("Bring the schema of the store up to date.")
     .description(
       "Bring the schema of the store up to date. The service does this when it starts, if its database user may.",
     )
     .option("--dry-run", "print the SQL, and change nothing")
-    .action(async (options: Options) => {
-      const { migrate } = await import("./check.ts");
-      await migrate(resolveOptions(options).config, options["dryRun"] === true);
-    });
+    .action(async (options: Options) =>
+      (await import("./check.ts")).migrate(configOf(options), options["dryRun"] === true),
+    );
 }

@@ -32,10 +32,7 @@ export async function serve(config: Config): Promise<void> {
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
   } catch (error) {
     await store.close();
-    if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
-    throw new CommandError(
-      `Port ${config.port} of ${config.host} is in use. Choose another with --port or PORT.`,
-    );
+    throw explainListen(error as NodeJS.ErrnoException, config);
   }
   if (!server.hasConsole)
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
@@ -71,6 +68,18 @@ async function startListening(
   // Loaded on demand: threads, and the code that starts them, take memory.
   const { startWorkers } = await import("../workers/start.ts");
   return startWorkers({ config, store, writeLog, backups });
+}
+
+/** The system's code for a name that cannot be resolved varies, so it is what is left. */
+function explainListen(error: NodeJS.ErrnoException, { host, port }: Config): Error {
+  if (error.syscall !== "listen") return error;
+  const message =
+    error.code === "EADDRINUSE"
+      ? `Port ${port} of ${host} is in use. Choose another with --port or PORT.`
+      : error.code === "EACCES"
+        ? `This user may not listen on port ${port}. Choose another with --port or PORT.`
+        : `${host} is not an address of this machine. Choose another with --host or HOST.`;
+  return new CommandError(message, { cause: error });
 }
 
 /** A store that has never had a token gets one, so the first request needs no other command. */

@@ -71,119 +71,59 @@ export const describeRetry = ({ message }: Error, waitMs: number): string =>
   `${message} Trying again in ${formatSeconds(waitMs / 1000)}.`;
 
 const DRAW_MS = 200;
-/** The rate is the mean over this time: recent enough to be true, long enough to be calm. */
-const RATE_WINDOW_MS = 5_000;
-/** Leaves room for the longest facts, so the bar keeps its length. */
-const BAR_COLUMNS_MAX = 26;
-const BAR_COLUMNS_MIN = 8;
 const COLUMNS_DEFAULT = 80;
 const CLEAR_LINE = "\r\u001b[K";
 
 interface Reading {
-  readonly plants: number;
-  readonly refused?: number;
-  /** Out of `total`, in the same unit. */
-  readonly done?: number;
-}
-
-interface ProgressOptions {
-  readonly isQuiet: boolean;
-  readonly total?: number | undefined;
   /** For commands that do one thing after another. */
   readonly stage?: string;
+  readonly plants: number;
+  readonly refused?: number;
+  /** How much is done, from 0 to 1, where that is known. */
+  readonly part?: number | undefined;
 }
-
-export const isProgressShown = (isQuiet: boolean): boolean =>
-  !isQuiet && process.stderr.isTTY && process.env["TERM"] !== "dumb";
 
 /** One moving line on a terminal; nothing elsewhere. */
 export class Progress {
-  private readonly read: () => Reading;
-  private readonly options: ProgressOptions;
   private readonly startedAtMs = performance.now();
-  private samples: (Reading & { readonly atMs: number })[] = [];
-  private timer: Timer | undefined;
+  private readonly timer: Timer | undefined;
 
-  constructor(read: () => Reading, options: ProgressOptions) {
-    this.read = read;
-    this.options = options;
-    if (isProgressShown(options.isQuiet)) this.timer = setInterval(() => this.draw(), DRAW_MS);
+  constructor(isQuiet: boolean, read: () => Reading) {
+    const isShown = !isQuiet && process.stderr.isTTY && process.env["TERM"] !== "dumb";
+    if (!isShown) return;
+    this.timer = setInterval(() => {
+      const seconds = (performance.now() - this.startedAtMs) / 1000;
+      const columns = process.stderr.columns || COLUMNS_DEFAULT;
+      process.stderr.write(CLEAR_LINE + formatProgress(read(), seconds, columns));
+    }, DRAW_MS);
   }
 
-  /** A line that stays, above the moving one. */
+  /** A line that stays. The moving one is soon drawn below it. */
   print(line: string): void {
-    const isShown = this.timer !== undefined;
-    process.stderr.write(isShown ? `${CLEAR_LINE}${line}\n` : `${line}\n`);
-    if (isShown) this.draw();
+    process.stderr.write(`${this.timer === undefined ? "" : CLEAR_LINE}${line}\n`);
   }
 
   /** Clears the moving line. */
   close(): void {
     if (this.timer === undefined) return;
     clearInterval(this.timer);
-    this.timer = undefined;
     process.stderr.write(CLEAR_LINE);
   }
-
-  private draw(): void {
-    const now = { ...this.read(), atMs: performance.now() };
-    this.samples = this.samples.filter((sample) => now.atMs - sample.atMs < RATE_WINDOW_MS);
-    const since = this.samples[0] ?? { plants: 0, done: 0, atMs: this.startedAtMs };
-    this.samples.push(now);
-    const line = formatProgress({
-      ...now,
-      seconds: (now.atMs - this.startedAtMs) / 1000,
-      total: this.options.total,
-      stage: this.options.stage,
-      plantsPerSecond: perSecond(now.plants - since.plants, now.atMs - since.atMs),
-      donePerSecond: perSecond((now.done ?? 0) - (since.done ?? 0), now.atMs - since.atMs),
-      columns: process.stderr.columns || COLUMNS_DEFAULT,
-      hasColor: !process.env["NO_COLOR"],
-    });
-    process.stderr.write(CLEAR_LINE + line);
-  }
-}
-
-const perSecond = (count: number, ms: number): number => (ms <= 0 ? 0 : (count * 1000) / ms);
-
-interface Shown extends Reading {
-  readonly seconds: number;
-  readonly total: number | undefined;
-  readonly stage?: string | undefined;
-  readonly plantsPerSecond: number;
-  readonly donePerSecond: number;
-  readonly columns: number;
-  readonly hasColor: boolean;
 }
 
 /** Always narrower than the terminal: a line that wraps cannot be cleared. */
-export function formatProgress(shown: Shown): string {
-  const { done = 0, total, columns } = shown;
-  const stage = shown.stage === undefined ? "" : `${shown.stage}  `;
+export function formatProgress(
+  { stage, plants, refused, part }: Reading,
+  seconds: number,
+  columns: number,
+): string {
   const facts = [
-    `${formatCount(shown.plants)} plants`,
-    `${formatCount(shown.plantsPerSecond)}/s`,
-    ...(shown.refused ? [`${formatCount(shown.refused)} refused`] : []),
+    ...(stage === undefined ? [] : [stage]),
+    ...(part === undefined ? [] : [`${Math.floor(Math.min(1, part) * 100)}%`]),
+    `${formatCount(plants)} plants`,
+    `${formatCount(plants / seconds)}/s`,
+    ...(refused ? [`${formatCount(refused)} refused`] : []),
+    formatDuration(seconds),
   ];
-  if (total === undefined || total === 0)
-    return (stage + [...facts, formatDuration(shown.seconds)].join("  ")).slice(0, columns - 1);
-  const part = Math.min(1, done / total);
-  const secondsLeft = Math.max(0, total - done) / shown.donePerSecond;
-  if (Number.isFinite(secondsLeft)) facts.push(`${formatDuration(secondsLeft)} left`);
-  const percent = stage + `${Math.floor(part * 100)}%`.padStart(4);
-  const text = facts.join("  ");
-  const barColumns = Math.min(
-    BAR_COLUMNS_MAX - stage.length,
-    columns - 1 - `${percent}    ${text}`.length,
-  );
-  if (barColumns < BAR_COLUMNS_MIN) return `${percent}  ${text}`.slice(0, columns - 1);
-  return `${percent}  ${formatBar(part, barColumns, shown.hasColor)}  ${text}`;
-}
-
-function formatBar(part: number, columns: number, hasColor: boolean): string {
-  const done = Math.round(part * columns);
-  const left = columns - done;
-  return hasColor
-    ? `\u001b[32m${"━".repeat(done)}\u001b[0;2m${"━".repeat(left)}\u001b[0m`
-    : "━".repeat(done) + "─".repeat(left);
+  return facts.join("  ").slice(0, columns - 1);
 }

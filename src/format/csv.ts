@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { parseTexts, type Plant } from "../domain/plant.ts";
-import { cutRecords, type Line, MalformedFile, RecordText } from "./records.ts";
+import { type Line, MalformedFile, RecordReader } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
 
@@ -27,38 +27,28 @@ function formatCell(text: string): string {
 
 const restoreCell = (text: string): string => (/^'+[=+\-@\t\r]/.test(text) ? text.slice(1) : text);
 
-/**
- * The rows in blocks, each with the number of the line on which it begins. Empty lines are left out. A row ends
- * at a line break of any system that no quotes enclose. Its cells are not judged here, so a quote in the wrong
- * place spoils no other row. Throws a MalformedFile where a quote is never closed.
- */
-export function readRows(
-  chunks: AsyncIterable<Uint8Array>,
-  delimiter: string,
-  bytesMax: number,
-  blockLengthMax: number,
-): AsyncGenerator<Line[]> {
-  return cutRecords(chunks, new RowCutter(delimiter.charCodeAt(0), bytesMax), blockLengthMax);
-}
-
 const NEWLINE = 10;
 const RETURN = 13;
 const QUOTE = 34;
 
-class RowCutter {
+/**
+ * Each row has the number of the line on which it begins. Empty lines are left out. A row ends at a line break of
+ * any system that no quotes enclose. Its cells are not judged here, so a quote in the wrong place spoils no other
+ * row. Throws a MalformedFile where a quote is never closed.
+ */
+export class RowReader extends RecordReader {
   private readonly delimiter: number;
-  private readonly text: RecordText;
   private place: "cell start" | "plain cell" | "quoted cell" | "after a quote" = "cell start";
   private line = 1;
   private rowLine = 1;
   private wasReturn = false;
 
-  constructor(delimiter: number, bytesMax: number) {
-    this.delimiter = delimiter;
-    this.text = new RecordText(bytesMax);
+  constructor(delimiter: string, bytesMax: number) {
+    super(bytesMax);
+    this.delimiter = delimiter.charCodeAt(0);
   }
 
-  cut(chunk: Uint8Array): Line[] {
+  protected override cut(chunk: Uint8Array): Line[] {
     const rows: Line[] = [];
     let start = 0;
     for (let at = 0; at < chunk.length; at++) {
@@ -81,7 +71,7 @@ class RowCutter {
     return rows;
   }
 
-  end(): Line | undefined {
+  protected override end(): Line | undefined {
     if (this.place === "quoted cell")
       throw new MalformedFile(
         `The file ends inside a quoted cell, in the row that begins on line ${this.rowLine}.`,
@@ -97,7 +87,7 @@ class RowCutter {
   }
 
   /** RFC 4180, section 2: a quote opens at the start of a cell, and two of them inside stand for one. */
-  private next(byte: number): RowCutter["place"] {
+  private next(byte: number): RowReader["place"] {
     if (this.place === "quoted cell") return byte === QUOTE ? "after a quote" : "quoted cell";
     if (byte === this.delimiter) return "cell start";
     const mayQuote = this.place === "cell start" || this.place === "after a quote";

@@ -1,27 +1,17 @@
 /** Cuts the elements out of a JSON array, exactly as they are written, in constant memory. */
 
-import { cutRecords, type Line, MalformedFile, RecordText } from "./records.ts";
+import { type Line, MalformedFile, RecordReader } from "./records.ts";
 
 const [TAB, NEWLINE, RETURN, SPACE] = [9, 10, 13, 32];
 const [QUOTE, COMMA, BACKSLASH] = [34, 44, 92];
 const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
 
 /**
- * The elements in blocks, each with the number of the line on which it begins. Only the end of an element is
- * looked for, so a bad element spoils no other. An element over `bytesMax` is skipped and stands as a Refusal
- * in its place; a missing one between two commas is the empty text. Throws a MalformedFile where there is no
- * array, or no end of it.
+ * Each element has the number of the line on which it begins. Only the end of an element is looked for, so a bad
+ * element spoils no other. A missing one between two commas is the empty text. Throws a MalformedFile where there is
+ * no array, or no end of it.
  */
-export function readElements(
-  chunks: AsyncIterable<Uint8Array>,
-  bytesMax: number,
-  blockLengthMax: number,
-): AsyncGenerator<Line[]> {
-  return cutRecords(chunks, new ElementCutter(bytesMax), blockLengthMax);
-}
-
-class ElementCutter {
-  private readonly text: RecordText;
+export class ElementReader extends RecordReader {
   private place: "before" | "inside" | "after" = "before";
   private line = 1;
   /** Undefined until the element begins. */
@@ -32,11 +22,7 @@ class ElementCutter {
   private inString = false;
   private isEscaped = false;
 
-  constructor(bytesMax: number) {
-    this.text = new RecordText(bytesMax);
-  }
-
-  cut(chunk: Uint8Array): Line[] {
+  protected override cut(chunk: Uint8Array): Line[] {
     const elements: Line[] = [];
     let start = 0;
     for (let at = 0; at < chunk.length; at++) {
@@ -63,7 +49,7 @@ class ElementCutter {
     return elements;
   }
 
-  end(): undefined {
+  protected override end(): undefined {
     if (this.place === "after") return undefined;
     if (this.place === "before")
       throw new MalformedFile("The file is empty; expected a JSON array.");

@@ -2,10 +2,10 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
-import { createRowParser, type Headings, MissingColumn, readRows } from "./csv.ts";
+import { createRowParser, type Headings, MissingColumn, RowReader } from "./csv.ts";
 import { type DecodeOptions, toUtf8 } from "./encoding.ts";
-import { readElements } from "./json-array.ts";
-import { type Line, readLines } from "./records.ts";
+import { ElementReader } from "./json-array.ts";
+import { type Line, LineReader } from "./records.ts";
 
 export type FileFormat =
   | { readonly kind: "ndjson" }
@@ -36,14 +36,15 @@ export async function* readPlants(
   // JSON is UTF-8 by definition, so a bad byte there spoils one record and says nothing about the rest.
   const bytes = toUtf8(chunks, decoding, format.kind === "csv");
   if (format.kind !== "csv") {
-    const read = format.kind === "json" ? readElements : readLines;
-    for await (const lines of read(bytes, recordBytesMax, blockLengthMax))
+    const Reader = format.kind === "json" ? ElementReader : LineReader;
+    for await (const lines of new Reader(recordBytesMax).read(bytes, blockLengthMax))
       yield lines.map((line) => toRecord(line, parseNewPlant));
     return;
   }
   const { headings, delimiter } = format;
   let parse: ((row: string) => Plant) | undefined;
-  for await (const rows of readRows(bytes, delimiter, recordBytesMax, blockLengthMax)) {
+  const reader = new RowReader(delimiter, recordBytesMax);
+  for await (const rows of reader.read(bytes, blockLengthMax)) {
     if (parse === undefined) {
       const heading = rows.shift() as Line;
       parse = createRowParser(heading, headings, delimiter);

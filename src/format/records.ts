@@ -16,27 +16,37 @@ export interface Line {
 
 const NEWLINE = 10;
 
-/**
- * Lines in blocks of at most `blockLengthMax`. A line over `bytesMax` is skipped and stands as a Refusal in its
- * place. Empty lines are left out. A last line without a newline counts where the stream ends without an error.
- */
-export function readLines(
-  chunks: AsyncIterable<Uint8Array>,
-  bytesMax: number,
-  blockLengthMax: number,
-): AsyncGenerator<Line[]> {
-  return cutRecords(chunks, new LineCutter(bytesMax), blockLengthMax);
-}
-
-class LineCutter implements Cutter {
-  private readonly text: RecordText;
-  private number = 0;
+/** Cuts a stream into records: lines, rows or elements. A record over `bytesMax` stands as a Refusal in its place. */
+export abstract class RecordReader {
+  protected readonly text: RecordText;
 
   constructor(bytesMax: number) {
     this.text = new RecordText(bytesMax);
   }
 
-  cut(chunk: Uint8Array): Line[] {
+  /** The records in blocks of at most `blockLengthMax`. */
+  async *read(chunks: AsyncIterable<Uint8Array>, blockLengthMax: number): AsyncGenerator<Line[]> {
+    for await (const chunk of chunks) {
+      const records = this.cut(chunk);
+      for (let start = 0; start < records.length; start += blockLengthMax)
+        yield records.slice(start, start + blockLengthMax);
+    }
+    const last = this.end();
+    if (last !== undefined) yield [last];
+  }
+
+  /** The records that this chunk completes. */
+  protected abstract cut(chunk: Uint8Array): Line[];
+
+  /** The record that the end of the file completes. Throws a MalformedFile where the end comes too early. */
+  protected abstract end(): Line | undefined;
+}
+
+/** Empty lines are left out. A last line without a newline counts where the stream ends without an error. */
+export class LineReader extends RecordReader {
+  private number = 0;
+
+  protected override cut(chunk: Uint8Array): Line[] {
     const lines: Line[] = [];
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
@@ -49,7 +59,7 @@ class LineCutter implements Cutter {
     return lines;
   }
 
-  end(): Line | undefined {
+  protected override end(): Line | undefined {
     return this.text.isEmpty ? undefined : this.takeLine();
   }
 
@@ -60,29 +70,6 @@ class LineCutter implements Cutter {
       ? undefined
       : { number: this.number, text };
   }
-}
-
-/** What cuts chunks into records: lines, rows or elements. */
-interface Cutter {
-  /** The records that this chunk completes. */
-  cut(chunk: Uint8Array): Line[];
-  /** The record that the end of the file completes. Throws a MalformedFile where the end comes too early. */
-  end(): Line | undefined;
-}
-
-/** The records in blocks of at most `blockLengthMax`. */
-export async function* cutRecords(
-  chunks: AsyncIterable<Uint8Array>,
-  cutter: Cutter,
-  blockLengthMax: number,
-): AsyncGenerator<Line[]> {
-  for await (const chunk of chunks) {
-    const records = cutter.cut(chunk);
-    for (let start = 0; start < records.length; start += blockLengthMax)
-      yield records.slice(start, start + blockLengthMax);
-  }
-  const last = cutter.end();
-  if (last !== undefined) yield [last];
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

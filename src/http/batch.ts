@@ -3,8 +3,8 @@
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
-import { readElements } from "../format/json-array.ts";
-import { type Line, readLines } from "../format/records.ts";
+import { ElementReader } from "../format/json-array.ts";
+import { type Line, LineReader } from "../format/records.ts";
 import { isAbort, requireType } from "./body.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";
 import { requireRoomToAnswer, toStream } from "./stream.ts";
@@ -140,7 +140,7 @@ async function* readArray(
   const bytesHeld = ARRAY_COPIES * text.length;
   memory.hold(bytesHeld);
   try {
-    const elements = readElements(toChunks(text), lineBytesMax(config), BLOCK_LENGTH_MAX);
+    const elements = new ElementReader(lineBytesMax(config)).read(toChunks(text), BLOCK_LENGTH_MAX);
     let count = 0;
     for await (const block of elements) {
       signal.throwIfAborted();
@@ -164,7 +164,7 @@ const nextTick = (): Promise<unknown> => new Promise(setImmediate);
 
 function readBody({ request, service }: Exchange, signal: AbortSignal): AsyncGenerator<Line[]> {
   const chunks = readChunks(request.body, service, signal);
-  return readLines(chunks, lineBytesMax(service.config), BLOCK_LENGTH_MAX);
+  return new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
 }
 
 const NEWLINE = 10;

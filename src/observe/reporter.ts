@@ -74,14 +74,14 @@ export class MetricsReporter {
   /** With the samples after that time, oldest first. */
   readonly readActivity = async (sinceMs: number): Promise<Activity> => {
     // Measured for the next sample. This answer does not wait for a database server.
-    void this.size.watch();
+    void this.size.refresh();
     const samples = this.samples.filter((sample) => sample.atMs > sinceMs);
     return { intervalMs: SAMPLE_MS, samples, backups: this.backups };
   };
 
   /** All counters in the text format of Prometheus. */
   readonly formatMetrics = async (): Promise<string> => {
-    await this.size.watch();
+    await this.size.refresh();
     const { creates, requests, batchLines } = Metrics.addUp(this.blocks);
     const { engine } = this.store.description;
     const storeBytes = this.size.bytes;
@@ -145,7 +145,6 @@ export class MetricsReporter {
     });
     if (this.samples.length > SAMPLES_MAX) this.samples.shift();
     this.last = now;
-    void this.size.refreshIfWatched();
   }
 }
 
@@ -227,14 +226,13 @@ function labels(values: Readonly<Record<string, string | number>>): string {
 
 const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
 
-const SIZE_VALID_MS = 10_000;
-const SIZE_WATCHED_MS = 60_000;
+const SIZE_FRESH_MS = 10_000;
+const SIZE_KNOWN_MS = 60_000;
 
-/** The size of the store. Measured seldom, because the answer may come from a database server. */
+/** The size of the store. Measured only when a client asks, because the answer may come from a database server. */
 export class StoreSize {
   private readonly measureBytes: ObservedStore["measureBytes"];
   private readonly now: () => number;
-  private watchedUntilMs = Number.NEGATIVE_INFINITY;
   private measuredAtMs = Number.NEGATIVE_INFINITY;
   private measuring = Promise.resolve();
   private lastBytes: number | undefined;
@@ -246,25 +244,12 @@ export class StoreSize {
 
   /** As last measured; undefined if no client has asked lately, or if it could not be measured. */
   get bytes(): number | undefined {
-    return this.isWatched ? this.lastBytes : undefined;
+    return this.now() - this.measuredAtMs < SIZE_KNOWN_MS ? this.lastBytes : undefined;
   }
 
-  /** A client asks, and may ask again within the next minute. Resolves when the size is known. */
-  watch(): Promise<void> {
-    this.watchedUntilMs = this.now() + SIZE_WATCHED_MS;
-    return this.refresh();
-  }
-
-  async refreshIfWatched(): Promise<void> {
-    if (this.isWatched) await this.refresh();
-  }
-
-  private get isWatched(): boolean {
-    return this.now() < this.watchedUntilMs;
-  }
-
-  private refresh(): Promise<void> {
-    if (this.now() - this.measuredAtMs >= SIZE_VALID_MS) {
+  /** Resolves when the size is known. */
+  refresh(): Promise<void> {
+    if (this.now() - this.measuredAtMs >= SIZE_FRESH_MS) {
       this.measuredAtMs = this.now();
       this.measuring = this.measureBytes().then((bytes) => {
         this.lastBytes = bytes;

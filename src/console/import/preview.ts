@@ -1,7 +1,7 @@
 /** What a file seems to hold: its format, its columns, and the first rows as plants. */
 
 import { Refusal } from "../../domain/errors.ts";
-import { MissingColumn, parseCells, type PlantField, readRows } from "../../format/csv.ts";
+import { MissingColumn, parseCells, type PlantField, RowReader } from "../../format/csv.ts";
 import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
 import type { PlantRecord } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
@@ -104,7 +104,7 @@ function guessDelimiter(start: string): string {
 
 async function readHeadings(file: File, { encoding, delimiter }: Reading): Promise<string[]> {
   const chunks = toUtf8(readChunks(file), { encoding }, false);
-  for await (const [first] of readRows(chunks, delimiter, RECORD_BYTES_MAX, 1)) {
+  for await (const [first] of new RowReader(delimiter, RECORD_BYTES_MAX).read(chunks, 1)) {
     if (typeof first?.text !== "string") break;
     const text = first.text.replace(/^\ufeff/, "");
     try {

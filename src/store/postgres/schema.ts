@@ -141,16 +141,9 @@ export async function planMigration(
   return [...first, ...rest];
 }
 
-export interface Migrated {
-  readonly location: string;
-  readonly before: number;
-  readonly after: number;
-}
-
-export async function migratePostgres(target: Target, limits: OpenLimits): Promise<Migrated> {
+export async function migratePostgres(target: Target, limits: OpenLimits): Promise<void> {
   const location = describeTarget(target);
-  const before = await onServer(target, limits, (connection) => migrate(connection, location));
-  return { location, before, after: steps.length };
+  await onServer(target, limits, (connection) => migrate(connection, location));
 }
 
 /** Resolves to the version that was there before. */
