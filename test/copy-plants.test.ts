@@ -138,7 +138,7 @@ describe("copying plants", () => {
     60_000 * Math.max(1, runsFactor),
   );
 
-  test("goes on after a store that was busy, gone or full, and after writes that were done though refused", async () => {
+  test("continues after a store was busy, gone or full, and after writes that were done and answered as refused", async () => {
     await using stores = await openStores();
     const { from, to } = stores;
     const plants = [plant(1), plant(2), plant(3)];

@@ -143,7 +143,7 @@ describe("plantstore copy", () => {
     expect(readPlants(at.to)).toEqual(many(3));
   });
 
-  test("names of a megabyte go through a queue that takes hardly one", async () => {
+  test("names of a megabyte go through a queue that takes one plant", async () => {
     const letters = ["a", "é", "🌵", "b", "c", "d", "e"];
     const long = letters.map((letter, id) => plant(id, letter.repeat(2 ** 20 / letter.length)));
     using at = makePair([...long, ...many(50, 100)]);
@@ -293,7 +293,7 @@ describe("tokens", () => {
     readonly revoked_at_ms: number | null;
   }
 
-  /** Each is told by its seed: its hash and its prefix come of it. */
+  /** The seed gives a token its hash and its prefix. */
   function addToken(path: string, seed: string, row: Partial<TokenRow> = {}): void {
     const { name = seed, expires_at_ms: expires = null, last_used_at_ms: used = null } = row;
     const db = openDatabase(path);
@@ -337,7 +337,7 @@ describe("tokens", () => {
     expect([await statusOf(token), await statusOf("revoked")]).toEqual([200, 401]);
   });
 
-  test("the next time only revocations and later uses are taken over, and nothing back", async () => {
+  test("the next copy takes over revocations and later uses only, and changes nothing in the source", async () => {
     using at = makePair([], []);
     addToken(at.from, "revoked-here", { revoked_at_ms: 3_000, last_used_at_ms: 2_000 });
     addToken(at.to, "revoked-here", { last_used_at_ms: 2_500 });
@@ -358,7 +358,7 @@ describe("tokens", () => {
     expect(stateOf(at.to, "only-there")).toEqual([null, null]);
   });
 
-  test("a revocation is taken over before the token that has the name since then", async () => {
+  test("a revocation is copied before the token that was given the name afterwards", async () => {
     using at = makePair([], []);
     addToken(at.from, "z-old", { name: "till", revoked_at_ms: 3_000 });
     addToken(at.from, "a-new", { name: "till" });
@@ -370,7 +370,7 @@ describe("tokens", () => {
     ]);
   });
 
-  test("what the target has revoked stays so, and is told: exit 3", async () => {
+  test("a token that the target has revoked stays revoked, and is named: exit 3", async () => {
     using at = makePair(many(1), []);
     addToken(at.from, "till");
     addToken(at.to, "till", { revoked_at_ms: 3_000 });
@@ -386,7 +386,7 @@ describe("tokens", () => {
     expect(stateOf(at.to, "till")).toEqual([3_000, null]);
   });
 
-  test("a name that another token in use has stops the copy before any plant: exit 1", async () => {
+  test("a token name that is taken in the target stops the copy before any plant: exit 1", async () => {
     using at = makePair(many(3), []);
     addToken(at.from, "laptop", { name: "me" });
     addToken(at.from, "other");
@@ -406,8 +406,8 @@ describe("tokens", () => {
   });
 });
 
-describe("a copy that does not run undisturbed", () => {
-  test("killed half-way, it goes on from there", async () => {
+describe("a copy that is disturbed", () => {
+  test("killed before the end, the next copy continues it", async () => {
     using at = makePair(many(60_000));
     const command = startCommand(at.args);
     await until(() => isStored(at.to));

@@ -1,4 +1,4 @@
-/** plantstore export: files that import again without a difference, in whole or not at all. */
+/** plantstore export: files that import again without a difference, and appear only when complete. */
 
 import { describe, expect, test } from "bun:test";
 import {

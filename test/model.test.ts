@@ -21,7 +21,7 @@ describe("the ledger", () => {
     expect(ledger.compare([fern, { ...moss, id: 2n }])[0]).toStartWith("2: stored, but never");
   });
 
-  test("expects either state where no answer came, and the refused one not at all", () => {
+  test("expects either state where no answer came, and never the refused one", () => {
     const unanswered = new Ledger();
     unanswered.begin(create(fern));
     expect([...unanswered.compare([]), ...unanswered.compare([fern])]).toEqual([]);

@@ -68,7 +68,7 @@ test("a synchronous pair acknowledges what both have, and has it after a failove
 });
 
 describe("a database of the shared server", () => {
-  test("is empty, and gone in the end", async () => {
+  test("is empty, and removed afterwards", async () => {
     const server = await sharedPostgres();
     let databases: string;
     {

@@ -126,7 +126,7 @@ describe("opening a store", () => {
     expect(readStore(path, (db) => getSchemaVersion(db, path), version)).toBe(migrations.length);
   });
 
-  test("refuses a file that is no database at all", () => {
+  test("refuses a file that is not a database", () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
     writeFileSync(path, "these are not the plants you are looking for".repeat(100));

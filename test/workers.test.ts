@@ -19,7 +19,7 @@ function findFreePort(): number {
   return server.port ?? 0;
 }
 
-/** Sends the same plant until somebody is there; whoever is there then has to answer. */
+/** Sends the same plant until a service listens; that service has to answer. */
 async function createWhenListening(url: string): Promise<number> {
   for (;;)
     try {

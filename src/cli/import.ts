@@ -151,7 +151,7 @@ export async function importPlants(
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
 
-/** Counts each record once, also where the import ends half-way. */
+/** Counts each record once, also where the import ends early. */
 async function importBlock(
   block: readonly PlantRecord[],
   create: Create,

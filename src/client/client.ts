@@ -219,7 +219,7 @@ export class Client {
       new ServiceError({ message: sentence, isTransient, cause });
     if (name === "TimeoutError") return lost(`${this.url} did not answer in time.`, true);
     if (signal?.aborted) return signal.reason as Error;
-    // A service that has never answered will hardly start now; one that has may be restarting.
+    // A service that has never answered is probably not running; one that has may be restarting.
     if (code === "ECONNREFUSED" || code === "ConnectionRefused")
       return lost(`${this.url} cannot be reached.`, this.wasReached);
     if (code === "ENOTFOUND")

@@ -35,7 +35,7 @@ async function write(name: string, content: string): Promise<void> {
   await Bun.write(join(target, `${name}.gz`), Bun.gzipSync(content, { level: 9 }));
 }
 
-/** The map is not served, so a browser would ask for it in vain. */
+/** The map is not served, so a browser's request for it would fail. */
 async function withoutSourceMap(url: string): Promise<string> {
   const text = await Bun.file(fileURLToPath(url)).text();
   return text.replace(/(\/\*|\/\/)# sourceMappingURL=[^\n]*\n?$/, "");

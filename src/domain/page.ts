@@ -7,7 +7,7 @@ export const orders = ["asc", "desc"] as const;
 export type Order = (typeof orders)[number];
 
 export interface PlantQuery {
-  /** The id of the last plant seen; the page begins behind it. */
+  /** The id of the last plant seen; the page begins after it. */
   readonly after: bigint | undefined;
   readonly limit: number;
   /** Exactly this tag. */
@@ -159,7 +159,7 @@ const BYTES_MAX = 4_194_304;
 export interface TagQuery {
   /** The tags begin with this. */
   readonly prefix: string;
-  /** The last tag seen; the page begins behind it. The empty string is the empty tag. */
+  /** The last tag seen; the page begins after it. The empty string is the empty tag. */
   readonly after: string | undefined;
   readonly limit: number;
 }

@@ -12,7 +12,7 @@ import type { TokenRecord, TokenUse } from "./token.ts";
  * - Atomic: a write that rejects changed nothing, unless as `store_unavailable` or `internal`: then it
  *   may have been stored, and sending it again settles it.
  * - Isolated: writes that share a commit are judged in the order they came in, and a write that
- *   fails on its own account does not fail its neighbours.
+ *   fails does not fail its neighbours.
  * - Bounded: no promise stays pending beyond the configured time in the queue and one commit.
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */

@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 
-/** The file as a whole cannot be read, or not to its end. */
+/** The file cannot be read to its end. */
 export class MalformedFile extends Error {
   override readonly name: string = "MalformedFile";
 }

@@ -265,7 +265,7 @@ export const isAbort = (error: unknown): boolean =>
 // A byte order mark is kept, so the JSON parser refuses it (RFC 8259, section 8.1).
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The runtime's own `text()` would replace invalid bytes without a word. */
+/** The runtime's own `text()` would silently replace invalid bytes. */
 function decodeUtf8(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);

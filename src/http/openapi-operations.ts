@@ -87,7 +87,7 @@ function describeList(config: Config): Described {
       `A page of very long names may end before its limit. A search by \`name\` looks at most at ${config.scanRowsMax} plants a page, so a page may end early or be empty. Both have a next link.`,
     parameters: [
       limitParameter("Plants on a page."),
-      parameter("after", "The id of the last plant seen; the page begins behind it.", {
+      parameter("after", "The id of the last plant seen; the page begins after it.", {
         type: "integer",
         format: "int64",
       }),
@@ -222,7 +222,7 @@ function describeTags(): Described {
       "a page may end early or be empty, with a next link.",
     parameters: [
       parameter("prefix", "Only tags that begin with this, exactly.", { type: "string" }),
-      parameter("after", "The last tag seen; the page begins behind it.", { type: "string" }),
+      parameter("after", "The last tag seen; the page begins after it.", { type: "string" }),
       limitParameter("Tags on a page."),
     ],
     responses: {

@@ -176,7 +176,7 @@ class Parameters<Name extends string> {
   }
 }
 
-/** The platform's own parser would replace invalid bytes without a word. */
+/** The platform's own parser would silently replace invalid bytes. */
 function decode(text: string): string | undefined {
   try {
     const decoded = decodeURIComponent(text.replaceAll("+", " "));

@@ -56,7 +56,7 @@ export function startServer(given: Parts): RunningServer {
     idleTimeout: config.idleSecondsMax,
     // The error page of development would show our source.
     development: false,
-    // Outside development the runtime by default shares a port with any process that has it, without a word.
+    // Outside development the runtime silently shares a port that another process has.
     reusePort: shared !== undefined,
     // The runtime's own 413 has no body, so the service bounds bodies itself.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,

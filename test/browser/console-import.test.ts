@@ -307,7 +307,7 @@ describeInBrowser("an import", () => {
       await chooseAnother(page);
     });
 
-    test("before it is read at all says so", async () => {
+    test("before it is read says so", async () => {
       using folder = makeTemporaryFolder();
       await using view = await openConsole(service, { at: "#/import" });
       const { page } = view;

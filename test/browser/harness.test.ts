@@ -127,7 +127,7 @@ describeInBrowser("a test file", () => {
       });
     });`;
 
-  test("fails by the faults of its pages, without a word about them", async () => {
+  test("fails because of the faults of its pages, and does not print them", async () => {
     using folder = makeTemporaryFolder();
     const path = join(folder.path, "faulty.test.ts");
     await Bun.write(path, source);

@@ -95,7 +95,7 @@ describe("refused tokens", () => {
     await expectRefusal(await createWith(authorization), reason, challenge);
   });
 
-  test("never appear in the log, nor do accepted ones", async () => {
+  test("never appear in the log; neither do accepted ones", async () => {
     const token = await grant("secret", ["plants:write"]);
     await createWith(`Bearer ${token}`);
     await fetch(`${service.url}/${token}?token=${token}`, { headers: { "x-request-id": token } });

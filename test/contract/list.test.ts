@@ -221,7 +221,7 @@ describe("a filter", () => {
 describe("long names", () => {
   const long = (id: number): string => `${id} ${"x".repeat(700_000)}`;
 
-  test("make shorter pages, which lead through all plants all the same; a stream has them all", async () => {
+  test("make shorter pages, which still lead through all plants; a stream has them all", async () => {
     await using small = await startService();
     for (const id of range(1, 10)) await small.create(JSON.stringify({ id, name: long(id) }));
     const first = await send(small, "GET", "/plants?limit=1000");

@@ -30,7 +30,7 @@ interface Batch {
   readonly plants: readonly StoredPlant[];
 }
 
-/** Few values, so that operations meet each other. */
+/** Few values, so operations meet each other. */
 const id = fc.constantFrom(
   -(2n ** 63n),
   -1n,

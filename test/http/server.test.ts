@@ -263,7 +263,7 @@ test("a request that is being served when the service stops is finished", async 
   await stopping;
 });
 
-/** A request that came after ours has been answered, so that ours has been read. */
+/** A request that came after ours has been answered, so ours has been read. */
 async function isQueued(url: string): Promise<boolean> {
   await fetch(`${url}/plants`, {
     method: "POST",

@@ -9,7 +9,7 @@ const service = await startService({ PLANTSTORE_WORKERS: String(THREADS) });
 
 afterAll(() => service[Symbol.asyncDispose]());
 
-/** The system chooses a thread for each connection, so that each request gets one of its own. */
+/** The system chooses a thread for each connection, so each request gets one of its own. */
 const ask = (method: string, path: string, sent: Sent = {}): Promise<Response> =>
   send(service, method, path, {
     ...sent,

@@ -57,7 +57,7 @@ describe("on PostgreSQL", () => {
     for (const line of extremes) expect(found).toContain(line);
   });
 
-  test("a store that is not there is not made by whoever wants to read it", async () => {
+  test("a command that only reads does not create a missing store", async () => {
     await using place = await makePlace();
     for (const command of [["export"], ["token", "list"], ["token", "revoke", "x"], ["check"]])
       expect(await runCommand(command, place.env)).toMatchObject({
@@ -134,7 +134,7 @@ describe("a copy from one engine to the other", () => {
     expect(token.stdout).toStartWith("pst_");
   });
 
-  test("is killed half-way, and goes on from there", async () => {
+  test("is killed before the end, and the next one continues it", async () => {
     await using place = await makePlace({ "in.ndjson": lines(1, 60_000) });
     const { at, url } = place;
     await runCommand(["import", at.file("in.ndjson")], at.env);

@@ -50,7 +50,7 @@ test(
     const { stdout } = await runCommand(["token", "create", "--name", "shop"], env);
     const token = stdout.trim();
     for (const { started } of services) expect(await readStatus(started.url, token)).toBe(200);
-    // Used without a pause, so that each instance has seen it a moment before it is revoked.
+    // Used without a pause, so each instance has seen it a moment before it is revoked.
     const refusals = services.map(async ({ started }) => {
       while ((await readStatus(started.url, token)) === 200) await Bun.sleep(10);
       return { atMs: performance.now(), status: await readStatus(started.url, token) };

@@ -120,7 +120,7 @@ describe("POST /plants", () => {
     expect(await slow.readPlants()).toEqual([...plants, fern(1_000n)]);
   });
 
-  test("connections cut again and again under load lose nothing and make nothing up", async () => {
+  test("connections cut again and again under load lose nothing and invent nothing", async () => {
     const { url } = disturbed.service;
     const load = new Clients(24, { findUrl: () => url }, createRandom());
     for (let cuts = 0; cuts < CUTS; cuts++) {

@@ -131,7 +131,7 @@ describe("pages", () => {
       await expectSamePages(pair, { ...everything, tag: wanted });
   });
 
-  test("of a search through names that are dear to fold give way to other requests, and end in time", async () => {
+  test("of a search through names that are expensive to fold give way to other requests, and end in time", async () => {
     // Each letter has to be composed with its marks.
     const name = "a\u0323\u0302".repeat(300);
     const plants = Array.from({ length: 2_000 }, (_, id) => ({

@@ -38,7 +38,7 @@ function expectNoPassword(text: string): void {
 }
 
 describe("openStore", () => {
-  test("a right password is as good over SCRAM as it is long and odd", async () => {
+  test("a right password works over SCRAM, however long and odd it is", async () => {
     const store = await openStore(urlOf(PASSWORD), config);
     await store.probe();
     await store.close();
@@ -50,7 +50,7 @@ describe("openStore", () => {
   });
 
   test.each([`${PASSWORD}!`, PASSWORD.slice(0, -1), ""])(
-    "the wrong password %j is told at once, and not repeated",
+    "the wrong password %j is reported at once, and not repeated",
     async (password) => {
       const startedAtMs = performance.now();
       const error = await rejectionOf(openStore(urlOf(password), config));

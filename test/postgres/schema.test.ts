@@ -72,7 +72,7 @@ describe("the schema", () => {
     expect(await database.run(tables)).toEqual([{ name: "plants" }]);
   });
 
-  test("is finished by the next one where somebody died half-way, with the lock", async () => {
+  test("is finished by the next instance if one died during the migration, holding the lock", async () => {
     await using database = await openDatabase();
     await openAndClose(database.url);
     await database.run("DROP TABLE plantstore_marks");

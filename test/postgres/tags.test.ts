@@ -83,7 +83,7 @@ describe("tags", () => {
     }
   });
 
-  test("of a megabyte, all beginning alike, are passed over at one step", async () => {
+  test("of a megabyte, all with the same beginning, are skipped in one step", async () => {
     const long = "y".repeat(1_000_000);
     const tags = ["x", ...Array.from({ length: 8 }, (_, index) => long + index), "y", "z"];
     await using pair = await openEnginePair(plantsOf(tags));

@@ -31,7 +31,7 @@ export interface TestPage extends AsyncDisposable {
   readonly page: Page;
   /**
    * From now on a request whose URL has this in it may be answered by this status (from 400 up), or with "failed" may
-   * get no answer at all. It has to happen at least once.
+   * get no answer. It has to happen at least once.
    */
   readonly announceFailure: (urlPart: string, outcome: number | "failed") => void;
   /** What has gone wrong so far, beyond what was announced. What is taken from here no longer fails the test. */

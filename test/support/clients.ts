@@ -142,7 +142,7 @@ class Shared {
       if (!mayRefuse.includes(reason)) this.faults.push(`${what}: answered ${reason}`);
       else if (!isDelay) this.faults.push(`${what}: ${reason} without saying for how long`);
     } catch (error) {
-      if ((error as Error).name === "TimeoutError") this.faults.push(`${what}: no answer at all`);
+      if ((error as Error).name === "TimeoutError") this.faults.push(`${what}: no answer`);
       this.surroundings.onLost?.(url);
     } finally {
       this.answerMsMax = Math.max(this.answerMsMax, performance.now() - sentAtMs);

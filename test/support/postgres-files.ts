@@ -104,7 +104,7 @@ export interface DataFolderOptions {
   readonly prepare?: (dataFolder: string) => void | Promise<void>;
 }
 
-/** Whatever is put there belongs to the server in the end, and so does the folder around it. */
+/** The server owns every file that is put there, and the folder around it. */
 export async function makeDataFolder(path: string, options: DataFolderOptions): Promise<void> {
   giveToServer(dirname(path));
   if (options.takeOver === undefined) initialise(path, options.initdbArgs);

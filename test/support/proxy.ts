@@ -272,7 +272,7 @@ class Link {
   }
 }
 
-/** Sync: "S" and the length of nothing. The server does nothing for good before it comes. */
+/** Sync: "S" and the length of nothing. The server commits nothing before it comes. */
 const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 const endsInSync = (bytes: Buffer): boolean => bytes.subarray(-SYNC.length).equals(SYNC);
 

@@ -106,7 +106,7 @@ const WITNESS_ID = 1;
 /**
  * Creates the witness, or finds it created: the service is well. Whatever a connection before had
  * it store has been begun by then, because writes are begun in the order in which they came; and
- * whoever gets hold of all writing has waited until those under way were over.
+ * a process that gets the lock has waited until the writes under way were over.
  */
 export async function expectStored(service: TestService, ids: readonly number[]): Promise<void> {
   expect((await service.create(plantBody(WITNESS_ID))).status).toBe(200);

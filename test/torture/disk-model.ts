@@ -199,7 +199,7 @@ export function* readDiskLog(path: string): Generator<DiskRecord> {
   }
 }
 
-/** The unit that a disk writes whole or not at all. */
+/** The unit that a disk writes as a whole. */
 const SECTOR_BYTES = 512;
 /** In some losses nearly all is gone, in others nearly nothing, and mostly it is mixed. */
 const KEPT_PERCENTS = [0, 10, 50, 50, 90, 100];

@@ -1,4 +1,4 @@
-/** One request and its answer: whether that was an answer at all, whether it was right, and what is stored by it. */
+/** One request and its answer: whether that is an answer, whether it is right, and what it stored. */
 
 import { catalogue } from "../../src/domain/errors.ts";
 import { idOf, type Ledger, type Operation } from "../support/model.ts";

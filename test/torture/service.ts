@@ -18,7 +18,7 @@ export interface TorturedService extends AsyncDisposable {
 
 interface Ending {
   readonly exitCode: number;
-  /** Lines of the log that speak of a defect, and whatever is no line of the log at all. */
+  /** Lines of the log that speak of a defect, and whatever is not a line of the log. */
   readonly complaints: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Slow clients beside normal ones: the normal ones hardly notice, and the slow ones are cut off in time. */
+/** Slow clients beside normal ones: the normal ones are almost unaffected, and the slow ones are cut off in time. */
 
 import type { Socket } from "bun";
 import { limits } from "../support/limits.ts";
@@ -219,7 +219,7 @@ interface Habit {
 const habits: readonly Habit[] = [
   { name: "a head that trickles", isHead: true, start: POST, trickle: "X-Slow: a\r\n" },
   { name: "a head that stops", isHead: true, start: POST, trickle: "" },
-  { name: "nothing at all", isHead: true, start: "", trickle: "" },
+  { name: "nothing", isHead: true, start: "", trickle: "" },
   {
     name: "a body that trickles",
     start: `${POST}Content-Length: 500\r\n\r\n{"id":-1,"name":"`,
@@ -243,7 +243,7 @@ const habits: readonly Habit[] = [
 /** Fewer, because the buffers of each take megabytes of the system's. */
 const readers: readonly Habit[] = [
   {
-    name: "an export that is hardly read",
+    name: "an export that is read very slowly",
     start: EXPORT,
     trickle: "",
     readsEveryMs: 2_000,

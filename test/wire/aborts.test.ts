@@ -47,7 +47,7 @@ describe("after 200 clients that vanish", () => {
     );
   }
 
-  /** Resolves when the service has noticed them all. The log has no event for it, hence the loop. */
+  /** Resolves when the service has noticed them all. The log has no event for it, so this polls. */
   async function untilLogged(service: TestService, requests: number): Promise<void> {
     while (service.logLines.length < requests) await Bun.sleep(1);
   }
@@ -95,7 +95,7 @@ describe("after 200 clients that vanish", () => {
     await expectWell(service);
   });
 
-  test("after the whole of a create, each is stored whole or not at all, and sending it again settles it", async () => {
+  test("after the whole of a create, each is stored completely or not stored, and sending it again settles it", async () => {
     await using service = await start();
     await vanishAfter(service, (id) => createRequest(id));
     const ids = Array.from({ length: ABORTS }, (_, index) => index + 2);

@@ -186,7 +186,7 @@ describe.concurrent("a slow client:", () => {
     ["a declared body, byte by byte,", createHead("Content-Length: 1000"), bytes],
     ["a body in chunks of a byte", createHead(CHUNKED), Array.from(bytes, chunk)],
     ["the size of a chunk, digit by digit,", createHead(CHUNKED), "0".repeat(1000)],
-    ["a body of which nothing comes", createHead("Content-Length: 1000"), []],
+    ["a body that never comes", createHead("Content-Length: 1000"), []],
   ])("%s is cut off with 408", async (_name, top, rest) => {
     await using service = await startService(settings);
     const { answers, seconds } = await trickle(service, top, rest);
@@ -206,7 +206,7 @@ describe.concurrent("a slow client:", () => {
   });
 
   // The runtime rounds its timeout up to a multiple of four seconds and then closes up to four
-  // seconds early, as its clock happens to tick: hence connections all over four seconds. In the
+  // seconds early, depending on its clock, so the connections are spread over four seconds. In the
   // worst case that must still be later than our own deadline, or some would get no answer.
   test("the shortest idle time that is allowed leaves room for every 408", async () => {
     const seconds = { readSecondsMax: 4, queueSecondsMax: 1 };

@@ -21,7 +21,7 @@ const CONTENT_LENGTH = `Content-Length: ${LENGTH}`;
 const CHUNKED = "Transfer-Encoding: chunked";
 const POST = "POST /plants HTTP/1.1";
 
-/** Follows every malformed request on its connection: whoever misjudges an end executes it. */
+/** Follows every malformed request on its connection: a server that misjudges where that ends executes it. */
 const SMUGGLED = createRequest(666, "X-Request-Id: smuggled");
 
 /** What is answered, and the log lines of the requests that the service saw in the bytes. */

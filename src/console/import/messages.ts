@@ -29,7 +29,7 @@ export interface Preview {
   readonly reading: Reading;
   /** The columns that can be picked. */
   readonly headings: readonly string[];
-  /** Why the file can't be read at all. */
+  /** Why the file can't be read. */
   readonly problem: string | undefined;
   /** The fields that still need a column. */
   readonly missing: readonly PlantField[];

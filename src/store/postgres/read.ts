@@ -134,7 +134,7 @@ const boundedRowsOf = (query: PlantQuery): string => `SELECT id, name, tag, foun
   WHERE coalesce(bytes_before, 0) <= ${PIECE_BYTES_MAX}
   ORDER BY id ${query.order}`;
 
-/** One statement finds a page of tags that can all be listed. Where some are too long, another goes on behind it. */
+/** One statement finds a page of tags that can all be listed. Where some are too long, another follows. */
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
   const prefixes: TagPrefix[] = [];
   let wanted = query.limit + 1;

@@ -273,7 +273,7 @@ function identify(file: string): string | undefined {
 }
 
 /**
- * Readable by its owner alone, because it holds hashes of tokens; SQLite makes the log beside it likewise. Only
+ * Readable by its owner alone, because it holds hashes of tokens; SQLite creates the log with the same mode. Only
  * a new file is opened here: closing a descriptor of a file gives up all locks that this process has on it.
  */
 function createPrivateFile(path: string): void {
@@ -330,7 +330,7 @@ export const isForbidden = (error: unknown): boolean =>
 export function translate(error: unknown): Error {
   if (!(error instanceof Error)) return new Error("thrown by SQLite", { cause: error });
   if (isLocked(error)) return new Refusal("store_busy", undefined, error);
-  // The system refused to look up a file, for want of a permission or a descriptor.
+  // The system refused to look up a file, for lack of a permission or a descriptor.
   const isOfSystem = (error as NodeJS.ErrnoException).syscall !== undefined;
   if (error instanceof StoreOpenError || isOfSystem)
     return new Refusal("store_unavailable", undefined, error);

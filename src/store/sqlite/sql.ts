@@ -40,7 +40,7 @@ export type Statements = ReturnType<typeof prepareStatements>;
 function prepareStatements(db: Database) {
   return {
     begin: db.prepare("BEGIN"),
-    // IMMEDIATE takes the write lock at once: a transaction never fails half-way for want of it.
+    // IMMEDIATE takes the write lock at once: a transaction that has begun never fails for lack of it.
     beginWrite: db.prepare("BEGIN IMMEDIATE"),
     commit: db.prepare("COMMIT"),
     rollback: db.prepare("ROLLBACK"),
