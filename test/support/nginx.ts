@@ -37,7 +37,7 @@ export async function startNginx(
   };
 }
 
-function findFreePort(): number {
+export function findFreePort(): number {
   using server = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
   return server.port ?? 0;
 }

@@ -1,0 +1,212 @@
+/** The proxy configurations of docs/operations.md, each started as it stands there. */
+
+import { describe, expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { connect, type TLSSocket } from "node:tls";
+import { catalogue } from "../../src/domain/errors.ts";
+import { spawnService } from "../support/command.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { findFreePort } from "../support/nginx.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+import { makeStore } from "../support/stores.ts";
+import { chunk, head } from "../support/wire.ts";
+
+interface Proxy {
+  readonly binary: string;
+  /** Around and instead of what a machine of its own would have. */
+  readonly adapt: (configuration: string, folder: string, port: number) => string;
+  readonly start: (path: string, folder: string) => readonly string[];
+  /** It reads on after the answer has begun, and passes on that a body was cut off. */
+  readonly isFaithful: boolean;
+}
+
+const proxies: Readonly<Record<string, Proxy>> = {
+  nginx: {
+    binary: "nginx",
+    isFaithful: true,
+    start: (path, folder) => ["-p", folder, "-c", path, "-e", join(folder, "error.log")],
+    adapt: (configuration, folder, port) => `
+      daemon off; master_process off; pid ${folder}/nginx.pid;
+      events { worker_connections 64; }
+      http {
+        access_log off;
+        ${["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => `${name}_temp_path ${folder}/${name};`).join(" ")}
+        ${configuration.replace("listen 443", `listen 127.0.0.1:${port}`)}
+      }`,
+  },
+  caddy: {
+    binary: "caddy",
+    isFaithful: false,
+    start: (path) => ["run", "--adapter", "caddyfile", "--config", path],
+    adapt: (configuration, folder, port) =>
+      `{\n admin off\n auto_https disable_redirects\n}\n${configuration.replace(
+        "plants.example {",
+        `https://127.0.0.1:${port} {\n tls ${folder}/plants.example.crt ${folder}/plants.example.key`,
+      )}`,
+  },
+  haproxy: {
+    binary: "haproxy",
+    isFaithful: true,
+    start: (path) => ["-db", "-f", path],
+    adapt: (configuration, _folder, port) =>
+      configuration.replace("bind :443", `bind 127.0.0.1:${port}`),
+  },
+};
+
+const findBinary = (name: string): string | null =>
+  Bun.which(name) ?? Bun.which(name, { PATH: "/usr/sbin" });
+
+function readConfiguration(language: string): string {
+  const text = readFileSync(join(import.meta.dir, "../../docs/operations.md"), "utf8");
+  const [, block] = new RegExp(`\`\`\`${language}\\n(.*?)\`\`\``, "s").exec(text) ?? [];
+  if (block === undefined) throw new Error(`docs/operations.md has no block for ${language}`);
+  return block;
+}
+
+async function startProxy(name: string, serviceUrl: string) {
+  const { binary, adapt, start } = proxies[name] as Proxy;
+  const folder = makeTemporaryFolder();
+  const [key, certificate] = [
+    `${folder.path}/plants.example.key`,
+    `${folder.path}/plants.example.crt`,
+  ];
+  const subject = ["-subj", "/CN=plants.example", "-addext", "subjectAltName=IP:127.0.0.1"];
+  const request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+  const files = ["-nodes", "-days", "1", "-keyout", key, "-out", certificate];
+  const made = Bun.spawnSync(["openssl", ...request, ...files, ...subject]);
+  expect(made.exitCode).toBe(0);
+  const both = readFileSync(certificate, "utf8") + readFileSync(key, "utf8");
+  writeFileSync(`${folder.path}/plants.example.pem`, both);
+  const port = findFreePort();
+  const path = `${folder.path}/proxy.conf`;
+  const configuration = readConfiguration(name)
+    .replaceAll("/etc/ssl/", `${folder.path}/`)
+    .replaceAll("127.0.0.1:8080", new URL(serviceUrl).host);
+  writeFileSync(path, adapt(configuration, folder.path, port));
+  const child = Bun.spawn([findBinary(binary) as string, ...start(path, folder.path)], {
+    env: { PATH: process.env["PATH"], HOME: folder.path },
+    stdout: "ignore",
+    stderr: "pipe",
+  });
+  const url = `https://127.0.0.1:${port}`;
+  const tls = { ca: readFileSync(certificate, "utf8") };
+  const get = (target: string): Promise<Response> =>
+    fetch(url + target, { tls, headers: { authorization: `Bearer ${TEST_TOKEN}` } });
+  const isReady = async (): Promise<boolean> =>
+    (await get("/readyz").catch(() => undefined))?.ok === true;
+  while (!(await isReady())) {
+    if (child.exitCode !== null) throw new Error(`${name}: ${await child.stderr.text()}`);
+    await Bun.sleep(20);
+  }
+  return {
+    url,
+    tls,
+    port,
+    get,
+    [Symbol.asyncDispose]: async () => {
+      child.kill("SIGKILL");
+      await child.exited;
+      folder[Symbol.dispose]();
+    },
+  };
+}
+
+type RunningProxy = Awaited<ReturnType<typeof startProxy>>;
+
+/** Bytes over TLS, as HTTP/1.1. */
+async function connectTls({ port, tls }: RunningProxy) {
+  const opened = Promise.withResolvers<void>();
+  const socket: TLSSocket = connect({ host: "127.0.0.1", port, ...tls }, opened.resolve);
+  socket.on("error", opened.reject);
+  let text = "";
+  const ended = Promise.withResolvers<void>();
+  const wakes = new Set<() => void>();
+  const wake = (): void => {
+    for (const one of wakes) one();
+    wakes.clear();
+  };
+  socket.on("data", (bytes: Buffer) => {
+    text += bytes.toString("latin1");
+    wake();
+  });
+  socket.on("close", () => ended.resolve());
+  await opened.promise;
+  return {
+    send: (bytes: string) => void socket.write(bytes),
+    receive: async (pattern: RegExp): Promise<string> => {
+      const failed = ended.promise.then(() => {
+        if (!pattern.test(text)) throw new Error(`closed before ${pattern}: ${text.slice(0, 500)}`);
+      });
+      while (!pattern.test(text))
+        await Promise.race([new Promise<void>((resolve) => void wakes.add(resolve)), failed]);
+      return text;
+    },
+    closed: async (): Promise<string> => {
+      await ended.promise;
+      return text;
+    },
+    [Symbol.dispose]: () => void socket.destroy(),
+  };
+}
+
+const requestHead = (line: string, ...lines: string[]): string =>
+  head(line, "Host: 127.0.0.1", `Authorization: Bearer ${TEST_TOKEN}`, ...lines);
+
+describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
+  test.skipIf(findBinary(binary) === null || Bun.which("openssl") === null)(
+    "as docs/operations.md configures it: batch, refusals, prefix, and an export that is cut off",
+    async () => {
+      using folder = makeTemporaryFolder();
+      makeStore(`${folder.path}/plants.db`, 200_000);
+      await using service = await spawnService({
+        DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+        PLANTSTORE_TOKEN: TEST_TOKEN,
+      });
+      await using proxy = await startProxy(name, service.started.url);
+
+      // A batch is answered line by line while it is being sent.
+      using batch = await connectTls(proxy);
+      const type = "Content-Type: application/x-ndjson";
+      const [first, second] = [300_001, 300_002].map((id) => chunk(`{"id":${id},"name":"Fern"}\n`));
+      batch.send(requestHead("POST /plants/batch HTTP/1.1", type, "Transfer-Encoding: chunked"));
+      batch.send(first as string);
+      if (isFaithful) await batch.receive(/"line":1,/);
+      batch.send(`${second}0\r\n\r\n`);
+      const results = await batch.receive(/"line":2,[^\n]*\n/);
+      expect(results.slice(0, 12)).toBe("HTTP/1.1 200");
+      expect(results.match(/"status":200/g)).toHaveLength(2);
+
+      // A refusal reaches a client that keeps sending, as the service said it.
+      const refused = await fetch(`${proxy.url}/plants`, {
+        method: "POST",
+        tls: proxy.tls,
+        headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
+        body: "x".repeat(3_000_000),
+      });
+      expect(refused.status).toBe(413);
+      expect(await refused.json()).toMatchObject({ error: catalogue.body_too_large.code });
+
+      // The prefix is taken away, and links stay right.
+      const page = await proxy.get("/shop/plants?limit=2");
+      expect(page.status).toBe(200);
+      expect(page.headers.get("x-request-id")).toMatch(/./);
+      const [, next = ""] = /<([^>]+)>; *rel="next"/.exec(page.headers.get("link") ?? "") ?? [];
+      const target = new URL(next, `${proxy.url}/shop/plants?limit=2`);
+      expect(target.pathname).toBe("/shop/plants");
+      expect((await proxy.get(target.pathname + target.search)).status).toBe(200);
+
+      // The service dies in the middle of an export: the client can tell.
+      using reader = await connectTls(proxy);
+      const accept = "Accept: application/x-ndjson";
+      reader.send(requestHead("GET /plants HTTP/1.1", accept, "Connection: close"));
+      await reader.receive(/plant 1000/);
+      service.kill("SIGKILL");
+      const cut = await reader.closed();
+      expect(cut.slice(0, 12)).toBe("HTTP/1.1 200");
+      // Caddy 2.6 ends it as if it were complete, which the document says.
+      if (isFaithful) expect(cut.slice(-5)).not.toBe("0\r\n\r\n");
+    },
+    60_000,
+  );
+});
