@@ -3,7 +3,7 @@
 /** The scripts of a row run one after the other. */
 const rows = [
   ["test:sqlite", "test:torture", "test:serializable"],
-  ["test:browser", "test:servers", "test:postgres"],
+  ["test:browser", "test:servers", "test:postgres", "test:ship"],
 ] as const;
 
 interface Finished {

@@ -67,11 +67,11 @@ describe("docs/architecture.md", () => {
     const tables = (await read("docs/architecture.md")).split("## Dependencies\n")[1] ?? "";
     const cells = [...tables.matchAll(/^\| (`.*?) \|/gm)].map(([, cell = ""]) => cell);
     const named = cells.flatMap((cell) => cell.replaceAll("`", "").trim().split(", "));
-    const { dependencies, devDependencies } = (await Bun.file(
+    const { dependencies, optionalDependencies, devDependencies } = (await Bun.file(
       join(root, "package.json"),
-    ).json()) as Record<"dependencies" | "devDependencies", object>;
+    ).json()) as Record<"dependencies" | "optionalDependencies" | "devDependencies", object>;
     expect(named.toSorted()).toEqual(
-      Object.keys({ ...dependencies, ...devDependencies }).toSorted(),
+      Object.keys({ ...dependencies, ...optionalDependencies, ...devDependencies }).toSorted(),
     );
   });
 });

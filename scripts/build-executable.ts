@@ -1,0 +1,181 @@
+/**
+ * npm run build:executable [-- --target linux-x64 …]: plantstore in one file, with its pages, its threads and the
+ * runtime inside, in release. `--target all` builds every target.
+ */
+
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { parseArgs } from "node:util";
+import { Glob } from "bun";
+import packageJson from "../package.json";
+
+interface Target {
+  /** The package of the runtime, without its scope. */
+  readonly runtime: string;
+  readonly header: Header;
+}
+
+/** How the file has to begin, and the loader that it has to name. */
+interface Header {
+  readonly magic: readonly number[];
+  /** The kind of machine, at `machineAt`, lowest byte first. */
+  readonly machine: readonly number[];
+  readonly machineAt: number;
+  readonly loader: string;
+}
+
+const elf = (machine: number, loader: string): Header => ({
+  magic: [0x7f, 0x45, 0x4c, 0x46],
+  machine: [machine, 0],
+  machineAt: 18,
+  loader,
+});
+const machO = (machine: number): Header => ({
+  magic: [0xcf, 0xfa, 0xed, 0xfe],
+  machine: [machine, 0, 0, 1],
+  machineAt: 4,
+  loader: "/usr/lib/dyld",
+});
+
+export const targets = {
+  "linux-x64": { runtime: "bun-linux-x64", header: elf(62, "/ld-linux-x86-64.so.2") },
+  "linux-arm64": { runtime: "bun-linux-aarch64", header: elf(183, "/ld-linux-aarch64.so.1") },
+  "linux-x64-musl": { runtime: "bun-linux-x64-musl", header: elf(62, "/ld-musl-x86_64.so.1") },
+  "linux-arm64-musl": {
+    runtime: "bun-linux-aarch64-musl",
+    header: elf(183, "/ld-musl-aarch64.so.1"),
+  },
+  "darwin-x64": { runtime: "bun-darwin-x64", header: machO(7) },
+  "darwin-arm64": { runtime: "bun-darwin-aarch64", header: machO(12) },
+} as const satisfies Record<string, Target>;
+
+export type TargetName = keyof typeof targets;
+
+const root = join(import.meta.dir, "..");
+const HEADER_BYTES = 8_192;
+
+/** Says what is wrong with the file, or undefined. */
+export async function findFormatFault(
+  path: string,
+  target: TargetName,
+): Promise<string | undefined> {
+  const { magic, machine, machineAt, loader } = targets[target].header;
+  const bytes = await Bun.file(path).slice(0, HEADER_BYTES).bytes();
+  const has = (expected: readonly number[], at: number): boolean =>
+    expected.every((byte, index) => bytes[at + index] === byte);
+  if (!has(magic, 0)) return `${path} is not an executable for ${target}`;
+  if (!has(machine, machineAt)) return `${path} is for another processor than ${target}`;
+  if (!Buffer.from(bytes).includes(loader)) return `${path} does not use ${loader}`;
+  return undefined;
+}
+
+/** The target of this machine. */
+export function findOwnTarget(): TargetName {
+  const isMusl =
+    process.platform === "linux" &&
+    readdirSync("/lib").some((name) => name.startsWith("ld-musl-")) &&
+    !readdirSync("/lib").some((name) => name.startsWith("ld-linux-"));
+  const name = `${process.platform}-${process.arch}${isMusl ? "-musl" : ""}`;
+  if (!(name in targets)) throw new Error(`${name}: expected ${Object.keys(targets).join(", ")}`);
+  return name as TargetName;
+}
+
+interface Lock {
+  readonly packages: Readonly<
+    Record<string, { readonly version: string; readonly integrity: string }>
+  >;
+}
+
+/** The runtime of the target, from its npm package, checked against package-lock.json. */
+async function fetchRuntime(target: TargetName, folder: string): Promise<string> {
+  const name = `@oven/${targets[target].runtime}`;
+  const { packages } = (await Bun.file(join(root, "package-lock.json")).json()) as Lock;
+  const locked = packages[`node_modules/${name}`];
+  run(["npm", "pack", "--silent", "--prefer-offline", `${name}@${locked?.version}`], folder);
+  const tarball = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";
+  const hash = new Bun.CryptoHasher("sha512").update(await Bun.file(join(folder, tarball)).bytes());
+  if (`sha512-${hash.digest("base64")}` !== locked?.integrity)
+    throw new Error(`${tarball} is not the file that package-lock.json names`);
+  run(["tar", "-xzf", tarball], folder);
+  return join(folder, "package/bin/bun");
+}
+
+function run(command: readonly string[], cwd: string): void {
+  const { exitCode, stderr } = Bun.spawnSync([...command], { cwd, stdout: "ignore" });
+  if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr.toString()}`);
+}
+
+export async function buildExecutable(target: TargetName, folder: string): Promise<string> {
+  const outfile = join(folder, `plantstore-${packageJson.version}-${target}`);
+  const temporary = mkdtempSync(join(tmpdir(), "plantstore-build-"));
+  try {
+    const executablePath =
+      target === findOwnTarget() ? process.execPath : await fetchRuntime(target, temporary);
+    mkdirSync(folder, { recursive: true });
+    process.chdir(root);
+    await Bun.build({
+      // Threads start from files of their own. With flat names, each is found beside the program.
+      entrypoints: ["src/main.ts", ...new Glob("src/**/*-worker.ts").scanSync()],
+      naming: { entry: "[name].[ext]" },
+      // The pages keep their place relative to src/http/static-files.ts.
+      define: { "import.meta.dir": JSON.stringify("/$bunfs/root/src/http") },
+      // Halves the time to start.
+      bytecode: true,
+      format: "esm",
+      compile: {
+        target: `bun-${target}`,
+        executablePath,
+        outfile,
+        assets: ["dist"],
+        // Configuration is what flags and the environment say, and nothing that lies in the current folder.
+        autoloadDotenv: false,
+        autoloadBunfig: false,
+      },
+    });
+  } finally {
+    rmSync(temporary, { recursive: true, force: true });
+  }
+  chmodSync(outfile, 0o755);
+  const fault = await findFormatFault(outfile, target);
+  if (fault !== undefined) throw new Error(fault);
+  return outfile;
+}
+
+/** SHA256SUMS, as `sha256sum --check` reads it, for all files of the folder. */
+export async function writeChecksums(folder: string): Promise<void> {
+  const names = readdirSync(folder).filter((name) => name !== "SHA256SUMS");
+  const lines = await Promise.all(
+    names.toSorted().map(async (name) => {
+      const hasher = new Bun.CryptoHasher("sha256");
+      for await (const piece of Bun.file(join(folder, name)).stream()) hasher.update(piece);
+      return `${hasher.digest("hex")}  ${name}\n`;
+    }),
+  );
+  await Bun.write(join(folder, "SHA256SUMS"), lines.join(""));
+}
+
+function parseTargets(names: readonly string[]): TargetName[] {
+  const known = Object.keys(targets) as TargetName[];
+  if (names.length === 0) return [findOwnTarget()];
+  return names.flatMap((name) => {
+    if (name === "all") return known;
+    const found = known.find((target) => target === name);
+    if (found === undefined) {
+      process.stderr.write(`--target ${name}: expected all, ${known.join(", ")}\n`);
+      process.exit(2);
+    }
+    return found;
+  });
+}
+
+if (import.meta.main) {
+  const { values } = parseArgs({ options: { target: { type: "string", multiple: true } } });
+  const folder = join(root, "release");
+  for (const target of parseTargets(values.target ?? [])) {
+    const path = await buildExecutable(target, folder);
+    const megabytes = (Bun.file(path).size / 1e6).toFixed(0);
+    process.stdout.write(`release/${basename(path)}  ${megabytes} MB\n`);
+  }
+  await writeChecksums(folder);
+}

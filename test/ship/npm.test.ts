@@ -1,0 +1,158 @@
+/** The npm package: packed from the sources, installed in every way that npm has, and used. */
+
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { chmodSync, cpSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import packageJson from "../../package.json";
+import { makeTemporaryFolder } from "../support/folder.ts";
+import { copySources, fail, leaveTraps, run, useEverything } from "../support/shipped.ts";
+
+/** The npm that each supported release of Node.js brings. */
+const npms = { "Node.js 20": "10.8.2", "Node.js 22": "10.9.9", "Node.js 24": "11.21.1" };
+
+const folder = makeTemporaryFolder();
+const sources = copySources();
+const tarball = join(folder.path, `plantstore-${packageJson.version}.tgz`);
+
+afterAll(() => {
+  sources[Symbol.dispose]();
+  folder[Symbol.dispose]();
+});
+
+/** Downloads are shared with the user's own npm; what npx installs is not left there. */
+const npmSettings: Record<string, string> = {
+  npm_config_cache: join(folder.path, "cache"),
+  npm_config_prefer_offline: "true",
+  npm_config_update_notifier: "false",
+};
+
+function makeFolder(name: string): string {
+  const path = join(folder.path, name);
+  mkdirSync(path, { recursive: true });
+  return path;
+}
+
+beforeAll(async () => {
+  const cache = (await run(["npm", "config", "get", "cache"], { cwd: folder.path })).trim();
+  mkdirSync(join(cache, "_cacache"), { recursive: true });
+  symlinkSync(join(cache, "_cacache"), join(makeFolder("cache"), "_cacache"));
+  await run(["npm", "pack", "--pack-destination", folder.path], { cwd: sources.path });
+});
+
+describe("the package", () => {
+  test("has what runs, the built pages, and nothing else", async () => {
+    const listed = await run(["tar", "-tzf", tarball], { cwd: folder.path });
+    const names = listed.trim().split("\n");
+    const places = new Set(
+      names.map((name) => /^package\/((src\/|dist\/)?[^/]+)/.exec(name)?.[1] ?? name),
+    );
+    expect([...places].toSorted()).toEqual([
+      "LICENSE",
+      "README.md",
+      "bin",
+      "dist/console",
+      "dist/docs",
+      "package.json",
+      "src/auth",
+      "src/cli",
+      "src/client",
+      "src/config.ts",
+      "src/domain",
+      "src/format",
+      "src/http",
+      "src/main.ts",
+      "src/observe",
+      "src/store",
+      "src/workers",
+    ]);
+    expect(names.filter((name) => /\.(test|map)\b|tsconfig/.test(name))).toEqual([]);
+  });
+
+  test("runs no script where it is installed, and brings the runtime that it was tested with", () => {
+    const { scripts, optionalDependencies, devDependencies } = packageJson;
+    // npm 11 and later ask the user about the first four.
+    for (const name of ["preinstall", "install", "postinstall", "prepare"])
+      expect(Object.keys(scripts)).not.toContain(name);
+    expect(new Set(Object.values(optionalDependencies))).toEqual(new Set([devDependencies.bun]));
+  });
+});
+
+describe.each(Object.entries(npms))("with the npm of %s", (_, npmVersion) => {
+  const home = makeFolder(`npm-${npmVersion}`);
+  const npm = join(home, "node_modules/npm/bin/npm-cli.js");
+  const npx = join(home, "node_modules/npm/bin/npx-cli.js");
+  const use = (...args: string[]): Promise<string> =>
+    run(["node", npm, ...args], { cwd: home, env: npmSettings });
+
+  beforeAll(async () => {
+    writeFileSync(join(home, "package.json"), "{}");
+    const own = ["npm", "install", "--silent", `npm@${npmVersion}`];
+    await run(own, { cwd: home, env: npmSettings });
+  });
+
+  test("npm install in a project, without any script", async () => {
+    const project = makeFolder(`project-${npmVersion}`);
+    writeFileSync(join(project, "package.json"), "{}");
+    leaveTraps(project);
+    await use("install", "--prefix", project, "--ignore-scripts", tarball);
+    await useEverything([join(project, "node_modules/.bin/plantstore")]);
+    const version = await run(["node", npx, "plantstore", "version"], { cwd: project });
+    expect(version).toBe(`${packageJson.version}\n`);
+  });
+
+  test("npm install --global", async () => {
+    const prefix = makeFolder(`global-${npmVersion}`);
+    await use("install", "--global", "--prefix", prefix, tarball);
+    await useEverything([join(prefix, "bin/plantstore")]);
+  });
+});
+
+test("npx in an empty folder", () =>
+  useEverything(["npx", "--yes", "--package", tarball, "plantstore"], npmSettings));
+
+describe("the launcher finds the runtime", () => {
+  /** A package that says where its runtime is. */
+  function makeTree(files: readonly string[]): { readonly path: string } & Disposable {
+    const tree = makeTemporaryFolder();
+    for (const file of files) {
+      const path = join(tree.path, file);
+      mkdirSync(dirname(path), { recursive: true });
+      // The install script of bun leaves a large file, and without it there is a short one.
+      writeFileSync(path, `#!/bin/sh\necho ${file}\nexit\n${"#".repeat(200_000)}`);
+      chmodSync(path, 0o755);
+    }
+    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore");
+    mkdirSync(dirname(launcher), { recursive: true });
+    cpSync(join(import.meta.dir, "../../bin/plantstore"), launcher);
+    return tree;
+  }
+
+  const own = Object.keys(packageJson.optionalDependencies).find((name) =>
+    name.includes(`${process.platform}-${process.arch === "arm64" ? "aarch64" : "x64"}`),
+  );
+  const hoisted = `node_modules/${own}/bin/bun`;
+  const nested = `node_modules/plantstore/node_modules/${own}/bin/bun`;
+  const moved = "node_modules/bun/bin/bun.exe";
+
+  test.each([
+    ["beside the package", [hoisted], hoisted],
+    ["inside the package first", [hoisted, nested], nested],
+    ["where the install script of bun has moved it", [moved], moved],
+    ["in the platform's package, if that script did not run", [moved, hoisted], hoisted],
+  ])("%s", async (_, files, expected) => {
+    using tree = makeTree(files);
+    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore");
+    symlinkSync(launcher, join(tree.path, "link"));
+    expect((await run(["./link", "version"], { cwd: tree.path })).trim()).toBe(expected);
+  });
+
+  test("or says what is missing", async () => {
+    using tree = makeTree([]);
+    const stub = join(tree.path, moved);
+    mkdirSync(dirname(stub), { recursive: true });
+    writeFileSync(stub, "echo the install script did not run\n", { mode: 0o755 });
+    expect(existsSync(stub)).toBe(true);
+    const failure = await fail(["node_modules/plantstore/bin/plantstore"], { cwd: tree.path });
+    expect(failure).toMatch(/exited with 1:\nplantstore: the runtime is not installed/);
+  });
+});

@@ -1,0 +1,125 @@
+/** Plant Store as it is shipped: made from a copy of the sources, and used in a folder of its own. */
+
+import { expect } from "bun:test";
+import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { makeTemporaryFolder, type TemporaryFolder } from "./folder.ts";
+import { signal } from "./processes.ts";
+
+const root = join(import.meta.dir, "../..");
+const leftOut = new Set(
+  [".git", "node_modules", "dist", "release", "data"].map((name) => join(root, name)),
+);
+
+/** A build in the sources themselves would replace the pages that other tests are using. */
+export function copySources(): TemporaryFolder {
+  const folder = makeTemporaryFolder();
+  cpSync(root, folder.path, { recursive: true, filter: (source) => !leftOut.has(source) });
+  symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"));
+  return folder;
+}
+
+interface RunOptions {
+  readonly cwd: string;
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+/** Nothing of npm's own settings for `npm test` reaches the child. */
+const cleanEnvironment = (): Record<string, string> => {
+  const { PATH = "", HOME = "", TMPDIR = "/tmp" } = process.env;
+  return { PATH, HOME, TMPDIR };
+};
+
+/** Resolves to standard output. Fails the test, with everything that was printed, unless the command succeeds. */
+export async function run(command: readonly string[], { cwd, env }: RunOptions): Promise<string> {
+  const child = Bun.spawn([...command], {
+    cwd,
+    env: { ...cleanEnvironment(), ...env },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const [stdout, stderr, exitCode] = await Promise.all([
+    child.stdout.text(),
+    child.stderr.text(),
+    child.exited,
+  ]);
+  if (exitCode !== 0)
+    throw new Error(`${command.join(" ")} exited with ${exitCode}:\n${stdout}${stderr}`);
+  return stdout;
+}
+
+/** What a command that must fail has printed, and its exit code. */
+export const fail = (command: readonly string[], options: RunOptions): Promise<string> =>
+  run(command, options).then(
+    () => expect.unreachable(),
+    (error: unknown) => (error as Error).message,
+  );
+
+/**
+ * Uses the service and the commands in an empty folder: workers, both pages, search and backup, none of which a package with a missing file could do. What else lies in the folder must not matter.
+ */
+export async function useEverything(
+  command: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  using folder = makeTemporaryFolder();
+  const cwd = join(folder.path, "work");
+  mkdirSync(cwd);
+  leaveTraps(cwd);
+
+  const workers = process.platform === "linux" ? "2" : "1";
+  const child = Bun.spawn([...command, "serve", "--port", "0", "--workers", workers], {
+    cwd,
+    env: { ...cleanEnvironment(), ...env },
+    stdout: "pipe",
+    stderr: "pipe",
+    detached: true,
+  });
+  // As Ctrl-C does: npx itself does not pass a signal on to what it runs.
+  const signalGroup = (name: NodeJS.Signals): void => signal(-child.pid, name);
+  const stderr = child.stderr.text();
+  try {
+    const { value } = await child.stdout.getReader().read();
+    if (value === undefined) throw new Error(`it did not start: ${await stderr}`);
+    const { url, token } = JSON.parse(new TextDecoder().decode(value)) as {
+      readonly url: string;
+      readonly token: string;
+    };
+    await visit(url);
+    await visit(`${url}/docs`);
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const body = '{"id":9007199254740993,"name":"Monstera deliciosa"}';
+    expect((await fetch(`${url}/plants`, { method: "POST", headers, body })).status).toBe(200);
+    const found = await fetch(`${url}/plants?name=DELICI`, { headers });
+    expect(await found.text()).toContain('"id":9007199254740993');
+    const backup = await run([...command, "backup", "backup.db", "--json"], { cwd, env });
+    expect(JSON.parse(backup)).toMatchObject({ plants: 1 });
+    signalGroup("SIGINT");
+    expect(await stderr).toContain('"event":"stopped"');
+  } finally {
+    signalGroup("SIGKILL");
+    await child.exited;
+  }
+}
+
+/** Files that the runtime reads by itself, each of which would break the service. */
+export function leaveTraps(path: string): void {
+  writeFileSync(join(path, ".env"), "PORT=wrong\nPLANTSTORE_LOG_LEVEL=wrong\n");
+  writeFileSync(join(path, "bunfig.toml"), 'preload = ["./trap.ts"]\n');
+  writeFileSync(join(path, "tsconfig.json"), '{"compilerOptions":{"paths":{"*":["./trap.ts"]}}}');
+  writeFileSync(join(path, "trap.ts"), "process.exit(99);\n");
+}
+
+/** The page, and every script and style that it names. */
+async function visit(url: string): Promise<void> {
+  const page = await (await fetch(url)).text();
+  const names = [...page.matchAll(/(?:src|href)="([^":]+\.(?:js|css))"/g)].map(
+    ([, name = ""]) => name,
+  );
+  expect(names.length).toBeGreaterThan(1);
+  for (const name of names) {
+    const response = await fetch(new URL(name, url.endsWith("/docs") ? url : `${url}/`));
+    expect([basename(name), response.status]).toEqual([basename(name), 200]);
+    expect((await response.text()).length).toBeGreaterThan(1_000);
+  }
+}
