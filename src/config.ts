@@ -1,5 +1,6 @@
 /** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
 
+import { findRate } from "./auth/rate-limit.ts";
 import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
@@ -98,6 +99,14 @@ export const settings = {
     parse: parseWorkers,
     allowed: `an integer from 1 to ${WORKERS_MAX}`,
   } satisfies Setting<number>,
+  rateLimit: {
+    flag: "--rate-limit",
+    env: "PLANTSTORE_RATE_LIMIT",
+    default: "",
+    meaning: "Requests and batch lines that each token may send, as in 100/s or 6000/min.",
+    parse: (text) => (text === "" || findRate(text) !== undefined ? text : undefined),
+    allowed: "nothing, or a number per s, min or h, as in 100/s",
+  } satisfies Setting<string>,
   bodyBytesMax: {
     flag: "--body-bytes-max",
     env: "PLANTSTORE_BODY_BYTES_MAX",

@@ -477,6 +477,7 @@ describe("plantstore token", () => {
       created: expect.any(String),
       expires: expected,
       lastUsed: null,
+      rate: null,
       revoked: null,
     });
   });
@@ -517,4 +518,19 @@ describe("plantstore token", () => {
     // Its name is free.
     expect((await runCommand(["token", "create", "--name", "till"], env)).exitCode).toBe(0);
   });
+});
+
+test("token create --rate: a rate of its own, listed; a wrong one is refused", async () => {
+  using folder = makeTemporaryFolder();
+  const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+  const createWith = (rate: string) =>
+    runCommand(["token", "create", "--name", "till", "--json", "--rate", rate], env);
+  for (const rate of ["", "100", "0/s", "100/day"])
+    expect(await createWith(rate)).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining("--rate: "),
+    });
+  const created = await createWith("100/s");
+  expect(JSON.parse(created.stdout)).toMatchObject({ name: "till", rate: "100/s" });
+  expect((await runCommand(["token", "list"], env)).stdout).toMatch(/STATE +RATE\ntill .*100\/s/);
 });

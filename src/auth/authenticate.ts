@@ -10,6 +10,10 @@ export interface Principal {
   readonly prefix: string | undefined;
   readonly scopes: readonly Scope[];
   readonly expiresAtMs: number | undefined;
+  /** Of the token, as hexadecimal digits. */
+  readonly hash: string;
+  /** The token's own rate, as in 100/s. */
+  readonly rate: string | undefined;
 }
 
 const environmentPrincipal: Principal = {
@@ -17,6 +21,8 @@ const environmentPrincipal: Principal = {
   prefix: undefined,
   scopes,
   expiresAtMs: undefined,
+  hash: "0",
+  rate: undefined,
 };
 
 interface CachedToken {

@@ -31,6 +31,7 @@ interface TokenGrant {
   readonly scopes: readonly Scope[];
   readonly createdAtMs: number;
   readonly expiresAtMs?: number | undefined;
+  readonly rate?: string | undefined;
 }
 
 export function toRecord(token: string, grant: TokenGrant): TokenRecord {
@@ -43,6 +44,7 @@ export function toRecord(token: string, grant: TokenGrant): TokenRecord {
     expiresAtMs: grant.expiresAtMs,
     lastUsedAtMs: undefined,
     revokedAtMs: undefined,
+    rate: grant.rate,
   };
 }
 

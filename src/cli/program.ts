@@ -266,6 +266,10 @@ function addTokenCommands(token: Command): void {
       "--expires <time>",
       "when it stops working: in seconds, minutes, hours or days, as in 90d, or on a date (UTC), as in 2030-01-31 (default: never)",
     )
+    .option(
+      "--rate <rate>",
+      "requests and batch lines that it may send, as in 100/s, 6000/min or none (default: PLANTSTORE_RATE_LIMIT)",
+    )
     .option("--json", "as JSON, with its facts")
     .action(async (options: CreateOptions) =>
       (await import("./token.ts")).createToken(configOf(options), options),

@@ -1,6 +1,7 @@
 /** plantstore token: creates, lists and revokes tokens in the store, whether the service runs or not. */
 
 import { mintToken, toRecord } from "../auth/token.ts";
+import { findRate, UNLIMITED } from "../auth/rate-limit.ts";
 import { type Config, findDurationMs } from "../config.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { maskStoreUrl } from "../store/open.ts";
@@ -21,6 +22,7 @@ export interface CreateOptions {
   readonly name: string;
   readonly scopes: string;
   readonly expires?: string;
+  readonly rate?: string;
   readonly json?: boolean;
 }
 
@@ -32,6 +34,7 @@ export async function createToken(config: Config, options: CreateOptions): Promi
     scopes: parseScopes(options.scopes),
     createdAtMs,
     expiresAtMs: parseExpiry(options.expires, createdAtMs),
+    rate: parseRate(options.rate),
   });
   await withStoreOrNew(config, async (store) => {
     if (!(await store.createToken(record)))
@@ -68,8 +71,18 @@ export async function listTokens(config: Config, asJson: boolean): Promise<void>
     process.stdout.write("No tokens yet. Create one: plantstore token create --name <name>\n");
     return;
   }
+  const hasRates = tokens.some(({ rate }) => rate !== undefined);
   printTable(
-    ["NAME", "PREFIX", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE"],
+    [
+      "NAME",
+      "PREFIX",
+      "SCOPES",
+      "CREATED",
+      "EXPIRES",
+      "LAST USED",
+      "STATE",
+      hasRates ? "RATE" : "",
+    ],
     tokens.map((token) => [
       token.name,
       `${token.prefix}…`,
@@ -78,6 +91,7 @@ export async function listTokens(config: Config, asJson: boolean): Promise<void>
       token.expiresAtMs === undefined ? "never" : showTime(token.expiresAtMs),
       token.lastUsedAtMs === undefined ? "never" : showTime(token.lastUsedAtMs),
       stateOf(token),
+      hasRates ? (token.rate ?? "-") : "",
     ]),
   );
 }
@@ -135,6 +149,13 @@ function parseScopes(text: string): Scope[] {
   return scopes.filter((scope) => chosen.includes(scope));
 }
 
+function parseRate(text: string | undefined): string | undefined {
+  if (text === undefined || text === UNLIMITED || findRate(text) !== undefined) return text;
+  throw new UsageError(
+    `--rate: ${JSON.stringify(text)} is not allowed; expected a number per s, min or h, as in 100/s, or none`,
+  );
+}
+
 const EXPIRY_MS_MAX = 36_500 * 86_400_000;
 
 /** A duration from now, or a date, which means its first moment in UTC, or a full time. */
@@ -172,5 +193,6 @@ function toJson(token: TokenRecord): object {
     expires: iso(token.expiresAtMs),
     lastUsed: iso(token.lastUsedAtMs),
     revoked: iso(token.revokedAtMs),
+    rate: token.rate ?? null,
   };
 }

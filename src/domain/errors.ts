@@ -83,6 +83,11 @@ export const catalogue = {
   body_too_large: final(4007, 413, "The body is larger than this service reads."),
   body_too_slow: transient(4008, 408, "The body did not arrive in time."),
   body_incomplete: transient(4009, 400, "The connection ended before the body did."),
+  rate_limited: transient(
+    4010,
+    429,
+    "The token has used up its rate; Retry-After says when it can go on.",
+  ),
   internal: transient(
     5001,
     500,

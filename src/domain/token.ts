@@ -17,6 +17,8 @@ export interface TokenRecord {
   readonly expiresAtMs: number | undefined;
   readonly lastUsedAtMs: number | undefined;
   readonly revokedAtMs: number | undefined;
+  /** How much it may ask for, as in 100/s, or none; undefined for what the service allows every token. */
+  readonly rate: string | undefined;
 }
 
 export interface TokenUse {

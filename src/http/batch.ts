@@ -1,5 +1,6 @@
 /** POST /plants/batch: many plants in, one result for each out. Lines of JSON are streams both ways, in constant memory. */
 
+import type { Principal } from "../auth/authenticate.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
@@ -21,11 +22,17 @@ const ID_BYTES_MAX = 64;
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
   bodyBytesMax + ID_BYTES_MAX;
 
-export async function createPlants(exchange: Exchange): Promise<Response> {
+export async function createPlants(exchange: Exchange, principal: Principal): Promise<Response> {
   const { request, service } = exchange;
+  const pace = (blocks: AsyncIterable<Line[]>, signal: AbortSignal): AsyncGenerator<Line[]> =>
+    service.rates.pace(blocks, principal, signal);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     const results = toStream(exchange, (signal) =>
-      createAll(exchange, { open: "", between: "", close: "" }, readBody(exchange, signal)),
+      createAll(
+        exchange,
+        { open: "", between: "", close: "" },
+        pace(readBody(exchange, signal), signal),
+      ),
     );
     return answer(200, results, { "content-type": NDJSON_TYPE });
   }
@@ -34,7 +41,11 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   service.memory.holdForTick(ARRAY_COPIES * text.length);
   requireArray(text);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, { open: "[", between: ",", close: "]" }, readArray(text, service, signal)),
+    createAll(
+      exchange,
+      { open: "[", between: ",", close: "]" },
+      pace(readArray(text, service, signal), signal),
+    ),
   );
   return answer(200, results);
 }

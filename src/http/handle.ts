@@ -2,6 +2,7 @@
 
 import type { Authenticator, Principal } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
+import { RateLimited, type RateLimiter, type RateState } from "../auth/rate-limit.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { Scope } from "../domain/token.ts";
@@ -17,6 +18,7 @@ export interface Service {
   readonly config: Config;
   readonly store: Store;
   readonly authenticator: Authenticator;
+  readonly rates: RateLimiter;
   readonly bodies: BodyReader;
   readonly memory: Memory;
   readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
@@ -88,7 +90,7 @@ export type Handler = (request: RoutedRequest) => Promise<Response>;
 
 /** The handler of a route; without one, of all unknown paths. */
 export function createHandler(service: Service, route: Route | undefined): Handler {
-  const { authenticator, config, metrics, readiness } = service;
+  const { authenticator, config, metrics, rates, readiness } = service;
   const allow = route === undefined ? "" : allowedMethods(route);
   const operations = tabulate(route, allow);
   // Unknown paths share one counter; otherwise a client could create unlimited time series.
@@ -105,6 +107,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     const operation = operations.get(method);
     let response: Response;
     let refusal: Refusal | undefined;
+    let low: RateState | undefined;
     try {
       requireSaneHead(request, config.urlBytesMax);
       if (operation === undefined)
@@ -114,6 +117,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         const found = authenticator.authenticate(request.headers.get("authorization"));
         // Awaiting a token that was checked lately would cost a microtask.
         const principal = found instanceof Promise ? await found : found;
+        low = rates.take(principal);
         requireScope(principal, operation.scope);
         if (operation.hasQuery === undefined && request.url.includes("?"))
           requireNoQuery(request.url);
@@ -123,11 +127,13 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       refusal = hasNoDescriptor(error)
         ? new Refusal("overloaded", undefined, error)
         : toRefusal(error);
+      if (refusal instanceof RateLimited) low = refusal.state;
       response = answerRefusal(exchange, refusal, allow, operation);
     }
     countRequest(method, response.status);
     if (refusal !== undefined || exchange.sentId !== null)
       response.headers.set("x-request-id", exchange.requestId);
+    if (low !== undefined) addRateHeaders(response.headers, low);
     // The runtime leaves it out of answers to HEAD.
     if (method === "HEAD") response.headers.set("date", new Date().toUTCString());
     if (config.corsOrigins.length > 0) addCorsHeaders(config.corsOrigins, request, response, allow);
@@ -212,6 +218,7 @@ function answerRefusal(
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;
   if (status === 503) headers["retry-after"] = RETRY_AFTER_SECONDS;
+  if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
   if (status === 401 || status === 403)
     headers["www-authenticate"] = challenge(refusal, operation?.scope);
@@ -226,6 +233,13 @@ function answerRefusal(
   return answer(status, lingering, { ...headers, connection: "close" });
 }
 
+/** https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (10) */
+function addRateHeaders(headers: Headers, state: RateState): void {
+  const { units, windowSeconds, remaining, resetSeconds } = state;
+  headers.set("ratelimit-policy", `"token";q=${units};w=${windowSeconds}`);
+  headers.set("ratelimit", `"token";r=${remaining};t=${resetSeconds}`);
+}
+
 /** RFC 6750, section 3: no error code if the client sent no token. */
 function challenge(refusal: Refusal, scope: Operation["scope"]): string {
   const realm = 'Bearer realm="plants"';
@@ -236,7 +250,7 @@ function challenge(refusal: Refusal, scope: Operation["scope"]): string {
 }
 
 const EXPOSED_HEADERS =
-  "ETag, Idempotent-Replayed, Link, Retry-After, WWW-Authenticate, X-Request-Id";
+  "ETag, Idempotent-Replayed, Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
 const PREFLIGHT_SECONDS = "600";
 
 /** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */

@@ -36,6 +36,7 @@ const failures = {
   BodyTooLarge: ["body_too_large"],
   UrlTooLong: ["url_too_long"],
   UnsupportedBody: ["unsupported_media_type", "unsupported_encoding"],
+  RateLimited: ["rate_limited"],
   InternalError: ["internal"],
   Unavailable: ["overloaded", "store_unavailable", "store_busy", "shutting_down"],
 } as const satisfies Record<string, readonly [ErrorName, ...ErrorName[]]>;
@@ -55,6 +56,10 @@ const headers = {
   ETag: "A strong entity tag of the plant.",
   "WWW-Authenticate": "RFC 6750.",
   "Retry-After": "Seconds.",
+  RateLimit:
+    'What the token has left, as in `"token";r=7;t=1`: units, and seconds until it has all again (IETF draft).',
+  "RateLimit-Policy":
+    'What the token may use, as in `"token";q=100;w=1`: units in a window of seconds (IETF draft).',
   "Accept-Post": "The media types that this path takes (W3C Linked Data Platform).",
 };
 
@@ -93,7 +98,7 @@ export function operation(
   const description = [details.description, needs].join(" ").trim();
   const responses = {
     ...details.responses,
-    ...failWith("Unauthorized", "UrlTooLong", "InternalError", "Unavailable"),
+    ...failWith("Unauthorized", "UrlTooLong", "RateLimited", "InternalError", "Unavailable"),
     ...(scope === "any" ? {} : failWith("Forbidden")),
   };
   return { operationId, tags: ["plants"], summary, ...details, description, responses };
@@ -111,11 +116,12 @@ export const limitParameter = (description: string): object =>
     default: LIMIT_DEFAULT,
   });
 
-const headersByStatus: Readonly<Record<number, Header>> = {
-  401: "WWW-Authenticate",
-  403: "WWW-Authenticate",
-  415: "Accept-Post",
-  503: "Retry-After",
+const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
+  401: ["WWW-Authenticate"],
+  403: ["WWW-Authenticate"],
+  415: ["Accept-Post"],
+  429: ["Retry-After", "RateLimit", "RateLimit-Policy"],
+  503: ["Retry-After"],
 };
 
 /** The responses of an operation that can fail in these ways, by status. */
@@ -140,12 +146,11 @@ export function describeShared(): { readonly responses: object; readonly headers
 }
 
 function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
-  const header = headersByStatus[catalogue[names[0]].status];
   return {
     description: names
       .map((name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`)
       .join("\n"),
-    headers: withHeaders(...(header === undefined ? [] : [header])),
+    headers: withHeaders(...(headersByStatus[catalogue[names[0]].status] ?? [])),
     content: {
       "application/json": {
         schema: schema("Error"),

@@ -1,5 +1,6 @@
 /** Listens, and stops without losing a request. */
 
+import { RateLimiter } from "../auth/rate-limit.ts";
 import type { Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { type BackupState, MetricsReporter, type Reports } from "../observe/reporter.ts";
@@ -27,6 +28,7 @@ type Parts = Pick<Service, "config" | "store" | "authenticator" | "log"> & {
 interface Observed {
   readonly metrics: Metrics;
   readonly reports: Reports;
+  readonly ratesMemory?: SharedArrayBuffer;
   readonly stop?: () => void;
 }
 
@@ -45,6 +47,7 @@ export function startServer(given: Parts): RunningServer {
     metrics,
     reports,
     memory,
+    rates: new RateLimiter(config.rateLimit, shared?.ratesMemory),
     bodies: new BodyReader(config, memory),
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };

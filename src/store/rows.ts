@@ -24,6 +24,7 @@ export interface TokenRow {
   readonly expires_at_ms: bigint | null;
   readonly last_used_at_ms: bigint | null;
   readonly revoked_at_ms: bigint | null;
+  readonly rate: string | null;
 }
 
 export function toTokenRecord(row: TokenRow): TokenRecord {
@@ -36,6 +37,7 @@ export function toTokenRecord(row: TokenRow): TokenRecord {
     expiresAtMs: toMs(row.expires_at_ms),
     lastUsedAtMs: toMs(row.last_used_at_ms),
     revokedAtMs: toMs(row.revoked_at_ms),
+    rate: row.rate ?? undefined,
   };
 }
 

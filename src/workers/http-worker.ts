@@ -10,7 +10,7 @@ import { openReader } from "../store/open.ts";
 import { Caller, createRemoteStore, type Results } from "./remote-store.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
-const { config, store: description, metricsMemory, calls } = workerData as WorkerSetup;
+const { config, store: description, metricsMemory, ratesMemory, calls } = workerData as WorkerSetup;
 const send = (message: FromWorker): void => parentPort?.postMessage(message);
 
 const caller = new Caller({
@@ -31,7 +31,7 @@ const server = startServer({
   store,
   authenticator: new Authenticator(store, config.token),
   log: createLog(config.logLevel, (logLine) => send({ logLine })),
-  shared: { metrics, reports },
+  shared: { metrics, reports, ratesMemory },
 });
 
 // The only message is the one to stop.

@@ -1,6 +1,7 @@
 /** Starts HTTP workers: threads that share one port, in front of one store. This thread owns the store and writes. */
 
 import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
+import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import type { Store, StoreDescription } from "../domain/store.ts";
 import type { RunningServer } from "../http/server.ts";
@@ -16,6 +17,8 @@ export interface WorkerSetup {
   readonly store: StoreDescription;
   /** The worker counts in this memory, and this thread reads it. */
   readonly metricsMemory: SharedArrayBuffer;
+  /** All workers count what a token uses in this memory. */
+  readonly ratesMemory: SharedArrayBuffer;
   /** Carries calls of the store and their results. */
   readonly calls: MessagePort;
 }
@@ -53,6 +56,7 @@ export async function startWorkers({
   const setup = {
     config: { ...config, bodyBytesTotalMax, port: held.port },
     store: store.description,
+    ratesMemory: new SharedArrayBuffer(RATES_BYTES),
   };
   const memories = Array.from(
     { length: config.workers },

@@ -30,6 +30,7 @@ const token = (name: string, more: Partial<TokenRecord> = {}): TokenRecord => ({
   expiresAtMs: undefined,
   lastUsedAtMs: undefined,
   revokedAtMs: undefined,
+  rate: undefined,
   ...more,
 });
 

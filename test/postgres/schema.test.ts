@@ -199,4 +199,5 @@ const token = {
   expiresAtMs: undefined,
   lastUsedAtMs: undefined,
   revokedAtMs: undefined,
+  rate: undefined,
 } as const;

@@ -30,6 +30,7 @@ const expectedColumns: Readonly<Record<string, Readonly<Record<string, string>>>
     expires_at_ms: "bigint",
     last_used_at_ms: "bigint",
     revoked_at_ms: "bigint",
+    rate: "text",
   },
   plantstore_marks: { name: "text", at_ms: "bigint" },
 };

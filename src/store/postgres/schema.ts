@@ -48,6 +48,8 @@ const steps: readonly string[] = [
 )`,
 
   `DROP TABLE IF EXISTS plantstore_notes`,
+
+  `ALTER TABLE plantstore_tokens ADD COLUMN IF NOT EXISTS rate text`,
 ];
 
 export const NEWEST_SCHEMA = steps.length;

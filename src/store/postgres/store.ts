@@ -32,11 +32,11 @@ const COUNT_SECONDS_MAX = 600;
 
 /* Statements about tokens may be sent twice: each tells its own work from that of others. */
 const COLUMNS =
-  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms";
+  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms, rate";
 const FIND_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
 const LIST_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens ORDER BY created_at_ms, name`;
 const VALUES =
-  "$1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint, $7::bigint, $8::bigint";
+  "$1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::text";
 const INSERT_TOKEN = `INSERT INTO plantstore_tokens (${COLUMNS}) VALUES (${VALUES})
   ON CONFLICT DO NOTHING RETURNING hash`;
 /** Of several instances one makes the mark, and the token with it. */
@@ -53,7 +53,7 @@ const TOUCH_TOKENS = `UPDATE plantstore_tokens t
   SET last_used_at_ms = greatest(u.used_at_ms, coalesce(t.last_used_at_ms, 0))
   FROM unnest($1::text[], $2::bigint[]) AS u (hash, used_at_ms) WHERE t.hash = u.hash`;
 const ADOPTED = `unnest($1::text[], $2::text[], $3::text[], $4::text[],
-  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[]) AS a (${COLUMNS})`;
+  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[]) AS a (${COLUMNS})`;
 const MERGE_TOKENS = `UPDATE plantstore_tokens t
   SET revoked_at_ms = coalesce(t.revoked_at_ms, a.revoked_at_ms),
     last_used_at_ms = greatest(t.last_used_at_ms, a.last_used_at_ms)
@@ -223,6 +223,7 @@ class PostgresStore implements Store {
       timeArray(records.map(({ expiresAtMs }) => expiresAtMs)),
       timeArray(records.map(({ lastUsedAtMs }) => lastUsedAtMs)),
       timeArray(records.map(({ revokedAtMs }) => revokedAtMs)),
+      textArray(records.map(({ rate }) => rate)),
     ];
     return this.control.run(this.deadline(), async (connection) => {
       await connection.query(MERGE_TOKENS, values);
@@ -248,6 +249,7 @@ class PostgresStore implements Store {
       token.expiresAtMs ?? null,
       token.lastUsedAtMs ?? null,
       token.revokedAtMs ?? null,
+      token.rate ?? null,
     ];
     return this.control.run(this.deadline(), async (connection) => {
       if ((await connection.query(statement, values)).length > 0) return true;

@@ -39,6 +39,10 @@ export const migrations: readonly string[] = [
   `
   CREATE INDEX plants_tag ON plants (tag) WHERE tag IS NOT NULL;
   `,
+
+  `
+  ALTER TABLE tokens ADD COLUMN rate TEXT;
+  `,
 ];
 
 /**

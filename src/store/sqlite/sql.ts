@@ -14,7 +14,7 @@ import type { Plant } from "../../domain/plant.ts";
 import { type PlantRow, toPlant, type TokenRow } from "../rows.ts";
 
 const TOKEN_COLUMNS =
-  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms";
+  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, rate, last_used_at_ms, revoked_at_ms";
 
 export type TokenValues = [
   hash: string,
@@ -23,12 +23,13 @@ export type TokenValues = [
   scopes: string,
   createdAtMs: number,
   expiresAtMs: number | null,
+  rate: string | null,
 ];
 
 type TokenChanges = [revokedAtMs: number | null, lastUsedAtMs: number | null, hash: string];
 
-const INSERT_TOKEN = `INSERT INTO tokens (hash, prefix, name, scopes, created_at_ms, expires_at_ms)
-  SELECT ?, ?, ?, ?, ?, ?`;
+const INSERT_TOKEN = `INSERT INTO tokens (hash, prefix, name, scopes, created_at_ms, expires_at_ms, rate)
+  SELECT ?, ?, ?, ?, ?, ?, ?`;
 
 const SELECT_PLANTS = "SELECT id, name, tag FROM plants WHERE";
 
@@ -91,7 +92,7 @@ function prepareStatements(db: Database) {
         last_used_at_ms = max(ifnull(last_used_at_ms, ?2), ifnull(?2, last_used_at_ms)) WHERE hash = ?3`,
     ),
     adoptToken: db.prepare<unknown, [...TokenValues, number | null, number | null]>(
-      `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+      `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ),
 
     probe: db.prepare<unknown, [nowMs: number]>(

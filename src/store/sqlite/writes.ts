@@ -128,4 +128,5 @@ const toValues = (token: TokenRecord): TokenValues => [
   token.scopes.join(" "),
   token.createdAtMs,
   token.expiresAtMs ?? null,
+  token.rate ?? null,
 ];

@@ -1,0 +1,139 @@
+/** How much a token may ask for: by PLANTSTORE_RATE_LIMIT, or by a rate of its own. */
+
+import { describe, expect, test } from "bun:test";
+import { findRate, RateLimiter } from "../../src/auth/rate-limit.ts";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { catalogue } from "../../src/domain/errors.ts";
+import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+
+const get = (service: TestService, token = TEST_TOKEN, path = "/token"): Promise<Response> =>
+  fetch(service.url + path, { headers: { authorization: `Bearer ${token}` } });
+
+async function makeToken(service: TestService, name: string, rate?: string): Promise<string> {
+  const token = mintToken();
+  const grant = { name, scopes: ["plants:read", "plants:write"] as const, createdAtMs: Date.now() };
+  await service.store.createToken(toRecord(token, { ...grant, rate }));
+  return token;
+}
+
+async function countUntilRefused(service: TestService, token: string): Promise<number> {
+  for (let count = 0; ; count++) if ((await get(service, token)).status === 429) return count;
+}
+
+describe("PLANTSTORE_RATE_LIMIT", () => {
+  test("a token that has used up its rate is told so and when to go on; others are not affected", async () => {
+    await using service = await startService({ PLANTSTORE_RATE_LIMIT: "20/h" });
+    const other = await makeToken(service, "other");
+    const first = await get(service);
+    expect(first.status).toBe(200);
+    expect(first.headers.has("ratelimit")).toBe(false);
+    for (let count = 2; count <= 18; count++) expect((await get(service)).status).toBe(200);
+    const low = await get(service);
+    expect(low.headers.get("ratelimit-policy")).toBe('"token";q=20;w=3600');
+    expect(low.headers.get("ratelimit")).toBe('"token";r=1;t=3420');
+    expect((await get(service)).headers.get("ratelimit")).toStartWith('"token";r=0;t=');
+
+    const refused = await service.create('{"id":1,"name":"Fern"}');
+    expect(refused.status).toBe(429);
+    expect(await refused.json()).toEqual({
+      error: catalogue.rate_limited.code,
+      message: catalogue.rate_limited.meaning,
+    });
+    expect(Number(refused.headers.get("retry-after"))).toBeWithin(170, 181);
+    expect(refused.headers.get("ratelimit")).toStartWith('"token";r=0;t=');
+    expect(await service.readPlants()).toEqual([]);
+    expect((await get(service, other)).status).toBe(200);
+    // What needs no token has no rate.
+    expect((await fetch(`${service.url}/livez`)).status).toBe(200);
+  });
+
+  test("a token's own rate replaces it, also by none", async () => {
+    await using service = await startService({ PLANTSTORE_RATE_LIMIT: "5/h" });
+    const [slow, free] = [
+      await makeToken(service, "slow", "2/h"),
+      await makeToken(service, "free", "none"),
+    ];
+    expect(await countUntilRefused(service, slow)).toBe(2);
+    expect(await countUntilRefused(service, TEST_TOKEN)).toBe(5);
+    for (let count = 0; count < 12; count++) expect((await get(service, free)).status).toBe(200);
+  });
+
+  test("a batch goes on at the rate, loses no line, and does not fail", async () => {
+    await using service = await startService({ PLANTSTORE_RATE_LIMIT: "100/s" });
+    const lines = Array.from({ length: 200 }, (_, id) => `{"id":${id},"name":"Fern"}\n`);
+    const startedAtMs = performance.now();
+    const response = await fetch(`${service.url}/plants/batch`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${TEST_TOKEN}`,
+        "content-type": "application/x-ndjson",
+      },
+      body: lines.join(""),
+    });
+    const results = (await response.text()).trimEnd().split("\n");
+    expect(results).toHaveLength(200);
+    expect(results.every((line) => line.includes('"status":200'))).toBe(true);
+    // 100 at once, and 100 more in a second.
+    expect(performance.now() - startedAtMs).toBeGreaterThan(900);
+  });
+
+  test.skipIf(process.platform !== "linux")("several workers share one account", async () => {
+    await using service = await startService({
+      PLANTSTORE_RATE_LIMIT: "30/h",
+      PLANTSTORE_WORKERS: "2",
+    });
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, () =>
+        fetch(`${service.url}/token`, {
+          headers: { authorization: `Bearer ${TEST_TOKEN}`, connection: "close" },
+        }),
+      ),
+    );
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(30);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(30);
+  });
+});
+
+test("a bucket fills up with time, and never beyond its size", () => {
+  let nowNs = 1_000_000_000_000n;
+  const limiter = new RateLimiter("10/s", undefined, () => nowNs);
+  const bearer = {
+    name: "till",
+    prefix: undefined,
+    scopes: [],
+    expiresAtMs: undefined,
+    hash: "ab".repeat(32),
+    rate: undefined,
+  };
+  const takeAll = (): number => {
+    for (let count = 0; ; count++)
+      try {
+        limiter.take(bearer);
+      } catch {
+        return count;
+      }
+  };
+  expect(takeAll()).toBe(10);
+  nowNs += 350_000_000n;
+  expect(takeAll()).toBe(3);
+  nowNs += 60_000_000_000n;
+  expect(takeAll()).toBe(10);
+});
+
+test("rates are numbers per s, min or h", () => {
+  expect(findRate("100/s")).toEqual({ units: 100, windowSeconds: 1 });
+  expect(findRate("6000/min")).toEqual({ units: 6000, windowSeconds: 60 });
+  expect(findRate("5/h")).toEqual({ units: 5, windowSeconds: 3600 });
+  for (const wrong of [
+    "",
+    "100",
+    "0/s",
+    "-1/s",
+    "1.5/s",
+    "100/m",
+    "100/day",
+    "1e3/s",
+    "9999999999/s",
+  ])
+    expect([wrong, findRate(wrong)]).toEqual([wrong, undefined]);
+});
