@@ -14,24 +14,18 @@ import {
 
 export type Parameter = string | number | bigint | boolean | null;
 
-/** Arrays in PostgreSQL's notation: one parameter for a column of any number of rows. */
-export const int64Array = (values: readonly bigint[]): string => `{${values.join(",")}}`;
-
-/** Always quoted: a bare NULL or { has a meaning of its own. */
-export function textArray(values: readonly (string | undefined)[]): string {
-  let text = "{";
-  for (const [index, value] of values.entries()) {
-    if (index > 0) text += ",";
-    text += value === undefined ? "NULL" : `"${escape(value)}"`;
-  }
-  return `${text}}`;
-}
+/** An array in PostgreSQL's notation: one parameter for a column of any number of rows. */
+export const toArray = (values: readonly (string | number | bigint | undefined)[]): string =>
+  `{${values.map(toElement).join(",")}}`;
 
 const SIGNS = /["\\]/;
 const EVERY_SIGN = /["\\]/g;
 
-const escape = (text: string): string =>
-  SIGNS.test(text) ? text.replace(EVERY_SIGN, "\\$&") : text;
+function toElement(value: string | number | bigint | undefined): string {
+  if (typeof value !== "string") return value === undefined ? "NULL" : String(value);
+  // Always quoted: a bare NULL or { has a meaning of its own.
+  return `"${SIGNS.test(value) ? value.replace(EVERY_SIGN, "\\$&") : value}"`;
+}
 
 /** Nothing was done, through no fault of the request: the next attempt may succeed. */
 export class TransientError extends Error {
@@ -255,16 +249,16 @@ export class Connection {
     msMax = this.statementMsMax,
   ): Promise<readonly Row[]> {
     if (this.isLost) throw new TransientError("the connection was lost");
-    const { promise: late, reject } = Promise.withResolvers<never>();
-    const onLate = (): void => {
+    // Closing rejects the query at once.
+    const timer = setTimeout(() => {
       this.isLate = true;
       this.close();
-      reject(new TransientError(`no answer from ${describeHost(this.host)} in time`));
-    };
-    const timer = setTimeout(onLate, this.allowanceMs(msMax));
+    }, this.allowanceMs(msMax));
     try {
-      return (await Promise.race([this.sql.unsafe(text, [...parameters]), late])) as Row[];
+      return (await this.sql.unsafe(text, parameters as Parameter[])) as Row[];
     } catch (error) {
+      if (this.isLate)
+        throw new TransientError(`no answer from ${describeHost(this.host)} in time`);
       if (classify(error) === "reconnect") this.close();
       throw error;
     } finally {

@@ -19,7 +19,7 @@ import {
 import type { Plant } from "../../domain/plant.ts";
 import { endOfTick } from "../batcher.ts";
 import { type PlantRow, toPlant } from "../rows.ts";
-import { type Connection, int64Array, type Parameter } from "./connection.ts";
+import { type Connection, type Parameter, toArray } from "./connection.ts";
 
 const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";
 
@@ -28,7 +28,7 @@ export async function findPlants(
   connection: Connection,
   ids: readonly bigint[],
 ): Promise<(Plant | undefined)[]> {
-  const rows = await connection.query<PlantRow>(FIND, [int64Array(ids)]);
+  const rows = await connection.query<PlantRow>(FIND, [toArray(ids)]);
   const found = new Map(rows.map((row) => [row.id, toPlant(row)]));
   return ids.map((id) => found.get(id));
 }

@@ -8,7 +8,7 @@ import type { ServerLimits } from "../open.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
 import { type TokenRow, toTokenRecord } from "../rows.ts";
-import { type Connection, type Parameter, textArray } from "./connection.ts";
+import { type Connection, type Parameter, toArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
 import { findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
@@ -206,8 +206,8 @@ class PostgresStore implements Store {
 
   async touchTokens(uses: readonly TokenUse[]): Promise<void> {
     await this.runOnControl(TOUCH_TOKENS, [
-      textArray(uses.map(({ hash }) => hash)),
-      timeArray(uses.map(({ usedAtMs }) => usedAtMs)),
+      toArray(uses.map(({ hash }) => hash)),
+      toArray(uses.map(({ usedAtMs }) => usedAtMs)),
     ]);
   }
 
@@ -215,15 +215,15 @@ class PostgresStore implements Store {
   adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
     const hashes = records.map(({ hash }) => hash);
     const values = [
-      textArray(hashes),
-      textArray(records.map(({ prefix }) => prefix)),
-      textArray(records.map(({ name }) => name)),
-      textArray(records.map(({ scopes }) => scopes.join(" "))),
-      timeArray(records.map(({ createdAtMs }) => createdAtMs)),
-      timeArray(records.map(({ expiresAtMs }) => expiresAtMs)),
-      timeArray(records.map(({ lastUsedAtMs }) => lastUsedAtMs)),
-      timeArray(records.map(({ revokedAtMs }) => revokedAtMs)),
-      textArray(records.map(({ rate }) => rate)),
+      toArray(hashes),
+      toArray(records.map(({ prefix }) => prefix)),
+      toArray(records.map(({ name }) => name)),
+      toArray(records.map(({ scopes }) => scopes.join(" "))),
+      toArray(records.map(({ createdAtMs }) => createdAtMs)),
+      toArray(records.map(({ expiresAtMs }) => expiresAtMs)),
+      toArray(records.map(({ lastUsedAtMs }) => lastUsedAtMs)),
+      toArray(records.map(({ revokedAtMs }) => revokedAtMs)),
+      toArray(records.map(({ rate }) => rate)),
     ];
     return this.control.run(this.deadline(), async (connection) => {
       await connection.query(MERGE_TOKENS, values);
@@ -272,9 +272,6 @@ async function findTokens(
   connection: Connection,
   hashes: readonly string[],
 ): Promise<ReadonlyMap<string, TokenRecord>> {
-  const rows = await connection.query<TokenRow>(FIND_TOKENS, [textArray(hashes)]);
+  const rows = await connection.query<TokenRow>(FIND_TOKENS, [toArray(hashes)]);
   return new Map(rows.map((row) => [row.hash, toTokenRecord(row)]));
 }
-
-const timeArray = (times: readonly (number | undefined)[]): string =>
-  textArray(times.map((time) => (time === undefined ? undefined : String(time))));

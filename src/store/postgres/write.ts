@@ -9,9 +9,8 @@ import { type PlantRow, toPlant } from "../rows.ts";
 import {
   classify,
   type Connection,
-  int64Array,
   LostAnswerError,
-  textArray,
+  toArray,
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
@@ -82,7 +81,7 @@ const changeBy = (change: string): string => `WITH wanted AS (
 const REPLACE = changeBy("UPDATE plants p SET name = w.name, tag = w.tag FROM");
 const REMOVE = changeBy("DELETE FROM plants p USING");
 
-interface MadeRow {
+interface IdRow {
   readonly id: bigint;
 }
 
@@ -93,181 +92,150 @@ export async function commitWrites(
   deadlineMs: number,
 ): Promise<Settled[]> {
   const batch = new Batch(writes);
+  let failure: unknown;
   try {
     await pool.run(deadlineMs, (connection) => batch.proceed(connection));
   } catch (error) {
-    batch.fail(error as Error);
+    failure = error;
   }
-  return batch.outcomes;
+  // Nothing was done of the writes that are still open.
+  return writes.map((write) => batch.outcomes.get(write) ?? (failure as Error));
 }
 
 class Batch {
-  readonly outcomes: Settled[];
+  /** Writes that are missing here are open. */
+  readonly outcomes = new Map<Write, Settled>();
   private readonly writes: readonly Write[];
-  private openCount: number;
-  /** Each piece is one statement: indexes of writes of one kind, about different ids, sorted by id. */
-  private readonly pieces: (readonly number[])[] = [];
-  private hasRepeats = false;
   /** What this batch has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
   constructor(writes: readonly Write[]) {
     this.writes = writes;
-    this.outcomes = Array.from({ length: writes.length });
-    this.openCount = writes.length;
   }
 
   /** Goes on with what earlier attempts have left open. */
   async proceed(connection: Connection): Promise<void> {
-    while (this.openCount > 0) {
-      const piece = this.pieces.pop() ?? this.nextPiece();
-      const open = piece.filter((index) => this.outcomes[index] === undefined);
-      if (open.length === 0) continue;
-      try {
-        await this.perform(connection, open);
-      } catch (error) {
-        if (classify(error) === "bad row") {
-          this.divide(open, error as Error);
-          continue;
-        }
-        if (error instanceof LostAnswerError) this.giveUp(open, error);
-        else this.pieces.push(open);
-        if (this.openCount > 0) throw error;
-      }
-    }
+    while (this.outcomes.size < this.writes.length)
+      await this.perform(connection, this.nextPiece());
   }
 
-  /** Nothing was done of the writes that are still open. */
-  fail(error: Error): void {
-    for (const [index, outcome] of this.outcomes.entries())
-      if (outcome === undefined) this.outcomes[index] = error;
-  }
-
-  /** The first open write of each id, as far as they are of one kind. */
-  private nextPiece(): readonly number[] {
-    const piece: number[] = [];
-    const seen = new Set<bigint>();
-    let kind: Write["kind"] | undefined;
-    for (const [index, write] of this.writes.entries()) {
-      if (this.outcomes[index] !== undefined) continue;
-      if (seen.has(write.id)) {
-        this.hasRepeats = true;
+  /** Writes for one statement: the first open one of each id, as far as they are of one kind, sorted by id. */
+  private nextPiece(): Write[] {
+    const piece: Write[] = [];
+    const ids = new Set<bigint>();
+    for (const write of this.writes) {
+      const { kind, id, plant } = write;
+      if (this.outcomes.has(write) || ids.has(id)) continue;
+      const stored = this.stored.get(id);
+      if (kind === "create" && stored !== undefined) {
+        this.outcomes.set(write, judgeCreate(plant, stored));
         continue;
       }
-      const stored = this.stored.get(write.id);
-      if (write.kind === "create" && stored !== undefined) {
-        this.settle(index, judgeCreate(write.plant, stored), stored);
-        continue;
-      }
-      kind ??= write.kind;
-      if (write.kind === kind) piece.push(index);
-      seen.add(write.id);
+      ids.add(id);
+      if (kind === (piece[0] ?? write).kind) piece.push(write);
     }
-    const idOf = (index: number): bigint => (this.writes[index] as Write).id;
-    return piece.toSorted((one, other) => (idOf(one) < idOf(other) ? -1 : 1));
+    return piece.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   }
 
-  private settle(index: number, outcome: Settled, stored?: Plant): void {
-    this.outcomes[index] = outcome;
-    this.openCount--;
-    if (!this.hasRepeats) return;
-    const { id } = this.writes[index] as Write;
-    if (stored === undefined) this.stored.delete(id);
-    else this.stored.set(id, stored);
-  }
-
-  /** One row that PostgreSQL refuses fails its whole statement: halved until it is alone. */
-  private divide(open: readonly number[], error: Error): void {
-    const [only] = open;
-    if (open.length === 1 && only !== undefined) return this.settle(only, error);
-    const middle = Math.floor(open.length / 2);
-    this.pieces.push(open.slice(middle), open.slice(0, middle));
+  private async perform(connection: Connection, piece: readonly Write[]): Promise<void> {
+    const [first] = piece;
+    if (first === undefined) return;
+    try {
+      if (first.kind === "create") await this.create(connection, piece as Create[]);
+      else await this.change(connection, piece as Change[]);
+    } catch (error) {
+      if (error instanceof LostAnswerError) return this.giveUp(piece, error);
+      if (classify(error) !== "bad row") throw error;
+      if (piece.length === 1) return void this.outcomes.set(first, error as Error);
+      // One row that PostgreSQL refuses fails its whole statement: halved until it is alone.
+      const open = piece.filter((write) => !this.outcomes.has(write));
+      const middle = Math.ceil(open.length / 2);
+      await this.perform(connection, open.slice(0, middle));
+      await this.perform(connection, open.slice(middle));
+    }
   }
 
   /** Later writes about the same ids are given up too: they must not overtake a statement that is still on its way. */
-  private giveUp(open: readonly number[], error: LostAnswerError): void {
+  private giveUp(piece: readonly Write[], error: LostAnswerError): void {
     const unknown = refuseAfter(error.validUntilMs, error);
-    const isOpen = (index: number): boolean => this.outcomes[index] === undefined;
-    const ids = new Set(open.filter(isOpen).map((index) => (this.writes[index] as Write).id));
-    for (const [index, { id }] of this.writes.entries())
-      if (ids.has(id) && isOpen(index)) this.settle(index, unknown);
+    const open = piece.filter((write) => !this.outcomes.has(write));
+    const ids = new Set(open.map(({ id }) => id));
+    for (const write of this.writes)
+      if (ids.has(write.id) && !this.outcomes.has(write)) this.outcomes.set(write, unknown);
   }
 
-  private perform(connection: Connection, open: readonly number[]): Promise<void> {
-    const isCreate = (this.writes[open[0] as number] as Write).kind === "create";
-    return isCreate ? this.create(connection, open) : this.change(connection, open);
+  private settle(write: Write, outcome: Settled, stored: Plant | undefined): void {
+    this.outcomes.set(write, outcome);
+    if (stored === undefined) this.stored.delete(write.id);
+    else this.stored.set(write.id, stored);
   }
 
-  private async create(connection: Connection, open: readonly number[]): Promise<void> {
-    const plants = open.map((index) => (this.writes[index] as Create).plant);
-    const [first] = plants as [Plant, ...Plant[]];
-    const made = await (plants.length === 1
-      ? connection.write<MadeRow>(INSERT_ONE, [first.id, first.name, first.tag ?? null])
-      : connection.write<MadeRow>(INSERT, [
-          int64Array(plants.map(({ id }) => id)),
-          textArray(plants.map(({ name }) => name)),
-          textArray(plants.map(({ tag }) => tag)),
+  private async create(connection: Connection, creates: readonly Create[]): Promise<void> {
+    const [{ plant }] = creates as [Create, ...Create[]];
+    const made = await (creates.length === 1
+      ? connection.write<IdRow>(INSERT_ONE, [plant.id, plant.name, plant.tag ?? null])
+      : connection.write<IdRow>(INSERT, [
+          toArray(creates.map(({ id }) => id)),
+          toArray(creates.map((create) => create.plant.name)),
+          toArray(creates.map((create) => create.plant.tag)),
         ]));
-    const madeIds = new Set(made.map(({ id }) => id));
-    const others: number[] = [];
-    for (const [at, plant] of plants.entries()) {
-      const index = open[at] as number;
-      if (madeIds.has(plant.id)) this.settle(index, "created", plant);
-      else others.push(index);
-    }
-    if (others.length > 0) await this.compare(connection, others);
+    const isMade = isOneOf(made);
+    for (const create of creates) if (isMade(create)) this.settle(create, "created", create.plant);
+    if (made.length < creates.length)
+      await this.compare(
+        connection,
+        creates.filter((create) => !isMade(create)),
+      );
   }
 
   /** Tells a replay from a conflict. */
-  private async compare(connection: Connection, open: readonly number[]): Promise<void> {
-    const kept = await this.find(connection, FIND_KEPT, open);
-    for (const index of open) {
-      const { id, plant } = this.writes[index] as Create;
-      const stored = kept.get(id);
-      if (stored !== undefined) this.settle(index, judgeCreate(plant, stored), stored);
+  private async compare(connection: Connection, creates: readonly Create[]): Promise<void> {
+    const kept = await find(connection, FIND_KEPT, creates);
+    for (const create of creates) {
+      const stored = kept.get(create.id);
+      if (stored !== undefined) this.settle(create, judgeCreate(create.plant, stored), stored);
     }
     // The rest was removed since, or came too late to be created.
-    if (kept.size < open.length) throw new TransientError("neither created nor found");
+    if (kept.size < creates.length) throw new TransientError("neither created nor found");
   }
 
-  private async change(connection: Connection, open: readonly number[]): Promise<void> {
-    const found = await this.find(connection, FIND, open);
-    const planned: { readonly index: number; readonly write: Change; readonly seen: Plant }[] = [];
-    for (const index of open) {
-      const write = this.writes[index] as Change;
-      const seen = found.get(write.id);
-      if (seen === undefined) this.settle(index, new Refusal("plant_not_found"));
-      else if (!holds(write.condition, seen))
-        this.settle(index, new Refusal("precondition_failed"), seen);
-      else planned.push({ index, write, seen });
-    }
+  private async change(connection: Connection, changes: readonly Change[]): Promise<void> {
+    const found = await find(connection, FIND, changes);
+    const seenBy = ({ id }: Change): Plant | undefined => found.get(id);
+    const planned = changes.filter((change) => {
+      const seen = seenBy(change);
+      if (seen !== undefined && holds(change.condition, seen)) return true;
+      const reason = seen === undefined ? "plant_not_found" : "precondition_failed";
+      this.settle(change, new Refusal(reason), seen);
+      return false;
+    });
     const [first] = planned;
     if (first === undefined) return;
-    const done = await connection.write<MadeRow>(
-      first.write.kind === "replace" ? REPLACE : REMOVE,
-      [
-        int64Array(planned.map(({ write }) => write.id)),
-        textArray(planned.map(({ seen }) => seen.name)),
-        textArray(planned.map(({ seen }) => seen.tag)),
-        textArray(planned.map(({ write }) => write.plant?.name)),
-        textArray(planned.map(({ write }) => write.plant?.tag)),
-      ],
-    );
-    const doneIds = new Set(done.map(({ id }) => id));
-    for (const { index, write } of planned)
-      if (doneIds.has(write.id)) this.settle(index, "done", write.plant);
+    const done = await connection.write<IdRow>(first.kind === "replace" ? REPLACE : REMOVE, [
+      toArray(planned.map(({ id }) => id)),
+      toArray(planned.map((change) => seenBy(change)?.name)),
+      toArray(planned.map((change) => seenBy(change)?.tag)),
+      toArray(planned.map((change) => change.plant?.name)),
+      toArray(planned.map((change) => change.plant?.tag)),
+    ]);
+    const isDone = isOneOf(done);
+    for (const change of planned) if (isDone(change)) this.settle(change, "done", change.plant);
     if (done.length < planned.length) throw new TransientError("changed by others meanwhile");
   }
+}
 
-  private async find(
-    connection: Connection,
-    statement: string,
-    open: readonly number[],
-  ): Promise<ReadonlyMap<bigint, Plant>> {
-    const ids = int64Array(open.map((index) => (this.writes[index] as Write).id));
-    const rows = await connection.query<PlantRow>(statement, [ids]);
-    return new Map(rows.map((row) => [row.id, toPlant(row)]));
-  }
+function isOneOf(rows: readonly IdRow[]): (write: Write) => boolean {
+  const ids = new Set(rows.map(({ id }) => id));
+  return ({ id }) => ids.has(id);
+}
+
+async function find(
+  connection: Connection,
+  statement: string,
+  writes: readonly Write[],
+): Promise<ReadonlyMap<bigint, Plant>> {
+  const rows = await connection.query<PlantRow>(statement, [toArray(writes.map(({ id }) => id))]);
+  return new Map(rows.map((row) => [row.id, toPlant(row)]));
 }
 
 /** What becomes of a create where the id has a plant already. */
