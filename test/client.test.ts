@@ -1,8 +1,10 @@
 /** The HTTP client that the console and the command line share. */
 
 import { describe, expect, test } from "bun:test";
-import { Client, type Outcome, ServiceError } from "../src/client/client.ts";
-import { retry } from "../src/client/retry.ts";
+import { Client, type Outcome, ServiceError } from "../client/client.ts";
+import { errorNames, isTransient } from "../client/errors.ts";
+import { retry } from "../client/retry.ts";
+import { catalogue } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
@@ -15,7 +17,7 @@ const plants: Plant[] = [
 
 async function create(client: Client, given: readonly Plant[]): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
-  await client.createPlants(given, (index, outcome) => {
+  await client.createBatch(given, (index, outcome) => {
     outcomes[index] = outcome;
   });
   return outcomes;
@@ -23,7 +25,7 @@ async function create(client: Client, given: readonly Plant[]): Promise<Outcome[
 
 async function exportAll(client: Client, filter = {}): Promise<Plant[]> {
   const found: Plant[] = [];
-  for await (const block of client.exportPlants(filter)) found.push(...block);
+  for await (const block of client.exportBlocks(filter)) found.push(...block);
   return found;
 }
 
@@ -35,10 +37,14 @@ describe("the client", () => {
     const other = { id: 1n, name: "b", tag: undefined };
     expect(await create(client, [plants[0] as Plant, other])).toEqual([
       "replayed",
-      { code: 3001, message: "A different plant has the id 1; nothing was changed." },
+      {
+        code: 3001,
+        reason: "id_taken",
+        message: "A different plant has the id 1; nothing was changed.",
+      },
     ]);
-    expect(await client.listPlants({ limit: 2 })).toEqual({ plants: plants.slice(0, 2), next: 1n });
-    expect(await client.listPlants({ after: 1n, order: "desc" })).toEqual({
+    expect(await client.listPage({ limit: 2 })).toEqual({ plants: plants.slice(0, 2), next: 1n });
+    expect(await client.listPage({ after: 1n, order: "desc" })).toEqual({
       plants: plants.slice(0, 1),
       next: undefined,
     });
@@ -49,11 +55,25 @@ describe("the client", () => {
 
   test("maps an answer to one error, with the code of the catalogue", async () => {
     await using service = await startService();
-    const failure = await rejectionOf(new Client(service.url, "not-a-token").listPlants({}));
+    const failure = await rejectionOf(new Client(service.url, "not-a-token").listPage({}));
     expect(failure).toBeInstanceOf(ServiceError);
-    expect(failure).toMatchObject({ status: 401, code: 2002, isTransient: false });
-    const lost = await rejectionOf(new Client("http://127.0.0.1:1", "x").listPlants({}));
+    expect(failure).toMatchObject({
+      status: 401,
+      code: 2002,
+      reason: "token_invalid",
+      isTransient: false,
+    });
+    const lost = await rejectionOf(new Client("http://127.0.0.1:1", "x").listPage({}));
     expect(lost).toMatchObject({ status: 0, code: 0, isTransient: false });
+  });
+
+  test("knows every error of the service, and which of them pass", () => {
+    const entries = Object.entries(catalogue);
+    expect(errorNames as object).toEqual(
+      Object.fromEntries(entries.map(([name, { code }]) => [code, name])),
+    );
+    for (const [, { status, code, retry: mayPass }] of entries)
+      expect([code, isTransient(status, code)]).toEqual([code, mayPass]);
   });
 
   test("waits as long as Retry-After says, and tells what a proxy said", async () => {
@@ -70,7 +90,7 @@ describe("the client", () => {
     });
     const waits: [string, number][] = [];
     const client = new Client(proxy.url.href, "x");
-    await client.createPlants(plants.slice(0, 1), () => undefined, {
+    await client.createBatch(plants.slice(0, 1), () => undefined, {
       onRetry: ({ message }, waitMs) => waits.push([message, waitMs]),
     });
     expect(waits).toEqual([[`${proxy.url.origin} answers 503: <h1>Busy</h1>`, 1000]]);
@@ -90,7 +110,7 @@ describe("the client", () => {
     });
     const settled: number[] = [];
     const client = new Client(slow.url.href, "x");
-    const sent = client.createPlants(plants, (index) => settled.push(index), {
+    const sent = client.createBatch(plants, (index) => settled.push(index), {
       signal: controller.signal,
     });
     setTimeout(answer.resolve, 50);
@@ -108,11 +128,11 @@ describe("the client", () => {
       },
     });
     const script = `
-      import { Client } from "${import.meta.dir}/../src/client/client.ts";
+      import { Client } from "${import.meta.dir}/../client/client.ts";
       const client = new Client("${server.url.href}", "x");
       const signal = AbortSignal.abort(new Error("cancelled"));
       const plants = [{ id: 1n, name: "a", tag: undefined }];
-      await client.createPlants(plants, () => {}, { signal }).catch(({ message }) => console.log(message));`;
+      await client.createBatch(plants, () => {}, { signal }).catch(({ message }) => console.log(message));`;
     const child = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" });
     expect(await new Response(child.stdout).text()).toBe("cancelled\n");
     expect(await child.exited).toBe(0);
@@ -123,7 +143,7 @@ describe("the client", () => {
     "a page of %s is not the answer of a plant store",
     async (page) => {
       using other = Bun.serve({ port: 0, fetch: () => new Response(page) });
-      const failure = await rejectionOf(new Client(other.url.href, "x").listPlants({}));
+      const failure = await rejectionOf(new Client(other.url.href, "x").listPage({}));
       expect((failure as Error).message).toBe(
         `${other.url.origin} does not answer as a plant store does.`,
       );
@@ -134,17 +154,17 @@ describe("the client", () => {
 describe("retry", () => {
   const findWaitMs = ({ message }: Error): number | undefined =>
     message.startsWith("Attempt") ? 2 : undefined;
-  const options = { findWaitMs: findWaitMs as (error: unknown) => number | undefined };
+  const find = findWaitMs as (error: unknown) => number | undefined;
 
   test("is bounded: the last failure is thrown", async () => {
     const waits: [string, number][] = [];
     let attempts = 0;
     const failure = await rejectionOf(
-      retry(() => Promise.reject(new Error(`Attempt ${++attempts} failed.`)), {
-        ...options,
-        delaysMs: [1, 50],
-        onRetry: ({ message }, waitMs) => waits.push([message, waitMs]),
-      }),
+      retry(
+        () => Promise.reject(new Error(`Attempt ${++attempts} failed.`)),
+        { delaysMs: [1, 50], onRetry: ({ message }, waitMs) => waits.push([message, waitMs]) },
+        find,
+      ),
     );
     expect((failure as Error).message).toBe("Attempt 3 failed.");
     expect(waits[0]).toEqual(["Attempt 1 failed.", 2]);
@@ -154,14 +174,17 @@ describe("retry", () => {
 
   test("ends at once on an abort, and on a failure that is not transient", async () => {
     const controller = new AbortController();
-    const waiting = retry(() => Promise.reject(new Error("Attempt failed.")), {
-      ...options,
-      signal: controller.signal,
-      delaysMs: [60_000],
-      onRetry: () => controller.abort(new Error("interrupted")),
-    });
+    const waiting = retry(
+      () => Promise.reject(new Error("Attempt failed.")),
+      {
+        signal: controller.signal,
+        delaysMs: [60_000],
+        onRetry: () => controller.abort(new Error("interrupted")),
+      },
+      find,
+    );
     expect(((await rejectionOf(waiting)) as Error).message).toBe("interrupted");
-    const fatal = retry(() => Promise.reject(new Error("fatal")), options);
+    const fatal = retry(() => Promise.reject(new Error("fatal")), {}, find);
     expect(((await rejectionOf(fatal)) as Error).message).toBe("fatal");
   });
 });

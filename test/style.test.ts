@@ -9,7 +9,7 @@ const root = join(import.meta.dir, "..");
 const list = (pattern: string): string[] => [...new Glob(pattern).scanSync(root)].toSorted();
 const read = (file: string): string => readFileSync(join(root, file), "utf8");
 
-const sources = list("src/**/*.{ts,tsx}");
+const sources = [...list("client/*.ts"), ...list("src/**/*.{ts,tsx}")];
 const tests = list("test/**/*.ts");
 
 /** The files of the project that a file imports, types included; an import on demand is none. */
@@ -26,7 +26,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   auth: ["domain"],
   format: ["domain"],
   http: ["auth", "format", "store", "domain", "observe", "."],
-  client: ["domain"],
+  client: [],
   console: ["client", "domain", "format"],
   "docs-page": [],
   workers: ["http", "auth", "store", "domain", "observe", "."],
@@ -38,7 +38,9 @@ const mayImportOfStore: Readonly<Record<string, readonly string[]>> = {
   http: ["src/store/batcher.ts"],
 };
 
-const folderOf = (path: string): string => /^src\/([^/]+)\//.exec(path)?.[1] ?? ".";
+/** The client is a package of its own, so it is not in src. */
+const folderOf = (path: string): string =>
+  /^(?:src\/)?([^/]+)\/[^/]/.exec(path)?.[1]?.replace(/^src$/, ".") ?? ".";
 
 describe("every source file", () => {
   test("exists, and so does each folder in the table of layers", () => {
@@ -51,7 +53,7 @@ describe("every source file", () => {
     "%s imports only downwards",
     (file) => {
       const folder = folderOf(file);
-      const targets = listImports(file).filter((path) => path.startsWith("src/"));
+      const targets = listImports(file).filter((path) => /^(src|client)\//.test(path));
       for (const path of targets.filter((target) => folderOf(target) !== folder)) {
         expect(mayImport[folder]).toContain(folderOf(path));
         const allowed = folderOf(path) === "store" ? mayImportOfStore[folder] : undefined;
@@ -99,7 +101,9 @@ describe("the documents", () => {
   const documents = [...list("docs/*.md"), "README.md", "CONTRIBUTING.md", "SECURITY.md"];
 
   test.each(documents)("%s names no file of the project that does not exist", (file) => {
-    const named = [...read(file).matchAll(/`((?:src|test|bench|scripts|ops|bin)\/[\w./-]*)`/g)];
+    const named = [
+      ...read(file).matchAll(/`((?:src|client|test|bench|scripts|ops|bin)\/[\w./-]*)`/g),
+    ];
     expect(
       named.map(([, path = ""]) => path).filter((path) => !existsSync(join(root, path))),
     ).toEqual([]);

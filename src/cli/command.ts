@@ -2,8 +2,15 @@
 
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { Client, type Filter, type Refused, ServiceError, type Settle } from "../client/client.ts";
-import { retry, type RetryOptions } from "../client/retry.ts";
+import {
+  Client,
+  type Filter,
+  type Refused,
+  type RetryOptions,
+  ServiceError,
+  type Settle,
+} from "../../client/client.ts";
+import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
@@ -133,13 +140,15 @@ export const retryBusy = <Result>(
   attempt: () => Promise<Result>,
   { onRetry, ...options }: RetryOptions = {},
 ): Promise<Result> =>
-  retry(attempt, {
-    ...options,
-    onRetry: ({ message }, waitMs) =>
-      onRetry?.(new Error(`${store.description.location}: ${message}`), waitMs),
-    findWaitMs: (error) =>
-      error instanceof Refusal && busyReasons.has(error.reason) ? 0 : undefined,
-  });
+  retry(
+    attempt,
+    {
+      ...options,
+      onRetry: ({ message }, waitMs) =>
+        onRetry?.(new Error(`${store.description.location}: ${message}`), waitMs),
+    },
+    (error) => (error instanceof Refusal && busyReasons.has(error.reason) ? 0 : undefined),
+  );
 
 const PAGE_LENGTH = 1_000;
 
@@ -186,6 +195,7 @@ export async function createPlants(
 
 export const toRefused = ({ reason, message }: Refusal): Refused => ({
   code: catalogue[reason].code,
+  reason,
   message,
 });
 

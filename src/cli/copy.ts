@@ -1,6 +1,6 @@
 /** plantstore copy: all plants and tokens of one store into another, of any engine. Running it again is safe. */
 
-import type { RetryOptions } from "../client/retry.ts";
+import type { RetryOptions } from "../../client/client.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
 import { formatStoredPlant, type Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";

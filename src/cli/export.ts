@@ -1,5 +1,6 @@
 /** plantstore export: all plants that match, from the store or a running service, as one file. */
 
+import type { RetryOptions } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { formatStoredPlant, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
@@ -13,7 +14,7 @@ import {
 } from "./command.ts";
 import { openFileOutput, openStandardOutput, ReaderGone, requireOutsideStore } from "./files.ts";
 import { findFormat, type FormatName } from "./import.ts";
-import { countOf, formatSeconds, Progress } from "./terminal.ts";
+import { countOf, describeRetry, formatSeconds, Progress } from "./terminal.ts";
 
 export interface ExportOptions {
   readonly format?: FormatName;
@@ -45,6 +46,10 @@ export async function exportPlants(config: Config, options: ExportOptions): Prom
     // Plants that scroll by on the terminal are progress enough.
     const isShown = path !== undefined || !process.stdout.isTTY;
     const progress = new Progress(options.quiet === true || !isShown, () => ({ plants: count }));
+    const retrying: RetryOptions = {
+      signal,
+      onRetry: (error, waitMs) => progress.print(describeRetry(error, waitMs)),
+    };
     const write = async (pages: AsyncIterable<readonly Plant[]>): Promise<void> => {
       for await (const plants of pages) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));
@@ -54,8 +59,8 @@ export async function exportPlants(config: Config, options: ExportOptions): Prom
     };
     try {
       await (client === undefined
-        ? withStore(config, (store) => write(readPages(store, options, { signal })))
-        : write(client.exportPlants(options, signal)));
+        ? withStore(config, (store) => write(readPages(store, options, retrying)))
+        : write(client.exportBlocks(options, retrying)));
       output.finish();
     } finally {
       progress.close();

@@ -2,8 +2,7 @@
 
 import { closeSync, fstatSync, openSync } from "node:fs";
 import { extname } from "node:path";
-import { type Refused, ServiceError, type Settle } from "../client/client.ts";
-import type { RetryOptions } from "../client/retry.ts";
+import { type Refused, type RetryOptions, ServiceError, type Settle } from "../../client/client.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
@@ -137,7 +136,7 @@ export async function importPlants(
         ? withStoreOrNew(config, (store) =>
             importInto((plants, settle) => createPlants(store, plants, settle, retrying)),
           )
-        : importInto((plants, settle) => client.createPlants(plants, settle, retrying)));
+        : importInto((plants, settle) => client.createBatch(plants, settle, retrying)));
     } finally {
       progress.close();
     }

@@ -1,11 +1,12 @@
-/** The operations on plants. An id is a bigint here, never a number: no digit is lost. */
+/** The operations on plants that the views need. */
 
-import { ServiceError } from "../../client/client.ts";
-import { retry } from "../../client/retry.ts";
+import type { Versioned } from "../../../client/client.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Order } from "../../domain/page.ts";
-import { formatPlant, formatStoredPlant, parseNewPlant, type Plant } from "../../domain/plant.ts";
-import { ask, call, isStatus, receive } from "./service.ts";
+import type { Plant } from "../../domain/plant.ts";
+import { call, isStatus } from "./service.ts";
+
+export type { Versioned } from "../../../client/client.ts";
 
 export interface Filter {
   readonly name: string | undefined;
@@ -21,35 +22,15 @@ export function formatFilter({ name, tag, order }: Filter): URLSearchParams {
   return query;
 }
 
-export interface Versioned {
-  readonly plant: Plant;
-  readonly etag: string;
-}
-
-const etagOf = ({ headers }: Response): string => headers.get("etag") ?? "*";
-
-export async function readPlant(id: bigint, signal?: AbortSignal): Promise<Versioned> {
-  const response = await ask(`plants/${id}`, { signal: signal ?? null });
-  return { plant: parseNewPlant(await receive(() => response.text())), etag: etagOf(response) };
-}
-
-const DELAYS_MS = [300, 900];
+export const readPlant = (id: bigint, signal?: AbortSignal): Promise<Versioned> =>
+  call((client) => client.get(id, { signal }));
 
 /** Sends again after a lost answer: most outages are over within a second. */
-const send = (path: string, init: RequestInit): Promise<Response> =>
-  retry(() => ask(path, init), {
-    delaysMs: DELAYS_MS,
-    findWaitMs: (error) => (error instanceof ServiceError && error.isTransient ? 0 : undefined),
-  });
-
-const JSON_BODY = { "content-type": "application/json" };
+const RETRYING = { delaysMs: [300, 900] };
 
 /** Throws a 409 where another plant has the id. */
-export async function createPlant(plant: Plant): Promise<"created" | "replayed"> {
-  const body = formatStoredPlant(plant);
-  const response = await send("plants", { method: "POST", headers: JSON_BODY, body });
-  return response.headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
-}
+export const createPlant = (plant: Plant): Promise<"created" | "replayed"> =>
+  call((client) => client.create(plant, RETRYING));
 
 /** The plant is no longer as it was read; `current` is undefined where it was deleted. */
 export class Changed extends Error {
@@ -64,23 +45,18 @@ export class Changed extends Error {
 
 /** Throws Changed where the plant is no longer as it was read. */
 export async function replacePlant(plant: Plant, etag: string): Promise<Versioned> {
-  const headers = { ...JSON_BODY, "if-match": etag };
   try {
-    const init = { method: "PUT", headers, body: formatPlant(plant) };
-    return { plant, etag: etagOf(await send(`plants/${plant.id}`, init)) };
+    return await call((client) => client.replace(plant, { ...RETRYING, ifMatch: etag }));
   } catch (error) {
     if (!isStatus(error, 412) && !isStatus(error, 404)) throw error;
-    const current = await findPlant(plant.id);
-    // The first attempt succeeded, and its answer was lost.
-    if (current !== undefined && isSame(current.plant, plant)) return current;
-    throw new Changed(current);
+    throw new Changed(await findPlant(plant.id));
   }
 }
 
 /** Throws Changed where the plant is no longer as it was read. A plant that is gone already counts as removed. */
 export async function removePlant(id: bigint, etag: string): Promise<void> {
   try {
-    await send(`plants/${id}`, { method: "DELETE", headers: { "if-match": etag } });
+    await call((client) => client.remove(id, { ...RETRYING, ifMatch: etag }));
   } catch (error) {
     if (isStatus(error, 404)) return;
     if (!isStatus(error, 412)) throw error;
@@ -103,7 +79,7 @@ export const isSame = (a: Plant, b: Plant): boolean =>
 /** The plant that has the id, if any. Asked as a list: a missing plant is not a failed request then. */
 export async function findTaken(id: bigint, signal: AbortSignal): Promise<Plant | undefined> {
   const after = id === INT64_MIN ? undefined : id - 1n;
-  const { plants } = await call((client) => client.listPlants({ limit: 1, after }, signal));
+  const { plants } = await call((client) => client.listPage({ limit: 1, after }, { signal }));
   return plants.find((plant) => plant.id === id);
 }
 
@@ -115,7 +91,7 @@ export async function findFreeId(): Promise<bigint | undefined> {
   let after: bigint | undefined;
   for (let count = 0; count < GAP_PAGES_MAX; count++) {
     const query = { order: "desc", after, limit: count === 0 ? 1 : 1000 } as const;
-    const { plants, next } = await call((client) => client.listPlants(query));
+    const { plants, next } = await call((client) => client.listPage(query));
     for (const { id } of plants) {
       if (above - id > 1n) return id + 1n;
       above = id;
@@ -134,10 +110,8 @@ export async function readTags(
   prefix: string,
   limit: number,
   signal: AbortSignal,
-): Promise<{ tags: string[]; isAll: boolean }> {
-  const query = new URLSearchParams({ limit: String(limit) });
-  if (prefix !== "") query.set("prefix", prefix);
-  const response = await ask(`tags?${query}`, { signal });
-  const tags = JSON.parse(await receive(() => response.text())) as string[];
-  return { tags, isAll: !response.headers.has("link") };
+): Promise<{ tags: readonly string[]; isAll: boolean }> {
+  const query = { prefix: prefix === "" ? undefined : prefix, limit };
+  const { tags, next } = await call((client) => client.listTagPage(query, { signal }));
+  return { tags, isAll: next === undefined };
 }

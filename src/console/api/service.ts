@@ -1,7 +1,7 @@
 /** Requests to the service, and whether it can be reached. */
 
 import { signal } from "@preact/signals";
-import { Client, ServiceError } from "../../client/client.ts";
+import { Client, ServiceError } from "../../../client/client.ts";
 import { catalogue } from "../../domain/errors.ts";
 import { endSession, token } from "../state/session.ts";
 
@@ -25,7 +25,7 @@ export async function call<Result>(
 ): Promise<Result> {
   const sent = tried ?? token.value ?? "";
   try {
-    const result = await operate(new Client(baseUrl, sent));
+    const result = await operate(new Client(baseUrl, sent, { delaysMs: [] }));
     noteAnswer();
     return result;
   } catch (error) {

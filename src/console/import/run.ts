@@ -1,6 +1,6 @@
 /** One import: reads the file, sends its plants in batches, and counts the results. */
 
-import { Client, type Outcome, ServiceError } from "../../client/client.ts";
+import { Client, type Outcome, ServiceError } from "../../../client/client.ts";
 import { catalogue, Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { PlantRecord } from "../../format/plants.ts";
@@ -116,7 +116,7 @@ export class ImportRun {
       else reasons.set(good[index] as PlantRecord, outcome.message);
     };
     try {
-      await client.createPlants(
+      await client.createBatch(
         good.map(({ plant }) => plant as Plant),
         settle,
         { signal, onRetry: () => this.waiting.add(batch), retriesMax: Number.POSITIVE_INFINITY },

@@ -61,7 +61,7 @@ export class PlantList {
   private async loadPage(signalOff: AbortSignal): Promise<void> {
     const limit = this.after === undefined ? FIRST_PAGE_LENGTH : PAGE_LENGTH;
     const query = { ...this.filter, after: this.after, limit };
-    const { plants, next } = await call((client) => client.listPlants(query, signalOff));
+    const { plants, next } = await call((client) => client.listPage(query, { signal: signalOff }));
     for (const plant of plants) this.plants.push(plant);
     this.after = next;
     this.hasMore = next !== undefined;

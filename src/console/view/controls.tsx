@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { ServiceError } from "../../client/client.ts";
+import { ServiceError } from "../../../client/client.ts";
 import { explain } from "../api/service.ts";
 
 const paths = {

@@ -38,7 +38,7 @@ async function exportPlants(filter: Filter, format: Format): Promise<void> {
   exporting.value = { bytes: 0, cancel };
   try {
     const content = await call((client) =>
-      collect(client.exportPlants(filter, controller.signal), format, (bytes) => {
+      collect(client.exportBlocks(filter, { signal: controller.signal }), format, (bytes) => {
         exporting.value = { bytes, cancel };
       }),
     );

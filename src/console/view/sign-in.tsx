@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { ServiceError } from "../../client/client.ts";
+import { ServiceError } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, type Identity, type SignedOut, signedOut } from "../state/session.ts";
 import { Mark, Notice } from "./controls.tsx";

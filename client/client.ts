@@ -1,0 +1,440 @@
+/** The HTTP client of a plant store, for browsers, Node, Bun and Deno. */
+
+import {
+  Batch,
+  type Created,
+  Feed,
+  findOutcome,
+  findResult,
+  type Settle,
+  type Settled,
+} from "./batch.ts";
+import {
+  explainAnswer,
+  explainLoss,
+  type Failure,
+  findJson,
+  findWaitMs,
+  ServiceError,
+} from "./errors.ts";
+import {
+  type Filter,
+  findNext,
+  findPlants,
+  formatId,
+  formatPlant,
+  formatQuery,
+  type NewPlant,
+  type Page,
+  type PageQuery,
+  type Plant,
+  type TagPage,
+  type TagQuery,
+  type TokenFacts,
+  type Versioned,
+} from "./plants.ts";
+import { Backoff, isAborted, retry, type RetryOptions, SilenceGuard } from "./retry.ts";
+
+export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
+export { type ErrorName, ServiceError } from "./errors.ts";
+export type {
+  Filter,
+  NewPlant,
+  Page,
+  PageQuery,
+  Plant,
+  TagPage,
+  TagQuery,
+  TokenFacts,
+  Versioned,
+} from "./plants.ts";
+export type { RetryOptions } from "./retry.ts";
+
+const JSON_BODY = { "content-type": "application/json" };
+const NDJSON_TYPE = "application/x-ndjson";
+/** How long an aborted batch is still waited for, to learn what it stored. */
+const ABORTED_BATCH_MS_MAX = 5_000;
+const PAGE_LENGTH = 1_000;
+
+/**
+ * These read an answer while they send, over HTTP/1.1 too. Browsers do not, and the service stops reading from a client
+ * that does not read its results.
+ */
+const CAN_STREAM =
+  (globalThis as { process?: { versions?: { node?: string } } }).process?.versions?.node !==
+  undefined;
+
+export class Client {
+  private readonly url: string;
+  private readonly token: string;
+  private readonly options: RetryOptions;
+  private wasReached = false;
+
+  /** `url` is the address of the service, with its base path. The options are the defaults of every operation. */
+  constructor(url: string, token: string, options: RetryOptions = {}) {
+    this.url = url.replace(/\/+$/, "");
+    this.token = token;
+    this.options = options;
+  }
+
+  /**
+   * One request, without retries. Resolves to an answer with a status of 2xx. Rejects with a ServiceError or the reason
+   * of an abort.
+   */
+  async request(path: string, init: RequestInit = {}): Promise<Response> {
+    let response: Response;
+    try {
+      response = await fetch(`${this.url}${path}`, {
+        ...init,
+        headers: {
+          ...(init.headers as Record<string, string> | undefined),
+          authorization: `Bearer ${this.token}`,
+        },
+        cache: "no-store",
+        credentials: "omit",
+        // The token is for this address and no other.
+        redirect: "manual",
+      });
+    } catch (error) {
+      throw this.explainLoss(error, init.signal);
+    }
+    this.wasReached = true;
+    if (response.ok) return response;
+    throw await explainAnswer(this.url, response);
+  }
+
+  /** Resolves when the plant is on disk. Rejects with `id_taken` where a different plant has the id. */
+  async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
+    const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
+    const { headers } = await this.ask("/plants", init, options);
+    return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
+  }
+
+  /** Rejects with `plant_not_found`. With `ifNoneMatch`, resolves to undefined where the plant still has that etag. */
+  get(
+    id: bigint,
+    options?: RetryOptions & { readonly ifNoneMatch?: undefined },
+  ): Promise<Versioned>;
+  get(
+    id: bigint,
+    options: RetryOptions & { readonly ifNoneMatch: string },
+  ): Promise<Versioned | undefined>;
+  async get(
+    id: bigint,
+    { ifNoneMatch, ...options }: RetryOptions & { readonly ifNoneMatch?: string | undefined } = {},
+  ): Promise<Versioned | undefined> {
+    const headers = ifNoneMatch === undefined ? {} : { "if-none-match": ifNoneMatch };
+    try {
+      const answer = await this.ask(`/plants/${formatId(id)}`, { headers }, options);
+      const [plant] = findPlants(`[${answer.text}]`) ?? [];
+      if (plant === undefined) throw this.notAPlantStore();
+      return { plant, etag: etagOf(answer.headers) };
+    } catch (error) {
+      if (error instanceof ServiceError && error.status === 304) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Replaces the name and the tag of the plant with this id. With `ifMatch`, rejects with `precondition_failed` where
+   * the plant no longer has that etag; without it, the last writer wins.
+   */
+  async replace(
+    { id, name, tag }: NewPlant,
+    { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
+  ): Promise<Versioned> {
+    const headers = { ...JSON_BODY, ...(ifMatch === undefined ? {} : { "if-match": ifMatch }) };
+    const init = { method: "PUT", headers, body: JSON.stringify({ name, tag }) };
+    try {
+      const answer = await this.ask(`/plants/${formatId(id)}`, init, options);
+      return { plant: { id, name, tag }, etag: etagOf(answer.headers) };
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.status !== 412) throw error;
+      const current = await this.get(id, options).catch(() => undefined);
+      // Sent again after a lost answer, a replacement finds its own work done.
+      if (current?.plant.name === name && current.plant.tag === tag) return current;
+      throw error;
+    }
+  }
+
+  /** With `ifMatch`, rejects with `precondition_failed` where the plant no longer has that etag. */
+  async remove(
+    id: bigint,
+    { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
+  ): Promise<void> {
+    const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
+    let isSentAgain = false;
+    const onRetry = (error: Error, waitMs: number): void => {
+      isSentAgain = true;
+      (options.onRetry ?? this.options.onRetry)?.(error, waitMs);
+    };
+    const init = { method: "DELETE", headers };
+    try {
+      await this.ask(`/plants/${formatId(id)}`, init, { ...options, onRetry });
+    } catch (error) {
+      const isGone = error instanceof ServiceError && error.status === 404;
+      // Sent again after a lost answer, a removal finds its own work done.
+      if (!isGone || !isSentAgain) throw error;
+    }
+  }
+
+  async listPage(query: PageQuery = {}, options?: RetryOptions): Promise<Page> {
+    const init = { headers: { accept: "application/json" } };
+    const { headers, text } = await this.ask(`/plants${formatQuery(query)}`, init, options);
+    const plants = findPlants(text);
+    const after = findNext(headers);
+    const isPage = after === undefined || /^-?\d+$/.test(after ?? "");
+    if (plants === undefined || !isPage) throw this.notAPlantStore();
+    return { plants, next: after === undefined ? undefined : BigInt(after as string) };
+  }
+
+  /** All plants that match, page by page. Plants that change meanwhile may or may not be among them. */
+  async *list(filter: Filter = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
+    let after: bigint | undefined;
+    do {
+      const page: Page = await this.listPage({ ...filter, after, limit: PAGE_LENGTH }, options);
+      yield* page.plants;
+      after = page.next;
+    } while (after !== undefined);
+  }
+
+  /** All plants that match, as one stream. It ends without an error only when it is complete. */
+  async *export(filter: Filter = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
+    for await (const plants of this.exportBlocks(filter, options)) yield* plants;
+  }
+
+  /**
+   * Like `export`, in blocks. After a lost connection it continues where it was. Behind a proxy that speaks HTTP/1.0, a
+   * stream that was cut off looks complete. So the service is asked for what comes after the last plant, until a page
+   * says that it is the last.
+   */
+  async *exportBlocks(
+    filter: Filter = {},
+    options: RetryOptions = {},
+  ): AsyncGenerator<readonly Plant[], void> {
+    const { signal } = options;
+    const backoff = this.backOff(options);
+    let after: bigint | undefined;
+    let isStreamed = false;
+    for (;;) {
+      try {
+        if (!isStreamed)
+          for await (const plants of this.streamPlants({ ...filter, after }, signal)) {
+            backoff.reset();
+            yield plants;
+            after = plants.at(-1)?.id ?? after;
+          }
+        isStreamed = true;
+        const query = { ...filter, after, limit: PAGE_LENGTH };
+        const page: Page = await this.listPage(query, { signal, delaysMs: [] });
+        if (page.plants.length > 0) yield page.plants;
+        if (page.next === undefined) return;
+        after = page.next;
+      } catch (error) {
+        await backoff.wait(error);
+      }
+    }
+  }
+
+  async listTagPage(query: TagQuery = {}, options?: RetryOptions): Promise<TagPage> {
+    const { headers, text } = await this.ask(`/tags${formatQuery(query)}`, {}, options);
+    const tags = findJson(text);
+    const next = findNext(headers);
+    const isPage = Array.isArray(tags) && tags.every((tag) => typeof tag === "string");
+    if (!isPage || next === null) throw this.notAPlantStore();
+    return { tags, next };
+  }
+
+  /** All tags in use with this prefix. */
+  async *listTags(prefix = "", options?: RetryOptions): AsyncGenerator<string, void> {
+    let after: string | undefined;
+    do {
+      const query = { prefix: prefix === "" ? undefined : prefix, after, limit: PAGE_LENGTH };
+      const page: TagPage = await this.listTagPage(query, options);
+      yield* page.tags;
+      after = page.next;
+    } while (after !== undefined);
+  }
+
+  /** The token of this client, as the service knows it. */
+  async describeToken(options?: RetryOptions): Promise<TokenFacts> {
+    const facts = findJson((await this.ask("/token", {}, options)).text);
+    const { name, scopes } = (facts ?? {}) as Partial<TokenFacts>;
+    if (typeof name !== "string" || !Array.isArray(scopes)) throw this.notAPlantStore();
+    return facts as TokenFacts;
+  }
+
+  /**
+   * Stores the plants, and settles each as soon as its outcome is known. Rejects where some plants stay unsettled: they
+   * may have been stored, and sending them again settles it. An abort ends the retries, and the request under way after
+   * a few seconds.
+   */
+  async createBatch(
+    plants: readonly NewPlant[],
+    settle: Settle,
+    options: RetryOptions = {},
+  ): Promise<void> {
+    for await (const { index, outcome } of this.deliver(plants, options, false))
+      settle(index, outcome);
+  }
+
+  /**
+   * Stores any number of plants, and yields what became of each, soon after it was taken from the iterable. A refused
+   * plant does not affect the others. Ends as `createBatch` does.
+   */
+  createAll<Given extends NewPlant>(
+    plants: Iterable<Given> | AsyncIterable<Given>,
+    options: RetryOptions = {},
+  ): AsyncGenerator<Settled<Given>, void> {
+    return this.deliver(plants, options, CAN_STREAM);
+  }
+
+  private async *deliver<Given extends NewPlant>(
+    plants: Iterable<Given> | AsyncIterable<Given>,
+    options: RetryOptions,
+    canStream: boolean,
+  ): AsyncGenerator<Settled<Given>, void> {
+    const feed = new Feed(plants);
+    const backoff = this.backOff(options);
+    try {
+      while (await feed.hasMore(options.signal))
+        try {
+          for await (const settled of this.sendBatch(feed, options.signal, canStream)) {
+            backoff.reset();
+            yield settled;
+          }
+        } catch (error) {
+          await backoff.wait(error);
+        }
+    } finally {
+      feed.close();
+    }
+  }
+
+  /** One request. What it leaves unsettled goes back to the feed. */
+  private async *sendBatch<Given extends NewPlant>(
+    feed: Feed<Given>,
+    signal: AbortSignal | undefined,
+    canStream: boolean,
+  ): AsyncGenerator<Settled<Given>, void> {
+    const batch = new Batch(feed);
+    const stop = (): void => batch.stop();
+    signal?.addEventListener("abort", stop);
+    const guard = new SilenceGuard(signal, ABORTED_BATCH_MS_MAX);
+    let failure: Failure = { message: `${this.url} did not answer for every plant.` };
+    try {
+      const body = canStream ? batch.stream() : await batch.takeText();
+      const init = {
+        method: "POST",
+        headers: { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE },
+        body,
+        // A stream as a body needs this, which the types of the platforms do not know yet.
+        duplex: "half",
+        signal: guard.signal,
+      } as RequestInit;
+      const response = await guard.watch(this.request("/plants/batch", init));
+      for await (const lines of this.readLines(response, guard))
+        for (const line of lines) {
+          const result = findResult(line);
+          if (result === undefined) throw this.notAPlantStore();
+          const outcome = findOutcome(result);
+          const settled = outcome && batch.settle(result.line, outcome);
+          if (settled !== undefined) yield settled;
+          if (outcome === undefined)
+            failure = {
+              message: `${this.url}: ${result.message ?? `status ${result.status}`}`,
+              status: result.status,
+              code: result.error ?? 0,
+            };
+        }
+      if (!batch.isSettled) throw new ServiceError({ ...failure, isTransient: true });
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      guard.close();
+      await batch.end();
+    }
+  }
+
+  private async *streamPlants(
+    query: PageQuery,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<Plant[], void> {
+    const { order } = query;
+    let { after } = query;
+    const guard = new SilenceGuard(signal, 0);
+    try {
+      const init = { headers: { accept: NDJSON_TYPE }, signal: guard.signal };
+      const response = await guard.watch(this.request(`/plants${formatQuery(query)}`, init));
+      for await (const lines of this.readLines(response, guard)) {
+        const plants = findPlants(`[${lines.join(",")}]`);
+        const [first] = plants ?? [];
+        // One that repeats itself would be read for ever.
+        const isNext =
+          first !== undefined &&
+          (after === undefined || (order === "desc" ? first.id < after : first.id > after));
+        if (plants === undefined || !isNext) throw this.notAPlantStore();
+        yield plants;
+        after = plants.at(-1)?.id;
+      }
+    } finally {
+      guard.close();
+    }
+  }
+
+  /** Complete lines, in blocks. What no newline follows was cut off and is left out. */
+  private async *readLines(
+    response: Response,
+    guard: SilenceGuard,
+  ): AsyncGenerator<string[], void> {
+    if (!response.headers.get("content-type")?.startsWith(NDJSON_TYPE)) throw this.notAPlantStore();
+    const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+    let rest = "";
+    try {
+      for (;;) {
+        const { done, value } = await guard.watch(reader.read()).catch((error: unknown) => {
+          throw this.explainLoss(error, guard.signal);
+        });
+        if (done) return;
+        const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+        rest = lines.pop() as string;
+        if (lines.length > 0) yield lines;
+      }
+    } finally {
+      await reader.cancel().catch(() => undefined);
+    }
+  }
+
+  /** A whole answer, with retries. */
+  private ask(
+    path: string,
+    init: RequestInit,
+    options: RetryOptions = {},
+  ): Promise<{ readonly headers: Headers; readonly text: string }> {
+    const { signal = null } = options;
+    const attempt = async (): Promise<{ headers: Headers; text: string }> => {
+      const response = await this.request(path, { ...init, signal });
+      const text = await response.text().catch((error: unknown) => {
+        throw this.explainLoss(error, signal);
+      });
+      return { headers: response.headers, text };
+    };
+    return retry(attempt, { ...this.options, ...options }, findWaitMs);
+  }
+
+  private readonly backOff = (options: RetryOptions): Backoff =>
+    new Backoff({ ...this.options, ...options }, findWaitMs);
+
+  private notAPlantStore(): ServiceError {
+    return new ServiceError({ message: `${this.url} does not answer as a plant store does.` });
+  }
+
+  private explainLoss(cause: unknown, signal: AbortSignal | null | undefined): Error {
+    if (isAborted(signal)) return signal.reason as Error;
+    const failure = explainLoss(this.url, this.wasReached, cause);
+    this.wasReached ||= failure.isTransient;
+    return failure;
+  }
+}
+
+const etagOf = (headers: Headers): string => headers.get("etag") ?? "*";

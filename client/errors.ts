@@ -1,0 +1,149 @@
+/** The service's catalogue of errors. Later versions may add codes. */
+export const errorNames = {
+  1001: "invalid_utf8",
+  1002: "invalid_json",
+  1003: "invalid_plant",
+  1004: "invalid_id",
+  1005: "invalid_query",
+  1006: "invalid_precondition",
+  2001: "token_missing",
+  2002: "token_invalid",
+  2003: "token_expired",
+  2004: "insufficient_scope",
+  3001: "id_taken",
+  3002: "plant_not_found",
+  3003: "precondition_failed",
+  4001: "malformed_request",
+  4002: "path_not_found",
+  4003: "method_not_allowed",
+  4004: "url_too_long",
+  4005: "unsupported_media_type",
+  4006: "unsupported_encoding",
+  4007: "body_too_large",
+  4008: "body_too_slow",
+  4009: "body_incomplete",
+  4010: "rate_limited",
+  5001: "internal",
+  5002: "overloaded",
+  5003: "store_unavailable",
+  5004: "store_busy",
+  5005: "shutting_down",
+} as const;
+
+export type ErrorName = (typeof errorNames)[keyof typeof errorNames];
+
+const BODY_INCOMPLETE = 4009;
+const TRANSIENT_STATUSES = new Set([408, 429, 500, 502, 503, 504]);
+
+/** Whether the same request may succeed later. */
+export const isTransient = (status: number, code: number): boolean =>
+  TRANSIENT_STATUSES.has(status) || code === BODY_INCOMPLETE;
+
+/** What is left out is not known. */
+export type Failure = Partial<Omit<ServiceError, "name" | "stack" | "message" | "reason">> &
+  Pick<ServiceError, "message">;
+
+/** The service refused, or no usable answer came. */
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
+  /** 0 where no answer came: the service may have done what was asked, or not. */
+  readonly status: number = 0;
+  /** The error code of the catalogue; 0 where the answer did not come from the service itself. */
+  readonly code: number = 0;
+  /** The name of the code; undefined for code 0, and for codes of a later version. */
+  readonly reason: ErrorName | undefined;
+  /** The message of the service itself. */
+  readonly detail: string;
+  /** Whether the same request may succeed later. */
+  readonly isTransient: boolean = false;
+  readonly retryAfterMs: number = 0;
+
+  constructor({ message, cause, ...facts }: Failure) {
+    super(message, { cause });
+    this.detail = message;
+    Object.assign(this, facts);
+    this.reason = nameOf(this.code);
+  }
+}
+
+export const nameOf = (code: number): ErrorName | undefined =>
+  (errorNames as Readonly<Record<number, ErrorName>>)[code];
+
+/** How long to wait at least before a retry; undefined where a retry would fail again. */
+export const findWaitMs = (error: unknown): number | undefined =>
+  error instanceof ServiceError && error.isTransient ? error.retryAfterMs : undefined;
+
+/** Only the platforms' networks have codes; a browser tells no more than that there was no answer. */
+const TRANSIENT_LOSSES = /^(ECONNRESET|EPIPE|ETIMEDOUT|EAI_AGAIN|UND_ERR_.*)$/;
+
+/**
+ * A request without an answer. A name that does not resolve or a certificate that is wrong stays so. A service that
+ * has never answered is probably not running; one that has may be restarting.
+ */
+export function explainLoss(url: string, wasReached: boolean, cause: unknown): ServiceError {
+  const { name, message, code } = findCause(cause);
+  const lost = (sentence: string, mayRecover: boolean): ServiceError =>
+    new ServiceError({ message: sentence, isTransient: mayRecover, cause });
+  if (name === "TimeoutError") return lost(`${url} did not answer in time.`, true);
+  if (code === "ECONNREFUSED" || code === "ConnectionRefused")
+    return lost(`${url} cannot be reached.`, wasReached);
+  if (code === "ENOTFOUND")
+    return lost(`${url} cannot be reached: there is no host ${new URL(url).hostname}.`, false);
+  if (typeof code === "string" && !TRANSIENT_LOSSES.test(code))
+    return lost(`${url} cannot be reached: ${message}.`, false);
+  return lost(`The connection to ${url} was lost.`, true);
+}
+
+interface Cause {
+  readonly name?: string;
+  readonly message?: string;
+  readonly code?: unknown;
+}
+
+/** Node wraps the failure of the network into another error. */
+function findCause(error: unknown): Cause {
+  const { cause } = error as { cause?: Cause };
+  return typeof cause?.code === "string" ? cause : (error as Cause);
+}
+
+const DETAIL_CHARACTERS_MAX = 200;
+const RETRY_AFTER_MS_MAX = 30_000;
+
+/** An answer that is not 2xx, as the catalogue's error; from a proxy in between, the text that came with the status. */
+export async function explainAnswer(url: string, response: Response): Promise<ServiceError> {
+  const { status, headers } = response;
+  const text = await response.text().catch(() => "");
+  const { error, message } = (findJson(text) ?? {}) as { error?: unknown; message?: unknown };
+  const isOurs = typeof error === "number" && typeof message === "string";
+  const line = text.replaceAll(/\s+/g, " ").trim().slice(0, DETAIL_CHARACTERS_MAX);
+  const detail = isOurs ? message : line || response.statusText || "no reason given";
+  const code = isOurs ? error : 0;
+  const location = headers.get("location");
+  const isTokenRefused = status === 401 || status === 403;
+  return new ServiceError({
+    message: isTokenRefused
+      ? `${url} does not accept the token: ${detail}`
+      : location === null
+        ? `${url} answers ${status}: ${detail}`
+        : `${url} answers ${status} and refers to ${location}.`,
+    status,
+    code,
+    detail,
+    isTransient: isTransient(status, code),
+    retryAfterMs: parseRetryAfter(headers.get("retry-after") ?? ""),
+  });
+}
+
+/** Seconds, or a date (RFC 9110, section 10.2.3). */
+function parseRetryAfter(text: string): number {
+  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
+  return ms > 0 ? Math.min(ms, RETRY_AFTER_MS_MAX) : 0;
+}
+
+export function findJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,118 @@
+/** Plants on the wire. An id is a bigint, never a number, so no digit is lost. */
+
+import { findJson } from "./errors.ts";
+
+/** A plant as the service holds it. */
+export interface Plant {
+  readonly id: bigint;
+  readonly name: string;
+  readonly tag: string | undefined;
+}
+
+/** A plant to create, or to put in the place of another. */
+export interface NewPlant {
+  /** Any int64. */
+  readonly id: bigint;
+  readonly name: string;
+  readonly tag?: string | undefined;
+}
+
+/** A plant with the entity tag of its content, for `ifMatch`. */
+export interface Versioned {
+  readonly plant: Plant;
+  readonly etag: string;
+}
+
+export interface Filter {
+  /** Exactly this tag. */
+  readonly tag?: string | undefined;
+  /** A part of the name, in any case. */
+  readonly name?: string | undefined;
+  /** By id; ascending by default. */
+  readonly order?: "asc" | "desc" | undefined;
+}
+
+export interface PageQuery extends Filter {
+  /** The id of the last plant seen; the page begins after it. */
+  readonly after?: bigint | undefined;
+  /** 1 to 1000, 100 by default. A page may be shorter and still have a next one. */
+  readonly limit?: number | undefined;
+}
+
+export interface Page {
+  readonly plants: readonly Plant[];
+  /** The `after` of the next page; undefined on the last one. */
+  readonly next: bigint | undefined;
+}
+
+export interface TagQuery {
+  readonly prefix?: string | undefined;
+  /** The last tag seen; the page begins after it. */
+  readonly after?: string | undefined;
+  readonly limit?: number | undefined;
+}
+
+export interface TagPage {
+  readonly tags: readonly string[];
+  /** The `after` of the next page; undefined on the last one. */
+  readonly next: string | undefined;
+}
+
+/** What the service knows of the token that was sent. */
+export interface TokenFacts {
+  readonly name: string;
+  /** The first characters of the token; a token from the service's environment has none. */
+  readonly prefix?: string;
+  readonly scopes: readonly string[];
+  /** ISO 8601; undefined where it does not expire. */
+  readonly expires?: string;
+}
+
+/** Throws a TypeError for an id that may have lost digits already. */
+export function formatPlant({ id, name, tag }: NewPlant): string {
+  return `{"id":${formatId(id)},${JSON.stringify({ name, tag }).slice(1)}`;
+}
+
+export function formatId(id: bigint): string {
+  if (typeof id === "bigint") return String(id);
+  throw new TypeError(`id: expected a bigint, got ${typeof id}`);
+}
+
+/** No others, so an object with more members may be given. */
+const QUERY_NAMES = ["prefix", "tag", "name", "order", "after", "limit"];
+
+/** Starts with a question mark, unless nothing is asked for. */
+export function formatQuery(query: PageQuery | TagQuery): string {
+  const values: Readonly<Record<string, unknown>> = { ...query };
+  const given = QUERY_NAMES.filter((name) => values[name] !== undefined);
+  const pairs = Object.fromEntries(given.map((name) => [name, String(values[name])]));
+  return given.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
+}
+
+/** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null where it is not one of the service. */
+export function findNext(headers: Headers): string | undefined | null {
+  const link = /<([^>]*)>\s*;\s*rel="?next"?/.exec(headers.get("link") ?? "")?.[1];
+  if (link === undefined) return undefined;
+  return new URLSearchParams(link.replace(/^[^?]*/, "")).get("after");
+}
+
+/**
+ * The service writes the id first in every plant. A quote inside a JSON string is escaped, so `{"id":` occurs only at
+ * the start of a plant, and putting its digits into quotes keeps them exact.
+ */
+const ID_MEMBER = /\{"id":(-?\d+)/g;
+
+/** Undefined where the text is not an array of plants. */
+export function findPlants(json: string): Plant[] | undefined {
+  const found = findJson(json.replaceAll(ID_MEMBER, '{"id":"$1"'));
+  if (!Array.isArray(found)) return undefined;
+  const plants = found.flatMap((value: unknown) => findPlant(value) ?? []);
+  return plants.length === found.length ? plants : undefined;
+}
+
+function findPlant(value: unknown): Plant | undefined {
+  const { id, name, tag } = (value ?? {}) as Record<keyof Plant, unknown>;
+  const isPlant = typeof id === "string" && typeof name === "string";
+  if (!isPlant || (tag !== undefined && typeof tag !== "string")) return undefined;
+  return /^-?\d+$/.test(id) ? { id: BigInt(id), name, tag } : undefined;
+}
