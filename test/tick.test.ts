@@ -1,7 +1,7 @@
 /** The end of a tick of the event loop, even if the tick does not end. */
 
 import { describe, expect, test } from "bun:test";
-import { endOfTick, flushOverdue, pause } from "../src/store/batcher.ts";
+import { allArrived, endOfTick, flushOverdue, pause } from "../src/store/batcher.ts";
 
 /** Long after any that has begun should have ended. */
 const LATER_MS = 1_000;
@@ -27,15 +27,38 @@ describe("a tick", () => {
     expect(order).toEqual(["microtask", "there already", "end of the tick"]);
   });
 
+  test("ends after its requests have gone on together, and after what they did at once", async () => {
+    const order: string[] = [];
+    const requests = ["first", "second"].map(async (name) => {
+      await allArrived();
+      order.push(`${name} goes on`);
+      await Promise.resolve();
+      order.push(`${name} asks the store`);
+      await endOfTick();
+      order.push(`${name} is answered`);
+    });
+    const next = new Promise(setImmediate).then(() => new Promise(setImmediate));
+    await Promise.all([...requests, next.then(() => order.push("next tick"))]);
+    expect(order).toEqual([
+      "first goes on",
+      "second goes on",
+      "first asks the store",
+      "second asks the store",
+      "first is answered",
+      "second is answered",
+      "next tick",
+    ]);
+  });
+
   test("ends before, if a request finds that it takes too long, and then only once", async () => {
-    const late = endOfTick();
+    const late = [allArrived(), endOfTick()];
     flushOverdue(performance.now());
-    expect(await endedAmong(late)).toEqual([false]);
+    expect(await endedAmong(...late)).toEqual([false, false]);
     flushOverdue(performance.now() + LATER_MS);
-    expect(await endedAmong(late)).toEqual([true]);
-    const next = endOfTick();
-    expect(await endedAmong(next)).toEqual([false]);
-    await next;
+    expect(await endedAmong(...late)).toEqual([true, true]);
+    const next = [allArrived(), endOfTick()];
+    expect(await endedAmong(...next)).toEqual([false, false]);
+    await Promise.all(next);
   });
 });
 

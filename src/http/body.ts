@@ -103,36 +103,20 @@ export class BodyReader {
     this.memory = memory;
   }
 
-  /** The text of the body. One timer serves all readings: a timer each costs 4 % of the throughput. */
-  readText(request: Request): Promise<string> {
-    return new Promise((resolve, reject) => {
-      const reading: Reading = {
-        deadlineMs: performance.now() + this.limits.readSecondsMax * 1000,
-        expire: () => {
-          if (!this.rests.has(request)) this.rests.set(request, bytes);
-          reject(new Refusal("body_too_slow"));
-        },
-        bytesHeld: 0,
-        isOver: false,
-      };
-      const bytes = this.readBytes(request, reading);
-      this.readings.add(reading);
-      this.timer ??= setTimeout(() => this.expireLate(), EXPIRY_CHECK_MS);
-      bytes.then(
-        (read) => {
-          this.release(reading);
-          try {
-            resolve(decodeUtf8(read));
-          } catch (error) {
-            reject(error);
-          }
-        },
-        (error: unknown) => {
-          this.release(reading);
-          reject(isAbort(error) ? new Refusal("body_incomplete") : error);
-        },
-      );
-    });
+  /** The text of the body: at once if the body has arrived. */
+  readText(request: Request): string | Promise<string> {
+    const declared = request.headers.get("content-length");
+    // In one piece if the length is declared: a loop over the chunks costs 45 % of the throughput.
+    if (declared === null)
+      return this.finish(request, 0, (reading) => this.readChunks(request, reading));
+    // The runtime joins equal lengths by a comma, and refuses lengths that differ.
+    const length = Number.parseInt(declared, 10);
+    this.requireRoom(0, length);
+    const bytes = request.bytes();
+    const arrived = Bun.peek(bytes);
+    return arrived instanceof Uint8Array
+      ? decodeUtf8(arrived)
+      : this.finish(request, length, () => bytes);
   }
 
   /**
@@ -148,13 +132,41 @@ export class BodyReader {
     return request.body?.getReader();
   }
 
-  /** In one piece if the length is declared: a loop over the chunks costs 45 % of the throughput. */
-  private readBytes(request: Request, reading: Reading): Promise<Uint8Array> {
-    const declared = request.headers.get("content-length");
-    if (declared === null) return this.readChunks(request, reading);
-    // The runtime joins equal lengths by a comma, and refuses lengths that differ.
-    this.hold(reading, Number.parseInt(declared, 10));
-    return request.bytes();
+  /** Bounds the time. One timer serves all readings: a timer each costs 4 % of the throughput. */
+  private finish(
+    request: Request,
+    bytesDeclared: number,
+    read: (reading: Reading) => Promise<Uint8Array>,
+  ): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const reading: Reading = {
+        deadlineMs: performance.now() + this.limits.readSecondsMax * 1000,
+        expire: () => {
+          if (!this.rests.has(request)) this.rests.set(request, bytes);
+          reject(new Refusal("body_too_slow"));
+        },
+        bytesHeld: 0,
+        isOver: false,
+      };
+      this.hold(reading, bytesDeclared);
+      const bytes = read(reading);
+      this.readings.add(reading);
+      this.timer ??= setTimeout(() => this.expireLate(), EXPIRY_CHECK_MS);
+      bytes.then(
+        (all) => {
+          this.release(reading);
+          try {
+            resolve(decodeUtf8(all));
+          } catch (error) {
+            reject(error);
+          }
+        },
+        (error: unknown) => {
+          this.release(reading);
+          reject(isAbort(error) ? new Refusal("body_incomplete") : error);
+        },
+      );
+    });
   }
 
   private async readChunks(request: Request, reading: Reading): Promise<Uint8Array> {
@@ -178,14 +190,19 @@ export class BodyReader {
     return bytes.take();
   }
 
-  private hold(reading: Reading, bytes: number): void {
+  /** Throws a Refusal if the body is too large, or if there is no room for these bytes of it. */
+  private requireRoom(bytesBefore: number, bytes: number): void {
     const { bodyBytesMax } = this.limits;
-    if (reading.bytesHeld + bytes > bodyBytesMax)
+    if (bytesBefore + bytes > bodyBytesMax)
       throw new Refusal(
         "body_too_large",
         `The body is larger than ${bodyBytesMax} bytes, the most that this service reads.`,
       );
     this.memory.requireRoom(bytes);
+  }
+
+  private hold(reading: Reading, bytes: number): void {
+    this.requireRoom(reading.bytesHeld, bytes);
     reading.bytesHeld += bytes;
     this.memory.hold(bytes);
   }

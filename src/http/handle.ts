@@ -9,7 +9,7 @@ import type { Scope } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
-import { flushOverdue } from "../store/batcher.ts";
+import { allArrived, flushOverdue } from "../store/batcher.ts";
 import { answerAndLinger, type BodyReader, type Memory } from "./body.ts";
 import { requireNoQuery } from "./query.ts";
 
@@ -103,8 +103,10 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     const startedAtMs = performance.now();
     flushOverdue(startedAtMs);
     const { method } = request;
-    const exchange = new Exchange(service, request, startedAtMs);
     const operation = operations.get(method);
+    // Pages and health checks do not wait for others.
+    if (operation?.scope !== undefined) await allArrived();
+    const exchange = new Exchange(service, request, startedAtMs);
     let response: Response;
     let refusal: Refusal | undefined;
     let low: RateState | undefined;

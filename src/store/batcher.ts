@@ -16,8 +16,10 @@ interface Pending<Write, Outcome> {
   /** How much text the write holds. */
   readonly characters: number;
   readonly deadlineMs: number;
-  /** Only the first call has an effect. */
-  readonly settle: (result: Result<Outcome>) => void;
+  /** Its place in the block that it came with. All writes of a block share `settle`. */
+  readonly index: number;
+  /** Only the first call for an index has an effect. */
+  readonly settle: (result: Result<Outcome>, index: number) => void;
 }
 
 /**
@@ -92,6 +94,7 @@ export class Batcher<Write, Outcome> {
         write,
         characters,
         deadlineMs: this.deadline(),
+        index: 0,
         settle: (result) => {
           if (result instanceof Error) reject(result);
           else resolve(result);
@@ -115,19 +118,25 @@ export class Batcher<Write, Outcome> {
     if (writes.length === 0) return Promise.resolve([]);
     const deadlineMs = this.deadline();
     return new Promise((resolve) => {
-      const outcomes: (Outcome | Refusal)[] = Array.from({ length: writes.length });
+      const outcomes: (Outcome | Refusal)[] = [];
       let open = writes.length;
-      for (const [index, write] of writes.entries()) {
-        let isOpen = true;
-        const settle = (result: Result<Outcome>): void => {
-          if (result instanceof Promise) return void result.then(settle, settle);
-          if (!isOpen) return;
-          isOpen = false;
-          outcomes[index] = result instanceof Error ? toRefusal(result) : result;
-          if (--open === 0) resolve(outcomes);
-        };
-        this.overflow.push({ write, characters: characters[index] ?? 0, deadlineMs, settle });
-      }
+      const settle = (result: Result<Outcome>, index: number): void => {
+        if (result instanceof Promise) {
+          const settleLate = (late: Outcome | Error): void => settle(late, index);
+          return void result.then(settleLate, settleLate);
+        }
+        if (index in outcomes) return;
+        outcomes[index] = result instanceof Error ? toRefusal(result) : result;
+        if (--open === 0) resolve(outcomes);
+      };
+      for (let index = 0; index < writes.length; index++)
+        this.overflow.push({
+          write: writes[index] as Write,
+          characters: characters[index] ?? 0,
+          deadlineMs,
+          index,
+          settle,
+        });
       this.start();
     });
   }
@@ -197,12 +206,12 @@ export class Batcher<Write, Outcome> {
       for (let index = 0; index < batch.length; index++) {
         const outcome = outcomes[index] as Result<Outcome>;
         if (outcome instanceof Promise) late.push(outcome);
-        batch[index]?.settle(outcome);
+        settleOne(batch[index] as Pending<Write, Outcome>, outcome);
       }
       if (late.length > 0) this.releaseAfter(late, batch);
       else this.release(batch);
     } catch (error) {
-      for (const pending of batch) pending.settle(error as Error);
+      for (const pending of batch) settleOne(pending, error as Error);
       this.release(batch);
     }
     return true;
@@ -243,7 +252,7 @@ export class Batcher<Write, Outcome> {
       const pending = queue[seen++] as Pending<Write, Outcome>;
       if (pending.deadlineMs <= now) {
         this.charactersQueued -= pending.characters;
-        pending.settle(new Refusal("store_busy"));
+        settleOne(pending, new Refusal("store_busy"));
       } else if (keyOf !== undefined && keysInFlight.has(keyOf(pending.write))) {
         held.push(pending);
       } else {
@@ -276,7 +285,7 @@ export class Batcher<Write, Outcome> {
       const now = this.now();
       for (const [batch, deadlineMs] of this.inFlight)
         if (deadlineMs <= now)
-          for (const { settle } of batch) settle(new Refusal("store_unavailable"));
+          for (const pending of batch) settleOne(pending, new Refusal("store_unavailable"));
       this.refuseLate(now);
       const deadlines = [
         ...this.inFlight.values(),
@@ -296,8 +305,15 @@ export class Batcher<Write, Outcome> {
     this.charactersQueued -= sumCharacters(late);
     const inTime = this.overflow.findIndex((pending) => !isLate(pending));
     late.push(...this.overflow.splice(0, inTime === -1 ? this.overflow.length : inTime));
-    for (const { settle } of late) settle(new Refusal("store_busy"));
+    for (const pending of late) settleOne(pending, new Refusal("store_busy"));
   }
+}
+
+function settleOne<Outcome>(
+  { settle, index }: Pick<Pending<unknown, Outcome>, "index" | "settle">,
+  result: Result<Outcome>,
+): void {
+  settle(result, index);
 }
 
 function sumCharacters(writes: readonly { readonly characters: number }[]): number {
@@ -332,7 +348,31 @@ const waiters = new Set<Waiter>();
 let firstDueMs = Number.POSITIVE_INFINITY;
 
 /** Resolves at the end of the tick, or when the tick has taken too long. */
-export const endOfTick = (): Promise<void> => wait(TICK_MS_MAX, setImmediate);
+export const endOfTick = shareWait();
+
+const arrival = shareWait();
+
+/**
+ * Resolves when the requests of this tick have arrived. They then go on together, step by step, and what a step uses
+ * is in the processor's caches for all but the first: that saves a tenth of the time of a create.
+ */
+export function allArrived(): Promise<void> {
+  const arrived = arrival();
+  // Asked for now, so what these requests hand to a store is committed in this tick too.
+  void endOfTick();
+  return arrived;
+}
+
+/** All that wait in one tick share one promise. */
+function shareWait(): () => Promise<void> {
+  let shared: Promise<void> | undefined;
+  return () => {
+    shared ??= wait(TICK_MS_MAX, setImmediate, () => {
+      shared = undefined;
+    });
+    return shared;
+  };
+}
 
 /** Resolves after that time, or a little later, even if the tick does not end. */
 export const pause = (ms: number): Promise<void> => wait(ms, (end) => setTimeout(end, ms));
@@ -343,7 +383,11 @@ export function flushOverdue(nowMs: number): void {
   for (const { dueMs, end } of waiters) if (dueMs <= nowMs) end();
 }
 
-function wait(ms: number, whenOver: (end: () => void) => unknown): Promise<void> {
+function wait(
+  ms: number,
+  whenOver: (end: () => void) => unknown,
+  onEnd = (): void => undefined,
+): Promise<void> {
   return new Promise((resolve) => {
     const dueMs = performance.now() + ms;
     const entry: Waiter = {
@@ -352,6 +396,7 @@ function wait(ms: number, whenOver: (end: () => void) => unknown): Promise<void>
         if (!waiters.delete(entry)) return;
         firstDueMs = Number.POSITIVE_INFINITY;
         for (const other of waiters) firstDueMs = Math.min(firstDueMs, other.dueMs);
+        onEnd();
         resolve();
       },
     };

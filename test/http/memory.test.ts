@@ -82,6 +82,7 @@ describe("while large answers wait to be read,", () => {
       const unread = Array.from({ length: 4 }, () =>
         askWithoutReading(service.url, "/plants?order=asc", ...lines),
       );
+      while ((await countServed(service, "GET", "/plants")) === 0) await Bun.sleep(20);
       let refused: Response;
       do {
         refused = await send(service, "GET", "/plants", { headers });
