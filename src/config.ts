@@ -1,5 +1,6 @@
 /** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
 
+import { isIP } from "node:net";
 import { findRate } from "./auth/rate-limit.ts";
 import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
 
@@ -90,6 +91,22 @@ export const settings = {
     parse: (text) => logLevels.find((level) => level === text),
     allowed: logLevels.join(", "),
   } satisfies Setting<LogLevel>,
+  logRequests: {
+    flag: "--log-requests",
+    env: "PLANTSTORE_LOG_REQUESTS",
+    default: "false",
+    meaning: "Whether every request is logged, at level info.",
+    parse: (text) => (text === "true" ? true : text === "false" ? false : undefined),
+    allowed: "true or false",
+  } satisfies Setting<boolean>,
+  trustedProxies: {
+    flag: "--trusted-proxies",
+    env: "PLANTSTORE_TRUSTED_PROXIES",
+    default: "",
+    meaning: "Addresses and networks of proxies whose word on the client's address is logged.",
+    parse: parseNetworks,
+    allowed: "nothing, or addresses and networks as in 127.0.0.1,10.0.0.0/8,::1",
+  } satisfies Setting<readonly string[]>,
   workers: {
     flag: "--workers",
     env: "PLANTSTORE_WORKERS",
@@ -330,6 +347,19 @@ function integer(
       return value >= min && value <= max ? value : undefined;
     },
   };
+}
+
+function parseNetworks(text: string): readonly string[] | undefined {
+  const networks = text === "" ? [] : text.split(",").map((network) => network.trim());
+  return networks.every(isNetwork) ? networks : undefined;
+}
+
+function isNetwork(text: string): boolean {
+  const [address = "", bits = "0", ...more] = text.split("/");
+  const bitsMax = isIP(address) === 6 ? 128 : 32;
+  return (
+    isIP(address) !== 0 && more.length === 0 && /^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax
+  );
 }
 
 function parseOrigins(text: string): readonly string[] | undefined {

@@ -94,7 +94,9 @@ function addSettings(
     const { flag, env, meaning, default: fallback }: Setting<unknown> = settings[name];
     if (flag === undefined) continue;
     const described = `${meaning} (${env}; default ${fallback === "" ? "none" : fallback})`;
-    command.addOption(new Option(`${flag} <value>`, described));
+    const isSwitch = fallback === "false";
+    const option = new Option(`${flag} ${isSwitch ? "[value]" : "<value>"}`, described);
+    command.addOption(isSwitch ? option.preset("true") : option);
   }
   return command;
 }

@@ -12,6 +12,7 @@ import type { Reports } from "../observe/reporter.ts";
 import { allArrived, flushOverdue } from "../store/batcher.ts";
 import { answerAndLinger, type BodyReader, type Memory } from "./body.ts";
 import { requireNoQuery } from "./query.ts";
+import { logRequest } from "./request-log.ts";
 
 /** What every operation can use. */
 export interface Service {
@@ -27,6 +28,8 @@ export interface Service {
   readonly reports: Reports;
   /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
   readonly limitIdle: (request: Request, seconds: number) => void;
+  /** The address of the other end of the connection. */
+  readonly addressOf: (request: Request) => string | undefined;
 }
 
 /** A request with the open parts of its route's path. */
@@ -40,6 +43,8 @@ export class Exchange {
   readonly sentId: string | null;
   /** What is held in memory of a streamed answer. */
   bytesHeld = 0;
+  /** The name of the token, once it is known. */
+  tokenName: string | undefined;
   private id: string | undefined;
 
   constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
@@ -98,7 +103,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     route === undefined
       ? metrics.counterOf("other", [])
       : metrics.counterOf(describePath(route), Object.keys(route.operations));
-  const isLogged = config.logLevel === "debug";
+  const isLogged = config.logRequests || config.logLevel === "debug";
   return async (request) => {
     const startedAtMs = performance.now();
     flushOverdue(startedAtMs);
@@ -119,6 +124,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         const found = authenticator.authenticate(request.headers.get("authorization"));
         // Awaiting a token that was checked lately would cost a microtask.
         const principal = found instanceof Promise ? await found : found;
+        exchange.tokenName = principal.name;
         low = rates.take(principal);
         requireScope(principal, operation.scope);
         if (operation.hasQuery === undefined && request.url.includes("?"))
@@ -274,29 +280,4 @@ function addCorsHeaders(
     "Authorization, Content-Type, If-Match, If-None-Match, X-Request-Id",
   );
   headers.set("access-control-max-age", PREFLIGHT_SECONDS);
-}
-
-const LOGGED_PATH_CHARACTERS_MAX = 200;
-
-function logRequest(exchange: Exchange, status: number, refusal: Refusal | undefined): void {
-  const { request, requestId, startedAtMs } = exchange;
-  const { log } = exchange.service;
-  const fields = {
-    requestId,
-    method: request.method,
-    path: pathOf(request.url).slice(0, LOGGED_PATH_CHARACTERS_MAX),
-    status,
-    durationMs: Math.round((performance.now() - startedAtMs) * 1000) / 1000,
-  };
-  if (refusal === undefined) return log.debug("request", fields);
-  // The message may quote the body, so it is not logged. Our own failures are logged with their cause.
-  const failed = { ...fields, reason: refusal.reason };
-  if (status < 500) return log.info("request", failed);
-  const logFailure = status === 500 ? log.error : log.warn;
-  logFailure("request", { ...failed, cause: refusal.cause });
-}
-
-/** Without the query, which may hold anything. With an odd Host the URL has no origin. */
-function pathOf(url: string): string {
-  return url.replace(/^[a-z]+:\/\/[^/]*/, "").replace(/[?#].*$/s, "");
 }

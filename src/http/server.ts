@@ -49,6 +49,7 @@ export function startServer(given: Parts): RunningServer {
     memory,
     rates: new RateLimiter(config.rateLimit, shared?.ratesMemory),
     bodies: new BodyReader(config, memory),
+    addressOf: (request) => server.requestIP(request)?.address,
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };
   const routes = [...createRoutes(config), ...createFileRoutes(config, consoleFolder)];
