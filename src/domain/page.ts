@@ -16,6 +16,8 @@ export interface PlantQuery {
   readonly name: string | undefined;
   /** By id. */
   readonly order: Order;
+  /** The page ends early behind so many characters, or behind as many as any page has. */
+  readonly charactersMax?: number;
 }
 
 export interface PlantPage {
@@ -63,13 +65,19 @@ export class PageBuilder {
   private readonly limit: number;
   private readonly part: NamePart | undefined;
   private readonly scanRowsMax: number;
+  private readonly charactersMax: number;
   private readonly now: () => number;
   private readonly endsAtMs: number;
   private seen = 0;
   private characters = 0;
 
-  constructor({ limit, name }: PlantQuery, scanRowsMax: number, now = () => performance.now()) {
+  constructor(
+    { limit, name, charactersMax = CHARACTERS_MAX }: PlantQuery,
+    scanRowsMax: number,
+    now = () => performance.now(),
+  ) {
     this.limit = limit;
+    this.charactersMax = charactersMax;
     this.part = name === undefined ? undefined : new NamePart(name);
     this.scanRowsMax = scanRowsMax;
     this.now = now;
@@ -80,7 +88,7 @@ export class PageBuilder {
   add(row: Plant): boolean {
     const { plants, part, seen } = this;
     if (plants.length === this.limit || seen === this.scanRowsMax) return false;
-    if (this.characters > CHARACTERS_MAX) return false;
+    if (this.characters > this.charactersMax) return false;
     if (part !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
     this.seen++;
     this.characters += row.name.length + (row.tag?.length ?? 0);

@@ -27,16 +27,21 @@ export abstract class RecordReader {
   /** The records in blocks of at most `blockLengthMax`. */
   async *read(chunks: AsyncIterable<Uint8Array>, blockLengthMax: number): AsyncGenerator<Line[]> {
     for await (const chunk of chunks) {
-      const records = this.cut(chunk);
-      for (let start = 0; start < records.length; start += blockLengthMax)
-        yield records.slice(start, start + blockLengthMax);
+      let block: Line[] = [];
+      for (const record of this.cut(chunk)) {
+        block.push(record);
+        if (block.length < blockLengthMax) continue;
+        yield block;
+        block = [];
+      }
+      if (block.length > 0) yield block;
     }
     const last = this.end();
     if (last !== undefined) yield [last];
   }
 
-  /** The records that this chunk completes. */
-  protected abstract cut(chunk: Uint8Array): Line[];
+  /** The records that this chunk completes. They need not be made before they are asked for. */
+  protected abstract cut(chunk: Uint8Array): Iterable<Line>;
 
   /** The record that the end of the file completes. Throws a MalformedFile where the end comes too early. */
   protected abstract end(): Line | undefined;
@@ -46,17 +51,16 @@ export abstract class RecordReader {
 export class LineReader extends RecordReader {
   private number = 0;
 
-  protected override cut(chunk: Uint8Array): Line[] {
-    const lines: Line[] = [];
+  /** One at a time: a chunk may have a million of them. */
+  protected override *cut(chunk: Uint8Array): Generator<Line> {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
       this.text.add(chunk.subarray(start, end));
       const line = this.takeLine();
-      if (line !== undefined) lines.push(line);
+      if (line !== undefined) yield line;
       start = end + 1;
     }
     this.text.addCopy(chunk.subarray(start));
-    return lines;
   }
 
   protected override end(): Line | undefined {

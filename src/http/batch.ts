@@ -6,8 +6,8 @@ import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
-import { isAbort, requireType } from "./body.ts";
-import { answer, type Exchange, type Service } from "./handle.ts";
+import { countUnread, discard, isAbort, type Reader, requireType } from "./body.ts";
+import { answer, type Exchange, isClosing, type Service } from "./handle.ts";
 import { requireRoomToAnswer, toStream } from "./stream.ts";
 
 const JSON_TYPE = "application/json";
@@ -24,16 +24,11 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 
 export async function createPlants(exchange: Exchange, principal: Principal): Promise<Response> {
   const { request, service } = exchange;
-  const pace = (blocks: AsyncIterable<Line[]>, signal: AbortSignal): AsyncGenerator<Line[]> =>
-    service.rates.pace(blocks, principal, signal);
+  const pace: Pace = (blocks, signal) => service.rates.pace(blocks, principal, signal);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
-    const results = toStream(exchange, (signal) =>
-      createAll(
-        exchange,
-        { open: "", between: "", close: "" },
-        pace(readBody(exchange, signal), signal),
-      ),
-    );
+    service.memory.requireHalf();
+    service.memory.holdForTick(countUnread(request));
+    const results = toStream(exchange, (signal) => createLines(exchange, signal, pace));
     return answer(200, results, { "content-type": NDJSON_TYPE });
   }
   const text = await service.bodies.readText(request);
@@ -54,6 +49,29 @@ interface Punctuation {
   readonly open: string;
   readonly between: string;
   readonly close: string;
+}
+
+/** Slows a batch down to the rate of its token. */
+type Pace = (blocks: AsyncIterable<Line[]>, signal: AbortSignal) => AsyncGenerator<Line[]>;
+
+async function* createLines(
+  exchange: Exchange,
+  signal: AbortSignal,
+  pace: Pace,
+): AsyncGenerator<string> {
+  const { request, service } = exchange;
+  const reader = request.body?.getReader();
+  if (reader === undefined) return;
+  try {
+    const chunks = readChunks(reader, countUnread(request), service, signal);
+    const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
+    yield* createAll(exchange, { open: "", between: "", close: "" }, pace(blocks, signal));
+    // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
+    // runtime discards the rest.
+    if (isClosing(exchange)) await discard(reader, service.memory);
+  } finally {
+    await reader.cancel().catch(() => undefined);
+  }
 }
 
 async function* createAll(
@@ -173,31 +191,37 @@ async function* toChunks(text: string): AsyncGenerator<Uint8Array> {
 /** Refused lines and chunks that have arrived need no event, so without this other requests would wait. */
 const nextTick = (): Promise<unknown> => new Promise(setImmediate);
 
-function readBody({ request, service }: Exchange, signal: AbortSignal): AsyncGenerator<Line[]> {
-  const chunks = readChunks(request.body, service, signal);
-  return new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-}
-
 const NEWLINE = 10;
-/** What an unfinished line takes of memory: a buffer that doubles, its garbage and the runtime's copies, as measured. */
-const BUFFER_GROWTH = 6;
+/** What an unfinished line takes of memory: a buffer that doubles, and its garbage. */
+const BUFFER_GROWTH = 3;
 
-/** The chunks of a body, with a bound on the time until the next one. The unfinished line counts as held memory. */
+/**
+ * The chunks of a body, with a bound on the time until the next one. What the runtime may hold of the rest and the
+ * unfinished line count as held memory.
+ */
 async function* readChunks(
-  body: ReadableStream<Uint8Array> | null,
+  reader: Reader,
+  unread: number,
   { config, memory }: Service,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
-  if (body === null) return;
-  const reader = body.getReader();
+  let bytesHeld = 0;
+  const hold = (unfinished: number): void => {
+    // One line alone fits, however small the bound.
+    const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
+    const more = Math.min(unread + BUFFER_GROWTH * unfinished, most) - bytesHeld;
+    memory.requireRoom(more);
+    memory.hold(more);
+    bytesHeld += more;
+  };
   // The runtime cuts off a client that has closed its half of the connection, so it would not see its results. The
   // runtime notices a tick after the last bytes. If it has noticed by then, nothing is stored.
   await nextTick();
   let unfinished = 0;
-  let bytesHeld = 0;
   let stop: ((reason: unknown) => void) | undefined;
   signal.addEventListener("abort", () => stop?.(signal.reason));
   try {
+    hold(0);
     for (;;) {
       signal.throwIfAborted();
       const { promise, resolve, reject } =
@@ -216,21 +240,12 @@ async function* readChunks(
       const grown = newline === -1 ? unfinished + value.length : value.length - newline - 1;
       // A line that is too long is not kept.
       unfinished = Math.min(grown, lineBytesMax(config));
-      // One line alone fits, however small the bound.
-      const bytes = Math.min(
-        BUFFER_GROWTH * unfinished,
-        Math.max(unfinished, config.bodyBytesTotalMax / 2),
-      );
-      memory.requireRoom(bytes - bytesHeld);
-      memory.hold(bytes - bytesHeld);
-      bytesHeld = bytes;
+      hold(unfinished);
       yield value;
     }
   } catch (error) {
     throw isAbort(error) ? new Refusal("body_incomplete") : error;
   } finally {
     memory.hold(-bytesHeld);
-    // The client is gone, too slow, or no longer welcome: the service does not want the rest.
-    await reader.cancel().catch(() => undefined);
   }
 }

@@ -59,15 +59,36 @@ export class Memory {
     setImmediate(() => this.hold(-bytes));
   }
 
+  /** For bytes that are there until the promise settles. Rejects with a Refusal if they have no room. */
+  async holdUntil(settled: Promise<unknown>, bytes: number): Promise<void> {
+    this.requireRoom(bytes);
+    this.hold(bytes);
+    await settled.finally(() => this.hold(-bytes));
+  }
+
   /** Throws a Refusal if a body has no room for so many more bytes. */
   requireRoom(bytes: number): void {
     if (this.bytesHeld + bytes > this.bytesMax) throw new Refusal("overloaded");
+  }
+
+  get isHalfTaken(): boolean {
+    return this.bytesHeld * 2 > this.bytesMax;
   }
 
   /** Throws a Refusal if others have taken half: clients that do not read their answers cannot keep out those that write. */
   requireHalf(bytesOwn = 0): void {
     if ((this.bytesHeld - bytesOwn) * 2 > this.bytesMax) throw new Refusal("overloaded");
   }
+}
+
+/** The runtime takes up to this much of a body off the network before the service reads it, as measured. */
+const UNREAD_BYTES_MAX = 1_572_864;
+
+/** What the runtime may hold of a body that has not been read. */
+export function countUnread({ headers }: Request): number {
+  const declared = headers.get("content-length");
+  if (declared !== null) return Math.min(Number.parseInt(declared, 10), UNREAD_BYTES_MAX);
+  return headers.has("transfer-encoding") ? UNREAD_BYTES_MAX : 0;
 }
 
 interface BodyLimits {
@@ -84,7 +105,7 @@ interface Reading {
 
 /** What is left of a body: its reader, or the promise of the whole. */
 type Rest = Reader | Promise<unknown>;
-type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read">;
+export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
 
 const EXPIRY_CHECK_MS = 250;
 const CHUNKS_A_TICK = 64;
@@ -120,10 +141,30 @@ export class BodyReader {
   }
 
   /**
-   * The part of the body that an early answer leaves unread, and that has to be discarded before the connection
-   * closes. Undefined if there is none, or if the connection stays open: then the runtime discards it.
+   * The answer to a request whose body was not read to its end: all of it at once, and its end after the rest of the
+   * body. Undefined if there is no rest, or if the connection stays open: then the runtime discards it.
    */
-  findRest(request: Request, isClosing: boolean): Rest | undefined {
+  linger(
+    request: Request,
+    text: string,
+    { isClosing, isSlow }: { readonly isClosing: boolean; readonly isSlow: boolean },
+  ): ReadableStream<Uint8Array> | undefined {
+    const rest = this.findRest(request, isClosing);
+    if (rest === undefined) return undefined;
+    const { memory } = this;
+    let isSent = false;
+    return new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        if (isSent) {
+          await discard(rest, memory, isSlow ? LINGER_IDLE_MS_MAX : LINGER_MS_MAX);
+          controller.close();
+        } else controller.enqueue(new TextEncoder().encode(text));
+        isSent = true;
+      },
+    });
+  }
+
+  private findRest(request: Request, isClosing: boolean): Rest | undefined {
     const begun = this.rests.get(request);
     if (begun !== undefined || request.bodyUsed) return begun;
     const declared = request.headers.get("content-length");
@@ -237,34 +278,27 @@ const LINGER_MS_MAX = 10_000;
 /** A proxy that has an early answer may stop sending and wait for the end of the answer: this is what it waits. */
 const LINGER_IDLE_MS_MAX = 500;
 
-/** The whole answer at once, and its end after the rest of the request's body. */
-export function answerAndLinger(
-  text: string,
-  rest: Rest,
-  { isSlow }: { readonly isSlow: boolean },
-): ReadableStream<Uint8Array> {
-  let isSent = false;
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      if (isSent) {
-        await discard(rest, isSlow ? LINGER_IDLE_MS_MAX : LINGER_MS_MAX);
-        controller.close();
-      } else controller.enqueue(new TextEncoder().encode(text));
-      isSent = true;
-    },
-  });
-}
-
 /** Resolves when the body or the client's connection has ended, or at a bound. */
-async function discard(rest: Rest, msMax: number): Promise<void> {
-  const deadlineMs = performance.now() + msMax;
+export async function discard(rest: Rest, memory: Memory, msMax = LINGER_MS_MAX): Promise<void> {
   if (rest instanceof Promise) return void (await soon(rest));
+  const deadlineMs = performance.now() + msMax;
   let count = 0;
-  for (let bytes = 0; bytes <= LINGER_BYTES_MAX && performance.now() < deadlineMs;) {
-    const next = await soon(rest.read());
-    if (next === undefined || next.done) return;
-    bytes += next.value.length;
-    if (++count % CHUNKS_A_TICK === 0) await new Promise(setImmediate);
+  try {
+    memory.requireHalf();
+    memory.hold(UNREAD_BYTES_MAX);
+  } catch {
+    // The runtime discards it without holding any, but does not tell when it ends.
+    return void (await soon(rest.cancel().then(() => Bun.sleep(LINGER_IDLE_MS_MAX))));
+  }
+  try {
+    for (let bytes = 0; bytes <= LINGER_BYTES_MAX && performance.now() < deadlineMs;) {
+      const next = await soon(rest.read());
+      if (next === undefined || next.done) return;
+      bytes += next.value.length;
+      if (++count % CHUNKS_A_TICK === 0) await new Promise(setImmediate);
+    }
+  } finally {
+    memory.hold(-UNREAD_BYTES_MAX);
   }
 }
 

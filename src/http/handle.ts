@@ -10,7 +10,7 @@ import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { allArrived, flushOverdue } from "../store/batcher.ts";
-import { answerAndLinger, type BodyReader, type Memory } from "./body.ts";
+import { type BodyReader, countUnread, type Memory } from "./body.ts";
 import { requireNoQuery } from "./query.ts";
 import { logRequest } from "./request-log.ts";
 
@@ -123,7 +123,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       else {
         const found = authenticator.authenticate(request.headers.get("authorization"));
         // Awaiting a token that was checked lately would cost a microtask.
-        const principal = found instanceof Promise ? await found : found;
+        const principal = found instanceof Promise ? await holdBody(exchange, found) : found;
         exchange.tokenName = principal.name;
         low = rates.take(principal);
         requireScope(principal, operation.scope);
@@ -149,6 +149,18 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     if (refusal !== undefined || isLogged) logRequest(exchange, response.status, refusal);
     return response;
   };
+}
+
+/** A client whose token is being looked up may send a body meanwhile. */
+async function holdBody<Result>(
+  { request, service }: Exchange,
+  lookUp: Promise<Result>,
+): Promise<Result> {
+  const [found] = await Promise.all([
+    lookUp,
+    service.memory.holdUntil(lookUp, countUnread(request)),
+  ]);
+  return found;
 }
 
 /** The operations by method. The runtime sends no body in answer to HEAD, so HEAD is GET. */
@@ -233,11 +245,11 @@ function answerRefusal(
   if (status === 415 && request.method === "POST" && operation?.scope !== undefined)
     headers["accept-post"] = operation.bodyTypes?.join(", ") ?? "";
   const body = JSON.stringify({ error: code, message: refusal.message });
-  const isClosing =
-    service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
-  const rest = service.bodies.findRest(request, isClosing);
-  if (rest === undefined) return answer(status, body, headers);
-  const lingering = answerAndLinger(body, rest, { isSlow: refusal.reason === "body_too_slow" });
+  const lingering = service.bodies.linger(request, body, {
+    isClosing: isClosing({ request, service }),
+    isSlow: refusal.reason === "body_too_slow",
+  });
+  if (lingering === undefined) return answer(status, body, headers);
   return answer(status, lingering, { ...headers, connection: "close" });
 }
 
@@ -247,6 +259,10 @@ function addRateHeaders(headers: Headers, state: RateState): void {
   headers.set("ratelimit-policy", `"token";q=${units};w=${windowSeconds}`);
   headers.set("ratelimit", `"token";r=${remaining};t=${resetSeconds}`);
 }
+
+/** Whether the connection closes after the answer. */
+export const isClosing = ({ request, service }: Pick<Exchange, "request" | "service">): boolean =>
+  service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
 /** RFC 6750, section 3: no error code if the client sent no token. */
 function challenge(refusal: Refusal, scope: Operation["scope"]): string {

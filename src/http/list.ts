@@ -13,7 +13,13 @@ import {
   parseTagQuery,
 } from "./query.ts";
 import { chooseForm } from "./request-headers.ts";
-import { answerText, type MakePieces, requireRoomToAnswer, toStream } from "./stream.ts";
+import {
+  answerText,
+  type MakePieces,
+  requireRoomToAnswer,
+  shortenPage,
+  toStream,
+} from "./stream.ts";
 
 const JSON_TYPE = "application/json";
 /** One format under three names; the client gets the name that it asked for. */
@@ -31,7 +37,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const query = parseStreamQuery(request.url);
   // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
   const first = await readPage(exchange, query);
-  service.memory.holdForTick(countCharacters(first));
+  service.memory.holdForTick(countCharacters(first.plants));
   const pages: MakePages = (signal) => followPages(exchange, query, first, signal);
   if (form !== CSV_TYPE)
     return answerStream(exchange, form, (signal) => formatPages("", pages(signal), formatNdjson));
@@ -43,11 +49,11 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
 async function answerPage(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const query = parsePlantQuery(request.url);
-  const { plants, next } = await service.store.listPlants(query);
+  const { plants, next } = await service.store.listPlants(shortenPage(service, query));
+  requireRoomToAnswer(service, countCharacters(plants));
   const text = formatStoredPlants(plants);
   const headers =
     next === undefined ? VARY : { ...VARY, link: formatNextLink(formatNextQuery(query, next)) };
-  requireRoomToAnswer(service, text.length);
   return answerText(exchange, text, headers);
 }
 
@@ -92,7 +98,7 @@ async function readPage(exchange: Exchange, query: PlantQuery): Promise<PlantPag
   return page;
 }
 
-const countCharacters = ({ plants }: PlantPage): number =>
+const countCharacters = (plants: readonly Plant[]): number =>
   plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
 
 /** The answer has begun: a failure cuts it off, so a client cannot take it for the whole. */

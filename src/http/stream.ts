@@ -1,29 +1,41 @@
 /** Answers that are made while they are sent. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
+import type { PlantQuery } from "../domain/page.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";
 
 /** The system takes an answer of this size from us even if the client does not read it. */
 const SMALL_CHARACTERS_MAX = 65_536;
 
-/** A text to answer with. A large one counts as held memory until the client has taken it. */
+const encoder = new TextEncoder();
+
+/**
+ * A text to answer with. A large one counts as held memory until the client has taken it. It goes out in small slices,
+ * because the runtime does not tell when the last one has left.
+ */
 export function answerText(
   exchange: Exchange,
   text: string,
   headers?: Readonly<Record<string, string>>,
 ): Response {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
-  exchange.service.memory.holdForTick(text.length);
-  const pieces = async function* (): AsyncGenerator<string> {
-    yield text;
+  const bytes = encoder.encode(text);
+  exchange.service.memory.holdForTick(bytes.length);
+  const slices = async function* (): AsyncGenerator<Uint8Array> {
+    for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
+      yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
   };
-  return answer(200, toStream(exchange, pieces), headers);
+  return answer(200, toStream(exchange, slices, bytes.length), headers);
 }
 
 /** Throws a Refusal if the answer is large and half of the memory is taken. */
 export function requireRoomToAnswer({ memory }: Service, characters: number): void {
   if (characters > SMALL_CHARACTERS_MAX) memory.requireHalf();
 }
+
+/** While large answers are refused, a page ends early and is small, unless a plant is large. */
+export const shortenPage = ({ memory }: Service, query: PlantQuery): PlantQuery =>
+  memory.isHalfTaken ? { ...query, charactersMax: SMALL_CHARACTERS_MAX / 2 } : query;
 
 /**
  * Writes a plant that is also the answer. A large one is refused before it is stored, because afterwards the client
@@ -41,16 +53,19 @@ export function writeText<Result>(
 }
 
 /** Makes the pieces of an answer. It ends when the signal aborts, for the reason of the signal. */
-export type MakePieces = (signal: AbortSignal) => AsyncGenerator<string>;
+export type MakePieces = (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>;
 
 /**
  * A body of these pieces. The next piece is made when the last one has left for the client, so a slow client
  * holds up the maker and does not fill our memory. When the client goes away, or its token is no longer good,
- * the maker ends.
+ * the maker ends. `bytesKept` is what the maker holds to its end.
  */
-export function toStream(exchange: Exchange, make: MakePieces): ReadableStream<Uint8Array> {
+export function toStream(
+  exchange: Exchange,
+  make: MakePieces,
+  bytesKept = 0,
+): ReadableStream<Uint8Array> {
   const { request, service } = exchange;
-  const encoder = new TextEncoder();
   const ending = new AbortController();
   const pieces = make(ending.signal);
   let watch: Timer | undefined;
@@ -66,7 +81,7 @@ export function toStream(exchange: Exchange, make: MakePieces): ReadableStream<U
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
       // The runtime asks for a piece while it may still hold the last one.
-      hold(bytesLast);
+      hold(bytesKept + bytesLast);
       watch ??= watchToken(exchange, (refusal) => {
         ending.abort(refusal);
         // A client that takes nothing would not see the end.
@@ -78,8 +93,8 @@ export function toStream(exchange: Exchange, make: MakePieces): ReadableStream<U
         const { done, value } = await pieces.next();
         service.limitIdle(request, service.config.idleSecondsMax);
         if (!done) {
-          const bytes = encoder.encode(value);
-          hold(bytesLast + bytes.length);
+          const bytes = typeof value === "string" ? encoder.encode(value) : value;
+          hold(bytesKept + bytesLast + bytes.length);
           bytesLast = bytes.length;
           return controller.enqueue(bytes);
         }

@@ -145,34 +145,41 @@ describe("while two clients do not read the answer to", () => {
   );
 });
 
-test("unfinished lines of batches count: past the bound a batch ends with 503, and other requests go on", async () => {
+const batchHead = [
+  "POST /plants/batch HTTP/1.1",
+  "Host: a",
+  `Authorization: Bearer ${TEST_TOKEN}`,
+  "Content-Type: application/x-ndjson",
+  "Transfer-Encoding: chunked",
+].join("\r\n");
+
+test("batches and their unfinished lines count: past the bound there is a 503, and other requests go on", async () => {
   await using service = await startService({
     PLANTSTORE_BODY_BYTES_MAX: "1000000",
-    // An unfinished line counts several times, and at most as half of the bound.
-    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "6000000",
+    // Half of it has room for three batches, and all of it for one long line besides.
+    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "9000000",
   });
-  const top = [
-    "POST /plants/batch HTTP/1.1",
-    "Host: a",
-    `Authorization: Bearer ${TEST_TOKEN}`,
-    "Content-Type: application/x-ndjson",
-    "Transfer-Encoding: chunked",
-  ];
   const begin = async (id: number) => {
     const connection = await connectRaw(service.url);
-    connection.send(`${top.join("\r\n")}\r\n\r\n${chunk(`{"id":${id},"name":"a"}\n`)}`);
-    await receive(connection, /"line":1,"status":200/);
-    connection.send(chunk(`{"id":${id + 100},"name":"${"x".repeat(900_000)}`));
+    connection.send(`${batchHead}\r\n\r\n${chunk(`{"id":${id},"name":"a"}\n`)}`);
+    await receive(connection, /"line":1,"status":200|"error"/);
     return connection;
   };
-  const holders = [await begin(1), await begin(2)];
-  const third = await begin(3);
-  const received = await receive(third, /"line":2,"status":503.*\r\n0\r\n\r\n$/s);
+  const batches = [await begin(1), await begin(2), await begin(3)];
+  const refused = await begin(4);
+  expect(refused.received()).toStartWith("HTTP/1.1 503 ");
+  expect((await send(service, "GET", "/plants/4")).status).toBe(404);
+  for (const [index, connection] of batches.entries())
+    connection.send(chunk(`{"id":${index + 100},"name":"${"x".repeat(900_000)}`));
+  const received = await Promise.any(
+    batches.map((connection) => receive(connection, /"line":2,"status":503.*\r\n0\r\n\r\n$/s)),
+  );
   expect(received).toContain(`"error":${catalogue.overloaded.code}`);
   expect((await service.create('{"id":50,"name":"small"}')).status).toBe(200);
-  for (const connection of holders) connection.abort();
+  for (const connection of [...batches, refused]) connection.abort();
   const large = JSON.stringify({ id: 51, name: "x".repeat(900_000) });
   while ((await service.create(large)).status === 503) await Bun.sleep(10);
+  (await begin(5)).abort();
 });
 
 test("a line that arrives in many pieces counts once, and one line fits however small the bound", async () => {
@@ -181,14 +188,7 @@ test("a line that arrives in many pieces counts once, and one line fits however 
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "1000000",
   });
   const connection = await connectRaw(service.url);
-  const top = [
-    "POST /plants/batch HTTP/1.1",
-    "Host: a",
-    `Authorization: Bearer ${TEST_TOKEN}`,
-    "Content-Type: application/x-ndjson",
-    "Transfer-Encoding: chunked",
-  ];
-  connection.send(`${top.join("\r\n")}\r\n\r\n${chunk('{"id":1,"name":"')}`);
+  connection.send(`${batchHead}\r\n\r\n${chunk('{"id":1,"name":"')}`);
   for (let piece = 0; piece < 40; piece++) {
     connection.send(chunk("x".repeat(16_000)));
     await Bun.sleep(2);

@@ -27,12 +27,14 @@ const DESCRIPTORS_OF_ITS_OWN = 200;
 
 /**
  * The log goes to a file, as it does in production: a torture makes more of it than this process wants
- * to hold. `connections` is how many it must be able to have at one time; `prepare` may fill the store.
+ * to hold. `connections` is how many it must be able to have at one time; `prepare` may fill the store; `wrapper` is a
+ * command to run it under.
  */
 export async function startTorturedService(
   settings: Readonly<Record<string, string>> = {},
   connections = 1_000,
   prepare: (path: string) => void = () => undefined,
+  wrapper: readonly string[] = [],
 ): Promise<TorturedService> {
   await using opened = new AsyncDisposableStack();
   const folder = opened.use(makeTemporaryFolder());
@@ -48,6 +50,7 @@ export async function startTorturedService(
         ...ownSettings(),
       },
       [
+        ...wrapper,
         "sh",
         "-c",
         `ulimit -n ${connections + DESCRIPTORS_OF_ITS_OWN} && exec "$@" 2>"$0"`,

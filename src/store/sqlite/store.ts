@@ -11,14 +11,7 @@ import {
   takeTags,
 } from "../../domain/page.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
-import type {
-  Created,
-  OnMigrate,
-  Reads,
-  Store,
-  StoreDescription,
-  StoreLimits,
-} from "../../domain/store.ts";
+import type { Created, Reads, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
 import { toPlant, toTokenRecord } from "../rows.ts";
@@ -44,6 +37,8 @@ import { applyWrite, concernsPlants, type Outcome, type Write } from "./writes.t
  * after a page reading rests this many times as long, if there are writes.
  */
 const PAGE_REST = 2;
+/** The plants that one tick looks up. The others are looked up when these are answered, so few are in memory at once. */
+const LOOK_UP_CHARACTERS_MAX = 262_144;
 /** A client that has been answered sends its next write soon. */
 const WRITING_MS = 100;
 
@@ -115,10 +110,15 @@ abstract class SqliteReads implements Reads {
   private findPlants(ids: readonly bigint[]): Committed<Plant | undefined> {
     try {
       const connection = this.connectedToPlants();
+      let characters = 0;
       return inSnapshot(connection, () =>
         ids.map((id) => {
+          if (characters > LOOK_UP_CHARACTERS_MAX) return this.lookUps.submit(id);
           const row = connection.statements.findPlant.get(id);
-          return row === null ? undefined : toPlant(row);
+          if (row === null) return undefined;
+          const plant = toPlant(row);
+          characters += lengthOf(plant);
+          return plant;
         }),
       );
     } catch (error) {
@@ -201,7 +201,7 @@ export class SqliteStore extends SqliteReads implements Store {
   private committedAtMs = Number.NEGATIVE_INFINITY;
   private isClosed = false;
 
-  constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
+  constructor(path: string, limits: StoreLimits) {
     super(path, limits);
     this.path = path;
     this.description = {
@@ -209,7 +209,7 @@ export class SqliteStore extends SqliteReads implements Store {
       location: path,
       durability: "every answer is sent after its commit is synced (WAL, synchronous=FULL)",
     };
-    this.connection = this.connectToWrite(openDatabase(path, onMigrate));
+    this.connection = this.connectToWrite(openDatabase(path));
     this.assertFileNotMoved = watchFiles([path]);
     try {
       this.makeDurable(this.connection);
