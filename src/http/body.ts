@@ -288,7 +288,9 @@ export async function discard(rest: Rest, memory: Memory, msMax = LINGER_MS_MAX)
     memory.hold(UNREAD_BYTES_MAX);
   } catch {
     // The runtime discards it without holding any, but does not tell when it ends.
-    return void (await soon(rest.cancel().then(() => Bun.sleep(LINGER_IDLE_MS_MAX))));
+    await rest.cancel().catch(() => undefined);
+    await Bun.sleep(LINGER_IDLE_MS_MAX);
+    return;
   }
   try {
     for (let bytes = 0; bytes <= LINGER_BYTES_MAX && performance.now() < deadlineMs;) {

@@ -46,11 +46,12 @@ async function run({ tell, isShort = false }: Budget): Promise<Finding> {
  * container can drop, and leaves out the buffers of sockets, which the kernel bounds by itself.
  */
 function findLimiter(): readonly string[] {
-  const limits = ["-p", `MemoryMax=${MEMORY_BYTES_MAX}`, "-p", "MemorySwapMax=0"];
-  const commands = [["--user"], []].map((who) => [
-    ...["systemd-run", ...who, "--scope", "--quiet", "--collect"],
-    ...limits,
-  ]);
+  const scope = ["--scope", "--quiet", "--collect", "-p", "MemorySwapMax=0"];
+  const limit = ["-p", `MemoryMax=${MEMORY_BYTES_MAX}`];
+  const commands = [
+    ["systemd-run", "--user", ...scope, ...limit],
+    ["systemd-run", ...scope, ...limit],
+  ];
   const works = (command: string[]): boolean =>
     Bun.which("systemd-run") !== null &&
     Bun.spawnSync([...command, "true"], { stdout: "ignore", stderr: "ignore" }).success;
