@@ -79,6 +79,13 @@ describe("CSV", () => {
     ]);
   });
 
+  test("a column of tags can be ignored, even one that occurs twice", async () => {
+    const headings = { tag: null };
+    expect(briefs(await read("id,name,tag,tag\n1,Fern,a,b\n", { ...csv, headings }))).toEqual([
+      [1n, "Fern", undefined],
+    ]);
+  });
+
   test("columns are found by their headings, in any order and among others", async () => {
     const headings = { id: "Nr", name: "Plant", tag: "Type" };
     const file = "Bed,Type,Plant,Nr\nnorth,fern,Adder's tongue,7\n";

@@ -1,6 +1,6 @@
 import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
-import { forgetImport } from "./import/state.ts";
+import { chooseAnother } from "./import/state.ts";
 import { forgetDrafts } from "./state/storage.ts";
 import { forgetTags, startLists } from "./state/plants.ts";
 import { route } from "./state/route.ts";
@@ -26,7 +26,7 @@ effect(() => {
     forgetActivity();
     if (!isLeft) return;
     exporting.value?.cancel();
-    forgetImport();
+    chooseAnother();
     forgetDrafts();
     toasts.value = [];
   });

@@ -99,7 +99,7 @@ export class RowReader extends RecordReader {
 type Cell = string | null;
 
 /** Throws a Refusal where quotes are in the wrong place. */
-export function parseCells(row: string, delimiter: string): Cell[] {
+function parseCells(row: string, delimiter: string): Cell[] {
   const cells: Cell[] = [];
   for (let at = 0; ; at++) {
     if (row[at] === '"') {
@@ -130,8 +130,15 @@ export function parseCells(row: string, delimiter: string): Cell[] {
 export const plantFields = ["id", "name", "tag"] as const;
 export type PlantField = (typeof plantFields)[number];
 
-/** The heading of each field's column: its own name by default. `tag` may be missing unless it is named here. */
-export type Headings = Readonly<Partial<Record<PlantField, string>>>;
+/**
+ * The heading of each field's column: its own name by default. The column of tags may be missing unless it is named
+ * here, and null ignores it.
+ */
+export interface Headings {
+  readonly id?: string | undefined;
+  readonly name?: string | undefined;
+  readonly tag?: string | null | undefined;
+}
 
 /** The heading lacks a column. */
 export class MissingColumn extends MalformedFile {
@@ -140,18 +147,11 @@ export class MissingColumn extends MalformedFile {
 
 /** Parses the rows below this heading, each alone, to a plant or a Refusal that it throws. Throws a MissingColumn. */
 export function createRowParser(
-  { text }: Line,
+  heading: Line,
   headings: Headings,
   delimiter: string,
 ): (row: string) => Plant {
-  let found: string[];
-  try {
-    if (typeof text !== "string") throw text;
-    found = parseCells(text, delimiter).map((cell) => cell ?? "");
-  } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
-    throw new MissingColumn(`The heading: ${error.message}`, { cause: error });
-  }
+  const found = parseHeading(heading, delimiter);
   const [id, name, tag] = plantFields.map((field) => findColumn(found, field, headings));
   return (row) => {
     const cells = parseCells(row, delimiter);
@@ -170,12 +170,24 @@ export function createRowParser(
   };
 }
 
+/** The cells of the first row. Throws a MissingColumn. */
+export function parseHeading({ text }: Line, delimiter: string): string[] {
+  try {
+    if (typeof text !== "string") throw text;
+    return parseCells(text, delimiter).map((cell) => cell ?? "");
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new MissingColumn(`The heading: ${error.message}`, { cause: error });
+  }
+}
+
 /** Undefined for a tag that may be missing. The error names the columns there are. */
 function findColumn(
   found: readonly string[],
   field: PlantField,
   headings: Headings,
 ): number | undefined {
+  if (headings[field] === null) return undefined;
   const heading = headings[field] ?? field;
   const column = found.indexOf(heading);
   if (column === -1 && field === "tag" && headings.tag === undefined) return undefined;

@@ -9,6 +9,7 @@ import {
   rowOf,
   signIn,
   startConsole,
+  toastOf,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
@@ -247,6 +248,32 @@ describeInBrowser("the list beside an open plant", () => {
     await page.locator(".shown-name").waitFor();
     const box = await rowOf(page, "Plant 1").first().locator(".row-name").boundingBox();
     expect(box?.width).toBeGreaterThan(300);
+  });
+});
+
+describeInBrowser("a toast", () => {
+  test("covers no button of the view, 390 pixels wide", async () => {
+    await sendPlant(service.url, { id: 7n, name: "Fern", tag: "a" });
+    const viewport = { width: 390, height: 700 };
+    await using view = await openConsole(service, { at: "#/plants/7", viewport });
+    const { page } = view;
+    await page.getByRole("button", { name: "Delete" }).click();
+    await toastOf(page, "Deleted").waitFor();
+    await page.goto(`${service.url}/#/import`);
+    await page.locator("#import-file").setInputFiles({
+      name: "plants.csv",
+      mimeType: "text/csv",
+      buffer: Buffer.from("id,name\n71,Oak\n72,Ash\n73,Elm\n"),
+    });
+    await page.getByRole("cell", { name: "Oak" }).waitFor();
+    const found = await page.evaluate<string>(`(() => {
+      const button = document.querySelector("main .button-main");
+      button.scrollIntoView({ block: "end" });
+      const { x, y, width, height } = button.getBoundingClientRect();
+      return document.elementFromPoint(x + width / 2, y + height / 2).textContent;
+    })()`);
+    expect(found).toBe("Start import");
+    await toastOf(page, "Deleted").waitFor();
   });
 });
 

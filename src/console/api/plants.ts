@@ -4,6 +4,7 @@ import type { Versioned } from "../../../client/client.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Order } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
+import { mayRead } from "../state/session.ts";
 import { call, isStatus } from "./service.ts";
 
 export type { Versioned } from "../../../client/client.ts";
@@ -28,9 +29,29 @@ export const readPlant = (id: bigint, signal?: AbortSignal): Promise<Versioned> 
 /** Sends again after a lost answer: most outages are over within a second. */
 const RETRYING = { delaysMs: [300, 900] };
 
-/** Throws a 409 where another plant has the id. */
-export const createPlant = (plant: Plant): Promise<"created" | "replayed"> =>
-  call((client) => client.create(plant, RETRYING));
+/** Another plant has the id; `by` is undefined where it can't be read. */
+export class Taken extends Error {
+  override readonly name = "Taken";
+  readonly id: bigint;
+  readonly by: Plant | undefined;
+
+  constructor(id: bigint, by: Plant | undefined) {
+    super("Another plant has this id.");
+    this.id = id;
+    this.by = by;
+  }
+}
+
+/** Throws Taken. */
+export async function createPlant(plant: Plant): Promise<"created" | "replayed"> {
+  try {
+    return await call((client) => client.create(plant, RETRYING));
+  } catch (error) {
+    if (!isStatus(error, 409)) throw error;
+    const holder = mayRead.value ? await readPlant(plant.id).catch(() => undefined) : undefined;
+    throw new Taken(plant.id, holder?.plant);
+  }
+}
 
 /** The plant is no longer as it was read; `current` is undefined where it was deleted. */
 export class Changed extends Error {

@@ -1,8 +1,7 @@
 /** Takes files that are dropped, and rows that are pasted, anywhere on the plants and the import view. */
 
-import { useSignal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
 import { route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
@@ -31,7 +30,30 @@ function toFile(text: string): File {
   return new File([head + text], "Pasted rows");
 }
 
-function onPaste(event: ClipboardEvent): void {
+const isOver = signal(false);
+
+export const DropTarget = (): JSX.Element | null =>
+  isOver.value ? <div class="drop-over">Drop the file to import it</div> : null;
+
+const hasFiles = (event: DragEvent): boolean =>
+  event.dataTransfer?.types.includes("Files") ?? false;
+
+document.addEventListener("dragover", (event) => {
+  if (!hasFiles(event)) return;
+  // Without this the browser would leave the page and open the file.
+  event.preventDefault();
+  isOver.value = canTake();
+});
+document.addEventListener("dragleave", (event) => {
+  if (event.relatedTarget === null) isOver.value = false;
+});
+document.addEventListener("drop", (event) => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  isOver.value = false;
+  take(event.dataTransfer?.files[0]);
+});
+document.addEventListener("paste", (event) => {
   if (isTyping(event.target) || !canTake()) return;
   const [file] = event.clipboardData?.files ?? [];
   const text = event.clipboardData?.getData("text") ?? "";
@@ -40,39 +62,4 @@ function onPaste(event: ClipboardEvent): void {
   if (file === undefined && !isRows) return;
   event.preventDefault();
   take(file ?? toFile(text));
-}
-
-const hasFiles = (event: DragEvent): boolean =>
-  event.dataTransfer?.types.includes("Files") ?? false;
-
-export function DropTarget(): JSX.Element | null {
-  const isOver = useSignal(false);
-  useEffect(() => {
-    const onOver = (event: DragEvent): void => {
-      if (!hasFiles(event)) return;
-      // Without this the browser would leave the page and open the file.
-      event.preventDefault();
-      isOver.value = canTake();
-    };
-    const onLeave = (event: DragEvent): void => {
-      if (event.relatedTarget === null) isOver.value = false;
-    };
-    const onDrop = (event: DragEvent): void => {
-      if (!hasFiles(event)) return;
-      event.preventDefault();
-      isOver.value = false;
-      take(event.dataTransfer?.files[0]);
-    };
-    addEventListener("dragover", onOver);
-    addEventListener("dragleave", onLeave);
-    addEventListener("drop", onDrop);
-    addEventListener("paste", onPaste);
-    return () => {
-      removeEventListener("dragover", onOver);
-      removeEventListener("dragleave", onLeave);
-      removeEventListener("drop", onDrop);
-      removeEventListener("paste", onPaste);
-    };
-  }, []);
-  return isOver.value ? <div class="drop-over">Drop the file to import it</div> : null;
-}
+});

@@ -1,24 +1,61 @@
 /** What a file seems to hold: its format, its columns, and the first rows as plants. */
 
 import { Refusal } from "../../domain/errors.ts";
-import { MissingColumn, parseCells, type PlantField, RowReader } from "../../format/csv.ts";
-import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
-import type { PlantRecord } from "../../format/plants.ts";
-import { MalformedFile } from "../../format/records.ts";
 import {
-  type FileKind,
-  type Mapping,
-  type Preview,
-  type PreviewRow,
-  type Reading,
-  UNREADABLE,
-} from "./messages.ts";
-import { readChunks, readRecords, RECORD_BYTES_MAX } from "./records.ts";
+  type Headings,
+  MissingColumn,
+  parseHeading,
+  type PlantField,
+  RowReader,
+} from "../../format/csv.ts";
+import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
+import { type PlantRecord, readPlants } from "../../format/plants.ts";
+import { MalformedFile } from "../../format/records.ts";
+import { listMissing, type Preview, type Reading, UNREADABLE } from "./messages.ts";
 
 const ROWS_SHOWN = 8;
 const SNIFFED_BYTES = 65_536;
 /** The first character beyond ASCII may come late. */
 const DECIDING_BYTES_MAX = 64_000_000;
+/** Browsers hand out megabytes at a time, too coarse for a progress bar. */
+const PIECE_BYTES = 262_144;
+/** The service's default limit, with room for the id. */
+const RECORD_BYTES_MAX = 1_048_576 + 64;
+const BLOCK_LENGTH_MAX = 2000;
+
+/** Uses a reader because not every browser can iterate over a stream. */
+export async function* readChunks(
+  file: Blob,
+  counter = { bytesRead: 0 },
+): AsyncGenerator<Uint8Array> {
+  const reader = file.stream().getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      for (let start = 0; start < value.length; start += PIECE_BYTES) {
+        const piece = value.subarray(start, start + PIECE_BYTES);
+        counter.bytesRead += piece.length;
+        yield piece;
+      }
+    }
+  } finally {
+    await reader.cancel().catch(() => undefined);
+  }
+}
+
+/** The records of a file, read exactly as `plantstore import` reads them. */
+export const readRecords = (
+  chunks: AsyncIterable<Uint8Array>,
+  reading: Reading,
+  onHeading?: (heading: string) => void,
+): AsyncGenerator<PlantRecord[]> =>
+  readPlants(chunks, reading, {
+    recordBytesMax: RECORD_BYTES_MAX,
+    blockLengthMax: BLOCK_LENGTH_MAX,
+    encoding: reading.encoding,
+    onHeading,
+  });
 
 /** Reads the file as chosen, or guesses how. */
 export async function previewFile(file: File, chosen: Reading | undefined): Promise<Preview> {
@@ -26,33 +63,24 @@ export async function previewFile(file: File, chosen: Reading | undefined): Prom
     kind: "csv",
     encoding: "utf-8",
     delimiter: ",",
-    mapping: undefined,
+    headings: {},
   };
-  let headings: string[] = [];
+  let columns: string[] = [];
   try {
     if (chosen === undefined) reading = await guessReading(file);
-    if (reading.kind === "csv") headings = await readHeadings(file, reading);
-    // A heading that occurs twice names no column.
-    const unique = headings.filter(
-      (heading) => heading !== "" && headings.indexOf(heading) === headings.lastIndexOf(heading),
-    );
-    const isTable = reading.kind === "csv";
-    const mapping = isTable ? (reading.mapping ?? guessMapping(unique)) : undefined;
-    const known: Preview = {
-      reading: { ...reading, mapping },
-      headings: unique,
-      missing: (["id", "name"] as const).filter(
-        (field) => isTable && mapping?.[field] === undefined,
-      ),
-      problem: undefined,
-      rows: [],
-    };
-    if (known.missing.length > 0) return known;
-    return { ...known, rows: await readFirst(file, known.reading) };
+    if (reading.kind === "csv") {
+      const headings = await readHeadings(file, reading);
+      // A heading that occurs twice names no column.
+      columns = headings.filter(
+        (heading) => heading !== "" && headings.indexOf(heading) === headings.lastIndexOf(heading),
+      );
+      if (reading.headings.tag === undefined)
+        reading = { ...reading, headings: guessColumns(columns) };
+    }
+    return { reading, columns, rows: await readFirst(file, reading) };
   } catch (error) {
-    const isFault = error instanceof MalformedFile || error instanceof MissingColumn;
-    const problem = isFault ? error.message : UNREADABLE;
-    return { reading, headings, missing: [], problem, rows: [] };
+    const problem = error instanceof MalformedFile ? error.message : UNREADABLE;
+    return { reading, columns, problem, rows: [] };
   }
 }
 
@@ -63,7 +91,7 @@ async function guessReading(file: File): Promise<Reading> {
   const kind = guessKind(file.name, start);
   // JSON is UTF-8 by definition.
   const encoding = kind !== "csv" && guessed === "windows-1252" ? "utf-8" : guessed;
-  return { kind, encoding, delimiter: guessDelimiter(start), mapping: undefined };
+  return { kind, encoding, delimiter: guessDelimiter(start), headings: {} };
 }
 
 async function guessEncoding(file: File): Promise<Encoding> {
@@ -84,7 +112,7 @@ async function guessEncoding(file: File): Promise<Encoding> {
   return encoding;
 }
 
-function guessKind(name: string, start: string): FileKind {
+function guessKind(name: string, start: string): Reading["kind"] {
   const [extension = ""] = /[^.]*$/.exec(name.toLowerCase()) ?? [];
   if (extension === "csv" || extension === "tsv") return "csv";
   const [first = ""] = start.trimStart();
@@ -104,16 +132,9 @@ function guessDelimiter(start: string): string {
 
 async function readHeadings(file: File, { encoding, delimiter }: Reading): Promise<string[]> {
   const chunks = toUtf8(readChunks(file), { encoding }, false);
-  for await (const [first] of new RowReader(delimiter, RECORD_BYTES_MAX).read(chunks, 1)) {
-    if (typeof first?.text !== "string") break;
-    const text = first.text.replace(/^\ufeff/, "");
-    try {
-      return parseCells(text, delimiter).map((cell) => cell ?? "");
-    } catch {
-      throw new MissingColumn("The quotes in the first line are unbalanced.");
-    }
-  }
-  throw new MissingColumn("The file is empty, or its first line is not a heading.");
+  for await (const [first] of new RowReader(delimiter, RECORD_BYTES_MAX).read(chunks, 1))
+    if (first !== undefined) return parseHeading(first, delimiter);
+  throw new MissingColumn("The file is empty.");
 }
 
 /** Common headings of such columns. */
@@ -123,26 +144,22 @@ const words: Readonly<Record<PlantField, RegExp>> = {
   tag: /^(tag|tags|type|kind|category|group|art|typ|genus)$/i,
 };
 
-function guessMapping(headings: readonly string[]): Mapping {
+function guessColumns(columns: readonly string[]): Headings {
   const guess = (field: PlantField): string | undefined =>
-    headings.find((heading) => heading === field) ??
-    headings.find((heading) => words[field].test(heading.trim()));
-  return { id: guess("id"), name: guess("name"), tag: guess("tag") };
+    columns.find((heading) => heading === field) ??
+    columns.find((heading) => words[field].test(heading.trim()));
+  return { id: guess("id"), name: guess("name"), tag: guess("tag") ?? null };
 }
 
-async function readFirst(file: File, reading: Reading): Promise<PreviewRow[]> {
-  const rows: PreviewRow[] = [];
+async function readFirst(file: File, reading: Reading): Promise<Preview["rows"]> {
+  if (listMissing(reading).length > 0) return [];
+  const rows: PlantRecord[] = [];
   for await (const records of readRecords(readChunks(file), reading)) {
-    for (const record of records) {
-      rows.push(toRow(record));
-      if (rows.length === ROWS_SHOWN) return rows;
-    }
+    rows.push(...records.slice(0, ROWS_SHOWN - rows.length));
+    if (rows.length === ROWS_SHOWN) break;
   }
-  return rows;
-}
-
-function toRow({ line, plant }: PlantRecord): PreviewRow {
-  return plant instanceof Refusal
-    ? { line, id: "", name: "", tag: undefined, fault: plant.message }
-    : { line, id: String(plant.id), name: plant.name, tag: plant.tag, fault: undefined };
+  return rows.map(({ line, plant }) => ({
+    line,
+    plant: plant instanceof Refusal ? plant.message : plant,
+  }));
 }

@@ -1,37 +1,48 @@
 /** The current import. It continues while other views are shown. */
 
-import { computed, effect, signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { baseUrl } from "../api/service.ts";
 import { formatCount } from "../state/format.ts";
 import { forgetTags, refresh } from "../state/plants.ts";
 import { endSession, mayRead, token } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
-import type {
-  Ending,
-  FromWorker,
-  Mapping,
-  Outcome,
-  Preview,
-  Progress,
-  Reading,
-  ToWorker,
+import {
+  type FromWorker,
+  nothingYet,
+  type Outcome,
+  type Preview,
+  type Progress,
+  type Reading,
+  type ToWorker,
 } from "./messages.ts";
 
-interface Running {
-  readonly step: "running";
-  readonly run: number;
+interface Begun {
   readonly file: File;
   readonly reading: Reading;
-  readonly progress: Progress;
-  readonly isCancelling: boolean;
 }
 
-export type Import =
+export type Running = Begun & {
+  readonly step: "running";
+  readonly progress: Progress;
+  readonly isCancelling: boolean;
+};
+
+export type Ended = Begun & Outcome & { readonly step: "ended" };
+
+export interface Mapping {
+  readonly step: "map";
+  readonly file: File;
+  readonly preview: Preview;
+  /** The rows of the preview are out of date. */
+  readonly isReading: boolean;
+}
+
+type Import =
   | { readonly step: "choose" }
   | { readonly step: "reading"; readonly file: File }
-  | { readonly step: "map"; readonly file: File; readonly preview: Preview }
+  | Mapping
   | Running
-  | (Outcome & { readonly step: "ended"; readonly file: File; readonly reading: Reading });
+  | Ended;
 
 export const current = signal<Import>({ step: "choose" });
 
@@ -43,68 +54,56 @@ export const importProgress = computed(() => {
     : undefined;
 });
 
-const nothingYet: Progress = {
-  created: 0,
-  replayed: 0,
-  refused: 0,
-  bytesDone: 0,
-  seconds: 0,
-  isWaiting: false,
-  firstRefused: [],
-};
-
 /** How long a cancelled worker may take to report before it is terminated. */
 const CANCEL_MS = 7000;
 
 let worker: Worker | undefined;
-let runs = 0;
 
-function tell(message: ToWorker): void {
-  worker ??= startWorker();
-  worker.postMessage(message);
+function stopWorker(): void {
+  worker?.terminate();
+  worker = undefined;
 }
 
-function startWorker(): Worker {
+/** Each task has a worker of its own, so what an earlier one still posts is not mixed up with it. */
+function startWorker(task: ToWorker): void {
+  stopWorker();
   const path = document.documentElement.dataset["importWorker"] ?? "";
   const started = new Worker(new URL(path, baseUrl), { type: "module" });
-  // A terminated worker may have posted messages before.
   const pass = (message: FromWorker): void => {
     if (started === worker) hear(message);
   };
   started.addEventListener("message", ({ data }: MessageEvent<FromWorker>) => pass(data));
   started.addEventListener("error", () => pass({ is: "broken" }));
-  return started;
+  started.postMessage(task);
+  worker = started;
 }
 
-function terminateWorker(): void {
-  worker?.terminate();
-  worker = undefined;
-}
+const BROKEN = "The import failed unexpectedly.";
 
 function hear(message: FromWorker): void {
   const now = current.value;
-  if (message.is === "broken")
-    breakOff({ kind: "failed", message: "The import failed unexpectedly." });
-  else if (message.is === "preview") {
+  if (message.is === "preview") {
     if (now.step === "reading" || now.step === "map")
-      current.value = { step: "map", file: now.file, preview: message.preview };
-  } else if (now.step !== "running" || now.run !== message.run) return;
-  else if (message.is === "progress") current.value = { ...now, progress: message.progress };
-  else end(now, message);
+      current.value = {
+        step: "map",
+        file: now.file,
+        preview: message.preview,
+        isReading: false,
+      };
+  } else if (now.step !== "running") {
+    chooseAnother();
+    announce(BROKEN);
+  } else if (message.is === "progress") current.value = { ...now, progress: message.progress };
+  else if (message.is === "end") end(now, message);
+  else breakOff(now, { kind: "failed", message: BROKEN });
 }
 
 /** What the worker has not reported yet stays unknown. */
-function breakOff(ending: Ending): void {
-  terminateWorker();
-  const now = current.value;
-  if (now.step === "running") end(now, { progress: now.progress, ending, refused: undefined });
-  else if (now.step !== "ended") {
-    chooseAnother();
-    announce("The import failed unexpectedly.");
-  }
-}
+const breakOff = (now: Running, ending: Outcome["ending"]): void =>
+  end(now, { progress: now.progress, ending, refused: undefined });
 
 function end({ file, reading }: Running, { progress, ending, refused }: Outcome): void {
+  stopWorker();
   current.value = { step: "ended", file, reading, progress, ending, refused };
   const { created, replayed, refused: count } = progress;
   announce(
@@ -117,39 +116,22 @@ function end({ file, reading }: Running, { progress, ending, refused }: Outcome)
 
 export function chooseFile(file: File): void {
   current.value = { step: "reading", file };
-  tell({ to: "preview", file, reading: undefined });
+  startWorker({ to: "preview", file, reading: undefined });
 }
 
 export function readAs(reading: Reading): void {
   const now = current.value;
-  if (now.step === "map") tell({ to: "preview", file: now.file, reading });
-}
-
-export function mapColumns(mapping: Mapping): void {
-  const now = current.value;
-  if (now.step === "map") readAs({ ...now.preview.reading, mapping });
+  if (now.step !== "map") return;
+  // The next choice may come before the preview.
+  current.value = { ...now, preview: { ...now.preview, reading }, isReading: true };
+  startWorker({ to: "preview", file: now.file, reading });
 }
 
 /** Also starts an import again: plants that are already stored are recognised. */
 export function startImport(file: File, reading: Reading): void {
-  const run = ++runs;
-  current.value = {
-    step: "running",
-    run,
-    file,
-    reading,
-    progress: nothingYet,
-    isCancelling: false,
-  };
+  current.value = { step: "running", file, reading, progress: nothingYet, isCancelling: false };
   announce("The import has started.");
-  tell({
-    to: "run",
-    run,
-    file,
-    reading,
-    url: baseUrl,
-    token: token.value ?? "",
-  });
+  startWorker({ to: "run", file, reading, url: baseUrl, token: token.value ?? "" });
 }
 
 /** Ends in any case: a worker that does not react is terminated. */
@@ -157,27 +139,20 @@ export function cancelImport(): void {
   const begun = current.value;
   if (begun.step !== "running") return;
   current.value = { ...begun, isCancelling: true };
-  tell({ to: "cancel" });
+  const cancelled = worker;
+  cancelled?.postMessage({ to: "cancel" } satisfies ToWorker);
   setTimeout(() => {
     const now = current.value;
-    if (now.step === "running" && now.run === begun.run) breakOff({ kind: "cancelled" });
+    if (now.step === "running" && worker === cancelled) breakOff(now, { kind: "cancelled" });
   }, CANCEL_MS);
 }
 
 export function chooseAnother(): void {
+  stopWorker();
   current.value = { step: "choose" };
 }
 
-export function forgetImport(): void {
-  terminateWorker();
-  chooseAnother();
-}
-
-/** Leaving the page would end the import. */
-const warn = (event: BeforeUnloadEvent): void => event.preventDefault();
-
-effect(() => {
-  if (current.value.step !== "running") return;
-  addEventListener("beforeunload", warn);
-  return () => removeEventListener("beforeunload", warn);
+addEventListener("beforeunload", (event) => {
+  // Leaving the page would end the import.
+  if (current.value.step === "running") event.preventDefault();
 });

@@ -1,15 +1,25 @@
 /** Importing: choose a file, check how it is read, watch the progress, see what was refused. */
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useRef } from "preact/hooks";
-import type { PlantField } from "../../format/csv.ts";
-import type { Encoding } from "../../format/encoding.ts";
-import { formatBytes } from "../state/format.ts";
-import { Button, Notice, Tag } from "../view/controls.tsx";
+import { formatBytes, formatCount, formatSeconds } from "../state/format.ts";
+import { mayRead } from "../state/session.ts";
+import { Button, Notice, Tag, Terms } from "../view/controls.tsx";
 import { Drawing } from "../view/empty-states.tsx";
-import { type FileKind, type Mapping, type Preview, UNREADABLE } from "./messages.ts";
-import { ImportProgress } from "./progress.tsx";
-import { chooseAnother, chooseFile, current, mapColumns, readAs, startImport } from "./state.ts";
+import { download } from "../view/export.tsx";
+import { listMissing, type Preview, type Progress, UNREADABLE } from "./messages.ts";
+import {
+  cancelImport,
+  chooseAnother,
+  chooseFile,
+  current,
+  type Ended,
+  importProgress,
+  type Mapping,
+  readAs,
+  type Running,
+  startImport,
+} from "./state.ts";
 
 export function ImportView(): JSX.Element {
   const now = current.value;
@@ -17,10 +27,10 @@ export function ImportView(): JSX.Element {
     <div class="single">
       <h1>Import</h1>
       {(now.step === "choose" || now.step === "reading") && (
-        <ImportChoose isReading={now.step === "reading"} />
+        <ChooseFile isReading={now.step === "reading"} />
       )}
-      {now.step === "map" && <ImportMap file={now.file} preview={now.preview} />}
-      {(now.step === "running" || now.step === "ended") && <ImportProgress now={now} />}
+      {now.step === "map" && <CheckFile now={now} />}
+      {(now.step === "running" || now.step === "ended") && <Begun now={now} />}
     </div>
   );
 }
@@ -31,7 +41,7 @@ const hints = [
   ["Safe to re-import", "Plants that are already stored are recognised. Nothing is overwritten."],
 ] as const;
 
-function ImportChoose({ isReading }: { readonly isReading: boolean }): JSX.Element {
+function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   return (
     <>
@@ -39,8 +49,8 @@ function ImportChoose({ isReading }: { readonly isReading: boolean }): JSX.Eleme
         <Drawing name="sheet" />
         <h2>Drop a file here</h2>
         <p>
-          A spreadsheet saved as CSV or TSV, lines of JSON (NDJSON), or a JSON array. Copied rows
-          can be pasted here.
+          A spreadsheet saved as CSV or TSV, lines of JSON (NDJSON), or a JSON array. You can also
+          paste copied rows.
         </p>
         <input
           ref={input}
@@ -60,100 +70,116 @@ function ImportChoose({ isReading }: { readonly isReading: boolean }): JSX.Eleme
           {isReading ? "Reading…" : "Choose a file"}
         </Button>
       </div>
-      <dl class="hints">
-        {hints.map(([title, text]) => (
-          <div key={title}>
-            <dt>{title}</dt>
-            <dd>{text}</dd>
-          </div>
-        ))}
-      </dl>
+      <Terms class="hints" of={hints} />
     </>
   );
 }
 
-const kinds: Readonly<Record<FileKind, string>> = {
-  csv: "Table (CSV, TSV)",
-  ndjson: "Lines of JSON",
-  json: "JSON array",
-};
-const encodings: Readonly<Record<Encoding, string>> = {
-  "utf-8": "UTF-8",
-  "utf-16le": "UTF-16",
-  "utf-16be": "UTF-16, big-endian",
-  "windows-1252": "Windows-1252",
-};
-const delimiters: Readonly<Record<string, string>> = {
-  ",": "Comma",
-  ";": "Semicolon",
-  "\t": "Tab",
-  "|": "Bar",
-};
+/** What can be chosen about a file, and the values. */
+const choices = {
+  kind: {
+    label: "Format",
+    options: { csv: "Table (CSV, TSV)", ndjson: "Lines of JSON", json: "JSON array" },
+  },
+  encoding: {
+    label: "Encoding",
+    options: {
+      "utf-8": "UTF-8",
+      "utf-16le": "UTF-16",
+      "utf-16be": "UTF-16, big-endian",
+      "windows-1252": "Windows-1252",
+    },
+  },
+  delimiter: {
+    label: "Separator",
+    options: { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" },
+  },
+} as const;
 
-interface ImportMapProps {
-  readonly file: File;
-  readonly preview: Preview;
-}
+/** Written out here: importing the values would load the CSV library, which only the worker needs. */
+const fields = { id: "Id", name: "Name", tag: "Tag" } as const;
 
-function ImportMap({ file, preview }: ImportMapProps): JSX.Element {
-  const { reading, problem, missing, rows } = preview;
-  const isReadable = problem === undefined && missing.length === 0;
+const entriesOf = <Key extends string, Value>(
+  of: Readonly<Record<Key, Value>>,
+): readonly (readonly [Key, Value])[] => Object.entries(of) as [Key, Value][];
+
+function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
+  const { file, preview, isReading } = now;
+  const { reading, columns, rows } = preview;
+  const missing = listMissing(reading);
   return (
     <>
       <p class="import-file">
         <strong>{file.name}</strong> <span class="faint">{formatBytes(file.size)}</span>
       </p>
       <div class="mapping">
-        <Choice
-          id="import-kind"
-          label="Format"
-          value={reading.kind}
-          options={Object.entries(kinds)}
-          onChange={(kind) => readAs({ ...reading, kind: kind as FileKind, mapping: undefined })}
-        />
-        <Choice
-          id="import-encoding"
-          label="Encoding"
-          value={reading.encoding}
-          options={Object.entries(encodings)}
-          onChange={(encoding) =>
-            readAs({ ...reading, encoding: encoding as Encoding, mapping: undefined })
-          }
-        />
-        {reading.kind === "csv" && (
-          <Choice
-            id="import-delimiter"
-            label="Separator"
-            value={reading.delimiter}
-            options={Object.entries(delimiters)}
-            onChange={(delimiter) => readAs({ ...reading, delimiter, mapping: undefined })}
-          />
-        )}
+        {entriesOf(choices)
+          .filter(([what]) => what !== "delimiter" || reading.kind === "csv")
+          .map(([what, { label, options }]) => (
+            <Choice
+              key={what}
+              id={`import-${what}`}
+              label={label}
+              value={reading[what]}
+              options={entriesOf<string, string>(options)}
+              onChange={(value) => readAs({ ...reading, [what]: value, headings: {} })}
+            />
+          ))}
       </div>
-      {reading.kind === "csv" && preview.headings.length > 0 && <Columns preview={preview} />}
-      {problem === undefined && reading.encoding !== "utf-8" && (
-        <Notice kind="warning" title={`Read as ${encodings[reading.encoding]}`}>
-          <p>The file is not in UTF-8. Check that the names below look right before you start.</p>
-        </Notice>
+      {reading.kind === "csv" && columns.length > 0 && (
+        <fieldset class="mapping">
+          <legend>Columns</legend>
+          {entriesOf(fields).map(([field, label]) => (
+            <Choice
+              key={field}
+              id={`import-${field}`}
+              label={label}
+              value={reading.headings[field] ?? ""}
+              isFaulty={missing.includes(field)}
+              options={[
+                ["", field === "tag" ? "No tags" : "Choose a column…"],
+                ...columns.map((heading) => [heading, heading] as const),
+              ]}
+              onChange={(heading) => {
+                const none = field === "tag" ? null : undefined;
+                const headings = { ...reading.headings, [field]: heading || none };
+                readAs({ ...reading, headings });
+              }}
+            />
+          ))}
+        </fieldset>
       )}
-      {problem === UNREADABLE && (
-        <Notice kind="fault" title={UNREADABLE}>
-          <p>Choose it again, or choose another file.</p>
-        </Notice>
+      {!isReading && <PreviewNotice preview={preview} />}
+      {rows.length > 0 && (
+        <Table
+          label="Preview"
+          caption="The first rows, as they will be stored"
+          head={["Line", "Id", "Name", "Tag"]}
+        >
+          {rows.map(({ line, plant }) => (
+            <tr key={line}>
+              <td class="digits faint">{line}</td>
+              {typeof plant === "string" ? (
+                <td colSpan={3} class="field-fault">
+                  {plant}
+                </td>
+              ) : (
+                <>
+                  <td class="row-id">{String(plant.id)}</td>
+                  <td>{plant.name}</td>
+                  <td>
+                    <Tag tag={plant.tag} />
+                  </td>
+                </>
+              )}
+            </tr>
+          ))}
+        </Table>
       )}
-      {problem !== undefined && problem !== UNREADABLE && (
-        <Notice kind="fault" title="The file can't be read this way">
-          <p>{problem}</p>
-        </Notice>
-      )}
-      {isReadable && rows.length === 0 && (
-        <Notice kind="warning" title="There are no rows in this file" />
-      )}
-      {rows.length > 0 && <FirstRows rows={rows} />}
       <div class="form-actions">
         <Button
           kind="main"
-          isDisabled={!isReadable || rows.length === 0}
+          isDisabled={isReading || rows.length === 0}
           onClick={() => startImport(file, reading)}
         >
           Start import
@@ -164,39 +190,27 @@ function ImportMap({ file, preview }: ImportMapProps): JSX.Element {
   );
 }
 
-const NO_COLUMN = "";
-/** Written out here: importing the values would load the CSV library, which only the worker needs. */
-const fields: readonly (readonly [PlantField, string])[] = [
-  ["id", "Id"],
-  ["name", "Name"],
-  ["tag", "Tag"],
-];
-
-const nothing: Mapping = { id: undefined, name: undefined, tag: undefined };
-
-function Columns({ preview }: { readonly preview: Preview }): JSX.Element {
-  const { headings, reading, missing } = preview;
-  const mapping = reading.mapping ?? nothing;
+function PreviewNotice({ preview }: { readonly preview: Preview }): JSX.Element | null {
+  const { reading, problem, rows } = preview;
+  if (problem === UNREADABLE)
+    return (
+      <Notice kind="fault" title={UNREADABLE} text="Choose it again, or choose another file." />
+    );
+  if (problem !== undefined)
+    return <Notice kind="fault" title="The file can't be read this way" text={problem} />;
   return (
-    <fieldset class="mapping">
-      <legend>Columns</legend>
-      {fields.map(([field, label]) => (
-        <Choice
-          key={field}
-          id={`import-${field}`}
-          label={label}
-          value={mapping[field] ?? NO_COLUMN}
-          isFaulty={missing.includes(field)}
-          options={[
-            [NO_COLUMN, field === "tag" ? "No tags" : "Choose a column…"] as const,
-            ...headings.map((heading) => [heading, heading] as const),
-          ]}
-          onChange={(heading) =>
-            mapColumns({ ...mapping, [field]: heading === NO_COLUMN ? undefined : heading })
-          }
+    <>
+      {reading.encoding !== "utf-8" && (
+        <Notice
+          kind="warning"
+          title={`Read as ${choices.encoding.options[reading.encoding]}`}
+          text="The file is not in UTF-8. Check that the names below look right before you start."
         />
-      ))}
-    </fieldset>
+      )}
+      {rows.length === 0 && listMissing(reading).length === 0 && (
+        <Notice kind="warning" title="There are no rows in this file" />
+      )}
+    </>
   );
 }
 
@@ -230,40 +244,149 @@ function Choice({ id, label, value, options, isFaulty, onChange }: ChoiceProps):
   );
 }
 
-function FirstRows({ rows }: { readonly rows: Preview["rows"] }): JSX.Element {
-  return (
-    <div class="table-frame" tabIndex={0} role="region" aria-label="Preview">
-      <table class="table">
-        <caption>The first rows, as they will be stored</caption>
-        <thead>
-          <tr>
-            <th scope="col">Line</th>
-            <th scope="col">Id</th>
-            <th scope="col">Name</th>
-            <th scope="col">Tag</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ line, id, name, tag, fault }) => (
-            <tr key={line}>
-              <td class="digits faint">{line}</td>
-              {fault === undefined ? (
-                <>
-                  <td class="row-id">{id}</td>
-                  <td>{name}</td>
-                  <td>
-                    <Tag tag={tag} />
-                  </td>
-                </>
-              ) : (
-                <td colSpan={3} class="field-fault">
-                  {fault}
-                </td>
-              )}
-            </tr>
+interface TableProps {
+  readonly label: string;
+  readonly caption?: string;
+  readonly head: readonly string[];
+  readonly children: ComponentChildren;
+}
+
+const Table = ({ label, caption, head, children }: TableProps): JSX.Element => (
+  <div class="table-frame" tabIndex={0} role="region" aria-label={label}>
+    <table class="table">
+      {caption !== undefined && <caption>{caption}</caption>}
+      <thead>
+        <tr>
+          {head.map((text) => (
+            <th key={text} scope="col">
+              {text}
+            </th>
           ))}
-        </tbody>
-      </table>
+        </tr>
+      </thead>
+      <tbody>{children}</tbody>
+    </table>
+  </div>
+);
+
+function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
+  const { file, progress } = now;
+  return (
+    <>
+      <p class="import-file">
+        <strong>{file.name}</strong>
+      </p>
+      {now.step === "running" ? <ProgressBar now={now} /> : <EndNotice now={now} />}
+      <Terms
+        class="figures"
+        of={[
+          ["Added", formatCount(progress.created)],
+          ["Already there", formatCount(progress.replayed)],
+          ["Refused", formatCount(progress.refused)],
+        ]}
+      />
+      <div class="form-actions">
+        {now.step === "running" ? (
+          <Button isDisabled={now.isCancelling} onClick={cancelImport}>
+            {now.isCancelling ? "Cancelling…" : "Cancel"}
+          </Button>
+        ) : (
+          <>
+            {now.ending.kind !== "done" && (
+              <Button kind="main" onClick={() => startImport(file, now.reading)}>
+                Import again
+              </Button>
+            )}
+            {mayRead.value && (
+              <a class="button" href="#/plants">
+                See the plants
+              </a>
+            )}
+            <Button onClick={chooseAnother}>Another file</Button>
+          </>
+        )}
+      </div>
+      {progress.firstRefused.length > 0 && <RefusedRows now={now} />}
+    </>
+  );
+}
+
+const countRows = ({ created, replayed, refused }: Progress): number =>
+  created + replayed + refused;
+
+function ProgressBar({ now: { file, progress } }: { readonly now: Running }): JSX.Element {
+  const share = importProgress.value ?? 0;
+  const { bytesDone, seconds } = progress;
+  const rate = seconds > 0 ? Math.round(countRows(progress) / seconds) : 0;
+  const left = bytesDone > 0 ? ((file.size - bytesDone) * seconds) / bytesDone : undefined;
+  return (
+    <div class="progress">
+      <progress aria-label="Import" value={share} max={1} />
+      <p class="progress-text">
+        <strong class="tabular">{Math.floor(share * 100)} %</strong>
+        {progress.isWaiting ? (
+          <span class="progress-waiting">
+            The store does not answer. Trying again; nothing is lost.
+          </span>
+        ) : (
+          <span class="tabular">
+            {formatCount(rate, "row")} per second
+            {left !== undefined && `, ${formatSeconds(left)} left`}
+          </span>
+        )}
+      </p>
+    </div>
+  );
+}
+
+const titles = {
+  cancelled: "Import cancelled",
+  token: "The token is no longer accepted",
+  failed: "The import stopped",
+} as const;
+
+function EndNotice({ now: { ending, progress } }: { readonly now: Ended }): JSX.Element {
+  if (ending.kind !== "done") {
+    const text =
+      ending.kind === "failed"
+        ? `${ending.message} The rows before it are stored.`
+        : "Import the file again to continue. Plants that are already stored are recognised.";
+    return <Notice kind="warning" title={titles[ending.kind]} text={text} />;
+  }
+  const rows = formatCount(countRows(progress), "row");
+  const took = formatSeconds(progress.seconds);
+  if (progress.refused === 0)
+    return <Notice kind="good" title="Import complete" text={`${rows} in ${took}.`} />;
+  const verb = progress.refused === 1 ? "was" : "were";
+  const title = `${formatCount(progress.refused)} of ${rows} ${verb} refused`;
+  return <Notice kind="warning" title={title} text={`All others are stored. It took ${took}.`} />;
+}
+
+function RefusedRows({ now }: { readonly now: Running | Ended }): JSX.Element {
+  const { firstRefused, refused } = now.progress;
+  const all = now.step === "ended" ? now.refused : undefined;
+  return (
+    <div class="refused">
+      <div class="section-head">
+        <h2>Refused rows</h2>
+        {all !== undefined && (
+          <Button kind="small" onClick={() => download(all, `refused.${now.reading.kind}`)}>
+            Download all {formatCount(refused)}
+          </Button>
+        )}
+      </div>
+      <Table label="Refused rows" head={["Line", "Reason", "Row"]}>
+        {firstRefused.map(({ line, reason, text }) => (
+          <tr key={line}>
+            <td class="digits">{line}</td>
+            <td>{reason}</td>
+            <td class="digits faint cut">{text}</td>
+          </tr>
+        ))}
+      </Table>
+      {refused > firstRefused.length && (
+        <p class="faint">Only the first {formatCount(firstRefused.length)} are shown.</p>
+      )}
     </div>
   );
 }

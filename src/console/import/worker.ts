@@ -1,45 +1,118 @@
-/** The entry of the import worker: a large file does not block the page. */
+/** The import worker: a large file does not block the page. */
 
-import type { FromWorker, ToWorker } from "./messages.ts";
-import { previewFile } from "./preview.ts";
-import { ImportRun } from "./run.ts";
+import { Client, ServiceError } from "../../../client/client.ts";
+import { catalogue, Refusal } from "../../domain/errors.ts";
+import type { Plant } from "../../domain/plant.ts";
+import type { PlantRecord } from "../../format/plants.ts";
+import { MalformedFile } from "../../format/records.ts";
+import { RejectsFormat } from "../../format/rejects.ts";
+import {
+  type Ending,
+  type FromWorker,
+  type Job,
+  nothingYet,
+  type Progress,
+  type ToWorker,
+  UNREADABLE,
+} from "./messages.ts";
+import { previewFile, readChunks, readRecords } from "./preview.ts";
 
 const PROGRESS_MS = 150;
+const SHOWN_MAX = 200;
+const SHOWN_CHARACTERS_MAX = 120;
+
+const cancelling = new AbortController();
 
 const post = (message: FromWorker): void => postMessage(message);
 
-let running: AbortController | undefined;
-let previews = 0;
-
 addEventListener("message", ({ data }: MessageEvent<ToWorker>) => {
-  if (data.to === "cancel") running?.abort();
-  else if (data.to === "preview") void preview(data);
-  else void run(data);
+  if (data.to === "cancel") cancelling.abort();
+  else if (data.to === "run") void run(data);
+  else
+    void previewFile(data.file, data.reading).then((preview) => post({ is: "preview", preview }));
 });
 
 // The page's error event does not cover rejections.
 addEventListener("unhandledrejection", () => post({ is: "broken" }));
 
-async function preview({ file, reading }: Extract<ToWorker, { to: "preview" }>): Promise<void> {
-  const number = ++previews;
-  const found = await previewFile(file, reading);
-  // Only the latest request counts.
-  if (number === previews) post({ is: "preview", preview: found });
+/** Reads the file, sends its plants in batches, and counts the results. */
+async function run({ file, reading, url, token }: Job): Promise<void> {
+  const { signal } = cancelling;
+  const client = new Client(url, token);
+  const rejects = new RejectsFormat(reading);
+  /** The browser may move blobs to disk. */
+  const refused: Blob[] = [];
+  const startedAtMs = performance.now();
+  const progress = { ...nothingYet, firstRefused: [] as Progress["firstRefused"] };
+
+  const send = async (records: readonly PlantRecord[], bytesRead: number): Promise<void> => {
+    const good = records.filter(({ plant }) => !(plant instanceof Refusal));
+    const reasons = new Map<PlantRecord, string>();
+    for (const record of records)
+      if (record.plant instanceof Refusal) reasons.set(record, record.plant.message);
+    try {
+      await client.createBatch(
+        good.map(({ plant }) => plant as Plant),
+        (index, outcome) => {
+          progress.isWaiting = false;
+          if (typeof outcome === "string") progress[outcome]++;
+          else reasons.set(good[index] as PlantRecord, outcome.message);
+        },
+        {
+          signal,
+          onRetry: () => (progress.isWaiting = true),
+          retriesMax: Number.POSITIVE_INFINITY,
+        },
+      );
+      progress.bytesDone = bytesRead;
+    } finally {
+      const rejected = records.flatMap((record) => {
+        const reason = reasons.get(record);
+        return reason === undefined ? [] : [{ line: record.line, text: record.text, reason }];
+      });
+      progress.refused += rejected.length;
+      const { firstRefused } = progress;
+      for (const { line, reason, text = "" } of rejected.slice(0, SHOWN_MAX - firstRefused.length))
+        firstRefused.push({ line, reason, text: text.slice(0, SHOWN_CHARACTERS_MAX) });
+      if (rejected.length > 0) refused.push(new Blob([rejects.add(rejected)]));
+    }
+  };
+
+  const sendAll = async (): Promise<Ending> => {
+    const counter = { bytesRead: 0 };
+    const blocks = readRecords(readChunks(file, counter), reading, rejects.onHeading);
+    let sending = Promise.resolve();
+    try {
+      for await (const records of blocks) {
+        await sending;
+        signal.throwIfAborted();
+        // The next records are read meanwhile.
+        sending = send(records, counter.bytesRead);
+        sending.catch(() => undefined);
+      }
+      await sending;
+      progress.bytesDone = file.size;
+      return { kind: "done" };
+    } catch (error) {
+      // The batch under way still counts what it stored.
+      await sending.catch(() => undefined);
+      return signal.aborted ? { kind: "cancelled" } : toEnding(error);
+    }
+  };
+
+  const report = (): Progress => ({
+    ...progress,
+    seconds: (performance.now() - startedAtMs) / 1000,
+  });
+  const timer = setInterval(() => post({ is: "progress", progress: report() }), PROGRESS_MS);
+  const ending = await sendAll();
+  clearInterval(timer);
+  post({ is: "end", progress: report(), ending, refused: new Blob([...refused, rejects.end()]) });
 }
 
-async function run(job: Extract<ToWorker, { to: "run" }>): Promise<void> {
-  const { run: number } = job;
-  running = new AbortController();
-  const current = new ImportRun({ ...job, signal: running.signal });
-  const timer = setInterval(
-    () => post({ is: "progress", run: number, progress: current.progress }),
-    PROGRESS_MS,
-  );
-  try {
-    const ending = await current.perform();
-    const { progress, refused } = current;
-    post({ is: "end", run: number, progress, ending, refused });
-  } finally {
-    clearInterval(timer);
-  }
+function toEnding(error: unknown): Ending {
+  if (error instanceof ServiceError && error.status === 401)
+    return { kind: "token", isExpired: error.code === catalogue.token_expired.code };
+  if (error instanceof ServiceError) return { kind: "failed", message: error.detail };
+  return { kind: "failed", message: error instanceof MalformedFile ? error.message : UNREADABLE };
 }

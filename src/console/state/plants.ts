@@ -3,8 +3,15 @@
 import { effect, signal, untracked } from "@preact/signals";
 import { takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { createPlant, type Filter, readTags, removePlant, type Versioned } from "../api/plants.ts";
-import { call, explain, isAbort, isStatus, recoveries } from "../api/service.ts";
+import {
+  createPlant,
+  type Filter,
+  readTags,
+  removePlant,
+  Taken,
+  type Versioned,
+} from "../api/plants.ts";
+import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { formatCount, formatName } from "./format.ts";
 import { everything, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
@@ -16,7 +23,7 @@ const PAGE_LENGTH = 500;
 export const LOADED_MAX = 300_000;
 
 /** The plants of one filter, loaded page by page as the list is scrolled. */
-export class PlantList {
+class PlantList {
   readonly filter: Filter;
   /** In the order of the list. The array changes in place; `version` changes with it. */
   readonly plants: Plant[] = [];
@@ -180,7 +187,7 @@ async function restore(plant: Plant): Promise<void> {
     await createPlant(plant);
   } catch (error) {
     const again = { label: "Try again", isNeeded: true, run: () => void restore(plant) };
-    if (isStatus(error, 409)) toast(`Not restored: another plant now has id ${plant.id}.`);
+    if (error instanceof Taken) toast(`Not restored: another plant now has id ${plant.id}.`);
     else toast(`Couldn't restore ${formatName(plant)}. ${explain(error)}`, again);
     return;
   }

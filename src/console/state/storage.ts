@@ -34,7 +34,7 @@ export function setShortcuts(isOn: boolean): void {
 
 export interface Draft {
   readonly name: string;
-  readonly tag?: string | undefined;
+  readonly tag: string | undefined;
   /** Of a new plant, as typed. */
   readonly id?: string;
   /** The version that was edited. */
@@ -52,7 +52,7 @@ export const findDraft = (of: bigint | "new"): Draft | undefined => drafts.value
 
 /** Undefined removes the draft. */
 export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
-  const { [String(of)]: _replaced, ...others } = drafts.value;
+  const { [String(of)]: _replaced, ...others } = drafts.peek();
   replaceDrafts(draft === undefined ? others : { ...others, [String(of)]: draft });
 }
 

@@ -77,16 +77,18 @@ export function ActivityView(): JSX.Element {
         <p class="faint">The last ten minutes of this instance, updated every two seconds.</p>
       </div>
       {failure.value !== undefined && (
-        <Notice kind="warning" title="The figures are not up to date">
-          <p>{explain(failure.value)} They continue when the store answers.</p>
-        </Notice>
+        <Notice
+          kind="warning"
+          title="The figures are not up to date"
+          text={`${explain(failure.value)} They continue when the store answers.`}
+        />
       )}
       {now === undefined ? (
         <p class="faint">Loading…</p>
       ) : (
         <div class="charts">
-          {figuresOf(now).map((figure) => (
-            <ChartCard key={figure.title} figure={figure} samples={now.samples} />
+          {figures.map((figure) => (
+            <ChartCard key={figure.title} figure={figure} now={now} />
           ))}
         </div>
       )}
@@ -94,118 +96,109 @@ export function ActivityView(): JSX.Element {
   );
 }
 
+type Values = (number | null)[];
+
+interface Series extends Line {
+  readonly of: Exclude<keyof Sample, "atMs">;
+  /** A count, to be shown per second. */
+  readonly isRate?: boolean;
+}
+
 interface Figure {
   readonly title: string;
   readonly unit: string;
-  readonly format: (value: number) => string;
+  readonly format?: (value: number) => string;
   /** The least that the scale shows. */
   readonly least: number;
-  readonly lines: readonly Line[];
+  readonly lines: readonly Series[];
 }
 
-function figuresOf({ intervalMs, samples }: Activity): Figure[] {
-  type Values = (number | null)[];
-  const each = (pick: (sample: Sample) => number | null): Values => samples.map(pick);
-  const perSecond = (pick: (sample: Sample) => number): Values =>
-    samples.map((sample) => (pick(sample) * 1000) / intervalMs);
-  const area = (label: string, values: Values): Line[] => [
-    { label, color: "--leaf", isFilled: true, values },
-  ];
-  const dash = [5, 3];
-  return [
-    {
-      title: "Created",
-      unit: "plants per second",
-      format: formatFigure,
-      least: 10,
-      lines: area(
-        "Created",
-        perSecond(({ creates }) => creates),
-      ),
-    },
-    {
-      title: "Write latency",
-      unit: "until on disk",
-      format: (value) => `${formatFigure(value)} ms`,
-      least: 5,
-      lines: [
-        { label: "p50", color: "--leaf", hasGaps: true, values: each((one) => one.durableP50Ms) },
-        {
-          label: "p99",
-          color: "--sun",
-          dash,
-          hasGaps: true,
-          values: each((one) => one.durableP99Ms),
-        },
-      ],
-    },
-    {
-      title: "Write queue",
-      unit: "waiting writes",
-      format: formatFigure,
-      least: 10,
-      lines: area(
-        "Waiting",
-        each(({ waiting }) => waiting),
-      ),
-    },
-    {
-      title: "Errors",
-      unit: "per second",
-      format: formatFigure,
-      least: 1,
-      lines: [
-        { label: "failed", color: "--soil", values: perSecond(({ errors }) => errors) },
-        { label: "refused", color: "--sun", dash, values: perSecond(({ refused }) => refused) },
-      ],
-    },
-    {
-      title: "Store size",
-      unit: "on disk",
-      format: formatBytes,
-      least: 1_000_000,
-      lines: area(
-        "Size",
-        each(({ storeBytes }) => storeBytes),
-      ),
-    },
-  ];
-}
+const dash = [5, 3];
+
+const figures: readonly Figure[] = [
+  {
+    title: "Created",
+    unit: "plants per second",
+    least: 10,
+    lines: [{ label: "Created", of: "creates", isRate: true, color: "--leaf", isFilled: true }],
+  },
+  {
+    title: "Write latency",
+    unit: "until on disk",
+    format: (value) => `${formatFigure(value)} ms`,
+    least: 5,
+    lines: [
+      { label: "p50", of: "durableP50Ms", color: "--leaf", hasGaps: true },
+      { label: "p99", of: "durableP99Ms", color: "--sun", dash, hasGaps: true },
+    ],
+  },
+  {
+    title: "Write queue",
+    unit: "waiting writes",
+    least: 10,
+    lines: [{ label: "Waiting", of: "waiting", color: "--leaf", isFilled: true }],
+  },
+  {
+    title: "Errors",
+    unit: "per second",
+    least: 1,
+    lines: [
+      { label: "failed", of: "errors", isRate: true, color: "--soil" },
+      { label: "refused", of: "refused", isRate: true, color: "--sun", dash },
+    ],
+  },
+  {
+    title: "Store size",
+    unit: "on disk",
+    format: formatBytes,
+    least: 1_000_000,
+    lines: [{ label: "Size", of: "storeBytes", color: "--leaf", isFilled: true }],
+  },
+];
 
 interface ChartCardProps {
   readonly figure: Figure;
-  readonly samples: readonly Sample[];
+  readonly now: Activity;
 }
 
-function ChartCard({ figure, samples }: ChartCardProps): JSX.Element {
-  const { title, unit, format, lines, least } = figure;
-  const latest = ({ values }: Line): string => {
+function ChartCard({ figure, now }: ChartCardProps): JSX.Element {
+  const { title, unit, format = formatFigure, lines, least } = figure;
+  const columns = lines.map(({ of, isRate }): Values => {
+    const factor = isRate === true ? 1000 / now.intervalMs : 1;
+    return now.samples.map(({ [of]: value }) => (value === null ? null : value * factor));
+  });
+  const latest = (values: Values = []): string => {
     const value = values.findLast((one) => one !== null) ?? null;
     return value === null ? "–" : format(value);
   };
-  const highest = Math.max(0, ...lines.flatMap(({ values }) => values.map((one) => one ?? 0)));
+  const highest = Math.max(0, ...columns.flat().map((value) => value ?? 0));
   return (
     <figure class="chart-card">
       <figcaption>
         <h2>{title}</h2>
         <span class="faint">{unit}</span>
         <dl class="chart-now">
-          {lines.map((line) => (
+          {lines.map((line, index) => (
             <div key={line.label}>
               <dt class={lines.length > 1 ? undefined : "visually-hidden"}>
-                <svg class={`line-sample line${line.color}`} viewBox="0 0 18 4" aria-hidden="true">
-                  <path d="M0 2h18" stroke-dasharray={line.dash?.join(" ")} />
+                <svg class="line-sample" viewBox="0 0 18 4" aria-hidden="true">
+                  <path
+                    d="M0 2h18"
+                    stroke={`var(${line.color})`}
+                    stroke-width="2"
+                    stroke-dasharray={line.dash?.join(" ")}
+                  />
                 </svg>
                 {line.label}
               </dt>
-              <dd>{latest(line)}</dd>
+              <dd>{latest(columns[index])}</dd>
             </div>
           ))}
         </dl>
         <span class="visually-hidden">Highest in ten minutes: {format(highest)}.</span>
       </figcaption>
       <Chart
-        times={samples.map(({ atMs }) => atMs / 1000)}
+        data={[now.samples.map(({ atMs }) => atMs / 1000), ...columns]}
         lines={lines}
         format={format}
         least={least}

@@ -12,11 +12,11 @@ export interface Line {
   readonly isFilled?: boolean;
   /** A single value between gaps is drawn as a dot; a line alone would not show it. */
   readonly hasGaps?: boolean;
-  readonly values: readonly (number | null)[];
 }
 
 interface ChartProps {
-  readonly times: readonly number[];
+  /** The times in seconds, then the values of each line. */
+  readonly data: uPlot.AlignedData;
   readonly lines: readonly Line[];
   readonly format: (value: number) => string;
   /** The least that the scale shows. */
@@ -106,7 +106,7 @@ export function Chart(props: ChartProps): JSX.Element {
     const draw = (): void => {
       plot.current?.destroy();
       const width = Math.max(200, element.clientWidth);
-      plot.current = new uPlot(optionsOf(latest.current, width), dataOf(latest.current), element);
+      plot.current = new uPlot(optionsOf(latest.current, width), latest.current.data, element);
     };
     draw();
     const observer = new ResizeObserver(() => {
@@ -122,12 +122,7 @@ export function Chart(props: ChartProps): JSX.Element {
       plot.current?.destroy();
     };
   }, []);
-  useEffect(() => plot.current?.setData(dataOf(props)), [props.times]);
+  useEffect(() => plot.current?.setData(props.data), [props.data]);
 
   return <div class="chart" ref={frame} aria-hidden="true" />;
 }
-
-const dataOf = ({ times, lines }: ChartProps): uPlot.AlignedData => [
-  [...times],
-  ...lines.map(({ values }) => [...values]),
-];

@@ -3,8 +3,6 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { ServiceError } from "../../../client/client.ts";
-import { explain } from "../api/service.ts";
 
 const paths = {
   search: "M9 3.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 0 1 0-11ZM13 13l4 4",
@@ -25,10 +23,11 @@ const paths = {
   check: "m4.5 10.5 3.5 3.5 7.5-8",
   refresh: "M16 10a6 6 0 1 1-1.8-4.3M16 3v3.5h-3.5",
   tag: "M3.5 4v5.5l7 7 6-6-7-7H4c-.3 0-.5.2-.5.5ZM7 7v.1",
-  order: "M6 4v12M3.5 13.5 6 16l2.5-2.5M11 5h6M11 10h4.5M11 15h3",
+  ascending: "M6 4v12M3.5 13.5 6 16l2.5-2.5M11 5h6M11 10h4.5M11 15h3",
+  descending: "M6 16V4M3.5 6.5 6 4l2.5 2.5M11 15h6M11 10h4.5M11 5h3",
 } as const;
 
-export type IconName = keyof typeof paths;
+type IconName = keyof typeof paths;
 
 export function Icon({ name }: { readonly name: IconName }): JSX.Element {
   return (
@@ -40,29 +39,30 @@ export function Icon({ name }: { readonly name: IconName }): JSX.Element {
 
 export function Mark(): JSX.Element {
   return (
-    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true">
+    <svg class="mark" viewBox="0 0 32 32" fill="none" stroke-linecap="round" aria-hidden="true">
       <path
-        class="mark-leaf"
+        fill="var(--leaf)"
         d="M27.5 3.5C15 3 6.5 8 6 16.5c-.2 4 1.8 7 5 8.2 9 2.8 16.5-6.7 16.5-21.2Z"
       />
-      <path class="mark-stem" d="M21 10.5C15.5 13.5 11.8 18 10.2 24.5" />
-      <path d="M10.2 24.5 9.2 29.5" />
+      <path stroke="var(--paper)" stroke-width="1.8" d="M21 10.5C15.5 13.5 11.8 18 10.2 24.5" />
+      <path stroke="var(--leaf)" stroke-width="2.2" d="M10.2 24.5 9.2 29.5" />
     </svg>
   );
 }
 
 interface ButtonProps {
+  readonly type?: "button" | "submit";
   readonly kind?: "main" | "danger" | "small" | undefined;
   readonly isDisabled?: boolean;
   /** The key that does the same. */
   readonly shortcut?: string;
-  readonly onClick: () => void;
+  readonly onClick?: () => void;
   readonly children: ComponentChildren;
 }
 
 export const Button = (props: ButtonProps): JSX.Element => (
   <button
-    type="button"
+    type={props.type ?? "button"}
     class={props.kind === undefined ? "button" : `button button-${props.kind}`}
     disabled={props.isDisabled}
     aria-keyshortcuts={props.shortcut}
@@ -75,6 +75,7 @@ export const Button = (props: ButtonProps): JSX.Element => (
 interface IconButtonProps {
   readonly icon: IconName;
   readonly label: string;
+  readonly isFramed?: boolean;
   readonly class?: string;
   readonly onClick: () => void;
 }
@@ -82,7 +83,7 @@ interface IconButtonProps {
 export const IconButton = (props: IconButtonProps): JSX.Element => (
   <button
     type="button"
-    class={`button-plain ${props.class ?? ""}`}
+    class={`${props.isFramed === true ? "button button-icon" : "button-plain"} ${props.class ?? ""}`}
     aria-label={props.label}
     title={props.label}
     onClick={props.onClick}
@@ -91,43 +92,56 @@ export const IconButton = (props: IconButtonProps): JSX.Element => (
   </button>
 );
 
+interface MenuItemProps {
+  readonly label: string;
+  readonly note?: string;
+  readonly onClick: () => void;
+}
+
+export const MenuItem = ({ label, note, onClick }: MenuItemProps): JSX.Element => (
+  <button type="button" class="menu-item" onClick={onClick}>
+    {label}
+    {note !== undefined && <small>{note}</small>}
+  </button>
+);
+
 /** An empty tag is a tag; a plant without one shows nothing. */
 export const Tag = ({ tag }: { readonly tag: string | undefined }): JSX.Element | null =>
   tag === undefined ? null : <span class="tag">{tag === "" ? <i>empty</i> : tag}</span>;
 
+interface TermsProps {
+  readonly class: string;
+  readonly of: readonly (readonly [term: string, description: ComponentChildren])[];
+}
+
+export const Terms = (props: TermsProps): JSX.Element => (
+  <dl class={props.class}>
+    {props.of.map(([term, description]) => (
+      <div key={term}>
+        <dt>{term}</dt>
+        <dd>{description}</dd>
+      </div>
+    ))}
+  </dl>
+);
+
 interface NoticeProps {
   readonly kind: "fault" | "warning" | "good";
   readonly title: string;
+  readonly text?: ComponentChildren;
   readonly children?: ComponentChildren;
 }
 
-export const Notice = ({ kind, title, children }: NoticeProps): JSX.Element => (
+export const Notice = ({ kind, title, text, children }: NoticeProps): JSX.Element => (
   <div class={`notice notice-${kind}`} role={kind === "good" ? "status" : "alert"}>
     <Icon name={kind === "good" ? "check" : "warning"} />
     <div>
       <p class="notice-title">{title}</p>
+      {text !== undefined && <p>{text}</p>}
       {children}
     </div>
   </div>
 );
-
-const outcomes = { save: "Not saved", deletion: "Not deleted" } as const;
-
-interface FailureNoticeProps {
-  readonly of: keyof typeof outcomes;
-  readonly error: unknown;
-}
-
-/** A write that was refused, or one that may have been carried out although no answer came. */
-export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
-  const isRefused = error instanceof ServiceError && !error.isTransient;
-  const title = isRefused ? outcomes[of] : `Couldn't confirm the ${of}. It's safe to try again.`;
-  return (
-    <Notice kind="fault" title={title}>
-      <p>{explain(error)}</p>
-    </Notice>
-  );
-}
 
 interface MenuProps {
   readonly label: string;
@@ -147,17 +161,16 @@ export function Menu({ label, button, buttonClass, children }: MenuProps): JSX.E
 
   useEffect(() => {
     if (!isOpen.value) return;
-    const onOutside = (event: Event): void => {
-      if (!root.current?.contains(event.target as Node)) close();
-    };
-    addEventListener("hashchange", close);
-    document.addEventListener("pointerdown", onOutside);
-    document.addEventListener("focusin", onOutside);
-    return () => {
-      removeEventListener("hashchange", close);
-      document.removeEventListener("pointerdown", onOutside);
-      document.removeEventListener("focusin", onOutside);
-    };
+    const listening = new AbortController();
+    for (const type of ["hashchange", "pointerdown", "focusin"])
+      addEventListener(
+        type,
+        ({ target }) => {
+          if (target === window || !root.current?.contains(target as Node)) close();
+        },
+        listening,
+      );
+    return () => listening.abort();
   }, [isOpen.value]);
 
   return (

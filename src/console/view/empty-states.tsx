@@ -1,13 +1,26 @@
-/** What the list shows where it has no rows: why, and the way out. */
+/** What the list says below its rows, or where it has none: why, and the way out. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { explain, isStatus, tryAgain } from "../api/service.ts";
-import type { PlantList } from "../state/plants.ts";
-import { everything, linkTo, refine } from "../state/route.ts";
+import { formatCount } from "../state/format.ts";
+import { list, LOADED_MAX } from "../state/plants.ts";
+import { currentFilter, everything, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { Button } from "./controls.tsx";
 
-type Drawing = readonly (readonly [kind: string, path: string])[];
+const kinds = {
+  ground: {},
+  thin: {},
+  fill: { fill: "var(--sunk)" },
+  dashed: { "stroke-dasharray": "3 4" },
+  label: { stroke: "var(--leaf)", fill: "var(--paper)" },
+  leaf: { stroke: "var(--leaf)", fill: "var(--leaf-soft)" },
+  stem: { stroke: "var(--leaf)", "stroke-width": 2 },
+  lens: { stroke: "var(--leaf)", "stroke-width": 2, fill: "var(--sheet)", "fill-opacity": 0.75 },
+  handle: { stroke: "var(--leaf)", "stroke-width": 4 },
+} as const;
+
+type Drawing = readonly (readonly [kind: keyof typeof kinds, path: string])[];
 
 const pot: Drawing = [
   ["fill", "M52 78h56l-6 34H58l-6-34Z"],
@@ -44,113 +57,128 @@ const drawings = {
 export const Drawing = ({ name }: { readonly name: keyof typeof drawings }): JSX.Element => (
   <svg class="drawing" viewBox="0 0 160 120" aria-hidden="true">
     {drawings[name].map(([kind, path]) => (
-      <path key={path} class={`drawing-${kind}`} d={path} />
+      <path key={path} {...kinds[kind]} d={path} />
     ))}
   </svg>
 );
 
-interface BlankProps {
-  readonly drawing: keyof typeof drawings;
-  readonly title: string;
+interface Status {
+  readonly drawing?: keyof typeof drawings;
+  /** Of an empty list. */
+  readonly title?: string;
   readonly text: ComponentChildren;
-  readonly children?: ComponentChildren;
+  readonly action?: JSX.Element | false;
 }
 
-const Blank = ({ drawing, title, text, children }: BlankProps): JSX.Element => (
-  <div class="blank">
-    <Drawing name={drawing} />
-    <h2>{title}</h2>
-    <p>{text}</p>
-    <div class="form-actions">{children}</div>
-  </div>
-);
-
-/** The direction in which a search moves through the ids. */
-export const wayOf = ({ filter }: PlantList): string =>
-  filter.order === "asc" ? "up to" : "down to";
-
-export function NothingListed({ list }: { readonly list: PlantList }): JSX.Element | null {
-  const { name, tag } = list.filter;
-  switch (list.phase.value) {
-    case "failed":
-      return <Unreadable list={list} />;
-    case "end":
-      return name === undefined && tag === undefined ? <EmptyStore /> : <NoneFound list={list} />;
+/** How far the list has come, and why it does not go on. */
+function readStatus(): Status {
+  const shown = list.value;
+  const passed = shown.passed.value;
+  const button = (label: string, run: () => unknown): JSX.Element => (
+    <Button kind={shown.plants.length > 0 ? "small" : undefined} onClick={() => void run()}>
+      {label}
+    </Button>
+  );
+  switch (shown.phase.value) {
+    case "loading":
+      if (passed === undefined) return { text: "Loading…" };
+      return {
+        drawing: "noMatch",
+        title: "Nothing found yet",
+        text: (
+          <span>
+            Searching… checked {shown.filter.order === "asc" ? "up to" : "down to"} id{" "}
+            <span class="digits">{String(passed)}</span>
+          </span>
+        ),
+        action: button("Stop", () => shown.stop()),
+      };
     case "stopped":
-      return (
-        <Blank drawing="noMatch" title="Nothing found so far" text="You stopped the search.">
-          <Button onClick={() => void list.loadMore()}>Continue searching</Button>
-        </Blank>
-      );
-    case "loading": {
-      const passed = list.passed.value;
-      if (passed === undefined) return null;
-      const text = (
-        <>
-          Nothing {wayOf(list)} id <span class="digits">{String(passed)}</span> yet.
-        </>
-      );
-      return (
-        <Blank drawing="noMatch" title="Searching…" text={text}>
-          <Button onClick={() => list.stop()}>Stop</Button>
-        </Blank>
-      );
-    }
-    case "ready":
+      return {
+        drawing: "noMatch",
+        title: "Nothing found so far",
+        text: "You stopped the search.",
+        action: button("Continue", () => shown.loadMore()),
+      };
+    case "failed":
+      if (isStatus(shown.failure.value, 0))
+        return {
+          drawing: "cutStem",
+          title: "No connection",
+          text: "The store does not answer. The list loads as soon as it does.",
+          action: button("Try now", tryAgain),
+        };
+      return {
+        drawing: "cutStem",
+        title: "Couldn't load the list",
+        text: explain(shown.failure.value),
+        action: button("Try again", () => shown.loadMore()),
+      };
     case "full":
-      return null;
+      return {
+        text: `${formatCount(LOADED_MAX)} plants are loaded. Search or pick a tag to reach the others.`,
+      };
+    case "end":
+      return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness();
+    case "ready":
+      return { text: "" };
   }
 }
 
-const EmptyStore = (): JSX.Element =>
-  mayWrite.value ? (
-    <Blank
-      drawing="emptyPot"
-      title="No plants yet"
-      text="Add the first one by hand, or import a spreadsheet."
-    >
-      <a class="button button-main" href={linkTo("new")}>
-        Add a plant
-      </a>
-      <a class="button" href="#/import">
-        Import a file
-      </a>
-    </Blank>
-  ) : (
-    <Blank
-      drawing="emptyPot"
-      title="No plants yet"
-      text="Your token can read plants, not add them."
-    />
-  );
-
-function NoneFound({ list }: { readonly list: PlantList }): JSX.Element {
-  const { name, tag, order } = list.filter;
+function explainEmptiness(): Status {
+  const { name, tag, order } = currentFilter();
+  if (name === undefined && tag === undefined)
+    return {
+      drawing: "emptyPot",
+      title: "No plants yet",
+      text: mayWrite.value
+        ? "Add the first one by hand, or import a spreadsheet."
+        : "Your token can read plants, not add them.",
+      action: mayWrite.value && (
+        <>
+          <a class="button button-main" href={linkTo("new")}>
+            Add a plant
+          </a>
+          <a class="button" href="#/import">
+            Import a file
+          </a>
+        </>
+      ),
+    };
   const parts = [
     ...(name === undefined ? [] : [`“${name}” in its name`]),
     ...(tag === undefined ? [] : [tag === "" ? "the empty tag" : `the tag “${tag}”`]),
   ];
-  return (
-    <Blank drawing="noMatch" title="No match" text={`No plant has ${parts.join(" and ")}.`}>
-      {name !== undefined && tag !== undefined && (
-        <Button onClick={() => refine({ tag: undefined })}>Search all tags</Button>
-      )}
-      <Button onClick={() => refine({ ...everything, order })}>Show all plants</Button>
-    </Blank>
-  );
+  return {
+    drawing: "noMatch",
+    title: "No match",
+    text: `No plant has ${parts.join(" and ")}.`,
+    action: (
+      <>
+        {parts.length > 1 && (
+          <Button onClick={() => refine({ tag: undefined })}>Search all tags</Button>
+        )}
+        <Button onClick={() => refine({ ...everything, order })}>Show all plants</Button>
+      </>
+    ),
+  };
 }
 
-const Unreadable = ({ list }: { readonly list: PlantList }): JSX.Element =>
-  isStatus(list.failure.value, 0) ? (
-    <Blank
-      drawing="cutStem"
-      title="No connection"
-      text="The store does not answer. The list loads as soon as it does."
-    >
-      <Button onClick={() => void tryAgain()}>Try now</Button>
-    </Blank>
-  ) : (
-    <Blank drawing="cutStem" title="Couldn't load the list" text={explain(list.failure.value)}>
-      <Button onClick={() => void list.loadMore()}>Try now</Button>
-    </Blank>
+export function ListStatus(): JSX.Element {
+  const { drawing, title, text, action } = readStatus();
+  const isEmpty = list.value.plants.length === 0;
+  if (!isEmpty || drawing === undefined)
+    return (
+      <div class={isEmpty ? "grid-foot late" : "grid-foot"}>
+        {text} {action}
+      </div>
+    );
+  return (
+    <div class="blank">
+      <Drawing name={drawing} />
+      <h2>{title}</h2>
+      <p>{text}</p>
+      <div class="form-actions">{action}</div>
+    </div>
   );
+}

@@ -10,7 +10,7 @@ import { formatBytes } from "../state/format.ts";
 import { currentFilter, linkTo } from "../state/route.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Icon, Menu } from "./controls.tsx";
+import { Button, Icon, Menu, MenuItem } from "./controls.tsx";
 
 const formats = {
   csv: { type: "text/csv", head: CSV_HEAD, format: formatCsv },
@@ -119,18 +119,18 @@ export function ExportMenu(): JSX.Element {
   const what = filter.name === undefined && filter.tag === undefined ? "all" : "these";
   return (
     <Menu label="Share and export" buttonClass="button button-icon" button={<Icon name="share" />}>
-      <button type="button" class="menu-item" onClick={() => void copyLink()}>
-        Copy link to this view
-      </button>
+      <MenuItem label="Copy link to this view" onClick={() => void copyLink()} />
       <hr />
-      <button type="button" class="menu-item" onClick={() => void exportPlants(filter, "csv")}>
-        Export {what} plants as CSV
-        <small>for spreadsheets</small>
-      </button>
-      <button type="button" class="menu-item" onClick={() => void exportPlants(filter, "ndjson")}>
-        Export {what} plants as NDJSON
-        <small>for programs</small>
-      </button>
+      <MenuItem
+        label={`Export ${what} plants as CSV`}
+        note="for spreadsheets"
+        onClick={() => void exportPlants(filter, "csv")}
+      />
+      <MenuItem
+        label={`Export ${what} plants as NDJSON`}
+        note="for programs"
+        onClick={() => void exportPlants(filter, "ndjson")}
+      />
     </Menu>
   );
 }

@@ -1,11 +1,92 @@
-/** The fields of a plant, with the rules of the interface: a form says what is wrong before anything is sent. */
+/** Forms, and the fields of a plant with the rules of the interface: a form says what is wrong before it sends. */
 
+import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
+import { ServiceError } from "../../../client/client.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isStorable } from "../../domain/plant.ts";
+import { Taken } from "../api/plants.ts";
+import { explain } from "../api/service.ts";
+import { formatName } from "../state/format.ts";
 import { suggestTags } from "../state/plants.ts";
+import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { Combobox } from "./combobox.tsx";
+import { Notice } from "./controls.tsx";
+
+interface Task {
+  readonly isBusy: Signal<boolean>;
+  /** Why it failed the last time. */
+  readonly trouble: Signal<unknown>;
+  readonly run: (action: () => Promise<void>) => Promise<void>;
+}
+
+/** Something that is sent, once at a time. */
+export function useTask(): Task {
+  const isBusy = useSignal(false);
+  const trouble = useSignal<unknown>(undefined);
+  const run = async (action: () => Promise<void>): Promise<void> => {
+    if (isBusy.value) return;
+    isBusy.value = true;
+    trouble.value = undefined;
+    try {
+      await action();
+    } catch (error) {
+      trouble.value = error;
+    } finally {
+      isBusy.value = false;
+    }
+  };
+  return { isBusy, trouble, run };
+}
+
+const outcomes = { save: "Not saved", deletion: "Not deleted" } as const;
+
+interface FailureNoticeProps {
+  readonly of: keyof typeof outcomes;
+  readonly error: unknown;
+}
+
+/** A write that was refused, or one that may have been carried out although no answer came. */
+export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
+  if (error instanceof Taken)
+    return (
+      <Notice
+        kind="fault"
+        title={`Id ${error.id} already belongs to ${error.by === undefined ? "another plant" : formatName(error.by)}`}
+      >
+        <p>
+          Nothing was changed.{" "}
+          {error.by !== undefined && <a href={linkTo(error.id)}>Open that plant</a>}
+        </p>
+      </Notice>
+    );
+  const isRefused = error instanceof ServiceError && !error.isTransient;
+  const title = isRefused ? outcomes[of] : `Couldn't confirm the ${of}. It's safe to try again.`;
+  return <Notice kind="fault" title={title} text={explain(error)} />;
+}
+
+interface FormProps {
+  readonly onSubmit: () => void;
+  readonly children: ComponentChildren;
+}
+
+export const Form = ({ onSubmit, children }: FormProps): JSX.Element => (
+  <form
+    class="form"
+    noValidate
+    onSubmit={(event) => {
+      event.preventDefault();
+      onSubmit();
+    }}
+  >
+    {children}
+  </form>
+);
+
+export function focusField(id: string): void {
+  document.querySelector<HTMLInputElement>(`#${id}`)?.focus();
+}
 
 interface FieldProps {
   readonly id: string;
@@ -63,7 +144,7 @@ export function findIdFault(text: string): string | undefined {
     : `Too large: the largest id is ${INT64_MAX}.`;
 }
 
-export const findTextFault = (text: string): string | undefined =>
+export const findTextFault = (text = ""): string | undefined =>
   isStorable(text)
     ? undefined
     : "Contains a character that can't be stored (U+0000 or half a pair).";
@@ -73,23 +154,21 @@ const findTextNote = (text: string): string | undefined =>
 
 interface NameFieldProps {
   readonly id: string;
-  readonly value: string;
+  readonly name: Signal<string>;
   /** A field of one line would drop the line breaks of a name that has some. */
   readonly hasLines?: boolean;
-  readonly inputRef?: { current: HTMLInputElement | HTMLTextAreaElement | null };
-  readonly onInput: (text: string) => void;
 }
 
-export function NameField({ id, value, hasLines, inputRef, onInput }: NameFieldProps): JSX.Element {
+export function NameField({ id, name, hasLines }: NameFieldProps): JSX.Element {
+  const { value } = name;
   const fault = findTextFault(value);
   const shared = {
     ...fieldProps(id, fault),
     autocomplete: "off" as const,
     value,
-    ref: (element: HTMLInputElement | HTMLTextAreaElement | null) => {
-      if (inputRef !== undefined) inputRef.current = element;
+    onInput: (event: { currentTarget: { value: string } }) => {
+      name.value = event.currentTarget.value;
     },
-    onInput: (event: { currentTarget: { value: string } }) => onInput(event.currentTarget.value),
   };
   return (
     <Field id={id} label="Name" rule="Any text." fault={fault} note={findTextNote(value)}>
@@ -101,23 +180,24 @@ export function NameField({ id, value, hasLines, inputRef, onInput }: NameFieldP
 interface TagFieldProps {
   readonly id: string;
   /** An empty tag is a tag; undefined is none. */
-  readonly value: string | undefined;
-  readonly onInput: (tag: string | undefined) => void;
+  readonly tag: Signal<string | undefined>;
 }
 
-export function TagField({ id, value, onInput }: TagFieldProps): JSX.Element {
-  const text = value ?? "";
-  const fault = findTextFault(text);
+export function TagField({ id, tag }: TagFieldProps): JSX.Element {
+  const fault = findTextFault(tag.value);
+  const put = (text: string): void => {
+    tag.value = text === "" ? undefined : text;
+  };
   const note =
-    value === "" ? (
+    tag.value === "" ? (
       <>
         This plant has an empty tag, which is not the same as no tag.{" "}
-        <button type="button" class="button-link" onClick={() => onInput(undefined)}>
+        <button type="button" class="button-link" onClick={() => put("")}>
           Remove the tag
         </button>
       </>
     ) : (
-      findTextNote(text)
+      findTextNote(tag.value ?? "")
     );
   return (
     <Field
@@ -131,9 +211,9 @@ export function TagField({ id, value, onInput }: TagFieldProps): JSX.Element {
       <Combobox
         id={id}
         inputProps={fieldProps(id, fault)}
-        value={text}
+        value={tag.value ?? ""}
         suggest={mayRead.value ? suggestTags : async () => []}
-        onInput={(typed) => onInput(typed === "" ? undefined : typed)}
+        onInput={put}
       />
     </Field>
   );

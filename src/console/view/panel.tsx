@@ -1,7 +1,7 @@
 /** The frame beside the list, for a plant or for a form. On a phone it covers the screen. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { IconButton } from "./controls.tsx";
@@ -22,12 +22,12 @@ export function Panel({ title, keys, children }: PanelProps): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null);
   // A token that may only write has no list to go back to.
   const canClose = mayRead.value;
-  useEffect(() => {
+  useLayoutEffect(() => {
     panelKeys.value = { ...(canClose ? { Escape: closePanel } : {}), ...keys };
     return () => {
       panelKeys.value = {};
     };
-  }, [keys]);
+  });
   useEffect(() => {
     // A form has moved the focus to its first field already.
     if (!heading.current?.closest(".panel")?.contains(document.activeElement))

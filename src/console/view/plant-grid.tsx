@@ -1,58 +1,76 @@
 /** The list: a grid that draws only the rows in sight, with keyboard navigation. */
 
-import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
-import type { ComponentChildren, JSX, RefObject } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Plant } from "../../domain/plant.ts";
-import { explain } from "../api/service.ts";
 import { findDraft } from "../state/storage.ts";
-import { formatCount } from "../state/format.ts";
-import { list, LOADED_MAX, type PlantList } from "../state/plants.ts";
+import { list } from "../state/plants.ts";
 import { isOpen, linkTo, openPlant } from "../state/route.ts";
-import { Button, Tag } from "./controls.tsx";
-import { wayOf } from "./empty-states.tsx";
+import { Tag } from "./controls.tsx";
+import { ListStatus } from "./empty-states.tsx";
 
 const HEAD_HEIGHT = 36;
+const ROW_HEIGHT = 48;
+/** A row has two lines where the list is narrow. The stylesheet has the same width. */
+const TWO_LINES_ROW_HEIGHT = 64;
+const TWO_LINES_WIDTH_MAX = 700;
 /** The next page is requested this many screens before its first row is in sight. */
 const SCREENS_AHEAD = 2;
 /** Rows drawn above and below those in sight. */
 const ROWS_BEYOND = 10;
 
+/** The part of the list that is in sight. */
+interface Window {
+  readonly top: number;
+  readonly height: number;
+  readonly rowHeight: number;
+}
+
 export function PlantGrid(): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
-  const visible = useWindow(scroller);
+  const visible = useSignal<Window>({ top: 0, height: 800, rowHeight: ROW_HEIGHT });
   const shown = list.value;
   // Reading the version redraws the list when it changes.
   void shown.version.value;
   const { plants } = shown;
-  const { top: scrolled, height: shownHeight, rowHeight } = visible.value;
-  const end = Math.min(
-    plants.length,
-    Math.ceil((scrolled + shownHeight) / rowHeight) + ROWS_BEYOND,
-  );
-  const start = Math.max(0, Math.min(end, Math.floor(scrolled / rowHeight) - ROWS_BEYOND));
+  const { top, height, rowHeight } = visible.value;
+  const end = Math.min(plants.length, Math.ceil((top + height) / rowHeight) + ROWS_BEYOND);
+  const start = Math.max(0, Math.min(end, Math.floor(top / rowHeight) - ROWS_BEYOND));
   const active = shown.active.value;
 
-  useSignalEffect(() => {
-    const current = list.value;
-    void current.version.value;
-    const { top, height, rowHeight: each } = visible.value;
-    const rowsAhead = (top + height * (1 + SCREENS_AHEAD)) / each;
-    if (current.phase.value === "ready" && rowsAhead > current.plants.length)
-      void current.loadMore();
+  const measure = (): void => {
+    if (scroller.current === null) return;
+    const { scrollTop, clientHeight, clientWidth } = scroller.current;
+    const hasTwoLines = clientWidth <= TWO_LINES_WIDTH_MAX;
+    const each = hasTwoLines ? TWO_LINES_ROW_HEIGHT : ROW_HEIGHT;
+    visible.value = { top: scrollTop, height: clientHeight, rowHeight: each };
+  };
+  useLayoutEffect(() => {
+    measure();
+    const observer = new ResizeObserver(measure);
+    if (scroller.current !== null) observer.observe(scroller.current);
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => {
+    const rowsAhead = (top + height * (1 + SCREENS_AHEAD)) / rowHeight;
+    if (shown.phase.value === "ready" && rowsAhead > plants.length) void shown.loadMore();
   });
-  useSignalEffect(() => {
-    const index = list.value.active.value;
-    if (index >= 0 && scroller.current !== null)
-      reveal(scroller.current, index, visible.peek().rowHeight);
-  });
+  useEffect(() => {
+    const element = scroller.current;
+    if (active < 0 || element === null) return;
+    // Only as far as needed to show the row below the sticky head.
+    const rowTop = active * rowHeight;
+    const lowest = rowTop + rowHeight - (element.clientHeight - HEAD_HEIGHT);
+    element.scrollTop = Math.max(lowest, Math.min(rowTop, element.scrollTop));
+  }, [active, rowHeight]);
 
   const moveTo = (index: number): void => {
     shown.active.value = Math.max(0, Math.min(index, shown.plants.length - 1));
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.altKey || event.ctrlKey || event.metaKey || plants.length === 0) return;
-    const page = Math.max(1, Math.floor((shownHeight - HEAD_HEIGHT) / rowHeight) - 1);
+    const page = Math.max(1, Math.floor((height - HEAD_HEIGHT) / rowHeight) - 1);
     const at = shown.active.value;
     const targets: Readonly<Record<string, number>> = {
       ArrowDown: at + 1,
@@ -71,7 +89,7 @@ export function PlantGrid(): JSX.Element {
 
   const isActiveDrawn = active >= start && active < end;
   return (
-    <div class="scroller" ref={scroller}>
+    <div class="scroller" ref={scroller} onScroll={measure}>
       <div
         class="grid"
         id="plants"
@@ -111,7 +129,7 @@ export function PlantGrid(): JSX.Element {
           })}
         </div>
       </div>
-      <div class="grid-foot">{describeEnd(shown)}</div>
+      <ListStatus />
     </div>
   );
 }
@@ -155,79 +173,4 @@ function Row({ plant, index, top, isActive }: RowProps): JSX.Element {
       </span>
     </div>
   );
-}
-
-function describeEnd(shown: PlantList): ComponentChildren {
-  const passed = shown.passed.value;
-  const goOn = (label: string): JSX.Element => (
-    <Button kind="small" onClick={() => void shown.loadMore()}>
-      {label}
-    </Button>
-  );
-  switch (shown.phase.value) {
-    case "loading":
-      if (passed === undefined) return "Loading…";
-      return (
-        <>
-          <span>
-            Searching… checked {wayOf(shown)} id <span class="digits">{String(passed)}</span>
-          </span>
-          <Button kind="small" onClick={() => shown.stop()}>
-            Stop
-          </Button>
-        </>
-      );
-    case "stopped":
-      return <>You stopped the search. {goOn("Continue")}</>;
-    case "failed":
-      return (
-        <>
-          {explain(shown.failure.value)} {goOn("Try again")}
-        </>
-      );
-    case "full":
-      return `${formatCount(LOADED_MAX)} plants are loaded. Search or pick a tag to reach the others.`;
-    case "end":
-      return "End of list";
-    case "ready":
-      return null;
-  }
-}
-
-interface Window {
-  readonly top: number;
-  readonly height: number;
-  readonly rowHeight: number;
-}
-
-/** Where the list is narrower, a row has two lines. The stylesheet has the same width. */
-const TWO_LINES_WIDTH_MAX = 700;
-
-/** The part of a scrolling element that is in sight. */
-function useWindow(scroller: RefObject<HTMLElement | null>): Signal<Window> {
-  const visible = useSignal<Window>({ top: 0, height: 800, rowHeight: 48 });
-  useLayoutEffect(() => {
-    const element = scroller.current;
-    if (element === null) return;
-    const measure = (): void => {
-      const { scrollTop: top, clientHeight: height, clientWidth: width } = element;
-      visible.value = { top, height, rowHeight: width <= TWO_LINES_WIDTH_MAX ? 64 : 48 };
-    };
-    measure();
-    element.addEventListener("scroll", measure, { passive: true });
-    const observer = new ResizeObserver(measure);
-    observer.observe(element);
-    return () => {
-      element.removeEventListener("scroll", measure);
-      observer.disconnect();
-    };
-  }, []);
-  return visible;
-}
-
-/** Scrolls only as far as needed to show the row below the sticky head. */
-function reveal(element: HTMLElement, index: number, rowHeight: number): void {
-  const top = index * rowHeight;
-  const lowest = top + rowHeight - (element.clientHeight - HEAD_HEIGHT);
-  element.scrollTop = Math.max(lowest, Math.min(top, element.scrollTop));
 }

@@ -1,28 +1,29 @@
-/** One plant: shown, edited, deleted. */
+/** One plant: shown, edited, deleted. A change that someone else made meanwhile is shown, not overwritten. */
 
-import { useSignal } from "@preact/signals";
+import { effect, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useMemo } from "preact/hooks";
-import { Changed, readPlant, type Versioned } from "../api/plants.ts";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { Changed, isSame, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { formatName } from "../state/format.ts";
+import { list, noteTag, removeWithUndo } from "../state/plants.ts";
+import { isOpen, openPlant } from "../state/route.ts";
+import { mayWrite, token } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
-import { list, removeWithUndo } from "../state/plants.ts";
-import { isOpen } from "../state/route.ts";
-import { mayWrite } from "../state/session.ts";
-import { Button, FailureNotice, Icon, Notice, Tag } from "./controls.tsx";
+import { toast } from "../state/toasts.ts";
+import { Button, Icon, Notice, Tag, Terms } from "./controls.tsx";
+import { FailureNotice, findTextFault, Form, NameField, TagField, useTask } from "./form.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
-import { ConflictNotice, PlantForm } from "./plant-form.tsx";
-
-type Loaded = Versioned | "loading" | "missing" | { readonly failure: unknown };
 
 export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
-  const loaded = useSignal<Loaded>("loading");
+  const loaded = useSignal<Versioned | "loading" | "missing" | Error>("loading");
   const draft = mayWrite.value ? findDraft(id) : undefined;
   const isEditing = useSignal(draft !== undefined);
-  const isRemoving = useSignal(false);
-  const trouble = useSignal<unknown>(undefined);
+  const { isBusy, trouble, run } = useTask();
   const recovered = recoveries.value;
+
+  const current = loaded.value;
+  const versioned = typeof current === "object" && "plant" in current ? current : undefined;
 
   /** Undefined means that the plant is gone. */
   const accept = (now: Versioned | undefined): void => {
@@ -32,7 +33,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   };
 
   useEffect(() => {
-    if (typeof loaded.value === "object" && "plant" in loaded.value) return;
+    if (versioned !== undefined) return;
     const controller = new AbortController();
     readPlant(id, controller.signal).then(
       (found) => {
@@ -40,76 +41,60 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         const index = list.value.indexOf(id);
         if (index >= 0) list.value.active.value = index;
       },
-      (error: unknown) => {
+      (error: Error) => {
         if (isStatus(error, 404)) accept(undefined);
-        else if (!isAbort(error)) loaded.value = { failure: error };
+        else if (!isAbort(error)) loaded.value = error;
       },
     );
     return () => controller.abort();
   }, [id, recovered]);
 
-  const remove = async (which: Versioned): Promise<void> => {
-    if (isRemoving.value) return;
-    isRemoving.value = true;
-    trouble.value = undefined;
-    try {
+  const remove = (which: Versioned): Promise<void> =>
+    run(async () => {
       await removeWithUndo(which);
       // Another plant may be open by now.
       if (isOpen(id)) closePanel();
-    } catch (error) {
-      trouble.value = error;
-    } finally {
-      isRemoving.value = false;
-    }
-  };
-  const edit = (): void => {
-    isEditing.value = true;
+    });
+  const edit = (isOn: boolean) => (): void => {
+    isEditing.value = isOn;
   };
 
-  const current = loaded.value;
-  const versioned = typeof current === "object" && "plant" in current ? current : undefined;
   const canChange = versioned !== undefined && mayWrite.value;
-  const keys = useMemo(() => {
-    if (isEditing.value) return { Escape: () => (isEditing.value = false) };
-    return canChange ? { e: edit, Delete: () => void remove(versioned) } : {};
-  }, [canChange, versioned, isEditing.value]);
-
+  const keys = isEditing.value
+    ? { Escape: edit(false) }
+    : canChange
+      ? { e: edit(true), Delete: () => void remove(versioned) }
+      : {};
   return (
     <Panel title={isEditing.value ? "Edit plant" : "Plant"} keys={keys}>
       {current === "loading" && <p class="faint">Loading…</p>}
       {current === "missing" && (
         <>
           <IdLabel id={id} />
-          <Notice kind="warning" title="There is no plant with this id">
-            <p>It may have been deleted.</p>
-          </Notice>
+          <Notice
+            kind="warning"
+            title="There is no plant with this id"
+            text="It may have been deleted."
+          />
         </>
       )}
-      {typeof current === "object" && "failure" in current && (
-        <Notice kind="fault" title="Couldn't read this plant">
-          <p>{explain(current.failure)}</p>
-        </Notice>
+      {current instanceof Error && (
+        <Notice kind="fault" title="Couldn't read this plant" text={explain(current)} />
       )}
       {versioned !== undefined && isEditing.value && (
-        <PlantForm
-          versioned={versioned}
-          onSaved={(saved) => {
-            loaded.value = saved;
-          }}
-          onTake={accept}
-          onDone={() => {
-            isEditing.value = false;
-          }}
-        />
+        <EditForm versioned={versioned} onChange={accept} onDone={edit(false)} />
       )}
       {versioned !== undefined && !isEditing.value && (
         <>
           <Shown versioned={versioned} />
           {draft !== undefined && (
-            <Notice kind="warning" title="Your edit isn't saved yet">
-              <p>{formatName({ ...draft, id, tag: draft.tag })}</p>
+            <Notice
+              kind="warning"
+              title="Your edit isn't saved yet"
+              text={formatName({ ...draft, id })}
+            >
               <div class="form-actions">
-                <Button kind="main" onClick={edit}>
+                <Button kind="main" onClick={edit(true)}>
                   Continue editing
                 </Button>
                 <Button onClick={() => keepDraft(id, undefined)}>Discard my edit</Button>
@@ -132,7 +117,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           {canChange && (
             <div class="form-actions">
               {draft === undefined && (
-                <Button shortcut="e" onClick={edit}>
+                <Button shortcut="e" onClick={edit(true)}>
                   <Icon name="edit" />
                   Edit
                 </Button>
@@ -140,7 +125,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
               <Button
                 kind="danger"
                 shortcut="Delete"
-                isDisabled={isRemoving.value}
+                isDisabled={isBusy.value}
                 onClick={() => void remove(versioned)}
               >
                 <Icon name="trash" />
@@ -162,5 +147,162 @@ function Shown({ versioned }: { readonly versioned: Versioned }): JSX.Element {
       <p class="shown-name">{name.trim() === "" ? <i class="faint">no name</i> : name}</p>
       {tag === undefined ? <span class="faint">No tag</span> : <Tag tag={tag} />}
     </div>
+  );
+}
+
+interface EditFormProps {
+  readonly versioned: Versioned;
+  /** What is stored now; undefined means that the plant is gone. Also called after the form was closed. */
+  readonly onChange: (now: Versioned | undefined) => void;
+  readonly onDone: () => void;
+}
+
+function EditForm({ versioned, onChange, onDone }: EditFormProps): JSX.Element {
+  const { plant } = versioned;
+  const { id } = plant;
+  const draft = findDraft(id);
+  const name = useSignal((draft ?? plant).name);
+  const tag = useSignal((draft ?? plant).tag);
+  const etag = useRef(draft?.etag ?? versioned.etag);
+  const { isBusy, trouble, run } = useTask();
+  const isLeft = useRef(false);
+  const open = { label: "Open", run: () => openPlant(id) };
+
+  useEffect(() => {
+    const input = document.querySelector<HTMLInputElement>("#edit-name");
+    input?.focus();
+    input?.select();
+    return () => {
+      isLeft.current = true;
+      const isShown = token.value === undefined || isOpen(id);
+      if (isShown || isBusy.value || findDraft(id) === undefined) return;
+      toast(`Your edit of ${formatName(plant)} isn't saved yet.`, open);
+    };
+  }, []);
+  // An earlier save of this form was confirmed late. The edit builds on it.
+  const known = useRef(versioned);
+  if (known.current !== versioned) {
+    known.current = versioned;
+    etag.current = versioned.etag;
+  }
+
+  const edited = { id, name: name.value, tag: tag.value };
+  // A layout effect: the form may be closed right after the last key.
+  useLayoutEffect(
+    () =>
+      effect(() => {
+        const now = { name: name.value, tag: tag.value };
+        const isUnchanged = isSame({ id, ...now }, known.current.plant);
+        keepDraft(id, isUnchanged ? undefined : { ...now, etag: etag.current });
+      }),
+    [],
+  );
+  const discard = (): void => {
+    keepDraft(id, undefined);
+    onDone();
+  };
+
+  const save = (over: string): void => {
+    if ([edited.name, edited.tag].some((text) => findTextFault(text))) return;
+    if (isSame(edited, plant) && over === versioned.etag) return onDone();
+    void run(async () => {
+      try {
+        const saved = await replacePlant(edited, over);
+        const kept = findDraft(id);
+        // The person may have begun a further edit meanwhile.
+        const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
+        keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
+        noteTag(saved.plant.tag);
+        toast(`Saved ${formatName(saved.plant)}.`);
+        onChange(saved);
+        if (!isLeft.current) onDone();
+      } catch (error) {
+        const text = `Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`;
+        if (isLeft.current) toast(text, { ...open, isNeeded: true });
+        throw error;
+      }
+    });
+  };
+
+  return (
+    <Form onSubmit={() => save(etag.current)}>
+      <IdLabel id={id} />
+      <NameField id="edit-name" hasLines={/[\r\n]/.test(plant.name)} name={name} />
+      <TagField id="edit-tag" tag={tag} />
+      {trouble.value instanceof Changed ? (
+        <ConflictNotice
+          change={trouble.value}
+          doing="save"
+          onTake={(now) => {
+            onChange(now);
+            discard();
+          }}
+          onInsist={(now) => save(now.etag)}
+        />
+      ) : (
+        <>
+          {trouble.value !== undefined && <FailureNotice of="save" error={trouble.value} />}
+          <div class="form-actions">
+            <Button type="submit" kind="main" isDisabled={isBusy.value}>
+              {isBusy.value ? "Saving…" : "Save"}
+            </Button>
+            <Button onClick={discard}>Cancel</Button>
+          </div>
+        </>
+      )}
+    </Form>
+  );
+}
+
+interface ConflictProps {
+  readonly change: Changed;
+  readonly doing: "save" | "delete";
+  /** Leave the plant as it is now. */
+  readonly onTake: (now: Versioned | undefined) => void;
+  /** Go ahead, over the version that was just shown. */
+  readonly onInsist: (now: Versioned) => void;
+}
+
+const conflictTexts = {
+  save: {
+    state: "Your edit isn't saved yet.",
+    take: "Discard my edit",
+    insist: "Overwrite with mine",
+  },
+  delete: { state: "It isn't deleted yet.", take: "Keep it", insist: "Delete anyway" },
+} as const;
+
+function ConflictNotice({ change, doing, onTake, onInsist }: ConflictProps): JSX.Element {
+  const now = change.current;
+  if (now === undefined)
+    return (
+      <Notice kind="warning" title="Someone else deleted this plant.">
+        <div class="form-actions">
+          <Button onClick={() => onTake(undefined)}>OK</Button>
+        </div>
+      </Notice>
+    );
+  const { name, tag } = now.plant;
+  const { state, take, insist } = conflictTexts[doing];
+  // Either way of settling a save loses someone's edit, so neither is recommended.
+  const [takeKind, insistKind] = doing === "delete" ? (["main", "danger"] as const) : [];
+  return (
+    <Notice kind="warning" title={`Someone else changed this plant. ${state}`} text="It is now:">
+      <Terms
+        class="facts now"
+        of={[
+          ["Name", name === "" ? <i>no name</i> : name],
+          ["Tag", tag === undefined ? <i>none</i> : tag === "" ? <i>empty</i> : tag],
+        ]}
+      />
+      <div class="form-actions">
+        <Button kind={takeKind} onClick={() => onTake(now)}>
+          {take}
+        </Button>
+        <Button kind={insistKind} onClick={() => onInsist(now)}>
+          {insist}
+        </Button>
+      </div>
+    </Notice>
   );
 }

@@ -11,7 +11,7 @@ import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
 import { Combobox } from "./combobox.tsx";
 import { Icon, IconButton, Notice } from "./controls.tsx";
-import { NothingListed } from "./empty-states.tsx";
+import { ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
 import { Panel } from "./panel.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
@@ -47,9 +47,11 @@ export function PlantsView(): JSX.Element | null {
 
 const CannotAdd = (): JSX.Element => (
   <Panel title="Add a plant">
-    <Notice kind="warning" title="Not allowed with this token">
-      <p>It can read plants, not add them. Sign in with another token to add plants.</p>
-    </Notice>
+    <Notice
+      kind="warning"
+      title="Not allowed with this token"
+      text="It can read plants, not add them. Sign in with another token to add plants."
+    />
   </Panel>
 );
 
@@ -69,21 +71,16 @@ const SEARCH_DELAY_MS = 180;
 
 function Filters(): JSX.Element {
   const isDescending = currentFilter().order === "desc";
-  const label = isDescending ? "Highest id first" : "Lowest id first";
   return (
     <search class="filters">
       <SearchBox />
       <TagFilter />
-      <button
-        type="button"
-        class="button button-icon"
-        aria-label={`Order: ${label}`}
-        title={label}
-        data-flipped={isDescending ? "" : undefined}
+      <IconButton
+        icon={isDescending ? "descending" : "ascending"}
+        label={`Order: ${isDescending ? "Highest" : "Lowest"} id first`}
+        isFramed
         onClick={() => refine({ order: isDescending ? "asc" : "desc" })}
-      >
-        <Icon name="order" />
-      </button>
+      />
       <ExportMenu />
       {mayWrite.value && (
         <a class="button button-main" href={linkTo("new")} aria-keyshortcuts="n">
@@ -175,13 +172,12 @@ function TagFilter(): JSX.Element {
 }
 
 function ListBody(): JSX.Element {
-  const shown = list.value;
-  void shown.version.value;
-  if (shown.plants.length > 0) return <PlantGrid />;
-  const isWaiting = shown.phase.value === "loading" && shown.passed.value === undefined;
+  const { plants, version } = list.value;
+  void version.value;
+  if (plants.length > 0) return <PlantGrid />;
   return (
     <div class="scroller">
-      {isWaiting ? <p class="grid-foot late">Loading…</p> : <NothingListed list={shown} />}
+      <ListStatus />
     </div>
   );
 }

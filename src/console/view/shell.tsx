@@ -11,7 +11,7 @@ import { route } from "../state/route.ts";
 import { endSession, identity, mayRead, mayWrite } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { ActivityView } from "./activity.tsx";
-import { Button, Icon, type IconName, Mark, Menu } from "./controls.tsx";
+import { Button, Icon, Mark, Menu, MenuItem, Terms } from "./controls.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { SignIn } from "./sign-in.tsx";
@@ -47,7 +47,17 @@ function Inside(): JSX.Element {
         <Tabs />
         <Account />
       </header>
-      <div role="status">{isLost.value && <LostBanner />}</div>
+      <div role="status">
+        {isLost.value && (
+          <div class="banner">
+            <Icon name="warning" />
+            <p>No connection to the store. Trying again…</p>
+            <Button kind="small" onClick={() => void tryAgain()}>
+              Try now
+            </Button>
+          </div>
+        )}
+      </div>
       {/* Charts have nothing to focus, but must scroll by keyboard. */}
       <main id="main" tabIndex={route.value.view === "activity" ? 0 : -1}>
         <View />
@@ -83,36 +93,31 @@ function View(): JSX.Element | null {
 
 function Tabs(): JSX.Element {
   const progress = importProgress.value;
+  const tabs = [
+    ["plants", mayRead.value ? "Plants" : "Add", true],
+    ["import", "Import", mayWrite.value],
+    ["activity", "Activity", mayRead.value],
+  ] as const;
+  const { view: current } = route.value;
   return (
     <nav class="tabs" aria-label="Views">
-      <Tab view="plants" icon="plants" label={mayRead.value ? "Plants" : "Add"} />
-      {mayWrite.value && (
-        <Tab
-          view="import"
-          icon="import"
-          label="Import"
-          note={progress === undefined ? undefined : `${Math.floor(progress * 100)} %`}
-        />
-      )}
-      {mayRead.value && <Tab view="activity" icon="activity" label="Activity" />}
+      {tabs
+        .filter(([, , isOffered]) => isOffered)
+        .map(([view, label]) => (
+          <a
+            key={view}
+            class="tab"
+            href={`#/${view}`}
+            aria-current={view === current ? "page" : undefined}
+          >
+            <Icon name={view} />
+            <span>{label}</span>
+            {view === "import" && progress !== undefined && (
+              <span class="tab-note tabular">{Math.floor(progress * 100)} %</span>
+            )}
+          </a>
+        ))}
     </nav>
-  );
-}
-
-interface TabProps {
-  readonly view: "plants" | "import" | "activity";
-  readonly icon: IconName;
-  readonly label: string;
-  readonly note?: string | undefined;
-}
-
-function Tab({ view, icon, label, note }: TabProps): JSX.Element {
-  return (
-    <a class="tab" href={`#/${view}`} aria-current={route.value.view === view ? "page" : undefined}>
-      <Icon name={icon} />
-      <span>{label}</span>
-      {note !== undefined && <span class="tab-note tabular">{note}</span>}
-    </a>
   );
 }
 
@@ -130,42 +135,31 @@ function Account(): JSX.Element {
         </>
       }
     >
-      <dl>
-        <dt>Token</dt>
-        <dd>
-          {who?.name}
-          {who?.prefix !== undefined && <span class="digits faint"> {who.prefix}…</span>}
-        </dd>
-        <dt>Access</dt>
-        <dd>{access.join(" and ") || "none"}</dd>
-        <dt>Expires</dt>
-        <dd>{who?.expires === undefined ? "never" : time.format(new Date(who.expires))}</dd>
-      </dl>
+      <Terms
+        class="facts"
+        of={[
+          [
+            "Token",
+            <>
+              {who?.name}
+              {who?.prefix !== undefined && <span class="digits faint"> {who.prefix}…</span>}
+            </>,
+          ],
+          ["Access", access.join(" and ") || "none"],
+          ["Expires", who?.expires === undefined ? "never" : time.format(new Date(who.expires))],
+        ]}
+      />
       <hr />
-      <button type="button" class="menu-item" onClick={() => (isShortcutsOpen.value = true)}>
-        Keyboard shortcuts
-      </button>
+      <MenuItem label="Keyboard shortcuts" onClick={() => (isShortcutsOpen.value = true)} />
       <a class="menu-item" href="docs">
         API reference
       </a>
-      <button type="button" class="menu-item" onClick={() => endSession("left")}>
-        Sign out
-      </button>
+      <MenuItem label="Sign out" onClick={() => endSession("left")} />
     </Menu>
   );
 }
 
 const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-
-const LostBanner = (): JSX.Element => (
-  <div class="banner">
-    <Icon name="warning" />
-    <p>No connection to the store. Trying again…</p>
-    <Button kind="small" onClick={() => void tryAgain()}>
-      Try now
-    </Button>
-  </div>
-);
 
 const TOAST_MS = 5000;
 const ACTION_MS = 10_000;
@@ -179,32 +173,24 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
     const timer = setTimeout(() => dismiss(key), action === undefined ? TOAST_MS : ACTION_MS);
     return () => clearTimeout(timer);
   }, [isHeld.value]);
-  const hold = (): void => {
-    isHeld.value = true;
-  };
-  const release = (): void => {
-    isHeld.value = false;
+  const hold = (isOn: boolean) => (): void => {
+    isHeld.value = isOn;
   };
   return (
     <div
       class="toast"
-      onMouseEnter={hold}
-      onMouseLeave={release}
-      onFocusIn={hold}
-      onFocusOut={release}
+      onMouseEnter={hold(true)}
+      onMouseLeave={hold(false)}
+      onFocusIn={hold(true)}
+      onFocusOut={hold(false)}
     >
       <p>{text}</p>
       {action !== undefined && (
-        <button
-          type="button"
-          class="toast-button toast-action"
-          aria-keyshortcuts="u"
-          onClick={() => act(each)}
-        >
+        <button type="button" class="toast-action" aria-keyshortcuts="u" onClick={() => act(each)}>
           {action.label}
         </button>
       )}
-      <button type="button" class="toast-button" aria-label="Dismiss" onClick={() => dismiss(key)}>
+      <button type="button" aria-label="Dismiss" onClick={() => dismiss(key)}>
         <Icon name="close" />
       </button>
     </div>

@@ -89,7 +89,6 @@ function ShortcutsDialog(): JSX.Element {
   const close = (): void => dialog.current?.close();
   return (
     <dialog
-      class="dialog"
       ref={dialog}
       aria-labelledby="shortcuts-title"
       onClose={() => {

@@ -2,12 +2,12 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { ServiceError } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, type Identity, type SignedOut, signedOut } from "../state/session.ts";
-import { Mark, Notice } from "./controls.tsx";
-import { Field, fieldProps } from "./form.tsx";
+import { Button, Mark, Notice } from "./controls.tsx";
+import { Field, fieldProps, focusField, Form } from "./form.tsx";
 
 const reasons: Readonly<Record<SignedOut, string | undefined>> = {
   never: undefined,
@@ -23,10 +23,10 @@ export function SignIn(): JSX.Element {
   const text = useSignal("");
   const fault = useSignal<string | undefined>(undefined);
   const isChecking = useSignal(false);
-  const input = useRef<HTMLInputElement>(null);
-  useEffect(() => input.current?.focus(), []);
+  useEffect(() => focusField("token"), []);
 
   const check = async (given: string): Promise<void> => {
+    if (isChecking.value) return;
     const token = given.trim().replace(/^bearer\s+/i, "");
     if (token === "") fault.value = "Paste a token to sign in.";
     else if (!SENDABLE.test(token))
@@ -43,7 +43,7 @@ export function SignIn(): JSX.Element {
         isChecking.value = false;
       }
     }
-    input.current?.focus();
+    focusField("token");
   };
 
   const reason = reasons[signedOut.value];
@@ -56,18 +56,9 @@ export function SignIn(): JSX.Element {
         </p>
         <h1>Sign in</h1>
         {reason !== undefined && fault.value === undefined && (
-          <Notice kind="warning" title="You were signed out">
-            <p>{reason}</p>
-          </Notice>
+          <Notice kind="warning" title="You were signed out" text={reason} />
         )}
-        <form
-          class="form"
-          noValidate
-          onSubmit={(event) => {
-            event.preventDefault();
-            if (!isChecking.value) void check(text.value);
-          }}
-        >
+        <Form onSubmit={() => void check(text.value)}>
           <Field
             id="token"
             label="Token"
@@ -76,7 +67,6 @@ export function SignIn(): JSX.Element {
           >
             <input
               {...fieldProps("token", fault.value)}
-              ref={input}
               type="password"
               autocomplete="off"
               autocapitalize="off"
@@ -98,10 +88,10 @@ export function SignIn(): JSX.Element {
           <div aria-live="assertive" class="visually-hidden">
             {fault.value}
           </div>
-          <button type="submit" class="button button-main" disabled={isChecking.value}>
+          <Button type="submit" kind="main" isDisabled={isChecking.value}>
             {isChecking.value ? "Checking…" : "Sign in"}
-          </button>
-        </form>
+          </Button>
+        </Form>
         <p class="sign-in-help">
           No token? Ask the person who runs the store to create one with
           <code>npx plantstore token create --name NAME</code>
