@@ -1,7 +1,7 @@
 /** The API reference: Swagger UI with the description of the service that serves the page. */
 
-import { createPlugin, type Description, LAYOUT, shareValue } from "./plugin.ts";
-import type { SwaggerUi } from "./swagger-ui.ts";
+import { createPlugin, type Description, LAYOUT, SharedValue } from "./plugin.ts";
+import type { SwaggerUi, System } from "./swagger-ui.ts";
 
 /** Defined by swagger-ui-bundle.js, which the page loads first. */
 declare const SwaggerUIBundle: (configuration: Readonly<Record<string, unknown>>) => SwaggerUi;
@@ -11,7 +11,7 @@ const SCHEME = "bearerAuth";
 const reference = document.querySelector("#reference");
 const field = document.querySelector<HTMLInputElement>("#token");
 /** Kept in memory only. */
-const token = shareValue("");
+const token = new SharedValue("");
 
 await showReference();
 
@@ -26,7 +26,7 @@ async function showReference(): Promise<void> {
     spec,
     domNode: reference,
     layout: LAYOUT,
-    plugins: [createPlugin(spec, token)],
+    plugins: [(system: System) => createPlugin(system, spec, token)],
     deepLinking: true,
     displayOperationId: true,
     displayRequestDuration: true,
@@ -39,7 +39,7 @@ async function showReference(): Promise<void> {
   const useToken = (): void => {
     const pasted = field?.value.trim() ?? "";
     if (pasted !== "") ui.preauthorizeApiKey(SCHEME, pasted);
-    else if (token.get() !== "") ui.authActions.logout([SCHEME]);
+    else if (token.current !== "") ui.authActions.logout([SCHEME]);
     token.set(pasted);
   };
   field?.addEventListener("input", useToken);

@@ -7,16 +7,11 @@ import {
   layOutJson,
   type SnippetRequest,
 } from "./samples.ts";
-import type {
-  Component,
-  GetComponent,
-  Node,
-  Plugin,
-  Props,
-  React,
-  System,
-  Tree,
-} from "./swagger-ui.ts";
+import type { Component, GetComponent, Node, Plugin, Props, System, Tree } from "./swagger-ui.ts";
+
+/** Swagger UI brings its own React. It is known once the plugin is loaded. */
+let react: System["React"];
+const h: System["React"]["createElement"] = (...given) => react.createElement(...given);
 
 export const LAYOUT = "ReferenceLayout";
 
@@ -38,45 +33,45 @@ export interface Description {
 }
 
 /** A value that several components show. */
-export interface SharedValue {
-  readonly get: () => string;
-  readonly set: (value: string) => void;
-  readonly subscribe: (onChange: () => void) => () => void;
-}
+export class SharedValue {
+  current: string;
+  private readonly listeners = new Set<() => void>();
 
-export function shareValue(value: string): SharedValue {
-  const listeners = new Set<() => void>();
-  let current = value;
-  return {
-    get: () => current,
-    set: (next) => {
-      current = next;
-      for (const listener of listeners) listener();
-    },
-    subscribe: (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
+  constructor(value: string) {
+    this.current = value;
+  }
+
+  set(value: string): void {
+    this.current = value;
+    for (const listener of this.listeners) listener();
+  }
+
+  /** For a component, which is drawn again when the value changes. */
+  use(): string {
+    return react.useSyncExternalStore(this.subscribe, () => this.current);
+  }
+
+  private readonly subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   };
 }
 
 const nothing: Component = () => null;
 
-export function createPlugin(
-  description: Description,
-  token: SharedValue,
-): (system: System) => Plugin {
-  return ({ React }) => ({
-    components: { [LAYOUT]: createLayout(React, description) },
+export function createPlugin(system: System, description: Description, token: SharedValue): Plugin {
+  react = system.React;
+  return {
+    components: { [LAYOUT]: createLayout(description) },
     wrapComponents: {
-      ...createNames(React),
-      responses: () => createAnswers(React, createCodeSamples(React, description, token)),
-      responseBody: (original) => createExactBody(React, original),
+      ...labels,
+      responses: () => createAnswers(createCodeSamples(description, token)),
+      responseBody: createExactBody,
       // The original is a link inside a button. The button changes the address as well.
       DeepLink:
         () =>
         ({ text }: { readonly text: Node }) =>
-          React.createElement("span", null, text),
+          h("span", null, text),
       // The code samples include curl.
       curl: () => nothing,
       // The page has one service, its own, and one token, in the header.
@@ -99,10 +94,10 @@ export function createPlugin(
         },
       },
     },
-  });
+  };
 }
 
-function createLayout({ createElement: h }: React, { info }: Description): Component {
+function createLayout({ info }: Description): Component {
   const [introduction, errors] = info.description.split(ERRORS_HEADING);
   return ({ getComponent }: { readonly getComponent: GetComponent }) => {
     const markdown = getComponent("Markdown", true);
@@ -132,24 +127,21 @@ function createLayout({ createElement: h }: React, { info }: Description): Compo
   };
 }
 
-/** Labels for form controls that have none. */
-function createNames({ createElement: h }: React): NonNullable<Plugin["wrapComponents"]> {
-  return {
-    TextArea: (original) => (props: Props) =>
-      h(original, { "aria-label": "Request body", ...props }),
-    ExamplesSelect: (original) => (props: Props) => h("label", null, h(original, props)),
-    JsonSchemaForm: (original) => (props: Props) =>
-      h(
-        "label",
-        null,
-        h("span", { className: "visually-hidden" }, String(props["description"])),
-        h(original, props),
-      ),
-  };
-}
+/** For form controls that have none. */
+const labels: NonNullable<Plugin["wrapComponents"]> = {
+  TextArea: (original) => (props: Props) => h(original, { "aria-label": "Request body", ...props }),
+  ExamplesSelect: (original) => (props: Props) => h("label", null, h(original, props)),
+  JsonSchemaForm: (original) => (props: Props) =>
+    h(
+      "label",
+      null,
+      h("span", { className: "visually-hidden" }, String(props["description"])),
+      h(original, props),
+    ),
+};
 
 /** The original parses the answer and shows 9007199254740993 as 9007199254740992. */
-function createExactBody({ createElement: h }: React, original: Component): Component {
+function createExactBody(original: Component): Component {
   return (props: Props) => {
     const { content, contentType, getComponent } = props;
     if (typeof content !== "string" || !/json/i.test(String(contentType)))
@@ -172,6 +164,7 @@ interface AnswersProps extends Props {
   readonly path: string;
   readonly method: string;
   readonly responses: Tree;
+  /** What Swagger UI sent, if anything. */
   readonly request: Tree | null | undefined;
   readonly tryItOutResponse: Tree | null | undefined;
   readonly specPath: Tree;
@@ -183,11 +176,12 @@ interface AnswersProps extends Props {
 }
 
 /** The original table has no headers and repeats the shape of an error for every status. */
-function createAnswers({ createElement: h }: React, codeSamples: Component): Component {
+function createAnswers(codeSamples: Component): Component {
   return (props: AnswersProps) => {
     const { getComponent, path, method, request, responses, tryItOutResponse } = props;
     const statuses = [...responses.entrySeq()];
     const [accepting] = statuses.find(([code, one]) => code < "300" && one.has("content")) ?? [];
+    const { activeExamplesMember } = props.oas3Selectors;
     const describeSuccess = (code: string, response: Tree): Node =>
       h(getComponent("response"), {
         ...props,
@@ -196,12 +190,7 @@ function createAnswers({ createElement: h }: React, codeSamples: Component): Com
         response,
         specPath: props.specPath.push(code),
         controlsAcceptHeader: code === accepting,
-        activeExamplesKey: props.oas3Selectors.activeExamplesMember(
-          path,
-          method,
-          "responses",
-          code,
-        ),
+        activeExamplesKey: activeExamplesMember(path, method, "responses", code),
         onContentTypeChange: ({ controlsAcceptHeader, value }: Props) => {
           if (controlsAcceptHeader)
             props.oas3Actions.setResponseContentType({ path, method, value });
@@ -251,24 +240,13 @@ function createAnswers({ createElement: h }: React, codeSamples: Component): Com
   };
 }
 
-interface CodeSamplesProps {
-  readonly path: string;
-  readonly method: string;
-  /** What Swagger UI sent, if anything. */
-  readonly request: Tree | null | undefined;
-}
-
 /** One choice for all operations. */
-const chosen = shareValue(languages[0]?.key ?? "");
+const chosen = new SharedValue("curl");
 
-function createCodeSamples(
-  { createElement: h, useSyncExternalStore }: React,
-  description: Description,
-  token: SharedValue,
-): Component {
-  return ({ path, method, request }: CodeSamplesProps) => {
-    const key = useSyncExternalStore(chosen.subscribe, chosen.get);
-    const pasted = useSyncExternalStore(token.subscribe, token.get);
+function createCodeSamples(description: Description, token: SharedValue): Component {
+  return ({ path, method, request }: Pick<AnswersProps, "path" | "method" | "request">) => {
+    const key = chosen.use();
+    const pasted = token.use();
     const language = languages.find((one) => one.key === key);
     const shown = request
       ? readRequest(request)

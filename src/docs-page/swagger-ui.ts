@@ -4,7 +4,7 @@ export type Node = object | string | null;
 export type Props = Readonly<Record<string, unknown>>;
 export type Component = (props: never) => Node;
 
-export interface React {
+interface React {
   readonly createElement: (
     type: string | Component,
     props?: Props | null,
@@ -27,24 +27,16 @@ export interface Tree {
 
 export type GetComponent = (name: string, isConnected?: boolean) => Component;
 
-type GetSampleSchema = (
-  schema: unknown,
-  mediaType: string,
-  options: unknown,
-  example: unknown,
-) => unknown;
+type GetSampleSchema = (schema: unknown, mediaType: string, ...rest: unknown[]) => unknown;
 
 export interface System {
   readonly fn: { getSampleSchema: GetSampleSchema };
   readonly React: React;
-  readonly getComponent: GetComponent;
 }
 
 export interface Plugin {
   readonly components?: Readonly<Record<string, Component>>;
-  readonly wrapComponents?: Readonly<
-    Record<string, (original: Component, system: System) => Component>
-  >;
+  readonly wrapComponents?: Readonly<Record<string, (original: Component) => Component>>;
   readonly afterLoad?: (this: System) => void;
   readonly statePlugins?: object;
 }
