@@ -29,13 +29,15 @@ export async function findPlants(
   ids: readonly bigint[],
 ): Promise<(Plant | undefined)[]> {
   const rows = await connection.query<PlantRow>(FIND, [toArray(ids)]);
-  const found = new Map(rows.map((row) => [row.id, toPlant(row)]));
+  const found = new Map(Array.from(rows, (row) => [row.id, toPlant(row)]));
   return ids.map((id) => found.get(id));
 }
 
 /** A page is read in pieces, so neither side holds much at a time. */
 const PIECE_BYTES_MAX = 4_194_304;
 const PIECE_ROWS_MAX = 2_000;
+/** A page of 100 looks at one row more, to know whether there are others. */
+const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
 interface Piece {
   readonly plants: readonly Plant[];
@@ -85,17 +87,29 @@ async function readPiece(
 ): Promise<Piece> {
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], hasMore: false };
-  const parameters: Parameter[] = [firstId, rowsMax];
-  if (query.tag !== undefined) parameters.push(query.tag);
-  const short = await connection.query<PlantRow | LongRow>(shortRowsOf(query), parameters);
-  if (short.every(isShort))
-    return { plants: short.map(toPlant), hasMore: short.length === rowsMax };
+  const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
+  const parameters: Parameter[] = query.tag === undefined ? [firstId] : [firstId, query.tag];
+  const rows = await connection.query<PlantRow | LongRow>(shortRowsOf(query, length), parameters);
+  const plants: Plant[] = [];
+  for (const row of rows) {
+    if (row.name === null) return readBounded(connection, query, length, parameters);
+    plants.push(toPlant(row));
+  }
+  return { plants, hasMore: rows.length === length };
+}
+
+async function readBounded(
+  connection: Connection,
+  query: PlantQuery,
+  length: number,
+  parameters: readonly Parameter[],
+): Promise<Piece> {
   const rows = await connection.query<PlantRow & { readonly found: bigint }>(
-    boundedRowsOf(query),
+    boundedRowsOf(query, length),
     parameters,
   );
   const isCut = rows.length < Number(rows[0]?.found ?? 0);
-  return { plants: rows.map(toPlant), hasMore: isCut || rows.length === rowsMax };
+  return { plants: Array.from(rows, toPlant), hasMore: isCut || rows.length === length };
 }
 
 /** A row that was too long to be sent with others. */
@@ -105,13 +119,15 @@ interface LongRow {
   readonly tag: null;
 }
 
-const isShort = (row: PlantRow | LongRow): row is PlantRow => row.name !== null;
-
-function rowsOf({ tag, order }: PlantQuery): string {
+/**
+ * LIMIT is written out, and not a parameter: the server would plan every page again, which takes as long as
+ * reading it. A few lengths, because each is a prepared statement.
+ */
+function rowsOf({ tag, order }: PlantQuery, length: number): string {
   const isTagged =
-    tag === undefined ? "" : "AND left(tag, 100) = left($3::text, 100) AND tag = $3::text";
+    tag === undefined ? "" : "AND left(tag, 100) = left($2::text, 100) AND tag = $2::text";
   return `FROM plants WHERE id ${order === "asc" ? ">=" : "<="} $1::bigint ${isTagged}
-    ORDER BY id ${order} LIMIT $2::int`;
+    ORDER BY id ${order} LIMIT ${length}`;
 }
 
 const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
@@ -122,14 +138,17 @@ const whereShort = (column: string): string =>
   `CASE WHEN ${BYTES} <= ${SHORT_BYTES_MAX} THEN ${column} END AS ${column}`;
 
 /** Without the texts of long rows. Most pages have none, and to sum up the bytes takes half as long again. */
-const shortRowsOf = (query: PlantQuery): string =>
-  `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query)}`;
+const shortRowsOf = (query: PlantQuery, length: number): string =>
+  `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`;
 
 /** Rows as long as those before them are not too large together; the first one always. */
-const boundedRowsOf = (query: PlantQuery): string => `SELECT id, name, tag, found FROM (
+const boundedRowsOf = (
+  query: PlantQuery,
+  length: number,
+): string => `SELECT id, name, tag, found FROM (
     SELECT id, name, tag, count(*) OVER () AS found, sum(${BYTES})
       OVER (ORDER BY id ${query.order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-    FROM (SELECT id, name, tag ${rowsOf(query)}) AS page
+    FROM (SELECT id, name, tag ${rowsOf(query, length)}) AS page
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${PIECE_BYTES_MAX}
   ORDER BY id ${query.order}`;

@@ -225,7 +225,7 @@ class Batch {
 }
 
 function isOneOf(rows: readonly IdRow[]): (write: Write) => boolean {
-  const ids = new Set(rows.map(({ id }) => id));
+  const ids = new Set(Array.from(rows, ({ id }) => id));
   return ({ id }) => ids.has(id);
 }
 
@@ -235,7 +235,7 @@ async function find(
   writes: readonly Write[],
 ): Promise<ReadonlyMap<bigint, Plant>> {
   const rows = await connection.query<PlantRow>(statement, [toArray(writes.map(({ id }) => id))]);
-  return new Map(rows.map((row) => [row.id, toPlant(row)]));
+  return new Map(Array.from(rows, (row) => [row.id, toPlant(row)]));
 }
 
 /** What becomes of a create where the id has a plant already. */
