@@ -265,6 +265,33 @@ describe("several commits at one time", () => {
     expect(batches).toEqual([[1], [2], [3, 4]]);
   });
 
+  test("are not begun for fewer writes than the one under way has, unless that one takes long", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    let nowMs = 0;
+    const group = new Batcher(commit, limits, { ...options, now: () => nowMs });
+    const writes = [1, 2].map((write) => group.submit(write));
+    await started[0]?.promise;
+    writes.push(group.submit(3));
+    await new Promise(setImmediate);
+    expect(batches).toEqual([[1, 2]]);
+    writes.push(group.submit(4));
+    await started[1]?.promise;
+    gates[1]?.resolve();
+    await writes[3];
+    writes.push(group.submit(5));
+    await new Promise(setImmediate);
+    expect(batches).toEqual([
+      [1, 2],
+      [3, 4],
+    ]);
+    nowMs = 10;
+    writes.push(group.submit(6));
+    await started[2]?.promise;
+    expect(batches.at(-1)).toEqual([5, 6]);
+    for (const gate of gates) gate.resolve();
+    expect(await Promise.all(writes)).toEqual([2, 4, 6, 8, 10, 12]);
+  });
+
   test("are never about the same thing, and what is held back keeps its order", async () => {
     const { batches, gates, started, commit } = heldCommit();
     const group = new Batcher(commit, limits, options);

@@ -46,6 +46,8 @@ interface Options<Write> {
 }
 
 const LOCK_RETRY_MS = 5;
+/** A commit that takes longer is not waited for by writes that another lane could take. */
+const LANE_MS = 5;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
 /** The share of the queue that blocks of writes may fill. The rest is left to single writes. */
 const BLOCKS_SHARE = 0.5;
@@ -65,6 +67,8 @@ export class Batcher<Write, Outcome> {
   private readonly inFlight = new Map<readonly Pending<Write, Outcome>[], number>();
   private readonly keysInFlight = new Set<unknown>();
   private lanes = 0;
+  /** When the last commit began. */
+  private committedAtMs = 0;
   private readonly running = new Set<Promise<void>>();
   private timer: Timer | undefined;
   private closed = false;
@@ -164,14 +168,27 @@ export class Batcher<Write, Outcome> {
   private start(): void {
     this.timer ??= this.watch(this.limits.queueSecondsMax * 1000);
     if (this.lanes === this.inFlightMax) return;
+    if (this.lanes > 0 && this.isNextBatchSmall()) return;
     this.lanes++;
     const running = this.run().finally(() => this.running.delete(running));
     this.running.add(running);
   }
 
+  /**
+   * A batch costs about the same for one write as for many. So none is begun beside another for fewer writes than
+   * that one holds, unless it takes long: they go with the next one.
+   */
+  private isNextBatchSmall(): boolean {
+    let writesInFlight = 0;
+    for (const batch of this.inFlight.keys()) writesInFlight += batch.length;
+    const queued = this.queue.length + this.overflow.length;
+    return queued < writesInFlight && this.now() < this.committedAtMs + LANE_MS;
+  }
+
   /** A lane counts until the look that finds nothing more to do: a write that comes later starts another. */
   private async run(): Promise<void> {
     while (this.queue.length + this.overflow.length > 0) {
+      if (this.lanes > 1 && this.isNextBatchSmall()) break;
       // Requests that the runtime has already received join the batch before it starts.
       await endOfTick();
       const batch = this.takeBatch();
@@ -192,6 +209,7 @@ export class Batcher<Write, Outcome> {
   private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<boolean> {
     const deadlineMs = Math.max(findDeadline(batch), this.now() + this.commitMsMin);
     this.inFlight.set(batch, deadlineMs);
+    this.committedAtMs = this.now();
     try {
       const committed = this.commit(
         batch.map((pending) => pending.write),
