@@ -40,14 +40,13 @@ const steps: readonly string[] = [
   at_ms bigint NOT NULL
 )`,
 
-  // Used by version 0.1 alone.
+  // Version 0.1 alone uses it. Its instances go on writing while they are replaced one by one, so a later
+  // version drops the table.
   `CREATE TABLE IF NOT EXISTS plantstore_notes (
   key     uuid PRIMARY KEY,
   ids     text,
   made_at timestamptz NOT NULL
 )`,
-
-  `DROP TABLE IF EXISTS plantstore_notes`,
 
   `ALTER TABLE plantstore_tokens ADD COLUMN IF NOT EXISTS rate text`,
 ];
