@@ -83,15 +83,17 @@ export function toStream(
       // The runtime asks for a piece while it may still hold the last one.
       hold(bytesKept + bytesLast);
       watch ??= watchToken(exchange, (refusal) => {
+        clearInterval(watch);
         ending.abort(refusal);
         // A client that takes nothing would not see the end.
-        service.limitIdle(request, 1);
+        service.limitIdle(request, CUT_SECONDS);
       });
       // Making a piece may take long. A client that does not take it is cut off, like any other.
       service.limitIdle(request, 0);
       try {
         const { done, value } = await pieces.next();
-        service.limitIdle(request, service.config.idleSecondsMax);
+        const isEnding = ending.signal.aborted;
+        service.limitIdle(request, isEnding ? CUT_SECONDS : service.config.idleSecondsMax);
         if (!done) {
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
           hold(bytesKept + bytesLast + bytes.length);
@@ -119,14 +121,18 @@ export function toStream(
   return new ReadableStream(source, { highWaterMark: 0 });
 }
 
-/** With what the authenticator remembers, a revocation ends a stream within the promised 5 seconds. */
-const TOKEN_CHECK_MS = 1_000;
+/** The least that the runtime has. It looks at its idle timer every four seconds, so a cut takes up to four. */
+const CUT_SECONDS = 1;
+/** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
+const TOKEN_CHECK_MS = 500;
+/** The streams of one token share a look-up. */
+const TOKEN_AGE_MS_MAX = 100;
 
 function watchToken({ request, service }: Exchange, onInvalid: (refusal: Refusal) => void): Timer {
   const authorization = request.headers.get("authorization");
   const check = async (): Promise<void> => {
     try {
-      await service.authenticator.authenticate(authorization);
+      await service.authenticator.authenticate(authorization, TOKEN_AGE_MS_MAX);
     } catch (error) {
       const refusal = toRefusal(error);
       // A store that cannot be asked says nothing about the token.
