@@ -2,9 +2,11 @@
 
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
+import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { openTestDatabase } from "../support/database.ts";
+import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 
 const PLANTS = 150_000;
@@ -129,12 +131,17 @@ describe.concurrent("a stream", () => {
 
   test("a batch whose client reads no results is slowed down, takes no more memory, and is cut off at last", async () => {
     await using database = await openTestDatabase();
-    await using service = await spawnService({
-      DATABASE_URL: database.url,
-      PLANTSTORE_TOKEN: token,
-      PLANTSTORE_IDLE_SECONDS_MAX: "6",
-      ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
-    });
+    using folder = makeTemporaryFolder();
+    const logPath = join(folder.path, "log");
+    await using service = await spawnService(
+      {
+        DATABASE_URL: database.url,
+        PLANTSTORE_TOKEN: token,
+        PLANTSTORE_IDLE_SECONDS_MAX: "6",
+        ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
+      },
+      ["sh", "-c", 'exec "$@" 2>"$0"', logPath],
+    );
     const deaf = connectDeaf(service.started.url);
     deaf.write(
       `POST /plants/batch HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n`,
@@ -153,7 +160,7 @@ describe.concurrent("a stream", () => {
     // It is not waited for without end: the connection is cut off, and the answer stays without its end.
     const cutOff = new Promise((resolve) => deaf.once("close", resolve));
     let tail = "";
-    await Bun.sleep(7_000);
+    while (!readFileSync(logPath, "utf8").includes('"answer_cut_off"')) await Bun.sleep(50);
     deaf.on("data", (bytes: Buffer) => {
       tail = (tail + bytes.toString("latin1")).slice(-7);
     });
