@@ -1,16 +1,17 @@
 /** GET /plants: a page as JSON, or the whole (filtered) store as a stream. GET /tags: a page. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import type { PlantPage, PlantQuery } from "../domain/page.ts";
+import { INT64_MIN } from "../domain/json.ts";
+import { type PlantPage, type PlantQuery, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { formatStoredPlant, formatStoredPlants, lengthOf, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
   formatNextQuery,
-  formatNextTagQuery,
   parsePlantQuery,
   parseStreamQuery,
   parseTagQuery,
+  requireRoomForNext,
 } from "./query.ts";
 import { chooseForm } from "./request-headers.ts";
 import {
@@ -49,16 +50,25 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
 async function answerPage(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const query = parsePlantQuery(request.url);
+  requireRoomForNext(request.url, ID_BYTES_MAX, service.config.urlBytesMax);
   const { plants, next } = await service.store.listPlants(shortenPage(service, query));
   requireRoomToAnswer(service, countCharacters(plants));
   const text = formatStoredPlants(plants);
   const headers =
-    next === undefined ? VARY : { ...VARY, link: formatNextLink(formatNextQuery(query, next)) };
+    next === undefined ? VARY : { ...VARY, link: formatNextLink(request, query, String(next)) };
   return answerText(exchange, text, headers);
 }
 
 /** RFC 8288. Relative to the request's own URL, whatever prefix a proxy has taken away. */
-const formatNextLink = (query: string): string => `<?${query}>; rel="next"`;
+const formatNextLink = (
+  { url }: Request,
+  { limit }: { readonly limit: number },
+  after: string,
+): string => `<?${formatNextQuery(url, limit, after)}>; rel="next"`;
+
+const ID_BYTES_MAX = String(INT64_MIN).length;
+/** A tag that is listed, with a character of four bytes percent-encoded. */
+const TAG_BYTES_MAX = TAG_PREFIX_CHARACTERS * 12;
 
 const answerStream = (exchange: Exchange, type: string, make: MakePieces): Response =>
   answer(200, toStream(exchange, make), { ...VARY, "content-type": type });
@@ -158,8 +168,9 @@ function formatNdjson(plants: readonly Plant[]): string {
 /** GET /tags */
 export async function listTags({ request, service }: Exchange): Promise<Response> {
   const query = parseTagQuery(request.url);
+  requireRoomForNext(request.url, TAG_BYTES_MAX, service.config.urlBytesMax);
   const { tags, next } = await service.store.listTags(query);
   const body = JSON.stringify(tags);
   if (next === undefined) return answer(200, body);
-  return answer(200, body, { link: formatNextLink(formatNextTagQuery(query, next)) });
+  return answer(200, body, { link: formatNextLink(request, query, next) });
 }

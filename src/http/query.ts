@@ -39,17 +39,6 @@ function parseQuery(url: string, limitDefault: number, parseItsLimit: Parse<numb
   return query;
 }
 
-/** The query of the page that begins behind this id. */
-export function formatNextQuery(query: PlantQuery, after: bigint): string {
-  const next = new URLSearchParams();
-  next.set("after", String(after));
-  next.set("limit", String(query.limit));
-  if (query.order !== "asc") next.set("order", query.order);
-  if (query.tag !== undefined) next.set("tag", query.tag);
-  if (query.name !== undefined) next.set("name", query.name);
-  return next.toString();
-}
-
 export function parseTagQuery(url: string): TagQuery {
   const given = new Parameters(url, ["prefix", "after", "limit"]);
   const query: TagQuery = {
@@ -61,14 +50,29 @@ export function parseTagQuery(url: string): TagQuery {
   return query;
 }
 
-/** The query of the page that begins behind this tag. */
-export function formatNextTagQuery({ prefix, limit }: TagQuery, after: string): string {
-  const next = new URLSearchParams();
-  next.set("after", after);
-  next.set("limit", String(limit));
-  if (prefix !== "") next.set("prefix", prefix);
-  return next.toString();
+/** The query of the page that begins after this id or tag. Its filters are written as the client wrote them. */
+export function formatNextQuery(url: string, limit: number, after: string): string {
+  const filters = splitPairs(url)
+    .filter(([name]) => name !== "after" && name !== "limit")
+    // RFC 8288: the link ends at the first one.
+    .map(([, , pair]) => pair.replaceAll(">", "%3E"));
+  return [`after=${encodeURIComponent(after)}`, `limit=${limit}`, ...filters].join("&");
 }
+
+/** Throws a Refusal unless the URL of any next page is within the limit, so every link can be followed. */
+export function requireRoomForNext(url: string, afterBytesMax: number, urlBytesMax: number): void {
+  const start = url.indexOf("?");
+  if (start === -1 || url.length + afterBytesMax + LIMIT_BYTES_MAX <= urlBytesMax) return;
+  const longest = formatNextQuery(url, LIMIT_MAX, "9".repeat(afterBytesMax));
+  if (start + 1 + longest.length > urlBytesMax)
+    throw new Refusal(
+      "url_too_long",
+      "The URL of a next page would be longer than this service reads.",
+    );
+}
+
+/** Of the names and marks that a next link may add. */
+const LIMIT_BYTES_MAX = "after=&limit=1000&".length;
 
 /** For operations without parameters. */
 export function requireNoQuery(url: string): void {
@@ -133,9 +137,7 @@ class Parameters<Name extends string> {
 
   constructor(url: string, known: readonly Name[]) {
     this.known = known;
-    const start = url.indexOf("?");
-    for (const pair of start === -1 ? [] : url.slice(start + 1).split("&"))
-      if (pair !== "") this.add(pair);
+    for (const [name, value, pair] of splitPairs(url)) this.add(name, value, pair);
   }
 
   /** Any text, as it is. */
@@ -156,14 +158,10 @@ class Parameters<Name extends string> {
     if (this.faults.length > 0) throw new Refusal("invalid_query", this.faults.join("; "));
   }
 
-  private add(pair: string): void {
-    const equals = pair.includes("=") ? pair.indexOf("=") : pair.length;
-    const rawName = pair.slice(0, equals);
-    const name = decode(rawName);
-    const value = decode(pair.slice(equals + 1));
+  private add(name: string | undefined, value: string | undefined, pair: string): void {
     if (!this.isKnown(name))
       this.faults.push(
-        `${JSON.stringify((name ?? rawName).slice(0, SHOWN_CHARACTERS_MAX))}: unknown; known are ${this.known.join(", ") || "none"}`,
+        `${JSON.stringify((name ?? pair.replace(/=.*/s, "")).slice(0, SHOWN_CHARACTERS_MAX))}: unknown; known are ${this.known.join(", ") || "none"}`,
       );
     else if (value === undefined)
       this.faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);
@@ -174,6 +172,20 @@ class Parameters<Name extends string> {
   private isKnown(name: string | undefined): name is Name {
     return this.known.includes(name as Name);
   }
+}
+
+type Pair = readonly [name: string | undefined, value: string | undefined, pair: string];
+
+/** Each pair as it was sent, with its name and value if they can be decoded. */
+function splitPairs(url: string): Pair[] {
+  const start = url.indexOf("?");
+  const pairs = start === -1 ? [] : url.slice(start + 1).split("&");
+  return pairs
+    .filter((pair) => pair !== "")
+    .map((pair): Pair => {
+      const equals = pair.includes("=") ? pair.indexOf("=") : pair.length;
+      return [decode(pair.slice(0, equals)), decode(pair.slice(equals + 1)), pair];
+    });
 }
 
 /** The platform's own parser would silently replace invalid bytes. */
