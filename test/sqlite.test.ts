@@ -109,7 +109,7 @@ describe("opening a store", () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/data/plants.db`;
     const opens = [
-      () => openDatabase(path, version),
+      () => openDatabase(path, undefined, version),
       () => readStore(path, () => undefined, version),
     ];
     for (const open of opens) {
@@ -122,7 +122,7 @@ describe("opening a store", () => {
   test.each(["3.51.3", "3.52.0", "3.100.0", "4.0.0"])("takes SQLite %s", (version) => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
-    openDatabase(path, version).close();
+    openDatabase(path, undefined, version).close();
     expect(readStore(path, (db) => getSchemaVersion(db, path), version)).toBe(migrations.length);
   });
 

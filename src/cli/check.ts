@@ -8,8 +8,8 @@ import type { Target } from "../store/postgres/url.ts";
 import { checks, inspectStore } from "../store/sqlite/check.ts";
 import { migrations, openDatabase } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
-import { CommandError, findSchema } from "./command.ts";
-import { formatBytes, formatCount, printTable } from "./terminal.ts";
+import { CommandError, describeMigration, findSchema } from "./command.ts";
+import { formatBytes, formatCount, printError, printTable } from "./terminal.ts";
 
 interface Checked {
   readonly location: string;
@@ -153,6 +153,11 @@ export async function migrate(config: Config, isDryRun: boolean): Promise<void> 
   const { location, version, newest } = await findSchema(config);
   const before = version ?? 0;
   const url = parseStoreUrl(config.databaseUrl);
+  if (before > 0 && before < newest) {
+    const warning = describeMigration({ location, from: before, to: newest });
+    if (isDryRun) process.stdout.write(`-- ${warning}\n\n`);
+    else printError(warning);
+  }
   if (url.engine === "sqlite") {
     if (isDryRun) return printStatements(migrations.slice(before).map((step) => step.trim()));
     openDatabase(url.path).close();

@@ -14,7 +14,7 @@ import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
-import type { Created, Store } from "../domain/store.ts";
+import type { Created, SchemaChange, Store } from "../domain/store.ts";
 import { MalformedFile } from "../format/records.ts";
 import { openStore, parseStoreUrl } from "../store/open.ts";
 import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
@@ -120,11 +120,17 @@ export async function timeUntilInterrupted(
   return { seconds: (performance.now() - startedAtMs) / 1000, ...failure };
 }
 
+/** Said before a migration begins, because there is no way back without a backup. */
+export const describeMigration = ({ location, from, to }: SchemaChange): string =>
+  `The schema of ${location} changes from ${from} to ${to}. The previous version of plantstore cannot open the store afterwards; a backup made before can be restored.`;
+
 export async function withStore<Result>(
   config: Config,
   use: (store: Store) => Promise<Result>,
 ): Promise<Result> {
-  const store = await openStore(config.databaseUrl, config);
+  const store = await openStore(config.databaseUrl, config, (change) =>
+    printError(describeMigration(change)),
+  );
   try {
     return await use(store);
   } finally {

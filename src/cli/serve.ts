@@ -10,7 +10,7 @@ import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { openStore } from "../store/open.ts";
-import { CommandError, SAME_SIGNAL_MS } from "./command.ts";
+import { CommandError, describeMigration, SAME_SIGNAL_MS } from "./command.ts";
 
 export async function serve(config: Config): Promise<void> {
   const stderr = new Stderr();
@@ -24,7 +24,9 @@ export async function serve(config: Config): Promise<void> {
     config.backupTo === ""
       ? undefined
       : new (await import("./backup-schedule.ts")).BackupSchedule(config, log);
-  const store = await openStore(config.databaseUrl, config);
+  const store = await openStore(config.databaseUrl, config, (change) =>
+    log.warn("migrating", { warning: describeMigration(change) }),
+  );
   let server: RunningServer;
   let firstToken: string | undefined;
   try {

@@ -88,6 +88,15 @@ export interface TokenStore {
   touchTokens(uses: readonly TokenUse[]): Promise<void>;
 }
 
+/** Called before the schema of a store that exists is changed: an older version cannot open the store afterwards. */
+export type OnMigrate = (change: SchemaChange) => void;
+
+export interface SchemaChange {
+  readonly location: string;
+  readonly from: number;
+  readonly to: number;
+}
+
 export interface StoreDescription {
   readonly engine: string;
   readonly location: string;

@@ -1,6 +1,6 @@
 /** From a URL to a store. */
 
-import type { Store, StoreLimits } from "../domain/store.ts";
+import type { OnMigrate, Store, StoreLimits } from "../domain/store.ts";
 import { isPostgresUrl, parsePostgresUrl, type Target } from "./postgres/url.ts";
 import { SqliteReader, SqliteStore } from "./sqlite/store.ts";
 
@@ -15,12 +15,13 @@ export interface ServerLimits {
 export async function openStore(
   databaseUrl: string,
   limits: StoreLimits & ServerLimits,
+  onMigrate?: OnMigrate,
 ): Promise<Store> {
   const url = parseStoreUrl(databaseUrl);
-  if (url.engine === "sqlite") return new SqliteStore(url.path, limits);
+  if (url.engine === "sqlite") return new SqliteStore(url.path, limits, onMigrate);
   // Loaded on demand: SQLite users do not pay for the PostgreSQL client.
   const { openPostgresStore } = await import("./postgres/store.ts");
-  return openPostgresStore(url.target, limits);
+  return openPostgresStore(url.target, limits, onMigrate);
 }
 
 /**

@@ -1,6 +1,7 @@
 /** The schema, and how it is brought up to date: once, however many instances start together. */
 
 import { StoreOpenError } from "../../domain/errors.ts";
+import type { OnMigrate } from "../../domain/store.ts";
 import { type Connection, type Parameter, sqlStateOf } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { describeTarget, type Target } from "./url.ts";
@@ -148,11 +149,16 @@ export async function migratePostgres(target: Target, limits: OpenLimits): Promi
 }
 
 /** Resolves to the version that was there before. */
-export async function migrate(connection: Connection, location: string): Promise<number> {
+export async function migrate(
+  connection: Connection,
+  location: string,
+  onMigrate?: OnMigrate,
+): Promise<number> {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
   const before = await findVersion(connection);
   refuseNewerSchema(before ?? 0, location);
   if (before === steps.length) return before;
+  if (before !== undefined && before > 0) onMigrate?.({ location, from: before, to: steps.length });
   try {
     if (before === undefined) await begin(connection, location);
     await advance(connection, location);

@@ -3,7 +3,13 @@
 import type { Refusal } from "../../domain/errors.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
-import type { Created, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import type {
+  Created,
+  OnMigrate,
+  Store,
+  StoreDescription,
+  StoreLimits,
+} from "../../domain/store.ts";
 import type { ServerLimits } from "../open.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
@@ -62,10 +68,14 @@ const ADOPT_TOKENS = `INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${COLUMN
   ON CONFLICT DO NOTHING`;
 
 /** Resolves when the schema is up to date. */
-export async function openPostgresStore(target: Target, limits: Limits): Promise<PostgresStore> {
+export async function openPostgresStore(
+  target: Target,
+  limits: Limits,
+  onMigrate?: OnMigrate,
+): Promise<PostgresStore> {
   const location = describeTarget(target);
   const durability = await onServer(target, limits, async (connection) => {
-    await migrate(connection, location);
+    await migrate(connection, location, onMigrate);
     return connection.durability;
   });
   return new PostgresStore(target, { engine: "PostgreSQL", location, durability }, limits);

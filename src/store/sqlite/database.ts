@@ -4,6 +4,7 @@ import { Database, SQLiteError } from "bun:sqlite";
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
+import type { OnMigrate } from "../../domain/store.ts";
 
 /** Marks the file as a plant store: "PLNT". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c4e54;
@@ -77,14 +78,18 @@ const LOCK_WAIT_MS = 5_000;
 const READER_LOCK_WAIT_MS = 100;
 
 /** Opens the store for the service, or for a command that writes. Creates the file if it does not exist. */
-export function openDatabase(path: string, sqliteVersion = readSqliteVersion()): Database {
+export function openDatabase(
+  path: string,
+  onMigrate?: OnMigrate,
+  sqliteVersion = readSqliteVersion(),
+): Database {
   requireSqliteVersion(sqliteVersion);
   makeDirectoryDurably(dirname(resolve(path)));
   createPrivateFile(path);
   return openFile(path, (db) => {
     db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
     refuseForeignFile(db, path);
-    setUp(db, path);
+    setUp(db, path, onMigrate);
   });
 }
 
@@ -120,7 +125,7 @@ function openFile(path: string, prepare: (db: Database) => void): Database {
   }
 }
 
-function setUp(db: Database, path: string): void {
+function setUp(db: Database, path: string, onMigrate?: OnMigrate): void {
   // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
   db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");
@@ -132,16 +137,17 @@ function setUp(db: Database, path: string): void {
   db.run("PRAGMA wal_autocheckpoint = 8000");
   db.run("PRAGMA cache_size = -4000");
   db.run("PRAGMA journal_size_limit = 67108864");
-  migrate(db, path);
+  migrate(db, path, onMigrate);
   // From here on a lock of another process must not stop the event loop: the batcher retries instead.
   db.run("PRAGMA busy_timeout = 0");
 }
 
-function migrate(db: Database, path: string): void {
+function migrate(db: Database, path: string, onMigrate?: OnMigrate): void {
   if (readPragma(db, "user_version") === migrations.length) return;
   const steps = db.transaction(() => {
     const version = readPragma(db, "user_version");
     refuseNewerSchema(version, path);
+    if (version > 0) onMigrate?.({ location: path, from: version, to: migrations.length });
     for (const step of migrations.slice(version)) db.run(step);
     db.run(`PRAGMA application_id = ${APPLICATION_ID}`);
     db.run(`PRAGMA user_version = ${migrations.length}`);

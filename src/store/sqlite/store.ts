@@ -11,7 +11,14 @@ import {
   takeTags,
 } from "../../domain/page.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
-import type { Created, Reads, Store, StoreDescription, StoreLimits } from "../../domain/store.ts";
+import type {
+  Created,
+  OnMigrate,
+  Reads,
+  Store,
+  StoreDescription,
+  StoreLimits,
+} from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
 import { toPlant, toTokenRecord } from "../rows.ts";
@@ -201,7 +208,7 @@ export class SqliteStore extends SqliteReads implements Store {
   private committedAtMs = Number.NEGATIVE_INFINITY;
   private isClosed = false;
 
-  constructor(path: string, limits: StoreLimits) {
+  constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
     super(path, limits);
     this.path = path;
     this.description = {
@@ -209,7 +216,7 @@ export class SqliteStore extends SqliteReads implements Store {
       location: path,
       durability: "every answer is sent after its commit is synced (WAL, synchronous=FULL)",
     };
-    this.connection = this.connectToWrite(openDatabase(path));
+    this.connection = this.connectToWrite(openDatabase(path, onMigrate));
     this.assertFileNotMoved = watchFiles([path]);
     try {
       this.makeDurable(this.connection);

@@ -1,0 +1,94 @@
+/** Stores that earlier versions wrote: each is opened by this one, keeps what it holds, and takes more. */
+
+import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Glob } from "bun";
+import { migrations } from "../src/store/sqlite/database.ts";
+import { runCommand, spawnService } from "./support/command.ts";
+import { makeWorkplace, type Workplace } from "./support/folder.ts";
+
+const frozen = join(import.meta.dir, "frozen");
+const files = [...new Glob("sqlite-schema-*.db.gz").scanSync(frozen)].toSorted();
+const schemaOf = (file: string): number => Number(/\d+/.exec(file)?.[0]);
+
+/** The tokens that those versions made, as they printed them. */
+const tokens = new Map([
+  [1, "pst_0MtMxFbxbnengJ9S1tWiLn3LcYRVVtq5wuQZ_1OXVnT"],
+  [2, "pst_bRap8Ol96xcK5SeDFiancjaTYIP6baui8l5y_1eWZEo"],
+]);
+
+async function openFrozen(file: string): Promise<Workplace> {
+  const at = makeWorkplace();
+  writeFileSync(at.store, Bun.gunzipSync(await Bun.file(join(frozen, file)).bytes()));
+  return at;
+}
+
+test("there is a store of every schema, without a gap", () => {
+  expect(files.map(schemaOf)).toEqual(files.map((_, index) => index + 1));
+  expect(files.length).toBeWithin(2, migrations.length + 1);
+});
+
+describe.each(files)("%s", (file) => {
+  const schema = schemaOf(file);
+
+  test("is served with its plants and its token, and takes another plant", async () => {
+    using at = await openFrozen(file);
+    await using service = await spawnService(at.env);
+    const { url } = service.started;
+    const headers = {
+      authorization: `Bearer ${tokens.get(schema)}`,
+      "content-type": "application/json",
+    };
+    const read = async (path: string): Promise<string> =>
+      (await fetch(url + path, { headers })).text();
+    expect(await read("/plants")).toBe(
+      '[{"id":-9223372036854775808,"name":"","tag":""},' +
+        '{"id":1,"name":"Monstera deliciosa","tag":"tropical"},' +
+        '{"id":9223372036854775807,"name":"Größte 🌱"}]',
+    );
+    expect(await read("/plants?tag=tropical")).toContain('"id":1,');
+    expect(await read("/plants?name=gr%C3%B6%C3%9F")).toContain('"id":9223372036854775807');
+    const body = '{"id":2,"name":"Fern"}';
+    expect((await fetch(`${url}/plants`, { method: "POST", headers, body })).status).toBe(200);
+    service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+    expect(await runCommand(["check"], at.env)).toMatchObject({ exitCode: 0 });
+  });
+});
+
+describe("a migration", () => {
+  const warning = /changes from 1 to \d+\. The previous version of plantstore cannot open/;
+
+  test("is announced before it begins, by the service and by every command", async () => {
+    {
+      using at = await openFrozen("sqlite-schema-1.db.gz");
+      await using service = await spawnService(at.env);
+      service.kill("SIGTERM");
+      const [first = ""] = (await service.stderr).split("\n");
+      expect(JSON.parse(first)).toMatchObject({ level: "warn", event: "migrating" });
+      expect(first).toMatch(warning);
+    }
+    for (const command of [["migrate"], ["token", "create", "--name", "me"]]) {
+      using at = await openFrozen("sqlite-schema-1.db.gz");
+      const { exitCode, stderr } = await runCommand(command, at.env);
+      expect([exitCode, stderr]).toEqual([0, expect.stringMatching(warning)]);
+      // Once: the schema is the newest now.
+      expect((await runCommand(["migrate"], at.env)).stderr).toBe("");
+    }
+  });
+
+  test("is announced by a dry run, which changes nothing", async () => {
+    using at = await openFrozen("sqlite-schema-1.db.gz");
+    for (let run = 0; run < 2; run++) {
+      const { stdout } = await runCommand(["migrate", "--dry-run"], at.env);
+      expect(stdout).toStartWith("-- The schema of ");
+      expect(stdout).toMatch(warning);
+    }
+  });
+
+  test("of a new store is not announced", async () => {
+    using at = makeWorkplace();
+    expect((await runCommand(["migrate"], at.env)).stderr).toBe("");
+  });
+});
