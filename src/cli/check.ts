@@ -8,7 +8,7 @@ import type { Target } from "../store/postgres/url.ts";
 import { checks, inspectStore } from "../store/sqlite/check.ts";
 import { migrations, openDatabase } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
-import { CommandError, describeMigration, findSchema } from "./command.ts";
+import { CommandError, describeMigration, findSchema, UsageError } from "./command.ts";
 import { formatBytes, formatCount, printError, printTable } from "./terminal.ts";
 
 interface Checked {
@@ -180,4 +180,32 @@ function printStatements(statements: readonly string[]): void {
       ? "-- Nothing to do: the schema is up to date.\n"
       : statements.map((statement) => `${statement.replace(/;$/, "")};\n`).join("\n"),
   );
+}
+
+const HEALTH_MS_MAX = 5_000;
+const HEALTH_RETRY_MS = 100;
+
+/** For container engines and systemd: a minimal image has no other client. */
+export async function checkHealth(
+  { host, port, basePath }: Config,
+  waitSeconds: string,
+): Promise<void> {
+  if (!/^\d{1,4}$/.test(waitSeconds))
+    throw new UsageError(`--wait: ${JSON.stringify(waitSeconds)} is not allowed; expected seconds`);
+  const untilMs = performance.now() + Number(waitSeconds) * 1000;
+  // An address that means every network is none to call.
+  const called = { "0.0.0.0": "127.0.0.1", "::": "::1" }[host] ?? host;
+  const url = `http://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;
+  // Not through HTTP_PROXY: the service is on this machine.
+  process.env["no_proxy"] = process.env["NO_PROXY"] = "*";
+  for (;;) {
+    const asked = fetch(url, { signal: AbortSignal.timeout(HEALTH_MS_MAX) });
+    const answer = await asked.then(
+      ({ status }) => `answers ${status}`,
+      (error: unknown) => `does not answer: ${(error as Error).message}`,
+    );
+    if (answer === "answers 200") return;
+    if (performance.now() >= untilMs) throw new CommandError(`${url} ${answer}`);
+    await Bun.sleep(HEALTH_RETRY_MS);
+  }
 }

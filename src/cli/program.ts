@@ -68,6 +68,13 @@ function createProgram(): Command {
     .description("Print the settings in effect, with secrets masked.")
     .option("--json", "as JSON")
     .action((options: Options) => printConfig(resolveOptions(options), options["json"] === true));
+  addSettings(program.command("health"), ["host", "port", "basePath"])
+    .summary("Ask a running service whether it is ready.")
+    .description("Ask a running service whether it is ready. Exits with 1 if it is not.")
+    .option("--wait <seconds>", "how long to wait until it is", "0")
+    .action(async (options: Options) =>
+      (await import("./check.ts")).checkHealth(configOf(options), String(options["wait"])),
+    );
   program
     .command("version")
     .description("Print the version.")

@@ -32,10 +32,15 @@ function makeFolder(name: string): string {
   return path;
 }
 
+const npmFolder = makeFolder("npm");
+
 beforeAll(async () => {
   const cache = (await run(["npm", "config", "get", "cache"], { cwd: folder.path })).trim();
   mkdirSync(join(cache, "_cacache"), { recursive: true });
   symlinkSync(join(cache, "_cacache"), join(makeFolder("cache"), "_cacache"));
+  writeFileSync(join(npmFolder, "package.json"), "{}");
+  const names = Object.values(npms).map((version) => `npm-${version}@npm:npm@${version}`);
+  await run(["npm", "install", "--silent", ...names], { cwd: npmFolder, env: npmSettings });
   await run(["npm", "pack", "--pack-destination", folder.path], { cwd: sources.path });
 });
 
@@ -78,17 +83,10 @@ describe("the package", () => {
 });
 
 describe.each(Object.entries(npms))("with the npm of %s", (_, npmVersion) => {
-  const home = makeFolder(`npm-${npmVersion}`);
-  const npm = join(home, "node_modules/npm/bin/npm-cli.js");
-  const npx = join(home, "node_modules/npm/bin/npx-cli.js");
+  const npm = join(npmFolder, `node_modules/npm-${npmVersion}/bin/npm-cli.js`);
+  const npx = join(dirname(npm), "npx-cli.js");
   const use = (...args: string[]): Promise<string> =>
-    run(["node", npm, ...args], { cwd: home, env: npmSettings });
-
-  beforeAll(async () => {
-    writeFileSync(join(home, "package.json"), "{}");
-    const own = ["npm", "install", "--silent", `npm@${npmVersion}`];
-    await run(own, { cwd: home, env: npmSettings });
-  });
+    run(["node", npm, ...args], { cwd: npmFolder, env: npmSettings });
 
   test("npm install in a project, without any script", async () => {
     const project = makeFolder(`project-${npmVersion}`);

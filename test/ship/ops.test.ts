@@ -1,0 +1,216 @@
+/** Files for operators: the systemd unit, the Containerfile and the Kubernetes manifests agree with the service. */
+
+import { describe, expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { resolveConfig, settings } from "../../src/config.ts";
+import { createRoutes } from "../../src/http/routes.ts";
+import { runCommand, spawnService } from "../support/command.ts";
+import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
+import { run } from "../support/shipped.ts";
+
+const root = join(import.meta.dir, "../..");
+const read = (file: string): string => readFileSync(join(root, file), "utf8");
+const { config } = resolveConfig({}, {});
+const variables = new Set(Object.values(settings).map(({ env }): string => env));
+
+const hasSystemd = Bun.which("systemd-analyze") !== null;
+if (!hasSystemd) process.stderr.write("systemd-analyze is not installed: the unit is only read.\n");
+
+describe("the systemd unit", () => {
+  const unit = read("ops/plantstore.service");
+  const valuesOf = (name: string): string[] =>
+    [...unit.matchAll(new RegExp(`^${name}=(.*)$`, "gm"))].map(([, value = ""]) => value);
+
+  test("restarts after a failure, but not after a wrong setting, and gives requests their time", () => {
+    expect(valuesOf("Restart")).toEqual(["on-failure"]);
+    expect(Number(valuesOf("RestartSec"))).toBeGreaterThan(0);
+    expect(valuesOf("RestartPreventExitStatus")).toEqual(["2"]);
+    expect(valuesOf("UMask")).toEqual(["0077"]);
+    expect(valuesOf("EnvironmentFile")).toEqual(["-/etc/plantstore/env"]);
+    expect(Number(valuesOf("TimeoutStopSec"))).toBeGreaterThan(
+      config.drainDelaySeconds + config.drainSecondsMax,
+    );
+    const given = valuesOf("Environment").flatMap((line) => line.split(" "));
+    expect(
+      given.map((pair) => pair.split("=")[0] ?? "").filter((name) => !variables.has(name)),
+    ).toEqual([]);
+  });
+
+  test.skipIf(!hasSystemd)(
+    "is exposed at most 2.5 by systemd's own measure, and has no fault",
+    async () => {
+      using folder = makeTemporaryFolder();
+      // The commands have to exist where it is verified.
+      const here = unit.replaceAll("/usr/local/bin/plantstore", join(root, "bin/plantstore"));
+      writeFileSync(join(folder.path, "plantstore.service"), here);
+      const analyze = (...args: string[]): Promise<string> =>
+        run(["systemd-analyze", ...args, "./plantstore.service"], { cwd: folder.path });
+      expect(await analyze("verify")).toBe("");
+      const measured = await analyze("security", "--offline=true", "--no-pager");
+      const [, exposure] = /Overall exposure level[^:]*: ([\d.]+)/.exec(measured) ?? [];
+      expect(Number(exposure)).toBeWithin(0, 2.51);
+    },
+  );
+});
+
+describe("plantstore health", () => {
+  test("waits until the service is ready, whatever proxy is set, and fails once it is gone", async () => {
+    using at = makeWorkplace();
+    await using service = await spawnService({
+      ...at.env,
+      HOST: "0.0.0.0",
+      PLANTSTORE_BASE_PATH: "/shop",
+    });
+    const { port } = new URL(service.started.url);
+    const env = {
+      HOST: "0.0.0.0",
+      PORT: port,
+      PLANTSTORE_BASE_PATH: "/shop",
+      HTTP_PROXY: "http://127.0.0.1:1",
+    };
+    expect(await runCommand(["health", "--wait", "10"], env)).toEqual({
+      exitCode: 0,
+      stdout: "",
+      stderr: "",
+    });
+    service.kill("SIGKILL");
+    await service.exited;
+    expect(await runCommand(["health"], env)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining(
+        `http://127.0.0.1:${port}/shop/readyz does not answer`,
+      ) as string,
+    });
+  });
+
+  test("fails while the service answers that it is not ready", async () => {
+    using unready = Bun.serve({ port: 0, fetch: () => new Response(null, { status: 503 }) });
+    const { exitCode, stderr } = await runCommand(["health"], { PORT: String(unready.port) });
+    expect([exitCode, stderr]).toEqual([1, expect.stringContaining("/readyz answers 503")]);
+  });
+
+  test.each(["-1", "soon", "99999"])("--wait %s is not understood", async (wait) => {
+    expect(await runCommand(["health", `--wait=${wait}`])).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining("--wait") as string,
+    });
+  });
+});
+
+describe("the Containerfile", () => {
+  const instructions = read("Containerfile")
+    .split("\n")
+    .filter((line) => /^[A-Z]/.test(line))
+    .map((line) => line.split(/ (.*)/s) as [string, string]);
+  const all = (name: string): string[] =>
+    instructions.filter(([found]) => found === name).map(([, value]) => value);
+
+  test("runs the service without root, on data in a volume, and asks it for its health", () => {
+    expect(all("USER")).toEqual(["65532:65532"]);
+    expect(all("VOLUME")).toEqual(["/data"]);
+    expect(all("STOPSIGNAL")).toEqual(["SIGTERM"]);
+    // Lists of arguments: there is no shell.
+    expect(JSON.parse(all("ENTRYPOINT")[0] ?? "")).toEqual(["/plantstore"]);
+    expect(JSON.parse(all("CMD")[0] ?? "")).toEqual(["serve"]);
+    expect(all("HEALTHCHECK")[0]).toEndWith('CMD ["/plantstore", "health"]');
+    const given = Object.fromEntries(
+      all("ENV").flatMap((line) =>
+        line.split(" ").map((pair) => pair.split("=") as [string, string]),
+      ),
+    );
+    expect(given).toMatchObject({ HOST: "0.0.0.0", DATABASE_URL: "sqlite:/data/plants.db" });
+    expect(() => resolveConfig({}, given)).not.toThrow();
+    expect(Object.keys(given).filter((name) => !variables.has(name))).toEqual([]);
+  });
+
+  test("names the version of each base image", () => {
+    for (const image of all("FROM")) expect(image).toMatch(/^\S+:(?!latest)[\w.-]+( AS build)?$/);
+  });
+});
+
+interface Pod {
+  readonly terminationGracePeriodSeconds: number;
+  readonly enableServiceLinks: boolean;
+  readonly securityContext: object;
+  readonly containers: readonly [
+    {
+      readonly env: readonly { readonly name: string; readonly value: string }[];
+      readonly envFrom: readonly object[];
+      readonly ports: readonly { readonly name: string; readonly containerPort: number }[];
+      readonly securityContext: object;
+      readonly [probe: `${string}Probe`]: { httpGet: { path: string; port: string } };
+    },
+  ];
+}
+
+interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly stringData: Readonly<Record<string, string>>;
+  readonly spec: {
+    readonly selector: unknown;
+    readonly ports: readonly object[];
+    readonly template: { readonly metadata: { readonly labels: object }; readonly spec: Pod };
+  };
+}
+
+describe("the Kubernetes manifests", () => {
+  const manifests = Bun.YAML.parse(read("ops/kubernetes.yaml")) as Manifest[];
+  const find = (kind: string): Manifest =>
+    manifests.find((manifest) => manifest.kind === kind) as Manifest;
+  const pod = find("Deployment").spec.template.spec;
+  const [container] = pod.containers;
+  const environment = Object.fromEntries(container.env.map(({ name, value }) => [name, value]));
+
+  test("have each kind once, and select the same pods", () => {
+    expect(manifests.map(({ apiVersion, kind }) => `${apiVersion} ${kind}`)).toEqual([
+      "v1 Secret",
+      "apps/v1 Deployment",
+      "v1 Service",
+      "policy/v1 PodDisruptionBudget",
+    ]);
+    const { labels } = find("Deployment").spec.template.metadata;
+    expect(find("Deployment").spec.selector).toEqual({ matchLabels: labels });
+    expect(find("PodDisruptionBudget").spec.selector).toEqual({ matchLabels: labels });
+    expect(find("Service").spec.selector).toEqual(labels);
+    expect(find("Service").spec.ports).toMatchObject([{ targetPort: "http" }]);
+  });
+
+  test("give settings that the service understands, and the database from a secret", () => {
+    const secret = find("Secret");
+    expect(container.envFrom).toEqual([{ secretRef: { name: secret.metadata.name } }]);
+    const given = { ...environment, ...secret.stringData };
+    expect(Object.keys(given).filter((name) => !variables.has(name))).toEqual([]);
+    const { config: resolved } = resolveConfig({}, given);
+    expect(resolved).toMatchObject({ host: "0.0.0.0", port: 8080 });
+    expect(resolved.databaseUrl).toStartWith("postgres://");
+    expect(container.ports).toEqual([{ name: "http", containerPort: resolved.port }]);
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(
+      resolved.drainDelaySeconds + resolved.drainSecondsMax,
+    );
+    expect(resolved.drainDelaySeconds).toBeGreaterThan(0);
+  });
+
+  test("probe paths of the service", () => {
+    const paths = createRoutes(config).map(({ path }) => path);
+    const probed = (["startupProbe", "livenessProbe", "readinessProbe"] as const).map(
+      (name) => container[name]?.httpGet,
+    );
+    for (const probe of probed) expect(paths).toContain(probe?.path as string);
+    expect(probed.map((probe) => probe?.port)).toEqual(["http", "http", "http"]);
+    expect(container["readinessProbe"]?.httpGet.path).toBe("/readyz");
+    expect(container["livenessProbe"]?.httpGet.path).toBe("/livez");
+  });
+
+  test("run without root, on a file system that cannot be written", () => {
+    expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 65532 });
+    expect(container.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    });
+    expect(pod.enableServiceLinks).toBe(false);
+  });
+});
