@@ -163,8 +163,13 @@ function describe(id: bigint, events: readonly Event[], state: State): string {
 const VARIANTS = 3;
 const WINDOW = 20;
 const CREATED_BELOW = -1_000n;
-/** All clients change these, each change on the condition that no other was made meanwhile. */
-const CHANGED_IDS = [-1n, -2n, -3n, -4n, -5n];
+/**
+ * All clients change the same five plants, each change on the condition that no other was made meanwhile. After some
+ * changes they go on to the next five: explaining a history takes longer than in proportion to its length.
+ */
+const CHANGED_BELOW = -1_000_000n;
+const CHANGED_AT_A_TIME = 5;
+const CHANGES_PER_PLANT = 200;
 const RETRY_MS = 20;
 
 /** Clients that want different things of the same plants. All their ids are negative. */
@@ -176,6 +181,7 @@ export class Contest implements AsyncDisposable {
   readonly #working: Promise<unknown>;
   readonly #faults: string[] = [];
   #serial = 0;
+  #changes = 0;
   #isOver = false;
 
   constructor(
@@ -222,7 +228,9 @@ export class Contest implements AsyncDisposable {
   }
 
   async #change(): Promise<boolean> {
-    const id = this.#random.pick(CHANGED_IDS);
+    const past = Math.floor(this.#changes++ / (CHANGED_AT_A_TIME * CHANGES_PER_PLANT));
+    const offset = past * CHANGED_AT_A_TIME + this.#random.below(CHANGED_AT_A_TIME);
+    const id = CHANGED_BELOW - BigInt(offset);
     const found = await this.#ask({ kind: "read", id });
     if (found === undefined) return false;
     const plant = { id, name: `version ${this.#serial++}`, tag: null };

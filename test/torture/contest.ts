@@ -1,4 +1,7 @@
-/** Many clients change the same few plants, through services that are killed: one order explains every answer. */
+/**
+ * Many clients change the same few plants, through services that are killed, on databases that fail over: one order
+ * explains every answer.
+ */
 
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { type Engine, openTestDatabase } from "../support/database.ts";
@@ -6,41 +9,71 @@ import { Contest, type Event, isLinearizable } from "../support/history.ts";
 import { perform } from "../support/model.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
-import { TEST_TOKEN } from "../support/service.ts";
-import { findMissingPostgres } from "./postgres-scene.ts";
+import { startPair } from "../support/postgres-server.ts";
+import { readPair, urlOf } from "./fail-over.ts";
+import { environment, findMissingPostgres } from "./postgres-scene.ts";
 import type { Budget, Finding, Scenario } from "./scenario.ts";
 
 const CLIENTS = 24;
 const SERVICES = 2;
 const KILL_MS_MAX = 1_000;
+/** Some clients are refused before the standby takes over, and some wait for it. */
+const PROMOTE_MS_MAX = 3_000;
 /** Histories with one wrong answer. Each has to be noticed. */
 const FALSIFIED_MAX = 300;
+
+interface Place extends AsyncDisposable {
+  readonly url: string;
+  readonly readPlants: () => Promise<readonly StoredPlant[]>;
+  /** Happens once, after half of the time. */
+  readonly failOver?: () => Promise<void>;
+}
+
+type Kind = Engine | "fail-over";
 
 export const contest: Scenario = {
   title: "many clients change the same few plants: one order explains every answer",
   run: async ({ seconds, ...budget }) => {
     const isPostgresHere = findMissingPostgres() === undefined;
-    const engines: readonly Engine[] = isPostgresHere ? ["sqlite", "postgres"] : ["sqlite"];
+    const kinds: readonly Kind[] = isPostgresHere
+      ? ["sqlite", "postgres", "fail-over"]
+      : ["sqlite"];
     const figures: Record<string, string | number> = {};
     const faults: string[] = [];
-    for (const engine of engines) {
-      const found = await runOn(engine, { ...budget, seconds: seconds / engines.length });
+    for (const kind of kinds) {
+      const found = await runOn(kind, { ...budget, seconds: seconds / kinds.length });
       for (const [name, figure] of Object.entries(found.figures))
-        figures[`${engine}: ${name}`] = figure;
-      faults.push(...found.faults.map((fault) => `${engine}: ${fault}`));
+        figures[`${kind}: ${name}`] = figure;
+      faults.push(...found.faults.map((fault) => `${kind}: ${fault}`));
     }
     return { figures, faults };
   },
 };
 
-async function runOn(engine: Engine, { seconds, random, tell }: Budget): Promise<Finding> {
-  await using database = await openTestDatabase(engine);
+async function openPlace(kind: Kind, random: Random): Promise<Place> {
+  if (kind !== "fail-over") return openTestDatabase(kind);
+  const pair = await startPair({ synchronous: true });
+  return {
+    url: urlOf(pair),
+    readPlants: () => readPair(pair),
+    // The old primary stays dead: one that could still be read would show old plants.
+    failOver: async () => {
+      await pair.primary.kill();
+      await Bun.sleep(random.below(PROMOTE_MS_MAX));
+      await pair.promote();
+    },
+    [Symbol.asyncDispose]: () => pair[Symbol.asyncDispose](),
+  };
+}
+
+async function runOn(kind: Kind, { seconds, random, tell }: Budget): Promise<Finding> {
+  await using place = await openPlace(kind, random);
   await using services = new AsyncDisposableStack();
   const spawn = async (): Promise<ServiceProcess> =>
     services.use(
       await spawnService({
-        DATABASE_URL: database.url,
-        PLANTSTORE_TOKEN: TEST_TOKEN,
+        ...environment,
+        DATABASE_URL: place.url,
         PLANTSTORE_WORKERS: random.pick(["1", "2"]),
       }),
     );
@@ -50,19 +83,25 @@ async function runOn(engine: Engine, { seconds, random, tell }: Budget): Promise
   const choosing = fork();
   const findUrl = (): string => choosing.pick(running).started.url;
   await using clients = new Contest(CLIENTS, { findUrl }, fork());
-  const endsAtMs = performance.now() + seconds * 1_000;
+  const startedAtMs = performance.now();
+  const hasPassed = (share: number): boolean =>
+    performance.now() - startedAtMs > seconds * 1_000 * share;
   let kills = 0;
+  let isFailedOver = place.failOver === undefined;
   do {
     await Bun.sleep(random.below(KILL_MS_MAX));
     const index = random.below(SERVICES);
     (running[index] as ServiceProcess).kill("SIGKILL");
     running[index] = await spawn();
     kills++;
-  } while (performance.now() < endsAtMs);
+    if (isFailedOver || !hasPassed(0.5)) continue;
+    await place.failOver?.();
+    isFailedOver = true;
+  } while (!isFailedOver || !hasPassed(1));
   await clients.stop();
-  const faults = clients.compare(await database.readPlants());
+  const faults = clients.compare(await place.readPlants());
   const { falsified, missed } = falsify(clients.history.list(), random);
-  tell(`${engine}: ${clients.history.size} operations, ${kills} kills`);
+  tell(`${kind}: ${clients.history.size} operations, ${kills} kills`);
   if (missed > 0) faults.push(`${missed} of ${falsified} falsified histories were not noticed`);
   return {
     faults,

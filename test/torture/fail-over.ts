@@ -123,10 +123,7 @@ interface PairScene extends AsyncDisposable {
 async function openPair(options: PairOptions, random: Random): Promise<PairScene> {
   await using opened = new AsyncDisposableStack();
   const pair = opened.use(await startPair(options));
-  const hosts = [pair.primary, pair.standby].map(({ port }) => `127.0.0.1:${port}`).join();
-  const service = opened.use(
-    await spawnService({ ...environment, DATABASE_URL: `postgres://postgres@${hosts}/postgres` }),
-  );
+  const service = opened.use(await spawnService({ ...environment, DATABASE_URL: urlOf(pair) }));
   const surroundings = { findUrl: () => service.started.url, batchLengthMax: BATCH_LENGTH_MAX };
   const choosing = createRandom(random.below(2 ** 31));
   const clients = opened.use(new Clients(CLIENTS, surroundings, choosing));
@@ -134,10 +131,17 @@ async function openPair(options: PairOptions, random: Random): Promise<PairScene
   return { pair, service, clients, [Symbol.asyncDispose]: () => scene.disposeAsync() };
 }
 
+/** Names both servers. */
+export const urlOf = ({ primary, standby }: PostgresPair): string =>
+  `postgres://postgres@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`;
+
+/** What the standby has. */
+export const readPair = ({ standby }: PostgresPair): Promise<StoredPlant[]> =>
+  standby.run<StoredPlant>("SELECT id, name, tag FROM plants");
+
 /** After the standby has taken over: all in which it differs from what the clients were told. */
 async function compare({ pair, clients }: PairScene): Promise<string[]> {
-  const rows = await pair.standby.run<StoredPlant>("SELECT id, name, tag FROM plants");
-  return clients.compare(rows);
+  return clients.compare(await readPair(pair));
 }
 
 const WRITES = 500;
