@@ -6,6 +6,7 @@ import { errorNames, isTransient } from "../client/errors.ts";
 import { retry } from "../client/retry.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
+import { expectedReport, useClient } from "./support/client-scenario.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 
@@ -51,6 +52,12 @@ describe("the client", () => {
     expect(await exportAll(client)).toEqual(plants);
     expect(await exportAll(client, { tag: "x" })).toEqual(plants.slice(2));
     expect(await create(client, [])).toEqual([]);
+  });
+
+  test("has every operation", async () => {
+    await using service = await startService();
+    const report = await useClient({ Client, ServiceError }, service.url, TEST_TOKEN);
+    expect(JSON.parse(report)).toEqual(expectedReport);
   });
 
   test("maps an answer to one error, with the code of the catalogue", async () => {

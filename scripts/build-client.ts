@@ -1,0 +1,19 @@
+/** npm run build:client: the client as one script with its types, in client/dist. */
+
+import { join } from "node:path";
+
+const root = join(import.meta.dir, "..");
+
+export async function buildClient(folder: string): Promise<void> {
+  await Bun.build({
+    entrypoints: [join(root, "client/client.ts")],
+    target: "browser",
+    outdir: folder,
+    naming: "client.js",
+  });
+  const tsc = join(root, "node_modules/.bin/tsc");
+  const { exitCode, stdout } = Bun.spawnSync([tsc, "-p", join(root, "client"), "--outDir", folder]);
+  if (exitCode !== 0) throw new Error(`tsc failed:\n${stdout.toString()}`);
+}
+
+if (import.meta.main) await buildClient(join(root, "client/dist"));

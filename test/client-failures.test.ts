@@ -1,0 +1,328 @@
+/** The client between a caller and a service that fail: what is lost, repeated and cancelled. */
+
+import { describe, expect, test } from "bun:test";
+import { Client, type NewPlant, ServiceError, type Settled } from "../client/client.ts";
+import { rejectionOf } from "./support/expect.ts";
+import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+
+const DELAYS_MS = [1, 1, 1, 1, 1];
+
+type Answer = (request: Request, forward: () => Promise<Response>) => Promise<Response> | Response;
+
+/** A proxy that answers each request in its own way, and forwards those after. */
+function startProxy(service: TestService, ...answers: Answer[]) {
+  const seen: string[] = [];
+  const server = Bun.serve({
+    port: 0,
+    idleTimeout: 0,
+    fetch: (request) => {
+      const { pathname, search } = new URL(request.url);
+      seen.push(`${request.method} ${pathname}${search}`);
+      const { method, headers, body } = request;
+      const forward = (): Promise<Response> =>
+        fetch(`${service.url}${pathname}${search}`, { method, headers, body });
+      return (answers.shift() ?? ((_, pass) => pass()))(request, forward);
+    },
+  });
+  const client = new Client(server.url.href, TEST_TOKEN, { delaysMs: DELAYS_MS });
+  return { client, seen, [Symbol.dispose]: () => void server.stop(true) };
+}
+
+/** Done by the service, and its answer lost. */
+const loseAnswer: Answer = async (_, forward) => {
+  await (await forward()).bytes();
+  return new Response("", { status: 502 });
+};
+
+/** The first bytes of the answer, and then the connection ends: at once, or when the test says so. */
+const cutAfter =
+  (bytes: number, isTime = Promise.resolve()): Answer =>
+  async (_, forward) => {
+    const answer = await forward();
+    const text = await answer.text();
+    const body = new ReadableStream({
+      start: (controller) => controller.enqueue(text.slice(0, bytes)),
+      pull: async (controller) => {
+        await isTime;
+        controller.error(new Error("the cut of this test"));
+      },
+    });
+    return new Response(body, { headers: answer.headers });
+  };
+
+const fetchAll = (service: TestService): Promise<Response> =>
+  fetch(`${service.url}/plants`, {
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "application/x-ndjson" },
+  });
+
+const many = (count: number): NewPlant[] =>
+  Array.from({ length: count }, (_, index) => ({ id: BigInt(index), name: `plant ${index}` }));
+
+async function collect<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
+  const found: Item[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+describe("a lost answer", () => {
+  test("to a create: the second attempt is a replay", async () => {
+    await using service = await startService();
+    using proxy = startProxy(service, loseAnswer);
+    expect(await proxy.client.create({ id: 1n, name: "a" })).toBe("replayed");
+    expect(proxy.seen).toEqual(["POST /plants", "POST /plants"]);
+  });
+
+  test("to a replacement with ifMatch: it is found done", async () => {
+    await using service = await startService();
+    using proxy = startProxy(service);
+    await proxy.client.create({ id: 1n, name: "a" });
+    const { etag } = await proxy.client.get(1n);
+    using losing = startProxy(service, loseAnswer);
+    const replaced = await losing.client.replace(
+      { id: 1n, name: "b", tag: "t" },
+      { ifMatch: etag },
+    );
+    expect(replaced).toEqual(await proxy.client.get(1n));
+    expect(losing.seen).toEqual(["PUT /plants/1", "PUT /plants/1", "GET /plants/1"]);
+    const late = await rejectionOf(proxy.client.replace({ id: 1n, name: "c" }, { ifMatch: etag }));
+    expect(late).toMatchObject({ status: 412, reason: "precondition_failed" });
+  });
+
+  test("to a removal: it is found done, but a plant that never was is not removed", async () => {
+    await using service = await startService();
+    using proxy = startProxy(service);
+    await proxy.client.create({ id: 1n, name: "a" });
+    using losing = startProxy(service, loseAnswer);
+    await losing.client.remove(1n);
+    expect(losing.seen).toHaveLength(2);
+    expect(await rejectionOf(proxy.client.remove(1n))).toMatchObject({ reason: "plant_not_found" });
+  });
+
+  test("to an export: it continues after the last plant, and has each once", async () => {
+    await using service = await startService();
+    await new Client(service.url, TEST_TOKEN).createBatch(many(100), () => undefined);
+    const cut = Promise.withResolvers<void>();
+    using proxy = startProxy(service, cutAfter(1_000, cut.promise), cutAfter(1_000));
+    const ids: bigint[] = [];
+    for await (const { id } of proxy.client.export()) {
+      ids.push(id);
+      cut.resolve();
+    }
+    expect(ids).toEqual(many(100).map(({ id }) => id));
+    expect(proxy.seen[1]).toMatch(/^GET \/plants\?after=\d+$/);
+    using backwards = startProxy(service, cutAfter(1_000));
+    const last = await collect(backwards.client.export({ order: "desc" }));
+    expect(last.map(({ id }) => id)).toEqual(ids.toReversed());
+  });
+
+  test("to an export from something that begins again is a failure", async () => {
+    await using service = await startService();
+    await new Client(service.url, TEST_TOKEN).create({ id: 1n, name: "a" });
+    const repeat: Answer = () => fetchAll(service);
+    const cut = Promise.withResolvers<void>();
+    using proxy = startProxy(service, cutAfter(1_000, cut.promise), repeat);
+    const plants = proxy.client.export();
+    expect((await plants.next()).value).toMatchObject({ id: 1n });
+    cut.resolve();
+    const failure = await rejectionOf(plants.next());
+    expect((failure as Error).message).toEndWith("does not answer as a plant store does.");
+  });
+
+  test("that stays away is a failure, after as many retries as were asked for", async () => {
+    await using service = await startService();
+    const fail: Answer = () => new Response("", { status: 503 });
+    using proxy = startProxy(service, ...Array.from({ length: 9 }, () => fail));
+    const failure = await rejectionOf(proxy.client.create({ id: 1n, name: "a" }));
+    expect(failure).toMatchObject({ status: 503, code: 0, reason: undefined, isTransient: true });
+    expect(proxy.seen).toHaveLength(DELAYS_MS.length + 1);
+  });
+
+  test("Retry-After as a date is waited for", async () => {
+    await using service = await startService();
+    const at = new Date(Date.now() + 1_500).toUTCString();
+    using proxy = startProxy(
+      service,
+      () => new Response("", { status: 429, headers: { "retry-after": at } }),
+    );
+    const waits: number[] = [];
+    await proxy.client.create(
+      { id: 1n, name: "a" },
+      { onRetry: (_, waitMs) => void waits.push(waitMs) },
+    );
+    expect(waits).toHaveLength(1);
+    expect(waits[0]).toBeWithin(2, 1_501);
+  });
+});
+
+describe("createAll", () => {
+  const idsOf = (settled: readonly Settled[]): bigint[] =>
+    settled.map(({ plant }) => plant.id).toSorted((a, b) => Number(a - b));
+
+  test("settles every plant once, past lost connections and a busy store", async () => {
+    await using service = await startService();
+    const busy: Answer = () =>
+      new Response('{"line":1,"status":503,"error":5004,"message":"Busy."}\n', {
+        headers: { "content-type": "application/x-ndjson" },
+      });
+    using proxy = startProxy(service, cutAfter(100), busy, cutAfter(0), cutAfter(5_000));
+    const plants = many(3_000);
+    const settled = await collect(proxy.client.createAll(plants));
+    expect(idsOf(settled)).toEqual(plants.map(({ id }) => id));
+    for (const { index, plant } of settled) expect(plants[index]).toBe(plant);
+    expect(await service.readPlants()).toHaveLength(3_000);
+  });
+
+  test("yields a result while the source waits for it", async () => {
+    await using service = await startService();
+    const client = new Client(service.url, TEST_TOKEN);
+    let release = (): void => undefined;
+    async function* source(): AsyncGenerator<NewPlant> {
+      for (const plant of many(5)) {
+        const seen = new Promise<void>((resolve) => (release = resolve));
+        yield plant;
+        await seen;
+      }
+    }
+    const outcomes: unknown[] = [];
+    for await (const { outcome } of client.createAll(source())) {
+      outcomes.push(outcome);
+      release();
+    }
+    expect(outcomes).toEqual(Array.from({ length: 5 }, () => "created"));
+  });
+
+  test("begins another request where the source rests", async () => {
+    await using service = await startService();
+    const ended = Promise.withResolvers<undefined>();
+    using proxy = startProxy(service, async (_, forward) => {
+      const answer = await forward();
+      const text = await answer.text();
+      ended.resolve(undefined);
+      return new Response(text, { headers: answer.headers });
+    });
+    async function* source(): AsyncGenerator<NewPlant> {
+      yield { id: 1n, name: "a" };
+      await ended.promise;
+      yield { id: 2n, name: "b" };
+    }
+    expect(await collect(proxy.client.createAll(source()))).toHaveLength(2);
+    expect(proxy.seen).toHaveLength(2);
+  });
+
+  test("rejects with the failure of the source, after the results of what it gave", async () => {
+    await using service = await startService();
+    const client = new Client(service.url, TEST_TOKEN);
+    const failure = new Error("no more");
+    async function* later(): AsyncGenerator<NewPlant> {
+      yield* many(3);
+      throw failure;
+    }
+    function* atOnce(): Generator<NewPlant> {
+      yield* many(3);
+      throw failure;
+    }
+    for (const source of [later(), atOnce()]) {
+      const settled: Settled[] = [];
+      const reading = (async () => {
+        for await (const one of client.createAll(source)) settled.push(one);
+      })();
+      expect(await rejectionOf(reading)).toBe(failure);
+      expect(settled).toHaveLength(3);
+    }
+  });
+
+  test("refuses an id that is not a bigint, because it may have lost digits", async () => {
+    await using service = await startService();
+    const client = new Client(service.url, TEST_TOKEN);
+    const wrong = [
+      { id: 1n, name: "a" },
+      { id: 2 as unknown as bigint, name: "b" },
+    ];
+    const settled: Settled[] = [];
+    const reading = (async () => {
+      for await (const one of client.createAll(wrong)) settled.push(one);
+    })();
+    const failure = await rejectionOf(reading);
+    expect(failure).toBeInstanceOf(TypeError);
+    expect((failure as Error).message).toBe("id: expected a bigint, got number");
+    expect(settled).toHaveLength(1);
+    expect(await rejectionOf(client.create(wrong[1] as NewPlant))).toBeInstanceOf(TypeError);
+    expect(await rejectionOf(client.get(1 as unknown as bigint))).toBeInstanceOf(TypeError);
+  });
+
+  test("ends the source where the caller has seen enough", async () => {
+    await using service = await startService();
+    const client = new Client(service.url, TEST_TOKEN);
+    const ended = Promise.withResolvers<undefined>();
+    async function* endless(): AsyncGenerator<NewPlant> {
+      try {
+        for (let id = 0n; ; id++) yield { id, name: "a" };
+      } finally {
+        ended.resolve(undefined);
+      }
+    }
+    for await (const { index } of client.createAll(endless())) if (index === 10) break;
+    await ended.promise;
+    // The client can still be used.
+    expect(await client.create({ id: 0n, name: "a" })).toBe("replayed");
+  });
+
+  test("an abort ends it, with the results of what was sent", async () => {
+    await using service = await startService();
+    const client = new Client(service.url, TEST_TOKEN);
+    const controller = new AbortController();
+    async function* endless(): AsyncGenerator<NewPlant> {
+      for (let id = 0n; ; id++) {
+        yield { id, name: "a" };
+        if (id === 5n) controller.abort(new Error("enough"));
+        if (id > 5n) await new Promise(() => undefined);
+      }
+    }
+    const settled: Settled[] = [];
+    const reading = (async () => {
+      const { signal } = controller;
+      for await (const one of client.createAll(endless(), { signal })) settled.push(one);
+    })();
+    expect(await rejectionOf(reading)).toMatchObject({ message: "enough" });
+    expect(settled.length).toBe((await service.readPlants()).length);
+    expect(settled.length).toBeGreaterThan(5);
+  });
+
+  test("a refused token is a failure at once", async () => {
+    await using service = await startService();
+    let retries = 0;
+    const client = new Client(service.url, "wrong-token-of-nobody", { onRetry: () => retries++ });
+    const failure = await rejectionOf(collect(client.createAll(many(10_000))));
+    expect(failure).toBeInstanceOf(ServiceError);
+    expect(failure).toMatchObject({ status: 401, reason: "token_invalid" });
+    expect(retries).toBe(0);
+  });
+});
+
+describe("an abort", () => {
+  test.each([
+    ["a request", (client: Client, signal: AbortSignal) => client.get(1n, { signal })],
+    ["an export", (client: Client, signal: AbortSignal) => collect(client.export({}, { signal }))],
+    ["a list", (client: Client, signal: AbortSignal) => collect(client.list({}, { signal }))],
+  ])("ends %s with its reason", async (_, use) => {
+    await using service = await startService();
+    const controller = new AbortController();
+    const hang: Answer = () => {
+      controller.abort(new Error("cancelled"));
+      return new Promise(() => undefined);
+    };
+    using proxy = startProxy(service, hang);
+    expect(await rejectionOf(use(proxy.client, controller.signal))).toMatchObject({
+      message: "cancelled",
+    });
+    expect(proxy.seen).toHaveLength(1);
+  });
+
+  test("by AbortSignal.timeout is not taken for a failure that passes", async () => {
+    await using service = await startService();
+    using proxy = startProxy(service, () => new Promise(() => undefined));
+    const failure = await rejectionOf(proxy.client.get(1n, { signal: AbortSignal.timeout(50) }));
+    expect((failure as Error).name).toBe("TimeoutError");
+    expect(proxy.seen).toHaveLength(1);
+  });
+});

@@ -1,0 +1,127 @@
+/** The client as a package: what is in it, its types, and the same program on Node.js and on Bun. */
+
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import packageJson from "../client/package.json";
+import rootPackageJson from "../package.json";
+import { clientScript, installClient } from "./support/client-package.ts";
+import { expectedReport } from "./support/client-scenario.ts";
+import { startService, TEST_TOKEN } from "./support/service.ts";
+
+const root = join(import.meta.dir, "..");
+const COMPRESSED_BYTES_MAX = 8_000;
+
+let folder: Awaited<ReturnType<typeof installClient>>;
+beforeAll(async () => {
+  folder = await installClient();
+});
+afterAll(() => folder[Symbol.dispose]());
+
+/** Resolves to standard output. */
+async function run(command: readonly string[], env: Record<string, string> = {}): Promise<string> {
+  const child = Bun.spawn([...command], {
+    cwd: folder.path,
+    env: { ...process.env, ...env },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const [stdout, stderr, exitCode] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+    child.exited,
+  ]);
+  if (exitCode !== 0)
+    throw new Error(`${command.join(" ")} exits ${exitCode}:\n${stdout}${stderr}`);
+  return stdout;
+}
+
+/** The blocks of docs/client.md in this language: those about the client itself, or those after them. */
+function readSamples(language: string, part: "client" | "generator"): string {
+  const parts = readFileSync(join(root, "docs/client.md"), "utf8").split("\n## In a browser");
+  const text = parts[part === "client" ? 0 : 1] ?? "";
+  return [...text.matchAll(/^```(\w*)\n([^]*?)^```$/gm)]
+    .filter(([, found]) => found === language)
+    .map(([, , block = ""]) => block)
+    .join("");
+}
+
+describe("the package of the client", () => {
+  test("is one script of at most 8 kB compressed, with types and without dependencies", () => {
+    const script = readFileSync(clientScript(folder));
+    expect(gzipSync(script).length).toBeLessThanOrEqual(COMPRESSED_BYTES_MAX);
+    const files = readdirSync(join(clientScript(folder), ".."));
+    expect(files.filter((file) => !file.endsWith(".d.ts"))).toEqual(["client.js"]);
+    expect(packageJson).not.toContainKeys(["dependencies", "peerDependencies"]);
+    expect(script.toString()).not.toMatch(/^import |require\(/m);
+  });
+
+  test("has the version of the service", () =>
+    expect(packageJson.version).toBe(rootPackageJson.version));
+
+  test.each(["bundler", "nodenext"])(
+    "has types that hold, with %s resolution",
+    async (moduleResolution) => {
+      cpSync(join(import.meta.dir, "support/client-types.ts"), join(folder.path, "types.ts"));
+      const module = moduleResolution === "bundler" ? "preserve" : "nodenext";
+      const compilerOptions = {
+        moduleResolution,
+        module,
+        target: "es2022",
+        lib: ["es2022", "dom"],
+        types: [],
+        strict: true,
+        exactOptionalPropertyTypes: true,
+        skipLibCheck: false,
+        noEmit: true,
+      };
+      const config = join(folder.path, "tsconfig.json");
+      writeFileSync(config, JSON.stringify({ compilerOptions, files: ["types.ts"] }));
+      writeFileSync(join(folder.path, "package.json"), '{"type":"module"}');
+      expect(await run([join(root, "node_modules/.bin/tsc"), "-p", config])).toBe("");
+    },
+  );
+
+  test("docs/client.md: every sample prints what the page says", async () => {
+    await using service = await startService();
+    const samples = readSamples("js", "client").replaceAll("http://127.0.0.1:8080", service.url);
+    writeFileSync(join(folder.path, "samples.mjs"), samples);
+    expect(await run(["node", "samples.mjs"], { TOKEN: TEST_TOKEN })).toBe(
+      readSamples("", "client"),
+    );
+  });
+
+  test.each(["node", process.execPath])("%s runs every operation", async (runtime) => {
+    await using service = await startService();
+    const scenario = join(import.meta.dir, "support/client-scenario.ts");
+    await Bun.build({ entrypoints: [scenario], outdir: folder.path, naming: "scenario.js" });
+    const program = `
+      import * as Package from "@plantstore/client";
+      import { useClient } from "./scenario.js";
+      console.log(await useClient(Package, process.env.SERVICE, process.env.TOKEN));`;
+    writeFileSync(join(folder.path, "main.mjs"), program);
+    const env = { SERVICE: service.url, TOKEN: TEST_TOKEN };
+    expect(JSON.parse(await run([runtime, "main.mjs"], env))).toEqual(expectedReport);
+  });
+});
+
+describe("a client that orval generates from the description", () => {
+  test("creates a plant exactly, as docs/client.md shows", async () => {
+    await using service = await startService();
+    const local = (text: string): string =>
+      text.replaceAll("http://127.0.0.1:8080", service.url).replaceAll("./plants", "./generated");
+    const config = join(folder.path, "orval.config.mjs");
+    writeFileSync(config, local(readSamples("js", "generator")));
+    await run([process.execPath, join(root, "node_modules/.bin/orval"), "--config", config]);
+    writeFileSync(join(folder.path, "use.ts"), local(readSamples("ts", "generator")));
+    await run([process.execPath, "use.ts"], { TOKEN: TEST_TOKEN });
+    expect(await service.readPlants()).toEqual([
+      { id: 9_007_199_254_740_993n, name: "Monstera deliciosa", tag: null },
+    ]);
+    const generated = readFileSync(join(folder.path, "generated.ts"), "utf8");
+    // A batch is an array of plants and answers with an array of results.
+    expect(generated).toMatch(/createPlants = async \(\w+: NewPlant\[\]/);
+    expect(generated).toMatch(/data: BatchResult\[\]/);
+  });
+});

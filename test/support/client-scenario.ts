@@ -1,0 +1,105 @@
+/** Every operation of the client, in an order that shows each of its outcomes. Runs on any platform. */
+
+import type * as Package from "../../client/client.ts";
+
+const FIRST = 9_007_199_254_740_993n;
+
+/** Everything that came back, as JSON with the digits of every id. */
+export async function useClient(
+  { Client, ServiceError }: Pick<typeof Package, "Client" | "ServiceError">,
+  url: string,
+  token: string,
+): Promise<string> {
+  const client = new Client(url, token);
+  const reasonOf = (promise: Promise<unknown>): Promise<unknown> =>
+    promise.then(
+      () => "no failure",
+      (error: unknown) => (error instanceof ServiceError ? [error.status, error.reason] : error),
+    );
+  const report: Record<string, unknown> = {};
+  const rose = { id: FIRST, name: 'Rose "{"id":1"', tag: "shrub" };
+  report["create"] = [await client.create(rose), await client.create(rose)];
+  report["taken"] = await reasonOf(client.create({ id: FIRST, name: "Tulip" }));
+
+  const { plant, etag } = await client.get(FIRST);
+  report["get"] = plant;
+  report["unchanged"] = (await client.get(FIRST, { ifNoneMatch: etag })) === undefined;
+  report["missing"] = await reasonOf(client.get(-1n));
+  const replaced = await client.replace({ id: FIRST, name: "Rosa" }, { ifMatch: etag });
+  report["replace"] = [replaced.plant.tag === undefined, replaced.etag !== etag];
+  report["late"] = await reasonOf(client.remove(FIRST, { ifMatch: etag }));
+  await client.remove(FIRST, { ifMatch: replaced.etag });
+  report["removed"] = await reasonOf(client.get(FIRST));
+
+  async function* grow(): AsyncGenerator<Package.NewPlant> {
+    for (let index = 0n; index < 2_500n; index++) {
+      if (index % 1_000n === 0n) await new Promise((resolve) => setTimeout(resolve, 1));
+      yield {
+        id: FIRST + index,
+        name: `plant ${index}`,
+        tag: index < 5n ? `tag ${index}` : undefined,
+      };
+    }
+    yield { id: FIRST, name: "other" };
+  }
+  const outcomes: Record<string, number> = {};
+  for await (const { outcome } of client.createAll(grow())) {
+    const kind = typeof outcome === "string" ? outcome : String(outcome.reason);
+    outcomes[kind] = (outcomes[kind] ?? 0) + 1;
+  }
+  report["createAll"] = outcomes;
+  const settled: unknown[] = [];
+  await client.createBatch([{ id: FIRST, name: "plant 0", tag: "tag 0" }], (index, outcome) => {
+    settled.push([index, outcome]);
+  });
+  report["createBatch"] = settled;
+
+  report["listPage"] = await client.listPage({ limit: 2, after: FIRST });
+  const listed: bigint[] = [];
+  for await (const { id } of client.list({ name: "PLANT 249" })) listed.push(id);
+  report["list"] = listed;
+  let count = 0;
+  let last = 0n;
+  for await (const { id } of client.export()) {
+    count++;
+    last = id;
+  }
+  report["export"] = [count, last];
+  report["listTagPage"] = await client.listTagPage({ prefix: "tag", limit: 2 });
+  const tags: string[] = [];
+  for await (const tag of client.listTags()) tags.push(tag);
+  report["listTags"] = tags;
+  report["describeToken"] = (await client.describeToken()).scopes;
+  report["refused"] = await reasonOf(new Client(url, "nobody-has-this-token").listPage());
+  return JSON.stringify(report, (_, value: unknown) =>
+    typeof value === "bigint" ? `${value}n` : value,
+  );
+}
+
+export const expectedReport = {
+  create: ["created", "replayed"],
+  taken: [409, "id_taken"],
+  get: { id: "9007199254740993n", name: 'Rose "{"id":1"', tag: "shrub" },
+  unchanged: true,
+  missing: [404, "plant_not_found"],
+  replace: [true, true],
+  late: [412, "precondition_failed"],
+  removed: [404, "plant_not_found"],
+  createAll: { created: 2_500, id_taken: 1 },
+  createBatch: [[0, "replayed"]],
+  listPage: {
+    plants: [
+      { id: "9007199254740994n", name: "plant 1", tag: "tag 1" },
+      { id: "9007199254740995n", name: "plant 2", tag: "tag 2" },
+    ],
+    next: "9007199254740995n",
+  },
+  list: [249, ...Array.from({ length: 10 }, (_, index) => 2_490 + index)].map(
+    (index) => `${FIRST + BigInt(index)}n`,
+  ),
+  export: [2_500, `${FIRST + 2_499n}n`],
+  listTagPage: { tags: ["tag 0", "tag 1"], next: "tag 1" },
+  listTags: ["tag 0", "tag 1", "tag 2", "tag 3", "tag 4"],
+  describeToken: ["plants:read", "plants:write"],
+  refused: [401, "token_invalid"],
+};
