@@ -10,7 +10,7 @@ import { describeTarget, type Target } from "./url.ts";
  * Each step is one statement that may be run twice. A released step is never changed: a mistake is
  * mended by a further step. Only SQL that the engines of PostgreSQL's protocol share.
  */
-const steps: readonly string[] = [
+export const steps: readonly string[] = [
   `CREATE TABLE IF NOT EXISTS plants (
   id   bigint PRIMARY KEY,
   name text NOT NULL,

@@ -1,0 +1,224 @@
+/**
+ * npm run release -- <version>: makes a release in a clone of this repository, and its artefacts in release/. That is a
+ * dry run: with --tag, the commit and the tag then come from the clone into this repository. --quick leaves out the
+ * clean install, the tests and the executables for other machines.
+ */
+
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import packageJson from "../package.json";
+import { toRecord } from "../src/auth/token.ts";
+import { resolveConfig } from "../src/config.ts";
+import { scopes } from "../src/domain/token.ts";
+import { describeApi } from "../src/http/openapi.ts";
+import { openStore } from "../src/store/open.ts";
+import { steps } from "../src/store/postgres/schema.ts";
+import { migrations } from "../src/store/sqlite/database.ts";
+import { findOwnTarget, targets, writeChecksums } from "./build-executable.ts";
+
+const root = join(import.meta.dir, "..");
+const UNRELEASED = "## Unreleased\n";
+
+/** Packages that the built pages contain. npm counts them as tools for development. */
+export const inPages: readonly string[] = [
+  "@preact/signals",
+  "@preact/signals-core",
+  "preact",
+  "swagger-ui-dist",
+  "uplot",
+];
+
+/** The token in the stores that a release keeps for later tests. It opens nothing else. */
+export const FROZEN_TOKEN = "pst_jSOdLbcsz3T6xy08jOhSaI5a6DgbuNQLdcU1_0vMKSL";
+
+/** What a release freezes is tried at once. */
+const frozenTests = ["test/compatibility.test.ts", "test/upgrade.test.ts"];
+
+/** The release cannot be made, and the message says why. */
+class ReleaseError extends Error {}
+
+function run(command: readonly string[], cwd: string, output: "inherit" | "pipe" = "pipe"): string {
+  const { success, stdout, stderr } = Bun.spawnSync([...command], {
+    cwd,
+    stdout: output,
+    stderr: output,
+  });
+  if (!success) throw new ReleaseError(`${command.join(" ")} failed\n${stderr?.toString() ?? ""}`);
+  return stdout?.toString() ?? "";
+}
+
+/** Throws unless the version is new and higher, the work is committed, and there is something to tell. */
+async function requireReleasable(version: string): Promise<void> {
+  if (!/^\d+\.\d+\.\d+$/.test(version))
+    throw new ReleaseError(
+      `${JSON.stringify(version)} is not a version; expected one such as 1.0.0`,
+    );
+  if (Bun.semver.order(version, packageJson.version) <= 0)
+    throw new ReleaseError(`${version} is not higher than ${packageJson.version}`);
+  if (run(["git", "tag", "--list", `v${version}`], root) !== "")
+    throw new ReleaseError(`the tag v${version} exists`);
+  if (run(["git", "status", "--porcelain"], root) !== "")
+    throw new ReleaseError("the working tree has changes that are not committed");
+  const changelog = await Bun.file(join(root, "CHANGELOG.md")).text();
+  if (findSection(changelog) === "")
+    throw new ReleaseError("CHANGELOG.md has nothing under Unreleased");
+}
+
+/** What stands under "Unreleased". */
+const findSection = (changelog: string): string =>
+  changelog.split(UNRELEASED)[1]?.split(/^## /m)[0]?.trim() ?? "";
+
+/** One version, in package.json; npm keeps the lock file equal, and the client is released with the service. */
+async function setVersion(clone: string, version: string): Promise<void> {
+  for (const folder of [clone, join(clone, "client")])
+    run(["npm", "version", version, "--no-git-tag-version", "--allow-same-version"], folder);
+  const path = join(clone, "CHANGELOG.md");
+  const date = new Date().toISOString().slice(0, 10);
+  const changelog = await Bun.file(path).text();
+  await Bun.write(path, changelog.replace(UNRELEASED, `${UNRELEASED}\n## ${version} (${date})\n`));
+}
+
+/** What later versions are tested against: the description, and a store of each schema. */
+async function freeze(clone: string): Promise<void> {
+  const frozen = join(clone, "test/frozen");
+  const { config } = resolveConfig({}, {});
+  await Bun.write(
+    join(frozen, "openapi.json"),
+    `${JSON.stringify(describeApi(config), null, 1)}\n`,
+  );
+
+  const file = join(frozen, `sqlite-schema-${migrations.length}.db.gz`);
+  if (!existsSync(file)) {
+    const path = join(clone, "frozen.db");
+    const store = await openStore(`sqlite:${path}`, config);
+    await store.createPlants([
+      { id: 1n, name: "Monstera deliciosa", tag: "tropical" },
+      { id: 2n ** 63n - 1n, name: "Größte 🌱", tag: undefined },
+      { id: -(2n ** 63n), name: "", tag: "" },
+    ]);
+    await store.createToken(toRecord(FROZEN_TOKEN, { name: "till", scopes, createdAtMs: 0 }));
+    await store.close();
+    await Bun.write(file, Bun.gzipSync(await Bun.file(path).bytes(), { level: 9 }));
+    rmSync(path);
+  }
+
+  const sql = join(frozen, "postgres-schema.sql");
+  let statements = await Bun.file(sql).text();
+  for (const [index, step] of steps.entries()) {
+    const advance = `UPDATE plantstore_schema SET version = ${index + 1} WHERE id = 1;\n`;
+    if (!statements.includes(advance)) statements += `\n${step};\n\n${advance}`;
+  }
+  await Bun.write(sql, statements);
+}
+
+function commit(clone: string, version: string, section: string): void {
+  run(["git", "add", "--all"], clone);
+  run(["git", "commit", "--quiet", "--message", `release: ${version}`], clone);
+  run(
+    [
+      "git",
+      "tag",
+      "--annotate",
+      `v${version}`,
+      "--cleanup=verbatim",
+      "--message",
+      `${version}\n\n${section}`,
+    ],
+    clone,
+  );
+}
+
+interface Bom {
+  readonly metadata: { readonly component: { name: string } };
+  components: { readonly name: string }[];
+  dependencies: { readonly ref: string }[];
+}
+
+/** CycloneDX: the packages that are in the artefacts, and none of the tools that made them. */
+async function writeBom(clone: string, path: string): Promise<void> {
+  const listed = ["npm", "sbom", "--package-lock-only", "--sbom-format", "cyclonedx"];
+  const bom = JSON.parse(run(listed, clone)) as Bom;
+  const { dependencies, optionalDependencies, name, version } = packageJson;
+  const inside = new Set([
+    ...Object.keys({ ...dependencies, ...optionalDependencies }),
+    ...inPages,
+  ]);
+  bom.metadata.component.name = name;
+  bom.components = bom.components.filter((component) => inside.has(component.name));
+  bom.dependencies = bom.dependencies.filter(({ ref }) => inside.has(ref.replace(/@[^@]*$/, "")));
+  await Bun.write(path, `${JSON.stringify(bom, null, 2)}\n`);
+  if (bom.components.length !== inside.size)
+    throw new ReleaseError(`the list of packages of ${name} ${version} is not complete`);
+}
+
+async function makeArtefacts(clone: string, version: string, isQuick: boolean): Promise<void> {
+  const folder = join(clone, "release");
+  mkdirSync(folder);
+  run(["npm", "pack", "--pack-destination", folder], clone);
+  run(["npm", "run", "build:client"], clone);
+  run(["npm", "pack", "--pack-destination", folder], join(clone, "client"));
+  for (const target of isQuick ? [findOwnTarget()] : Object.keys(targets))
+    run([process.execPath, "scripts/build-executable.ts", "--target", target], clone);
+  await writeBom(clone, join(folder, `plantstore-${version}.cdx.json`));
+  await writeChecksums(folder);
+}
+
+const say = (what: string): void => void process.stdout.write(`${what}\n`);
+
+async function release(version: string, isQuick: boolean, isTagged: boolean): Promise<void> {
+  await requireReleasable(version);
+  const section = findSection(await Bun.file(join(root, "CHANGELOG.md")).text());
+  const clone = mkdtempSync(join(tmpdir(), "plantstore-release-"));
+  try {
+    run(["git", "clone", "--quiet", "--no-hardlinks", root, clone], root);
+    say(`Releasing ${version} in ${clone}`);
+    if (isQuick) symlinkSync(join(root, "node_modules"), join(clone, "node_modules"));
+    else run(["npm", "ci"], clone, "inherit");
+    await setVersion(clone, version);
+    await freeze(clone);
+    if (isQuick) run([process.execPath, "test", "--timeout", "60000", ...frozenTests], clone);
+    else run(["npm", "test"], clone, "inherit");
+    commit(clone, version, section);
+    await makeArtefacts(clone, version, isQuick);
+    rmSync(join(root, "release"), { recursive: true, force: true });
+    cpSync(join(clone, "release"), join(root, "release"), { recursive: true });
+    if (isTagged) run(["git", "pull", "--quiet", "--ff-only", "--tags", clone], root);
+    say(run(["git", "show", "--stat", "--format=%s", "HEAD"], clone));
+    say(
+      run(
+        ["git", "show", "--unified=0", "--format=", "HEAD", "--", "*package.json", "*.md"],
+        clone,
+      ),
+    );
+    say(await Bun.file(join(root, "release/SHA256SUMS")).text());
+    say(
+      isTagged
+        ? `Tagged v${version}. To publish it: git push --follow-tags, npm publish release/plantstore-${version}.tgz and npm publish --access public release/plantstore-client-${version}.tgz`
+        : "A dry run: nothing is committed or tagged here. The artefacts are in release/. With --tag it is made.",
+    );
+  } finally {
+    rmSync(clone, { recursive: true, force: true });
+  }
+}
+
+if (import.meta.main) {
+  const { values, positionals } = parseArgs({
+    options: { quick: { type: "boolean" }, tag: { type: "boolean" } },
+    allowPositionals: true,
+  });
+  const { quick = false, tag = false } = values;
+  const [version, ...others] = positionals;
+  if (version === undefined || others.length > 0 || (quick && tag)) {
+    process.stderr.write("usage: npm run release -- <version> [--quick | --tag]\n");
+    process.exit(2);
+  }
+  try {
+    await release(version, quick, tag);
+  } catch (error) {
+    if (!(error instanceof ReleaseError)) throw error;
+    process.stderr.write(`release: ${error.message}\n`);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,140 @@
+/** npm run release: a dry run in a repository of its own makes a whole release, and changes nothing in it. */
+
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Glob } from "bun";
+import packageJson from "../../package.json";
+import { findOwnTarget } from "../../scripts/build-executable.ts";
+import { inPages } from "../../scripts/release.ts";
+import { copySources, fail, run } from "../support/shipped.ts";
+
+const repository = copySources();
+const identity = {
+  GIT_AUTHOR_NAME: "Tester",
+  GIT_AUTHOR_EMAIL: "tester@example.com",
+  GIT_COMMITTER_NAME: "Tester",
+  GIT_COMMITTER_EMAIL: "tester@example.com",
+};
+const options = { cwd: repository.path, env: identity };
+const git = (...args: string[]): Promise<string> => run(["git", ...args], options);
+const command = ["npm", "run", "--silent", "release", "--"];
+const read = (file: string): string => readFileSync(join(repository.path, "release", file), "utf8");
+
+beforeAll(async () => {
+  await git("init", "--quiet");
+  await git("add", "--all");
+  await git("commit", "--quiet", "--message", "all");
+});
+afterAll(() => repository[Symbol.dispose]());
+
+describe("a dry run", () => {
+  let before = "";
+  let printed = "";
+
+  beforeAll(async () => {
+    before = await git("rev-parse", "HEAD");
+    printed = await run([...command, "9.9.9", "--quick"], options);
+  });
+
+  test("changes neither the branch nor the tags nor the files", async () => {
+    expect(await git("rev-parse", "HEAD")).toBe(before);
+    expect(await git("tag")).toBe("");
+    expect(await git("status", "--porcelain")).toBe("");
+    expect(printed).toContain("A dry run: nothing is committed or tagged here.");
+    expect(printed).toContain("release: 9.9.9");
+  });
+
+  test("makes the packages, the executable, the list of what is inside, and checksums of all", async () => {
+    const names = [
+      `plantstore-9.9.9-${findOwnTarget()}`,
+      "plantstore-9.9.9.cdx.json",
+      "plantstore-9.9.9.tgz",
+      "plantstore-client-9.9.9.tgz",
+    ];
+    const folder = join(repository.path, "release");
+    expect(readdirSync(folder).toSorted()).toEqual(["SHA256SUMS", ...names].toSorted());
+    const checked = await run(["sha256sum", "--check", "SHA256SUMS"], { cwd: folder });
+    expect(checked.trim().split("\n").toSorted()).toEqual(
+      names.map((name) => `${name}: OK`).toSorted(),
+    );
+    const executable = join(folder, names[0] as string);
+    expect(await run([executable, "version"], { cwd: folder })).toBe("9.9.9\n");
+  });
+
+  test("has the version in package.json alone, and the changelog under it", async () => {
+    expect(printed).toMatch(/^\+## 9\.9\.9 \(\d{4}-\d\d-\d\d\)$/m);
+    const changed = [...printed.matchAll(/^\+.*"9\.9\.9".*$/gm)].map(([line]) => line);
+    expect(changed).toEqual(['+  "version": "9.9.9",', '+  "version": "9.9.9",']);
+    const packed = ["tar", "-xzOf", "release/plantstore-9.9.9.tgz", "package/package.json"];
+    expect(JSON.parse(await run(packed, options))).toMatchObject({ version: "9.9.9" });
+  });
+
+  test("lists every package that is in the artefacts, with its licence, and no other", () => {
+    const { metadata, components } = JSON.parse(read("plantstore-9.9.9.cdx.json")) as {
+      metadata: { component: object };
+      components: { name: string; licenses: object[]; hashes: object[] }[];
+    };
+    expect(metadata.component).toMatchObject({ name: "plantstore", version: "9.9.9" });
+    const { dependencies, optionalDependencies } = packageJson;
+    const inside = [...Object.keys({ ...dependencies, ...optionalDependencies }), ...inPages];
+    expect(components.map(({ name }) => name).toSorted()).toEqual(inside.toSorted());
+    for (const { licenses, hashes } of components) {
+      expect(licenses.length).toBeGreaterThan(0);
+      expect(hashes.length).toBeGreaterThan(0);
+    }
+  });
+});
+
+test("the list of packages in the pages has every one that their sources import", () => {
+  const pages = [
+    ...new Glob("src/{console,docs-page}/**/*.{ts,tsx,css}").scanSync(repository.path),
+  ];
+  expect(pages.length).toBeGreaterThan(20);
+  const imported = pages.flatMap((file) => {
+    const text = readFileSync(join(repository.path, file), "utf8");
+    const named = text.matchAll(/(?: from |^import |resolve\()"((?:@[^/"]+\/)?[^."/@][^"/]*)/gm);
+    return [...named].map(([, name = ""]) => name).filter((name) => !/^(node:.*|bun)$/.test(name));
+  });
+  expect([...new Set(imported)].filter((name) => !inPages.includes(name))).toEqual([]);
+});
+
+describe("a release is refused", () => {
+  test.each([
+    ["1.0", 1, "is not a version"],
+    [packageJson.version, 1, "is not higher"],
+    ["0.0.1", 1, "is not higher"],
+  ])("of version %s", async (version, exitCode, expected) => {
+    const failure = await fail([...command, version], options);
+    expect(failure).toContain(`exited with ${exitCode}:`);
+    expect(failure).toContain(expected);
+  });
+
+  test.each([[[]], [["9.9.9", "9.9.8"]], [["9.9.9", "--quick", "--tag"]]])(
+    "of the arguments %j",
+    async (args) => {
+      expect(await fail([...command, ...args], options)).toContain("exited with 2:\nusage:");
+    },
+  );
+
+  test("whose tag exists", async () => {
+    await git("tag", "v9.9.9");
+    expect(await fail([...command, "9.9.9"], options)).toContain("the tag v9.9.9 exists");
+    await git("tag", "--delete", "v9.9.9");
+  });
+
+  test("while work is not committed", async () => {
+    const path = join(repository.path, "draft");
+    writeFileSync(path, "");
+    expect(await fail([...command, "9.9.9"], options)).toContain("not committed");
+    rmSync(path);
+  });
+
+  test("that has nothing to tell", async () => {
+    const path = join(repository.path, "CHANGELOG.md");
+    writeFileSync(path, "# Changelog\n\n## Unreleased\n\n## 0.1.0\n\nThe first version.\n");
+    await git("commit", "--quiet", "--all", "--message", "nothing");
+    expect(await fail([...command, "9.9.9"], options)).toContain("nothing under Unreleased");
+    await git("reset", "--quiet", "--hard", "HEAD~1");
+  });
+});
