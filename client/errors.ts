@@ -13,6 +13,7 @@ export const errorNames = {
   3001: "id_taken",
   3002: "plant_not_found",
   3003: "precondition_failed",
+  3004: "changes_gone",
   4001: "malformed_request",
   4002: "path_not_found",
   4003: "method_not_allowed",

@@ -176,6 +176,12 @@ export const settings = {
     meaning: "PostgreSQL: connections for reads.",
     ...integer("4", 1, 64),
   },
+  changesDays: {
+    flag: "--changes-days",
+    env: "PLANTSTORE_CHANGES_DAYS",
+    meaning: "Days that changes are kept for GET /changes; 0 keeps none.",
+    ...integer("7", 0, 3_650),
+  },
   drainDelaySeconds: {
     flag: "--drain-delay-seconds",
     env: "PLANTSTORE_DRAIN_DELAY_SECONDS",
@@ -207,6 +213,10 @@ const fixedLimits = {
   scanRowsMax: 20_000,
   /** PostgreSQL: how long one statement may take before its connection is given up. */
   statementSecondsMax: 3,
+  /** How often old changes are removed. */
+  trimSeconds: 60,
+  /** How often a reader of events hears something, at least: proxies close connections that are silent. */
+  commentSeconds: 15,
 };
 
 /**

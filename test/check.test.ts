@@ -24,6 +24,8 @@ const limits = {
   queueSecondsMax: 5,
   batchLengthMax: 100,
   scanRowsMax: 1000,
+  changesDays: 7,
+  trimSeconds: 60,
   bodyBytesTotalMax: 1_000_000,
 };
 

@@ -232,6 +232,7 @@ describe("the catalogue", () => {
       id_taken: 3001,
       plant_not_found: 3002,
       precondition_failed: 3003,
+      changes_gone: 3004,
       malformed_request: 4001,
       path_not_found: 4002,
       method_not_allowed: 4003,

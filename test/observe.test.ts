@@ -54,6 +54,7 @@ describe("activity", () => {
     const reporter = new MetricsReporter([metrics], {
       description: { engine: "none" },
       writesWaiting: 7,
+      changesWritten: 0,
       measureBytes: async () => undefined,
     });
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {

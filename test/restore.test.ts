@@ -11,8 +11,13 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { join } from "node:path";
+import { resolveConfig } from "../src/config.ts";
+import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
 import { APPLICATION_ID, migrations } from "../src/store/sqlite/database.ts";
+import { SqliteStore } from "../src/store/sqlite/store.ts";
 import { runCommand, spawnService } from "./support/command.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {
@@ -213,4 +218,31 @@ describe.skipIf(!canTrace)("plantstore restore, killed", () => {
     },
     20_000,
   );
+});
+
+test("a restored store never gives the number of a change again", async () => {
+  using folder = makeTemporaryFolder();
+  const [original, backup, restored] = ["a.db", "backup.db", "b.db"].map((name) =>
+    join(folder.path, name),
+  ) as [string, string, string];
+  const { signal } = new AbortController();
+  const open = (path: string): SqliteStore => new SqliteStore(path, resolveConfig({}, {}).config);
+  const all = { after: 0, limit: 9, id: undefined, types: undefined };
+  const plant = (id: bigint) => ({ id, name: "n", tag: undefined });
+  const before = open(original);
+  await before.createPlant(plant(1n));
+  await backUpStore({ from: original, to: backup, signal });
+  await before.createPlants([plant(2n), plant(3n)]);
+  const { newest: seen } = await before.readChanges(all);
+  await before.close();
+  await restoreStore({ from: backup, to: restored, signal });
+  const after = open(restored);
+  const readOn = () => rejectionOf(after.readChanges({ ...all, after: seen }));
+  expect(await readOn()).toMatchObject({ reason: "changes_gone" });
+  await after.createPlant(plant(4n));
+  expect(await readOn()).toMatchObject({ reason: "changes_gone" });
+  const { changes } = await after.readChanges(all);
+  await after.close();
+  expect(changes.map(({ id }) => id)).toEqual([1n, 4n]);
+  expect(changes[1]?.seq).toBeGreaterThan(seen);
 });

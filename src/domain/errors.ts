@@ -62,6 +62,11 @@ export const catalogue = {
     412,
     "The plant is not as If-Match or If-None-Match asks; nothing was changed.",
   ),
+  changes_gone: final(
+    3004,
+    410,
+    "The changes after this number are not kept any more; the message says where to start again.",
+  ),
   malformed_request: final(
     4001,
     400,

@@ -1,5 +1,6 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
+import type { ChangePage, ChangeQuery } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
 import type { PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
@@ -22,16 +23,16 @@ export interface Store extends TokenStore {
 
   /**
    * Stores a new plant. The same plant again is `replayed`: it succeeds and changes nothing.
-   * Rejects with `id_taken` if a different plant has the id.
+   * Rejects with `id_taken` if a different plant has the id. `by` is the name of the token, for the journal.
    */
-  createPlant(plant: Plant): Promise<Created>;
+  createPlant(plant: Plant, by?: string): Promise<Created>;
 
   /**
    * Stores new plants as `createPlant` does, and resolves to one outcome a plant, in order. They are judged in
    * order, also those with the same id. Unlike single writes they wait for room in the queue; if the time in the
    * queue is over, all that were not judged yet are refused.
    */
-  createPlants(plants: readonly Plant[]): Promise<readonly (Created | Refusal)[]>;
+  createPlants(plants: readonly Plant[], by?: string): Promise<readonly (Created | Refusal)[]>;
 
   findPlant(id: bigint): Promise<Plant | undefined>;
 
@@ -48,10 +49,20 @@ export interface Store extends TokenStore {
    * Rejects with `plant_not_found`, or with `precondition_failed` if the condition does not hold. It is judged in
    * the transaction that makes the change.
    */
-  replacePlant(plant: Plant, condition: Condition): Promise<void>;
+  replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void>;
 
   /** Rejects as `replacePlant` does. */
-  removePlant(id: bigint, condition: Condition): Promise<void>;
+  removePlant(id: bigint, condition: Condition, by?: string): Promise<void>;
+
+  /**
+   * A page of the journal. Every change is in it, written in its own transaction, and the order is that of the
+   * commits: once a page was read up to a number, no smaller number appears. Rejects with `changes_gone` if the journal
+   * does not go on from where the query begins, and with `invalid_query` if that is in the future.
+   */
+  readChanges(query: ChangeQuery): Promise<ChangePage>;
+
+  /** Entries that this process has written to the journal. */
+  readonly changesWritten: number;
 
   /** Commits and syncs a write; rejects if that is not possible. */
   probe(): Promise<void>;
@@ -103,7 +114,7 @@ export interface StoreDescription {
   readonly durability: string;
 }
 
-/** The bounds of the queue in front of a store's commits, and of a search in it. */
+/** The bounds of the queue in front of a store's commits, of a search in it, and of its journal. */
 export interface StoreLimits {
   readonly queueLengthMax: number;
   readonly queueSecondsMax: number;
@@ -111,10 +122,19 @@ export interface StoreLimits {
   /** Of the texts that wait for a commit, together. */
   readonly bodyBytesTotalMax: number;
   readonly scanRowsMax: number;
+  /** How long changes are kept; 0 for no journal. */
+  readonly changesDays: number;
+  readonly trimSeconds: number;
 }
 
 /** Everything that does not change the store. */
 export type Reads = Pick<
   Store,
-  "findPlant" | "listPlants" | "listTags" | "countPlants" | "findToken" | "listTokens"
+  | "findPlant"
+  | "listPlants"
+  | "listTags"
+  | "countPlants"
+  | "readChanges"
+  | "findToken"
+  | "listTokens"
 >;

@@ -28,7 +28,9 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     service.memory.requireHalf();
     service.memory.holdForTick(countUnread(request));
-    const results = toStream(exchange, (signal) => createLines(exchange, signal, pace));
+    const results = toStream(exchange, (signal) =>
+      createLines(exchange, principal.name, signal, pace),
+    );
     return answer(200, results, { "content-type": NDJSON_TYPE });
   }
   const text = await service.bodies.readText(request);
@@ -38,6 +40,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   const results = toStream(exchange, (signal) =>
     createAll(
       exchange,
+      principal.name,
       { open: "[", between: ",", close: "]" },
       pace(readArray(text, service, signal), signal),
     ),
@@ -56,6 +59,7 @@ type Pace = (blocks: AsyncIterable<Line[]>, signal: AbortSignal) => AsyncGenerat
 
 async function* createLines(
   exchange: Exchange,
+  by: string,
   signal: AbortSignal,
   pace: Pace,
 ): AsyncGenerator<string> {
@@ -65,7 +69,7 @@ async function* createLines(
   try {
     const chunks = readChunks(reader, countUnread(request), service, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, { open: "", between: "", close: "" }, pace(blocks, signal));
+    yield* createAll(exchange, by, { open: "", between: "", close: "" }, pace(blocks, signal));
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.memory);
@@ -76,6 +80,7 @@ async function* createLines(
 
 async function* createAll(
   exchange: Exchange,
+  by: string,
   { open, between, close }: Punctuation,
   blocks: AsyncIterable<Line[]>,
 ): AsyncGenerator<string> {
@@ -85,7 +90,7 @@ async function* createAll(
   try {
     for await (const lines of blocks) {
       lastLine = lines.at(-1)?.number ?? lastLine;
-      const results = await createBlock(lines, exchange);
+      const results = await createBlock(lines, exchange, by);
       await nextTick();
       yield separator + results.join(between);
       separator = between;
@@ -106,11 +111,14 @@ async function* createAll(
 async function createBlock(
   lines: readonly Line[],
   { service, requestId }: Exchange,
+  by: string,
 ): Promise<string[]> {
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  const outcomes = (plants.length === 0 ? [] : await service.store.createPlants(plants)).values();
+  const outcomes = (
+    plants.length === 0 ? [] : await service.store.createPlants(plants, by)
+  ).values();
   const durationMs = performance.now() - startedAtMs;
   const failures = new Map<string, { count: number; cause: unknown }>();
   const results = parsed.map((plant, index) => {

@@ -11,6 +11,7 @@ import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { allArrived, flushOverdue } from "../store/batcher.ts";
 import { type BodyReader, countUnread, type Memory } from "./body.ts";
+import type { Feed } from "./feed.ts";
 import { requireNoQuery } from "./query.ts";
 import { logRequest } from "./request-log.ts";
 
@@ -26,6 +27,7 @@ export interface Service {
   readonly log: Log;
   readonly metrics: Metrics;
   readonly reports: Reports;
+  readonly feed: Feed;
   /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
   readonly limitIdle: (request: Request, seconds: number) => void;
   /** The address of the other end of the connection. */
@@ -274,7 +276,7 @@ function challenge(refusal: Refusal, scope: Operation["scope"]): string {
 }
 
 const EXPOSED_HEADERS =
-  "ETag, Idempotent-Replayed, Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
+  "ETag, Idempotent-Replayed, Last-Change, Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
 const PREFLIGHT_SECONDS = "600";
 
 /** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
@@ -293,7 +295,7 @@ function addCorsHeaders(
   headers.set("access-control-allow-methods", allow);
   headers.set(
     "access-control-allow-headers",
-    "Authorization, Content-Type, If-Match, If-None-Match, X-Request-Id",
+    "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, X-Request-Id",
   );
   headers.set("access-control-max-age", PREFLIGHT_SECONDS);
 }

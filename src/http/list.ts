@@ -22,13 +22,17 @@ import {
   toStream,
 } from "./stream.ts";
 
-const JSON_TYPE = "application/json";
+export const JSON_TYPE = "application/json";
 /** One format under three names; the client gets the name that it asked for. */
-const NDJSON_TYPES = ["application/x-ndjson", "application/ndjson", "application/jsonl"] as const;
+export const NDJSON_TYPES = [
+  "application/x-ndjson",
+  "application/ndjson",
+  "application/jsonl",
+] as const;
 const CSV_TYPE = "text/csv";
 
 /** The same URL answers in several forms. */
-const VARY = { vary: "Accept" };
+export const VARY = { vary: "Accept" };
 
 /** GET /plants */
 export async function listPlants(exchange: Exchange): Promise<Response> {
@@ -60,7 +64,7 @@ async function answerPage(exchange: Exchange): Promise<Response> {
 }
 
 /** RFC 8288. Relative to the request's own URL, whatever prefix a proxy has taken away. */
-const formatNextLink = (
+export const formatNextLink = (
   { url }: Request,
   { limit }: { readonly limit: number },
   after: string,
@@ -70,8 +74,12 @@ const ID_BYTES_MAX = String(INT64_MIN).length;
 /** A tag that is listed, with a character of four bytes percent-encoded. */
 const TAG_BYTES_MAX = TAG_PREFIX_CHARACTERS * 12;
 
-const answerStream = (exchange: Exchange, type: string, make: MakePieces): Response =>
-  answer(200, toStream(exchange, make), { ...VARY, "content-type": type });
+export const answerStream = (
+  exchange: Exchange,
+  type: string,
+  make: MakePieces,
+  more?: Readonly<Record<string, string>>,
+): Response => answer(200, toStream(exchange, make), { ...VARY, ...more, "content-type": type });
 
 let ticksTaken: Promise<unknown> = Promise.resolve();
 
@@ -79,7 +87,7 @@ let ticksTaken: Promise<unknown> = Promise.resolve();
  * All exports together read one page a tick: a page takes milliseconds, and the system buffers many pages
  * before a slow client holds us up.
  */
-function takeTick(): Promise<unknown> {
+export function takeTick(): Promise<unknown> {
   ticksTaken = ticksTaken.then(() => new Promise(setImmediate));
   return ticksTaken;
 }
@@ -136,7 +144,7 @@ async function readOn(
 const RETRY_MS = 20;
 
 /** Gives up when a write would. */
-async function retryWhileOverloaded<Result>(
+export async function retryWhileOverloaded<Result>(
   secondsMax: number,
   attempt: () => Promise<Result>,
 ): Promise<Result> {

@@ -5,10 +5,14 @@ import { orders, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
 import { SAMPLE_MS, SAMPLES_MAX } from "../observe/reporter.ts";
 import { lineBytesMax } from "./batch.ts";
+import { describeChanges } from "./openapi-changes.ts";
 import {
   type Described,
   failWith,
   limitParameter,
+  lines,
+  ndjson,
+  NDJSON_TYPE,
   operation,
   parameter,
   schema,
@@ -17,16 +21,6 @@ import {
 
 const monstera = { id: 1, name: "Monstera deliciosa", tag: "tropical" };
 const ficus = { id: 2, name: "Ficus lyrata" };
-const NDJSON_TYPE = "application/x-ndjson";
-const ndjson = (...lines: object[]): string =>
-  lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-
-/** OpenAPI 3.1 has no schema for lines of JSON: to validators and generators they are text. */
-const lines = (name: string): object => ({
-  type: "string",
-  description: `One ${name} a line, as JSON.`,
-});
-
 export function describeOperations(
   config: Config,
 ): Record<string, { readonly get?: Described; readonly [more: string]: unknown }> {
@@ -49,6 +43,7 @@ export function describeOperations(
       delete: describeRemove(),
     },
     "/tags": { get: describeTags() },
+    "/changes": { get: describeChanges(config) },
     "/token": { get: describeToken() },
     "/activity": { get: describeActivity() },
     "/metrics": { get: describeMetrics() },

@@ -30,6 +30,7 @@ const failures = {
   Unauthorized: ["token_missing", "token_invalid", "token_expired"],
   Forbidden: ["insufficient_scope"],
   PlantNotFound: ["plant_not_found"],
+  ChangesGone: ["changes_gone"],
   BodyTooSlow: ["body_too_slow"],
   IdTaken: ["id_taken"],
   PreconditionFailed: ["precondition_failed"],
@@ -49,10 +50,21 @@ const component = (kind: string, name: string): object => ({
 
 export const schema = (name: string): object => component("schemas", name);
 
+export const NDJSON_TYPE = "application/x-ndjson";
+export const ndjson = (...lines: object[]): string =>
+  lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+
+/** OpenAPI 3.1 has no schema for lines of JSON: to validators and generators they are text. */
+export const lines = (name: string): object => ({
+  type: "string",
+  description: `One ${name} a line, as JSON.`,
+});
+
 const headers = {
   "X-Request-Id":
     "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
   Link: 'The next page, as `<…>; rel="next"` (RFC 8288). The last page has none.',
+  "Last-Change": "The number of the newest change.",
   ETag: "A strong entity tag of the plant.",
   "WWW-Authenticate": "RFC 6750.",
   "Retry-After": "Seconds.",

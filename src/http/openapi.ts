@@ -1,6 +1,7 @@
 /** The description of the interface, in OpenAPI. */
 
 import type { Config } from "../config.ts";
+import { changeTypes } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { scopes } from "../domain/token.ts";
 import { describeOperations } from "./openapi-operations.ts";
@@ -77,6 +78,34 @@ const BatchResultSchema = {
   },
 } as const;
 
+const ChangeSchema = {
+  type: "object",
+  required: ["seq", "time", "type", "id"],
+  properties: {
+    seq: {
+      type: "integer",
+      format: "int64",
+      description:
+        "Grows in the order of the commits, with gaps. At least the time of the change in microseconds since 1970, and within the range of doubles.",
+    },
+    time: { type: "string", format: "date-time" },
+    type: { type: "string", enum: changeTypes },
+    id: NewPlantSchema.properties.id,
+    by: {
+      type: "string",
+      description: "The name of the token. Left out if a command changed the store itself.",
+    },
+    plant: {
+      ...PlantSchema,
+      description: "The plant since this change. Left out if it was removed.",
+    },
+    before: {
+      ...PlantSchema,
+      description: "The plant until this change. Left out if it was created.",
+    },
+  },
+} as const;
+
 export function describeApi(config: Config): object {
   return {
     openapi: "3.1.0",
@@ -135,6 +164,7 @@ export function describeApi(config: Config): object {
         NewPlant: NewPlantSchema,
         StoredPlant: { ...NewPlantSchema, description: "A plant with its id." },
         BatchResult: BatchResultSchema,
+        Change: ChangeSchema,
         Error: ErrorSchema,
       },
       ...describeShared(),

@@ -1,5 +1,6 @@
 /** The operations on one plant. */
 
+import type { Principal } from "../auth/authenticate.ts";
 import { Refusal } from "../domain/errors.ts";
 import {
   entityTagOf,
@@ -18,12 +19,12 @@ const JSON_TYPE = "application/json";
 const REPLAYED = { "idempotent-replayed": "true" };
 
 /** POST /plants */
-export async function createPlant(exchange: Exchange): Promise<Response> {
+export async function createPlant(exchange: Exchange, { name }: Principal): Promise<Response> {
   const { request, service, startedAtMs } = exchange;
   requireType(request.headers, JSON_TYPE);
   const text = await service.bodies.readText(request);
   const plant = parseNewPlant(text);
-  const outcome = await writeText(service, text, () => service.store.createPlant(plant));
+  const outcome = await writeText(service, text, () => service.store.createPlant(plant, name));
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreate(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
@@ -44,22 +45,25 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
 }
 
 /** PUT /plants/{id} */
-export async function replacePlant(exchange: Exchange): Promise<Response> {
+export async function replacePlant(exchange: Exchange, { name }: Principal): Promise<Response> {
   const { request, service } = exchange;
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   requireType(request.headers, JSON_TYPE);
   const text = await service.bodies.readText(request);
   const plant = parseReplacement(text, id);
-  await writeText(service, text, () => service.store.replacePlant(plant, condition));
+  await writeText(service, text, () => service.store.replacePlant(plant, condition, name));
   return answerText(exchange, formatPlant(plant), { etag: entityTagOf(plant) });
 }
 
 /** DELETE /plants/{id} */
-export async function removePlant({ request, service }: Exchange): Promise<Response> {
+export async function removePlant(
+  { request, service }: Exchange,
+  { name }: Principal,
+): Promise<Response> {
   // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
   await request.body?.cancel();
-  await service.store.removePlant(parseId(request), parseCondition(request.headers));
+  await service.store.removePlant(parseId(request), parseCondition(request.headers), name);
   return answer(204, null);
 }
 

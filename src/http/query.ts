@@ -1,5 +1,6 @@
 /** The query of a URL. Everything unknown, repeated or odd is refused, and one answer names all of it. */
 
+import { type ChangeQuery, type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { type Order, orders, type PlantQuery, type TagQuery } from "../domain/page.ts";
@@ -74,6 +75,48 @@ export function requireRoomForNext(url: string, afterBytesMax: number, urlBytesM
 /** Of the names and marks that a next link may add. */
 const LIMIT_BYTES_MAX = "after=&limit=1000&".length;
 
+export function parseChangeQuery(url: string): ChangeQuery {
+  return parseChanges(url, LIMIT_DEFAULT, parseLimit, null);
+}
+
+/** A client that reconnects sends the number of the last event that it has seen in a header. */
+export function parseChangeStreamQuery(url: string, lastEventId: string | null): ChangeQuery {
+  return parseChanges(url, LIMIT_MAX, refuseLimit, lastEventId);
+}
+
+function parseChanges(
+  url: string,
+  limitDefault: number,
+  parseItsLimit: Parse<number>,
+  lastEventId: string | null,
+): ChangeQuery {
+  const given = new Parameters(url, ["after", "limit", "id", "type"]);
+  const after = given.take("after", (text) => parseNumber("after", text), 0);
+  const query: ChangeQuery = {
+    after: given.check(lastEventId === null ? after : parseNumber("Last-Event-ID", lastEventId), 0),
+    limit: given.take("limit", parseItsLimit, limitDefault),
+    id: given.take<bigint | undefined>("id", (text) => parseInt64("id", text), undefined),
+    types: given.take<ChangeQuery["types"]>("type", parseTypes, undefined),
+  };
+  given.requireSound();
+  return query;
+}
+
+function parseNumber(name: string, text: string): number | Fault {
+  const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+  if (Number.isSafeInteger(value)) return value;
+  return Fault.of(name, `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`, text);
+}
+
+function parseTypes(text: string): readonly ChangeType[] | Fault {
+  const types = text.split(",");
+  if (types.every(isChangeType) && new Set(types).size === types.length) return types;
+  return Fault.of("type", `${changeTypes.join(", ")}, or several of them with commas`, text);
+}
+
+const isChangeType = (text: string): text is ChangeType =>
+  (changeTypes as readonly string[]).includes(text);
+
 /** For operations without parameters. */
 export function requireNoQuery(url: string): void {
   new Parameters(url, []).requireSound();
@@ -97,9 +140,11 @@ function refuseLimit(): Fault {
   return new Fault("limit: not allowed with a stream, which has no pages");
 }
 
-function parseAfter(text: string): bigint | Fault {
+const parseAfter = (text: string): bigint | Fault => parseInt64("after", text);
+
+function parseInt64(name: string, text: string): bigint | Fault {
   return (
-    findPlainInt64(text) ?? Fault.of("after", `an integer from ${INT64_MIN} to ${INT64_MAX}`, text)
+    findPlainInt64(text) ?? Fault.of(name, `an integer from ${INT64_MIN} to ${INT64_MAX}`, text)
   );
 }
 
@@ -147,7 +192,10 @@ class Parameters<Name extends string> {
 
   take<Value>(name: Name, parse: Parse<Value>, fallback: Value): Value {
     const text = this.given[name];
-    const value = text === undefined ? fallback : parse(text);
+    return this.check(text === undefined ? fallback : parse(text), fallback);
+  }
+
+  check<Value>(value: Value | Fault, fallback: Value): Value {
     if (!(value instanceof Fault)) return value;
     this.faults.push(value.message);
     return fallback;

@@ -2,6 +2,7 @@
 
 import type { Config } from "../config.ts";
 import { BATCH_TYPES, createPlants } from "./batch.ts";
+import { listChanges } from "./changes.ts";
 import { answer, type Route } from "./handle.ts";
 import { listPlants, listTags } from "./list.ts";
 import { describeApi } from "./openapi.ts";
@@ -35,6 +36,10 @@ export function createRoutes(config: Config): readonly Route[] {
     {
       path: "/tags",
       operations: { GET: { scope: "plants:read", handle: listTags, hasQuery: true } },
+    },
+    {
+      path: "/changes",
+      operations: { GET: { scope: "plants:read", handle: listChanges, hasQuery: true } },
     },
     { path: "/token", operations: { GET: { scope: "any", handle: showToken } } },
     {

@@ -5,6 +5,7 @@ import type { Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { type BackupState, MetricsReporter, type Reports } from "../observe/reporter.ts";
 import { BodyReader, Memory } from "./body.ts";
+import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
 import { createRoutes } from "./routes.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
@@ -48,6 +49,7 @@ export function startServer(given: Parts): RunningServer {
     reports,
     memory,
     rates: new RateLimiter(config.rateLimit, shared?.ratesMemory),
+    feed: new Feed(store, parts.log, metrics),
     bodies: new BodyReader(config, memory),
     addressOf: (request) => server.requestIP(request)?.address,
     limitIdle: (request, seconds) => server.timeout(request, seconds),
@@ -80,6 +82,7 @@ export function startServer(given: Parts): RunningServer {
       stopObserving?.();
       clearInterval(flushing);
       await Bun.sleep(config.drainDelaySeconds * 1000);
+      service.feed.close();
       const drained = server.stop();
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
       await server.stop(true);

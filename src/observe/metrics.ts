@@ -90,8 +90,10 @@ const KINDS_A_PATH = methods.length * STATUSES;
 const SLOTS = 4_096;
 const SLOT_LENGTH = 2;
 
-export const METRICS_BYTES =
-  (HISTOGRAM_LENGTH + SLOTS * SLOT_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
+/** Behind the slots: how many readers follow the changes. */
+const FEED_READERS = SLOTS * SLOT_LENGTH;
+
+export const METRICS_BYTES = (HISTOGRAM_LENGTH + FEED_READERS + 1) * Float64Array.BYTES_PER_ELEMENT;
 
 /** Counted as 0 from the start: an alert does not see the first burst of a counter that did not exist before. */
 const FAILURE_STATUSES = [500, 503];
@@ -113,6 +115,7 @@ export interface Totals {
   readonly batchLines: readonly StatusCount[];
   /** From the arrival of a new plant to its answer, so until it is on disk. */
   readonly creates: Histogram;
+  readonly feedReaders: number;
 }
 
 type CountRequest = (method: string, status: number) => void;
@@ -132,7 +135,7 @@ export class Metrics {
   ) {
     const bytes = HISTOGRAM_LENGTH * Float64Array.BYTES_PER_ELEMENT;
     this.creates = new Histogram(new Float64Array(memory, 0, HISTOGRAM_LENGTH));
-    this.slots = new Float64Array(memory, bytes, SLOTS * SLOT_LENGTH);
+    this.slots = new Float64Array(memory, bytes, FEED_READERS + 1);
     this.paths = [...paths];
     if (paths.length === 0) for (const status of LINE_STATUSES) this.add(status, 0);
   }
@@ -158,6 +161,15 @@ export class Metrics {
     this.creates.add(durationMs);
   }
 
+  /** −1 for a reader that has gone. */
+  countFeedReaders(by: 1 | -1): void {
+    this.slots[FEED_READERS] = this.feedReaders + by;
+  }
+
+  private get feedReaders(): number {
+    return this.slots[FEED_READERS] ?? 0;
+  }
+
   /** The sum of blocks that count the same paths. */
   static addUp(blocks: readonly Metrics[]): Totals {
     const creates = new Histogram();
@@ -171,6 +183,7 @@ export class Metrics {
     const counts = [...byKind].map(([kind, count]) => ({ kind, status: kind % STATUSES, count }));
     return {
       creates,
+      feedReaders: blocks.reduce((sum, block) => sum + block.feedReaders, 0),
       batchLines: counts.filter(({ kind }) => kind < KINDS_A_PATH),
       requests: counts
         .filter(({ kind }) => kind >= KINDS_A_PATH)
@@ -195,7 +208,7 @@ export class Metrics {
 
   private *readSlots(): Generator<[kind: number, count: number]> {
     const { slots } = this;
-    for (let slot = 0; slots[slot]; slot += SLOT_LENGTH)
+    for (let slot = 0; slot < FEED_READERS && slots[slot]; slot += SLOT_LENGTH)
       yield [slots[slot] ?? 0, slots[slot + 1] ?? 0];
   }
 }

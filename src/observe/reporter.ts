@@ -28,6 +28,7 @@ export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics">;
 interface ObservedStore {
   readonly description: { readonly engine: string };
   readonly writesWaiting: number;
+  readonly changesWritten: number;
   readonly measureBytes: () => Promise<number | undefined>;
 }
 
@@ -51,7 +52,12 @@ export class MetricsReporter {
   private readonly backups: BackupState | undefined;
   private readonly size: StoreSize;
   private readonly samples: Sample[] = [];
-  private last: Totals = { requests: [], batchLines: [], creates: new Histogram() };
+  private last: Totals = {
+    requests: [],
+    batchLines: [],
+    creates: new Histogram(),
+    feedReaders: 0,
+  };
   private timer: Timer | undefined;
 
   /** One block for each thread that counts. */
@@ -82,7 +88,7 @@ export class MetricsReporter {
   /** All counters in the text format of Prometheus. */
   readonly formatMetrics = async (): Promise<string> => {
     await this.size.refresh();
-    const { creates, requests, batchLines } = Metrics.addUp(this.blocks);
+    const { creates, requests, batchLines, feedReaders } = Metrics.addUp(this.blocks);
     const { engine } = this.store.description;
     const storeBytes = this.size.bytes;
     return [
@@ -112,6 +118,12 @@ export class MetricsReporter {
       ),
       family("plantstore_writes_waiting", "gauge", "Writes that wait for a commit.", [
         ["", this.store.writesWaiting],
+      ]),
+      family("plantstore_changes_total", "counter", "Changes that were written to the journal.", [
+        ["", this.store.changesWritten],
+      ]),
+      family("plantstore_feed_readers", "gauge", "Clients that follow the changes.", [
+        ["", feedReaders],
       ]),
       family(
         "plantstore_store_bytes",

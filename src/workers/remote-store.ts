@@ -11,6 +11,7 @@ const forwarded = [
   "listPlants",
   "listTags",
   "countPlants",
+  "readChanges",
   "replacePlant",
   "removePlant",
   "probe",
@@ -33,10 +34,13 @@ export function methodsOf(store: Store) {
   ) as unknown as Forwarded;
   return {
     ...methods,
-    createPlant: (id: bigint, name: string, tag: string | undefined) =>
-      store.createPlant({ id, name, tag }),
-    createPlants: async (flat: FlatPlants): Promise<readonly (Created | Failure)[]> => {
-      const outcomes = await store.createPlants(parsePlants(flat));
+    createPlant: (id: bigint, name: string, tag: string | undefined, by: string | undefined) =>
+      store.createPlant({ id, name, tag }, by),
+    createPlants: async (
+      flat: FlatPlants,
+      by: string | undefined,
+    ): Promise<readonly (Created | Failure)[]> => {
+      const outcomes = await store.createPlants(parsePlants(flat), by);
       return outcomes.map((outcome) => (outcome instanceof Error ? toFailure(outcome) : outcome));
     },
   };
@@ -54,11 +58,11 @@ export function createRemoteStore(
   return {
     ...calls,
     ...(reader !== undefined && readLocally(calls, reader)),
-    createPlant: ({ id, name, tag }) =>
-      caller.call("createPlant", [id, name, tag]) as Promise<Created>,
-    createPlants: async (plants) => {
+    createPlant: ({ id, name, tag }, by) =>
+      caller.call("createPlant", [id, name, tag, by]) as Promise<Created>,
+    createPlants: async (plants, by) => {
       const flat: FlatPlants = plants.flatMap(({ id, name, tag }) => [id, name, tag]);
-      const outcomes = (await caller.call("createPlants", [flat])) as (Created | Failure)[];
+      const outcomes = (await caller.call("createPlants", [flat, by])) as (Created | Failure)[];
       return outcomes.map((outcome) =>
         typeof outcome === "string" ? outcome : fromFailure(outcome),
       );
@@ -67,12 +71,17 @@ export function createRemoteStore(
     get writesWaiting() {
       return caller.callsWaiting;
     },
+    // The owner counts them.
+    changesWritten: 0,
     // The owner closes it.
     close: () => Promise.resolve(),
   };
 }
 
-type PlantReads = Pick<Reads, "findPlant" | "listPlants" | "listTags" | "countPlants">;
+type PlantReads = Pick<
+  Reads,
+  "findPlant" | "listPlants" | "listTags" | "countPlants" | "readChanges"
+>;
 
 /** The owner answers until it has once succeeded: before its first answer it makes durable what can be read. */
 function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
@@ -87,6 +96,7 @@ function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
     listPlants: (query) => (isDurable ? reader.listPlants(query) : ask(owner.listPlants(query))),
     listTags: (query) => (isDurable ? reader.listTags(query) : ask(owner.listTags(query))),
     countPlants: () => (isDurable ? reader.countPlants() : ask(owner.countPlants())),
+    readChanges: (query) => (isDurable ? reader.readChanges(query) : ask(owner.readChanges(query))),
   };
 }
 
@@ -102,9 +112,9 @@ function parsePlants(flat: FlatPlants): Plant[] {
   return plants;
 }
 
-/** Flat too: number, method and three parameters of each call. */
+/** Flat too: number, method and four parameters of each call. */
 type Calls = readonly unknown[];
-const CALL_LENGTH = 5;
+const CALL_LENGTH = 6;
 
 /** Flat too: number, value and failure of each call. */
 export type Results = readonly unknown[];
@@ -147,11 +157,11 @@ export class Caller {
     return this.waiting.size;
   }
 
-  call(method: string, [first, second, third]: readonly unknown[]): Promise<unknown> {
+  call(method: string, [first, second, third, fourth]: readonly unknown[]): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.waiting.set(++this.count, { resolve, reject });
       if (this.calls.length === 0) void endOfTick().then(() => this.flush());
-      this.calls.push(this.count, method, first, second, third);
+      this.calls.push(this.count, method, first, second, third, fourth);
     });
   }
 

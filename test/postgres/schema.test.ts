@@ -113,7 +113,7 @@ describe("the schema", () => {
       expect((await runCommand(["migrate"], env)).stdout).toContain("is up to date");
 
       await database.run(
-        `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_tokens, plantstore_marks TO ${name}`,
+        `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_changes, plantstore_tokens, plantstore_marks TO ${name}`,
       );
       await database.run(`GRANT SELECT ON plantstore_schema TO ${name}`);
       const store = await openStore(clerkUrl, config);
@@ -121,6 +121,8 @@ describe("the schema", () => {
         expect(await store.createPlant(plant(1n))).toBe("created");
         await store.replacePlant({ ...plant(1n), name: "other" }, ALWAYS);
         await store.removePlant(1n, ALWAYS);
+        const all = { after: 0, limit: 9, id: undefined, types: undefined };
+        expect((await store.readChanges(all)).changes).toHaveLength(3);
         await store.probe();
         expect(await store.createFirstToken(token)).toBe(true);
       } finally {

@@ -33,6 +33,14 @@ const expectedColumns: Readonly<Record<string, Readonly<Record<string, string>>>
     rate: "text",
   },
   plantstore_marks: { name: "text", at_ms: "bigint" },
+  plantstore_changes: {
+    last: "bigint",
+    length: "integer",
+    xid: "bigint",
+    at_us: "bigint",
+    entries: "text",
+    kept: "ARRAY",
+  },
 };
 const expectedIndexes = [
   "plants_pkey",
@@ -40,6 +48,8 @@ const expectedIndexes = [
   "plantstore_tokens_pkey",
   "plantstore_tokens_name",
   "plantstore_marks_pkey",
+  "plantstore_changes_last",
+  "plantstore_changes_new",
 ];
 
 const COLUMNS = `SELECT table_name, column_name, data_type FROM information_schema.columns

@@ -50,6 +50,27 @@ export const steps: readonly string[] = [
 )`,
 
   `ALTER TABLE plantstore_tokens ADD COLUMN IF NOT EXISTS rate text`,
+
+  // The journal, in blocks of entries. The last entry of a block has the number last, which a reader gives it.
+  `CREATE TABLE IF NOT EXISTS plantstore_changes (
+  last    bigint,
+  length  int NOT NULL,
+  xid     bigint NOT NULL,
+  at_us   bigint NOT NULL,
+  entries text NOT NULL,
+  kept    bigint[]
+)`,
+
+  `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_changes_last ON plantstore_changes (last)`,
+
+  `CREATE INDEX IF NOT EXISTS plantstore_changes_new ON plantstore_changes (xid, at_us)
+  WHERE last IS NULL`,
+
+  // A number that readers can begin behind, before there is any change.
+  `INSERT INTO plantstore_changes (last, length, xid, at_us, entries)
+  SELECT now_us, 0, 0, now_us, '[]'
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us) AS clock
+  WHERE NOT EXISTS (SELECT 1 FROM plantstore_changes)`,
 ];
 
 export const NEWEST_SCHEMA = steps.length;

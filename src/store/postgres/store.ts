@@ -1,6 +1,7 @@
 /** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
 
-import type { Refusal } from "../../domain/errors.ts";
+import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
+import { Refusal } from "../../domain/errors.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
 import type {
@@ -13,13 +14,15 @@ import type {
 import type { ServerLimits } from "../open.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
+import { requireJournal, Trimmer } from "../journal.ts";
 import { type TokenRow, toTokenRecord } from "../rows.ts";
+import { BREAK, canOrderCommits, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, type Parameter, toArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
 import { findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
-import { commitWrites, type Outcome, type Write } from "./write.ts";
+import { commitWrites, type Journal, type Outcome, type Write } from "./write.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -74,11 +77,12 @@ export async function openPostgresStore(
   onMigrate?: OnMigrate,
 ): Promise<PostgresStore> {
   const location = describeTarget(target);
-  const durability = await onServer(target, limits, async (connection) => {
+  const { durability, isOrdered } = await onServer(target, limits, async (connection) => {
     await migrate(connection, location, onMigrate);
-    return connection.durability;
+    return { durability: connection.durability, isOrdered: await canOrderCommits(connection) };
   });
-  return new PostgresStore(target, { engine: "PostgreSQL", location, durability }, limits);
+  const description = { engine: "PostgreSQL", location, durability };
+  return new PostgresStore(target, description, limits, isOrdered);
 }
 
 class PostgresStore implements Store {
@@ -91,17 +95,27 @@ class PostgresStore implements Store {
   private readonly writes: Batcher<Write, Outcome>;
   private readonly reads: Batcher<bigint, Plant | undefined>;
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
+  private readonly journal: Journal;
+  /** Whether the engine can tell the order of commits. */
+  private readonly isOrdered: boolean;
+  private breaking: Promise<void> | undefined;
+  private readonly trimmer: Trimmer;
 
-  constructor(target: Target, description: StoreDescription, limits: Limits) {
+  constructor(target: Target, description: StoreDescription, limits: Limits, isOrdered: boolean) {
     this.description = description;
     this.limits = limits;
+    this.isOrdered = isOrdered;
+    this.journal = { isOn: isOrdered && limits.changesDays > 0, written: 0 };
     const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
     const hosts = new Hosts(target, limits);
     this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
     this.readers = new ConnectionPool(hosts, { connectionsMax: readConnections, waitingMax });
     this.control = new ConnectionPool(hosts, { connectionsMax: 1, waitingMax });
     this.writes = new Batcher(
-      (batch, deadlineMs) => commitWrites(this.writers, batch, deadlineMs),
+      async (batch, deadlineMs) => {
+        if (!this.journal.isOn) await this.breakJournal();
+        return commitWrites(this.writers, batch, deadlineMs, this.journal);
+      },
       limits,
       {
         inFlightMax: writeConnections,
@@ -124,26 +138,40 @@ class PostgresStore implements Store {
         }),
       readLimits,
     );
+    this.trimmer = new Trimmer(limits, (beforeMs) =>
+      this.control.run(this.deadline(), (connection) => trimChanges(connection, beforeMs)),
+    );
   }
 
-  createPlant(plant: Plant): Promise<Created> {
-    const write: Write = { kind: "create", id: plant.id, plant };
+  createPlant(plant: Plant, by?: string): Promise<Created> {
+    const write: Write = { kind: "create", id: plant.id, by, plant };
     return this.writes.submit(write, lengthOf(plant)) as Promise<Created>;
   }
 
-  createPlants(plants: readonly Plant[]): Promise<(Created | Refusal)[]> {
-    const writes = plants.map((plant): Write => ({ kind: "create", id: plant.id, plant }));
+  createPlants(plants: readonly Plant[], by?: string): Promise<(Created | Refusal)[]> {
+    const writes = plants.map((plant): Write => ({ kind: "create", id: plant.id, by, plant }));
     const created = this.writes.submitAll(writes, plants.map(lengthOf));
     return created as Promise<(Created | Refusal)[]>;
   }
 
-  async replacePlant(plant: Plant, condition: Condition): Promise<void> {
-    const write: Write = { kind: "replace", id: plant.id, plant, condition };
+  async replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
+    const write: Write = { kind: "replace", id: plant.id, by, plant, condition };
     await this.writes.submit(write, lengthOf(plant));
   }
 
-  async removePlant(id: bigint, condition: Condition): Promise<void> {
-    await this.writes.submit({ kind: "remove", id, plant: undefined, condition });
+  async removePlant(id: bigint, condition: Condition, by?: string): Promise<void> {
+    await this.writes.submit({ kind: "remove", id, by, plant: undefined, condition });
+  }
+
+  async readChanges(query: ChangeQuery): Promise<ChangePage> {
+    requireJournal(this.limits);
+    if (!this.isOrdered)
+      throw new Refusal("changes_gone", "This database cannot tell the order of its commits.");
+    return this.readers.run(this.deadline(), (connection) => readChanges(connection, query));
+  }
+
+  get changesWritten(): number {
+    return this.journal.written;
   }
 
   findPlant(id: bigint): Promise<Plant | undefined> {
@@ -244,8 +272,18 @@ class PostgresStore implements Store {
   }
 
   async close(): Promise<void> {
+    this.trimmer.stop();
     await Promise.all([this.writes.close(), this.reads.close(), this.lookUps.close()]);
     for (const pool of [this.writers, this.readers, this.control]) pool.close();
+  }
+
+  /** Once, before the first change that the journal does not get. */
+  private breakJournal(): Promise<void> {
+    this.breaking ??= this.runOnControl(BREAK, []).catch((error: unknown) => {
+      this.breaking = undefined;
+      throw error;
+    });
+    return this.breaking;
   }
 
   /** Whether it is stored now. Hashes are unique, so a token that is found was stored by this call. */

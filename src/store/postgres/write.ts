@@ -5,11 +5,14 @@
 
 import { type Condition, holds, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
+import { Entries } from "../journal.ts";
 import { type PlantRow, toPlant } from "../rows.ts";
+import { withChanges } from "./changes.ts";
 import {
   classify,
   type Connection,
   LostAnswerError,
+  type Parameter,
   toArray,
   TransientError,
 } from "./connection.ts";
@@ -18,12 +21,14 @@ import type { ConnectionPool } from "./pool.ts";
 interface Create {
   readonly kind: "create";
   readonly id: bigint;
+  readonly by: string | undefined;
   readonly plant: Plant;
 }
 
 interface Change {
   readonly kind: "replace" | "remove";
   readonly id: bigint;
+  readonly by: string | undefined;
   /** Undefined where the plant is to be removed. */
   readonly plant: Plant | undefined;
   readonly condition: Condition;
@@ -43,9 +48,28 @@ type Settled = Outcome | Error | Promise<Outcome>;
 const isValidUntil = (parameter: string): string =>
   `clock_timestamp() < to_timestamp(${parameter}::float8)`;
 
-const insertFrom = (source: string): string => `INSERT INTO plants (id, name, tag)
-  SELECT ${source} WHERE ${isValidUntil("$4")}
-  ON CONFLICT (id) DO NOTHING RETURNING id`;
+/** A statement that returns the ids that it changed, without and with a journal. */
+interface ChangeStatement {
+  readonly plain: string;
+  readonly journaled: string;
+}
+
+/** `parameters` come first, then those of the journal, then the time. */
+const toStatement = (
+  parameters: number,
+  change: (validUntil: string) => string,
+): ChangeStatement => ({
+  plain: change(`$${parameters + 1}`),
+  journaled: withChanges(change(`$${parameters + 3}`), parameters + 1),
+});
+
+const insertFrom = (source: string): ChangeStatement =>
+  toStatement(
+    3,
+    (validUntil) => `INSERT INTO plants (id, name, tag)
+  SELECT ${source} WHERE ${isValidUntil(validUntil)}
+  ON CONFLICT (id) DO NOTHING RETURNING id`,
+  );
 
 const INSERT = insertFrom("* FROM unnest($1::bigint[], $2::text[], $3::text[])");
 /** A single plant, without the arrays: a fifth faster. */
@@ -64,7 +88,10 @@ const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";
  * Changes a plant only where it still is what its condition was judged by. Rows are locked in the order of
  * their ids, so two instances never wait for each other.
  */
-const changeBy = (change: string): string => `WITH wanted AS (
+const changeBy = (change: string): ChangeStatement =>
+  toStatement(
+    5,
+    (validUntil) => `WITH wanted AS (
     SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[])
       AS w (id, seen_name, seen_tag, name, tag)
   ), locked AS (
@@ -75,8 +102,9 @@ const changeBy = (change: string): string => `WITH wanted AS (
   ${change} wanted w, locked l
   WHERE p.id = w.id AND p.id = l.id
     AND p.name = w.seen_name AND p.tag IS NOT DISTINCT FROM w.seen_tag
-    AND ${isValidUntil("$6")}
-  RETURNING p.id`;
+    AND ${isValidUntil(validUntil)}
+  RETURNING p.id`,
+  );
 
 const REPLACE = changeBy("UPDATE plants p SET name = w.name, tag = w.tag FROM");
 const REMOVE = changeBy("DELETE FROM plants p USING");
@@ -90,8 +118,9 @@ export async function commitWrites(
   pool: ConnectionPool,
   writes: readonly Write[],
   deadlineMs: number,
+  journal: Journal,
 ): Promise<Settled[]> {
-  const batch = new Batch(writes);
+  const batch = new Batch(writes, journal);
   let failure: unknown;
   try {
     await pool.run(deadlineMs, (connection) => batch.proceed(connection));
@@ -102,15 +131,23 @@ export async function commitWrites(
   return writes.map((write) => batch.outcomes.get(write) ?? (failure as Error));
 }
 
+/** Whether changes are written down, and how many were. */
+export interface Journal {
+  readonly isOn: boolean;
+  written: number;
+}
+
 class Batch {
   /** Writes that are missing here are open. */
   readonly outcomes = new Map<Write, Settled>();
   private readonly writes: readonly Write[];
+  private readonly journal: Journal;
   /** What this batch has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
-  constructor(writes: readonly Write[]) {
+  constructor(writes: readonly Write[], journal: Journal) {
     this.writes = writes;
+    this.journal = journal;
   }
 
   /** Goes on with what earlier attempts have left open. */
@@ -173,8 +210,8 @@ class Batch {
   private async create(connection: Connection, creates: readonly Create[]): Promise<void> {
     const [{ plant }] = creates as [Create, ...Create[]];
     const made = await (creates.length === 1
-      ? connection.write<IdRow>(INSERT_ONE, [plant.id, plant.name, plant.tag ?? null])
-      : connection.write<IdRow>(INSERT, [
+      ? this.write(connection, INSERT_ONE, creates, [plant.id, plant.name, plant.tag ?? null])
+      : this.write(connection, INSERT, creates, [
           toArray(creates.map(({ id }) => id)),
           toArray(creates.map((create) => create.plant.name)),
           toArray(creates.map((create) => create.plant.tag)),
@@ -211,16 +248,36 @@ class Batch {
     });
     const [first] = planned;
     if (first === undefined) return;
-    const done = await connection.write<IdRow>(first.kind === "replace" ? REPLACE : REMOVE, [
+    const statement = first.kind === "replace" ? REPLACE : REMOVE;
+    const parameters = [
       toArray(planned.map(({ id }) => id)),
       toArray(planned.map((change) => seenBy(change)?.name)),
       toArray(planned.map((change) => seenBy(change)?.tag)),
       toArray(planned.map((change) => change.plant?.name)),
       toArray(planned.map((change) => change.plant?.tag)),
-    ]);
+    ];
+    const done = await this.write(connection, statement, planned, parameters, found);
     const isDone = isOneOf(done);
     for (const change of planned) if (isDone(change)) this.settle(change, "done", change.plant);
     if (done.length < planned.length) throw new TransientError("changed by others meanwhile");
+  }
+
+  /** `before` has the plants that are to be changed. Resolves to those that were. */
+  private async write(
+    connection: Connection,
+    { plain, journaled }: ChangeStatement,
+    writes: readonly Write[],
+    parameters: readonly Parameter[],
+    before?: ReadonlyMap<bigint, Plant>,
+  ): Promise<readonly IdRow[]> {
+    const { journal } = this;
+    if (!journal.isOn) return connection.write<IdRow>(plain, parameters);
+    const entries = new Entries();
+    for (const { id, by, plant } of writes) entries.add(id, by, plant, before?.get(id));
+    const values = [...parameters, entries.take(), writes.length];
+    const rows = await connection.write<IdRow>(journaled, values);
+    journal.written += rows.length;
+    return rows;
   }
 }
 

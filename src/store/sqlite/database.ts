@@ -44,6 +44,20 @@ export const migrations: readonly string[] = [
   `
   ALTER TABLE tokens ADD COLUMN rate TEXT;
   `,
+
+  // The journal, in blocks of entries from `first` to `last`. One without entries is a break in it.
+  `
+  CREATE TABLE changes (
+    last    INTEGER PRIMARY KEY,
+    first   INTEGER NOT NULL,
+    at_ms   INTEGER NOT NULL,
+    entries TEXT NOT NULL
+  ) STRICT;
+
+  INSERT INTO changes (last, first, at_ms, entries)
+    SELECT now, now + 1, now / 1000, '[]'
+    FROM (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now);
+  `,
 ];
 
 /**

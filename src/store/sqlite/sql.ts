@@ -11,6 +11,7 @@ import {
   type TagQuery,
 } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
+import type { BlockRow } from "../journal.ts";
 import { type PlantRow, toPlant, type TokenRow } from "../rows.ts";
 
 const TOKEN_COLUMNS =
@@ -25,6 +26,8 @@ export type TokenValues = [
   expiresAtMs: number | null,
   rate: string | null,
 ];
+
+type ChangesValues = [count: number, atMs: number, entries: string];
 
 type TokenChanges = [revokedAtMs: number | null, lastUsedAtMs: number | null, hash: string];
 
@@ -68,6 +71,24 @@ function prepareStatements(db: Database) {
     nextTag: db.prepare<{ head: string; bytes: bigint }, [from: string]>(
       `SELECT substr(tag, 1, ${TAG_PREFIX_CHARACTERS}) AS head, octet_length(tag) AS bytes
         FROM plants WHERE tag >= ? ORDER BY tag LIMIT 1`,
+    ),
+
+    insertChanges: db.prepare<unknown, ChangesValues>(
+      `INSERT INTO changes (last, first, at_ms, entries)
+        SELECT last, last - ?1 + 1, ?2, ?3
+        FROM (SELECT max(?2 * 1000, (SELECT max(last) FROM changes) + max(?1, 1)) AS last)`,
+    ),
+    // The block with the number to begin behind comes first, for its numbers only.
+    readChanges: db.prepare<BlockRow, [after: number, part: string | null]>(
+      `SELECT first, last, at_ms, (SELECT max(last) FROM changes) AS newest,
+        iif(last > ?1 AND (?2 IS NULL OR instr(entries, ?2)), entries, NULL) AS entries
+        FROM changes WHERE last >= ?1 ORDER BY last`,
+    ),
+    newestChange: db.prepare<{ newest: bigint }, []>("SELECT max(last) AS newest FROM changes"),
+    // The newest one stays: numbers go on from it.
+    trimChanges: db.prepare<unknown, [beforeMs: number, rows: number]>(
+      `DELETE FROM changes WHERE last IN (SELECT last FROM changes ORDER BY last LIMIT ?2)
+        AND at_ms < ?1 AND last < (SELECT max(last) FROM changes)`,
     ),
 
     findToken: db.prepare<TokenRow, [hash: string]>(

@@ -1,6 +1,7 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
 import type { Database } from "bun:sqlite";
+import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import {
   type PlantPage,
@@ -21,6 +22,7 @@ import type {
 } from "../../domain/store.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
+import { ChangePageBuilder, Entries, partOf, requireJournal, Trimmer } from "../journal.ts";
 import { toPlant, toTokenRecord } from "../rows.ts";
 import {
   type Durability,
@@ -55,15 +57,14 @@ abstract class SqliteReads implements Reads {
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
   private readonly searcher: Searcher;
   /** Pages that wait for their turn. One is read in a tick, so there are commits between two of them. */
-  private readonly pages: Batcher<PlantQuery, PlantPage>;
+  private readonly pages: Batcher<() => unknown, unknown>;
+  protected readonly limits: StoreLimits;
   /** While there are writes, no page is read before this time. */
   private restsUntilMs = 0;
 
   constructor(path: string, limits: StoreLimits) {
-    this.pages = new Batcher((queries) => this.readInTurn(queries), {
-      ...limits,
-      batchLengthMax: 1,
-    });
+    this.pages = new Batcher((reads) => this.readInTurn(reads), { ...limits, batchLengthMax: 1 });
+    this.limits = limits;
     this.lookUps = new Batcher((ids) => this.findPlants(ids), limits);
     this.searcher = new Searcher({ path, ...limits });
   }
@@ -85,8 +86,19 @@ abstract class SqliteReads implements Reads {
       this.readPlants(() => undefined);
       return this.searcher.search(query);
     }
-    const isFree = this.pages.waiting === 0 && this.restMs() <= 0;
-    return isFree ? this.readPage(query) : this.pages.submit(query);
+    return this.readPage(({ statements }) =>
+      takePage(walkPlants(statements, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
+    );
+  }
+
+  async readChanges(query: ChangeQuery): Promise<ChangePage> {
+    requireJournal(this.limits);
+    return this.readPage(({ statements }) => {
+      const page = new ChangePageBuilder(query);
+      for (const row of statements.readChanges.iterate(query.after, partOf(query)))
+        if (!page.add(row)) return page.finish();
+      return page.finish(Number(statements.newestChange.get()?.newest));
+    });
   }
 
   async listTags(query: TagQuery): Promise<TagPage> {
@@ -134,19 +146,22 @@ abstract class SqliteReads implements Reads {
     }
   }
 
-  private readPage(query: PlantQuery): PlantPage {
-    const startedAtMs = performance.now();
-    const page = this.readPlants(({ statements }) =>
-      takePage(walkPlants(statements, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
-    );
-    const endedAtMs = performance.now();
-    this.restsUntilMs = endedAtMs + (endedAtMs - startedAtMs) * PAGE_REST;
-    return page;
+  /** At once, or when it is its turn. */
+  private async readPage<Page>(read: (connection: Connection) => Page): Promise<Page> {
+    const readNow = (): Page => {
+      const startedAtMs = performance.now();
+      const page = this.readPlants(read);
+      const endedAtMs = performance.now();
+      this.restsUntilMs = endedAtMs + (endedAtMs - startedAtMs) * PAGE_REST;
+      return page;
+    };
+    const isFree = this.pages.waiting === 0 && this.restMs() <= 0;
+    return isFree ? readNow() : (this.pages.submit(readNow) as Promise<Page>);
   }
 
-  private async readInTurn(queries: readonly PlantQuery[]): Promise<PlantPage[]> {
+  private async readInTurn(reads: readonly (() => unknown)[]): Promise<unknown[]> {
     for (let restMs = this.restMs(); restMs > 0; restMs = this.restMs()) await pause(restMs);
-    return queries.map((query) => this.readPage(query));
+    return reads.map((read) => read());
   }
 
   private restMs(): number {
@@ -206,6 +221,10 @@ export class SqliteStore extends SqliteReads implements Store {
   /** After a failure the store goes on with the file that it began with, and with no other. */
   private readonly assertFileNotMoved: () => void;
   private committedAtMs = Number.NEGATIVE_INFINITY;
+  /** Whether the journal shows that this process writes none: before its first change there is a break. */
+  private isBreakMarked = false;
+  private readonly trimmer: Trimmer;
+  changesWritten = 0;
   private isClosed = false;
 
   constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
@@ -224,25 +243,29 @@ export class SqliteStore extends SqliteReads implements Store {
       // The first request tries again, and is refused if it fails.
     }
     this.writes = new Batcher((batch) => this.commit(batch), limits);
+    this.trimmer = new Trimmer(
+      limits,
+      async (beforeMs) => (await this.writes.submit({ kind: "trimChanges", beforeMs })) === "more",
+    );
   }
 
-  createPlant(plant: Plant): Promise<Created> {
-    const created = this.writes.submit({ kind: "createPlant", plant }, lengthOf(plant));
+  createPlant(plant: Plant, by?: string): Promise<Created> {
+    const created = this.writes.submit({ kind: "createPlant", plant, by }, lengthOf(plant));
     return created as Promise<Created>;
   }
 
-  createPlants(plants: readonly Plant[]): Promise<(Created | Refusal)[]> {
-    const writes = plants.map((plant): Write => ({ kind: "createPlant", plant }));
+  createPlants(plants: readonly Plant[], by?: string): Promise<(Created | Refusal)[]> {
+    const writes = plants.map((plant): Write => ({ kind: "createPlant", plant, by }));
     const created = this.writes.submitAll(writes, plants.map(lengthOf));
     return created as Promise<(Created | Refusal)[]>;
   }
 
-  async replacePlant(plant: Plant, condition: Condition): Promise<void> {
-    await this.writes.submit({ kind: "replacePlant", plant, condition }, lengthOf(plant));
+  async replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
+    await this.writes.submit({ kind: "replacePlant", plant, condition, by }, lengthOf(plant));
   }
 
-  async removePlant(id: bigint, condition: Condition): Promise<void> {
-    await this.writes.submit({ kind: "removePlant", id, condition });
+  async removePlant(id: bigint, condition: Condition, by?: string): Promise<void> {
+    await this.writes.submit({ kind: "removePlant", id, condition, by });
   }
 
   async probe(): Promise<void> {
@@ -288,6 +311,7 @@ export class SqliteStore extends SqliteReads implements Store {
   }
 
   override async close(): Promise<void> {
+    this.trimmer.stop();
     await this.writes.close();
     this.isClosed = true;
     await super.close();
@@ -311,11 +335,27 @@ export class SqliteStore extends SqliteReads implements Store {
       const durability = this.makeDurable(connection);
       if (durability !== "everything") throw new StoreLockedError(this.path);
     }
+    const entries = this.limits.changesDays > 0 ? new Entries() : undefined;
+    const isBreak = entries === undefined && !this.isBreakMarked && batch.some(concernsPlants);
+    let changes = 0;
+    const writeChanges = (): void => {
+      if (entries === undefined || entries.count === 0) return;
+      changes += entries.count;
+      statements.insertChanges.run(entries.count, Date.now(), entries.take());
+    };
     statements.beginWrite.run();
     try {
-      const outcomes = batch.map((write) => applyWrite(db, statements, write));
+      if (isBreak) statements.insertChanges.run(0, Date.now(), "[]");
+      const outcomes = batch.map((write) => {
+        const outcome = applyWrite(db, statements, write, entries);
+        if (entries?.isFull === true) writeChanges();
+        return outcome;
+      });
+      writeChanges();
       statements.commit.run();
       this.committedAtMs = performance.now();
+      this.changesWritten += changes;
+      this.isBreakMarked ||= isBreak;
       return outcomes as Outcome[];
     } catch (error) {
       // A full disk and an I/O error have rolled back already.

@@ -4,45 +4,94 @@ import type { Database } from "bun:sqlite";
 import { type Condition, holds, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
+import type { Entries } from "../journal.ts";
 import { toPlant } from "../rows.ts";
 import { isTokenNameTaken, translate } from "./database.ts";
 import type { Statements, TokenValues } from "./sql.ts";
 
+interface Author {
+  readonly by: string | undefined;
+}
+
+interface Conditional {
+  readonly condition: Condition;
+}
+
 export type Write =
-  | { readonly kind: "createPlant"; readonly plant: Plant }
-  | { readonly kind: "replacePlant"; readonly plant: Plant; readonly condition: Condition }
-  | { readonly kind: "removePlant"; readonly id: bigint; readonly condition: Condition }
+  | ({ readonly kind: "createPlant"; readonly plant: Plant } & Author)
+  | ({ readonly kind: "replacePlant"; readonly plant: Plant } & Author & Conditional)
+  | ({ readonly kind: "removePlant"; readonly id: bigint } & Author & Conditional)
   | { readonly kind: "createToken"; readonly token: TokenRecord; readonly onlyFirst: boolean }
   | { readonly kind: "revokeToken"; readonly hash: string; readonly revokedAtMs: number }
   | { readonly kind: "touchTokens"; readonly uses: readonly TokenUse[] }
   | { readonly kind: "adoptTokens"; readonly records: readonly TokenRecord[] }
+  | { readonly kind: "trimChanges"; readonly beforeMs: number }
   | { readonly kind: "probe" };
 
 /** A list of tokens: those that were not adopted. */
-export type Outcome = "created" | "replayed" | "done" | "refused" | readonly TokenRecord[];
+export type Outcome = "created" | "replayed" | "done" | "more" | "refused" | readonly TokenRecord[];
+
+/** So many take about a millisecond. */
+const TRIM_ROWS = 1_000;
 
 /** The probe counts: it finds out whether a plant could be created. */
 export const concernsPlants = ({ kind }: Write): boolean =>
-  kind === "createPlant" || kind === "replacePlant" || kind === "removePlant" || kind === "probe";
+  kind === "createPlant" ||
+  kind === "replacePlant" ||
+  kind === "removePlant" ||
+  kind === "trimChanges" ||
+  kind === "probe";
 
-/** If the transaction is still open after an error, SQLite undid that statement alone, and only this write fails. */
-export function applyWrite(db: Database, statements: Statements, write: Write): Outcome | Error {
+/**
+ * If the transaction is still open after an error, SQLite undid that statement alone, and only this write fails. What
+ * it changed is added to the entries for the journal.
+ */
+export function applyWrite(
+  db: Database,
+  statements: Statements,
+  write: Write,
+  entries: Entries | undefined,
+): Outcome | Error {
   try {
-    return apply(statements, write);
+    return apply(statements, write, entries);
   } catch (error) {
     if (!db.inTransaction) throw error;
     return translate(error);
   }
 }
 
-function apply(statements: Statements, write: Write): Outcome | Refusal {
+function apply(
+  statements: Statements,
+  write: Write,
+  entries: Entries | undefined,
+): Outcome | Refusal {
   switch (write.kind) {
-    case "createPlant":
-      return createPlant(statements, write.plant);
-    case "replacePlant":
-      return replacePlant(statements, write.plant, write.condition);
-    case "removePlant":
-      return removePlant(statements, write.id, write.condition);
+    case "createPlant": {
+      const { plant, by } = write;
+      const outcome = createPlant(statements, plant);
+      if (outcome === "created") entries?.add(plant.id, by, plant);
+      return outcome;
+    }
+    case "replacePlant": {
+      const { plant, by, condition } = write;
+      const before = judgeChange(statements, plant.id, condition);
+      if (before instanceof Refusal) return before;
+      statements.updatePlant.run(plant.name, plant.tag ?? null, plant.id);
+      entries?.add(plant.id, by, plant, before);
+      return "done";
+    }
+    case "removePlant": {
+      const { id, by, condition } = write;
+      const before = judgeChange(statements, id, condition);
+      if (before instanceof Refusal) return before;
+      statements.deletePlant.run(id);
+      entries?.add(id, by, undefined, before);
+      return "done";
+    }
+    case "trimChanges": {
+      const { changes } = statements.trimChanges.run(write.beforeMs, TRIM_ROWS);
+      return changes === TRIM_ROWS ? "more" : "done";
+    }
     case "createToken":
       return createToken(statements, write.token, write.onlyFirst);
     case "revokeToken":
@@ -67,32 +116,12 @@ function createPlant(statements: Statements, plant: Plant): Outcome | Refusal {
   return new Refusal("id_taken", `A different plant has the id ${plant.id}; nothing was changed.`);
 }
 
-function replacePlant(
-  statements: Statements,
-  plant: Plant,
-  condition: Condition,
-): Outcome | Refusal {
-  const refusal = findObstacle(statements, plant.id, condition);
-  if (refusal !== undefined) return refusal;
-  statements.updatePlant.run(plant.name, plant.tag ?? null, plant.id);
-  return "done";
-}
-
-function removePlant(statements: Statements, id: bigint, condition: Condition): Outcome | Refusal {
-  const refusal = findObstacle(statements, id, condition);
-  if (refusal !== undefined) return refusal;
-  statements.deletePlant.run(id);
-  return "done";
-}
-
-function findObstacle(
-  statements: Statements,
-  id: bigint,
-  condition: Condition,
-): Refusal | undefined {
-  const current = statements.findPlant.get(id);
-  if (current === null) return new Refusal("plant_not_found");
-  return holds(condition, toPlant(current)) ? undefined : new Refusal("precondition_failed");
+/** The plant that the change is made to. */
+function judgeChange(statements: Statements, id: bigint, condition: Condition): Plant | Refusal {
+  const row = statements.findPlant.get(id);
+  if (row === null) return new Refusal("plant_not_found");
+  const plant = toPlant(row);
+  return holds(condition, plant) ? plant : new Refusal("precondition_failed");
 }
 
 function createToken(statements: Statements, token: TokenRecord, onlyFirst: boolean): Outcome {

@@ -1,0 +1,63 @@
+/** What happened to the plants: one entry of the journal for every create, replacement and removal. */
+
+import { formatPlant, type Plant } from "./plant.ts";
+
+export const changeTypes = ["created", "replaced", "removed"] as const;
+export type ChangeType = (typeof changeTypes)[number];
+
+export interface Change {
+  /** Numbers grow in the order of the commits. They have gaps. */
+  readonly seq: number;
+  readonly atMs: number;
+  readonly type: ChangeType;
+  readonly id: bigint;
+  /** The name of the token; undefined for a command that wrote to the store itself. */
+  readonly by: string | undefined;
+  /** The plant since this change; undefined if it was removed. */
+  readonly plant: Plant | undefined;
+  /** The plant until this change; undefined if it was created. */
+  readonly before: Plant | undefined;
+}
+
+export interface ChangeFilter {
+  readonly id: bigint | undefined;
+  /** Undefined for all. */
+  readonly types: readonly ChangeType[] | undefined;
+}
+
+export interface ChangeQuery extends ChangeFilter {
+  /** The number of the last change seen; 0 to begin with the oldest one that is kept. */
+  readonly after: number;
+  readonly limit: number;
+}
+
+export interface ChangePage {
+  readonly changes: readonly Change[];
+  /** Everything up to this number was looked at: the `after` of the next page. */
+  readonly last: number;
+  /** Whether the journal goes on behind it. */
+  readonly hasMore: boolean;
+  /** The number of the newest change. */
+  readonly newest: number;
+}
+
+export const isWanted = ({ id, types }: ChangeFilter, change: Change): boolean =>
+  (id === undefined || id === change.id) && (types === undefined || types.includes(change.type));
+
+/** With the id as exact digits. */
+export function formatChange({ seq, atMs, type, id, by, plant, before }: Change): string {
+  let text = `{"seq":${seq},"time":"${formatTime(atMs)}","type":"${type}","id":${id}`;
+  if (by !== undefined) text += `,"by":${JSON.stringify(by)}`;
+  if (plant !== undefined) text += `,"plant":${formatPlant(plant)}`;
+  if (before !== undefined) text += `,"before":${formatPlant(before)}`;
+  return `${text}}`;
+}
+
+let formattedMs = 0;
+let formatted = "";
+
+/** Changes of one commit have one time. */
+function formatTime(atMs: number): string {
+  if (atMs !== formattedMs) [formattedMs, formatted] = [atMs, new Date(atMs).toISOString()];
+  return formatted;
+}

@@ -1,0 +1,220 @@
+/**
+ * The journal of changes, as both engines keep it: a row is a block of entries, all of one transaction, as one text.
+ * A row for each entry would cost a create several times as much.
+ *
+ * The number of an entry is at least the time of its write in microseconds, and more than every number before it. So
+ * a store that was restored from a backup never gives a number again that a reader may have seen.
+ */
+
+import {
+  type Change,
+  type ChangePage,
+  type ChangeQuery,
+  type ChangeType,
+  isWanted,
+} from "../domain/change.ts";
+import { Refusal } from "../domain/errors.ts";
+import type { Plant } from "../domain/plant.ts";
+import type { StoreLimits } from "../domain/store.ts";
+
+/** One letter in the text of a block. */
+const codes = { created: "c", replaced: "r", removed: "d" } as const;
+const typeOf: Readonly<Record<string, ChangeType>> = { c: "created", r: "replaced", d: "removed" };
+
+/** Then a block is large enough: a reader takes it as a whole. */
+const BLOCK_CHARACTERS_MAX = 1_048_576;
+
+type Value = string | number | null;
+
+/** Entries that are to be written. */
+export class Entries {
+  count = 0;
+  private values: Value[] = [];
+  private characters = 0;
+  private lastBy: string | undefined;
+
+  get isFull(): boolean {
+    return this.characters >= BLOCK_CHARACTERS_MAX;
+  }
+
+  /** `before` is undefined for a create, `plant` for a removal. */
+  add(id: bigint, by: string | undefined, plant?: Plant, before?: Plant): void {
+    const type = before === undefined ? "created" : plant === undefined ? "removed" : "replaced";
+    // An empty text stands for the name before it: most blocks have one.
+    this.values.push(codes[type], by === this.lastBy ? "" : (by ?? null), toValue(id));
+    this.lastBy = by;
+    if (plant !== undefined) this.push(plant);
+    if (before !== undefined) this.push(before);
+    this.count++;
+  }
+
+  /** The text of the block. Begins the next one. */
+  take(): string {
+    const text = JSON.stringify(this.values);
+    this.values = [];
+    this.count = 0;
+    this.characters = 0;
+    this.lastBy = undefined;
+    return text;
+  }
+
+  private push({ name, tag }: Plant): void {
+    this.values.push(name, tag ?? null);
+    this.characters += name.length + (tag?.length ?? 0);
+  }
+}
+
+/** Exact: a number that a double cannot hold is a text. */
+function toValue(id: bigint): Value {
+  const value = Number(id);
+  return Number.isSafeInteger(value) ? value : String(id);
+}
+
+/** What the text of a block contains if it may have an entry about this plant; null for any. */
+export const partOf = ({ id }: ChangeQuery): string | null =>
+  id === undefined ? null : `,${JSON.stringify(toValue(id))},`;
+
+export interface BlockRow {
+  readonly first: bigint;
+  readonly last: bigint;
+  readonly at_ms: bigint;
+  /** Null if no entry of the block is wanted. */
+  readonly entries: string | null;
+  /** The ids of the entries that took effect, as JSON; null if all did. */
+  readonly kept?: string | null;
+  /** The number of the newest entry of the journal. */
+  readonly newest: bigint;
+}
+
+function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
+  if (entries === null) return [];
+  const values = JSON.parse(entries) as Value[];
+  const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
+  const changes: Change[] = [];
+  let seq = Number(first);
+  let by: string | undefined;
+  for (let at = 0; at < values.length;) {
+    const type = typeOf[values[at++] as string] as ChangeType;
+    const name = values[at++];
+    if (name !== "") by = (name ?? undefined) as string | undefined;
+    const id = BigInt(values[at++] as string | number);
+    const take = (): Plant => ({
+      id,
+      name: values[at++] as string,
+      tag: (values[at++] ?? undefined) as string | undefined,
+    });
+    const plant = type === "removed" ? undefined : take();
+    const before = type === "created" ? undefined : take();
+    if (keptIds === undefined || keptIds.has(String(id)))
+      changes.push({ seq: seq++, atMs: Number(atMs), type, id, by, plant, before });
+  }
+  return changes;
+}
+
+const PAGE_MS_MAX = 5;
+const PAGE_CHARACTERS_MAX = 2_097_152;
+
+/**
+ * A page that grows block by block. It ends at the limit, or early: after so much time or text. The first block has
+ * the number that the query begins behind. A block without entries marks a break: before it, changes were made that
+ * the journal does not have.
+ */
+export class ChangePageBuilder {
+  private readonly query: ChangeQuery;
+  /** Everything up to this number was looked at. */
+  last: number;
+  private readonly endsAtMs: number;
+  private changes: Change[] = [];
+  private characters = 0;
+  private newest = 0;
+  private isBegun: boolean;
+
+  constructor(query: ChangeQuery, msMax = PAGE_MS_MAX) {
+    this.query = query;
+    this.endsAtMs = performance.now() + msMax;
+    this.last = query.after;
+    this.isBegun = query.after === 0;
+  }
+
+  /** False if the page is over. Throws a Refusal if the journal does not go on from where the query begins. */
+  add(row: BlockRow): boolean {
+    const { query } = this;
+    const [first, last] = [Number(row.first), Number(row.last)];
+    this.newest = Number(row.newest);
+    if (!this.isBegun && first > query.after && last !== query.after) throw this.gone();
+    this.isBegun = true;
+    if (first > last && last > this.last) {
+      if (query.after !== 0) throw this.gone();
+      this.changes = [];
+    }
+    this.characters += row.entries?.length ?? 0;
+    for (const change of parseBlock(row)) {
+      if (change.seq <= this.last) continue;
+      if (this.changes.length === query.limit) return false;
+      this.last = change.seq;
+      if (isWanted(query, change)) this.changes.push(change);
+    }
+    this.last = Math.max(this.last, last);
+    return this.characters < PAGE_CHARACTERS_MAX && performance.now() < this.endsAtMs;
+  }
+
+  /** `newest` tells it where no block was added. */
+  finish(newest = this.newest): ChangePage {
+    this.newest = newest;
+    const { changes, last, query } = this;
+    if (!this.isBegun) throw query.after > Date.now() * 1000 ? this.inFuture() : this.gone();
+    return { changes, last, hasMore: last < newest, newest };
+  }
+
+  private gone(): Refusal {
+    return new Refusal(
+      "changes_gone",
+      `The changes after ${this.query.after} are not kept any more. Read the plants again, then the changes after ${this.newest}.`,
+    );
+  }
+
+  private inFuture(): Refusal {
+    return new Refusal(
+      "invalid_query",
+      `after: ${this.query.after} is in the future; the newest change is ${this.newest}`,
+    );
+  }
+}
+
+/** Throws a Refusal if the service writes no journal. */
+export function requireJournal({ changesDays }: Pick<StoreLimits, "changesDays">): void {
+  if (changesDays === 0)
+    throw new Refusal(
+      "changes_gone",
+      "This service keeps no changes: its PLANTSTORE_CHANGES_DAYS is 0.",
+    );
+}
+
+const DAY_MS = 86_400_000;
+const TRIM_MORE_MS = 100;
+
+/** Removes what is too old, in steps. `trim` takes one step, and resolves to whether there may be more to remove. */
+export class Trimmer {
+  private timer: Timer | undefined;
+  private isStopped = false;
+
+  constructor(
+    { changesDays, trimSeconds }: Pick<StoreLimits, "changesDays" | "trimSeconds">,
+    trim: (beforeMs: number) => Promise<boolean>,
+  ) {
+    const step = async (): Promise<void> => {
+      // A store that cannot write now is trimmed later.
+      const hasMore = await trim(Date.now() - changesDays * DAY_MS).catch(() => false);
+      startTimer(hasMore ? TRIM_MORE_MS : trimSeconds * 1000);
+    };
+    const startTimer = (ms: number): void => {
+      if (!this.isStopped) this.timer = setTimeout(() => void step(), ms).unref();
+    };
+    startTimer(trimSeconds * 1000);
+  }
+
+  stop(): void {
+    this.isStopped = true;
+    clearTimeout(this.timer);
+  }
+}

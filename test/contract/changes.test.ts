@@ -1,0 +1,215 @@
+/** GET /changes over the wire, on every engine. */
+
+import { describe, expect, test } from "bun:test";
+import { EventReader } from "../support/events.ts";
+import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+
+const authorization = { authorization: `Bearer ${TEST_TOKEN}` };
+
+interface ShownChange {
+  readonly seq: number;
+  readonly time: string;
+  readonly type: string;
+  readonly id: number;
+  readonly by?: string;
+  readonly plant?: object;
+  readonly before?: object;
+}
+
+async function createAll(service: TestService, ids: readonly number[]): Promise<void> {
+  const body = ids.map((id) => `${JSON.stringify({ id, name: `plant ${id}` })}\n`).join("");
+  const headers = { "content-type": "application/x-ndjson" };
+  expect(
+    await (await send(service, "POST", "/plants/batch", { body, headers })).text(),
+  ).not.toContain("error");
+}
+
+async function read(service: TestService, query = ""): Promise<ShownChange[]> {
+  const response = await send(service, "GET", `/changes${query}`);
+  expect(response.status).toBe(200);
+  return (await response.json()) as ShownChange[];
+}
+
+describe("GET /changes", () => {
+  test("shows creates, replacements and removals with their token, and no replay", async () => {
+    await using service = await startService();
+    const plant = { name: "fern", tag: "green" };
+    const fern = JSON.stringify({ id: 1, ...plant });
+    expect((await service.create(fern)).status).toBe(200);
+    expect((await service.create(fern)).status).toBe(200);
+    await send(service, "PUT", "/plants/1", { body: '{"name":"tree"}' });
+    await send(service, "DELETE", "/plants/1");
+    const changes = await read(service);
+    const by = "PLANTSTORE_TOKEN";
+    expect(changes.map(({ seq: _seq, time: _time, ...rest }) => rest)).toEqual([
+      { type: "created", id: 1, by, plant },
+      { type: "replaced", id: 1, by, plant: { name: "tree" }, before: plant },
+      { type: "removed", id: 1, by, before: { name: "tree" } },
+    ]);
+    for (const { time } of changes)
+      expect(Math.abs(Date.parse(time) - Date.now())).toBeLessThan(60_000);
+  });
+
+  test("writes an id that a double cannot hold with all its digits", async () => {
+    await using service = await startService();
+    await service.create('{"id":-9223372036854775808,"name":"n"}');
+    const text = await (await send(service, "GET", "/changes?id=-9223372036854775808")).text();
+    expect(text).toContain('"id":-9223372036854775808,');
+  });
+
+  test("has pages with links, and the number of the newest change", async () => {
+    await using service = await startService();
+    await createAll(service, [1, 2, 3, 4, 5]);
+    const ids: number[] = [];
+    let query: string | undefined = "?limit=2&type=created,removed";
+    let last = 0;
+    while (query !== undefined) {
+      const response = await send(service, "GET", `/changes${query}`);
+      const page = (await response.json()) as ShownChange[];
+      ids.push(...page.map(({ id }) => id));
+      last = page.at(-1)?.seq ?? last;
+      expect(Number(response.headers.get("last-change"))).toBeGreaterThanOrEqual(last);
+      query = /<(\?[^>]*)>; rel="next"/.exec(response.headers.get("link") ?? "")?.[1];
+    }
+    expect(new Set(ids)).toEqual(new Set([1, 2, 3, 4, 5]));
+    expect(ids).toHaveLength(5);
+    const head = await send(service, "HEAD", "/changes");
+    expect(head.headers.get("last-change")).toBe(String(last));
+    expect(await read(service, `?after=${last}`)).toEqual([]);
+  });
+
+  test("streams the rest as lines", async () => {
+    await using service = await startService();
+    const ids = Array.from({ length: 2_500 }, (_, index) => index);
+    await createAll(service, ids);
+    const [first] = await read(service, "?limit=1");
+    const accept = { accept: "application/x-ndjson" };
+    const lines = await send(service, "GET", `/changes?after=${first?.seq}`, { headers: accept });
+    expect(lines.headers.get("content-type")).toBe("application/x-ndjson");
+    const changes = (await lines.text())
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as ShownChange);
+    expect(changes).toHaveLength(2_499);
+    const seqs = changes.map(({ seq }) => seq);
+    expect(seqs).toEqual(seqs.toSorted((one, other) => one - other));
+    expect(new Set([first?.id, ...changes.map(({ id }) => id)]).size).toBe(2_500);
+  });
+
+  test("refuses what it cannot answer", async () => {
+    await using service = await startService();
+    await createAll(service, [1]);
+    const statusOf = async (query: string, headers = {}): Promise<[number, number]> => {
+      const { status, error } = await readError(
+        await send(service, "GET", `/changes${query}`, { headers }),
+      );
+      return [status, error];
+    };
+    const events = { accept: "text/event-stream" };
+    for (const query of ["?after=-1", "?after=1.5", "?after=9007199254740992", "?after=x"])
+      expect(await statusOf(query)).toEqual([400, 1005]);
+    for (const query of [
+      "?type=",
+      "?type=made",
+      "?type=created,created",
+      "?id=a",
+      "?limit=0",
+      "?order=asc",
+      "?after=1&after=1",
+    ])
+      expect(await statusOf(query)).toEqual([400, 1005]);
+    expect(await statusOf("?limit=5", { accept: "application/x-ndjson" })).toEqual([400, 1005]);
+    expect(await statusOf("", { ...events, "last-event-id": "x" })).toEqual([400, 1005]);
+    expect(await statusOf(`?after=${Number.MAX_SAFE_INTEGER}`)).toEqual([400, 1005]);
+    expect(await statusOf("?after=5")).toEqual([410, 3004]);
+    expect(await statusOf("", { ...events, "last-event-id": "5" })).toEqual([410, 3004]);
+    const gone = await readError(await send(service, "GET", "/changes?after=5"));
+    const start = /the changes after (\d+)\./.exec(gone.message)?.[1];
+    expect(await read(service, `?after=${start}`)).toEqual([]);
+  });
+
+  test("answers 410 if no journal is kept", async () => {
+    await using service = await startService({ PLANTSTORE_CHANGES_DAYS: "0" });
+    await createAll(service, [1]);
+    const { status, message } = await readError(await send(service, "GET", "/changes"));
+    expect([status, message]).toEqual([410, expect.stringContaining("PLANTSTORE_CHANGES_DAYS")]);
+  });
+});
+
+describe("GET /changes as events", () => {
+  test("goes on, resumes behind Last-Event-ID, and ends when the service stops", async () => {
+    const service = await startService();
+    await using stack = new AsyncDisposableStack();
+    stack.use(service);
+    await createAll(service, [1, 2, 3]);
+    const reader = stack.use(await EventReader.open(service.url, authorization));
+    expect(Object.fromEntries(reader.response.headers)).toMatchObject({
+      "content-type": "text/event-stream",
+      "cache-control": "no-store",
+      "x-accel-buffering": "no",
+    });
+    const seen = await reader.take(3);
+    await createAll(service, [4]);
+    await send(service, "DELETE", "/plants/4");
+    seen.push(...(await reader.take(2)));
+    expect(seen.map(({ event }) => event)).toEqual([
+      "created",
+      "created",
+      "created",
+      "created",
+      "removed",
+    ]);
+    for (const { id, data } of seen) expect(JSON.parse(data)).toMatchObject({ seq: Number(id) });
+    const resumed = stack.use(
+      await EventReader.open(
+        service.url,
+        { ...authorization, "last-event-id": seen[2]?.id ?? "" },
+        "?after=1",
+      ),
+    );
+    expect(await resumed.take(2)).toEqual(seen.slice(3));
+    // Both readers are caught up, and wait.
+    const [ended] = await Promise.all([
+      Promise.all([reader.next(), resumed.next()]),
+      stop(service),
+    ]);
+    expect(ended).toEqual([undefined, undefined]);
+  });
+
+  test("can be filtered by plant and type", async () => {
+    await using service = await startService();
+    await using reader = await EventReader.open(service.url, authorization, "?id=2&type=removed");
+    await createAll(service, [1, 2, 3]);
+    await send(service, "DELETE", "/plants/1");
+    await send(service, "DELETE", "/plants/2");
+    const [event] = await reader.take(1);
+    expect(JSON.parse(event?.data ?? "")).toMatchObject({ type: "removed", id: 2 });
+  });
+
+  test("shows each of many changes once to each of many readers", async () => {
+    await using service = await startService();
+    await using stack = new AsyncDisposableStack();
+    const readers = await Promise.all(
+      Array.from({ length: 20 }, async () =>
+        stack.use(await EventReader.open(service.url, authorization)),
+      ),
+    );
+    const ids = Array.from({ length: 3_000 }, (_, index) => index);
+    const taken = readers.map((reader) => reader.take(ids.length));
+    for (let at = 0; at < ids.length; at += 500) await createAll(service, ids.slice(at, at + 500));
+    const [first, ...others] = await Promise.all(taken);
+    const seqs = first?.map(({ id }) => Number(id)) ?? [];
+    expect(seqs).toEqual(seqs.toSorted((one, other) => one - other));
+    expect(new Set(first?.map(({ data }) => (JSON.parse(data) as ShownChange).id)).size).toBe(
+      3_000,
+    );
+    for (const other of others) expect(other).toEqual(first as typeof other);
+    const metrics = await (await send(service, "GET", "/metrics")).text();
+    expect(metrics).toContain("plantstore_changes_total 3000\n");
+    expect(metrics).toContain("plantstore_feed_readers 20\n");
+  });
+});
+
+/** Lets requests finish, as on a signal. */
+const stop = (service: TestService): Promise<void> =>
+  service[Symbol.asyncDispose]() as Promise<void>;

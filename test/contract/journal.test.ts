@@ -1,0 +1,176 @@
+/** The journal of changes, as every engine keeps it. */
+
+import { describe, expect, test } from "bun:test";
+import { resolveConfig } from "../../src/config.ts";
+import type { Change, ChangeQuery } from "../../src/domain/change.ts";
+import { ALWAYS } from "../../src/domain/plant.ts";
+import type { Store, StoreLimits } from "../../src/domain/store.ts";
+import { openStore } from "../../src/store/open.ts";
+import { engine, openTestDatabase, type TestDatabase } from "../support/database.ts";
+import { rejectionOf } from "../support/expect.ts";
+
+async function openIn(
+  database: TestDatabase,
+  limits: Partial<StoreLimits> = {},
+): Promise<Store & AsyncDisposable> {
+  const { config } = resolveConfig({}, { DATABASE_URL: database.url });
+  const store = await openStore(config.databaseUrl, { ...config, ...limits });
+  return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
+}
+
+const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
+
+const plant = (id: bigint, name: string, tag?: string) => ({ id, name, tag });
+
+/** Without its number and time. */
+const contentOf = ({ type, id, by, plant: now, before }: Change): unknown[] => [
+  type,
+  id,
+  by,
+  now,
+  before,
+];
+
+describe("the journal", () => {
+  test("has every change, in order, with what was before and who made it", async () => {
+    await using database = await openTestDatabase();
+    await using store = await openIn(database);
+    const startedAtMs = Date.now();
+    const [fern, tree, moss] = [
+      plant(1n, "fern", "x"),
+      plant(1n, "tree"),
+      plant(2n ** 63n - 1n, "m"),
+    ];
+    await store.createPlant(fern, "till");
+    await store.createPlant(fern, "till");
+    await rejectionOf(store.createPlant(tree, "till"));
+    await rejectionOf(store.removePlant(7n, ALWAYS, "till"));
+    await store.replacePlant(tree, ALWAYS, "office");
+    await store.createPlants([moss, fern, moss, plant(-3n, '"],\\ ü\u0001', "")], "import");
+    await store.removePlant(1n, ALWAYS);
+    const page = await store.readChanges(all);
+    const byId = page.changes.toSorted((one, other) => one.seq - other.seq);
+    expect(byId.map(contentOf)).toContainEqual(["created", moss.id, "import", moss, undefined]);
+    expect(page.changes.map(contentOf).filter(([, id]) => id === 1n)).toEqual([
+      ["created", 1n, "till", fern, undefined],
+      ["replaced", 1n, "office", tree, fern],
+      ["removed", 1n, undefined, undefined, tree],
+    ]);
+    expect(page.changes.find(({ id }) => id === -3n)?.plant).toEqual(
+      plant(-3n, '"],\\ ü\u0001', ""),
+    );
+    expect(page.changes).toHaveLength(5);
+    expect(page.changes).toEqual(byId);
+    expect(new Set(page.changes.map(({ seq }) => seq)).size).toBe(5);
+    expect(page.changes[0]?.seq).toBeGreaterThanOrEqual(startedAtMs * 1000);
+    for (const { atMs } of page.changes) expect(Math.abs(atMs - startedAtMs)).toBeLessThan(60_000);
+    expect(page).toMatchObject({ last: page.newest, hasMore: false });
+    expect(store.changesWritten).toBe(5);
+  });
+
+  test("is read in pages that leave out nothing and repeat nothing", async () => {
+    await using database = await openTestDatabase();
+    await using store = await openIn(database, { batchLengthMax: 7 });
+    const plants = Array.from({ length: 50 }, (_, index) => plant(BigInt(index), `p${index}`));
+    await store.createPlants(plants);
+    const seen: bigint[] = [];
+    let { after } = all;
+    for (let hasMore = true; hasMore;) {
+      const page = await store.readChanges({ ...all, after, limit: 3 });
+      expect(page.changes.length).toBeLessThanOrEqual(3);
+      seen.push(...page.changes.map(({ id }) => id));
+      ({ last: after, hasMore } = page);
+    }
+    expect(seen).toHaveLength(50);
+    expect(new Set(seen)).toEqual(new Set(plants.map(({ id }) => id)));
+    expect(await store.readChanges({ ...all, after })).toMatchObject({ changes: [], last: after });
+  });
+
+  test("shows the history of one plant, and the types that are asked for", async () => {
+    await using database = await openTestDatabase();
+    await using store = await openIn(database);
+    // Ids that contain each other, and a name that looks like an entry.
+    await store.createPlants([plant(1n, ",11,"), plant(11n, "b"), plant(111n, "c")]);
+    await store.replacePlant(plant(11n, "d"), ALWAYS);
+    await store.removePlant(1n, ALWAYS);
+    const read = async (filter: Partial<ChangeQuery>): Promise<unknown[]> =>
+      (await store.readChanges({ ...all, ...filter })).changes.map(({ type, id }) => [type, id]);
+    expect(await read({ id: 11n })).toEqual([
+      ["created", 11n],
+      ["replaced", 11n],
+    ]);
+    expect(await read({ types: ["removed", "replaced"] })).toEqual([
+      ["replaced", 11n],
+      ["removed", 1n],
+    ]);
+    expect(await read({ id: 111n, types: ["removed"] })).toEqual([]);
+    expect((await store.readChanges({ ...all, id: 12n })).hasMore).toBe(false);
+  });
+
+  test("refuses to go on from a number that it does not have", async () => {
+    await using database = await openTestDatabase();
+    await using store = await openIn(database);
+    const { newest } = await store.readChanges(all);
+    await store.createPlant(plant(1n, "a"));
+    const read = (after: number) => store.readChanges({ ...all, after });
+    expect((await read(newest)).changes).toHaveLength(1);
+    expect(await rejectionOf(read(1))).toMatchObject({ reason: "changes_gone" });
+    expect(await rejectionOf(read(newest + 1))).toMatchObject({ reason: "changes_gone" });
+    // A number that a store had which was restored to an earlier state.
+    const lost = (await read(newest)).newest + 1;
+    expect(String(await rejectionOf(read(lost)))).toContain(`the changes after ${lost - 1}`);
+    expect(await rejectionOf(read((Date.now() + 60_000) * 1000))).toMatchObject({
+      reason: "invalid_query",
+    });
+  });
+
+  test("shows a break if changes were made without it", async () => {
+    await using database = await openTestDatabase();
+    let last = 0;
+    {
+      await using store = await openIn(database);
+      await store.createPlant(plant(1n, "a"));
+      ({ last } = await store.readChanges(all));
+    }
+    {
+      await using store = await openIn(database, { changesDays: 0 });
+      expect(await rejectionOf(store.readChanges(all))).toMatchObject({ reason: "changes_gone" });
+      await store.createPlants([plant(2n, "b"), plant(3n, "c")]);
+      await store.removePlant(3n, ALWAYS);
+      expect(store.changesWritten).toBe(0);
+    }
+    await using store = await openIn(database);
+    await store.createPlant(plant(4n, "d"));
+    expect(await rejectionOf(store.readChanges({ ...all, after: last }))).toMatchObject({
+      reason: "changes_gone",
+    });
+    const page = await store.readChanges(all);
+    expect(page.changes.map(({ id }) => id)).toEqual([4n]);
+    expect(page.last).toBeGreaterThan(last);
+  });
+
+  test("loses what is too old in steps, but never the newest number", async () => {
+    await using database = await openTestDatabase();
+    await using untrimmed = await openIn(database);
+    const { newest: start } = await untrimmed.readChanges(all);
+    const [table, columns, values] =
+      engine === "sqlite"
+        ? ["changes", "last, first, at_ms, entries", "n, n, 1"]
+        : ["plantstore_changes", "last, length, xid, at_us, entries", "n, 1, 1, 1"];
+    await database.run(`INSERT INTO ${table} (${columns})
+      WITH RECURSIVE numbers (n) AS (
+        SELECT ${start + 1} UNION ALL SELECT n + 1 FROM numbers WHERE n < ${start + 1_500}
+      )
+      SELECT ${values}, '["c",null,7,"old",null]' FROM numbers`);
+    await untrimmed.createPlant(plant(1n, "newest"));
+    const { changes: old, newest } = await untrimmed.readChanges(all);
+    expect(old.length).toBeGreaterThan(100);
+    await using store = await openIn(database, { trimSeconds: 0.05 });
+    while ((await store.readChanges(all)).changes.length > 1) await Bun.sleep(20);
+    expect((await store.readChanges(all)).changes.map(({ seq }) => seq)).toEqual([newest]);
+    await store.createPlant(plant(2_000n, "new"));
+    const { changes } = await store.readChanges({ ...all, after: newest });
+    expect(changes.map(({ id }) => id)).toEqual([2_000n]);
+    expect(changes[0]?.seq).toBeGreaterThan(newest);
+  });
+});

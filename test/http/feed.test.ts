@@ -1,0 +1,92 @@
+/** Readers that follow the changes, and what ends them. */
+
+import { describe, expect, test } from "bun:test";
+import { connect } from "node:net";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { scopes } from "../../src/domain/token.ts";
+import { EventReader } from "../support/events.ts";
+import { limits } from "../support/limits.ts";
+import { send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+
+const authorization = { authorization: `Bearer ${TEST_TOKEN}` };
+const PROMISED_MS = 5_000;
+
+async function untilReaders(service: TestService, count: number): Promise<void> {
+  const line = `plantstore_feed_readers ${count}\n`;
+  while (!(await (await send(service, "GET", "/metrics")).text()).includes(line))
+    await Bun.sleep(20);
+}
+
+describe.concurrent("a reader of events", () => {
+  test("ends within 5 seconds after its token was revoked", async () => {
+    await using service = await startService();
+    const token = mintToken();
+    const record = toRecord(token, { name: "reader", scopes, createdAtMs: Date.now() });
+    await service.store.createToken(record);
+    await using reader = await EventReader.open(service.url, { authorization: `Bearer ${token}` });
+    await service.create('{"id":1,"name":"a"}');
+    await reader.take(1);
+    await service.store.revokeToken(record.hash, Date.now());
+    const revokedAtMs = performance.now();
+    expect(await reader.next().catch(() => undefined)).toBeUndefined();
+    expect(performance.now() - revokedAtMs).toBeLessThan(PROMISED_MS);
+    await untilReaders(service, 0);
+  }, 15_000);
+
+  test("hears a comment while nothing happens, and how far it is if it has a filter", async () => {
+    await using service = await startService({ ...limits({ commentSeconds: 0.2 }) });
+    await using reader = await EventReader.open(service.url, authorization);
+    await using filtered = await EventReader.open(service.url, authorization, "?type=removed");
+    await service.create('{"id":1,"name":"a"}');
+    const [event] = await reader.take(1);
+    const removed = filtered.next();
+    while (filtered.lastEventId !== event?.id) await Bun.sleep(10);
+    const none = reader.next();
+    while (reader.comments === 0) await Bun.sleep(10);
+    expect(event?.id).toBe(reader.lastEventId);
+    await send(service, "DELETE", "/plants/1");
+    expect(await removed).toMatchObject({ event: "removed" });
+    expect(await none).toMatchObject({ event: "removed" });
+  });
+
+  test("leaves when its client does", async () => {
+    await using service = await startService();
+    const reader = await EventReader.open(service.url, authorization);
+    await untilReaders(service, 1);
+    await reader[Symbol.asyncDispose]();
+    await untilReaders(service, 0);
+  });
+
+  test("is cut off if it takes nothing, and holds up nobody", async () => {
+    await using service = await startService({
+      PLANTSTORE_IDLE_SECONDS_MAX: "6",
+      ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
+    });
+    const { hostname, port } = new URL(service.url);
+    const deaf = connect(Number(port), hostname).pause();
+    deaf.on("error", () => undefined);
+    const head = ["GET /changes HTTP/1.1", "Host: a", "Accept: text/event-stream"];
+    deaf.write(`${head.join("\r\n")}\r\nAuthorization: Bearer ${TEST_TOKEN}\r\n\r\n`);
+    await untilReaders(service, 1);
+    await using reader = await EventReader.open(service.url, authorization);
+    const name = "x".repeat(100_000);
+    for (let id = 0; id < 200; id++) {
+      await service.store.createPlant({ id: BigInt(id), name, tag: undefined });
+      if (id % 50 === 49) await reader.take(50);
+    }
+    await untilReaders(service, 1);
+    expect(service.logLines.join("")).toContain("answer_cut_off");
+    deaf.destroy();
+  }, 30_000);
+});
+
+test("a service that stops ends its readers at once, also those of its threads", async () => {
+  const service = await startService({ PLANTSTORE_WORKERS: "2" });
+  const readers = await Promise.all(
+    Array.from({ length: 8 }, () => EventReader.open(service.url, authorization)),
+  );
+  const stoppingAtMs = performance.now();
+  await service[Symbol.asyncDispose]();
+  expect(performance.now() - stoppingAtMs).toBeLessThan(5_000);
+  for (const reader of readers) expect(await reader.next()).toBeUndefined();
+});
