@@ -1,6 +1,6 @@
 /** The command line: every command, its flags and its help. */
 
-import { Command, CommanderError, Option } from "commander";
+import { Argument, Command, CommanderError, Option } from "commander";
 import packageJson from "../../package.json";
 import {
   type Config,
@@ -14,6 +14,7 @@ import {
 import { scopes } from "../domain/token.ts";
 import { encodings } from "../format/encoding.ts";
 import type { TransferOptions } from "./backup.ts";
+import { printCandidates, printCompletion, shells } from "./completion.ts";
 import { EXIT_USAGE, exitCodeOf, explain } from "./command.ts";
 import type { CopyOptions } from "./copy.ts";
 import type { ExportOptions } from "./export.ts";
@@ -84,6 +85,7 @@ function createProgram(): Command {
   addCopy(program.command("copy"));
   addTokenCommands(program.command("token").description("Create, list and revoke tokens."));
   addStoreCommands(program);
+  addCompletion(program);
   return program;
 }
 
@@ -296,6 +298,26 @@ function addTokenCommands(token: Command): void {
       (await import("./token.ts")).revokeToken(configOf(options), nameOrPrefix),
     );
 }
+
+function addCompletion(program: Command): void {
+  program
+    .command("completion")
+    .summary("Print a script that completes commands in a shell.")
+    .description("Print a script that completes commands, flags and their values in a shell.")
+    .addArgument(new Argument("<shell>", "which shell").choices(shells))
+    .addHelpText("after", COMPLETION_HELP)
+    .action((shell: (typeof shells)[number]) => printCompletion(shell));
+  program
+    .command("complete", { hidden: true })
+    .argument("[words...]")
+    .action((words: readonly string[]) => printCandidates(program, words));
+}
+
+const COMPLETION_HELP = `
+Run it whenever a shell starts:
+  bash  add to ~/.bashrc: source <(plantstore completion bash)
+  zsh   add to ~/.zshrc, below compinit: source <(plantstore completion zsh)
+  fish  plantstore completion fish > ~/.config/fish/completions/plantstore.fish`;
 
 function addStoreCommands(program: Command): void {
   const backup = addSettings(program.command("backup"), ["databaseUrl"])

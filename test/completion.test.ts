@@ -1,0 +1,154 @@
+/** plantstore completion: what it proposes, and that shells really use it. */
+
+import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { runCommand } from "./support/command.ts";
+import { makeTemporaryFolder, until } from "./support/folder.ts";
+
+const bin = join(import.meta.dir, "../bin");
+
+/** The candidates, without their meanings. */
+async function propose(...words: string[]): Promise<string[]> {
+  const { exitCode, stdout, stderr } = await runCommand(["complete", "--", ...words]);
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
+  return stdout.split("\n").flatMap((line) => (line === "" ? [] : [line.split("\t")[0] ?? ""]));
+}
+
+describe("the candidates", () => {
+  test("are every command that the help has, each with its meaning", async () => {
+    const { stdout: help } = await runCommand(["--help"]);
+    const commands = [...help.matchAll(/^ {2}([a-z]+) .*/gm)].map(([, name = ""]) => name);
+    expect(commands).toContain("serve");
+    expect(await propose("")).toEqual(commands);
+    expect((await runCommand(["complete", "--", "vers"])).stdout).toBe(
+      "version\tPrint the version\n",
+    );
+  });
+
+  test("are every flag of a command, except those given already", async () => {
+    const { stdout: help } = await runCommand(["token", "create", "--help"]);
+    const flags = [...help.matchAll(/^ {2}(?:-., )?(--[a-z-]+)/gm)].map(([, name = ""]) => name);
+    expect(flags.length).toBeGreaterThan(4);
+    expect(await propose("token", "create", "--")).toEqual(flags);
+    const left = flags.filter((flag) => flag !== "--json" && flag !== "--name");
+    expect(await propose("token", "create", "--json", "--name", "till", "--")).toEqual(left);
+  });
+
+  test.each([
+    [["ser"], ["serve"]],
+    [
+      ["token", ""],
+      ["create", "list", "revoke", "help"],
+    ],
+    [
+      ["import", "--format", ""],
+      ["ndjson", "json", "csv"],
+    ],
+    [["import", "--format", "nd"], ["ndjson"]],
+    [["import", ""], [":files"]],
+    [["import", "plants.csv", ""], []],
+    [["import", "--rejects", ""], [":files"]],
+    [
+      ["backup", ""],
+      ["verify", ":files"],
+    ],
+    [["backup", "verify", ""], [":files"]],
+    [
+      ["completion", ""],
+      ["bash", "zsh", "fish"],
+    ],
+    // Neither is known, and nothing is guessed.
+    [["import", "--map", ""], []],
+    [["srve", ""], []],
+    [["complet"], ["completion"]],
+  ])("after %j are %j", async (words, expected) => {
+    expect(await propose(...words)).toEqual(expected);
+  });
+
+  test.each([[[]], [["tcsh"]]])("completion %j is not understood: exit 2", async (args) => {
+    const finished = await runCommand(["completion", ...args]);
+    expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
+  });
+});
+
+describe("a shell", () => {
+  const environment = { ...process.env, PATH: `${bin}:${process.env["PATH"]}`, TERM: "dumb" };
+
+  const lines = [
+    ["plantstore tok", "plantstore token"],
+    ["plantstore token list --js", "plantstore token list --json"],
+    ["plantstore import --format nd", "plantstore import --format ndjson"],
+    ["plantstore import spring", "plantstore import spring.csv"],
+  ] as const;
+
+  test.skipIf(Bun.which("bash") === null).each(lines)("bash completes %s", (typed, expected) =>
+    typeInto(
+      ["bash", "--norc", "--noprofile", "-i"],
+      "source <(plantstore completion bash)",
+      typed,
+      expected,
+    ),
+  );
+
+  test.skipIf(Bun.which("zsh") === null).each(lines)("zsh completes %s", (typed, expected) =>
+    typeInto(
+      ["zsh", "-f", "-i"],
+      "autoload -U compinit; compinit -D -u; source <(plantstore completion zsh)",
+      typed,
+      expected,
+    ),
+  );
+
+  /** Types the line and a tab, and waits until the line on the screen is complete. */
+  async function typeInto(
+    shell: readonly string[],
+    setUp: string,
+    typed: string,
+    expected: string,
+  ): Promise<void> {
+    using folder = makeTemporaryFolder();
+    writeFileSync(join(folder.path, "spring.csv"), "");
+    const decoder = new TextDecoder();
+    let screen = "";
+    const child = Bun.spawn([...shell], {
+      cwd: folder.path,
+      env: { ...environment, HOME: folder.path, PS1: "$ " },
+      terminal: {
+        cols: 200,
+        rows: 24,
+        data: (_, bytes) => {
+          screen += decoder.decode(bytes, { stream: true });
+        },
+      },
+    });
+    try {
+      // The quotes keep the echo of the line itself from being taken for its output.
+      child.terminal?.write(`${setUp}; echo re''ady\r`);
+      await until(() => /^ready/m.test(screen));
+      child.terminal?.write(`${typed}\t`);
+      await until(() => screen.replaceAll("\u0007", "").includes(expected));
+    } catch (error) {
+      throw new Error(`on the screen: ${JSON.stringify(screen)}`, { cause: error });
+    } finally {
+      child.kill("SIGKILL");
+      await child.exited;
+      child.terminal?.close();
+    }
+  }
+
+  test.skipIf(Bun.which("fish") === null).each([
+    ["plantstore tok", "token\tCreate, list and revoke tokens\n"],
+    ["plantstore import --format n", "ndjson\n"],
+    ["plantstore import spring", "spring.csv\n"],
+  ])("fish completes %j", (line, expected) => {
+    using folder = makeTemporaryFolder();
+    writeFileSync(join(folder.path, "spring.csv"), "");
+    const script = `plantstore completion fish | source; complete -C '${line}'`;
+    const { stdout } = Bun.spawnSync(["fish", "-c", script], {
+      cwd: folder.path,
+      env: { ...environment, HOME: folder.path },
+    });
+    expect(stdout.toString()).toBe(expected);
+  });
+});
