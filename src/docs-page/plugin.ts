@@ -22,15 +22,10 @@ const ERRORS_HEADING = "\n## Errors\n";
 export interface Description {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly servers: readonly { readonly url: string }[];
-  readonly paths: Readonly<
-    Record<
-      string,
-      Readonly<Record<string, DescribedOperation>> & {
-        readonly parameters?: DescribedOperation["parameters"];
-      }
-    >
-  >;
+  readonly paths: Readonly<Record<string, Methods & Pick<DescribedOperation, "parameters">>>;
 }
+
+type Methods = Readonly<Record<string, DescribedOperation>>;
 
 /** A value that several components show. */
 export class SharedValue {

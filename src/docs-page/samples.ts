@@ -172,27 +172,14 @@ function exampleBody({ example, examples }: Media): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-const TOKEN = /"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g;
-
-/** Indents JSON and keeps every number as written: parsing would round long ids. Undefined where it is not JSON. */
+/** Indents JSON and keeps every number as written. Undefined where it is not JSON, or the browser can't do it. */
 export function layOutJson(text: string): string | undefined {
+  const { rawJSON } = JSON as unknown as { readonly rawJSON: (number: string) => object };
+  const keepDigits = (_key: string, value: unknown, context?: { readonly source: string }) =>
+    typeof value === "number" ? rawJSON(context?.source ?? "") : value;
   try {
-    JSON.parse(text);
+    return JSON.stringify(JSON.parse(text, keepDigits), null, 2);
   } catch {
     return undefined;
   }
-  let depth = 0;
-  let laidOut = "";
-  let previous = "";
-  for (const [token] of text.matchAll(TOKEN)) {
-    const isClosing = token === "}" || token === "]";
-    if (isClosing) depth--;
-    const wasOpening = previous === "{" || previous === "[";
-    const breaks = previous === "," || (wasOpening ? !isClosing : isClosing);
-    if (breaks) laidOut += `\n${"  ".repeat(depth)}`;
-    laidOut += token === ":" ? ": " : token;
-    if (token === "{" || token === "[") depth++;
-    previous = token;
-  }
-  return laidOut;
 }

@@ -179,7 +179,7 @@ describeInBrowser("the list", () => {
     await cutStreams(page, (route) => route.abort());
     await page.getByRole("button", { name: "Share and export" }).click();
     await page.getByText("as CSV").click();
-    await toastOf(page, "The export broke off.").waitFor();
+    await toastOf(page, "The export failed.").waitFor();
     expect(isSaved).toBe(false);
   });
 });

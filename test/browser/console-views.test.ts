@@ -283,7 +283,7 @@ describeInBrowser("single-key shortcuts", () => {
     const { page } = view;
     await rowOf(page, "Rose").waitFor();
     await page.keyboard.press("?");
-    await page.getByLabel("Use shortcuts of a single key").uncheck();
+    await page.getByLabel("Use single-key shortcuts").uncheck();
     await page.keyboard.press("Escape");
     for (const key of ["n", "/", "?"]) await page.keyboard.press(key);
     await page.reload();
@@ -293,7 +293,7 @@ describeInBrowser("single-key shortcuts", () => {
     expect(await page.getByRole("dialog").count()).toBe(0);
     await page.getByRole("button", { name: /Signed in as/ }).click();
     await page.getByRole("button", { name: "Keyboard shortcuts" }).click();
-    await page.getByLabel("Use shortcuts of a single key").check();
+    await page.getByLabel("Use single-key shortcuts").check();
     await page.keyboard.press("Escape");
     await page.keyboard.press("n");
     await page.getByRole("heading", { name: "Add a plant" }).waitFor();

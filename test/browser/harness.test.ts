@@ -56,7 +56,7 @@ describeInBrowser("a page", () => {
       "content security policy: style-src-attr inline",
     ],
     [
-      "asks whom its policy forbids",
+      "sends a request that its policy forbids",
       `fetch("http://127.0.0.1:2/").catch(() => 0)`,
       "content security policy: connect-src http://127.0.0.1:2/",
     ],

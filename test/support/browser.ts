@@ -10,7 +10,7 @@ import {
   type Page,
 } from "playwright-core";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
-import { buildConsole } from "../../src/console/build.ts";
+import { buildConsole } from "../../scripts/build.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
 import { findChromium } from "./chromium.ts";
 import { makeTemporaryFolder } from "./folder.ts";

@@ -37,24 +37,6 @@ export async function call<Result>(
   }
 }
 
-export const ask = (path: string, init?: RequestInit): Promise<Response> =>
-  call((client) => client.request(`/${path}`, init));
-
-/** For reading the body of an answer: the connection may break meanwhile. */
-export async function receive<Result>(read: () => Promise<Result>): Promise<Result> {
-  try {
-    return await read();
-  } catch (error) {
-    if (isAbort(error)) throw error;
-    noteLoss();
-    throw new ServiceError({
-      message: "The connection was lost.",
-      isTransient: true,
-      cause: error,
-    });
-  }
-}
-
 export function explain(error: unknown): string {
   if (isStatus(error, 0)) return "The connection was lost before an answer came.";
   if (error instanceof ServiceError)

@@ -7,6 +7,7 @@ import { mayRead } from "../state/session.ts";
 import { Button, Notice, Tag, Terms } from "../view/controls.tsx";
 import { Drawing } from "../view/empty-states.tsx";
 import { download } from "../view/export.tsx";
+import { Field, fieldProps } from "../view/form.tsx";
 import { listMissing, type Preview, type Progress, UNREADABLE } from "./messages.ts";
 import {
   cancelImport,
@@ -224,12 +225,11 @@ interface ChoiceProps {
 }
 
 function Choice({ id, label, value, options, isFaulty, onChange }: ChoiceProps): JSX.Element {
+  const fault = isFaulty === true ? "Which column is it?" : undefined;
   return (
-    <div class={isFaulty === true ? "field field-faulty" : "field"}>
-      <label for={id}>{label}</label>
+    <Field id={id} label={label} fault={fault}>
       <select
-        id={id}
-        aria-invalid={isFaulty === true ? "true" : "false"}
+        {...fieldProps(id, fault)}
         value={value}
         onChange={(event) => onChange(event.currentTarget.value)}
       >
@@ -239,8 +239,7 @@ function Choice({ id, label, value, options, isFaulty, onChange }: ChoiceProps):
           </option>
         ))}
       </select>
-      {isFaulty === true && <p class="field-fault">Which column is it?</p>}
-    </div>
+    </Field>
   );
 }
 

@@ -1,17 +1,9 @@
 /** The token in use, kept for this tab only, and what it may do. */
 
 import { computed, signal } from "@preact/signals";
+import type { TokenFacts } from "../../../client/client.ts";
 import type { Scope } from "../../domain/token.ts";
 import { keep, recall } from "./storage.ts";
-
-/** The answer of GET /token. */
-export interface Identity {
-  readonly name: string;
-  readonly prefix?: string;
-  readonly scopes: readonly Scope[];
-  /** Absent where the token never expires. */
-  readonly expires?: string;
-}
 
 export type SignedOut = "never" | "left" | "expired" | "refused";
 
@@ -19,7 +11,7 @@ const KEY = "plantstore.session";
 
 interface Session {
   readonly token: string;
-  readonly identity: Identity;
+  readonly identity: TokenFacts;
 }
 
 const session = signal(recall("sessionStorage", KEY) as Session | undefined);

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { ask, explain, isAbort, receive } from "../api/service.ts";
+import { call, explain, isAbort } from "../api/service.ts";
 import { formatBytes, formatFigure } from "../state/format.ts";
 import { Chart, type Line } from "./chart.tsx";
 import { Notice } from "./controls.tsx";
@@ -59,9 +59,11 @@ function followActivity(): () => void {
 async function readOn(signalOff: AbortSignal): Promise<void> {
   const known = activity.value?.samples ?? [];
   const last = known.at(-1)?.atMs;
-  const path = last === undefined ? "activity" : `activity?since=${last}`;
-  const response = await ask(path, { signal: signalOff });
-  const { intervalMs, samples } = (await receive(() => response.json())) as Activity;
+  const path = last === undefined ? "/activity" : `/activity?since=${last}`;
+  const { intervalMs, samples } = await call(async (client) => {
+    const response = await client.request(path, { signal: signalOff });
+    return (await response.json()) as Activity;
+  });
   failure.value = undefined;
   const added = samples.filter(({ atMs }) => atMs > (last ?? 0));
   activity.value = { intervalMs, samples: [...known, ...added].slice(-SAMPLES_MAX) };
@@ -79,7 +81,7 @@ export function ActivityView(): JSX.Element {
       {failure.value !== undefined && (
         <Notice
           kind="warning"
-          title="The figures are not up to date"
+          title="These figures are out of date"
           text={`${explain(failure.value)} They continue when the store answers.`}
         />
       )}

@@ -49,7 +49,7 @@ async function exportPlants(filter: Filter, format: Format): Promise<void> {
     if (token.value === undefined) return;
     if (isAbort(error)) toast("Export cancelled.");
     else
-      toast(`The export broke off. ${explain(error)}`, {
+      toast(`The export failed. ${explain(error)}`, {
         label: "Try again",
         run: () => void exportPlants(filter, format),
       });
@@ -103,7 +103,7 @@ async function copyLink(): Promise<void> {
     await navigator.clipboard.writeText(new URL(linkTo(undefined), location.href).href);
     toast("Link copied.");
   } catch {
-    toast("The link can't be copied here. Take it from the address bar.");
+    toast("Can't copy the link here. Copy it from the address bar.");
   }
 }
 

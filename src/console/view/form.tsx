@@ -147,7 +147,7 @@ export function findIdFault(text: string): string | undefined {
 export const findTextFault = (text = ""): string | undefined =>
   isStorable(text)
     ? undefined
-    : "Contains a character that can't be stored (U+0000 or half a pair).";
+    : "Contains a character that can't be stored (U+0000 or half of a surrogate pair).";
 
 const findTextNote = (text: string): string | undefined =>
   text !== "" && text.trim() !== text ? "Starts or ends with a space." : undefined;

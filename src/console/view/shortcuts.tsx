@@ -61,22 +61,20 @@ export function focusList(): void {
   document.querySelector<HTMLElement>("#plants")?.focus();
 }
 
-const anyone = (): boolean => true;
-const readers = (): boolean => mayRead.value;
-const editors = (): boolean => mayRead.value && mayWrite.value;
+const editing = [mayRead, mayWrite];
 
-const shortcuts: readonly (readonly [keys: string[], does: string, isOffered: () => boolean])[] = [
-  [["/"], "Search", readers],
-  [["↑", "↓"], "Move in the list", readers],
-  [["Page ↑", "Page ↓"], "Move by a screen", readers],
-  [["Home", "End"], "First, last loaded", readers],
-  [["Enter"], "Open the plant", readers],
-  [["n"], "Add a plant", () => mayWrite.value],
-  [["e"], "Edit the open plant", editors],
-  [["Delete"], "Delete the open plant", editors],
-  [["u"], "Undo a deletion", editors],
-  [["Esc"], "Close, or go back one step", anyone],
-  [["?"], "Show this help", anyone],
+const shortcuts: readonly (readonly [keys: string[], does: string, needs: typeof editing])[] = [
+  [["/"], "Search", [mayRead]],
+  [["↑", "↓"], "Move in the list", [mayRead]],
+  [["Page ↑", "Page ↓"], "Move one screen", [mayRead]],
+  [["Home", "End"], "First or last loaded plant", [mayRead]],
+  [["Enter"], "Open the plant", [mayRead]],
+  [["n"], "Add a plant", [mayWrite]],
+  [["e"], "Edit the open plant", editing],
+  [["Delete"], "Delete the open plant", editing],
+  [["u"], "Undo a deletion", editing],
+  [["Esc"], "Close, or go back one step", []],
+  [["?"], "Show this help", []],
 ];
 
 export function Shortcuts(): JSX.Element | null {
@@ -105,7 +103,7 @@ function ShortcutsDialog(): JSX.Element {
         </div>
         <dl class="keys">
           {shortcuts
-            .filter(([, , isOffered]) => isOffered())
+            .filter(([, , needs]) => needs.every(({ value }) => value))
             .map(([keys, does]) => (
               <div key={does}>
                 <dt>
@@ -123,7 +121,7 @@ function ShortcutsDialog(): JSX.Element {
             checked={hasShortcuts.value}
             onChange={(event) => setShortcuts(event.currentTarget.checked)}
           />
-          Use shortcuts of a single key
+          Use single-key shortcuts
         </label>
       </div>
     </dialog>

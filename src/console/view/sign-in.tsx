@@ -3,9 +3,9 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { ServiceError } from "../../../client/client.ts";
+import { ServiceError, type TokenFacts } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
-import { beginSession, type Identity, type SignedOut, signedOut } from "../state/session.ts";
+import { beginSession, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Mark, Notice } from "./controls.tsx";
 import { Field, fieldProps, focusField, Form } from "./form.tsx";
 
@@ -36,7 +36,7 @@ export function SignIn(): JSX.Element {
       fault.value = undefined;
       try {
         const response = await call((client) => client.request("/token"), token);
-        return beginSession({ token, identity: (await response.json()) as Identity });
+        return beginSession({ token, identity: (await response.json()) as TokenFacts });
       } catch (error) {
         fault.value = explainRefusal(error);
       } finally {

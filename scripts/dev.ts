@@ -1,6 +1,6 @@
 /** npm run dev: the console from its sources, reloaded as they change, in front of a running service. */
 
-import index from "./index.html";
+import index from "../src/console/index.html";
 import { bundle, workerEntry } from "./build.ts";
 
 const service = process.env["PLANTSTORE_URL"] ?? "http://127.0.0.1:8080";
@@ -13,7 +13,7 @@ const server = Bun.serve({
   routes: {
     "/": index,
     "/console/import.js": async () =>
-      new Response((await bundle(workerEntry, "import")).text, {
+      new Response(await bundle(workerEntry), {
         headers: { "content-type": "text/javascript", "cache-control": "no-store" },
       }),
   },
@@ -31,4 +31,6 @@ const server = Bun.serve({
   },
 });
 
-process.stdout.write(`The console is at ${server.url}, in front of ${service} (PLANTSTORE_URL).\n`);
+process.stdout.write(
+  `The console is at ${server.url.href}, in front of ${service} (PLANTSTORE_URL).\n`,
+);

@@ -1,0 +1,120 @@
+/** npm run build: the console and the API reference, as the service serves them. Checks the console's size. */
+
+import { mkdir, rm } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+
+const root = `${import.meta.dir}/..`;
+const source = `${root}/src/console`;
+const docsSource = `${root}/src/docs-page`;
+export const workerEntry = `${source}/import/worker.ts`;
+
+/** All scripts and styles of the console together. */
+const COMPRESSED_BYTES_MAX = 100_000;
+
+/** One file from one entry. */
+export async function bundle(entry: string): Promise<string> {
+  const { outputs } = await Bun.build({
+    entrypoints: [entry],
+    target: "browser",
+    minify: true,
+    define: { "process.env.NODE_ENV": '"production"' },
+  });
+  const [output, ...others] = outputs;
+  if (output === undefined || others.length > 0)
+    throw new Error(`${entry}: expected one file, got ${outputs.length}`);
+  return output.text();
+}
+
+interface Part {
+  /** How the page refers to it. */
+  readonly reference: string;
+  /** As the service serves it. A hash of the content is added. */
+  readonly path: string;
+  readonly text: string | Promise<string>;
+}
+
+interface BuiltFile {
+  readonly name: string;
+  readonly bytes: number;
+  readonly compressedBytes: number;
+}
+
+/** Replaces the folder with the page and its parts, each also compressed. */
+async function buildPage(
+  folder: string,
+  template: string,
+  parts: readonly Part[],
+): Promise<BuiltFile[]> {
+  let page = await Bun.file(template).text();
+  const texts = new Map<string, string>();
+  for (const { reference, path, text } of parts) {
+    const content = await text;
+    const hash = Bun.hash(content).toString(36).padStart(13, "0").slice(0, 10);
+    const hashed = path.replace(/\.(?=[a-z]+$)/, `-${hash}.`);
+    if (!page.includes(`"${reference}"`)) throw new Error(`${template} does not use ${reference}`);
+    page = page.replaceAll(`"${reference}"`, `"${hashed}"`);
+    texts.set(hashed.replace(/^.*\//, ""), content);
+  }
+  texts.set("index.html", page);
+  await rm(folder, { recursive: true, force: true });
+  await mkdir(folder, { recursive: true });
+  const write = async ([name, text]: [string, string]): Promise<BuiltFile> => {
+    const compressed = gzipSync(text, { level: 9 });
+    const bytes = await Bun.write(`${folder}/${name}`, text);
+    await Bun.write(`${folder}/${name}.gz`, compressed);
+    return { name, bytes, compressedBytes: compressed.length };
+  };
+  return Promise.all([...texts].map(write));
+}
+
+const leaf = Bun.file(`${source}/leaf.svg`);
+
+export const buildConsole = (folder: string): Promise<BuiltFile[]> =>
+  buildPage(folder, `${source}/index.html`, [
+    { reference: "./main.tsx", path: "console/console.js", text: bundle(`${source}/main.tsx`) },
+    {
+      reference: "./css/style.css",
+      path: "console/console.css",
+      text: bundle(`${source}/css/style.css`),
+    },
+    { reference: "console/import.js", path: "console/import.js", text: bundle(workerEntry) },
+    { reference: "./leaf.svg", path: "console/leaf.svg", text: leaf.text() },
+  ]);
+
+/** Without the name of its source map, which is not served. */
+async function readSwaggerUi(): Promise<string> {
+  const url = import.meta.resolve("swagger-ui-dist/swagger-ui-bundle.js");
+  const text = await Bun.file(fileURLToPath(url)).text();
+  return text.replace(/(\/\*|\/\/)# sourceMappingURL=[^\n]*\n?$/, "");
+}
+
+const buildDocs = (folder: string): Promise<BuiltFile[]> =>
+  buildPage(
+    folder,
+    `${docsSource}/index.html`,
+    Object.entries({
+      "docs/swagger-ui-bundle.js": readSwaggerUi(),
+      "docs/docs.css": bundle(`${docsSource}/docs.css`),
+      "docs/docs.js": bundle(`${docsSource}/docs.ts`),
+      "docs/leaf.svg": leaf.text(),
+    }).map(([path, text]) => ({ reference: path, path, text })),
+  );
+
+const kilobytes = (bytes: number): string => `${(bytes / 1000).toFixed(1)} kB`.padStart(9);
+
+if (import.meta.main) {
+  let total = 0;
+  for (const { name, bytes, compressedBytes } of await buildConsole(`${root}/dist/console`)) {
+    if (/\.(js|css)$/.test(name)) total += compressedBytes;
+    process.stdout.write(
+      `${name.padEnd(24)} ${kilobytes(bytes)} ${kilobytes(compressedBytes)} compressed\n`,
+    );
+  }
+  const isTooLarge = total > COMPRESSED_BYTES_MAX;
+  process.stdout.write(
+    `scripts and styles: ${kilobytes(total).trim()} compressed${isTooLarge ? ", too large" : ""}\n`,
+  );
+  process.exitCode = isTooLarge ? 1 : 0;
+  await buildDocs(`${root}/dist/docs`);
+}
