@@ -18,6 +18,7 @@ import {
 import { previewFile, readChunks, readRecords } from "./preview.ts";
 
 const PROGRESS_MS = 150;
+const REQUESTS_MAX = 2;
 const SHOWN_MAX = 200;
 const SHOWN_CHARACTERS_MAX = 120;
 
@@ -42,6 +43,8 @@ async function run({ file, reading, url, token }: Job): Promise<void> {
   const rejects = new RejectsFormat(reading);
   /** The browser may move blobs to disk. */
   const refused: Blob[] = [];
+  /** The batches that wait because the store is busy or does not answer. */
+  const waiting = new Set<readonly PlantRecord[]>();
   const startedAtMs = performance.now();
   const progress = { ...nothingYet, firstRefused: [] as Progress["firstRefused"] };
 
@@ -54,17 +57,17 @@ async function run({ file, reading, url, token }: Job): Promise<void> {
       await client.createBatch(
         good.map(({ plant }) => plant as Plant),
         (index, outcome) => {
-          progress.isWaiting = false;
+          waiting.delete(records);
           if (typeof outcome === "string") progress[outcome]++;
           else reasons.set(good[index] as PlantRecord, outcome.message);
         },
         {
           signal,
-          onRetry: () => (progress.isWaiting = true),
+          onRetry: () => waiting.add(records),
           retriesMax: Number.POSITIVE_INFINITY,
         },
       );
-      progress.bytesDone = bytesRead;
+      progress.bytesDone = Math.max(progress.bytesDone, bytesRead);
     } finally {
       const rejected = records.flatMap((record) => {
         const reason = reasons.get(record);
@@ -81,27 +84,30 @@ async function run({ file, reading, url, token }: Job): Promise<void> {
   const sendAll = async (): Promise<Ending> => {
     const counter = { bytesRead: 0 };
     const blocks = readRecords(readChunks(file, counter), reading, rejects.onHeading);
-    let sending = Promise.resolve();
+    const sending: Promise<void>[] = [];
     try {
       for await (const records of blocks) {
-        await sending;
+        if (sending.length === REQUESTS_MAX) await sending.shift();
         signal.throwIfAborted();
-        // The next records are read meanwhile.
-        sending = send(records, counter.bytesRead);
-        sending.catch(() => undefined);
+        const sent = send(records, counter.bytesRead);
+        sent.catch(() => undefined);
+        sending.push(sent);
       }
-      await sending;
+      await Promise.all(sending);
       progress.bytesDone = file.size;
       return { kind: "done" };
     } catch (error) {
-      // The batch under way still counts what it stored.
-      await sending.catch(() => undefined);
-      return signal.aborted ? { kind: "cancelled" } : toEnding(error);
+      const isCancelled = signal.aborted;
+      // The other batch ends soon, and still counts what it stored.
+      cancelling.abort();
+      await Promise.allSettled(sending);
+      return isCancelled ? { kind: "cancelled" } : toEnding(error);
     }
   };
 
   const report = (): Progress => ({
     ...progress,
+    isWaiting: waiting.size > 0,
     seconds: (performance.now() - startedAtMs) / 1000,
   });
   const timer = setInterval(() => post({ is: "progress", progress: report() }), PROGRESS_MS);
