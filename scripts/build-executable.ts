@@ -87,10 +87,13 @@ interface Lock {
   >;
 }
 
+export const readLock = async (): Promise<Lock> =>
+  (await Bun.file(join(root, "package-lock.json")).json()) as Lock;
+
 /** The runtime of the target, from its npm package, checked against package-lock.json. */
 async function fetchRuntime(target: TargetName, folder: string): Promise<string> {
   const name = `@oven/${targets[target].runtime}`;
-  const { packages } = (await Bun.file(join(root, "package-lock.json")).json()) as Lock;
+  const { packages } = await readLock();
   const locked = packages[`node_modules/${name}`];
   run(["npm", "pack", "--silent", "--prefer-offline", `${name}@${locked?.version}`], folder);
   const tarball = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";

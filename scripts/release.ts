@@ -16,7 +16,7 @@ import { describeApi } from "../src/http/openapi.ts";
 import { openStore } from "../src/store/open.ts";
 import { steps } from "../src/store/postgres/schema.ts";
 import { migrations } from "../src/store/sqlite/database.ts";
-import { findOwnTarget, targets, writeChecksums } from "./build-executable.ts";
+import { findOwnTarget, readLock, targets, writeChecksums } from "./build-executable.ts";
 
 const root = join(import.meta.dir, "..");
 const UNRELEASED = "## Unreleased\n";
@@ -132,7 +132,7 @@ function commit(clone: string, version: string, section: string): void {
 
 interface Bom {
   readonly metadata: { readonly component: { name: string } };
-  components: { readonly name: string }[];
+  components: { readonly "bom-ref": string }[];
   dependencies: { readonly ref: string }[];
 }
 
@@ -140,17 +140,17 @@ interface Bom {
 async function writeBom(clone: string, path: string): Promise<void> {
   const listed = ["npm", "sbom", "--package-lock-only", "--sbom-format", "cyclonedx"];
   const bom = JSON.parse(run(listed, clone)) as Bom;
-  const { dependencies, optionalDependencies, name, version } = packageJson;
-  const inside = new Set([
-    ...Object.keys({ ...dependencies, ...optionalDependencies }),
-    ...inPages,
-  ]);
+  const { name, dependencies, optionalDependencies } = packageJson;
+  const { packages } = await readLock();
+  const names = [...Object.keys({ ...dependencies, ...optionalDependencies }), ...inPages];
+  // A tool may bring another version of one of them.
+  const inside = names.map((found) => `${found}@${packages[`node_modules/${found}`]?.version}`);
   bom.metadata.component.name = name;
-  bom.components = bom.components.filter((component) => inside.has(component.name));
-  bom.dependencies = bom.dependencies.filter(({ ref }) => inside.has(ref.replace(/@[^@]*$/, "")));
+  bom.components = bom.components.filter((component) => inside.includes(component["bom-ref"]));
+  bom.dependencies = bom.dependencies.filter(({ ref }) => inside.includes(ref));
+  if (bom.components.length !== inside.length)
+    throw new ReleaseError(`npm sbom does not list all of ${inside.join(", ")}`);
   await Bun.write(path, `${JSON.stringify(bom, null, 2)}\n`);
-  if (bom.components.length !== inside.size)
-    throw new ReleaseError(`the list of packages of ${name} ${version} is not complete`);
 }
 
 async function makeArtefacts(clone: string, version: string, isQuick: boolean): Promise<void> {
