@@ -51,7 +51,3 @@ CREATE TABLE IF NOT EXISTS plantstore_notes (
 );
 
 UPDATE plantstore_schema SET version = 6 WHERE id = 1;
-
-DROP TABLE IF EXISTS plantstore_notes;
-
-UPDATE plantstore_schema SET version = 7 WHERE id = 1;
