@@ -10,7 +10,7 @@ import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { allArrived, flushOverdue } from "../store/batcher.ts";
-import { type BodyReader, countUnread, type Memory } from "./body.ts";
+import { type BodyReader, countUnread, LINGER_SECONDS_MAX, type Memory } from "./body.ts";
 import type { Feed } from "./feed.ts";
 import { requireNoQuery } from "./query.ts";
 import { logRequest } from "./request-log.ts";
@@ -247,12 +247,14 @@ function answerRefusal(
   if (status === 415 && request.method === "POST" && operation?.scope !== undefined)
     headers["accept-post"] = operation.bodyTypes?.join(", ") ?? "";
   const body = JSON.stringify({ error: code, message: refusal.message });
-  const lingering = service.bodies.linger(request, body, {
+  const closing = {
     isClosing: isClosing({ request, service }),
     isSlow: refusal.reason === "body_too_slow",
-  });
-  if (lingering === undefined) return answer(status, body, headers);
-  return answer(status, lingering, { ...headers, connection: "close" });
+  };
+  const lingering = service.bodies.linger(request, body, closing);
+  if (lingering?.closes) service.limitIdle(request, LINGER_SECONDS_MAX);
+  if (lingering?.closes ?? closing.isClosing) headers["connection"] = "close";
+  return answer(status, lingering?.body ?? body, headers);
 }
 
 /** https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (10) */

@@ -5,22 +5,32 @@ export interface EarlyCase {
   readonly headers: Readonly<Record<string, string>>;
   readonly bytes: number;
   readonly isChunked: boolean;
+  /** Sent in pieces with this pause between them. Node's fetch then uses chunks. */
+  readonly pauseMs?: number;
+  /** HTTP/1.0, without a Connection header. Only Python's client can send it. */
+  readonly isOld?: boolean;
 }
 
+const PIECE_BYTES = 65_536;
+
 /** Sends all cases at once, that often, and prints what became of each: status and code, or the name of a failure. */
-type Program = (url: string, cases: readonly EarlyCase[], tries: number) => readonly string[];
+export type Program = (
+  url: string,
+  cases: readonly EarlyCase[],
+  tries: number,
+) => readonly string[];
 
 const node: Program = (url, cases, tries) => [
   "node",
   "-e",
   `const cases = ${JSON.stringify(cases)};
-  async function send({ path, headers, bytes, isChunked }) {
+  async function send({ path, headers, bytes, isChunked, pauseMs = 0 }) {
     const whole = Buffer.alloc(bytes, 120);
-    const body = isChunked ? new ReadableStream({
+    const body = isChunked || pauseMs > 0 ? new ReadableStream({
       async start(controller) {
-        for (let at = 0; at < bytes; at += 65536) {
-          controller.enqueue(whole.subarray(at, at + 65536));
-          await new Promise(setImmediate);
+        for (let at = 0; at < bytes; at += ${PIECE_BYTES}) {
+          controller.enqueue(whole.subarray(at, at + ${PIECE_BYTES}));
+          await new Promise((resolve) => setTimeout(resolve, pauseMs));
         }
         controller.close();
       },
@@ -40,16 +50,23 @@ const node: Program = (url, cases, tries) => [
 const python: Program = (url, cases, tries) => [
   "python3",
   "-c",
-  `import concurrent.futures, http.client, json, urllib.parse
+  `import concurrent.futures, http.client, json, time, urllib.parse
 url = urllib.parse.urlparse(${JSON.stringify(url)})
 def send(one):
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=30)
+    if one.get("isOld"):
+        connection._http_vsn, connection._http_vsn_str = 10, "HTTP/1.0"
     whole = b"x" * one["bytes"]
-    pieces = (whole[at:at + 65536] for at in range(0, len(whole), 65536))
+    def pieces():
+        for at in range(0, len(whole), ${PIECE_BYTES}):
+            yield whole[at:at + ${PIECE_BYTES}]
+            time.sleep(one.get("pauseMs", 0) / 1000)
     headers = dict(one["headers"])
     if one["isChunked"]:
         headers["Transfer-Encoding"] = "chunked"
-    connection.request("POST", one["path"], pieces if one["isChunked"] else whole, headers, encode_chunked=one["isChunked"])
+    else:
+        headers["Content-Length"] = str(len(whole))
+    connection.request("POST", one["path"], pieces(), headers, encode_chunked=one["isChunked"])
     answer = connection.getresponse()
     return str(answer.status) + " " + str(json.loads(answer.read())["error"])
 def attempt(one):
@@ -62,7 +79,28 @@ with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
     print(json.dumps([list(pool.map(attempt, cases)) for count in range(${tries})]))`,
 ];
 
-export const clients: Readonly<Record<string, Program>> = { node, python };
+/** One process for each request. Its rate stands in for the pause. */
+const curl: Program = (url, cases, tries) => [
+  "python3",
+  "-c",
+  `import concurrent.futures, json, subprocess
+def send(one):
+    rate = ["--limit-rate", str(int(${PIECE_BYTES} * 1000 / one["pauseMs"]))] if one.get("pauseMs") else []
+    headers = [part for pair in one["headers"].items() for part in ("-H", pair[0] + ": " + pair[1])]
+    chunked = ["-H", "Transfer-Encoding: chunked"] if one["isChunked"] else []
+    version = ["--http1.0", "-H", "Connection:"] if one.get("isOld") else []
+    done = subprocess.run(["curl", "-sS", "-m", "30", "-H", "Expect:", "-w", " %{http_code}", *rate, *headers, *chunked, *version, "--data-binary", "@-", ${JSON.stringify(url)} + one["path"]],
+        input=b"x" * one["bytes"], capture_output=True)
+    if done.returncode != 0:
+        return "curl " + str(done.returncode)
+    body, status = done.stdout.decode().rsplit(" ", 1)
+    return status + " " + str(json.loads(body)["error"])
+cases = json.loads(${JSON.stringify(JSON.stringify(cases))})
+with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+    print(json.dumps([list(pool.map(send, cases)) for count in range(${tries})]))`,
+];
+
+export const clients: Readonly<Record<string, Program>> = { node, python, curl };
 
 /** One array for each try, with one result for each case. */
 export async function runClient(

@@ -4,19 +4,43 @@ import type { Socket } from "bun";
 import { afterAll, describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { clients, type EarlyCase, runClient } from "../support/early-clients.ts";
+import { clients, type EarlyCase, type Program, runClient } from "../support/early-clients.ts";
 import { nginxPath, startNginx } from "../support/nginx.ts";
-import { startService, TEST_TOKEN } from "../support/service.ts";
-import { chunk, connectRaw, createHead, parseAnswers } from "../support/wire.ts";
+import { limits } from "../support/limits.ts";
+import { startService, type TestService, TEST_TOKEN } from "../support/service.ts";
+import { chunk, connectRaw, createHead, parseAnswers, receive } from "../support/wire.ts";
 
 const BODY_BYTES_MAX = 1_048_576;
-const TRIES = 4;
+const SENT_BYTES = 3_000_000;
+const PAUSE_MS = 40;
+const TRIES = 2;
 
-const service = await startService({
+const settings = {
   PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_MAX),
   PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+};
+const service = await startService(settings);
+/** Has no room for a further body. */
+const full = await startService({
+  ...settings,
+  PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(BODY_BYTES_MAX),
+  ...limits({ readSecondsMax: 240 }),
+  PLANTSTORE_IDLE_SECONDS_MAX: "255",
 });
-afterAll(() => service[Symbol.asyncDispose]());
+/** Does not wait for a body as long as these clients send. */
+const hasty = await startService({
+  PLANTSTORE_BODY_BYTES_MAX: String(2 * SENT_BYTES),
+  PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+  ...limits({ readSecondsMax: 1 }),
+});
+afterAll(async () => {
+  for (const one of [service, full, hasty]) await one[Symbol.asyncDispose]();
+});
+
+const holder = await connectRaw(full.url);
+holder.send(createHead(`Content-Length: ${BODY_BYTES_MAX}`));
+await fetch(`${full.url}/livez`);
+afterAll(() => holder.abort());
 
 const readToken = mintToken();
 await service.store.createToken(
@@ -39,14 +63,36 @@ const refused: [reason: ErrorName, path: string, headers: Record<string, string>
   ["insufficient_scope", "/plants/batch", { ...bearer(readToken), ...NDJSON_TYPE }],
   ["unsupported_media_type", "/plants/batch", { ...good, "content-type": "text/plain" }],
 ];
-const reasons = refused.flatMap(([reason]) => [reason, reason]);
-const cases = refused.flatMap(([, path, headers]): EarlyCase[] =>
-  [false, true].map((isChunked) => ({ path, headers, bytes: 3_000_000, isChunked })),
-);
-const answersOf = (names: readonly ErrorName[]): string[][] =>
-  Array.from({ length: TRIES }, () =>
-    names.map((name) => `${catalogue[name].status} ${catalogue[name].code}`),
+type Group = readonly [name: string, target: TestService, cases: readonly Case[]];
+type Case = EarlyCase & { readonly reason: ErrorName };
+
+const inBothForms = (table: typeof refused, more: Partial<EarlyCase> = {}): Case[] =>
+  table.flatMap(([reason, path, headers]) =>
+    [false, true].map((isChunked) => ({
+      ...{ reason, path, headers, bytes: SENT_BYTES, isChunked },
+      ...more,
+    })),
   );
+const plain = { ...good, ...JSON_TYPE };
+const groups: Group[] = [
+  ["every early answer", service, inBothForms(refused)],
+  [
+    "the 503 of a service without room",
+    full,
+    inBothForms(
+      [
+        ["overloaded", "/plants", plain],
+        ["overloaded", "/plants/batch", { ...good, ...NDJSON_TYPE }],
+      ],
+      { bytes: BODY_BYTES_MAX },
+    ),
+  ],
+  [
+    "the 408 of a slow body",
+    hasty,
+    inBothForms([["body_too_slow", "/plants", plain]], { pauseMs: PAUSE_MS }),
+  ],
+];
 
 const routes: [name: string, settings: readonly string[] | undefined][] = [
   ["directly", undefined],
@@ -57,49 +103,62 @@ const routes: [name: string, settings: readonly string[] | undefined][] = [
   ],
 ];
 
-describe.each(routes)("%s", (_name, settings) => {
-  describe.skipIf(settings !== undefined && nginxPath === null)("every early answer", () => {
-    test.each(Object.keys(clients))(
-      "reaches %s",
-      async (client) => {
-        const program = clients[client];
-        if (program === undefined || Bun.which(client === "node" ? "node" : "python3") === null)
-          return;
-        await using nginx =
-          settings === undefined ? undefined : await startNginx(service.url, settings);
-        const results = await runClient(program, nginx?.url ?? service.url, cases, TRIES);
-        expect(results).toEqual(answersOf(reasons));
-      },
-      60_000,
-    );
-  });
+const programs: Readonly<Record<string, readonly string[]>> = {
+  node: ["node"],
+  python: ["python3"],
+  curl: ["curl", "python3"],
+};
+const installed = Object.keys(clients).filter((client) =>
+  programs[client]?.every((program) => Bun.which(program) !== null),
+);
+
+async function expectAnswers(client: string, url: string, cases: readonly Case[]): Promise<void> {
+  const tries = cases.some(({ pauseMs }) => pauseMs !== undefined) ? 1 : TRIES;
+  const results = await runClient(clients[client] as Program, url, cases, tries);
+  const expected = cases.map(
+    ({ reason }) => `${catalogue[reason].status} ${catalogue[reason].code}`,
+  );
+  expect(results).toEqual(Array.from({ length: tries }, () => expected));
+}
+
+describe.each(routes)("%s", (_route, lines) => {
+  describe.skipIf(lines !== undefined && nginxPath === null).each(groups)(
+    "%s",
+    (_name, target, cases) => {
+      // A proxy that buffers the whole request does not send it slowly.
+      const isMoot = target === hasty && lines?.length === 0;
+      test.skipIf(isMoot).each(installed)(
+        "reaches %s",
+        async (client) => {
+          await using nginx = lines === undefined ? undefined : await startNginx(target.url, lines);
+          await expectAnswers(client, nginx?.url ?? target.url, cases);
+        },
+        60_000,
+      );
+    },
+  );
 });
 
-test.each(Object.keys(clients))(
-  "a full memory for bodies: the 503 reaches %s",
-  async (client) => {
-    const program = clients[client];
-    if (program === undefined) return;
-    await using full = await startService({
-      PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_MAX),
-      PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(BODY_BYTES_MAX),
-      PLANTSTORE_DRAIN_SECONDS_MAX: "1",
-    });
-    const holder = await connectRaw(full.url);
-    holder.send(createHead(`Content-Length: ${BODY_BYTES_MAX}`));
-    await fetch(`${full.url}/livez`);
-    const busy = [false, true].map((isChunked) => ({
-      path: "/plants",
-      headers: { ...good, ...JSON_TYPE },
-      bytes: BODY_BYTES_MAX,
-      isChunked,
-    }));
-    const results = await runClient(program, full.url, busy, TRIES);
-    expect(results).toEqual(answersOf(["overloaded", "overloaded"]));
-    holder.abort();
-  },
-  30_000,
+test.each(installed.filter((client) => client !== "node"))(
+  "over HTTP/1.0 without a Connection header every early answer reaches %s",
+  (client) =>
+    expectAnswers(client, service.url, inBothForms(refused, { isOld: true, isChunked: false })),
+  60_000,
 );
+
+test("the last result of a batch that is broken off reaches a client that keeps sending and closes", async () => {
+  const connection = await connectRaw(hasty.url);
+  connection.send(
+    createHead("Connection: close", "Transfer-Encoding: chunked")
+      .replace("/plants ", "/plants/batch ")
+      .replace("application/json", "application/x-ndjson") + chunk('{"id":1,"name":"a"}\n'),
+  );
+  const slow = await receive(connection, /"line":2,"status":408/);
+  expect(slow).toContain('{"line":1,"status":200}');
+  for (let piece = 0; piece < 30; piece++) connection.send(chunk("x".repeat(50_000)));
+  connection.send("0\r\n\r\n");
+  expect(parseAnswers(await connection.closed)).toMatchObject([{ status: 200 }]);
+});
 
 describe("what the service discards is bounded:", () => {
   const CHUNKED = "Transfer-Encoding: chunked";

@@ -54,8 +54,9 @@ describe("a body larger than allowed", () => {
     await using service = await startService(settings);
     const connection = await connectRaw(service.url);
     connection.send(createHead(tooLong) + padded(BODY_BYTES_MAX));
-    await receive(connection, /HTTP\/1.1 413 .*}$/s);
+    await receive(connection, /HTTP\/1.1 413 .*}\r\n$/s);
     connection.send(" ");
+    await receive(connection, /\r\n0\r\n\r\n$/);
     connection.send(createRequest(3, CLOSE));
     const [refused, stored] = parseAnswers(await connection.closed);
     expectOwnRefusal(refused, "body_too_large");
