@@ -66,13 +66,13 @@ const refused: [reason: ErrorName, path: string, headers: Record<string, string>
 type Group = readonly [name: string, target: TestService, cases: readonly Case[]];
 type Case = EarlyCase & { readonly reason: ErrorName };
 
-const inBothForms = (table: typeof refused, more: Partial<EarlyCase> = {}): Case[] =>
-  table.flatMap(([reason, path, headers]) =>
-    [false, true].map((isChunked) => ({
-      ...{ reason, path, headers, bytes: SENT_BYTES, isChunked },
-      ...more,
-    })),
-  );
+const inBothForms = (table: typeof refused, more: Partial<EarlyCase> = {}): Case[] => {
+  const cases: Case[] = [];
+  for (const [reason, path, headers] of table)
+    for (const isChunked of [false, true])
+      cases.push({ reason, path, headers, bytes: SENT_BYTES, isChunked, ...more });
+  return cases;
+};
 const plain = { ...good, ...JSON_TYPE };
 const groups: Group[] = [
   ["every early answer", service, inBothForms(refused)],
