@@ -52,15 +52,20 @@ describe("activity", () => {
     const metrics = new Metrics();
     const count = metrics.counterOf("/plants", ["POST"]);
     const reporter = new MetricsReporter([metrics], {
-      description: { engine: "none" },
-      writesWaiting: 7,
-      changesWritten: 0,
-      measureBytes: async () => undefined,
+      store: {
+        description: { engine: "none" },
+        writesWaiting: 7,
+        changesWritten: 0,
+        measureBytes: async () => undefined,
+        listTokens: async () => [],
+      },
+      limits: { queueLengthMax: 1, bodyBytesTotalMax: 1 },
+      findReadiness: () => undefined,
     });
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
-      for (let n = 0; n < at; n++) count("POST", 200);
-      if (at % 2 === 0) count("POST", 503);
-      if (at % 3 === 0) for (const status of [400, 499]) count("POST", status);
+      for (let n = 0; n < at; n++) count("POST", 200, 1);
+      if (at % 2 === 0) count("POST", 503, 1);
+      if (at % 3 === 0) for (const status of [400, 499]) count("POST", status, 1);
       if (at === 10) for (const ms of [1, 1, 1, 100]) metrics.countCreate(ms);
       reporter.sample(at * 1_000);
     }

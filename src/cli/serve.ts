@@ -8,7 +8,7 @@ import type { Store, StoreDescription } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
-import type { BackupState } from "../observe/reporter.ts";
+import { Commits, type ServiceFacts } from "../observe/reporter.ts";
 import { openStore } from "../store/open.ts";
 import { CommandError, describeMigration, SAME_SIGNAL_MS } from "./command.ts";
 
@@ -24,13 +24,20 @@ export async function serve(config: Config): Promise<void> {
     config.backupTo === ""
       ? undefined
       : new (await import("./backup-schedule.ts")).BackupSchedule(config, log);
-  const store = await openStore(config.databaseUrl, config, (change) =>
-    log.warn("migrating", { warning: describeMigration(change) }),
+  const commits = new Commits();
+  const store = await openStore(
+    config.databaseUrl,
+    { ...config, onCommit: commits.count },
+    (change) => log.warn("migrating", { warning: describeMigration(change) }),
   );
   let server: RunningServer;
   let firstToken: string | undefined;
   try {
-    server = await startListening(config, store, log, writeLog, backups?.state);
+    server = await startListening(config, store, log, writeLog, {
+      backups: backups?.state,
+      commits,
+      countDroppedLines: () => stderr.droppedTotal,
+    });
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
   } catch (error) {
     await store.close();
@@ -57,7 +64,7 @@ async function startListening(
   store: Store,
   log: Log,
   writeLog: (line: string) => void,
-  backups: BackupState | undefined,
+  facts: ServiceFacts,
 ): Promise<RunningServer> {
   if (config.workers === 1)
     return startServer({
@@ -65,11 +72,11 @@ async function startListening(
       store,
       authenticator: new Authenticator(store, config.token),
       log,
-      backups,
+      facts,
     });
   // Loaded on demand: threads, and the code that starts them, take memory.
   const { startWorkers } = await import("../workers/start.ts");
-  return startWorkers({ config, store, writeLog, backups });
+  return startWorkers({ config, store, writeLog, facts });
 }
 
 /** The system's code for a name that cannot be resolved varies, so it is what is left. */

@@ -125,6 +125,8 @@ export interface StoreLimits {
   /** How long changes are kept; 0 for no journal. */
   readonly changesDays: number;
   readonly trimSeconds: number;
+  /** Called after each commit of plants. */
+  readonly onCommit?: ((durationMs: number, writes: number) => void) | undefined;
 }
 
 /** Everything that does not change the store. */

@@ -42,7 +42,7 @@ function isUtf8OrOther(parameter: string): boolean {
 /** The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound. */
 export class Memory {
   private readonly bytesMax: number;
-  private bytesHeld = 0;
+  bytesHeld = 0;
 
   constructor(bytesMax: number) {
     this.bytesMax = bytesMax;

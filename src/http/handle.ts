@@ -140,7 +140,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       if (refusal instanceof RateLimited) low = refusal.state;
       response = answerRefusal(exchange, refusal, allow, operation);
     }
-    countRequest(method, response.status);
+    countRequest(method, response.status, performance.now() - startedAtMs);
     if (refusal !== undefined || exchange.sentId !== null)
       response.headers.set("x-request-id", exchange.requestId);
     if (low !== undefined) addRateHeaders(response.headers, low);

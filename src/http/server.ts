@@ -1,9 +1,8 @@
 /** Listens, and stops without losing a request. */
 
 import { RateLimiter } from "../auth/rate-limit.ts";
-import type { Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { type BackupState, MetricsReporter, type Reports } from "../observe/reporter.ts";
+import { MetricsReporter, type Reports, type ServiceFacts } from "../observe/reporter.ts";
 import { BodyReader, Memory } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
@@ -21,7 +20,7 @@ export interface RunningServer {
 
 type Parts = Pick<Service, "config" | "store" | "authenticator" | "log"> & {
   readonly consoleFolder?: string;
-  readonly backups?: BackupState | undefined;
+  readonly facts?: ServiceFacts;
   /** Set if several threads listen on the port: this one counts, and another one adds up. */
   readonly shared?: Observed;
 };
@@ -34,13 +33,14 @@ interface Observed {
 }
 
 const FLUSH_USES_MS = 30_000;
+const GAUGES_MS = 1_000;
 
 export function startServer(given: Parts): RunningServer {
-  const { consoleFolder = CONSOLE_FOLDER, shared, backups, ...parts } = given;
+  const { consoleFolder = CONSOLE_FOLDER, shared, facts, ...parts } = given;
   const { config, store } = parts;
   // The owner of a shared store bounds the probes of all threads.
   const readiness = shared === undefined ? new Readiness(store) : new Readiness(store, 0);
-  const { metrics, reports, stop: stopObserving } = shared ?? observeAlone(store, backups);
+  const { metrics, reports, stop: stopObserving } = shared ?? observeAlone(parts, readiness, facts);
   const memory = new Memory(config.bodyBytesTotalMax);
   const service: Service = {
     ...parts,
@@ -74,13 +74,18 @@ export function startServer(given: Parts): RunningServer {
 
   const flushing = setInterval(() => void flushUses(service), FLUSH_USES_MS);
   flushing.unref();
+  const showGauges = setInterval(() => {
+    metrics.setGauge("bytesHeld", memory.bytesHeld);
+    metrics.setGauge("requestsInFlight", server.pendingRequests);
+  }, GAUGES_MS);
+  showGauges.unref();
   return {
     url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
     hasConsole: routes.some(({ path }) => path === "/"),
     stop: async () => {
       readiness.drain();
       stopObserving?.();
-      clearInterval(flushing);
+      for (const timer of [flushing, showGauges]) clearInterval(timer);
       await Bun.sleep(config.drainDelaySeconds * 1000);
       service.feed.close();
       const drained = server.stop();
@@ -91,9 +96,18 @@ export function startServer(given: Parts): RunningServer {
   };
 }
 
-function observeAlone(store: Store, backups: BackupState | undefined): Observed {
+function observeAlone(
+  { store, config }: Pick<Parts, "store" | "config">,
+  readiness: Readiness,
+  facts: ServiceFacts | undefined,
+): Observed {
   const metrics = new Metrics();
-  const reporter = new MetricsReporter([metrics], store, backups);
+  const reporter = new MetricsReporter([metrics], {
+    ...facts,
+    store,
+    limits: config,
+    findReadiness: readiness.findLast,
+  });
   reporter.start();
   return { metrics, reports: reporter, stop: () => reporter.stop() };
 }

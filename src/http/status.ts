@@ -16,6 +16,8 @@ export class Readiness {
   private draining = false;
   private probedAtMs = Number.NEGATIVE_INFINITY;
   private probe: Promise<void> = Promise.resolve();
+  /** By the last probe that has ended; undefined before the first. */
+  private outcome: boolean | undefined;
 
   constructor(store: Pick<Store, "probe">, validMs = PROBE_VALID_MS) {
     this.store = store;
@@ -36,9 +38,16 @@ export class Readiness {
     if (performance.now() - this.probedAtMs >= this.validMs) {
       this.probedAtMs = performance.now();
       this.probe = this.store.probe();
+      this.probe.then(
+        () => (this.outcome = true),
+        () => (this.outcome = false),
+      );
     }
     await this.probe;
   }
+
+  /** As it was when a client last asked. */
+  readonly findLast = (): boolean | undefined => (this.draining ? false : this.outcome);
 }
 
 /** GET /livez */

@@ -42,12 +42,15 @@ export class Stderr {
   private pending: Buffer[] = [];
   private pendingBytes = 0;
   private dropped = 0;
+  /** Since the start. */
+  droppedTotal = 0;
   private writing: Promise<void> | undefined;
 
   readonly write = (line: string): void => {
     const bytes = Buffer.from(line);
     if (this.pendingBytes + bytes.length > PENDING_BYTES_MAX) {
       this.dropped++;
+      this.droppedTotal++;
       return;
     }
     this.pending.push(bytes);

@@ -90,10 +90,23 @@ const KINDS_A_PATH = methods.length * STATUSES;
 const SLOTS = 4_096;
 const SLOT_LENGTH = 2;
 
-/** Behind the slots: how many readers follow the changes. */
-const FEED_READERS = SLOTS * SLOT_LENGTH;
+/** Durations are kept by path and by these methods. HEAD is a GET. */
+const timedMethods = ["GET", "POST", "PUT", "DELETE"] as const;
+const PATHS_MAX = 48;
 
-export const METRICS_BYTES = (HISTOGRAM_LENGTH + FEED_READERS + 1) * Float64Array.BYTES_PER_ELEMENT;
+/** What a thread holds at the moment. */
+const gauges = ["bytesHeld", "requestsInFlight", "feedReaders"] as const;
+type Gauge = (typeof gauges)[number];
+type Gauges = Record<Gauge, number>;
+
+const CREATES_AT = 0;
+const GAUGES_AT = CREATES_AT + HISTOGRAM_LENGTH;
+const SLOTS_AT = GAUGES_AT + gauges.length;
+const DURATIONS_AT = SLOTS_AT + SLOTS * SLOT_LENGTH;
+/** Memory that is never written to takes no room, so the bounds may be generous. */
+export const METRICS_BYTES =
+  (DURATIONS_AT + PATHS_MAX * timedMethods.length * HISTOGRAM_LENGTH) *
+  Float64Array.BYTES_PER_ELEMENT;
 
 /** Counted as 0 from the start: an alert does not see the first burst of a counter that did not exist before. */
 const FAILURE_STATUSES = [500, 503];
@@ -109,16 +122,23 @@ interface RequestCount extends StatusCount {
   readonly method: string;
 }
 
+interface OperationDurations {
+  readonly path: string;
+  readonly method: string;
+  readonly durations: Histogram;
+}
+
 export interface Totals {
   readonly requests: readonly RequestCount[];
+  readonly gauges: Readonly<Gauges>;
   /** A batch answers 200 whatever becomes of its lines. */
   readonly batchLines: readonly StatusCount[];
   /** From the arrival of a new plant to its answer, so until it is on disk. */
   readonly creates: Histogram;
-  readonly feedReaders: number;
 }
 
-type CountRequest = (method: string, status: number) => void;
+type TimedMethod = (typeof timedMethods)[number];
+type CountRequest = (method: string, status: number, durationMs: number) => void;
 
 export class Metrics {
   /** Their order numbers the counters. */
@@ -126,6 +146,8 @@ export class Metrics {
   private readonly creates: Histogram;
   /** Kind and count in turns. A kind is never 0: a 0 ends the list. */
   private readonly slots: Float64Array;
+  private readonly gauges: Float64Array;
+  private readonly memory: ArrayBufferLike;
   private readonly slotByKind = new Map<number, number>();
 
   /** `paths` are for a reader of another thread's block: the paths that the thread counts. */
@@ -133,9 +155,10 @@ export class Metrics {
     memory: ArrayBufferLike = new ArrayBuffer(METRICS_BYTES),
     paths: readonly string[] = [],
   ) {
-    const bytes = HISTOGRAM_LENGTH * Float64Array.BYTES_PER_ELEMENT;
-    this.creates = new Histogram(new Float64Array(memory, 0, HISTOGRAM_LENGTH));
-    this.slots = new Float64Array(memory, bytes, FEED_READERS + 1);
+    this.memory = memory;
+    this.creates = new Histogram(this.part(CREATES_AT, HISTOGRAM_LENGTH));
+    this.gauges = this.part(GAUGES_AT, gauges.length);
+    this.slots = this.part(SLOTS_AT, SLOTS * SLOT_LENGTH);
     this.paths = [...paths];
     if (paths.length === 0) for (const status of LINE_STATUSES) this.add(status, 0);
   }
@@ -143,13 +166,23 @@ export class Metrics {
   /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
   counterOf(path: string, served: readonly string[]): CountRequest {
     const first = this.paths.push(path) * KINDS_A_PATH;
+    const durations = new Map(
+      timedMethods.map((method) => [method, this.durationsOf(this.paths.length - 1, method)]),
+    );
     const kindOf = (method: string, status: number): number => {
       const index = methods.indexOf(method as (typeof methods)[number]);
       return first + (index === -1 ? OTHER : index) * STATUSES + status;
     };
     for (const method of served)
       for (const status of FAILURE_STATUSES) this.add(kindOf(method, status), 0);
-    return (method, status) => this.add(kindOf(method, status), 1);
+    return (method, status, durationMs) => {
+      this.add(kindOf(method, status), 1);
+      durations.get((method === "HEAD" ? "GET" : method) as TimedMethod)?.add(durationMs);
+    };
+  }
+
+  setGauge(name: Gauge, value: number): void {
+    this.gauges[gauges.indexOf(name)] = value;
   }
 
   countBatchLine(status: number): void {
@@ -163,19 +196,18 @@ export class Metrics {
 
   /** −1 for a reader that has gone. */
   countFeedReaders(by: 1 | -1): void {
-    this.slots[FEED_READERS] = this.feedReaders + by;
-  }
-
-  private get feedReaders(): number {
-    return this.slots[FEED_READERS] ?? 0;
+    const index = gauges.indexOf("feedReaders");
+    this.gauges[index] = (this.gauges[index] ?? 0) + by;
   }
 
   /** The sum of blocks that count the same paths. */
   static addUp(blocks: readonly Metrics[]): Totals {
     const creates = new Histogram();
     const byKind = new Map<number, number>();
+    const held: Gauges = { bytesHeld: 0, requestsInFlight: 0, feedReaders: 0 };
     for (const block of blocks) {
       creates.addAll(block.creates);
+      for (const [index, name] of gauges.entries()) held[name] += block.gauges[index] ?? 0;
       for (const [kind, count] of block.readSlots())
         byKind.set(kind, (byKind.get(kind) ?? 0) + count);
     }
@@ -183,7 +215,7 @@ export class Metrics {
     const counts = [...byKind].map(([kind, count]) => ({ kind, status: kind % STATUSES, count }));
     return {
       creates,
-      feedReaders: blocks.reduce((sum, block) => sum + block.feedReaders, 0),
+      gauges: held,
       batchLines: counts.filter(({ kind }) => kind < KINDS_A_PATH),
       requests: counts
         .filter(({ kind }) => kind >= KINDS_A_PATH)
@@ -194,6 +226,28 @@ export class Metrics {
           count,
         })),
     };
+  }
+
+  /** From the head of a request to its answer, or to the beginning of a stream. */
+  static addUpDurations(blocks: readonly Metrics[]): OperationDurations[] {
+    const paths = blocks[0]?.paths ?? [];
+    const all = paths.flatMap((path, index) =>
+      timedMethods.map((method) => {
+        const durations = new Histogram();
+        for (const block of blocks) durations.addAll(block.durationsOf(index, method));
+        return { path, method, durations };
+      }),
+    );
+    return all.filter(({ durations }) => durations.count > 0);
+  }
+
+  private part(start: number, length: number): Float64Array {
+    return new Float64Array(this.memory, start * Float64Array.BYTES_PER_ELEMENT, length);
+  }
+
+  private durationsOf(pathIndex: number, method: TimedMethod): Histogram {
+    const index = pathIndex * timedMethods.length + timedMethods.indexOf(method);
+    return new Histogram(this.part(DURATIONS_AT + index * HISTOGRAM_LENGTH, HISTOGRAM_LENGTH));
   }
 
   private add(kind: number, count: number): void {
@@ -208,7 +262,7 @@ export class Metrics {
 
   private *readSlots(): Generator<[kind: number, count: number]> {
     const { slots } = this;
-    for (let slot = 0; slot < FEED_READERS && slots[slot]; slot += SLOT_LENGTH)
+    for (let slot = 0; slot < slots.length && slots[slot]; slot += SLOT_LENGTH)
       yield [slots[slot] ?? 0, slots[slot + 1] ?? 0];
   }
 }

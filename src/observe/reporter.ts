@@ -1,8 +1,11 @@
 /** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
 
+import { readdirSync, readFileSync } from "node:fs";
 import packageJson from "../../package.json";
 import { Histogram, Metrics, type Totals } from "./metrics.ts";
 
+/** How often the event loop is looked at. */
+const LOOP_CHECK_MS = 250;
 export const SAMPLE_MS = 2_000;
 /** Ten minutes. */
 export const SAMPLES_MAX = 300;
@@ -30,6 +33,37 @@ interface ObservedStore {
   readonly writesWaiting: number;
   readonly changesWritten: number;
   readonly measureBytes: () => Promise<number | undefined>;
+  readonly listTokens: () => Promise<readonly ObservedToken[]>;
+}
+
+interface ObservedToken {
+  readonly expiresAtMs: number | undefined;
+  readonly revokedAtMs: number | undefined;
+}
+
+/** The commits of plants. */
+export class Commits {
+  readonly durations = new Histogram();
+  readonly sizes = new Histogram();
+
+  readonly count = (durationMs: number, writes: number): void => {
+    this.durations.add(durationMs);
+    this.sizes.add(writes);
+  };
+}
+
+/** What the command that runs the service knows. */
+export interface ServiceFacts {
+  readonly backups?: BackupState | undefined;
+  readonly commits?: Commits;
+  readonly countDroppedLines?: () => number;
+}
+
+interface Observed extends ServiceFacts {
+  readonly store: ObservedStore;
+  readonly limits: { readonly queueLengthMax: number; readonly bodyBytesTotalMax: number };
+  /** Undefined if no client has asked for it. */
+  readonly findReadiness: () => boolean | undefined;
 }
 
 /** The backups that the service makes while it runs. */
@@ -48,33 +82,35 @@ interface Activity {
 
 export class MetricsReporter {
   private readonly blocks: readonly Metrics[];
-  private readonly store: ObservedStore;
-  private readonly backups: BackupState | undefined;
+  private readonly observed: Observed;
+  private readonly loopDelays = new Histogram();
   private readonly size: StoreSize;
   private readonly samples: Sample[] = [];
-  private last: Totals = {
-    requests: [],
-    batchLines: [],
-    creates: new Histogram(),
-    feedReaders: 0,
-  };
-  private timer: Timer | undefined;
+  private last: Totals = Metrics.addUp([]);
+  private readonly timers: Timer[] = [];
 
   /** One block for each thread that counts. */
-  constructor(blocks: readonly Metrics[], store: ObservedStore, backups?: BackupState) {
+  constructor(blocks: readonly Metrics[], observed: Observed) {
+    const { store } = observed;
     this.blocks = blocks;
-    this.store = store;
-    this.backups = backups;
+    this.observed = observed;
     this.size = new StoreSize(() => store.measureBytes());
   }
 
   start(): void {
-    this.timer = setInterval(() => this.sample(Date.now()), SAMPLE_MS);
-    this.timer.unref();
+    let dueMs = performance.now() + LOOP_CHECK_MS;
+    const checkLoop = (): void => {
+      this.loopDelays.add(Math.max(0, performance.now() - dueMs));
+      dueMs = performance.now() + LOOP_CHECK_MS;
+    };
+    this.timers.push(
+      setInterval(() => this.sample(Date.now()), SAMPLE_MS).unref(),
+      setInterval(checkLoop, LOOP_CHECK_MS).unref(),
+    );
   }
 
   stop(): void {
-    clearInterval(this.timer);
+    for (const timer of this.timers) clearInterval(timer);
   }
 
   /** With the samples after that time, oldest first. */
@@ -82,19 +118,34 @@ export class MetricsReporter {
     // Measured for the next sample. This answer does not wait for a database server.
     void this.size.refresh();
     const samples = this.samples.filter((sample) => sample.atMs > sinceMs);
-    return { intervalMs: SAMPLE_MS, samples, backups: this.backups };
+    return { intervalMs: SAMPLE_MS, samples, backups: this.observed.backups };
   };
 
   /** All counters in the text format of Prometheus. */
   readonly formatMetrics = async (): Promise<string> => {
-    await this.size.refresh();
-    const { creates, requests, batchLines, feedReaders } = Metrics.addUp(this.blocks);
-    const { engine } = this.store.description;
+    const { store, limits, commits, backups, findReadiness, countDroppedLines } = this.observed;
+    const isReady = findReadiness();
+    const [tokens] = await Promise.all([
+      // A database that does not answer must not hold up the other figures.
+      Promise.race([store.listTokens().catch(() => undefined), Bun.sleep(TOKENS_MS_MAX)]),
+      this.size.refresh(),
+    ]);
+    const { creates, requests, batchLines, gauges } = Metrics.addUp(this.blocks);
+    const operations = Metrics.addUpDurations(this.blocks);
     const storeBytes = this.size.bytes;
+    const gauge = (name: string, help: string, value: number | undefined): string =>
+      family(name, "gauge", help, value === undefined ? [] : [["", value]]);
+    const histogram = (name: string, help: string, values: Histogram): string =>
+      family(name, "histogram", help, histogramLines(values));
     return [
       family("plantstore_info", "gauge", "The version and the engine of the store, as labels.", [
-        [labels({ version: packageJson.version, engine }), 1],
+        [labels({ version: packageJson.version, engine: store.description.engine }), 1],
       ]),
+      gauge(
+        "plantstore_ready",
+        "1 if the last probe could write; without a value until /readyz was asked.",
+        isReady === undefined ? undefined : Number(isReady),
+      ),
       family(
         "plantstore_requests_total",
         "counter",
@@ -105,37 +156,89 @@ export class MetricsReporter {
         ]),
       ),
       family(
+        "plantstore_request_seconds",
+        "histogram",
+        "Time from the head of a request to its answer, or to the beginning of a stream.",
+        operations.flatMap(({ method, path, durations }) =>
+          histogramLines(durations, { method, path }),
+        ),
+      ),
+      gauge(
+        "plantstore_requests_in_flight",
+        "Requests that are not answered yet.",
+        gauges.requestsInFlight,
+      ),
+      family(
         "plantstore_batch_lines_total",
         "counter",
         "Plants that were sent in batches, by the status of their result.",
         batchLines.map(({ status, count }) => [labels({ status }), count]),
       ),
-      family(
+      histogram(
         "plantstore_create_seconds",
-        "histogram",
         "Time from the arrival of a new plant to its answer, that is, until it is on disk.",
-        histogramLines(creates),
+        creates,
       ),
-      family("plantstore_writes_waiting", "gauge", "Writes that wait for a commit.", [
-        ["", this.store.writesWaiting],
+      ...(commits === undefined
+        ? []
+        : [
+            histogram(
+              "plantstore_commit_seconds",
+              "Time that a commit of plants takes, with its sync.",
+              commits.durations,
+            ),
+            family(
+              "plantstore_commit_writes",
+              "histogram",
+              "Writes that share a commit.",
+              histogramLines(commits.sizes, {}, COMMIT_WRITES),
+            ),
+          ]),
+      gauge("plantstore_writes_waiting", "Writes that wait for a commit.", store.writesWaiting),
+      gauge(
+        "plantstore_writes_waiting_max",
+        "Writes that may wait; past it they are refused.",
+        limits.queueLengthMax,
+      ),
+      gauge(
+        "plantstore_held_bytes",
+        "Memory for bodies that arrive and answers that are not read yet.",
+        gauges.bytesHeld,
+      ),
+      gauge(
+        "plantstore_held_bytes_max",
+        "What they may take; past it requests are refused.",
+        limits.bodyBytesTotalMax,
+      ),
+      gauge("plantstore_store_bytes", "Size of the store, its log included.", storeBytes),
+      gauge(
+        "plantstore_tokens_expiring",
+        "Tokens that stop working within a week.",
+        tokens === undefined ? undefined : countExpiring(tokens),
+      ),
+      ...formatBackups(backups),
+      family("plantstore_log_lines_dropped_total", "counter", "Lines that the log lost.", [
+        ["", countDroppedLines?.() ?? 0],
       ]),
       family("plantstore_changes_total", "counter", "Changes that were written to the journal.", [
-        ["", this.store.changesWritten],
+        ["", store.changesWritten],
       ]),
-      family("plantstore_feed_readers", "gauge", "Clients that follow the changes.", [
-        ["", feedReaders],
-      ]),
-      family(
-        "plantstore_store_bytes",
-        "gauge",
-        "Size of the store, its log included.",
-        storeBytes === undefined ? [] : [["", storeBytes]],
+      gauge("plantstore_feed_readers", "Clients that follow the changes.", gauges.feedReaders),
+      histogram(
+        "plantstore_event_loop_delay_seconds",
+        "How late the thread that writes gets to its timers.",
+        this.loopDelays,
       ),
-      ...formatBackups(this.backups),
-      family("process_resident_memory_bytes", "gauge", "Memory of the process.", measureMemory()),
-      family("process_start_time_seconds", "gauge", "When the process started, since 1970.", [
-        ["", performance.timeOrigin / 1000],
+      family("process_cpu_seconds_total", "counter", "Processor time of the process.", [
+        ["", measureCpuSeconds()],
       ]),
+      family("process_resident_memory_bytes", "gauge", "Memory of the process.", measureMemory()),
+      ...formatDescriptors(),
+      gauge(
+        "process_start_time_seconds",
+        "When the process started, since 1970.",
+        performance.timeOrigin / 1000,
+      ),
     ].join("");
   };
 
@@ -152,7 +255,7 @@ export class MetricsReporter {
       refused: since(400, 499),
       durableP50Ms: round(creates.quantile(0.5)),
       durableP99Ms: round(creates.quantile(0.99)),
-      waiting: this.store.writesWaiting,
+      waiting: this.observed.store.writesWaiting,
       storeBytes: this.size.bytes,
     });
     if (this.samples.length > SAMPLES_MAX) this.samples.shift();
@@ -184,6 +287,36 @@ function formatBackups(backups: BackupState | undefined): string[] {
       last === undefined ? [] : [["", last.bytes]],
     ),
   ];
+}
+
+const TOKENS_MS_MAX = 1_000;
+const WEEK_MS = 7 * 86_400_000;
+
+function countExpiring(tokens: readonly ObservedToken[]): number {
+  const now = Date.now();
+  return tokens.filter(
+    ({ expiresAtMs = Infinity, revokedAtMs }) =>
+      revokedAtMs === undefined && expiresAtMs > now && expiresAtMs < now + WEEK_MS,
+  ).length;
+}
+
+function measureCpuSeconds(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+}
+
+/** Only Linux tells. Nothing if no file can be opened. */
+function formatDescriptors(): string[] {
+  try {
+    const open = readdirSync("/proc/self/fd").length;
+    const [, max] = /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
+    return [
+      family("process_open_fds", "gauge", "Open descriptors.", [["", open]]),
+      family("process_max_fds", "gauge", "Descriptors that may be open.", [["", Number(max)]]),
+    ];
+  } catch {
+    return [];
+  }
 }
 
 /** Nothing if no file can be opened: the system tells it in a file. */
@@ -219,21 +352,37 @@ function family(name: string, type: string, help: string, lines: readonly Line[]
   return head + lines.map(([suffix, value]) => `${name}${suffix} ${value}\n`).join("");
 }
 
-function histogramLines(histogram: Histogram): Line[] {
+interface Scale {
+  readonly from: number;
+  readonly to: number;
+  /** How many of the histogram's units make one of the metric's. */
+  readonly unit: number;
+}
+
+const SECONDS: Scale = { from: BUCKET_MS_MIN, to: BUCKET_MS_MAX, unit: 1_000 };
+const COMMIT_WRITES: Scale = { from: 1, to: 1_024, unit: 1 };
+
+function histogramLines(
+  histogram: Histogram,
+  more: Labels = {},
+  { from, to, unit }: Scale = SECONDS,
+): Line[] {
   const buckets = histogram
-    .buckets(BUCKET_MS_MIN, BUCKET_MS_MAX)
-    .map(({ upToMs, count }): Line => [`_bucket${labels({ le: upToMs / 1000 })}`, count]);
+    .buckets(from, to)
+    .map(({ upToMs, count }): Line => [`_bucket${labels({ ...more, le: upToMs / unit })}`, count]);
   return [
     ...buckets,
-    [`_bucket${labels({ le: "+Inf" })}`, histogram.count],
-    ["_sum", histogram.sumMs / 1000],
-    ["_count", histogram.count],
+    [`_bucket${labels({ ...more, le: "+Inf" })}`, histogram.count],
+    [`_sum${labels(more)}`, histogram.sumMs / unit],
+    [`_count${labels(more)}`, histogram.count],
   ];
 }
 
-function labels(values: Readonly<Record<string, string | number>>): string {
+type Labels = Readonly<Record<string, string | number>>;
+
+function labels(values: Labels): string {
   const pairs = Object.entries(values).map(([name, value]) => `${name}="${escape(String(value))}"`);
-  return `{${pairs.join(",")}}`;
+  return pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
 }
 
 const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");

@@ -42,6 +42,7 @@ interface Options<Write> {
   readonly commitMsMin?: number;
   /** What a write is about. Two commits under way never hold writes about the same thing. */
   readonly keyOf?: (write: Write) => unknown;
+  readonly onCommit?: StoreLimits["onCommit"];
   readonly now?: () => number;
 }
 
@@ -59,6 +60,7 @@ export class Batcher<Write, Outcome> {
   private readonly commitMsMin: number;
   private readonly keyOf: ((write: Write) => unknown) | undefined;
   private readonly now: () => number;
+  private readonly onCommit: StoreLimits["onCommit"];
   private queue: Pending<Write, Outcome>[] = [];
   private charactersQueued = 0;
   /** Writes of blocks that wait for room in the queue. The oldest come first. */
@@ -79,6 +81,7 @@ export class Batcher<Write, Outcome> {
     this.inFlightMax = options.inFlightMax ?? 1;
     this.commitMsMin = options.commitMsMin ?? 0;
     this.keyOf = options.keyOf;
+    this.onCommit = options.onCommit;
     this.now = options.now ?? (() => performance.now());
   }
 
@@ -207,9 +210,10 @@ export class Batcher<Write, Outcome> {
 
   /** False if another process has locked the store and the batch is still to be tried. */
   private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<boolean> {
-    const deadlineMs = Math.max(findDeadline(batch), this.now() + this.commitMsMin);
+    const startedAtMs = this.now();
+    const deadlineMs = Math.max(findDeadline(batch), startedAtMs + this.commitMsMin);
     this.inFlight.set(batch, deadlineMs);
-    this.committedAtMs = this.now();
+    this.committedAtMs = startedAtMs;
     try {
       const committed = this.commit(
         batch.map((pending) => pending.write),
@@ -220,6 +224,7 @@ export class Batcher<Write, Outcome> {
         this.release(batch);
         return false;
       }
+      this.onCommit?.(this.now() - startedAtMs, batch.length);
       const late: Promise<Outcome>[] = [];
       for (let index = 0; index < batch.length; index++) {
         const outcome = outcomes[index] as Result<Outcome>;

@@ -7,7 +7,7 @@ import type { Store, StoreDescription } from "../domain/store.ts";
 import type { RunningServer } from "../http/server.ts";
 import { Readiness } from "../http/status.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
-import { type BackupState, MetricsReporter } from "../observe/reporter.ts";
+import { MetricsReporter, type ServiceFacts } from "../observe/reporter.ts";
 import { createCallee, type Methods, methodsOf } from "./remote-store.ts";
 
 /** What a worker is started with. */
@@ -37,7 +37,7 @@ interface Parts {
   readonly config: Config;
   readonly store: Store;
   readonly writeLog: (line: string) => void;
-  readonly backups?: BackupState | undefined;
+  readonly facts?: ServiceFacts;
 }
 
 /** Rejects, and leaves nothing running, if a worker cannot listen. */
@@ -45,7 +45,7 @@ export async function startWorkers({
   config,
   store,
   writeLog,
-  backups,
+  facts,
 }: Parts): Promise<RunningServer> {
   const held = holdPort(config);
   // A worker's share of the memory for bodies: at least enough for one body.
@@ -72,13 +72,12 @@ export async function startWorkers({
   try {
     const listening = await Promise.all(workers.map((worker) => worker.listening));
     const { url, hasConsole, metricsPaths } = listening[0] as Listening;
+    const readiness = new Readiness(store);
     const reporter = new MetricsReporter(
       memories.map((memory) => new Metrics(memory, metricsPaths)),
-      store,
-      backups,
+      { ...facts, store, limits: config, findReadiness: readiness.findLast },
     );
     const { readActivity, formatMetrics } = reporter;
-    const readiness = new Readiness(store);
     const methods = {
       ...methodsOf(store),
       readActivity,

@@ -121,6 +121,7 @@ class PostgresStore implements Store {
         inFlightMax: writeConnections,
         commitMsMin: Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000,
         keyOf: ({ id }) => id,
+        onCommit: limits.onCommit,
       },
     );
     const readLimits = { ...limits, batchLengthMax: FIND_LENGTH_MAX };

@@ -242,7 +242,7 @@ export class SqliteStore extends SqliteReads implements Store {
     } catch {
       // The first request tries again, and is refused if it fails.
     }
-    this.writes = new Batcher((batch) => this.commit(batch), limits);
+    this.writes = new Batcher((batch) => this.commit(batch), limits, limits);
     this.trimmer = new Trimmer(
       limits,
       async (beforeMs) => (await this.writes.submit({ kind: "trimChanges", beforeMs })) === "more",
