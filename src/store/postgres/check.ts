@@ -52,9 +52,10 @@ const expectedIndexes = [
   "plantstore_changes_new",
 ];
 
-const COLUMNS = `SELECT table_name, column_name, data_type FROM information_schema.columns
+const COLUMNS = `SELECT table_name || '.' || column_name AS name, data_type AS type
+  FROM information_schema.columns
   WHERE table_schema = current_schema()`;
-const INDEXES = `SELECT c.relname AS name, i.indisvalid AS is_valid
+const INDEXES = `SELECT c.relname AS name, i.indisvalid AS valid
   FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
   JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema()`;
 const COUNT_PLANTS = `SELECT count(*) AS count, count(tag) AS tagged, count(DISTINCT tag) AS tags,
@@ -102,28 +103,23 @@ export async function inspectPostgres(
 }
 
 async function findColumnFaults(connection: Connection): Promise<string[]> {
-  const rows = await connection.query<{
-    readonly table_name: string;
-    readonly column_name: string;
-    readonly data_type: string;
-  }>(COLUMNS);
-  const found = new Map(rows.map((row) => [`${row.table_name}.${row.column_name}`, row.data_type]));
+  const rows = await connection.query<{ readonly name: string; readonly type: string }>(COLUMNS);
+  const found = new Map(rows.map(({ name, type }) => [name, type]));
   return Object.entries(expectedColumns).flatMap(([table, columns]) =>
     Object.entries(columns).flatMap(([column, type]) => {
-      const foundType = found.get(`${table}.${column}`);
-      if (foundType === undefined) return [`The column ${table}.${column} is missing.`];
-      return foundType === type ? [] : [`The column ${table}.${column} is of type ${foundType}.`];
+      const name = `${table}.${column}`;
+      const foundType = found.get(name);
+      if (foundType === undefined) return `The column ${name} is missing.`;
+      return foundType === type ? [] : `The column ${name} is of type ${foundType}.`;
     }),
   );
 }
 
 async function findIndexFaults(connection: Connection): Promise<string[]> {
-  const rows = await connection.query<{ readonly name: string; readonly is_valid: boolean }>(
-    INDEXES,
-  );
-  const found = new Map(rows.map(({ name, is_valid: isValid }) => [name, isValid]));
+  const rows = await connection.query<{ readonly name: string; readonly valid: boolean }>(INDEXES);
+  const found = new Map(rows.map(({ name, valid }) => [name, valid]));
   return expectedIndexes.flatMap((name) => {
-    if (!found.has(name)) return [`The index ${name} is missing.`];
-    return found.get(name) ? [] : [`The index ${name} is not valid; drop it and migrate again.`];
+    if (!found.has(name)) return `The index ${name} is missing.`;
+    return found.get(name) ? [] : `The index ${name} is not valid; drop it and migrate again.`;
   });
 }

@@ -165,49 +165,17 @@ export class Connection {
   private readonly statementMsMax: number;
   private clockOffsetMs = 0;
 
-  private constructor(sql: SQL, host: Host, statementMsMax: number) {
-    this.sql = sql;
-    this.host = host;
-    this.statementMsMax = statementMsMax;
-  }
-
-  /** Resolves when the server has said that it takes writes and keeps them. */
-  static async open(
-    wanted: Wanted,
-    host: Host,
-    deadlineMs: number,
-    mode = wanted.target.sslMode ?? (isLocal(host) ? "prefer" : "verify-full"),
-  ): Promise<Connection> {
-    // A server tells the session that was started with this parameter; a pooler refuses or ignores it.
-    const session =
-      wanted.isPrepared && wanted.target.prepare === undefined ? crypto.randomUUID() : undefined;
-    try {
-      return await Connection.openWith(mode, wanted, host, deadlineMs, session);
-    } catch (error) {
-      const hasNoTls = (error as { code?: unknown }).code === "ERR_POSTGRES_TLS_NOT_AVAILABLE";
-      if (mode === "prefer" && hasNoTls)
-        return Connection.open(wanted, host, deadlineMs, "disable");
-      const isPooler =
-        error instanceof PoolerError || PARAMETER_REFUSED.has(sqlStateOf(error) ?? "");
-      if (session === undefined || !isPooler) throw error;
-      wanted.isPrepared = false;
-      return Connection.open(wanted, host, deadlineMs, mode);
-    }
-  }
-
-  private static async openWith(
-    mode: SslMode,
+  /** A server tells the session that was started with this parameter; a pooler refuses or ignores it. */
+  private constructor(
     { target, statementMsMax, isPrepared }: Wanted,
     host: Host,
-    deadlineMs: number,
+    mode: SslMode,
     session: string | undefined,
-  ): Promise<Connection> {
-    // The client would reopen a lost connection by itself, without asking the server what it is.
-    const onclose = (): void => {
-      connection.isLost = true;
-    };
+  ) {
     const path = findSocketPath(host);
-    const sql = new SQL({
+    this.host = host;
+    this.statementMsMax = statementMsMax;
+    this.sql = new SQL({
       adapter: "postgres",
       // With a URL, and this parameter in it, the client takes nothing from the environment.
       url: "postgres://127.0.0.1/?sslmode=disable",
@@ -226,16 +194,35 @@ export class Connection {
         application_name: target.applicationName,
         ...(session === undefined ? {} : { "plantstore.session": session }),
       },
-      onclose,
+      // The client would reopen a lost connection by itself, without asking the server what it is.
+      onclose: () => {
+        this.isLost = true;
+      },
     });
-    const connection = new Connection(sql, host, statementMsMax);
-    connection.deadlineMs = Math.min(deadlineMs, performance.now() + target.connectSeconds * 1000);
-    try {
-      await connection.greet(session);
-      return connection;
-    } catch (error) {
-      connection.close();
-      throw error;
+  }
+
+  /** Resolves when the server has said that it takes writes and keeps them. */
+  static async open(wanted: Wanted, host: Host, deadlineMs: number): Promise<Connection> {
+    const { target } = wanted;
+    let mode = target.sslMode ?? (isLocal(host) ? "prefer" : "verify-full");
+    for (;;) {
+      const isAsked = wanted.isPrepared && target.prepare === undefined;
+      const session = isAsked ? crypto.randomUUID() : undefined;
+      const connection = new Connection(wanted, host, mode, session);
+      const connectMs = target.connectSeconds * 1000;
+      connection.deadlineMs = Math.min(deadlineMs, performance.now() + connectMs);
+      try {
+        await connection.greet(session);
+        return connection;
+      } catch (error) {
+        connection.close();
+        const { code } = error as { code?: unknown };
+        const isPooler =
+          error instanceof PoolerError || PARAMETER_REFUSED.has(sqlStateOf(error) ?? "");
+        if (mode === "prefer" && code === "ERR_POSTGRES_TLS_NOT_AVAILABLE") mode = "disable";
+        else if (session !== undefined && isPooler) wanted.isPrepared = false;
+        else throw error;
+      }
     }
   }
 

@@ -39,36 +39,31 @@ const PROBE_ATTEMPTS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
 const COUNT_SECONDS_MAX = 600;
 
-/* Statements about tokens may be sent twice: each tells its own work from that of others. */
+/* Statements about tokens may be sent twice: the second time they change nothing. */
 const COLUMNS =
   "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms, rate";
 const FIND_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
 const LIST_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens ORDER BY created_at_ms, name`;
-const VALUES =
-  "$1::text, $2::text, $3::text, $4::text, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::text";
-const INSERT_TOKEN = `INSERT INTO plantstore_tokens (${COLUMNS}) VALUES (${VALUES})
-  ON CONFLICT DO NOTHING RETURNING hash`;
-/** Of several instances one makes the mark, and the token with it. */
-const INSERT_FIRST_TOKEN = `WITH first AS (
-    INSERT INTO plantstore_marks (name, at_ms) SELECT 'first_token', $5::bigint
-    WHERE NOT EXISTS (SELECT 1 FROM plantstore_tokens) ON CONFLICT DO NOTHING RETURNING name
-  )
-  INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${VALUES} FROM first
-  ON CONFLICT DO NOTHING RETURNING hash`;
-const HAS_TOKEN = "SELECT 1 AS found FROM plantstore_tokens WHERE hash = $1::text";
 const REVOKE_TOKEN = `UPDATE plantstore_tokens SET revoked_at_ms = $2::bigint
   WHERE hash = $1::text AND revoked_at_ms IS NULL`;
 const TOUCH_TOKENS = `UPDATE plantstore_tokens t
   SET last_used_at_ms = greatest(u.used_at_ms, coalesce(t.last_used_at_ms, 0))
   FROM unnest($1::text[], $2::bigint[]) AS u (hash, used_at_ms) WHERE t.hash = u.hash`;
-const ADOPTED = `unnest($1::text[], $2::text[], $3::text[], $4::text[],
-  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[]) AS a (${COLUMNS})`;
-const MERGE_TOKENS = `UPDATE plantstore_tokens t
-  SET revoked_at_ms = coalesce(t.revoked_at_ms, a.revoked_at_ms),
-    last_used_at_ms = greatest(t.last_used_at_ms, a.last_used_at_ms)
-  FROM ${ADOPTED} WHERE t.hash = a.hash`;
-const ADOPT_TOKENS = `INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${COLUMNS} FROM ${ADOPTED}
+const GIVEN = `unnest($1::text[], $2::text[], $3::text[], $4::text[],
+  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[]) AS given (${COLUMNS})`;
+const INSERT_TOKENS = `INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${COLUMNS} FROM ${GIVEN}
   ON CONFLICT DO NOTHING`;
+/** Of several instances one makes the mark, and the token with it. */
+const INSERT_FIRST_TOKEN = `WITH first AS (
+    INSERT INTO plantstore_marks (name, at_ms) SELECT 'first_token', created_at_ms FROM ${GIVEN}
+    WHERE NOT EXISTS (SELECT 1 FROM plantstore_tokens) ON CONFLICT DO NOTHING RETURNING at_ms
+  )
+  INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${COLUMNS} FROM first, ${GIVEN}
+  ON CONFLICT DO NOTHING`;
+const MERGE_TOKENS = `UPDATE plantstore_tokens t
+  SET revoked_at_ms = coalesce(t.revoked_at_ms, given.revoked_at_ms),
+    last_used_at_ms = greatest(t.last_used_at_ms, given.last_used_at_ms)
+  FROM ${GIVEN} WHERE t.hash = given.hash`;
 
 /** Resolves when the schema is up to date. */
 export async function openPostgresStore(
@@ -127,7 +122,10 @@ class PostgresStore implements Store {
     const readLimits = { ...limits, batchLengthMax: FIND_LENGTH_MAX };
     this.reads = new Batcher(
       (ids, deadlineMs) =>
-        this.readers.run(deadlineMs, (connection) => findPlants(connection, ids)),
+        this.readers.run(deadlineMs, async (connection) => {
+          const found = await findPlants(connection, ids);
+          return ids.map((id) => found.get(id));
+        }),
       readLimits,
       { inFlightMax: readConnections },
     );
@@ -231,12 +229,16 @@ class PostgresStore implements Store {
     );
   }
 
-  createToken(token: TokenRecord): Promise<boolean> {
-    return this.insertToken(INSERT_TOKEN, token);
+  async createToken(token: TokenRecord): Promise<boolean> {
+    return (await this.storeTokens([token], [INSERT_TOKENS])).length === 0;
   }
 
-  createFirstToken(token: TokenRecord): Promise<boolean> {
-    return this.insertToken(INSERT_FIRST_TOKEN, token);
+  async createFirstToken(token: TokenRecord): Promise<boolean> {
+    return (await this.storeTokens([token], [INSERT_FIRST_TOKEN])).length === 0;
+  }
+
+  adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
+    return this.storeTokens(records, [MERGE_TOKENS, INSERT_TOKENS]);
   }
 
   async revokeToken(hash: string, revokedAtMs: number): Promise<void> {
@@ -250,8 +252,17 @@ class PostgresStore implements Store {
     ]);
   }
 
-  /** Each of the two statements changes nothing the second time. */
-  adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
+  async close(): Promise<void> {
+    this.trimmer.stop();
+    await Promise.all([this.writes.close(), this.reads.close(), this.lookUps.close()]);
+    for (const pool of [this.writers, this.readers, this.control]) pool.close();
+  }
+
+  /** Resolves to the tokens that are not stored then. Hashes are unique, so those found were stored by this call. */
+  private storeTokens(
+    records: readonly TokenRecord[],
+    statements: readonly string[],
+  ): Promise<readonly TokenRecord[]> {
     const hashes = records.map(({ hash }) => hash);
     const values = [
       toArray(hashes),
@@ -265,17 +276,10 @@ class PostgresStore implements Store {
       toArray(records.map(({ rate }) => rate)),
     ];
     return this.control.run(this.deadline(), async (connection) => {
-      await connection.query(MERGE_TOKENS, values);
-      await connection.query(ADOPT_TOKENS, values);
+      for (const statement of statements) await connection.query(statement, values);
       const found = await findTokens(connection, hashes);
       return records.filter(({ hash }) => !found.has(hash));
     });
-  }
-
-  async close(): Promise<void> {
-    this.trimmer.stop();
-    await Promise.all([this.writes.close(), this.reads.close(), this.lookUps.close()]);
-    for (const pool of [this.writers, this.readers, this.control]) pool.close();
   }
 
   /** Once, before the first change that the journal does not get. */
@@ -285,25 +289,6 @@ class PostgresStore implements Store {
       throw error;
     });
     return this.breaking;
-  }
-
-  /** Whether it is stored now. Hashes are unique, so a token that is found was stored by this call. */
-  private insertToken(statement: string, token: TokenRecord): Promise<boolean> {
-    const values: Parameter[] = [
-      token.hash,
-      token.prefix,
-      token.name,
-      token.scopes.join(" "),
-      token.createdAtMs,
-      token.expiresAtMs ?? null,
-      token.lastUsedAtMs ?? null,
-      token.revokedAtMs ?? null,
-      token.rate ?? null,
-    ];
-    return this.control.run(this.deadline(), async (connection) => {
-      if ((await connection.query(statement, values)).length > 0) return true;
-      return (await connection.query(HAS_TOKEN, [token.hash])).length > 0;
-    });
   }
 
   private async runOnControl(statement: string, parameters: readonly Parameter[]): Promise<void> {

@@ -6,7 +6,6 @@
 import { type Condition, holds, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { Entries } from "../journal.ts";
-import { type PlantRow, toPlant } from "../rows.ts";
 import { withChanges } from "./changes.ts";
 import {
   classify,
@@ -17,6 +16,7 @@ import {
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
+import { findPlants } from "./read.ts";
 
 interface Create {
   readonly kind: "create";
@@ -74,15 +74,6 @@ const insertFrom = (source: string): ChangeStatement =>
 const INSERT = insertFrom("* FROM unnest($1::bigint[], $2::text[], $3::text[])");
 /** A single plant, without the arrays: a fifth faster. */
 const INSERT_ONE = insertFrom("$1::bigint, $2::text, $3::text");
-
-/**
- * The lock makes this a transaction that writes, so it waits for the synchronous standby: a plant that can
- * be read may not be there yet, and a replay would acknowledge it.
- */
-const FIND_KEPT = `SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])
-  ORDER BY id FOR KEY SHARE`;
-
-const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";
 
 /**
  * Changes a plant only where it still is what its condition was judged by. Rows are locked in the order of
@@ -212,7 +203,7 @@ class Batch {
     const made = await (creates.length === 1
       ? this.write(connection, INSERT_ONE, creates, [plant.id, plant.name, plant.tag ?? null])
       : this.write(connection, INSERT, creates, [
-          toArray(creates.map(({ id }) => id)),
+          toArray(idsOf(creates)),
           toArray(creates.map((create) => create.plant.name)),
           toArray(creates.map((create) => create.plant.tag)),
         ]));
@@ -227,7 +218,8 @@ class Batch {
 
   /** Tells a replay from a conflict. */
   private async compare(connection: Connection, creates: readonly Create[]): Promise<void> {
-    const kept = await find(connection, FIND_KEPT, creates);
+    // Locked, because a replay acknowledges what was found.
+    const kept = await findPlants(connection, idsOf(creates), true);
     for (const create of creates) {
       const stored = kept.get(create.id);
       if (stored !== undefined) this.settle(create, judgeCreate(create.plant, stored), stored);
@@ -237,7 +229,7 @@ class Batch {
   }
 
   private async change(connection: Connection, changes: readonly Change[]): Promise<void> {
-    const found = await find(connection, FIND, changes);
+    const found = await findPlants(connection, idsOf(changes));
     const seenBy = ({ id }: Change): Plant | undefined => found.get(id);
     const planned = changes.filter((change) => {
       const seen = seenBy(change);
@@ -250,7 +242,7 @@ class Batch {
     if (first === undefined) return;
     const statement = first.kind === "replace" ? REPLACE : REMOVE;
     const parameters = [
-      toArray(planned.map(({ id }) => id)),
+      toArray(idsOf(planned)),
       toArray(planned.map((change) => seenBy(change)?.name)),
       toArray(planned.map((change) => seenBy(change)?.tag)),
       toArray(planned.map((change) => change.plant?.name)),
@@ -281,18 +273,11 @@ class Batch {
   }
 }
 
+const idsOf = (writes: readonly Write[]): bigint[] => writes.map(({ id }) => id);
+
 function isOneOf(rows: readonly IdRow[]): (write: Write) => boolean {
   const ids = new Set(Array.from(rows, ({ id }) => id));
   return ({ id }) => ids.has(id);
-}
-
-async function find(
-  connection: Connection,
-  statement: string,
-  writes: readonly Write[],
-): Promise<ReadonlyMap<bigint, Plant>> {
-  const rows = await connection.query<PlantRow>(statement, [toArray(writes.map(({ id }) => id))]);
-  return new Map(Array.from(rows, (row) => [row.id, toPlant(row)]));
 }
 
 /** What becomes of a create where the id has a plant already. */
