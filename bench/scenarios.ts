@@ -1,5 +1,6 @@
 /** Every scenario, in the order in which it is measured and shown. */
 
+import { buildExecutable, findOwnTarget } from "../scripts/build-executable.ts";
 import { exportFrom, importInto, type Load, makeLines } from "./load.ts";
 import {
   BARE,
@@ -317,12 +318,16 @@ const start: Scenario = {
   about:
     "From the start of the process to its first right answer to a create, on an empty store. A round is the median of as many starts as fit into it.",
   measure: async ({ isQuick }) => {
+    const executable = await buildExecutable(findOwnTarget(), makePath());
     const table = await measureTable(isQuick, {
       name: "on one core",
       unit: "ms to the first answer",
       rounds: FEW_ROUNDS,
       candidates: [
         starting(OURS, "ours", () => servePlants(`sqlite:${makePath()}`)),
+        starting(`${OURS}, one file`, "ours", () =>
+          servePlants(`sqlite:${makePath()}`, {}, [executable]),
+        ),
         ...peers.map(({ name, program }) =>
           starting(name, "peer", () => servePeer(program, makePath())),
         ),

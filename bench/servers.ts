@@ -132,10 +132,14 @@ export function checkPlant(answer: unknown, expectedTag: string | undefined): vo
 type Options = Omit<ServerOptions, "command">;
 
 /** Our service. */
-export const servePlants = (databaseUrl: string, options: Options = {}): Promise<Server> =>
+export const servePlants = (
+  databaseUrl: string,
+  options: Options = {},
+  program: readonly string[] = plantstore,
+): Promise<Server> =>
   startServer({
     ...options,
-    command: [...plantstore, "serve"],
+    command: [...program, "serve"],
     env: {
       DATABASE_URL: databaseUrl,
       PLANTSTORE_TOKEN: TOKEN,

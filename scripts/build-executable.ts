@@ -116,10 +116,12 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
     const executablePath =
       target === findOwnTarget() ? process.execPath : await fetchRuntime(target, temporary);
     mkdirSync(folder, { recursive: true });
-    process.chdir(root);
     await Bun.build({
       // Threads start from files of their own. With flat names, each is found beside the program.
-      entrypoints: ["src/main.ts", ...new Glob("src/**/*-worker.ts").scanSync()],
+      entrypoints: [
+        join(root, "src/main.ts"),
+        ...new Glob("src/**/*-worker.ts").scanSync({ cwd: root, absolute: true }),
+      ],
       naming: { entry: "[name].[ext]" },
       // The pages keep their place relative to src/http/static-files.ts.
       define: { "import.meta.dir": JSON.stringify("/$bunfs/root/src/http") },
@@ -130,7 +132,7 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
         target: `bun-${target}`,
         executablePath,
         outfile,
-        assets: ["dist"],
+        assets: [join(root, "dist")],
         // Configuration is what flags and the environment say, and nothing that lies in the current folder.
         autoloadDotenv: false,
         autoloadBunfig: false,
