@@ -156,12 +156,16 @@ describe("the journal", () => {
     const [table, columns, values] =
       engine === "sqlite"
         ? ["changes", "last, first, at_ms, entries", "n, n, 1"]
-        : ["plantstore_changes", "last, length, xid, at_us, entries", "n, 1, 1, 1"];
+        : ["plantstore_changes", "last, length, lsn, at_us, entries", "n, 1, 1, 1"];
     await database.run(`INSERT INTO ${table} (${columns})
       WITH RECURSIVE numbers (n) AS (
         SELECT ${start + 1} UNION ALL SELECT n + 1 FROM numbers WHERE n < ${start + 1_500}
       )
       SELECT ${values}, '["c",null,7,"old",null]' FROM numbers`);
+    if (engine !== "sqlite")
+      await database.run(
+        `UPDATE plantstore_marks SET at_ms = ${start + 1_500} WHERE name = 'changes'`,
+      );
     await untrimmed.createPlant(plant(1n, "newest"));
     const { changes: old, newest } = await untrimmed.readChanges(all);
     expect(old.length).toBeGreaterThan(100);

@@ -1,7 +1,6 @@
 /**
- * The journal. A statement that changes plants inserts a block without numbers, with the id of its transaction. Readers
- * number the blocks of transactions that are older than every running one, by the ids: no block can appear before
- * those any more. docs/architecture.md has the reasoning.
+ * The journal. A statement that changes plants inserts a block without numbers, with its place in the server's log.
+ * Readers number the blocks that are committed, one reader after the other. docs/architecture.md has the reasoning.
  */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
@@ -9,16 +8,19 @@ import { type BlockRow, ChangePageBuilder, partOf } from "../journal.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 
 const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/** Grows with every record of the log, whatever the clock does. */
+const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
 /**
  * The change, which returns the ids that it was made to, and its block in one statement. The two parameters are the
- * text of the block, and how many entries it has. Those that the change was not made to do not count.
+ * text of the block, and how many entries it has. Those that the change was not made to do not count. Time and place
+ * are taken when the last plant has been changed.
  */
 export const withChanges = (change: string, firstParameter: number): string => `WITH done AS (
     ${change}
   ), written AS (
-    INSERT INTO plantstore_changes (length, xid, at_us, entries, kept)
-    SELECT count(*), pg_current_xact_id()::text::bigint, ${NOW_US}, $${firstParameter}::text,
+    INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
+    SELECT count(*), ${LSN}, ${NOW_US}, $${firstParameter}::text,
       CASE WHEN count(*) < $${firstParameter + 1}::int THEN array_agg(id) END
     FROM done HAVING count(*) > 0
   )
@@ -30,26 +32,29 @@ const BYTES_MAX = 2_097_152;
 const PAGE_MS_MAX = 50;
 
 /**
- * Two readers that do this at once compute the same numbers: a block's last number is that of the block before it and
- * its own length, or the time of its write if that is more. A transaction id that does not exist here yet is from a
- * server that this database was restored from.
+ * The mark has the newest number. Of several readers that do this at once, the first one changes the mark, and the
+ * others find another mark than they began with: they number nothing.
  */
-const NUMBER = `WITH running AS (
-    SELECT pg_snapshot_xmin(now)::text::bigint AS oldest, pg_snapshot_xmax(now)::text::bigint AS next
-    FROM pg_current_snapshot() AS now
-  ), ready AS (
-    SELECT place, at_us, sum(length) OVER (ORDER BY xid, at_us ROWS UNBOUNDED PRECEDING) AS total
+const NUMBER = `WITH ready AS (
+    SELECT place, at_us, sum(length) OVER (ORDER BY lsn ROWS UNBOUNDED PRECEDING) AS total
     FROM (
-      SELECT c.ctid AS place, xid, at_us, length FROM plantstore_changes c, running
-      WHERE last IS NULL AND (xid < oldest OR xid >= next) ORDER BY xid, at_us LIMIT ${BLOCKS_MAX}
-    ) AS oldest_blocks
+      SELECT ctid AS place, lsn, at_us, length FROM plantstore_changes
+      WHERE last IS NULL ORDER BY lsn LIMIT ${BLOCKS_MAX}
+    ) AS oldest
   ), numbered AS (
     SELECT place, total + greatest((SELECT max(last) FROM plantstore_changes),
       max(at_us - total) OVER (ORDER BY total)) AS number
     FROM ready
+  ), turn AS (
+    UPDATE plantstore_marks SET at_ms = (SELECT max(number) FROM numbered)
+    WHERE name = 'changes' AND at_ms = (SELECT max(last) FROM plantstore_changes)
+      AND EXISTS (SELECT 1 FROM numbered)
+    RETURNING name
+  ), given AS (
+    UPDATE plantstore_changes c SET last = number FROM numbered, turn WHERE c.ctid = place
+    RETURNING c.last
   )
-  UPDATE plantstore_changes c SET last = number FROM numbered
-  WHERE c.ctid = place AND c.last IS NULL RETURNING c.last`;
+  SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given`;
 
 /** The block with the number to begin behind comes first, for its numbers only. */
 const READ = `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept::text AS kept,
@@ -75,18 +80,28 @@ const TRIM = `DELETE FROM plantstore_changes
   RETURNING last`;
 
 /** A break: from here on changes are made that the journal does not have. */
-export const BREAK = `INSERT INTO plantstore_changes (last, length, xid, at_us, entries)
-  SELECT greatest(max(last) + 1, ${NOW_US}), 0, 0, ${NOW_US}, '[]' FROM plantstore_changes`;
+const BREAK = `WITH turn AS (
+    UPDATE plantstore_marks SET at_ms = greatest(at_ms + 1, ${NOW_US}) WHERE name = 'changes'
+    RETURNING at_ms
+  )
+  INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
+  SELECT at_ms, 0, 0, ${NOW_US}, '[]' FROM turn`;
 
-/** False on an engine that has no transaction ids, and so no order of commits that a reader could see. */
-export async function canOrderCommits(connection: Connection): Promise<boolean> {
+/** False on an engine without a log that shows the order of its transactions: there is no journal then. */
+export async function beginJournal(connection: Connection): Promise<boolean> {
   try {
-    await connection.query("SELECT pg_snapshot_xmin(pg_current_snapshot())::text");
-    return true;
+    await connection.query(`SELECT ${LSN} AS lsn`);
   } catch (error) {
     if (/^(42883|42704|0A)/.test(sqlStateOf(error) ?? "")) return false;
     throw error;
   }
+  // A database that was restored from a dump may have blocks with places in another server's log.
+  await numberBlocks(connection);
+  return true;
+}
+
+export async function breakJournal(connection: Connection): Promise<void> {
+  await connection.query(BREAK);
 }
 
 export async function readChanges(connection: Connection, query: ChangeQuery): Promise<ChangePage> {
@@ -109,6 +124,11 @@ export async function trimChanges(connection: Connection, beforeMs: number): Pro
   return (await connection.query(TRIM, [Math.floor(beforeMs)])).length === BLOCKS_MAX;
 }
 
+/** Until every block that was committed before has its numbers. */
 async function numberBlocks(connection: Connection): Promise<void> {
-  while ((await connection.query(NUMBER)).length === BLOCKS_MAX);
+  for (;;) {
+    const [row] = await connection.query<Record<"ready" | "given", bigint>>(NUMBER);
+    const { ready = 0n, given = 0n } = row ?? {};
+    if (ready === given && ready < BLOCKS_MAX) return;
+  }
 }

@@ -36,7 +36,7 @@ const expectedColumns: Readonly<Record<string, Readonly<Record<string, string>>>
   plantstore_changes: {
     last: "bigint",
     length: "integer",
-    xid: "bigint",
+    lsn: "bigint",
     at_us: "bigint",
     entries: "text",
     kept: "ARRAY",

@@ -35,7 +35,7 @@ export const steps: readonly string[] = [
   `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_tokens_name ON plantstore_tokens (name)
   WHERE revoked_at_ms IS NULL`,
 
-  // The time of the last probe, and of the first token.
+  // The time of the last probe and of the first token, and the newest number of the journal.
   `CREATE TABLE IF NOT EXISTS plantstore_marks (
   name  text COLLATE "C" PRIMARY KEY,
   at_ms bigint NOT NULL
@@ -55,7 +55,7 @@ export const steps: readonly string[] = [
   `CREATE TABLE IF NOT EXISTS plantstore_changes (
   last    bigint,
   length  int NOT NULL,
-  xid     bigint NOT NULL,
+  lsn     bigint NOT NULL,
   at_us   bigint NOT NULL,
   entries text NOT NULL,
   kept    bigint[]
@@ -63,14 +63,17 @@ export const steps: readonly string[] = [
 
   `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_changes_last ON plantstore_changes (last)`,
 
-  `CREATE INDEX IF NOT EXISTS plantstore_changes_new ON plantstore_changes (xid, at_us)
+  `CREATE INDEX IF NOT EXISTS plantstore_changes_new ON plantstore_changes (lsn)
   WHERE last IS NULL`,
 
   // A number that readers can begin behind, before there is any change.
-  `INSERT INTO plantstore_changes (last, length, xid, at_us, entries)
-  SELECT now_us, 0, 0, now_us, '[]'
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us) AS clock
-  WHERE NOT EXISTS (SELECT 1 FROM plantstore_changes)`,
+  `WITH mark AS (
+  INSERT INTO plantstore_marks (name, at_ms)
+  VALUES ('changes', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+  ON CONFLICT (name) DO NOTHING RETURNING at_ms
+)
+INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
+SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
 ];
 
 export const NEWEST_SCHEMA = steps.length;

@@ -16,7 +16,7 @@ import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
 import { requireJournal, Trimmer } from "../journal.ts";
 import { type TokenRow, toTokenRecord } from "../rows.ts";
-import { BREAK, canOrderCommits, readChanges, trimChanges } from "./changes.ts";
+import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, type Parameter, toArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
 import { findPlants, listPlants, listTags } from "./read.ts";
@@ -74,7 +74,7 @@ export async function openPostgresStore(
   const location = describeTarget(target);
   const { durability, isOrdered } = await onServer(target, limits, async (connection) => {
     await migrate(connection, location, onMigrate);
-    return { durability: connection.durability, isOrdered: await canOrderCommits(connection) };
+    return { durability: connection.durability, isOrdered: await beginJournal(connection) };
   });
   const description = { engine: "PostgreSQL", location, durability };
   return new PostgresStore(target, description, limits, isOrdered);
@@ -284,7 +284,7 @@ class PostgresStore implements Store {
 
   /** Once, before the first change that the journal does not get. */
   private breakJournal(): Promise<void> {
-    this.breaking ??= this.runOnControl(BREAK, []).catch((error: unknown) => {
+    this.breaking ??= this.control.run(this.deadline(), breakJournal).catch((error: unknown) => {
       this.breaking = undefined;
       throw error;
     });
