@@ -72,7 +72,9 @@ export class Feed<Given extends NewPlant> {
     const entries: Entry<Given>[] = [];
     for (let characters = 0; entries.length < lengthMax && characters < CHARACTERS_MAX;) {
       const waitMs = entries.length === 0 ? firstMs : furtherMs;
-      const entry = this.waiting.shift() ?? (await this.next(waitMs).catch(() => undefined));
+      const entry =
+        this.waiting.shift() ??
+        (this.isAsync ? await this.next(waitMs).catch(() => undefined) : this.nextNow());
       if (entry === undefined) break;
       entries.push(entry);
       characters += entry.line.length;
@@ -97,12 +99,29 @@ export class Feed<Given extends NewPlant> {
 
   private async next(waitMs: number | undefined): Promise<Entry<Given> | undefined> {
     this.asked ??= (async () => this.iterator.next())();
-    const found = this.isAsync ? await this.within(waitMs, this.asked) : await this.asked;
+    const found = await this.within(waitMs, this.asked);
     if (found === undefined || found.done === true) return undefined;
-    const plant = found.value;
-    const line = `${formatPlant(plant)}\n`;
+    const entry = this.toEntry(found.value);
     this.asked = undefined;
-    return { index: this.count++, plant, line };
+    return entry;
+  }
+
+  /** Without a promise for each plant. The end, and a failure, are left for `next` to find. */
+  private nextNow(): Entry<Given> | undefined {
+    if (this.asked !== undefined) return undefined;
+    try {
+      const found = this.iterator.next() as IteratorResult<Given>;
+      if (found.done !== true) return this.toEntry(found.value);
+      this.asked = Promise.resolve(found);
+    } catch (error) {
+      this.asked = Promise.reject(error);
+      this.asked.catch(() => undefined);
+    }
+    return undefined;
+  }
+
+  private toEntry(plant: Given): Entry<Given> {
+    return { index: this.count++, plant, line: `${formatPlant(plant)}\n` };
   }
 
   private async within<Value>(
@@ -123,6 +142,8 @@ export class Feed<Given extends NewPlant> {
 }
 
 const CHUNK_LENGTH_MAX = 256;
+/** Sent and not settled. Some platforms would read any number of plants ahead of the network. */
+const UNSETTLED_CHARACTERS_MAX = 1_000_000;
 /** The service ends a batch in which nothing arrives for ten seconds. */
 const STREAM_IDLE_MS = 2_000;
 const BLOCK_LENGTH_MAX = 2_000;
@@ -133,9 +154,12 @@ const BLOCK_IDLE_MS = 50;
 export class Batch<Given extends NewPlant> {
   private readonly feed: Feed<Given>;
   private readonly unsettled = new Map<number, Entry<Given>>();
+  private unsettledCharacters = 0;
   private lineCount = 0;
   private pulling: Promise<void> | undefined;
   private isOver = false;
+  /** Ends a wait for fewer unsettled plants. */
+  private goOn: () => void = () => undefined;
 
   constructor(feed: Feed<Given>) {
     this.feed = feed;
@@ -153,6 +177,8 @@ export class Batch<Given extends NewPlant> {
   stream(): ReadableStream<Uint8Array> {
     const encoder = new TextEncoder();
     const send = async (controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> => {
+      if (this.unsettledCharacters >= UNSETTLED_CHARACTERS_MAX && !this.isOver)
+        await new Promise<void>((resolve) => (this.goOn = resolve));
       const entries = this.isOver ? [] : await this.feed.take(CHUNK_LENGTH_MAX, STREAM_IDLE_MS, 0);
       if (entries.length === 0) controller.close();
       else controller.enqueue(encoder.encode(this.number(entries)));
@@ -170,12 +196,15 @@ export class Batch<Given extends NewPlant> {
     const entry = this.unsettled.get(line);
     if (entry === undefined) return undefined;
     this.unsettled.delete(line);
+    this.unsettledCharacters -= entry.line.length;
+    if (this.unsettledCharacters < UNSETTLED_CHARACTERS_MAX) this.goOn();
     return { index: entry.index, plant: entry.plant, outcome };
   }
 
   /** Takes no more plants. What is already sent may still be answered. */
   stop(): void {
     this.isOver = true;
+    this.goOn();
     this.feed.interrupt();
   }
 
@@ -187,7 +216,10 @@ export class Batch<Given extends NewPlant> {
   }
 
   private number(entries: readonly Entry<Given>[]): string {
-    for (const entry of entries) this.unsettled.set(++this.lineCount, entry);
+    for (const entry of entries) {
+      this.unsettled.set(++this.lineCount, entry);
+      this.unsettledCharacters += entry.line.length;
+    }
     return entries.map(({ line }) => line).join("");
   }
 }

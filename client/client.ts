@@ -274,34 +274,34 @@ export class Client {
     settle: Settle,
     options: RetryOptions = {},
   ): Promise<void> {
-    for await (const { index, outcome } of this.deliver(plants, options, false))
-      settle(index, outcome);
+    for await (const block of this.deliver(plants, options, false))
+      for (const { index, outcome } of block) settle(index, outcome);
   }
 
   /**
    * Stores any number of plants, and yields what became of each, soon after it was taken from the iterable. A refused
    * plant does not affect the others. Ends as `createBatch` does.
    */
-  createAll<Given extends NewPlant>(
+  async *createAll<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
     options: RetryOptions = {},
   ): AsyncGenerator<Settled<Given>, void> {
-    return this.deliver(plants, options, CAN_STREAM);
+    for await (const block of this.deliver(plants, options, CAN_STREAM)) yield* block;
   }
 
   private async *deliver<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
     options: RetryOptions,
     canStream: boolean,
-  ): AsyncGenerator<Settled<Given>, void> {
+  ): AsyncGenerator<Settled<Given>[], void> {
     const feed = new Feed(plants);
     const backoff = this.backOff(options);
     try {
       while (await feed.hasMore(options.signal))
         try {
-          for await (const settled of this.sendBatch(feed, options.signal, canStream)) {
-            backoff.reset();
-            yield settled;
+          for await (const block of this.sendBatch(feed, options.signal, canStream)) {
+            if (block.length > 0) backoff.reset();
+            yield block;
           }
         } catch (error) {
           await backoff.wait(error);
@@ -316,7 +316,7 @@ export class Client {
     feed: Feed<Given>,
     signal: AbortSignal | undefined,
     canStream: boolean,
-  ): AsyncGenerator<Settled<Given>, void> {
+  ): AsyncGenerator<Settled<Given>[], void> {
     const batch = new Batch(feed);
     const stop = (): void => batch.stop();
     signal?.addEventListener("abort", stop);
@@ -333,13 +333,14 @@ export class Client {
         signal: guard.signal,
       } as RequestInit;
       const response = await guard.watch(this.request("/plants/batch", init));
-      for await (const lines of this.readLines(response, guard))
+      for await (const lines of this.readLines(response, guard)) {
+        const block: Settled<Given>[] = [];
         for (const line of lines) {
           const result = findResult(line);
           if (result === undefined) throw this.notAPlantStore();
           const outcome = findOutcome(result);
           const settled = outcome && batch.settle(result.line, outcome);
-          if (settled !== undefined) yield settled;
+          if (settled !== undefined) block.push(settled);
           if (outcome === undefined)
             failure = {
               message: `${this.url}: ${result.message ?? `status ${result.status}`}`,
@@ -347,6 +348,8 @@ export class Client {
               code: result.error ?? 0,
             };
         }
+        yield block;
+      }
       if (!batch.isSettled) throw new ServiceError({ ...failure, isTransient: true });
     } finally {
       signal?.removeEventListener("abort", stop);

@@ -267,6 +267,34 @@ describe("createAll", () => {
     expect(await client.create({ id: 0n, name: "a" })).toBe("replayed");
   });
 
+  test("takes no more plants from the source than are answered for, but for a few", async () => {
+    await using service = await startService();
+    const name = "x".repeat(1_000);
+    const received = Promise.withResolvers<undefined>();
+    /** Reads all it can get, and answers nothing. */
+    const readOnly: Answer = async ({ body }) => {
+      let bytes = 0;
+      for await (const chunk of body as ReadableStream<Uint8Array>) {
+        bytes += chunk.length;
+        if (bytes > 900_000) received.resolve(undefined);
+      }
+      return new Response("", { headers: { "content-type": "application/x-ndjson" } });
+    };
+    using proxy = startProxy(service, readOnly);
+    let taken = 0;
+    function* endless(): Generator<NewPlant> {
+      for (let id = 0n; ; id++, taken++) yield { id, name };
+    }
+    const controller = new AbortController();
+    const { signal } = controller;
+    const reading = rejectionOf(collect(proxy.client.createAll(endless(), { signal })));
+    await received.promise;
+    for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate);
+    expect(taken).toBeWithin(900, 1_500);
+    controller.abort(new Error("enough"));
+    expect(await reading).toMatchObject({ message: "enough" });
+  });
+
   test("an abort ends it, with the results of what was sent", async () => {
     await using service = await startService();
     const client = new Client(service.url, TEST_TOKEN);
