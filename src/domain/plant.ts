@@ -101,26 +101,24 @@ export function formatPlant({ name, tag }: Plant): string {
 /** With its id as exact digits. */
 export function formatStoredPlant({ id, name, tag }: Plant): string {
   // One call of JSON.stringify takes half the time of two.
-  if (isSafe(id)) return JSON.stringify({ id: Number(id), name, tag });
+  if (Number.isSafeInteger(Number(id))) return JSON.stringify({ id: Number(id), name, tag });
   const tagMember = tag === undefined ? "" : `,"tag":${JSON.stringify(tag)}`;
   return `{"id":${id},"name":${JSON.stringify(name)}${tagMember}}`;
 }
 
 /** A JSON array. One call of JSON.stringify for all takes a third of the time. */
 export function formatStoredPlants(plants: readonly Plant[]): string {
-  if (plants.every(({ id }) => isSafe(id)))
-    return JSON.stringify(plants.map(({ id, name, tag }) => ({ id: Number(id), name, tag })));
+  const numbered = plants.map(({ id, name, tag }) => ({ id: Number(id), name, tag }));
+  if (numbered.every(({ id }) => Number.isSafeInteger(id))) return JSON.stringify(numbered);
   return `[${plants.map(formatStoredPlant).join(",")}]`;
 }
 
-const isSafe = (id: bigint): boolean => Number.isSafeInteger(Number(id));
-
 /**
- * A strong entity tag: a hash of the content. There is no version number: an editor who finds the content
- * last seen overwrites nothing unknowingly.
+ * A strong entity tag: a hash of the content, which is what `formatStoredPlant` writes. There is no version number: an
+ * editor who finds the content last seen overwrites nothing unknowingly.
  */
-export function entityTagOf(plant: Plant): string {
-  return `"${Bun.SHA256.hash(formatStoredPlant(plant), "base64").slice(0, 24)}"`;
+export function entityTagOf(content: string): string {
+  return `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
 }
 
 /** Entity tags that a request names: any plant that exists, or one of these. */
@@ -136,7 +134,7 @@ export const ALWAYS: Condition = {};
 
 export function holds({ match, noneMatch }: Condition, plant: Plant): boolean {
   if (match === undefined && noneMatch === undefined) return true;
-  const entityTag = entityTagOf(plant);
+  const entityTag = entityTagOf(formatStoredPlant(plant));
   return matches(match ?? "any", entityTag) && !matches(noneMatch ?? [], entityTag);
 }
 

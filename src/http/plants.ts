@@ -37,11 +37,12 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   if (plant === undefined) throw new Refusal("plant_not_found");
   // Before the text is made: a burst of refused requests would make many.
   requireRoomToAnswer(service, plant.name.length + (plant.tag?.length ?? 0));
-  const etag = entityTagOf(plant);
+  const text = formatStoredPlant(plant);
+  const etag = entityTagOf(text);
   // A client may keep it, but has to ask each time whether it still holds.
   const headers = { etag, "cache-control": "private, no-cache" };
   if (isUnmodified(request.headers, etag)) return answer(304, null, headers);
-  return answerText(exchange, formatStoredPlant(plant), headers);
+  return answerText(exchange, text, headers);
 }
 
 /** PUT /plants/{id} */
@@ -53,7 +54,8 @@ export async function replacePlant(exchange: Exchange, { name }: Principal): Pro
   const text = await service.bodies.readText(request);
   const plant = parseReplacement(text, id);
   await writeText(service, text, () => service.store.replacePlant(plant, condition, name));
-  return answerText(exchange, formatPlant(plant), { etag: entityTagOf(plant) });
+  const etag = entityTagOf(formatStoredPlant(plant));
+  return answerText(exchange, formatPlant(plant), { etag });
 }
 
 /** DELETE /plants/{id} */

@@ -236,8 +236,12 @@ function splitPairs(url: string): Pair[] {
     });
 }
 
+/** Decoding would not change it. */
+const PLAIN = /^[\w.-]*$/;
+
 /** The platform's own parser would silently replace invalid bytes. */
 function decode(text: string): string | undefined {
+  if (PLAIN.test(text)) return text;
   try {
     const decoded = decodeURIComponent(text.replaceAll("+", " "));
     return isStorable(decoded) ? decoded : undefined;

@@ -11,7 +11,8 @@ export function chooseForm<Form extends string>(
   accept: string | null,
   offers: readonly [Form, ...Form[]],
 ): Form {
-  const ranges = (accept ?? "*/*").split(",").map(parseRange);
+  if (accept === null || accept === "*/*") return offers[0];
+  const ranges = accept.split(",").map(parseRange);
   let best = offers[0];
   let bestWeight = 0;
   for (const offer of offers) {

@@ -9,11 +9,11 @@ export interface PlantRow {
   readonly tag: string | null;
 }
 
-export const toPlant = ({ id, name, tag }: PlantRow): Plant => ({
-  id,
-  name,
-  tag: tag ?? undefined,
-});
+export const toPlant = (row: PlantRow): Plant =>
+  // A row with a tag is a plant already: a copy of each takes a tenth of the time of a page.
+  hasTag(row) ? row : { id: row.id, name: row.name, tag: undefined };
+
+const hasTag = (row: PlantRow): row is PlantRow & { readonly tag: string } => row.tag !== null;
 
 export interface TokenRow {
   readonly hash: string;

@@ -1,7 +1,7 @@
 /** Clients that each write plants of their own to a service that may fail, and check every answer against a ledger. */
 
 import type { ErrorName } from "../../src/domain/errors.ts";
-import { entityTagOf } from "../../src/domain/plant.ts";
+import { entityTagOf, formatStoredPlant } from "../../src/domain/plant.ts";
 import { type Answer, idOf, Ledger, type Operation } from "./model.ts";
 import { isReplay, readRefusal, type StoredPlant, toBody } from "./plants.ts";
 import type { Random } from "./random.ts";
@@ -310,10 +310,9 @@ export function sendOperation(
     init.body = toBody(operation.plant);
   }
   if ("ifMatch" in operation && operation.ifMatch !== undefined)
-    headers["if-match"] = entityTagOf({
-      ...operation.ifMatch,
-      tag: operation.ifMatch.tag ?? undefined,
-    });
+    headers["if-match"] = entityTagOf(
+      formatStoredPlant({ ...operation.ifMatch, tag: operation.ifMatch.tag ?? undefined }),
+    );
   const path = operation.kind === "create" ? "/plants" : `/plants/${idOf(operation)}`;
   return fetch(url + path, init);
 }

@@ -115,7 +115,8 @@ async function readBounded(
     parameters,
   );
   const isCut = rows.length < Number(rows[0]?.found ?? 0);
-  return { plants: Array.from(rows, toPlant), hasMore: isCut || rows.length === length };
+  const plants = Array.from(rows, ({ id, name, tag }) => toPlant({ id, name, tag }));
+  return { plants, hasMore: isCut || rows.length === length };
 }
 
 /** A row that was too long to be sent with others. */
