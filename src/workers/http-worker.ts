@@ -10,11 +10,17 @@ import { openReader } from "../store/open.ts";
 import { Caller, createRemoteStore, type Results } from "./remote-store.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
-const { config, store: description, metricsMemory, ratesMemory, calls } = workerData as WorkerSetup;
+const setup = workerData as WorkerSetup;
+const { config, store: description, metricsMemory, ratesMemory, calls, calledAtMs } = setup;
+/** A client that has been answered sends its next write soon. */
+const WRITING_MS = 100;
 const send = (message: FromWorker): void => parentPort?.postMessage(message);
 
 const caller = new Caller({
-  send: (sent) => calls.postMessage(sent),
+  send: (sent) => {
+    calledAtMs[0] = Date.now();
+    calls.postMessage(sent);
+  },
   receive: () => receiveMessageOnPort(calls)?.message as Results | undefined,
 });
 calls.on("message", (results: Results) => caller.settle(results));
@@ -23,7 +29,9 @@ const reports: Reports = {
     caller.call("readActivity", [sinceMs]) as ReturnType<Reports["readActivity"]>,
   formatMetrics: () => caller.call("formatMetrics", []) as ReturnType<Reports["formatMetrics"]>,
 };
-const reader = openReader(config.databaseUrl, config, () => caller.callsWaiting > 0);
+/** Plants are read on this thread, so calls are writes, of this worker's clients or of others'. */
+const isWriting = (): boolean => Date.now() - Number(calledAtMs[0]) < WRITING_MS;
+const reader = openReader(config.databaseUrl, config, isWriting);
 const store = createRemoteStore(caller, description, reader);
 const metrics = new Metrics(metricsMemory);
 const server = startServer({

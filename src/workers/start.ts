@@ -21,6 +21,8 @@ export interface WorkerSetup {
   readonly ratesMemory: SharedArrayBuffer;
   /** Carries calls of the store and their results. */
   readonly calls: MessagePort;
+  /** Shared by all workers: when one of them last called the store, in milliseconds since 1970. */
+  readonly calledAtMs: Float64Array;
 }
 
 interface Listening {
@@ -54,6 +56,7 @@ export async function startWorkers({
     Math.floor(config.bodyBytesTotalMax / config.workers),
   );
   const setup = {
+    calledAtMs: new Float64Array(new SharedArrayBuffer(Float64Array.BYTES_PER_ELEMENT)),
     config: { ...config, bodyBytesTotalMax, port: held.port },
     store: store.description,
     ratesMemory: new SharedArrayBuffer(RATES_BYTES),

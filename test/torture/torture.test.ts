@@ -118,9 +118,9 @@ torture(
   },
 );
 
-torture("creates keep their share beside readers of large pages", largePages, 4, {
-  "created a second beside the readers": 10,
-  "pages a second": 1,
+torture("creates keep their share beside readers of large pages", largePages, 6, {
+  "1 worker: created a second beside the readers": 10,
+  "1 worker: pages a second": 1,
 });
 
 torture("clients that read or finish nothing cannot take all memory", memory, 0);

@@ -42,10 +42,10 @@ import { connect, type Connection, disconnect, walkPlants, walkTags } from "./sq
 import { applyWrite, concernsPlants, type Outcome, type Write } from "./writes.ts";
 
 /**
- * One thread reads pages and commits writes. A large page takes milliseconds, and as much again until it is sent. So
- * after a page reading rests this many times as long, if there are writes.
+ * A thread that reads a large page has milliseconds of work with it. So after a page, reading rests this many times as
+ * long as the page took, if there are writes.
  */
-const PAGE_REST = 2;
+const PAGE_REST = 3;
 /** The plants that one tick looks up. The others are looked up when these are answered, so few are in memory at once. */
 const LOOK_UP_CHARACTERS_MAX = 262_144;
 /** A client that has been answered sends its next write soon. */
@@ -150,9 +150,14 @@ abstract class SqliteReads implements Reads {
   private async readPage<Page>(read: (connection: Connection) => Page): Promise<Page> {
     const readNow = (): Page => {
       const startedAtMs = performance.now();
+      const rest = (): void => {
+        const nowMs = performance.now();
+        this.restsUntilMs = nowMs + (nowMs - startedAtMs) * PAGE_REST;
+      };
       const page = this.readPlants(read);
-      const endedAtMs = performance.now();
-      this.restsUntilMs = endedAtMs + (endedAtMs - startedAtMs) * PAGE_REST;
+      rest();
+      // By the end of the tick its text is made and sent, which takes as long again.
+      if (this.isWriting()) setImmediate(rest);
       return page;
     };
     const isFree = this.pages.waiting === 0 && this.restMs() <= 0;
