@@ -25,9 +25,10 @@ async function openFrozen(file: string): Promise<Workplace> {
   return at;
 }
 
-test("there is a store of every schema, without a gap", () => {
-  expect(files.map(schemaOf)).toEqual(files.map((_, index) => index + 1));
-  expect(files.length).toBeWithin(2, migrations.length + 1);
+test("there is a store of every released schema", () => {
+  const schemas = files.map(schemaOf);
+  expect(schemas.slice(0, 2)).toEqual([1, 2]);
+  expect(Math.max(...schemas)).toBeLessThanOrEqual(migrations.length);
 });
 
 describe.each(files)("%s", (file) => {

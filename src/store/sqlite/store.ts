@@ -66,7 +66,9 @@ abstract class SqliteReads implements Reads {
     this.pages = new Batcher((reads) => this.readInTurn(reads), { ...limits, batchLengthMax: 1 });
     this.limits = limits;
     this.lookUps = new Batcher((ids) => this.findPlants(ids), limits);
-    this.searcher = new Searcher({ path, ...limits });
+    // These alone: a thread cannot be given the functions among the limits.
+    const { queueSecondsMax, scanRowsMax } = limits;
+    this.searcher = new Searcher({ path, queueSecondsMax, scanRowsMax });
   }
 
   /** Whether clients of this thread are writing. */
