@@ -16,19 +16,11 @@ import { describeApi } from "../src/http/openapi.ts";
 import { openStore } from "../src/store/open.ts";
 import { steps } from "../src/store/postgres/schema.ts";
 import { migrations } from "../src/store/sqlite/database.ts";
+import { inPages } from "./build-licenses.ts";
 import { findOwnTarget, readLock, targets, writeChecksums } from "./build-executable.ts";
 
 const root = join(import.meta.dir, "..");
 const UNRELEASED = "## Unreleased\n";
-
-/** Packages that the built pages contain. npm counts them as tools for development. */
-export const inPages: readonly string[] = [
-  "@preact/signals",
-  "@preact/signals-core",
-  "preact",
-  "swagger-ui-dist",
-  "uplot",
-];
 
 /** The token in the stores that a release keeps for later tests. It opens nothing else. */
 export const FROZEN_TOKEN = "pst_jSOdLbcsz3T6xy08jOhSaI5a6DgbuNQLdcU1_0vMKSL";
@@ -161,6 +153,7 @@ async function makeArtefacts(clone: string, version: string, isQuick: boolean): 
   run(["npm", "pack", "--pack-destination", folder], join(clone, "client"));
   for (const target of isQuick ? [findOwnTarget()] : Object.keys(targets))
     run([process.execPath, "scripts/build-executable.ts", "--target", target], clone);
+  cpSync(join(clone, "dist/LICENSES.txt"), join(folder, "LICENSES.txt"));
   await writeBom(clone, join(folder, `plantstore-${version}.cdx.json`));
   await writeChecksums(folder);
 }

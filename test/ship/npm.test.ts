@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { chmodSync, cpSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import packageJson from "../../package.json";
+import { inPages } from "../../scripts/build-licenses.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { copySources, fail, leaveTraps, run, useEverything } from "../support/shipped.ts";
 
@@ -56,6 +57,7 @@ describe("the package", () => {
       "README.md",
       "bin",
       "client",
+      "dist/LICENSES.txt",
       "dist/console",
       "dist/docs",
       "package.json",
@@ -71,6 +73,13 @@ describe("the package", () => {
       "src/workers",
     ]);
     expect(names.filter((name) => /\.(test|map)\b|tsconfig/.test(name))).toEqual([]);
+  });
+
+  test("has the licence of every package whose code is in the pages", async () => {
+    const unpacked = ["tar", "-xzOf", tarball, "package/dist/LICENSES.txt"];
+    const text = await run(unpacked, { cwd: folder.path });
+    for (const name of inPages) expect(text).toContain(`==== ${name} ====\n`);
+    expect(text.match(/Permission is hereby granted|Apache License/g)?.length).toBeGreaterThan(5);
   });
 
   test("runs no script where it is installed, and brings the runtime that it was tested with", () => {

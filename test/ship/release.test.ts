@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Glob } from "bun";
 import packageJson from "../../package.json";
 import { findOwnTarget } from "../../scripts/build-executable.ts";
-import { inPages } from "../../scripts/release.ts";
+import { inPages } from "../../scripts/build-licenses.ts";
 import { copySources, fail, run } from "../support/shipped.ts";
 
 const repository = copySources();
@@ -47,6 +47,7 @@ describe("a dry run", () => {
 
   test("makes the packages, the executable, the list of what is inside, and checksums of all", async () => {
     const names = [
+      "LICENSES.txt",
       `plantstore-9.9.9-${findOwnTarget()}`,
       "plantstore-9.9.9.cdx.json",
       "plantstore-9.9.9.tgz",
@@ -58,7 +59,7 @@ describe("a dry run", () => {
     expect(checked.trim().split("\n").toSorted()).toEqual(
       names.map((name) => `${name}: OK`).toSorted(),
     );
-    const executable = join(folder, names[0] as string);
+    const executable = join(folder, names[1] as string);
     expect(await run([executable, "version"], { cwd: folder })).toBe("9.9.9\n");
   });
 
