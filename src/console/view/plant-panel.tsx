@@ -101,19 +101,15 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
               </div>
             </Notice>
           )}
-          {trouble.value instanceof Changed ? (
-            <ConflictNotice
-              change={trouble.value}
-              doing="delete"
-              onTake={(now) => {
-                trouble.value = undefined;
-                accept(now);
-              }}
-              onInsist={(now) => void remove(now)}
-            />
-          ) : (
-            trouble.value !== undefined && <FailureNotice of="deletion" error={trouble.value} />
-          )}
+          <TroubleNotice
+            trouble={trouble.value}
+            of="deletion"
+            onTake={(now) => {
+              trouble.value = undefined;
+              accept(now);
+            }}
+            onInsist={(now) => void remove(now)}
+          />
           {canChange && (
             <div class="form-actions">
               {draft === undefined && (
@@ -229,34 +225,30 @@ function EditForm({ versioned, onChange, onDone }: EditFormProps): JSX.Element {
       <IdLabel id={id} />
       <NameField id="edit-name" hasLines={/[\r\n]/.test(plant.name)} name={name} />
       <TagField id="edit-tag" tag={tag} />
-      {trouble.value instanceof Changed ? (
-        <ConflictNotice
-          change={trouble.value}
-          doing="save"
-          onTake={(now) => {
-            onChange(now);
-            discard();
-          }}
-          onInsist={(now) => save(now.etag)}
-        />
-      ) : (
-        <>
-          {trouble.value !== undefined && <FailureNotice of="save" error={trouble.value} />}
-          <div class="form-actions">
-            <Button type="submit" kind="main" isDisabled={isBusy.value}>
-              {isBusy.value ? "Saving…" : "Save"}
-            </Button>
-            <Button onClick={discard}>Cancel</Button>
-          </div>
-        </>
+      <TroubleNotice
+        trouble={trouble.value}
+        of="save"
+        onTake={(now) => {
+          onChange(now);
+          discard();
+        }}
+        onInsist={(now) => save(now.etag)}
+      />
+      {!(trouble.value instanceof Changed) && (
+        <div class="form-actions">
+          <Button type="submit" kind="main" isDisabled={isBusy.value}>
+            {isBusy.value ? "Saving…" : "Save"}
+          </Button>
+          <Button onClick={discard}>Cancel</Button>
+        </div>
       )}
     </Form>
   );
 }
 
-interface ConflictProps {
-  readonly change: Changed;
-  readonly doing: "save" | "delete";
+interface TroubleProps {
+  readonly trouble: unknown;
+  readonly of: "save" | "deletion";
   /** Leave the plant as it is now. */
   readonly onTake: (now: Versioned | undefined) => void;
   /** Go ahead, over the version that was just shown. */
@@ -269,11 +261,13 @@ const conflictTexts = {
     take: "Discard my edit",
     insist: "Overwrite with mine",
   },
-  delete: { state: "It isn't deleted yet.", take: "Keep it", insist: "Delete anyway" },
+  deletion: { state: "It isn't deleted yet.", take: "Keep it", insist: "Delete anyway" },
 } as const;
 
-function ConflictNotice({ change, doing, onTake, onInsist }: ConflictProps): JSX.Element {
-  const now = change.current;
+function TroubleNotice({ trouble, of, onTake, onInsist }: TroubleProps): JSX.Element | null {
+  if (trouble === undefined) return null;
+  if (!(trouble instanceof Changed)) return <FailureNotice of={of} error={trouble} />;
+  const now = trouble.current;
   if (now === undefined)
     return (
       <Notice kind="warning" title="Someone else deleted this plant.">
@@ -283,9 +277,9 @@ function ConflictNotice({ change, doing, onTake, onInsist }: ConflictProps): JSX
       </Notice>
     );
   const { name, tag } = now.plant;
-  const { state, take, insist } = conflictTexts[doing];
+  const { state, take, insist } = conflictTexts[of];
   // Either way of settling a save loses someone's edit, so neither is recommended.
-  const [takeKind, insistKind] = doing === "delete" ? (["main", "danger"] as const) : [];
+  const [takeKind, insistKind] = of === "deletion" ? (["main", "danger"] as const) : [];
   return (
     <Notice kind="warning" title={`Someone else changed this plant. ${state}`} text="It is now:">
       <Terms
