@@ -118,7 +118,7 @@ torture(
   },
 );
 
-torture("creates keep their share beside readers of large pages", largePages, 6, {
+torture("creates keep their share beside readers of large pages", largePages, 4, {
   "1 worker: created a second beside the readers": 10,
   "1 worker: pages a second": 1,
 });
