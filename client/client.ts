@@ -56,6 +56,9 @@ const NDJSON_TYPE = "application/x-ndjson";
 const ABORTED_BATCH_MS_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
 
+/** Without a user, a query or a fragment: fetch would refuse or lose them. */
+const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
+
 /**
  * These read an answer while they send, over HTTP/1.1 too. Browsers do not, and the service stops reading from a client
  * that does not read its results.
@@ -72,6 +75,8 @@ export class Client {
 
   /** `url` is the address of the service, with its base path. The options are the defaults of every operation. */
   constructor(url: string, token: string, options: RetryOptions = {}) {
+    if (!URL_PATTERN.test(url))
+      throw new TypeError("url: expected the address of a service, as in http://127.0.0.1:8080");
     this.url = url.replace(/\/+$/, "");
     this.token = token;
     this.options = options;
@@ -82,14 +87,13 @@ export class Client {
    * of an abort.
    */
   async request(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers(init.headers);
+    headers.set("authorization", `Bearer ${this.token}`);
     let response: Response;
     try {
       response = await fetch(`${this.url}${path}`, {
         ...init,
-        headers: {
-          ...(init.headers as Record<string, string> | undefined),
-          authorization: `Bearer ${this.token}`,
-        },
+        headers,
         cache: "no-store",
         credentials: "omit",
         // The token is for this address and no other.
@@ -425,8 +429,9 @@ export class Client {
     return retry(attempt, { ...this.options, ...options }, findWaitMs);
   }
 
-  private readonly backOff = (options: RetryOptions): Backoff =>
-    new Backoff({ ...this.options, ...options }, findWaitMs);
+  private backOff(options: RetryOptions): Backoff {
+    return new Backoff({ ...this.options, ...options }, findWaitMs);
+  }
 
   private notAPlantStore(): ServiceError {
     return new ServiceError({ message: `${this.url} does not answer as a plant store does.` });

@@ -74,6 +74,28 @@ describe("the client", () => {
     expect(lost).toMatchObject({ status: 0, code: 0, isTransient: false });
   });
 
+  test.each([
+    "",
+    "nonsense",
+    "ftp://a",
+    "http://",
+    "http://me:secret@a",
+    "http://a?b",
+    "http://a#b",
+  ])("refuses the address %j at once", (url) =>
+    expect(() => new Client(url, "x")).toThrow(TypeError),
+  );
+
+  test("sends the headers of a request in whatever form they come, and refuses a token that is none", async () => {
+    await using service = await startService();
+    const client = new Client(service.url, TEST_TOKEN);
+    const headers = new Headers({ "x-request-id": "mine" });
+    const response = await client.request("/plants", { headers });
+    expect(response.headers.get("x-request-id")).toBe("mine");
+    const failure = await rejectionOf(new Client(service.url, "two\nlines").listPage());
+    expect(failure).toBeInstanceOf(TypeError);
+  });
+
   test("knows every error of the service, and which of them pass", () => {
     const entries = Object.entries(catalogue);
     expect(errorNames as object).toEqual(
