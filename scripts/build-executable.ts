@@ -3,7 +3,16 @@
  * runtime inside, in release. `--target all` builds every target.
  */
 
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readSync,
+  rmSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
@@ -56,29 +65,28 @@ const root = join(import.meta.dir, "..");
 const HEADER_BYTES = 8_192;
 
 /** Says what is wrong with the file, or undefined. */
-export async function findFormatFault(
-  path: string,
-  target: TargetName,
-): Promise<string | undefined> {
+export function findFormatFault(path: string, target: TargetName): string | undefined {
   const { magic, machine, machineAt, loader } = targets[target].header;
-  const bytes = await Bun.file(path).slice(0, HEADER_BYTES).bytes();
+  const bytes = Buffer.alloc(HEADER_BYTES);
+  const descriptor = openSync(path, "r");
+  readSync(descriptor, bytes);
+  closeSync(descriptor);
   const has = (expected: readonly number[], at: number): boolean =>
     expected.every((byte, index) => bytes[at + index] === byte);
   if (!has(magic, 0)) return `${path} is not an executable for ${target}`;
   if (!has(machine, machineAt)) return `${path} is for another processor than ${target}`;
-  if (!Buffer.from(bytes).includes(loader)) return `${path} does not use ${loader}`;
+  if (!bytes.includes(loader)) return `${path} does not use ${loader}`;
   return undefined;
 }
 
-/** The target of this machine. */
+const targetNames = Object.keys(targets) as TargetName[];
+
+/** The target of this machine, which is that of the runtime on it. */
 export function findOwnTarget(): TargetName {
-  const isMusl =
-    process.platform === "linux" &&
-    readdirSync("/lib").some((name) => name.startsWith("ld-musl-")) &&
-    !readdirSync("/lib").some((name) => name.startsWith("ld-linux-"));
-  const name = `${process.platform}-${process.arch}${isMusl ? "-musl" : ""}`;
-  if (!(name in targets)) throw new Error(`${name}: expected ${Object.keys(targets).join(", ")}`);
-  return name as TargetName;
+  const own = targetNames.find((name) => findFormatFault(process.execPath, name) === undefined);
+  if (own === undefined)
+    throw new Error(`${process.execPath} is for none of ${targetNames.join(", ")}`);
+  return own;
 }
 
 interface Lock {
@@ -142,7 +150,7 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
     rmSync(temporary, { recursive: true, force: true });
   }
   chmodSync(outfile, 0o755);
-  const fault = await findFormatFault(outfile, target);
+  const fault = findFormatFault(outfile, target);
   if (fault !== undefined) throw new Error(fault);
   return outfile;
 }
@@ -161,13 +169,12 @@ export async function writeChecksums(folder: string): Promise<void> {
 }
 
 function parseTargets(names: readonly string[]): TargetName[] {
-  const known = Object.keys(targets) as TargetName[];
   if (names.length === 0) return [findOwnTarget()];
   return names.flatMap((name) => {
-    if (name === "all") return known;
-    const found = known.find((target) => target === name);
+    if (name === "all") return targetNames;
+    const found = targetNames.find((target) => target === name);
     if (found === undefined) {
-      process.stderr.write(`--target ${name}: expected all, ${known.join(", ")}\n`);
+      process.stderr.write(`--target ${name}: expected all, ${targetNames.join(", ")}\n`);
       process.exit(2);
     }
     return found;

@@ -18,7 +18,7 @@ const identity = {
 };
 const options = { cwd: repository.path, env: identity };
 const git = (...args: string[]): Promise<string> => run(["git", ...args], options);
-const command = ["npm", "run", "--silent", "release", "--"];
+const command = [process.execPath, "scripts/release.ts"];
 const read = (file: string): string => readFileSync(join(repository.path, "release", file), "utf8");
 
 beforeAll(async () => {
