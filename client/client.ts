@@ -216,8 +216,9 @@ export class Client {
     filter: Filter = {},
     options: RetryOptions = {},
   ): AsyncGenerator<readonly Plant[], void> {
-    const { signal } = options;
-    const backoff = this.backOff(options);
+    const given = { ...this.options, ...options };
+    const { signal } = given;
+    const backoff = new Backoff(given, findWaitMs);
     let after: bigint | undefined;
     let isStreamed = false;
     for (;;) {
@@ -298,12 +299,13 @@ export class Client {
     options: RetryOptions,
     canStream: boolean,
   ): AsyncGenerator<Settled<Given>[], void> {
+    const given = { ...this.options, ...options };
     const feed = new Feed(plants);
-    const backoff = this.backOff(options);
+    const backoff = new Backoff(given, findWaitMs);
     try {
-      while (await feed.hasMore(options.signal))
+      while (await feed.hasMore(given.signal))
         try {
-          for await (const block of this.sendBatch(feed, options.signal, canStream)) {
+          for await (const block of this.sendBatch(feed, given.signal, canStream)) {
             if (block.length > 0) backoff.reset();
             yield block;
           }
@@ -418,7 +420,8 @@ export class Client {
     init: RequestInit,
     options: RetryOptions = {},
   ): Promise<{ readonly headers: Headers; readonly text: string }> {
-    const { signal = null } = options;
+    const given = { ...this.options, ...options };
+    const { signal = null } = given;
     const attempt = async (): Promise<{ headers: Headers; text: string }> => {
       const response = await this.request(path, { ...init, signal });
       const text = await response.text().catch((error: unknown) => {
@@ -426,11 +429,7 @@ export class Client {
       });
       return { headers: response.headers, text };
     };
-    return retry(attempt, { ...this.options, ...options }, findWaitMs);
-  }
-
-  private backOff(options: RetryOptions): Backoff {
-    return new Backoff({ ...this.options, ...options }, findWaitMs);
+    return retry(attempt, given, findWaitMs);
   }
 
   private notAPlantStore(): ServiceError {

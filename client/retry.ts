@@ -30,9 +30,10 @@ export class Backoff {
   async wait(failure: unknown): Promise<void> {
     const { signal, onRetry, delaysMs = DELAYS_MS, retriesMax = delaysMs.length } = this.options;
     const waitMsMin = this.findWaitMs(failure);
-    if (waitMsMin === undefined || this.retries >= retriesMax) throw failure;
+    const delayMs = delaysMs[Math.min(this.retries, delaysMs.length - 1)];
+    if (waitMsMin === undefined || delayMs === undefined || this.retries++ >= retriesMax)
+      throw failure;
     signal?.throwIfAborted();
-    const delayMs = delaysMs[Math.min(this.retries++, delaysMs.length - 1)] ?? 0;
     const waitMs = Math.round(Math.max(waitMsMin, delayMs * (0.5 + Math.random() / 2)));
     onRetry?.(failure as Error, waitMs);
     await sleep(waitMs, signal);

@@ -135,6 +135,10 @@ describe("a lost answer", () => {
     const failure = await rejectionOf(proxy.client.create({ id: 1n, name: "a" }));
     expect(failure).toMatchObject({ status: 503, code: 0, reason: undefined, isTransient: true });
     expect(proxy.seen).toHaveLength(DELAYS_MS.length + 1);
+    // Without delays there are no retries, whatever their number.
+    const once = { delaysMs: [], retriesMax: Infinity };
+    expect(await rejectionOf(proxy.client.get(1n, once))).toMatchObject({ status: 503 });
+    expect(proxy.seen).toHaveLength(DELAYS_MS.length + 2);
   });
 
   test("Retry-After as a date is waited for", async () => {
@@ -344,6 +348,20 @@ describe("an abort", () => {
       message: "cancelled",
     });
     expect(proxy.seen).toHaveLength(1);
+  });
+
+  test("by the signal of the constructor ends every operation", async () => {
+    await using service = await startService();
+    const signal = AbortSignal.abort(new Error("closed"));
+    const client = new Client(service.url, TEST_TOKEN, { signal });
+    for (const operate of [
+      () => client.get(1n),
+      () => client.create({ id: 1n, name: "a" }),
+      () => collect(client.export()),
+      () => collect(client.createAll(many(1))),
+    ])
+      expect(await rejectionOf(operate())).toMatchObject({ message: "closed" });
+    expect(await service.readPlants()).toEqual([]);
   });
 
   test("by AbortSignal.timeout is not taken for a failure that passes", async () => {
