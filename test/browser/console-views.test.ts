@@ -251,6 +251,16 @@ describeInBrowser("the list beside an open plant", () => {
   });
 });
 
+describeInBrowser("activity", () => {
+  test("tells the age and the size of the newest backup, and how many failed", async () => {
+    const last = { atMs: Date.now() - 300_000, bytes: 6_170_000 };
+    const backups = { everyMs: 900_000, made: 1, failed: 2, last };
+    await using own = await startConsole({}, { backups });
+    await using view = await openConsole(own, { at: "#/activity" });
+    await view.page.getByText("Last backup: 5 minutes ago, 6.2 MB. 2 backups failed.").waitFor();
+  });
+});
+
 describeInBrowser("a toast", () => {
   test("covers no button of the view, 390 pixels wide", async () => {
     await sendPlant(service.url, { id: 7n, name: "Fern", tag: "a" });

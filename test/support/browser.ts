@@ -9,6 +9,7 @@ import {
   type Locator,
   type Page,
 } from "playwright-core";
+import type { ServiceFacts } from "../../src/observe/reporter.ts";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { buildConsole } from "../../scripts/build.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
@@ -228,11 +229,12 @@ function describeNode(
 
 export async function startConsole(
   settings: Readonly<Record<string, string>> = {},
+  facts: ServiceFacts = {},
 ): Promise<TestService> {
   await using opened = new AsyncDisposableStack();
   const folder = opened.use(makeTemporaryFolder());
   await buildConsole(folder.path);
-  const service = opened.use(await startService(settings, { consoleFolder: folder.path }));
+  const service = opened.use(await startService(settings, { consoleFolder: folder.path, facts }));
   const stack = opened.move();
   return { ...service, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }

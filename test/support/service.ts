@@ -5,6 +5,7 @@ import { type Config, resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { startServer } from "../../src/http/server.ts";
 import { createLog } from "../../src/observe/log.ts";
+import type { ServiceFacts } from "../../src/observe/reporter.ts";
 import { openStore } from "../../src/store/open.ts";
 import { startWorkers } from "../../src/workers/start.ts";
 import { readLimits } from "./limits.ts";
@@ -31,6 +32,7 @@ export interface TestService extends AsyncDisposable {
 interface Options {
   /** Of a test's own, instead of the one that has been built. */
   readonly consoleFolder?: string;
+  readonly facts?: ServiceFacts;
 }
 
 /** Settings by the names of environment variables, as an operator would give them. */

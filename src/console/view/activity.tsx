@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { call, explain, isAbort } from "../api/service.ts";
-import { formatBytes, formatFigure } from "../state/format.ts";
+import { formatBytes, formatCount, formatFigure, formatSeconds } from "../state/format.ts";
 import { Chart, type Line } from "./chart.tsx";
 import { Notice } from "./controls.tsx";
 
@@ -23,6 +23,11 @@ interface Sample {
 interface Activity {
   readonly intervalMs: number;
   readonly samples: readonly Sample[];
+  /** Null if the service makes no backups. */
+  readonly backups: {
+    readonly failed: number;
+    readonly last: { readonly atMs: number; readonly bytes: number } | null;
+  } | null;
 }
 
 const SAMPLES_MAX = 300;
@@ -60,13 +65,20 @@ async function readOn(signalOff: AbortSignal): Promise<void> {
   const known = activity.value?.samples ?? [];
   const last = known.at(-1)?.atMs;
   const path = last === undefined ? "/activity" : `/activity?since=${last}`;
-  const { intervalMs, samples } = await call(async (client) => {
+  const { samples, ...rest } = await call(async (client) => {
     const response = await client.request(path, { signal: signalOff });
     return (await response.json()) as Activity;
   });
   failure.value = undefined;
   const added = samples.filter(({ atMs }) => atMs > (last ?? 0));
-  activity.value = { intervalMs, samples: [...known, ...added].slice(-SAMPLES_MAX) };
+  activity.value = { ...rest, samples: [...known, ...added].slice(-SAMPLES_MAX) };
+}
+
+function describeBackups({ last, failed }: NonNullable<Activity["backups"]>): string {
+  const failures = failed === 0 ? "" : ` ${formatCount(failed, "backup")} failed.`;
+  if (last === null) return `No backup yet.${failures}`;
+  const age = formatSeconds((Date.now() - last.atMs) / 1000);
+  return `Last backup: ${age} ago, ${formatBytes(last.bytes)}.${failures}`;
 }
 
 export function ActivityView(): JSX.Element {
@@ -76,7 +88,10 @@ export function ActivityView(): JSX.Element {
     <div class="single single-wide">
       <div class="section-head">
         <h1>Activity</h1>
-        <p class="faint">The last ten minutes of this instance, updated every two seconds.</p>
+        <p class="faint">
+          The last ten minutes of this instance, updated every two seconds.
+          {now?.backups && ` ${describeBackups(now.backups)}`}
+        </p>
       </div>
       {failure.value !== undefined && (
         <Notice
