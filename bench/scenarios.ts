@@ -9,6 +9,7 @@ import {
   measureTable,
   nameConnections,
   OURS,
+  type Run,
   type Scenario,
   startBare,
   startOurs,
@@ -51,6 +52,19 @@ import {
 const atUsual = nameConnections(CONNECTIONS);
 const durability = "WAL, synchronous=FULL";
 
+/** Why a target is missed, if it is, from profiles and from servers to which one step after the other was added. */
+const reasons = {
+  create:
+    "What the bare runtime does not do takes, by a server that adds one step after the other: the store 6 µs, the URL (parameters are refused) 3, strict UTF-8 and exact integers 3, the other headers of the request 2, two more headers of the answer 2. Answering all requests of a tick together saves 6.",
+  get: "The bare runtime answers before its handler returns. An answer that waits takes 3 to 5 µs more, the look-up of one plant in a million, whose page SQLite's cache does not hold, 10, the entity tag and the headers 2, the checks 2.",
+  list: "A server with nothing but SQLite's rows, one by one, and JSON.stringify takes two thirds to three quarters of our time: 50 µs for the rows, 13 for the JSON, 35 to answer so many bytes.",
+  random:
+    "Ascending ids fill one page of the table after the other. Each random id changes a page of its own, which SQLite reads, writes to the log in full (4 kB for one plant), and later copies into the file.",
+  import:
+    "A line takes 0.4 µs to cut and 0.5 to parse; in the store it takes 1.3 more than SQLite's loop, for its place in the queue and in the journal. The rest is the network, both ways.",
+  export: "The JSON of a row takes 0.23 µs, and sending it 0.2.",
+};
+
 const create: Scenario = {
   name: "create",
   title: "Create a plant",
@@ -84,7 +98,7 @@ function createTargets(table: Table): Target[] {
   const peer = bestPeer(table);
   const { p50Ms = Number.NaN, p99Ms = Number.NaN, rssMb = Number.NaN } = ours?.figures ?? {};
   return [
-    ratioAtLeast("create / bare runtime", ours, rowOf(table, BARE), 0.88),
+    ratioAtLeast("create / bare runtime", ours, rowOf(table, BARE), 0.88, reasons.create),
     ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 7.5),
     atMost("create: p99 / p50", p99Ms / p50Ms, 2),
     atMost("create: memory, MB", rssMb, 60),
@@ -106,7 +120,8 @@ const get: Scenario = {
       unit: "reads a second",
       candidates: [ours(load), ...makePeers(load), bare(load)],
     });
-    const target = ratioAtLeast("get / bare runtime", rowOf(table, OURS), rowOf(table, BARE), 0.9);
+    const [read] = table.rows;
+    const target = ratioAtLeast("get / bare runtime", read, rowOf(table, BARE), 0.9, reasons.get);
     return { tables: [table], targets: [target] };
   },
 };
@@ -138,7 +153,7 @@ const list: Scenario = {
     return {
       tables: [table],
       targets: [
-        ratioAtLeast(`page of 100 / ${FASTIFY}`, first, rowOf(table, FASTIFY), 1.8),
+        ratioAtLeast(`page of 100 / ${FASTIFY}`, first, rowOf(table, FASTIFY), 1.8, reasons.list),
         ratioAtLeast("deep page / first page", rowOf(table, DEEP_PAGE), first, 0.9),
       ],
     };
@@ -206,54 +221,56 @@ const random: Scenario = {
       ["random ids", copyFilledStore(STORED), "create-random"],
     ],
     ({ rows: [ascending, scattered] }) =>
-      ratioAtLeast(
-        "create: random / ascending ids",
-        scattered,
-        ascending,
-        0.8,
-        "Ascending ids fill one page of the table after the other. Each random id changes a page of its own, which SQLite reads, writes to the log in full (4 kB for one plant), and later copies into the file.",
-      ),
+      ratioAtLeast("create: random / ascending ids", scattered, ascending, 0.8, reasons.random),
   ),
 };
+
+/** One request of ours beside SQLite alone. */
+async function compareBulk(
+  { isQuick }: Run,
+  what: string,
+  bound: number,
+  reason: string,
+  candidates: readonly Candidate[],
+): ReturnType<Scenario["measure"]> {
+  const unit = "plants a second";
+  const table = await measureTable(isQuick, { name: "one request", unit, candidates });
+  const [ours, alone] = table.rows;
+  return { tables: [table], targets: [ratioAtLeast(what, ours, alone, bound, reason)] };
+}
 
 const bulkImport: Scenario = {
   name: "import",
   title: "Import plants",
   about: `POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, into an empty store. SQLite alone runs the same INSERT in a loop, with the same index.`,
   isQuick: true,
-  measure: async (run) => {
+  measure: (run) => {
     const lines = makeLines();
-    const table = await measureTable(run.isQuick, {
-      name: "one request",
-      unit: "plants a second",
-      candidates: [
-        {
-          name: OURS,
-          role: "ours",
-          durability,
-          measure: async () => {
-            const path = makePath();
-            const server = await servePlants(`sqlite:${path}`);
-            try {
-              const sample = await importInto(server, lines);
-              // One more: the create that checked the start.
-              checkStored(BULK_ROWS + 1, countRows(path), 0);
-              return sample;
-            } finally {
-              await server.stop();
-            }
-          },
+    return compareBulk(run, "import / SQLite alone", 0.65, reasons.import, [
+      {
+        name: OURS,
+        role: "ours",
+        durability,
+        measure: async () => {
+          const path = makePath();
+          const server = await servePlants(`sqlite:${path}`);
+          try {
+            const sample = await importInto(server, lines);
+            // One more: the create that checked the start.
+            checkStored(BULK_ROWS + 1, countRows(path), 0);
+            return sample;
+          } finally {
+            await server.stop();
+          }
         },
-        {
-          name: "SQLite alone, 512 rows a commit",
-          role: "limit",
-          durability,
-          measure: () => runSqliteAlone("insert", makeStore(), BULK_ROWS),
-        },
-      ],
-    });
-    const [ours, alone] = table.rows;
-    return { tables: [table], targets: [ratioAtLeast("import / SQLite alone", ours, alone, 0.65)] };
+      },
+      {
+        name: "SQLite alone, 512 rows a commit",
+        role: "limit",
+        durability,
+        measure: () => runSqliteAlone("insert", makeStore(), BULK_ROWS),
+      },
+    ]);
   },
 };
 
@@ -267,20 +284,14 @@ const bulkExport: Scenario = {
     const path = copyFilledStore(STORED);
     const server = await servePlants(`sqlite:${path}`);
     run.stack.defer(server.stop);
-    const table = await measureTable(run.isQuick, {
-      name: "one request",
-      unit: "plants a second",
-      candidates: [
-        { name: OURS, role: "ours", measure: () => exportFrom(server, STORED + 1) },
-        {
-          name: "SQLite alone, selecting all",
-          role: "limit",
-          measure: () => runSqliteAlone("select", path),
-        },
-      ],
-    });
-    const [ours, alone] = table.rows;
-    return { tables: [table], targets: [ratioAtLeast("export / SQLite alone", ours, alone, 0.5)] };
+    return compareBulk(run, "export / SQLite alone", 0.5, reasons.export, [
+      { name: OURS, role: "ours", measure: () => exportFrom(server, STORED + 1) },
+      {
+        name: "SQLite alone, selecting all",
+        role: "limit",
+        measure: () => runSqliteAlone("select", path),
+      },
+    ]);
   },
 };
 

@@ -1,18 +1,10 @@
 /** The same service as it is usually written with Express: one INSERT a request, so one commit a request. */
 
-import Database from "better-sqlite3";
 import express from "express";
 import { z } from "zod";
+import { insert, printDurability, select, selectPage } from "./store.js";
 
-const { PORT, BENCH_TOKEN, BENCH_STORE } = process.env;
-
-const db = new Database(BENCH_STORE);
-db.pragma("journal_mode = WAL");
-db.pragma("synchronous = FULL");
-db.exec("CREATE TABLE IF NOT EXISTS plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)");
-const insert = db.prepare("INSERT INTO plants (id, name, tag) VALUES (?, ?, ?)");
-const select = db.prepare("SELECT name, tag FROM plants WHERE id = ?");
-const selectPage = db.prepare("SELECT id, name, tag FROM plants WHERE id > ? ORDER BY id LIMIT ?");
+const { PORT, BENCH_TOKEN } = process.env;
 
 const NewPlant = z.object({ id: z.int(), name: z.string().min(1), tag: z.string().optional() });
 const Page = z.object({
@@ -54,10 +46,4 @@ app.get("/plants", (request, response) => {
   response.json(selectPage.all(parsed.data.after, parsed.data.limit));
 });
 
-app.listen(Number(PORT), "127.0.0.1", () => {
-  const [journal, synchronous] = ["journal_mode", "synchronous"].map((name) =>
-    db.pragma(name, { simple: true }),
-  );
-  const durability = `${journal.toUpperCase()}, synchronous=${synchronous === 2 ? "FULL" : synchronous}`;
-  process.stdout.write(`${JSON.stringify({ durability })}\n`);
-});
+app.listen(Number(PORT), "127.0.0.1", printDurability);

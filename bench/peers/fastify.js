@@ -1,39 +1,24 @@
 /** The same service as it is usually written with Fastify: with schemas, and one INSERT a request, so one commit. */
 
 import bearerAuth from "@fastify/bearer-auth";
-import Database from "better-sqlite3";
 import Fastify from "fastify";
+import { insert, printDurability, select, selectPage } from "./store.js";
 
-const { PORT, BENCH_TOKEN, BENCH_STORE } = process.env;
-
-const db = new Database(BENCH_STORE);
-db.pragma("journal_mode = WAL");
-db.pragma("synchronous = FULL");
-db.exec("CREATE TABLE IF NOT EXISTS plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)");
-const insert = db.prepare("INSERT INTO plants (id, name, tag) VALUES (?, ?, ?)");
-const select = db.prepare("SELECT name, tag FROM plants WHERE id = ?");
-const selectPage = db.prepare("SELECT id, name, tag FROM plants WHERE id > ? ORDER BY id LIMIT ?");
+const { PORT, BENCH_TOKEN } = process.env;
 
 const integer = { type: "integer" };
 const plantFields = { name: { type: "string" }, tag: { type: ["string", "null"] } };
 const newPlant = {
   type: "object",
   required: ["id", "name"],
-  properties: {
-    id: integer,
-    name: { type: "string", minLength: 1 },
-    tag: { type: "string" },
-  },
+  properties: { id: integer, name: { type: "string", minLength: 1 }, tag: { type: "string" } },
 };
 const plant = { type: "object", properties: plantFields };
 const page = {
   type: "array",
   items: { type: "object", properties: { id: integer, ...plantFields } },
 };
-const error = {
-  type: "object",
-  properties: { error: { type: "integer" }, message: { type: "string" } },
-};
+const error = { type: "object", properties: { error: integer, message: { type: "string" } } };
 
 const app = Fastify();
 await app.register(bearerAuth, { keys: new Set([BENCH_TOKEN]) });
@@ -41,10 +26,7 @@ await app.register(bearerAuth, { keys: new Set([BENCH_TOKEN]) });
 app.post(
   "/plants",
   {
-    schema: {
-      body: newPlant,
-      response: { 200: plant, 409: error },
-    },
+    schema: { body: newPlant, response: { 200: plant, 409: error } },
   },
   (request, reply) => {
     const { id, name, tag } = request.body;
@@ -91,8 +73,4 @@ app.get(
 );
 
 await app.listen({ port: Number(PORT), host: "127.0.0.1" });
-const [journal, synchronous] = ["journal_mode", "synchronous"].map((pragma) =>
-  db.pragma(pragma, { simple: true }),
-);
-const durability = `${journal.toUpperCase()}, synchronous=${synchronous === 2 ? "FULL" : synchronous}`;
-process.stdout.write(`${JSON.stringify({ durability })}\n`);
+printDurability();
