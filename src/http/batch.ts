@@ -6,7 +6,7 @@ import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
-import { countUnread, discard, isAbort, type Reader, requireType } from "./body.ts";
+import { countUnread, discard, isAbort, type Reader, requireOpen, requireType } from "./body.ts";
 import { answer, type Exchange, isClosing, type Service } from "./handle.ts";
 import { requireRoomToAnswer, toStream } from "./stream.ts";
 
@@ -26,8 +26,11 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   const { request, service } = exchange;
   const pace: Pace = (blocks, signal) => service.rates.pace(blocks, principal, signal);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
-    service.memory.requireHalf();
-    service.memory.holdForTick(countUnread(request));
+    const { memory } = service;
+    const unread = Math.min(countUnread(request), service.config.bodyBytesTotalMax / 2);
+    memory.requireHalf();
+    await memory.holdUntil(requireOpen(request), unread);
+    memory.holdForTick(unread);
     const results = toStream(exchange, (signal) =>
       createLines(exchange, principal.name, signal, pace),
     );
@@ -37,6 +40,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   requireRoomToAnswer(service, text.length);
   service.memory.holdForTick(ARRAY_COPIES * text.length);
   requireArray(text);
+  await requireOpen(request);
   const results = toStream(exchange, (signal) =>
     createAll(
       exchange,
@@ -222,9 +226,6 @@ async function* readChunks(
     memory.hold(more);
     bytesHeld += more;
   };
-  // The runtime cuts off a client that has closed its half of the connection, so it would not see its results. The
-  // runtime notices a tick after the last bytes. If it has noticed by then, nothing is stored.
-  await nextTick();
   let unfinished = 0;
   let stop: ((reason: unknown) => void) | undefined;
   signal.addEventListener("abort", () => stop?.(signal.reason));

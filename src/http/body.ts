@@ -337,6 +337,17 @@ async function soon<Result>(read: Promise<Result>): Promise<Result | undefined> 
   return result;
 }
 
+/**
+ * The runtime takes the end of the client's half of the connection for the end of all of it, and then sends nothing
+ * more. It notices up to two ticks after the last bytes. Throws a Refusal if it has: the client would not get its
+ * answer, so nothing is to be stored.
+ */
+export async function requireOpen({ signal }: Request): Promise<void> {
+  await new Promise(setImmediate);
+  await new Promise(setImmediate);
+  if (signal.aborted) throw new Refusal("body_incomplete");
+}
+
 export const isAbort = (error: unknown): boolean =>
   error instanceof Error && error.name === "AbortError";
 

@@ -24,7 +24,7 @@ export async function createPlant(exchange: Exchange, { name }: Principal): Prom
   requireType(request.headers, JSON_TYPE);
   const text = await service.bodies.readText(request);
   const plant = parseNewPlant(text);
-  const outcome = await writeText(service, text, () => service.store.createPlant(plant, name));
+  const outcome = await writeText(exchange, text, () => service.store.createPlant(plant, name));
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreate(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
@@ -53,7 +53,7 @@ export async function replacePlant(exchange: Exchange, { name }: Principal): Pro
   requireType(request.headers, JSON_TYPE);
   const text = await service.bodies.readText(request);
   const plant = parseReplacement(text, id);
-  await writeText(service, text, () => service.store.replacePlant(plant, condition, name));
+  await writeText(exchange, text, () => service.store.replacePlant(plant, condition, name));
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
 }

@@ -2,6 +2,7 @@
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { PlantQuery } from "../domain/page.ts";
+import { requireOpen } from "./body.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";
 
 /** The system takes an answer of this size from us even if the client does not read it. */
@@ -38,18 +39,20 @@ export const shortenPage = ({ memory }: Service, query: PlantQuery): PlantQuery 
   memory.isHalfTaken ? { ...query, charactersMax: SMALL_CHARACTERS_MAX / 2 } : query;
 
 /**
- * Writes a plant that is also the answer. A large one is refused before it is stored, because afterwards the client
- * has to get its answer. While it is being stored it counts as held memory.
+ * Writes a plant that is also the answer. A large one is refused before it is stored if its answer could not be sent.
+ * While it is being stored it counts as held memory.
  */
 export function writeText<Result>(
-  { memory }: Service,
+  { request, service: { memory } }: Exchange,
   { length }: string,
   write: () => Promise<Result>,
 ): Promise<Result> {
   if (length <= SMALL_CHARACTERS_MAX) return write();
   memory.requireHalf();
   memory.hold(length);
-  return write().finally(() => memory.hold(-length));
+  return requireOpen(request)
+    .then(write)
+    .finally(() => memory.hold(-length));
 }
 
 /** Makes the pieces of an answer. It ends when the signal aborts, for the reason of the signal. */

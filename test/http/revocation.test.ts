@@ -77,7 +77,6 @@ describe.concurrent.each(["revoked", "expired"] as const)("a token that is %s", 
 
   test("ends an export, whether its reader takes it or not", async () => {
     await using service = await startService({ PLANTSTORE_DRAIN_SECONDS_MAX: "1" });
-    const { token, end } = await makeToken(service, how);
     const name = "x".repeat(100_000);
     for (let block = 0; block < 10; block++)
       await service.store.createPlants(
@@ -87,6 +86,7 @@ describe.concurrent.each(["revoked", "expired"] as const)("a token that is %s", 
           tag: undefined,
         })),
       );
+    const { token, end } = await makeToken(service, how);
     const stalled = exportPlants(service, token);
     stalled.socket.pause();
     const slow = exportPlants(service, token);

@@ -176,20 +176,42 @@ describe("a client that closes its half of the connection behind its request", (
     expect(await half(service.url, createRequest(2))).toEndWith('{"name":"plant 2"}');
   });
 
-  test("has nothing of a batch stored, because the runtime does not send it the results", async () => {
+  const large = (id: number): string => JSON.stringify({ id, name: "x".repeat(200_000) });
+
+  // A newer runtime that sends the rest of the answer fails these.
+  test.each([
+    ["POST /plants/batch", "application/x-ndjson", `${plantBody(2)}\n${plantBody(3)}\n`],
+    ["POST /plants/batch", "application/json", `[${plantBody(2)},${plantBody(3)}]`],
+    ["POST /plants", "application/json", large(2)],
+    ["PUT /plants/1", "application/json", large(1)],
+  ])(
+    "has nothing of %s as %s stored, because the runtime does not send it the answer",
+    async (target, type, body) => {
+      await using service = await startService();
+      expect((await service.create(plantBody(1))).status).toBe(200);
+      const top = head(
+        `${target} HTTP/1.1`,
+        HOST,
+        `Authorization: Bearer ${TEST_TOKEN}`,
+        `Content-Type: ${type}`,
+        `Content-Length: ${body.length}`,
+      );
+      for (let count = 0; count < 20; count++)
+        expect(await half(service.url, top + body)).not.toMatch(/"status":200|^HTTP\S+ 200/);
+      await expectNothingStored(service);
+    },
+  );
+
+  test("has its export cut off, so it lacks its end", async () => {
     await using service = await startService();
-    const lines = `${plantBody(2)}\n${plantBody(3)}\n`;
+    await service.create(plantBody(2));
     const top = head(
-      "POST /plants/batch HTTP/1.1",
+      "GET /plants HTTP/1.1",
       HOST,
       `Authorization: Bearer ${TEST_TOKEN}`,
-      "Content-Type: application/x-ndjson",
-      `Content-Length: ${lines.length}`,
+      "Accept: application/x-ndjson",
     );
-    for (let count = 0; count < 20; count++)
-      expect(await half(service.url, top + lines)).not.toContain('"status":200');
-    await expectNothingStored(service);
-    expect(service.logLines.join("")).toContain("answer_cut_off");
+    expect(await half(service.url, top)).not.toEndWith("0\r\n\r\n");
   });
 });
 
