@@ -12,25 +12,46 @@ import { CommandError, describeMigration, findSchema, UsageError } from "./comma
 import { formatBytes, formatCount, printError, printTable } from "./terminal.ts";
 
 interface Checked {
-  readonly location: string;
-  readonly isSound: boolean;
+  /** Whether it is a file or a database, and which. */
+  readonly place: readonly ["file" | "database", string];
+  /** A row for each check. */
   readonly rows: readonly (readonly string[])[];
-  readonly facts: Readonly<Record<string, unknown>>;
+  readonly faults: readonly { readonly check: string; readonly message: string }[];
+  readonly schemaVersion: number | undefined;
+  readonly plants: PlantCounts | undefined;
+  readonly tokens: TokenCounts | undefined;
+  /** Undefined where there is no store. */
+  readonly size: string | undefined;
+  readonly bytes: Readonly<Record<string, unknown>>;
 }
 
 /** Changes nothing. */
 export async function check(config: Config, isJson: boolean): Promise<void> {
   const url = parseStoreUrl(config.databaseUrl);
-  const { isSound, location, rows, facts } =
+  const { place, rows, faults, schemaVersion, plants, tokens, size, bytes } =
     url.engine === "sqlite" ? checkSqlite(url.path) : await checkPostgres(url.target, config);
-  if (isJson) process.stdout.write(`${formatJson({ ok: isSound, ...facts })}\n`);
-  else printTable(["CHECK", "RESULT", "FOUND"], rows);
-  if (!isSound) throw new CommandError(`${location} is damaged or incomplete; see docs/backup.md.`);
+  const [kind, store] = place;
+  const ok = faults.length === 0;
+  if (isJson) {
+    const counts = { plants: plants ?? null, tokens: tokens ?? null };
+    const facts = { ok, store, faults, schema: schemaVersion ?? null, ...counts, bytes };
+    process.stdout.write(`${formatJson(facts)}\n`);
+  } else
+    printTable(
+      ["CHECK", "RESULT", "FOUND"],
+      [
+        ...rows,
+        ...describeCounts(plants, tokens),
+        ...(size === undefined ? [] : [["size", "", size]]),
+        [kind, "", store],
+      ],
+    );
+  if (!ok) throw new CommandError(`${store} is damaged or incomplete; see docs/backup.md.`);
 }
 
 function checkSqlite(path: string): Checked {
-  const inspection = inspectStore(path, Date.now());
-  const { faults, schemaVersion, plants, tokens, fileBytes, logBytes } = inspection;
+  const { fileBytes, logBytes, ...inspection } = inspectStore(path, Date.now());
+  const { faults, schemaVersion } = inspection;
   const sound = {
     schema: schemaVersion === undefined ? "" : describeSchema(schemaVersion, migrations.length),
     tables: "every table and index exists",
@@ -49,66 +70,42 @@ function checkSqlite(path: string): Checked {
     return [schemaVersion === undefined ? [name, "-", "not checked"] : [name, "ok", sound[name]]];
   };
   return {
-    location: path,
-    isSound: faults.length === 0,
-    rows: [
-      ...checks.flatMap(resultOf),
-      ...describeCounts(plants, tokens),
-      ["size", "", `${formatBytes(fileBytes)}, and ${formatBytes(logBytes)} of log`],
-      ["file", "", resolve(path)],
-    ],
-    facts: {
-      store: resolve(path),
-      faults,
-      schema: schemaVersion ?? null,
-      plants: plants ?? null,
-      tokens: tokens ?? null,
-      bytes: { file: fileBytes, log: logBytes },
-    },
+    ...inspection,
+    place: ["file", resolve(path)],
+    rows: checks.flatMap(resultOf),
+    size: `${formatBytes(fileBytes)}, and ${formatBytes(logBytes)} of log`,
+    bytes: { file: fileBytes, log: logBytes },
   };
 }
 
 async function checkPostgres(target: Target, config: Config): Promise<Checked> {
   const { inspectPostgres } = await import("../store/postgres/check.ts");
-  const inspection = await inspectPostgres(target, config);
-  const { location, durability, schemaVersion, newestVersion, faults, plants, tokens, bytes } =
-    inspection;
+  const { location, durability, newestVersion, bytes, ...inspection } = await inspectPostgres(
+    target,
+    config,
+  );
+  const { schemaVersion } = inspection;
   const missing =
     "This database holds no plant store yet. The service creates one when it starts; so does plantstore migrate.";
-  const found = schemaVersion === undefined ? [missing, ...faults] : faults;
+  const faults = schemaVersion === undefined ? [missing, ...inspection.faults] : inspection.faults;
   const schemaRows =
     schemaVersion === undefined
-      ? describeFaults("schema", found)
+      ? describeFaults("schema", faults)
       : [
           ["schema", "ok", describeSchema(schemaVersion, newestVersion)],
           ...(faults.length === 0
             ? [["tables", "ok", "every table, column and index exists"]]
             : describeFaults("tables", faults)),
         ];
+  const commit = durability.replace(/^every answer is sent after its commit/, "a commit");
   return {
-    location,
-    isSound: found.length === 0,
-    rows: [
-      ...schemaRows,
-      [
-        "durability",
-        "ok",
-        durability.replace(/^every answer is sent after its commit/, "a commit"),
-      ],
-      ...describeCounts(plants, tokens),
-      ...(schemaVersion === undefined
-        ? []
-        : [["size", "", `${formatBytes(Number(bytes))}, the whole database`]]),
-      ["database", "", location],
-    ],
-    facts: {
-      store: location,
-      faults: found.map((message) => ({ check: "tables", message })),
-      schema: schemaVersion ?? null,
-      plants: plants ?? null,
-      tokens: tokens ?? null,
-      bytes: { database: bytes },
-    },
+    ...inspection,
+    place: ["database", location],
+    rows: [...schemaRows, ["durability", "ok", commit]],
+    faults: faults.map((message) => ({ check: "tables", message })),
+    size:
+      schemaVersion === undefined ? undefined : `${formatBytes(Number(bytes))}, the whole database`,
+    bytes: { database: bytes },
   };
 }
 

@@ -80,7 +80,7 @@ function findCandidates(program: Command, before: readonly string[], typed: stri
       .map(({ long, description }) => format(long ?? "", description));
   const commands = help
     .visibleCommands(command)
-    .map((one) => format(one.name(), one.summary() || one.description()));
+    .map((one) => format(one.name(), one.description()));
   const argument = command.registeredArguments[argumentCount];
   const values = argument && listValues(argument.argChoices, argument.name());
   return [...(argumentCount === 0 ? commands : []), ...(values ?? [])];

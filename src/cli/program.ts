@@ -45,6 +45,10 @@ const QUIET_MEANING = "no progress on the terminal";
 const choice = (flag: string, meaning: string, choices: readonly string[]): Option =>
   new Option(flag, meaning).choices(choices);
 
+/** The first sentence. */
+const summaryOf = (command: Command): string =>
+  /^.*?\.(?=\s|$)/.exec(command.description())?.[0] ?? command.description();
+
 function createProgram(): Command {
   const program = new Command("plantstore")
     .description("A plant store over HTTP: exact, durable, safe to retry.")
@@ -52,7 +56,7 @@ function createProgram(): Command {
     .exitOverride()
     .enablePositionalOptions()
     .showHelpAfterError("See --help.")
-    .configureHelp({ showGlobalOptions: false })
+    .configureHelp({ subcommandDescription: summaryOf })
     .configureOutput({
       outputError: (text, write) => write(text.replace(/^error: /, "plantstore: ")),
     })
@@ -70,7 +74,6 @@ function createProgram(): Command {
     .option("--json", "as JSON")
     .action((options: Options) => printConfig(resolveOptions(options), options["json"] === true));
   addSettings(program.command("health"), ["host", "port", "basePath"])
-    .summary("Ask a running service whether it is ready.")
     .description("Ask a running service whether it is ready. Exits with 1 if it is not.")
     .option("--wait <seconds>", "how long to wait until it is", "0")
     .action(async (options: Options) =>
@@ -235,7 +238,6 @@ Examples:
 
 function addCopy(command: Command): void {
   command
-    .summary("Copy a store into another, and verify the copy.")
     .description("Copy all plants and tokens of a store into another, and verify the copy.")
     .option("--from <url>", "the store to copy, which is not changed (default: DATABASE_URL)")
     .option("--to <url>", "the store to copy into, created if missing (default: DATABASE_URL)")
@@ -302,8 +304,7 @@ function addTokenCommands(token: Command): void {
 function addCompletion(program: Command): void {
   program
     .command("completion")
-    .summary("Print a script that completes commands in a shell.")
-    .description("Print a script that completes commands, flags and their values in a shell.")
+    .description("Print a script that completes commands in a shell.")
     .addArgument(new Argument("<shell>", "which shell").choices(shells))
     .addHelpText("after", COMPLETION_HELP)
     .action((shell: (typeof shells)[number]) => printCompletion(shell));
@@ -321,7 +322,6 @@ Run it whenever a shell starts:
 
 function addStoreCommands(program: Command): void {
   const backup = addSettings(program.command("backup"), ["databaseUrl"])
-    .summary("Copy the store into a file, and verify the copy.")
     .description("Copy the store into a file, and verify the copy. The service may be running.")
     .argument("<file|->", "a file that does not exist yet, or - for standard output")
     .option("--json", "as JSON")
@@ -331,7 +331,6 @@ function addStoreCommands(program: Command): void {
   backup
     .enablePositionalOptions()
     .command("verify")
-    .summary("Restore the newest backup of a folder into a temporary place, and compare.")
     .description(
       "Restore the newest backup that plantstore serve --backup-to made in a folder into a temporary place (TMPDIR), and compare every row.",
     )
@@ -341,7 +340,6 @@ function addStoreCommands(program: Command): void {
       (await import("./backup.ts")).verifyBackup(folder, options),
     );
   addSettings(program.command("restore"), ["databaseUrl"])
-    .summary("Verify a backup, and make it the store.")
     .description(
       "Verify a backup, and make it the store. A store that exists is not overwritten: move it away first, or name another with --database-url.",
     )
@@ -351,14 +349,12 @@ function addStoreCommands(program: Command): void {
       (await import("./backup.ts")).restore(configOf(options), file, options),
     );
   addSettings(program.command("check"), ["databaseUrl"])
-    .summary("Verify the store, and print what is in it.")
     .description("Verify the store, and print what is in it. The service may be running.")
     .option("--json", "as JSON")
     .action(async (options: Options) =>
       (await import("./check.ts")).check(configOf(options), options["json"] === true),
     );
   addSettings(program.command("migrate"), ["databaseUrl"])
-    .summary("Bring the schema of the store up to date.")
     .description(
       "Bring the schema of the store up to date. The service does this when it starts, if its database user may.",
     )
