@@ -133,6 +133,25 @@ describe("POST /plants", () => {
   });
 });
 
+describe("GET /plants", () => {
+  test("many at a time share the read connections; when those are lost, all are read again", async () => {
+    await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");
+    const catching = disturbed.proxy.holdAnswer("SELECT id, CASE");
+    const list = (): Promise<Response> => disturbed.send("GET", "/plants?limit=100");
+    const first = list();
+    const caught = await catching;
+    await caught.whole;
+    const { writeConnections, readConnections } = disturbed.service.config;
+    const pages = [first, ...Array.from({ length: readConnections * 4 }, list)];
+    // All but the one that is held back are answered, or share its connection.
+    await Promise.all(pages.slice(1, readConnections));
+    expect(disturbed.proxy.connections()).toBeLessThan(writeConnections + readConnections + 2);
+    disturbed.proxy.cut();
+    for (const page of await Promise.all(pages))
+      expect(await page.json()).toEqual([{ id: 1, name: "fern" }]);
+  });
+});
+
 describe("PUT /plants/{id}", () => {
   beforeEach(async () => {
     await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL), (2, 'moss', NULL)");

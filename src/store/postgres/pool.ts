@@ -11,10 +11,15 @@ type Work<Result> = (connection: Connection) => Promise<Result>;
 
 interface Slot {
   connection: Connection | undefined;
+  opening: Promise<Connection> | undefined;
+  /** How many work on the connection. */
+  users: number;
 }
 
 interface Limits {
   readonly connectionsMax: number;
+  /** How many work on one connection at a time: the server gets their statements together. Default 1. */
+  readonly usersMax?: number;
   /** Callers that wait for a connection. */
   readonly waitingMax: number;
 }
@@ -27,15 +32,19 @@ const ATTEMPTS_PER_CONNECTION = 3;
 export class ConnectionPool {
   private readonly hosts: Hosts;
   private readonly slots: readonly Slot[];
-  private readonly free: Slot[];
+  private readonly usersMax: number;
   private readonly waitingMax: number;
   private readonly waiting: PromiseWithResolvers<Slot>[] = [];
   private isClosed = false;
 
-  constructor(hosts: Hosts, { connectionsMax, waitingMax }: Limits) {
+  constructor(hosts: Hosts, { connectionsMax, usersMax = 1, waitingMax }: Limits) {
     this.hosts = hosts;
-    this.slots = Array.from({ length: connectionsMax }, () => ({ connection: undefined }));
-    this.free = [...this.slots];
+    this.slots = Array.from({ length: connectionsMax }, () => ({
+      connection: undefined,
+      opening: undefined,
+      users: 0,
+    }));
+    this.usersMax = usersMax;
     this.waitingMax = waitingMax;
   }
 
@@ -49,12 +58,14 @@ export class ConnectionPool {
     attemptsMax = Number.POSITIVE_INFINITY,
   ): Promise<Result> {
     if (this.isClosed) throw new Refusal("shutting_down");
-    const slot = this.free.pop() ?? (await this.wait(deadlineMs));
+    const slot = this.findFree() ?? (await this.wait(deadlineMs));
     try {
       for (let attempts = 1; ; attempts++) {
         try {
-          const connection = await this.connect(slot, deadlineMs);
-          connection.deadlineMs = deadlineMs;
+          const connection = this.findUsable(slot) ?? (await this.connect(slot, deadlineMs));
+          // Others may work on it too, until later.
+          if (slot.users === 1 || deadlineMs > connection.deadlineMs)
+            connection.deadlineMs = deadlineMs;
           return await work(connection);
         } catch (error) {
           const failure = classify(error);
@@ -78,15 +89,31 @@ export class ConnectionPool {
     for (const { reject } of this.waiting.splice(0)) reject(new Refusal("shutting_down"));
   }
 
-  private async connect(slot: Slot, deadlineMs: number): Promise<Connection> {
-    const { connection } = slot;
-    if (connection !== undefined) {
-      if (!connection.isLost && this.hosts.isCurrent(connection)) return connection;
-      if (connection.isLate) this.hosts.doubt(connection);
-      connection.close();
-      slot.connection = undefined;
-    }
-    return (slot.connection = await this.hosts.connect(deadlineMs));
+  /** The one with the fewest users. */
+  private findFree(): Slot | undefined {
+    let found: Slot | undefined;
+    for (const slot of this.slots) if (slot.users < (found?.users ?? this.usersMax)) found = slot;
+    if (found !== undefined) found.users++;
+    return found;
+  }
+
+  private findUsable({ connection }: Slot): Connection | undefined {
+    if (connection === undefined || connection.isLost) return undefined;
+    return this.hosts.isCurrent(connection) ? connection : undefined;
+  }
+
+  private connect(slot: Slot, deadlineMs: number): Promise<Connection> {
+    if (slot.opening !== undefined) return slot.opening;
+    if (slot.connection?.isLate) this.hosts.doubt(slot.connection);
+    slot.connection?.close();
+    slot.connection = undefined;
+    slot.opening = this.hosts
+      .connect(deadlineMs)
+      .then((connection) => (slot.connection = connection))
+      .finally(() => {
+        slot.opening = undefined;
+      });
+    return slot.opening;
   }
 
   private async wait(deadlineMs: number): Promise<Slot> {
@@ -107,7 +134,7 @@ export class ConnectionPool {
   private giveBack(slot: Slot): void {
     if (this.isClosed) slot.connection?.close();
     const next = this.waiting.shift();
-    if (next === undefined) this.free.push(slot);
+    if (next === undefined) slot.users--;
     else next.resolve(slot);
   }
 }

@@ -33,6 +33,8 @@ const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::b
 
 /** Names may be long, and all that are found together are held together. */
 const FIND_LENGTH_MAX = 128;
+/** Pages that are asked for together take a third less processor time, of the service and of the server. */
+const READERS_PER_CONNECTION = 8;
 /** A health check gets its answer soon: one attempt on the connection that there is, and one on a new one. */
 const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
@@ -104,7 +106,11 @@ class PostgresStore implements Store {
     const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
     const hosts = new Hosts(target, limits);
     this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
-    this.readers = new ConnectionPool(hosts, { connectionsMax: readConnections, waitingMax });
+    this.readers = new ConnectionPool(hosts, {
+      connectionsMax: readConnections,
+      usersMax: READERS_PER_CONNECTION,
+      waitingMax,
+    });
     this.control = new ConnectionPool(hosts, { connectionsMax: 1, waitingMax });
     this.writes = new Batcher(
       async (batch, deadlineMs) => {
