@@ -3,16 +3,14 @@
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import {
+  answer,
+  asText,
   type Described,
-  failWith,
+  int64,
+  jsonAndLines,
   limitParameter,
-  lines,
-  ndjson,
-  NDJSON_TYPE,
   operation,
   parameter,
-  schema,
-  withHeaders,
 } from "./openapi-parts.ts";
 
 const created = {
@@ -46,10 +44,10 @@ export function describeChanges({ changesDays }: Config): Described {
       parameter(
         "after",
         "The number of the last change seen. 0, or nothing: begin with the oldest that is kept.",
-        { type: "integer", format: "int64", minimum: 0, default: 0 },
+        { ...int64, minimum: 0, default: 0 },
       ),
       limitParameter("Changes on a page."),
-      parameter("id", "Only changes of this plant.", { type: "integer", format: "int64" }),
+      parameter("id", "Only changes of this plant.", int64),
       {
         ...parameter("type", "Only these types, separated by commas.", {
           type: "array",
@@ -58,30 +56,27 @@ export function describeChanges({ changesDays }: Config): Described {
         style: "form",
         explode: false,
       },
-      {
-        name: "Last-Event-ID",
-        in: "header",
-        description: "For event streams: the same as `after`, and stronger.",
-        schema: { type: "integer", format: "int64", minimum: 0 },
-      },
+      parameter(
+        "Last-Event-ID",
+        "For event streams: the same as `after`, and stronger.",
+        { ...int64, minimum: 0 },
+        "header",
+      ),
     ],
-    responses: {
-      200: {
-        description: "The changes.",
-        headers: withHeaders("Link", "Last-Change"),
-        content: {
-          "application/json": {
-            schema: { type: "array", items: schema("Change") },
-            example: [created, replaced],
-          },
-          [NDJSON_TYPE]: { schema: lines("Change"), example: ndjson(created, replaced) },
-          "text/event-stream": {
-            schema: { type: "string" },
-            example: `id: ${created.seq}\nevent: created\ndata: ${JSON.stringify(created)}\n\n`,
-          },
+    answers: {
+      200: answer(
+        "The changes.",
+        {
+          ...jsonAndLines("Change", [created, replaced]),
+          ...asText(
+            "text/event-stream",
+            `id: ${created.seq}\nevent: created\ndata: ${JSON.stringify(created)}\n\n`,
+          ),
         },
-      },
-      ...failWith("BadQuery", "ChangesGone"),
+        "Link",
+        "Last-Change",
+      ),
     },
+    fails: ["BadQuery", "ChangesGone"],
   });
 }

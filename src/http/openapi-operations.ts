@@ -7,20 +7,26 @@ import { SAMPLE_MS, SAMPLES_MAX } from "../observe/reporter.ts";
 import { lineBytesMax } from "./batch.ts";
 import { describeChanges } from "./openapi-changes.ts";
 import {
+  answer,
+  asText,
   type Described,
-  failWith,
+  int64,
+  integer,
+  json,
+  jsonAndLines,
   limitParameter,
-  lines,
-  ndjson,
-  NDJSON_TYPE,
+  objectOf,
   operation,
   parameter,
   schema,
+  text,
   withHeaders,
 } from "./openapi-parts.ts";
 
 const monstera = { id: 1, name: "Monstera deliciosa", tag: "tropical" };
 const ficus = { id: 2, name: "Ficus lyrata" };
+const { id: _id, ...withoutId } = monstera;
+
 export function describeOperations(
   config: Config,
 ): Record<string, { readonly get?: Described; readonly [more: string]: unknown }> {
@@ -34,7 +40,7 @@ export function describeOperations(
           in: "path",
           required: true,
           description: "The plant's id, in plain decimal digits.",
-          schema: { type: "integer", format: "int64" },
+          schema: int64,
           example: 1,
         },
       ],
@@ -59,16 +65,19 @@ function describeCreate(config: Config): Described {
       `Limits: body ${config.bodyBytesMax} bytes, ${config.readSecondsMax} s to send it, ` +
       `URL ${config.urlBytesMax} bytes, head ${config.headerBytesMax} bytes.`,
     requestBody: describeBody(config, "NewPlant", { tagged: monstera, untagged: ficus }),
-    responses: {
-      200: answer("Plant response: the plant is on disk.", "Plant", withoutId(monstera), {
-        ...withHeaders(),
-        "Idempotent-Replayed": {
-          description: "`true` if the plant was in the store already.",
-          schema: { type: "string", enum: ["true"] },
+    answers: {
+      200: {
+        ...answer("Plant response: the plant is on disk.", json(schema("Plant"), withoutId)),
+        headers: {
+          ...withHeaders(),
+          "Idempotent-Replayed": {
+            description: "`true` if the plant was in the store already.",
+            schema: { ...text, enum: ["true"] },
+          },
         },
-      }),
-      ...failWith("BadPlant", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody", "IdTaken"),
+      },
     },
+    fails: ["BadPlant", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody", "IdTaken"],
   });
 }
 
@@ -82,39 +91,28 @@ function describeList(config: Config): Described {
       `A page of very long names may end before its limit. A search by \`name\` looks at most at ${config.scanRowsMax} plants a page, so a page may end early or be empty. Both have a next link.`,
     parameters: [
       limitParameter("Plants on a page."),
-      parameter("after", "The id of the last plant seen; the page begins after it.", {
-        type: "integer",
-        format: "int64",
-      }),
-      parameter("tag", "Exactly this tag.", { type: "string" }),
+      parameter("after", "The id of the last plant seen; the page begins after it.", int64),
+      parameter("tag", "Exactly this tag."),
       parameter(
         "name",
         "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
-        { type: "string" },
       ),
-      parameter("order", "By id.", { type: "string", enum: orders, default: "asc" }),
+      parameter("order", "By id.", { ...text, enum: orders, default: "asc" }),
     ],
-    responses: {
-      200: {
-        description: "The plants.",
-        headers: withHeaders("Link"),
-        content: {
-          "application/json": {
-            schema: { type: "array", items: schema("StoredPlant") },
-            example: [monstera, ficus],
-          },
-          [NDJSON_TYPE]: {
-            schema: lines("StoredPlant"),
-            example: ndjson(monstera, ficus),
-          },
-          "text/csv": {
-            schema: { type: "string" },
-            example: 'id,name,tag\r\n1,"Monstera deliciosa","tropical"\r\n2,"Ficus lyrata",\r\n',
-          },
+    answers: {
+      200: answer(
+        "The plants.",
+        {
+          ...jsonAndLines("StoredPlant", [monstera, ficus]),
+          ...asText(
+            "text/csv",
+            'id,name,tag\r\n1,"Monstera deliciosa","tropical"\r\n2,"Ficus lyrata",\r\n',
+          ),
         },
-      },
-      ...failWith("BadQuery"),
+        "Link",
+      ),
     },
+    fails: ["BadQuery"],
   });
 }
 
@@ -138,30 +136,9 @@ function describeBatch(config: Config): Described {
       `${config.readSecondsMax} s between two pieces. ` +
       "Read the results while you send lines: a slow reader holds up both directions. " +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
-    requestBody: {
-      required: true,
-      content: {
-        "application/json": {
-          schema: { type: "array", items: schema("NewPlant") },
-          example: [monstera, ficus],
-        },
-        [NDJSON_TYPE]: { schema: lines("NewPlant"), example: ndjson(monstera, ficus) },
-      },
-    },
-    responses: {
-      200: {
-        description: "A result for each plant.",
-        headers: withHeaders(),
-        content: {
-          "application/json": {
-            schema: { type: "array", items: schema("BatchResult") },
-            example: results,
-          },
-          [NDJSON_TYPE]: { schema: lines("BatchResult"), example: ndjson(...results) },
-        },
-      },
-      ...failWith("BadPlant", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody"),
-    },
+    requestBody: { required: true, content: jsonAndLines("NewPlant", [monstera, ficus]) },
+    answers: { 200: answer("A result for each plant.", jsonAndLines("BatchResult", results)) },
+    fails: ["BadPlant", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody"],
   });
 }
 
@@ -170,11 +147,11 @@ function describeRead(): Described {
     parameters: [
       precondition("If-None-Match", "Answers 304 if the plant still has this entity tag."),
     ],
-    responses: {
-      200: answer("The plant.", "StoredPlant", monstera, withHeaders("ETag")),
+    answers: {
+      200: answer("The plant.", json(schema("StoredPlant"), monstera), "ETag"),
       304: { description: "The plant has not changed.", headers: withHeaders("ETag") },
-      ...failWith("BadCondition", "PlantNotFound"),
     },
+    fails: ["BadCondition", "PlantNotFound"],
   });
 }
 
@@ -184,28 +161,24 @@ function describeReplace(config: Config): Described {
       "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path. " +
       "With `If-Match`, a change that another client made in between is not overwritten.",
     parameters: changePreconditions,
-    requestBody: describeBody(config, "Plant", { renamed: withoutId(monstera) }),
-    responses: {
-      200: answer("The plant is on disk.", "Plant", withoutId(monstera), withHeaders("ETag")),
-      ...failWith(
-        "BadReplacement",
-        "PlantNotFound",
-        "PreconditionFailed",
-        "BodyTooSlow",
-        "BodyTooLarge",
-        "UnsupportedBody",
-      ),
-    },
+    requestBody: describeBody(config, "Plant", { renamed: withoutId }),
+    answers: { 200: answer("The plant is on disk.", json(schema("Plant"), withoutId), "ETag") },
+    fails: [
+      "BadReplacement",
+      "PlantNotFound",
+      "PreconditionFailed",
+      "BodyTooSlow",
+      "BodyTooLarge",
+      "UnsupportedBody",
+    ],
   });
 }
 
 function describeRemove(): Described {
   return operation("removePlant", "plants:write", "Remove a plant", {
     parameters: changePreconditions,
-    responses: {
-      204: { description: "The plant is removed, on disk.", headers: withHeaders() },
-      ...failWith("BadCondition", "PlantNotFound", "PreconditionFailed"),
-    },
+    answers: { 204: { description: "The plant is removed, on disk.", headers: withHeaders() } },
+    fails: ["BadCondition", "PlantNotFound", "PreconditionFailed"],
   });
 }
 
@@ -216,157 +189,112 @@ function describeTags(): Described {
       `does not have. Tags of ${TAG_PREFIX_CHARACTERS} characters or more are not listed; if there are many, ` +
       "a page may end early or be empty, with a next link.",
     parameters: [
-      parameter("prefix", "Only tags that begin with this, exactly.", { type: "string" }),
-      parameter("after", "The last tag seen; the page begins after it.", { type: "string" }),
+      parameter("prefix", "Only tags that begin with this, exactly."),
+      parameter("after", "The last tag seen; the page begins after it."),
       limitParameter("Tags on a page."),
     ],
-    responses: {
-      200: {
-        description: "The tags.",
-        headers: withHeaders("Link"),
-        content: {
-          "application/json": {
-            schema: { type: "array", items: { type: "string" } },
-            example: ["bulb", "herb", "tropical"],
-          },
-        },
-      },
-      ...failWith("BadQuery"),
+    answers: {
+      200: answer(
+        "The tags.",
+        json({ type: "array", items: text }, ["bulb", "herb", "tropical"]),
+        "Link",
+      ),
     },
+    fails: ["BadQuery"],
   });
 }
 
 function describeToken(): Described {
+  const token = {
+    type: "object",
+    required: ["name", "scopes"],
+    properties: {
+      name: {
+        ...text,
+        description: "`PLANTSTORE_TOKEN` for the token from the service's environment.",
+      },
+      prefix: { ...text, description: "Its first characters." },
+      scopes: { type: "array", items: { ...text, enum: scopes } },
+      expires: { ...text, format: "date-time", description: "Left out if it does not expire." },
+    },
+  };
+  const example = { name: "till", prefix: "pst_Ab12Cd", scopes: ["plants:write"] };
   return operation("describeToken", "any", "Show the token that the request was sent with", {
     tags: ["operation"],
-    responses: {
-      200: json(
-        "The token, without its secret.",
-        {
-          type: "object",
-          required: ["name", "scopes"],
-          properties: {
-            name: {
-              type: "string",
-              description: "`PLANTSTORE_TOKEN` for the token from the service's environment.",
-            },
-            prefix: { type: "string", description: "Its first characters." },
-            scopes: { type: "array", items: { type: "string", enum: scopes } },
-            expires: {
-              type: "string",
-              format: "date-time",
-              description: "Left out if it does not expire.",
-            },
-          },
-        },
-        { name: "till", prefix: "pst_Ab12Cd", scopes: ["plants:write"] },
-      ),
-      ...failWith("BadQuery"),
-    },
+    answers: { 200: answer("The token, without its secret.", json(token, example)) },
+    fails: ["BadQuery"],
   });
 }
 
-const count = { type: "integer" };
-const milliseconds = { type: ["number", "null"] };
+const maybe = (type: string): object => ({ type: [type, "null"] });
+
+/** Name, type, example and meaning of the figures of an interval. */
+const figures: readonly [name: string, type: object, example: number, description: string][] = [
+  ["atMs", integer, 1_767_225_600_000, "When the interval ended, in milliseconds since 1970."],
+  ["creates", integer, 12, "Plants that were created, those of batches included."],
+  ["requests", integer, 40, "Requests that were answered."],
+  ["errors", integer, 0, "Answers of status 5xx."],
+  ["refused", integer, 3, "Answers of status 4xx."],
+  [
+    "durableP50Ms",
+    maybe("number"),
+    1.2,
+    "Half of the plants were on disk within this time; null if none was created.",
+  ],
+  ["durableP99Ms", maybe("number"), 4.5, "The same for 99 of 100."],
+  ["waiting", integer, 0, "Writes that waited for a commit when the interval ended."],
+  ["storeBytes", maybe("integer"), 4_096_000, "Size of the store; null if it was not measured."],
+];
 
 function describeActivity(): Described {
-  const properties = {
-    atMs: { ...count, description: "When the interval ended, in milliseconds since 1970." },
-    creates: { ...count, description: "Plants that were created, those of batches included." },
-    requests: { ...count, description: "Requests that were answered." },
-    errors: { ...count, description: "Answers of status 5xx." },
-    refused: { ...count, description: "Answers of status 4xx." },
-    durableP50Ms: {
-      ...milliseconds,
-      description: "Half of the plants were on disk within this time; null if none was created.",
+  const sample = Object.fromEntries(
+    figures.map(([name, type, , description]) => [name, Object.assign({}, type, { description })]),
+  );
+  const example = Object.fromEntries(figures.map(([name, , value]) => [name, value]));
+  const backup = objectOf({ atMs: integer, bytes: integer });
+  const backups = objectOf({
+    everyMs: integer,
+    made: integer,
+    failed: integer,
+    last: { ...backup, ...maybe("object") },
+  });
+  const activity = objectOf({
+    intervalMs: integer,
+    samples: { type: "array", items: objectOf(sample) },
+    backups: {
+      ...backups,
+      ...maybe("object"),
+      description: "The backups of this instance since its start; null if it makes none.",
     },
-    durableP99Ms: { ...milliseconds, description: "The same for 99 of 100." },
-    waiting: { ...count, description: "Writes that waited for a commit when the interval ended." },
-    storeBytes: {
-      type: ["integer", "null"],
-      description: "Size of the store; null if it was not measured.",
-    },
-  };
+  });
   const minutes = (SAMPLES_MAX * SAMPLE_MS) / 60_000;
   return operation("showActivity", "plants:read", "Show what this instance did lately", {
     tags: ["operation"],
     description: `The last ${minutes} minutes in intervals, oldest first. Counts are per interval.`,
     parameters: [
       parameter("since", "Only samples later than this, in milliseconds since 1970.", {
-        type: "integer",
+        ...integer,
         minimum: 0,
       }),
     ],
-    responses: {
-      200: json(
+    answers: {
+      200: answer(
         "The samples.",
-        {
-          type: "object",
-          required: ["intervalMs", "samples", "backups"],
-          properties: {
-            intervalMs: count,
-            backups: {
-              type: ["object", "null"],
-              description: "The backups of this instance since its start; null if it makes none.",
-              required: ["everyMs", "made", "failed", "last"],
-              properties: {
-                everyMs: count,
-                made: count,
-                failed: count,
-                last: {
-                  type: ["object", "null"],
-                  required: ["atMs", "bytes"],
-                  properties: { atMs: count, bytes: count },
-                },
-              },
-            },
-            samples: {
-              type: "array",
-              items: { type: "object", required: Object.keys(properties), properties },
-            },
-          },
-        },
-        {
-          intervalMs: SAMPLE_MS,
-          backups: null,
-          samples: [
-            {
-              atMs: 1_767_225_600_000,
-              creates: 12,
-              requests: 40,
-              errors: 0,
-              refused: 3,
-              durableP50Ms: 1.2,
-              durableP99Ms: 4.5,
-              waiting: 0,
-              storeBytes: 4_096_000,
-            },
-          ],
-        },
+        json(activity, { intervalMs: SAMPLE_MS, backups: null, samples: [example] }),
       ),
-      ...failWith("BadQuery"),
     },
+    fails: ["BadQuery"],
   });
 }
 
 function describeMetrics(): Described {
+  const example =
+    'plantstore_requests_total{method="POST",path="/plants",status="200"} 12\n' +
+    "plantstore_writes_waiting 0\n";
   return operation("showMetrics", "plants:read", "Show metrics of this instance, for Prometheus", {
     tags: ["operation"],
-    responses: {
-      200: {
-        description: "Prometheus text format 0.0.4.",
-        headers: withHeaders(),
-        content: {
-          "text/plain": {
-            schema: { type: "string" },
-            example:
-              'plantstore_requests_total{method="POST",path="/plants",status="200"} 12\n' +
-              "plantstore_writes_waiting 0\n",
-          },
-        },
-      },
-      ...failWith("BadQuery"),
-    },
+    answers: { 200: answer("Prometheus text format 0.0.4.", asText("text/plain", example)) },
+    fails: ["BadQuery"],
   });
 }
 
@@ -385,31 +313,10 @@ function describeBody(config: Config, name: string, examples: Record<string, obj
   };
 }
 
-function answer(description: string, name: string, example: object, headers: object): object {
-  return {
-    description,
-    headers,
-    content: { "application/json": { schema: schema(name), example } },
-  };
-}
-
-function precondition(name: string, description: string): object {
-  return { name, in: "header", description, schema: { type: "string" } };
-}
+const precondition = (name: string, description: string): object =>
+  parameter(name, description, text, "header");
 
 const changePreconditions = [
   precondition("If-Match", "Answers 412 if the plant no longer has this entity tag."),
   precondition("If-None-Match", "Answers 412 if the plant has this entity tag."),
 ];
-
-function withoutId({ name, tag }: typeof monstera): object {
-  return { name, tag };
-}
-
-function json(description: string, itsSchema: object, example: object): object {
-  return {
-    description,
-    headers: withHeaders(),
-    content: { "application/json": { schema: itsSchema, example } },
-  };
-}

@@ -50,15 +50,7 @@ const component = (kind: string, name: string): object => ({
 
 export const schema = (name: string): object => component("schemas", name);
 
-export const NDJSON_TYPE = "application/x-ndjson";
-export const ndjson = (...lines: object[]): string =>
-  lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-
-/** OpenAPI 3.1 has no schema for lines of JSON: to validators and generators they are text. */
-export const lines = (name: string): object => ({
-  type: "string",
-  description: `One ${name} a line, as JSON.`,
-});
+const NDJSON_TYPE = "application/x-ndjson";
 
 const headers = {
   "X-Request-Id":
@@ -96,7 +88,9 @@ interface Details {
   readonly description?: string;
   readonly parameters?: readonly object[];
   readonly requestBody?: object;
-  readonly responses: Described["responses"];
+  /** The responses that are not failures. */
+  readonly answers: Described["responses"];
+  readonly fails: readonly Failure[];
 }
 
 /** An operation that needs a token. */
@@ -104,25 +98,72 @@ export function operation(
   operationId: string,
   scope: NonNullable<Operation["scope"]>,
   summary: string,
-  details: Details,
+  { answers, fails, ...details }: Details,
 ): Described {
   const needs = scope === "any" ? "Needs a token, of any scope." : `Needs the scope \`${scope}\`.`;
   const description = [details.description, needs].join(" ").trim();
   const responses = {
-    ...details.responses,
-    ...failWith("Unauthorized", "UrlTooLong", "RateLimited", "InternalError", "Unavailable"),
-    ...(scope === "any" ? {} : failWith("Forbidden")),
+    ...answers,
+    ...failWith(...fails, "Unauthorized", "UrlTooLong", "RateLimited"),
+    ...failWith("InternalError", "Unavailable", ...(scope === "any" ? [] : ["Forbidden" as const])),
   };
   return { operationId, tags: ["plants"], summary, ...details, description, responses };
 }
 
-export function parameter(name: string, description: string, itsSchema: object): object {
-  return { name, in: "query", description, schema: itsSchema };
+/** An answer with a body, in one or several media types. */
+export const answer = (
+  description: string,
+  content: Readonly<Record<string, Media>>,
+  ...names: Header[]
+): object => ({ description, headers: withHeaders(...names), content });
+
+interface Media {
+  readonly schema: object;
+  readonly example: unknown;
 }
+
+export const json = (itsSchema: object, example: unknown): Readonly<Record<string, Media>> => ({
+  "application/json": { schema: itsSchema, example },
+});
+
+/** An array of these as JSON, and one of them a line. */
+export const jsonAndLines = (
+  name: string,
+  examples: readonly object[],
+): Readonly<Record<string, Media>> => ({
+  ...json({ type: "array", items: schema(name) }, examples),
+  [NDJSON_TYPE]: {
+    // OpenAPI 3.1 has no schema for lines of JSON: to validators and generators they are text.
+    schema: { type: "string", description: `One ${name} a line, as JSON.` },
+    example: examples.map((line) => `${JSON.stringify(line)}\n`).join(""),
+  },
+});
+
+export const asText = (type: string, example: string): Readonly<Record<string, Media>> => ({
+  [type]: { schema: text, example },
+});
+
+export const text = { type: "string" } as const;
+export const integer = { type: "integer" } as const;
+export const int64 = { type: "integer", format: "int64" } as const;
+
+/** Every property is required. */
+export const objectOf = (properties: object): object => ({
+  type: "object",
+  required: Object.keys(properties),
+  properties,
+});
+
+export const parameter = (
+  name: string,
+  description: string,
+  itsSchema: object = text,
+  place = "query",
+): object => ({ name, in: place, description, schema: itsSchema });
 
 export const limitParameter = (description: string): object =>
   parameter("limit", description, {
-    type: "integer",
+    ...integer,
     minimum: 1,
     maximum: LIMIT_MAX,
     default: LIMIT_DEFAULT,

@@ -6,12 +6,15 @@ import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { scopes } from "../domain/token.ts";
 import { describeOperations } from "./openapi-operations.ts";
 import {
+  answer,
   describeCatalogue,
   type Described,
   describeShared,
   type Failure,
   failWith,
-  withHeaders,
+  json,
+  objectOf,
+  text,
 } from "./openapi-parts.ts";
 
 /** The version of the interface, not of the program. */
@@ -151,10 +154,7 @@ export function describeApi(config: Config): object {
           "describeApi",
           "This document",
           "The description of the interface, in OpenAPI 3.1.",
-          {
-            schema: { type: "object" },
-            example: { openapi: "3.1.0" },
-          },
+          json({ type: "object" }, { openapi: "3.1.0" }),
         ),
       },
     }),
@@ -179,20 +179,14 @@ export function describeApi(config: Config): object {
   };
 }
 
-const status = (value: string): object => ({
-  schema: {
-    type: "object",
-    required: ["status"],
-    properties: { status: { type: "string", enum: [value] } },
-  },
-  example: { status: value },
-});
+const status = (value: string): ReturnType<typeof json> =>
+  json(objectOf({ status: { ...text, enum: [value] } }), { status: value });
 
 function describeOpen(
   operationId: string,
   summary: string,
   description: string,
-  media: object,
+  content: ReturnType<typeof json>,
   ...failures: Failure[]
 ): Described {
   return {
@@ -202,7 +196,7 @@ function describeOpen(
     description: `${description} Needs no token.`,
     security: [],
     responses: {
-      200: { description: "Yes.", headers: withHeaders(), content: { "application/json": media } },
+      200: answer("Yes.", content),
       ...failWith("BadRequest", "UrlTooLong", "InternalError", ...failures),
     },
   };
