@@ -103,7 +103,8 @@ export const settings = {
     flag: "--trusted-proxies",
     env: "PLANTSTORE_TRUSTED_PROXIES",
     default: "",
-    meaning: "Addresses and networks of proxies whose word on the client's address is logged.",
+    meaning:
+      "Proxies whose Forwarded or X-Forwarded-For header gives the client's address in the log.",
     parse: parseNetworks,
     allowed: "nothing, or addresses and networks as in 127.0.0.1,10.0.0.0/8,::1",
   } satisfies Setting<readonly string[]>,
@@ -227,13 +228,6 @@ const IDLE_MARGIN_SECONDS = 5;
 
 export type Limits = Readonly<typeof fixedLimits>;
 
-/** Settings of earlier versions that are fixed limits now. */
-const removedSettings: ReadonlySet<string> = new Set(
-  Object.keys(fixedLimits).map(
-    (name) => `PLANTSTORE_${name.replace(/[A-Z]/g, "_$&").toUpperCase()}`,
-  ),
-);
-
 export type SettingName = keyof typeof settings;
 
 type ValueOf<Name extends SettingName> = Exclude<
@@ -324,7 +318,6 @@ export function findIgnoredVariables(environment: Environment): string[] {
     .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
     .filter((name) => !isServiceLink(name, environment[name] ?? ""))
     .map((name) => {
-      if (removedSettings.has(name)) return `${name} was removed and has no effect.`;
       const unprefixed = name.slice("PLANTSTORE_".length);
       return known.has(unprefixed)
         ? `${name} has no effect; the variable is called ${unprefixed}.`

@@ -109,7 +109,7 @@ test("variables that look like settings and have no effect are named, and those 
     "PLANTSTORE_PORT has no effect; the variable is called PORT.",
     "PLANTSTORE_HOST has no effect; the variable is called HOST.",
     "PLANTSTORE_DATABASE_URL has no effect; the variable is called DATABASE_URL.",
-    "PLANTSTORE_QUEUE_LENGTH_MAX was removed and has no effect.",
+    "PLANTSTORE_QUEUE_LENGTH_MAX is not a setting and has no effect.",
   ]);
   const kubernetes = {
     PLANTSTORE_PORT: "tcp://10.0.0.1:80",

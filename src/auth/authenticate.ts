@@ -129,7 +129,7 @@ export class Authenticator {
   }
 
   private async read(hash: string): Promise<CachedToken | undefined> {
-    // The answer may be as old as the question.
+    // The record may have changed since the question was sent.
     const checkedAtMs = this.clocks.monotonicMs();
     const record = await this.tokens.findToken(hash);
     return record === undefined ? undefined : { record, checkedAtMs };

@@ -1,5 +1,6 @@
 /** How much a token may ask for. */
 
+import { setTimeout } from "node:timers/promises";
 import { Refusal } from "../domain/errors.ts";
 import type { Principal } from "./authenticate.ts";
 
@@ -12,7 +13,7 @@ export interface Rate {
 const windows: Readonly<Record<string, number>> = { s: 1, min: 60, h: 3_600 };
 const UNITS_MAX = 1_000_000_000;
 
-/** What overrides a rate with none. */
+/** Turns the limit off for one token. */
 export const UNLIMITED = "none";
 
 /** As in 100/s, 6000/min or 100000/h. */
@@ -96,7 +97,8 @@ export class RateLimiter {
           signal.throwIfAborted();
           const { waitNs } = this.tryTake(principal, rate, part.length);
           if (waitNs <= 0) break;
-          await pause(waitNs / 1e6, signal);
+          // An abort ends the wait; the loop then throws its reason.
+          await setTimeout(waitNs / 1e6, undefined, { signal }).catch(() => undefined);
         }
         yield part;
       }
@@ -148,11 +150,4 @@ export class RateLimiter {
     }
     return first * SLOT_LENGTH + 1;
   }
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  signal.addEventListener("abort", () => resolve(), { once: true });
-  return promise.finally(() => clearTimeout(timer));
 }

@@ -16,7 +16,7 @@ export interface PlantQuery {
   readonly name: string | undefined;
   /** By id. */
   readonly order: Order;
-  /** The page ends early behind so many characters, or behind as many as any page has. */
+  /** Ends the page after this many characters; by default, after the limit of every page. */
   readonly charactersMax?: number;
 }
 

@@ -4,7 +4,6 @@ import { type Change, formatChange } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
-import type { Metrics } from "../observe/metrics.ts";
 
 /** Changes that follow each other in the journal. */
 export interface Chunk {
@@ -39,35 +38,32 @@ const BUSY_MS = 1_000;
 export class Feed {
   private readonly store: Pick<Store, "readChanges">;
   private readonly log: Log;
-  private readonly metrics: Metrics;
   private chunks: Chunk[] = [];
   private characters = 0;
   /** Up to where the journal was read; undefined before the first time. */
   private newest: number | undefined;
   private readonly waiting = new Set<() => void>();
-  private readers = 0;
+  /** How many clients follow the changes. */
+  readers = 0;
   private isPolling = false;
   private isClosed = false;
   /** When the readers have paid for what they were sent. */
   private paidAtMs = 0;
   private busyUntilMs = 0;
 
-  constructor(store: Pick<Store, "readChanges">, log: Log, metrics: Metrics) {
+  constructor(store: Pick<Store, "readChanges">, log: Log) {
     this.store = store;
     this.log = log;
-    this.metrics = metrics;
   }
 
   /** As long as there are readers, the journal is watched. */
   join(): void {
     this.readers++;
-    this.metrics.countFeedReaders(1);
     if (!this.isPolling) void this.poll();
   }
 
   leave(): void {
     this.readers--;
-    this.metrics.countFeedReaders(-1);
   }
 
   /** Ends every reader. */
@@ -81,7 +77,7 @@ export class Feed {
     return this.isClosed;
   }
 
-  /** What comes next behind this number; undefined if that is not here. Then it is new, or in the store alone. */
+  /** The chunk after this number; undefined if it is not cached: not written yet, or only in the store. */
   find(after: number): Chunk | undefined {
     // From the end, because most readers are there.
     const chunk = this.chunks.findLast((one) => one.after <= after);
@@ -136,7 +132,7 @@ export class Feed {
     const query = { limit: POLL_LENGTH, id: undefined, types: undefined };
     try {
       if (this.newest === undefined) {
-        // One that is found at the end of the journal: whatever is before it, readers read by themselves.
+        // Starts at the end of the journal. Readers fetch older changes themselves.
         const { newest } = await this.store.readChanges({ ...query, after: 0, limit: 1 });
         this.newest = newest;
         this.wake();
@@ -151,7 +147,7 @@ export class Feed {
       return page.hasMore ? 0 : POLL_MS;
     } catch (error) {
       this.log.warn("feed_not_read", { cause: error });
-      // Every reader finds out by itself that the journal does not go on.
+      // Each reader's own read then fails with changes_gone.
       if (error instanceof Refusal && error.reason === "changes_gone") this.forget();
       this.wake();
       return FAILED_POLL_MS;

@@ -49,7 +49,7 @@ export function startServer(given: Parts): RunningServer {
     reports,
     memory,
     rates: new RateLimiter(config.rateLimit, shared?.ratesMemory),
-    feed: new Feed(store, parts.log, metrics),
+    feed: new Feed(store, parts.log),
     bodies: new BodyReader(config, memory),
     addressOf: (request) => server.requestIP(request)?.address,
     limitIdle: (request, seconds) => server.timeout(request, seconds),
@@ -77,6 +77,7 @@ export function startServer(given: Parts): RunningServer {
   const showGauges = setInterval(() => {
     metrics.setGauge("bytesHeld", memory.bytesHeld);
     metrics.setGauge("requestsInFlight", server.pendingRequests);
+    metrics.setGauge("feedReaders", service.feed.readers);
   }, GAUGES_MS);
   showGauges.unref();
   return {

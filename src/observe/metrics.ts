@@ -194,12 +194,6 @@ export class Metrics {
     this.creates.add(durationMs);
   }
 
-  /** −1 for a reader that has gone. */
-  countFeedReaders(by: 1 | -1): void {
-    const index = gauges.indexOf("feedReaders");
-    this.gauges[index] = (this.gauges[index] ?? 0) + by;
-  }
-
   /** The sum of blocks that count the same paths. */
   static addUp(blocks: readonly Metrics[]): Totals {
     const creates = new Histogram();

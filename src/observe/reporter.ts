@@ -133,8 +133,6 @@ export class MetricsReporter {
     const { creates, requests, batchLines, gauges } = Metrics.addUp(this.blocks);
     const operations = Metrics.addUpDurations(this.blocks);
     const storeBytes = this.size.bytes;
-    const gauge = (name: string, help: string, value: number | undefined): string =>
-      family(name, "gauge", help, value === undefined ? [] : [["", value]]);
     const histogram = (name: string, help: string, values: Histogram): string =>
       family(name, "histogram", help, histogramLines(values));
     return [
@@ -197,7 +195,7 @@ export class MetricsReporter {
       gauge("plantstore_writes_waiting", "Writes that wait for a commit.", store.writesWaiting),
       gauge(
         "plantstore_writes_waiting_max",
-        "Writes that may wait; past it they are refused.",
+        "Limit of plantstore_writes_waiting; writes beyond it are refused.",
         limits.queueLengthMax,
       ),
       gauge(
@@ -207,7 +205,7 @@ export class MetricsReporter {
       ),
       gauge(
         "plantstore_held_bytes_max",
-        "What they may take; past it requests are refused.",
+        "Limit of plantstore_held_bytes; requests beyond it are refused.",
         limits.bodyBytesTotalMax,
       ),
       gauge("plantstore_store_bytes", "Size of the store, its log included.", storeBytes),
@@ -217,9 +215,12 @@ export class MetricsReporter {
         tokens === undefined ? undefined : countExpiring(tokens),
       ),
       ...formatBackups(backups),
-      family("plantstore_log_lines_dropped_total", "counter", "Lines that the log lost.", [
-        ["", countDroppedLines?.() ?? 0],
-      ]),
+      family(
+        "plantstore_log_lines_dropped_total",
+        "counter",
+        "Log lines dropped because standard error was too slow.",
+        [["", countDroppedLines?.() ?? 0]],
+      ),
       family("plantstore_changes_total", "counter", "Changes that were written to the journal.", [
         ["", store.changesWritten],
       ]),
@@ -232,7 +233,7 @@ export class MetricsReporter {
       family("process_cpu_seconds_total", "counter", "Processor time of the process.", [
         ["", measureCpuSeconds()],
       ]),
-      family("process_resident_memory_bytes", "gauge", "Memory of the process.", measureMemory()),
+      gauge("process_resident_memory_bytes", "Memory of the process.", measureMemory()),
       ...formatDescriptors(),
       gauge(
         "process_start_time_seconds",
@@ -271,21 +272,17 @@ function formatBackups(backups: BackupState | undefined): string[] {
       [labels({ result: "made" }), made],
       [labels({ result: "failed" }), failed],
     ]),
-    family("plantstore_backup_interval_seconds", "gauge", "Time from one backup to the next.", [
-      ["", everyMs / 1000],
-    ]),
-    family(
+    gauge(
+      "plantstore_backup_interval_seconds",
+      "Time from one backup to the next.",
+      everyMs / 1000,
+    ),
+    gauge(
       "plantstore_backup_timestamp_seconds",
-      "gauge",
       "When the newest backup began, since 1970.",
-      last === undefined ? [] : [["", last.atMs / 1000]],
+      last && last.atMs / 1000,
     ),
-    family(
-      "plantstore_backup_bytes",
-      "gauge",
-      "Size of the newest backup.",
-      last === undefined ? [] : [["", last.bytes]],
-    ),
+    gauge("plantstore_backup_bytes", "Size of the newest backup.", last?.bytes),
   ];
 }
 
@@ -311,8 +308,8 @@ function formatDescriptors(): string[] {
     const open = readdirSync("/proc/self/fd").length;
     const [, max] = /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
     return [
-      family("process_open_fds", "gauge", "Open descriptors.", [["", open]]),
-      family("process_max_fds", "gauge", "Descriptors that may be open.", [["", Number(max)]]),
+      gauge("process_open_fds", "Open descriptors.", open),
+      gauge("process_max_fds", "Descriptors that may be open.", Number(max)),
     ];
   } catch {
     return [];
@@ -320,11 +317,11 @@ function formatDescriptors(): string[] {
 }
 
 /** Nothing if no file can be opened: the system tells it in a file. */
-function measureMemory(): Line[] {
+function measureMemory(): number | undefined {
   try {
-    return [["", process.memoryUsage.rss()]];
+    return process.memoryUsage.rss();
   } catch {
-    return [];
+    return undefined;
   }
 }
 
@@ -361,6 +358,9 @@ interface Scale {
 
 const SECONDS: Scale = { from: BUCKET_MS_MIN, to: BUCKET_MS_MAX, unit: 1_000 };
 const COMMIT_WRITES: Scale = { from: 1, to: 1_024, unit: 1 };
+
+const gauge = (name: string, help: string, value: number | undefined): string =>
+  family(name, "gauge", help, value === undefined ? [] : [["", value]]);
 
 function histogramLines(
   histogram: Histogram,

@@ -188,7 +188,7 @@ export class Batcher<Write, Outcome> {
     return queued < writesInFlight && this.now() < this.committedAtMs + LANE_MS;
   }
 
-  /** A lane counts until the look that finds nothing more to do: a write that comes later starts another. */
+  /** A lane ends when the queue is empty. A later write starts a new one. */
   private async run(): Promise<void> {
     while (this.queue.length + this.overflow.length > 0) {
       if (this.lanes > 1 && this.isNextBatchSmall()) break;

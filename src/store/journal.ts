@@ -21,7 +21,7 @@ import type { StoreLimits } from "../domain/store.ts";
 const codes = { created: "c", replaced: "r", removed: "d" } as const;
 const typeOf: Readonly<Record<string, ChangeType>> = { c: "created", r: "replaced", d: "removed" };
 
-/** Then a block is large enough: a reader takes it as a whole. */
+/** Larger blocks are split, because a reader loads a whole block. */
 const BLOCK_CHARACTERS_MAX = 1_048_576;
 
 type Value = string | number | null;

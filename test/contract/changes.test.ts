@@ -204,9 +204,11 @@ describe("GET /changes as events", () => {
       3_000,
     );
     for (const other of others) expect(other).toEqual(first as typeof other);
-    const metrics = await (await send(service, "GET", "/metrics")).text();
-    expect(metrics).toContain("plantstore_changes_total 3000\n");
-    expect(metrics).toContain("plantstore_feed_readers 20\n");
+    const readMetrics = async (): Promise<string> =>
+      (await send(service, "GET", "/metrics")).text();
+    // Counted once a second.
+    while (!(await readMetrics()).includes("plantstore_feed_readers 20\n")) await Bun.sleep(50);
+    expect(await readMetrics()).toContain("plantstore_changes_total 3000\n");
   });
 });
 

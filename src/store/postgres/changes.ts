@@ -56,7 +56,7 @@ const NUMBER = `WITH ready AS (
   )
   SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given`;
 
-/** The block with the number to begin behind comes first, for its numbers only. */
+/** The first row is the block that contains `after`. Only its numbers are used. */
 const READ = `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept::text AS kept,
     (SELECT max(last) FROM plantstore_changes) AS newest,
     CASE WHEN last > $1::bigint AND ($2::text IS NULL OR position($2::text IN entries) > 0)

@@ -228,7 +228,7 @@ export class Connection {
 
   /**
    * Rejects after the time that a statement may take, or at the deadline. The connection closes itself
-   * where it can be of no more use.
+   * if it is no longer usable.
    */
   async query<Row>(
     text: string,

@@ -78,7 +78,7 @@ function prepareStatements(db: Database) {
         SELECT last, last - ?1 + 1, ?2, ?3
         FROM (SELECT max(?2 * 1000, (SELECT max(last) FROM changes) + max(?1, 1)) AS last)`,
     ),
-    // The block with the number to begin behind comes first, for its numbers only.
+    // The first row is the block that contains `after`. Only its numbers are used.
     readChanges: db.prepare<BlockRow, [after: number, part: string | null]>(
       `SELECT first, last, at_ms, (SELECT max(last) FROM changes) AS newest,
         iif(last > ?1 AND (?2 IS NULL OR instr(entries, ?2)), entries, NULL) AS entries

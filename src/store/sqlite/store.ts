@@ -225,7 +225,7 @@ export class SqliteStore extends SqliteReads implements Store {
   private readonly path: string;
   private readonly writes: Batcher<Write, Outcome>;
   private connection: WriteConnection | undefined;
-  /** After a failure the store goes on with the file that it began with, and with no other. */
+  /** After a failure the store reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
   private committedAtMs = Number.NEGATIVE_INFINITY;
   /** Whether the journal shows that this process writes none: before its first change there is a break. */
