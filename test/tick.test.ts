@@ -1,7 +1,7 @@
 /** The end of a tick of the event loop, even if the tick does not end. */
 
 import { describe, expect, test } from "bun:test";
-import { allArrived, endOfTick, flushOverdue, pause } from "../src/store/batcher.ts";
+import { allArrived, endOfTick, flushOverdue, pause, TOGETHER_MAX } from "../src/store/batcher.ts";
 
 /** Long after any that has begun should have ended. */
 const LATER_MS = 1_000;
@@ -50,10 +50,21 @@ describe("a tick", () => {
     ]);
   });
 
+  test("does not end for its requests to go on, if there are many", async () => {
+    const [last, ...waiting] = Array.from({ length: TOGETHER_MAX }, () => allArrived());
+    const next = allArrived();
+    const ended = endOfTick();
+    expect(await endedAmong(last as Promise<void>, next, ended)).toEqual([true, false, false]);
+    await Promise.all([...waiting, next, ended]);
+  });
+
   test("ends before, if a request finds that it takes too long, and then only once", async () => {
     const late = [allArrived(), endOfTick()];
     flushOverdue(performance.now());
     expect(await endedAmong(...late)).toEqual([false, false]);
+    flushOverdue(performance.now() + LATER_MS);
+    expect(await endedAmong(...late)).toEqual([true, false]);
+    expect(endOfTick()).toBe(late[1] as Promise<void>);
     flushOverdue(performance.now() + LATER_MS);
     expect(await endedAmong(...late)).toEqual([true, true]);
     const next = [allArrived(), endOfTick()];

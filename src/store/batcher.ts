@@ -373,11 +373,14 @@ let firstDueMs = Number.POSITIVE_INFINITY;
 /** Resolves at the end of the tick, or when the tick has taken too long. */
 export const endOfTick = shareWait();
 
-const arrival = shareWait();
+/** More would not be faster together, and would fill the queue in front of the store in one go. */
+export const TOGETHER_MAX = 64;
+
+const arrival = shareWait(TOGETHER_MAX);
 
 /**
- * Resolves when the requests of this tick have arrived. They then go on together, step by step, and what a step uses
- * is in the processor's caches for all but the first: that saves a tenth of the time of a create.
+ * Resolves when the requests of this tick have arrived, or so many of them. They then go on together, step by step, and
+ * what a step uses is in the processor's caches for all but the first: that saves a seventh of the time of a create.
  */
 export function allArrived(): Promise<void> {
   const arrived = arrival();
@@ -386,14 +389,23 @@ export function allArrived(): Promise<void> {
   return arrived;
 }
 
-/** All that wait in one tick share one promise. */
-function shareWait(): () => Promise<void> {
+/** All that wait in one tick share one promise. It resolves at once for the last of so many. */
+function shareWait(waitingMax = Number.POSITIVE_INFINITY): () => Promise<void> {
   let shared: Promise<void> | undefined;
+  let waiting = 0;
+  let end: (() => void) | undefined;
   return () => {
-    shared ??= wait(TICK_MS_MAX, setImmediate, () => {
-      shared = undefined;
-    });
-    return shared;
+    shared ??= wait(
+      TICK_MS_MAX,
+      (whenOver) => setImmediate((end = whenOver)),
+      () => {
+        shared = undefined;
+        waiting = 0;
+      },
+    );
+    const ended = shared;
+    if (++waiting === waitingMax) end?.();
+    return ended;
   };
 }
 
@@ -403,7 +415,8 @@ export const pause = (ms: number): Promise<void> => wait(ms, (end) => setTimeout
 /** Called before every request, with `performance.now()`. */
 export function flushOverdue(nowMs: number): void {
   if (nowMs < firstDueMs) return;
-  for (const { dueMs, end } of waiters) if (dueMs <= nowMs) end();
+  // The oldest alone: requests that go on now still reach the end of their tick, which the next call finds overdue.
+  for (const { dueMs, end } of waiters) if (dueMs <= nowMs) return end();
 }
 
 function wait(
