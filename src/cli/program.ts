@@ -16,6 +16,7 @@ import { encodings } from "../format/encoding.ts";
 import type { TransferOptions } from "./backup.ts";
 import { printCandidates, printCompletion, shells } from "./completion.ts";
 import { EXIT_USAGE, exitCodeOf, explain } from "./command.ts";
+import type { ChangesOptions } from "./changes.ts";
 import type { CopyOptions } from "./copy.ts";
 import type { ExportOptions } from "./export.ts";
 import type { ImportOptions } from "./import.ts";
@@ -85,6 +86,7 @@ function createProgram(): Command {
     .action(() => void process.stdout.write(`${packageJson.version}\n`));
   addImport(program.command("import"));
   addExport(program.command("export"));
+  addChanges(program.command("changes"));
   addCopy(program.command("copy"));
   addTokenCommands(program.command("token").description("Create, list and revoke tokens."));
   addStoreCommands(program);
@@ -235,6 +237,30 @@ Exit codes: 0 all written, 1 failed, 2 not understood, 130 interrupted by Ctrl-C
 Examples:
   plantstore export --output plants.csv
   plantstore export --tag tropical --url https://plants.example | gzip > tropical.ndjson.gz`;
+
+function addChanges(command: Command): void {
+  addSettings(command, ["databaseUrl"])
+    .description("Print what was created, replaced and removed, in the order of the commits.")
+    .option("--after <number>", "only changes after this number")
+    .option("--follow", "go on with changes as they are made")
+    .option("--json", "as JSON, one change on each line")
+    .option("--url <url>", URL_MEANING)
+    .addHelpText("after", CHANGES_HELP)
+    .action(async (options: ChangesOptions) => {
+      const { printChanges } = await import("./changes.ts");
+      await printChanges(resolveOptions(options).config, options);
+    });
+}
+
+const CHANGES_HELP = `
+Without --after it begins with the oldest change that is kept (PLANTSTORE_CHANGES_DAYS). If the
+changes after that number are not kept any more, the command fails and says where to start again.
+
+Exit codes: 0 all printed, 1 failed, 2 not understood, 130 interrupted by Ctrl-C.
+
+Examples:
+  plantstore changes --json
+  plantstore changes --follow --after 1767225605000000 --url https://plants.example`;
 
 function addCopy(command: Command): void {
   command

@@ -128,7 +128,8 @@ async function* follow(
         text = textBehind(chunk, last, query);
         ({ last } = chunk);
       } else if (isOwn) {
-        const page = await readPage(exchange, { ...query, after: last }, signal);
+        const limit = feed.ownLimit;
+        const page = await readPage(exchange, { ...query, after: last, limit }, signal);
         text = formatEvents(page.changes);
         ({ last, hasMore } = page);
       } else {

@@ -24,16 +24,17 @@ const CHUNKS_MAX = 1_024;
 const CHUNK_CHARACTERS_MAX = 65_536;
 
 /** The share of the time that all readers together may take from the writes. */
-const SHARE = 0.07;
+const SHARE = 0.05;
 /** What a piece takes, and each character of it, as measured. */
-const PIECE_MS = 0.03;
-const CHARACTER_MS = 0.000_002;
+const PIECE_MS = 0.05;
+const CHARACTER_MS = 0.000_01;
 /** The same if the reader had to read the store by itself. */
-const OWN_CHARACTER_MS = 0.000_02;
+const OWN_CHARACTER_MS = 0.000_03;
 /** A timer takes at least a millisecond, so shorter waits are added up. */
 const DEBT_MS_MAX = 2;
 /** After a change more are likely. */
 const BUSY_MS = 1_000;
+const BUSY_LENGTH = 100;
 
 export class Feed {
   private readonly store: Pick<Store, "readChanges">;
@@ -106,14 +107,26 @@ export class Feed {
     });
   }
 
+  /** How many changes a reader may read by itself. While there are many changes, every reader gets its turn soon. */
+  get ownLimit(): number {
+    return this.isBusy ? BUSY_LENGTH : POLL_LENGTH;
+  }
+
   /** Resolves when so much may be sent to one more reader: however many there are, writes keep most of the time. */
   async pay(characters: number, { isOwn }: { readonly isOwn: boolean }): Promise<void> {
-    const now = performance.now();
-    if (now > this.busyUntilMs) return;
     const cost = (PIECE_MS + characters * (isOwn ? OWN_CHARACTER_MS : CHARACTER_MS)) / SHARE;
-    this.paidAtMs = Math.max(now, this.paidAtMs) + cost;
-    const debtMs = this.paidAtMs - cost - now;
-    if (debtMs > DEBT_MS_MAX) await Bun.sleep(debtMs);
+    const dueMs = Math.max(performance.now(), this.paidAtMs);
+    this.paidAtMs = dueMs + cost;
+    for (;;) {
+      const debtMs = dueMs - performance.now();
+      if (debtMs < DEBT_MS_MAX || this.isClosed) return;
+      if (!this.isBusy) return void (this.paidAtMs = 0);
+      await Bun.sleep(Math.min(debtMs, BUSY_MS));
+    }
+  }
+
+  private get isBusy(): boolean {
+    return performance.now() < this.busyUntilMs;
   }
 
   private wake(): void {
