@@ -7,14 +7,16 @@ import { makeTemporaryFolder, type TemporaryFolder } from "./folder.ts";
 import { signal } from "./processes.ts";
 
 const root = join(import.meta.dir, "../..");
-const leftOut = new Set(
-  [".git", "node_modules", "dist", "release", "data"].map((name) => join(root, name)),
-);
+/** Not sources; some of them are large, or change while other tests run. */
+const leftOut = new Set([".git", "node_modules", "dist", "release", "data"]);
 
 /** A build in the sources themselves would replace the pages that other tests are using. */
 export function copySources(): TemporaryFolder {
   const folder = makeTemporaryFolder();
-  cpSync(root, folder.path, { recursive: true, filter: (source) => !leftOut.has(source) });
+  cpSync(root, folder.path, {
+    recursive: true,
+    filter: (source) => !leftOut.has(basename(source)),
+  });
   symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"));
   return folder;
 }
