@@ -15,7 +15,7 @@ export function copySources(): TemporaryFolder {
   const folder = makeTemporaryFolder();
   cpSync(root, folder.path, {
     recursive: true,
-    filter: (source) => !leftOut.has(basename(source)),
+    filter: (source) => source === root || !leftOut.has(basename(source)),
   });
   symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"));
   return folder;
