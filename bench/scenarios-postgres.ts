@@ -45,6 +45,14 @@ async function startAll(run: Run, stored = 0): Promise<(load: Load) => Candidate
   ];
 }
 
+/* What profiles showed, for targets that are missed. */
+const ONE_CONNECTION =
+  "The statement takes about 50 µs of the service on both servers. The checks of a request, the queue of the group commit and the entry of the journal take the rest, and a single client shares them with nobody.";
+const SHARED_CORES =
+  "The load generator and both servers share the cores, so the rate also has what the load generator takes for a request.";
+const PAGE =
+  "Making rows out of what the database sends takes most of it on both servers. Ours also checks the length of each row in the database, so a page of long names stays within its bound, reads ids as exact integers, and formats the link to the next page.";
+
 const postgresCreate: Scenario = {
   name: "postgres-create",
   title: "Create on PostgreSQL",
@@ -65,6 +73,7 @@ const postgresCreate: Scenario = {
         first,
         second,
         name === nameConnections(1) ? 0.85 : 2.6,
+        name === nameConnections(1) ? ONE_CONNECTION : SHARED_CORES,
       ),
     );
     return { tables, targets };
@@ -87,7 +96,7 @@ const postgresRead: Scenario = {
     const [first, second] = page.rows;
     return {
       tables: [plant, page],
-      targets: [ratioAtLeast("PostgreSQL, page of 100 / plain server", first, second, 1)],
+      targets: [ratioAtLeast("PostgreSQL, page of 100 / plain server", first, second, 1, PAGE)],
     };
   },
 };
