@@ -15,7 +15,7 @@ import {
 } from "node:fs";
 import { Searcher } from "../src/store/sqlite/search.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import type { Reads } from "../src/domain/store.ts";
+import type { Store } from "../src/domain/store.ts";
 import { StoreOpenError } from "../src/domain/errors.ts";
 import {
   getSchemaVersion,
@@ -166,7 +166,7 @@ function readMainFile(path: string): unknown[] {
 
 describe("a plant that a crashed predecessor left in the log", () => {
   const query = { after: undefined, limit: 10, tag: undefined, order: "asc" } as const;
-  const reads: Record<string, (store: Reads) => Promise<unknown>> = {
+  const reads: Record<string, (store: Store) => Promise<unknown>> = {
     findPlant: (store) => store.findPlant(1n),
     listPlants: (store) => store.listPlants({ ...query, name: undefined }),
     "listPlants by tag": (store) => store.listPlants({ ...query, name: undefined, tag: "t" }),

@@ -125,7 +125,7 @@ test("plants that are created together cross to the owner of the store and back,
     send: (calls) => answer(structuredClone(calls)),
     receive: () => undefined,
   });
-  const store = createRemoteStore(caller, { engine: "", location: "", durability: "" }, undefined);
+  const store = createRemoteStore(caller, undefined);
   const plants = [1n, 2n, 3n].map((id) => ({
     id,
     name: `n${id}`,

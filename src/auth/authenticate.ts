@@ -1,5 +1,5 @@
 import { Refusal } from "../domain/errors.ts";
-import type { TokenStore } from "../domain/store.ts";
+import type { ServedStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { hashToken, isWellFormedToken } from "./token.ts";
 
@@ -46,7 +46,7 @@ const CACHED_HEADER_CHARACTERS_MAX = 256;
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
 export class Authenticator {
-  private readonly tokens: TokenStore;
+  private readonly tokens: Pick<ServedStore, "findToken" | "touchTokens">;
   private readonly environmentHash: string | undefined;
   private readonly clocks: Clocks;
   private readonly cache = new Map<string, CachedToken>();
@@ -59,7 +59,7 @@ export class Authenticator {
   private used = new Map<string, number>();
 
   constructor(
-    tokens: TokenStore,
+    tokens: Pick<ServedStore, "findToken" | "touchTokens">,
     environmentToken: string | undefined,
     clocks: Clocks = { nowMs: Date.now, monotonicMs: () => performance.now() },
   ) {

@@ -129,14 +129,18 @@ export interface StoreLimits {
   readonly onCommit?: ((durationMs: number, writes: number) => void) | undefined;
 }
 
-/** Everything that does not change the store. */
-export type Reads = Pick<
+/** What requests need of a store. */
+export type ServedStore = Pick<
   Store,
+  | "createPlant"
+  | "createPlants"
   | "findPlant"
   | "listPlants"
   | "listTags"
-  | "countPlants"
+  | "replacePlant"
+  | "removePlant"
   | "readChanges"
+  | "probe"
   | "findToken"
-  | "listTokens"
+  | "touchTokens"
 >;

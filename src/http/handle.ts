@@ -4,7 +4,7 @@ import type { Authenticator, Principal } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
 import { RateLimited, type RateLimiter, type RateState } from "../auth/rate-limit.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import type { Store } from "../domain/store.ts";
+import type { ServedStore } from "../domain/store.ts";
 import type { Scope } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -18,7 +18,7 @@ import { logRequest } from "./request-log.ts";
 /** What every operation can use. */
 export interface Service {
   readonly config: Config;
-  readonly store: Store;
+  readonly store: ServedStore;
   readonly authenticator: Authenticator;
   readonly rates: RateLimiter;
   readonly bodies: BodyReader;

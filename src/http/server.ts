@@ -1,6 +1,7 @@
 /** Listens, and stops without losing a request. */
 
 import { RateLimiter } from "../auth/rate-limit.ts";
+import type { ServedStore, Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { MetricsReporter, type Reports, type ServiceFacts } from "../observe/reporter.ts";
 import { BodyReader, Memory } from "./body.ts";
@@ -18,12 +19,14 @@ export interface RunningServer {
   readonly stop: () => Promise<void>;
 }
 
-type Parts = Pick<Service, "config" | "store" | "authenticator" | "log"> & {
+type Parts = Pick<Service, "config" | "authenticator" | "log"> & {
   readonly consoleFolder?: string;
   readonly facts?: ServiceFacts;
-  /** Set if several threads listen on the port: this one counts, and another one adds up. */
-  readonly shared?: Observed;
-};
+} & (
+    | { readonly store: Store; readonly shared?: undefined }
+    // Several threads listen on the port: this one counts, and another one adds up.
+    | { readonly store: ServedStore; readonly shared: Observed }
+  );
 
 interface Observed {
   readonly metrics: Metrics;
@@ -36,20 +39,19 @@ const FLUSH_USES_MS = 30_000;
 const GAUGES_MS = 1_000;
 
 export function startServer(given: Parts): RunningServer {
-  const { consoleFolder = CONSOLE_FOLDER, shared, facts, ...parts } = given;
-  const { config, store } = parts;
+  const { consoleFolder = CONSOLE_FOLDER, config, store, log, shared } = given;
   // The owner of a shared store bounds the probes of all threads.
   const readiness = shared === undefined ? new Readiness(store) : new Readiness(store, 0);
-  const { metrics, reports, stop: stopObserving } = shared ?? observeAlone(parts, readiness, facts);
+  const { metrics, reports, stop: stopObserving } = given.shared ?? observeAlone(given, readiness);
   const memory = new Memory(config.bodyBytesTotalMax);
   const service: Service = {
-    ...parts,
+    ...given,
     readiness,
     metrics,
     reports,
     memory,
     rates: new RateLimiter(config.rateLimit, shared?.ratesMemory),
-    feed: new Feed(store, parts.log),
+    feed: new Feed(store, log),
     bodies: new BodyReader(config, memory),
     addressOf: (request) => server.requestIP(request)?.address,
     limitIdle: (request, seconds) => server.timeout(request, seconds),
@@ -98,9 +100,8 @@ export function startServer(given: Parts): RunningServer {
 }
 
 function observeAlone(
-  { store, config }: Pick<Parts, "store" | "config">,
+  { store, config, facts }: Extract<Parts, { readonly shared?: undefined }>,
   readiness: Readiness,
-  facts: ServiceFacts | undefined,
 ): Observed {
   const metrics = new Metrics();
   const reporter = new MetricsReporter([metrics], {

@@ -11,7 +11,7 @@ import { Caller, createRemoteStore, type Results } from "./remote-store.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
 const setup = workerData as WorkerSetup;
-const { config, store: description, metricsMemory, ratesMemory, calls, calledAtMs } = setup;
+const { config, metricsMemory, ratesMemory, calls, calledAtMs } = setup;
 /** A client that has been answered sends its next write soon. */
 const WRITING_MS = 100;
 const send = (message: FromWorker): void => parentPort?.postMessage(message);
@@ -32,7 +32,7 @@ const reports: Reports = {
 /** Plants are read on this thread, so calls are writes, of this worker's clients or of others'. */
 const isWriting = (): boolean => Date.now() - Number(calledAtMs[0]) < WRITING_MS;
 const reader = openReader(config.databaseUrl, config, isWriting);
-const store = createRemoteStore(caller, description, reader);
+const store = createRemoteStore(caller, reader);
 const metrics = new Metrics(metricsMemory);
 const server = startServer({
   config,

@@ -2,7 +2,7 @@
 
 import { type ErrorName, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
-import type { Created, Reads, Store, StoreDescription } from "../domain/store.ts";
+import type { Created, ServedStore } from "../domain/store.ts";
 import { describeError } from "../observe/log.ts";
 import { endOfTick, pause } from "../store/batcher.ts";
 
@@ -10,25 +10,18 @@ const forwarded = [
   "findPlant",
   "listPlants",
   "listTags",
-  "countPlants",
   "readChanges",
   "replacePlant",
   "removePlant",
   "probe",
-  "measureBytes",
   "findToken",
-  "listTokens",
-  "createToken",
-  "createFirstToken",
-  "revokeToken",
-  "adoptTokens",
   "touchTokens",
-] as const satisfies readonly (keyof Store)[];
+] as const satisfies readonly (keyof ServedStore)[];
 
-type Forwarded = Pick<Store, (typeof forwarded)[number]>;
+type Forwarded = Pick<ServedStore, (typeof forwarded)[number]>;
 
 /** The methods that the owner offers to callers. */
-export function methodsOf(store: Store) {
+export function methodsOf(store: ServedStore) {
   const methods = Object.fromEntries(
     forwarded.map((name) => [name, store[name].bind(store)]),
   ) as unknown as Forwarded;
@@ -47,11 +40,7 @@ export function methodsOf(store: Store) {
 }
 
 /** Gives every guarantee of the owner's store. `reader` reads plants on this thread; without it the owner does. */
-export function createRemoteStore(
-  caller: Caller,
-  description: StoreDescription,
-  reader: Reads | undefined,
-): Store {
+export function createRemoteStore(caller: Caller, reader: PlantReads | undefined): ServedStore {
   const calls = Object.fromEntries(
     forwarded.map((name) => [name, (...parameters: unknown[]) => caller.call(name, parameters)]),
   ) as unknown as Forwarded;
@@ -67,21 +56,10 @@ export function createRemoteStore(
         typeof outcome === "string" ? outcome : fromFailure(outcome),
       );
     },
-    description,
-    get writesWaiting() {
-      return caller.callsWaiting;
-    },
-    // The owner counts them.
-    changesWritten: 0,
-    // The owner closes it.
-    close: () => Promise.resolve(),
   };
 }
 
-type PlantReads = Pick<
-  Reads,
-  "findPlant" | "listPlants" | "listTags" | "countPlants" | "readChanges"
->;
+type PlantReads = Pick<ServedStore, "findPlant" | "listPlants" | "listTags" | "readChanges">;
 
 /** The owner answers until it has once succeeded: before its first answer it makes durable what can be read. */
 function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
@@ -95,7 +73,6 @@ function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
     findPlant: (id) => (isDurable ? reader.findPlant(id) : ask(owner.findPlant(id))),
     listPlants: (query) => (isDurable ? reader.listPlants(query) : ask(owner.listPlants(query))),
     listTags: (query) => (isDurable ? reader.listTags(query) : ask(owner.listTags(query))),
-    countPlants: () => (isDurable ? reader.countPlants() : ask(owner.countPlants())),
     readChanges: (query) => (isDurable ? reader.readChanges(query) : ask(owner.readChanges(query))),
   };
 }
@@ -151,10 +128,6 @@ export class Caller {
 
   constructor(line: Line) {
     this.line = line;
-  }
-
-  get callsWaiting(): number {
-    return this.waiting.size;
   }
 
   call(method: string, [first, second, third, fourth]: readonly unknown[]): Promise<unknown> {

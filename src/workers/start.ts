@@ -3,7 +3,7 @@
 import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
-import type { Store, StoreDescription } from "../domain/store.ts";
+import type { Store } from "../domain/store.ts";
 import type { RunningServer } from "../http/server.ts";
 import { Readiness } from "../http/status.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
@@ -14,7 +14,6 @@ import { createCallee, type Methods, methodsOf } from "./remote-store.ts";
 export interface WorkerSetup {
   /** With the port that was chosen for all workers. */
   readonly config: Config;
-  readonly store: StoreDescription;
   /** The worker counts in this memory, and this thread reads it. */
   readonly metricsMemory: SharedArrayBuffer;
   /** All workers count what a token uses in this memory. */
@@ -58,7 +57,6 @@ export async function startWorkers({
   const setup = {
     calledAtMs: new Float64Array(new SharedArrayBuffer(Float64Array.BYTES_PER_ELEMENT)),
     config: { ...config, bodyBytesTotalMax, port: held.port },
-    store: store.description,
     ratesMemory: new SharedArrayBuffer(RATES_BYTES),
   };
   const memories = Array.from(

@@ -15,7 +15,6 @@ import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import type {
   Created,
   OnMigrate,
-  Reads,
   Store,
   StoreDescription,
   StoreLimits,
@@ -52,7 +51,7 @@ const LOOK_UP_CHARACTERS_MAX = 262_144;
 const WRITING_MS = 100;
 
 /** What the owner of a store and the readers on other threads have in common. Readers do not block the writer. */
-abstract class SqliteReads implements Reads {
+abstract class SqliteReads {
   /** One read transaction for all plants asked for in one tick: its lock costs more than a look-up. */
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
   private readonly searcher: Searcher;
