@@ -5,7 +5,7 @@ import * as fc from "fast-check";
 import { copyPlants, type Report, StoresDiffer } from "../src/cli/copy.ts";
 import { resolveConfig } from "../src/config.ts";
 import { Refusal } from "../src/domain/errors.ts";
-import { ALWAYS, type Plant } from "../src/domain/plant.ts";
+import type { Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
 import { openStore } from "../src/store/open.ts";
 import { anyPlant } from "./support/arbitrary.ts";
@@ -97,7 +97,7 @@ describe("copying plants", () => {
       await using stores = await openStores();
       const reset = async (store: Store, plants: readonly Plant[]): Promise<void> => {
         const old = await readAll(store);
-        await Promise.all(old.map(({ id }) => store.removePlant(id, ALWAYS)));
+        await Promise.all(old.map(({ id }) => store.removePlant(id, {})));
         await Promise.all(plants.map((one) => store.createPlant(one)));
       };
       const pageLength = fc.integer({ min: 1, max: 8 });
@@ -198,7 +198,7 @@ describe("copying plants", () => {
     await Promise.all([plant(1), plant(2)].map((one) => from.createPlant(one)));
     const meddled = but(to, {
       listPlants: async (query) => {
-        await to.removePlant(1n, ALWAYS);
+        await to.removePlant(1n, {});
         return to.listPlants(query);
       },
     });

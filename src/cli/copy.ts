@@ -2,7 +2,7 @@
 
 import type { RetryOptions } from "../../client/client.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
-import { formatStoredPlant, type Plant } from "../domain/plant.ts";
+import { formatNdjson, type Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { parseStoreUrl, type StoreUrl } from "../store/open.ts";
@@ -204,7 +204,7 @@ async function sumUp(
   let count = 0;
   for await (const plants of readPages(store, {}, retrying)) {
     await use?.(plants);
-    hasher.update(plants.map((plant) => `${formatStoredPlant(plant)}\n`).join(""));
+    hasher.update(formatNdjson(plants));
     count += plants.length;
   }
   return { count, sha256: hasher.digest("hex") };

@@ -2,7 +2,7 @@
 
 import type { RetryOptions } from "../../client/client.ts";
 import type { Config } from "../config.ts";
-import { formatStoredPlant, type Plant } from "../domain/plant.ts";
+import { formatNdjson, formatStoredPlant, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import {
   findClient,
@@ -89,12 +89,7 @@ interface Form {
 }
 
 const forms: Readonly<Record<FormatName, Form>> = {
-  ndjson: {
-    head: "",
-    format: (plants) => plants.map((plant) => `${formatStoredPlant(plant)}\n`).join(""),
-    between: "",
-    tail: "",
-  },
+  ndjson: { head: "", format: formatNdjson, between: "", tail: "" },
   json: {
     head: "[",
     format: (plants) => plants.map((plant) => `\n${formatStoredPlant(plant)}`).join(","),

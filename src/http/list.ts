@@ -3,7 +3,7 @@
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import { INT64_MIN } from "../domain/json.ts";
 import { type PlantPage, type PlantQuery, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
-import { formatStoredPlant, formatStoredPlants, lengthOf, type Plant } from "../domain/plant.ts";
+import { formatNdjson, formatStoredPlants, lengthOf, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
@@ -167,10 +167,6 @@ async function* formatPages(
 ): AsyncGenerator<string> {
   if (head !== "") yield head;
   for await (const { plants } of pages) if (plants.length > 0) yield format(plants);
-}
-
-function formatNdjson(plants: readonly Plant[]): string {
-  return plants.map((plant) => `${formatStoredPlant(plant)}\n`).join("");
 }
 
 /** GET /tags */

@@ -3,7 +3,6 @@
 import { describe, expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
 import type { Change, ChangeQuery } from "../../src/domain/change.ts";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import type { Store, StoreLimits } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { engine, openTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -44,10 +43,10 @@ describe("the journal", () => {
     await store.createPlant(fern, "till");
     await store.createPlant(fern, "till");
     await rejectionOf(store.createPlant(tree, "till"));
-    await rejectionOf(store.removePlant(7n, ALWAYS, "till"));
-    await store.replacePlant(tree, ALWAYS, "office");
+    await rejectionOf(store.removePlant(7n, {}, "till"));
+    await store.replacePlant(tree, {}, "office");
     await store.createPlants([moss, fern, moss, plant(-3n, '"],\\ ü\u0001', "")], "import");
-    await store.removePlant(1n, ALWAYS);
+    await store.removePlant(1n, {});
     const page = await store.readChanges(all);
     const byId = page.changes.toSorted((one, other) => one.seq - other.seq);
     expect(byId.map(contentOf)).toContainEqual(["created", moss.id, "import", moss, undefined]);
@@ -91,8 +90,8 @@ describe("the journal", () => {
     await using store = await openIn(database);
     // Ids that contain each other, and a name that looks like an entry.
     await store.createPlants([plant(1n, ",11,"), plant(11n, "b"), plant(111n, "c")]);
-    await store.replacePlant(plant(11n, "d"), ALWAYS);
-    await store.removePlant(1n, ALWAYS);
+    await store.replacePlant(plant(11n, "d"), {});
+    await store.removePlant(1n, {});
     const read = async (filter: Partial<ChangeQuery>): Promise<unknown[]> =>
       (await store.readChanges({ ...all, ...filter })).changes.map(({ type, id }) => [type, id]);
     expect(await read({ id: 11n })).toEqual([
@@ -136,7 +135,7 @@ describe("the journal", () => {
       await using store = await openIn(database, { changesDays: 0 });
       expect(await rejectionOf(store.readChanges(all))).toMatchObject({ reason: "changes_gone" });
       await store.createPlants([plant(2n, "b"), plant(3n, "c")]);
-      await store.removePlant(3n, ALWAYS);
+      await store.removePlant(3n, {});
       expect(store.changesWritten).toBe(0);
     }
     await using store = await openIn(database);

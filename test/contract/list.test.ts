@@ -2,7 +2,6 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
@@ -163,7 +162,7 @@ describe("a page", () => {
       for (const id of [5, 1005, 1995])
         await (turn % 2 === 0
           ? busy.store.createPlant({ id: BigInt(id), name: "n", tag: undefined })
-          : busy.store.removePlant(BigInt(id), ALWAYS));
+          : busy.store.removePlant(BigInt(id), {}));
     }
     expect(seen.filter((id) => id % 10 === 0)).toEqual(untouched);
     expect(new Set(seen).size).toBe(seen.length);

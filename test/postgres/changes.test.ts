@@ -4,7 +4,6 @@ import { SQL } from "bun";
 import { expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
 import type { ChangeQuery } from "../../src/domain/change.ts";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
@@ -74,7 +73,7 @@ test("a change comes after what it depends on, even if its transaction began bef
   const early = scene.connect();
   // A batch of several plants that has begun, while another instance removes one of them.
   await early.unsafe(`BEGIN; ${insert(1)}`);
-  await store.removePlant(5n, ALWAYS);
+  await store.removePlant(5n, {});
   await early.unsafe(`${insert(5)}; ${journal(5)}; COMMIT`);
   const { changes } = await store.readChanges({ ...all, id: 5n });
   expect(changes.map(({ type }) => type)).toEqual(["created", "removed", "created"]);

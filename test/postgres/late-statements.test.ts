@@ -3,7 +3,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
 import type { Refusal } from "../../src/domain/errors.ts";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import { rejectionOf } from "../support/expect.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
@@ -123,7 +122,7 @@ describe("a statement that has begun and waits for another transaction", () => {
       await using held = new AsyncDisposableStack();
       held.use(await hold("SELECT FROM plants WHERE id = 1 FOR UPDATE"));
       const writes = [1n, 2n].map((id) =>
-        store.replacePlant({ id, name: "bracken", tag: undefined }, ALWAYS),
+        store.replacePlant({ id, name: "bracken", tag: undefined }, {}),
       );
       expect(await refusalsOf(...writes)).toEqual(unavailable);
       expect(await put(2n, "bracken")).toBe(200);

@@ -1,7 +1,6 @@
 /** What is refused, and what is not, when PostgreSQL itself refuses something. */
 
 import { describe, expect, test } from "bun:test";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import { expectRefusal } from "../support/expect.ts";
 import { makePlants, readRefusal, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
@@ -43,7 +42,7 @@ describe("a row that only PostgreSQL refuses", () => {
     await disturbed.run("INSERT INTO plants SELECT id, 'as it was' FROM generate_series(0, 39) id");
     await disturbed.run(constraint);
     const replaces = plants.map(({ id, name }) =>
-      store.replacePlant({ id, name, tag: undefined }, ALWAYS),
+      store.replacePlant({ id, name, tag: undefined }, {}),
     );
     expect(await outcomesOf(replaces)).toEqual(expected);
     expect((await disturbed.readPlants()).map(({ name }) => name)).toEqual(

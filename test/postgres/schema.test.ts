@@ -3,7 +3,6 @@
 import { describe, expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
-import { ALWAYS } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { NEWEST_SCHEMA } from "../../src/store/postgres/schema.ts";
@@ -119,8 +118,8 @@ describe("the schema", () => {
       const store = await openStore(clerkUrl, config);
       try {
         expect(await store.createPlant(plant(1n))).toBe("created");
-        await store.replacePlant({ ...plant(1n), name: "other" }, ALWAYS);
-        await store.removePlant(1n, ALWAYS);
+        await store.replacePlant({ ...plant(1n), name: "other" }, {});
+        await store.removePlant(1n, {});
         const all = { after: 0, limit: 9, id: undefined, types: undefined };
         expect((await store.readChanges(all)).changes).toHaveLength(3);
         await store.probe();

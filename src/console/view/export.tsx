@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { formatStoredPlant, type Plant } from "../../domain/plant.ts";
+import { formatNdjson, type Plant } from "../../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../../format/csv.ts";
 import type { Filter } from "../api/plants.ts";
 import { call, explain, isAbort } from "../api/service.ts";
@@ -14,12 +14,7 @@ import { Button, Icon, Menu, MenuItem } from "./controls.tsx";
 
 const formats = {
   csv: { type: "text/csv", head: CSV_HEAD, format: formatCsv },
-  ndjson: {
-    type: "application/x-ndjson",
-    head: "",
-    format: (plants: readonly Plant[]) =>
-      plants.map((plant) => `${formatStoredPlant(plant)}\n`).join(""),
-  },
+  ndjson: { type: "application/x-ndjson", head: "", format: formatNdjson },
 } as const;
 type Format = keyof typeof formats;
 

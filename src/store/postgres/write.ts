@@ -3,7 +3,7 @@
  * their order. Every statement commits by itself. A statement whose answer was lost is never sent again.
  */
 
-import { type Condition, holds, type Plant } from "../../domain/plant.ts";
+import { type Condition, judgeChange, judgeCreate, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { Entries } from "../journal.ts";
 import { withChanges } from "./changes.ts";
@@ -233,10 +233,9 @@ class Batch {
     const seenBy = ({ id }: Change): Plant | undefined => found.get(id);
     const planned = changes.filter((change) => {
       const seen = seenBy(change);
-      if (seen !== undefined && holds(change.condition, seen)) return true;
-      const reason = seen === undefined ? "plant_not_found" : "precondition_failed";
-      this.settle(change, new Refusal(reason), seen);
-      return false;
+      const judged = judgeChange(seen, change.condition);
+      if (judged instanceof Refusal) this.settle(change, judged, seen);
+      return judged === seen;
     });
     const [first] = planned;
     if (first === undefined) return;
@@ -278,12 +277,6 @@ const idsOf = (writes: readonly Write[]): bigint[] => writes.map(({ id }) => id)
 function isOneOf(rows: readonly IdRow[]): (write: Write) => boolean {
   const ids = new Set(Array.from(rows, ({ id }) => id));
   return ({ id }) => ids.has(id);
-}
-
-/** What becomes of a create where the id has a plant already. */
-function judgeCreate(plant: Plant, stored: Plant): "replayed" | Refusal {
-  if (stored.name === plant.name && stored.tag === plant.tag) return "replayed";
-  return new Refusal("id_taken", `A different plant has the id ${plant.id}; nothing was changed.`);
 }
 
 function refuseAfter(untilMs: number, cause: Error): Promise<never> {

@@ -343,9 +343,6 @@ export const isLocked = (error: unknown): boolean =>
 export const isSyncFailure = (error: unknown): boolean =>
   hasCode(error, "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC");
 
-export const isTokenNameTaken = (error: unknown): boolean =>
-  hasCode(error, "SQLITE_CONSTRAINT_UNIQUE");
-
 /** Even reading a file in WAL mode takes the right to write to its folder, if no process has it open. */
 export const isForbidden = (error: unknown): boolean =>
   hasCode(error, "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM");

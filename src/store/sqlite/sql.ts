@@ -25,14 +25,13 @@ export type TokenValues = [
   createdAtMs: number,
   expiresAtMs: number | null,
   rate: string | null,
+  lastUsedAtMs: number | null,
+  revokedAtMs: number | null,
 ];
 
 type ChangesValues = [count: number, atMs: number, entries: string];
 
 type TokenChanges = [revokedAtMs: number | null, lastUsedAtMs: number | null, hash: string];
-
-const INSERT_TOKEN = `INSERT INTO tokens (hash, prefix, name, scopes, created_at_ms, expires_at_ms, rate)
-  SELECT ?, ?, ?, ?, ?, ?, ?`;
 
 const SELECT_PLANTS = "SELECT id, name, tag FROM plants WHERE";
 
@@ -97,9 +96,9 @@ function prepareStatements(db: Database) {
     listTokens: db.prepare<TokenRow, []>(
       `SELECT ${TOKEN_COLUMNS} FROM tokens ORDER BY created_at_ms, name`,
     ),
-    insertToken: db.prepare<unknown, TokenValues>(INSERT_TOKEN),
-    insertFirstToken: db.prepare<unknown, TokenValues>(
-      `${INSERT_TOKEN} WHERE NOT EXISTS (SELECT 1 FROM tokens)`,
+    insertToken: db.prepare<unknown, [...TokenValues, onlyFirst: boolean]>(
+      `INSERT INTO tokens (${TOKEN_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?
+        WHERE NOT ? OR NOT EXISTS (SELECT 1 FROM tokens) ON CONFLICT DO NOTHING`,
     ),
     revokeToken: db.prepare<unknown, [revokedAtMs: number, hash: string]>(
       "UPDATE tokens SET revoked_at_ms = ? WHERE hash = ? AND revoked_at_ms IS NULL",
@@ -111,9 +110,6 @@ function prepareStatements(db: Database) {
     mergeToken: db.prepare<unknown, TokenChanges>(
       `UPDATE tokens SET revoked_at_ms = ifnull(revoked_at_ms, ?1),
         last_used_at_ms = max(ifnull(last_used_at_ms, ?2), ifnull(?2, last_used_at_ms)) WHERE hash = ?3`,
-    ),
-    adoptToken: db.prepare<unknown, [...TokenValues, number | null, number | null]>(
-      `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     ),
 
     probe: db.prepare<unknown, [nowMs: number]>(

@@ -1,12 +1,12 @@
 /** What a transaction does for each write in it. */
 
 import type { Database } from "bun:sqlite";
-import { type Condition, holds, type Plant } from "../../domain/plant.ts";
+import { type Condition, judgeChange, judgeCreate, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { TokenRecord, TokenUse } from "../../domain/token.ts";
 import type { Entries } from "../journal.ts";
-import { toPlant } from "../rows.ts";
-import { isTokenNameTaken, translate } from "./database.ts";
+import { type PlantRow, toPlant } from "../rows.ts";
+import { translate } from "./database.ts";
 import type { Statements, TokenValues } from "./sql.ts";
 
 interface Author {
@@ -74,7 +74,7 @@ function apply(
     }
     case "replacePlant": {
       const { plant, by, condition } = write;
-      const before = judgeChange(statements, plant.id, condition);
+      const before = judge(statements, plant.id, condition);
       if (before instanceof Refusal) return before;
       statements.updatePlant.run(plant.name, plant.tag ?? null, plant.id);
       entries?.add(plant.id, by, plant, before);
@@ -82,7 +82,7 @@ function apply(
     }
     case "removePlant": {
       const { id, by, condition } = write;
-      const before = judgeChange(statements, id, condition);
+      const before = judge(statements, id, condition);
       if (before instanceof Refusal) return before;
       statements.deletePlant.run(id);
       entries?.add(id, by, undefined, before);
@@ -93,7 +93,7 @@ function apply(
       return changes === TRIM_ROWS ? "more" : "done";
     }
     case "createToken":
-      return createToken(statements, write.token, write.onlyFirst);
+      return insertToken(statements, write.token, write.onlyFirst) ? "done" : "refused";
     case "revokeToken":
       statements.revokeToken.run(write.revokedAtMs, write.hash);
       return "done";
@@ -109,31 +109,19 @@ function apply(
 }
 
 function createPlant(statements: Statements, plant: Plant): Outcome | Refusal {
-  const tag = plant.tag ?? null;
-  if (statements.insertPlant.run(plant.id, plant.name, tag).changes === 1) return "created";
-  const stored = statements.findPlant.get(plant.id);
-  if (stored?.name === plant.name && stored.tag === tag) return "replayed";
-  return new Refusal("id_taken", `A different plant has the id ${plant.id}; nothing was changed.`);
+  const { id, name, tag = null } = plant;
+  if (statements.insertPlant.run(id, name, tag).changes === 1) return "created";
+  return judgeCreate(plant, toPlant(statements.findPlant.get(id) as PlantRow));
 }
 
-/** The plant that the change is made to. */
-function judgeChange(statements: Statements, id: bigint, condition: Condition): Plant | Refusal {
+function judge(statements: Statements, id: bigint, condition: Condition): Plant | Refusal {
   const row = statements.findPlant.get(id);
-  if (row === null) return new Refusal("plant_not_found");
-  const plant = toPlant(row);
-  return holds(condition, plant) ? plant : new Refusal("precondition_failed");
+  return judgeChange(row === null ? undefined : toPlant(row), condition);
 }
 
-function createToken(statements: Statements, token: TokenRecord, onlyFirst: boolean): Outcome {
-  const insert = onlyFirst ? statements.insertFirstToken : statements.insertToken;
-  try {
-    const { changes } = insert.run(...toValues(token));
-    return changes === 1 ? "done" : "refused";
-  } catch (error) {
-    if (isTokenNameTaken(error)) return "refused";
-    throw error;
-  }
-}
+/** False if another token has the name, or if it is not the first one and should be. */
+const insertToken = (statements: Statements, token: TokenRecord, onlyFirst: boolean): boolean =>
+  statements.insertToken.run(...toValues(token), onlyFirst).changes === 1;
 
 /** Revocations first: they free names that other tokens may have. */
 function adoptTokens(
@@ -144,10 +132,7 @@ function adoptTokens(
     ({ hash, revokedAtMs, lastUsedAtMs }) =>
       statements.mergeToken.run(revokedAtMs ?? null, lastUsedAtMs ?? null, hash).changes === 0,
   );
-  return absent.filter((token) => {
-    const { lastUsedAtMs = null, revokedAtMs = null } = token;
-    return statements.adoptToken.run(...toValues(token), lastUsedAtMs, revokedAtMs).changes === 0;
-  });
+  return absent.filter((token) => !insertToken(statements, token, false));
 }
 
 const toValues = (token: TokenRecord): TokenValues => [
@@ -158,4 +143,6 @@ const toValues = (token: TokenRecord): TokenValues => [
   token.createdAtMs,
   token.expiresAtMs ?? null,
   token.rate ?? null,
+  token.lastUsedAtMs ?? null,
+  token.revokedAtMs ?? null,
 ];
