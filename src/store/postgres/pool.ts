@@ -26,7 +26,7 @@ interface Limits {
 
 const RETRY_MS_FIRST = 10;
 const RETRY_MS_MAX = 500;
-/** After so many vain attempts another connection is tried: the server's clock may have been set. */
+/** After so many failed attempts another connection is tried: the server's clock may have been set. */
 const ATTEMPTS_PER_CONNECTION = 3;
 
 export class ConnectionPool {
