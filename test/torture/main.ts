@@ -7,6 +7,7 @@
 
 import { parseArgs } from "node:util";
 import { createRandom } from "../support/random.ts";
+import { changes, changesCheat } from "./changes.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
@@ -25,6 +26,8 @@ import { soak } from "./soak.ts";
 const scenarios: Readonly<Record<string, Scenario>> = {
   kill,
   contest,
+  changes,
+  "changes-cheat": changesCheat,
   "power-loss": powerLoss,
   "power-loss-cheat": powerLossCheat,
   "disk-faults": diskFaults,

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { createRandom, seed, tellingSeed } from "../support/random.ts";
+import { changes, changesCheat } from "./changes.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
@@ -61,6 +62,13 @@ torture("many clients change the same few plants: one order explains every answe
   "sqlite: operations": 500,
   "sqlite: falsified histories noticed": 20,
 });
+
+torture("readers of changes miss nothing, whatever service is killed", changes, 2, {
+  "sqlite: changes seen by each reader": 20,
+  "sqlite: connections of readers": 8,
+});
+
+torture("readers that do not resume where they were are found out", changesCheat, 0);
 
 torture("when the power goes, nothing that was acknowledged is lost", powerLoss, 3, {
   losses: 3,

@@ -1,0 +1,210 @@
+/**
+ * Readers follow the changes through services that are killed and replaced: each sees every change once, in order, and
+ * what they have seen explains every plant that is stored.
+ */
+
+import { type ServiceProcess, spawnService } from "../support/command.ts";
+import { type Engine, openTestDatabase } from "../support/database.ts";
+import { EventReader } from "../support/events.ts";
+import { Contest } from "../support/history.ts";
+import type { StoredPlant } from "../support/plants.ts";
+import { createRandom, type Random } from "../support/random.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+import { environment, findMissingPostgres } from "./postgres-scene.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
+
+const CLIENTS = 16;
+const READERS = 6;
+const KILL_MS_MAX = 1_000;
+const RECONNECT_MS = 20;
+const RECONNECTIONS_MIN = 3;
+const CATCH_UP_MS_MAX = 20_000;
+
+const authorization = `Bearer ${TEST_TOKEN}`;
+
+interface Seen {
+  readonly seq: number;
+  readonly type: string;
+  readonly id: string;
+  readonly plant: string | undefined;
+  readonly before: string | undefined;
+}
+
+/** Where a reader goes on after it was cut off: behind what it has seen, or, as a cheat, behind the newest change. */
+type Resume = "seen" | "newest";
+
+/** Follows the changes until it is stopped, through any service that answers. */
+class Follower {
+  readonly seen: Seen[] = [];
+  connections = 0;
+  private readonly findUrl: () => string;
+  private readonly resume: Resume;
+  private readonly working: Promise<void>;
+  private reader: EventReader | undefined;
+  private after = "0";
+  private isOver = false;
+
+  constructor(findUrl: () => string, resume: Resume) {
+    this.findUrl = findUrl;
+    this.resume = resume;
+    this.working = this.work();
+  }
+
+  get last(): number {
+    return this.seen.at(-1)?.seq ?? 0;
+  }
+
+  async stop(): Promise<void> {
+    this.isOver = true;
+    await this.reader?.[Symbol.asyncDispose]();
+    await this.working;
+  }
+
+  private async work(): Promise<void> {
+    while (!this.isOver) {
+      try {
+        await this.follow(this.findUrl());
+      } catch {
+        // The service was killed, or is starting.
+      }
+      if (!this.isOver) await Bun.sleep(RECONNECT_MS);
+    }
+  }
+
+  private async follow(url: string): Promise<void> {
+    if (this.resume === "newest" && this.connections > 0) this.after = await findNewest(url);
+    const headers = { authorization, "last-event-id": this.after };
+    await using reader = await EventReader.open(url, headers);
+    this.reader = reader;
+    this.connections++;
+    for (let event = await reader.next(); event !== undefined; event = await reader.next()) {
+      this.seen.push(parse(event.data));
+      this.after = event.id;
+      if (this.isOver) return;
+    }
+  }
+}
+
+function parse(data: string): Seen {
+  const { seq, type, plant, before } = JSON.parse(data) as Omit<Seen, "plant" | "before"> &
+    Record<"plant" | "before", object | undefined>;
+  const id = /"id":(-?\d+)/.exec(data)?.[1] ?? "";
+  return { seq, type, id, plant: JSON.stringify(plant), before: JSON.stringify(before) };
+}
+
+async function findNewest(url: string): Promise<string> {
+  const head = await fetch(`${url}/changes`, { method: "HEAD", headers: { authorization } });
+  return head.headers.get("last-change") ?? "0";
+}
+
+/** What is wrong with what a reader has seen, if these rows are stored in the end. */
+function findFaults(seen: readonly Seen[], rows: readonly StoredPlant[]): string[] {
+  const faults: string[] = [];
+  const plants = new Map<string, string>();
+  let last = 0;
+  for (const { seq, type, id, plant, before } of seen) {
+    if (seq <= last) faults.push(`the change ${seq} came after ${last}`);
+    last = seq;
+    const now = plants.get(id);
+    if (now !== before)
+      faults.push(`${id}: ${seq} ${type} it, and it was ${now ?? "nothing"}, not ${before}`);
+    if (plant === undefined) plants.delete(id);
+    else plants.set(id, plant);
+  }
+  for (const { id, name, tag } of rows) {
+    const stored = JSON.stringify({ name, tag: tag ?? undefined });
+    if (plants.get(String(id)) !== stored)
+      faults.push(`${id}: ${stored} is stored, and the changes say ${plants.get(String(id))}`);
+    plants.delete(String(id));
+  }
+  for (const id of plants.keys()) faults.push(`${id}: the changes have it, and the store does not`);
+  return faults;
+}
+
+async function runOn(
+  engine: Engine,
+  resume: Resume,
+  { seconds, random, tell }: Budget,
+): Promise<Finding> {
+  await using database = await openTestDatabase(engine);
+  await using services = new AsyncDisposableStack();
+  const spawn = async (): Promise<ServiceProcess> =>
+    services.use(
+      await spawnService({
+        ...environment,
+        DATABASE_URL: database.url,
+        PLANTSTORE_WORKERS: random.pick(["1", "2"]),
+      }),
+    );
+  const running: ServiceProcess[] = [await spawn(), await spawn()];
+  const fork = (): Random => createRandom(random.below(2 ** 31));
+  const choosing = fork();
+  const findUrl = (): string => choosing.pick(running).started.url;
+  const followers = Array.from({ length: READERS }, () => new Follower(findUrl, resume));
+  await using clients = new Contest(CLIENTS, { findUrl }, fork());
+  const endsAtMs = performance.now() + seconds * 1_000;
+  const countConnections = (): number =>
+    followers.reduce((sum, follower) => sum + follower.connections, 0);
+  let kills = 0;
+  do {
+    await Bun.sleep(random.below(KILL_MS_MAX));
+    const index = random.below(running.length);
+    (running[index] as ServiceProcess).kill(random.pick(["SIGKILL", "SIGKILL", "SIGTERM"]));
+    running[index] = await spawn();
+    kills++;
+    // Otherwise nothing was shown.
+  } while (performance.now() < endsAtMs || countConnections() < READERS + RECONNECTIONS_MIN);
+  await clients.stop();
+  const newest = Number(await findNewest(findUrl()));
+  const lateAtMs = performance.now() + CATCH_UP_MS_MAX;
+  const isLate = (): boolean =>
+    resume === "seen" &&
+    followers.some(({ last }) => last < newest) &&
+    performance.now() < lateAtMs;
+  while (isLate()) await Bun.sleep(RECONNECT_MS);
+  await Promise.all(followers.map((follower) => follower.stop()));
+  const rows = await database.readPlants();
+  const [first, ...others] = followers as [Follower, ...Follower[]];
+  const faults = followers.flatMap(({ seen }) => findFaults(seen, rows));
+  const numbersOf = ({ seen }: Follower): string => seen.map(({ seq }) => seq).join();
+  for (const other of others)
+    if (numbersOf(other) !== numbersOf(first)) faults.push("two readers saw different changes");
+  tell(`${engine}: ${first.seen.length} changes, ${kills} services ended`);
+  return {
+    faults,
+    figures: {
+      "changes seen by each reader": first.seen.length,
+      "services ended": kills,
+      "connections of readers": countConnections(),
+    },
+  };
+}
+
+async function run(resume: Resume, { seconds, ...budget }: Budget): Promise<Finding> {
+  const engines: readonly Engine[] =
+    findMissingPostgres() === undefined ? ["sqlite", "postgres"] : ["sqlite"];
+  const figures: Record<string, string | number> = {};
+  const faults: string[] = [];
+  for (const engine of engines) {
+    const found = await runOn(engine, resume, { ...budget, seconds: seconds / engines.length });
+    for (const [name, figure] of Object.entries(found.figures))
+      figures[`${engine}: ${name}`] = figure;
+    faults.push(...found.faults.map((fault) => `${engine}: ${fault}`));
+  }
+  return { figures, faults };
+}
+
+export const changes: Scenario = {
+  title: "readers follow the changes through services that are killed, and miss nothing",
+  run: (budget) => run("seen", budget),
+};
+
+/** A reader that goes on behind the newest change misses some, and has to be found out. */
+export const changesCheat: Scenario = {
+  title: "readers that do not resume where they were do miss changes, and this is noticed",
+  run: async (budget) => {
+    const { figures, faults } = await run("newest", budget);
+    const found = { ...figures, "faults that were noticed": faults.length };
+    return { figures: found, faults: faults.length > 0 ? [] : ["no missing change was noticed"] };
+  },
+};
