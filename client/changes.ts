@@ -1,16 +1,14 @@
 /** The journal of changes. */
 
-import type { Client } from "./client.ts";
-import { findJson, findWaitMs, ServiceError } from "./errors.ts";
-import { findNext } from "./plants.ts";
-import { retry, type RetryOptions } from "./retry.ts";
+import { findJson } from "./errors.ts";
+import { formatId } from "./plants.ts";
 
 interface ChangeContent {
   readonly name: string;
   readonly tag?: string;
 }
 
-interface Change {
+export interface Change {
   readonly seq: number;
   /** ISO 8601. */
   readonly time: string;
@@ -24,6 +22,15 @@ interface Change {
   readonly before?: ChangeContent;
 }
 
+export interface ChangeQuery {
+  /** The number of the last change seen; 0, or nothing, begins with the oldest one that is kept. */
+  readonly after?: number | undefined;
+  /** Only changes of this plant. */
+  readonly id?: bigint | undefined;
+  /** Only these. */
+  readonly types?: readonly Change["type"][] | undefined;
+}
+
 export interface ChangePage {
   readonly changes: readonly Change[];
   /** The `after` of the next page. */
@@ -35,7 +42,7 @@ export interface ChangePage {
 const ID_MEMBER = /"id":(-?\d+)/g;
 
 /** Undefined where the text is not an array of changes. */
-function findChanges(json: string): Change[] | undefined {
+export function findChanges(json: string): Change[] | undefined {
   const found = findJson(json.replaceAll(ID_MEMBER, '"id":"$1"'));
   if (!Array.isArray(found) || !found.every(isChange)) return undefined;
   return found.map(
@@ -53,26 +60,8 @@ function isChange(value: unknown): value is Record<"id", string> {
   );
 }
 
-const PAGE_LENGTH = 1_000;
-
-/**
- * A page of the journal, behind this number; 0 begins with the oldest change that is kept. Rejects with `changes_gone`
- * where the journal does not go on from there.
- */
-export function listChanges(
-  client: Client,
-  after: number,
-  options: RetryOptions = {},
-): Promise<ChangePage> {
-  const path = `/changes?after=${after}&limit=${PAGE_LENGTH}`;
-  const attempt = async (): Promise<ChangePage> => {
-    const response = await client.request(path, { signal: options.signal ?? null });
-    const changes = findChanges(await response.text());
-    const next = findNext(response.headers);
-    if (changes === undefined || next === null)
-      throw new ServiceError({ message: "The answer is not one of a plant store." });
-    const last = next === undefined ? (changes.at(-1)?.seq ?? after) : Number(next);
-    return { changes, last, hasMore: next !== undefined };
-  };
-  return retry(attempt, options, findWaitMs);
+export function formatChangeQuery({ after = 0, id, types }: ChangeQuery): string {
+  const filter =
+    (id === undefined ? "" : `&id=${formatId(id)}`) + (types ? `&type=${types.join(",")}` : "");
+  return `?after=${after}${filter}`;
 }

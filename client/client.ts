@@ -10,13 +10,14 @@ import {
   type Settled,
 } from "./batch.ts";
 import {
-  explainAnswer,
-  explainLoss,
-  type Failure,
-  findJson,
-  findWaitMs,
-  ServiceError,
-} from "./errors.ts";
+  type Change,
+  type ChangePage,
+  type ChangeQuery,
+  findChanges,
+  formatChangeQuery,
+} from "./changes.ts";
+import { Connection, NDJSON_TYPE } from "./connection.ts";
+import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
 import {
   type Filter,
   findNext,
@@ -33,9 +34,10 @@ import {
   type TokenFacts,
   type Versioned,
 } from "./plants.ts";
-import { Backoff, isAborted, retry, type RetryOptions, SilenceGuard } from "./retry.ts";
+import { Backoff, type RetryOptions, SilenceGuard } from "./retry.ts";
 
 export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
+export type { Change, ChangePage, ChangeQuery } from "./changes.ts";
 export { type ErrorName, ServiceError } from "./errors.ts";
 export type {
   Filter,
@@ -51,13 +53,10 @@ export type {
 export type { RetryOptions } from "./retry.ts";
 
 const JSON_BODY = { "content-type": "application/json" };
-const NDJSON_TYPE = "application/x-ndjson";
+const EVENTS_TYPE = "text/event-stream";
 /** How long an aborted batch is still waited for, to learn what it stored. */
 const ABORTED_BATCH_MS_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
-
-/** Without a user, a query or a fragment: fetch would refuse or lose them. */
-const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
 
 /**
  * These read an answer while they send, over HTTP/1.1 too. Browsers do not, and the service stops reading from a client
@@ -67,46 +66,7 @@ const CAN_STREAM =
   (globalThis as { process?: { versions?: { node?: string } } }).process?.versions?.node !==
   undefined;
 
-export class Client {
-  private readonly url: string;
-  private readonly token: string;
-  private readonly options: RetryOptions;
-  private wasReached = false;
-
-  /** `url` is the address of the service, with its base path. The options are the defaults of every operation. */
-  constructor(url: string, token: string, options: RetryOptions = {}) {
-    if (!URL_PATTERN.test(url))
-      throw new TypeError("url: expected the address of a service, as in http://127.0.0.1:8080");
-    this.url = url.replace(/\/+$/, "");
-    this.token = token;
-    this.options = options;
-  }
-
-  /**
-   * One request, without retries. Resolves to an answer with a status of 2xx. Rejects with a ServiceError or the reason
-   * of an abort.
-   */
-  async request(path: string, init: RequestInit = {}): Promise<Response> {
-    const headers = new Headers(init.headers);
-    headers.set("authorization", `Bearer ${this.token}`);
-    let response: Response;
-    try {
-      response = await fetch(`${this.url}${path}`, {
-        ...init,
-        headers,
-        cache: "no-store",
-        credentials: "omit",
-        // The token is for this address and no other.
-        redirect: "manual",
-      });
-    } catch (error) {
-      throw this.explainLoss(error, init.signal);
-    }
-    this.wasReached = true;
-    if (response.ok) return response;
-    throw await explainAnswer(this.url, response);
-  }
-
+export class Client extends Connection {
   /** Resolves when the plant is on disk. Rejects with `id_taken` where a different plant has the id. */
   async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
@@ -237,6 +197,64 @@ export class Client {
         after = page.next;
       } catch (error) {
         await backoff.wait(error);
+      }
+    }
+  }
+
+  /** A page of the journal. Rejects with `changes_gone` if the journal does not go on from there. */
+  async listChangePage(query: ChangeQuery = {}, options?: RetryOptions): Promise<ChangePage> {
+    const path = `/changes${formatChangeQuery(query)}&limit=${PAGE_LENGTH}`;
+    const { headers, text } = await this.ask(path, {}, options);
+    const changes = findChanges(text);
+    const next = findNext(headers);
+    if (changes === undefined || next === null) throw this.notAPlantStore();
+    const last = next === undefined ? (changes.at(-1)?.seq ?? query.after ?? 0) : Number(next);
+    return { changes, last, hasMore: next !== undefined };
+  }
+
+  /** The changes up to now. With `follow` it goes on as they happen, until it is aborted. */
+  async *changes(
+    { follow = false, ...query }: ChangeQuery & { readonly follow?: boolean } = {},
+    options: RetryOptions = {},
+  ): AsyncGenerator<Change, void> {
+    if (follow) return yield* this.followChanges(query, { ...this.options, ...options });
+    let { after } = query;
+    for (;;) {
+      const page = await this.listChangePage({ ...query, after }, options);
+      yield* page.changes;
+      if (!page.hasMore) return;
+      after = page.last;
+    }
+  }
+
+  /** Reconnects where it was, and misses and repeats nothing. */
+  private async *followChanges(
+    query: ChangeQuery,
+    options: RetryOptions,
+  ): AsyncGenerator<Change, void> {
+    const backoff = new Backoff(options, findWaitMs);
+    let { after } = query;
+    for (;;) {
+      const guard = new SilenceGuard(options.signal, 0);
+      try {
+        const path = `/changes${formatChangeQuery({ ...query, after })}`;
+        const init = { headers: { accept: EVENTS_TYPE }, signal: guard.signal };
+        const response = await guard.watch(this.request(path, init));
+        for await (const lines of this.readLines(response, guard, EVENTS_TYPE)) {
+          const data = lines.filter((line) => line.startsWith("data:"));
+          const changes = findChanges(`[${data.map((line) => line.slice(5)).join(",")}]`);
+          if (changes === undefined) throw this.notAPlantStore();
+          for (const change of changes) {
+            backoff.reset();
+            yield change;
+            after = change.seq;
+          }
+        }
+        throw this.explainLoss(new Error("the stream ended"), options.signal);
+      } catch (error) {
+        await backoff.wait(error);
+      } finally {
+        guard.close();
       }
     }
   }
@@ -388,59 +406,6 @@ export class Client {
     } finally {
       guard.close();
     }
-  }
-
-  /** Complete lines, in blocks. What no newline follows was cut off and is left out. */
-  private async *readLines(
-    response: Response,
-    guard: SilenceGuard,
-  ): AsyncGenerator<string[], void> {
-    if (!response.headers.get("content-type")?.startsWith(NDJSON_TYPE)) throw this.notAPlantStore();
-    const reader = (response.body as ReadableStream<Uint8Array>).getReader();
-    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-    let rest = "";
-    try {
-      for (;;) {
-        const { done, value } = await guard.watch(reader.read()).catch((error: unknown) => {
-          throw this.explainLoss(error, guard.signal);
-        });
-        if (done) return;
-        const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
-        rest = lines.pop() as string;
-        if (lines.length > 0) yield lines;
-      }
-    } finally {
-      await reader.cancel().catch(() => undefined);
-    }
-  }
-
-  /** A whole answer, with retries. */
-  private ask(
-    path: string,
-    init: RequestInit,
-    options: RetryOptions = {},
-  ): Promise<{ readonly headers: Headers; readonly text: string }> {
-    const given = { ...this.options, ...options };
-    const { signal = null } = given;
-    const attempt = async (): Promise<{ headers: Headers; text: string }> => {
-      const response = await this.request(path, { ...init, signal });
-      const text = await response.text().catch((error: unknown) => {
-        throw this.explainLoss(error, signal);
-      });
-      return { headers: response.headers, text };
-    };
-    return retry(attempt, given, findWaitMs);
-  }
-
-  private notAPlantStore(): ServiceError {
-    return new ServiceError({ message: `${this.url} does not answer as a plant store does.` });
-  }
-
-  private explainLoss(cause: unknown, signal: AbortSignal | null | undefined): Error {
-    if (isAborted(signal)) return signal.reason as Error;
-    const failure = explainLoss(this.url, this.wasReached, cause);
-    this.wasReached ||= failure.isTransient;
-    return failure;
   }
 }
 

@@ -1,6 +1,6 @@
 /** plantstore changes: the journal, from the store or a running service. */
 
-import { listChanges, type ChangePage as RemotePage } from "../../client/changes.ts";
+import type { ChangePage as RemotePage } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { type Change, type ChangePage, formatChange } from "../domain/change.ts";
 import type { Plant } from "../domain/plant.ts";
@@ -62,7 +62,8 @@ export async function printChanges(config: Config, options: ChangesOptions): Pro
       client === undefined
         ? withStore(config, (store) => print(readStore(store), signal))
         : print(
-            async (last) => toPage(await listChanges(client, last, { signal, onRetry })),
+            async (last) =>
+              toPage(await client.listChangePage({ after: last }, { signal, onRetry })),
             signal,
           ),
     );

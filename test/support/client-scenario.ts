@@ -69,6 +69,21 @@ export async function useClient(
   const tags: string[] = [];
   for await (const tag of client.listTags()) tags.push(tag);
   report["listTags"] = tags;
+  const changes: unknown[] = [];
+  let seen = 0;
+  for await (const { seq, type, id, before } of client.changes({ id: FIRST })) {
+    changes.push([type, id, before?.name]);
+    seen = seq;
+  }
+  report["changes"] = changes;
+  const types = ["removed"] as const;
+  report["listChangePage"] = (await client.listChangePage({ types })).changes.length;
+  const following = client.changes({ after: seen, follow: true, id: 5n });
+  const next = following.next();
+  await client.create({ id: 5n, name: "Fern" });
+  report["follow"] = (await next).value?.plant;
+  await following.return();
+  report["gone"] = await reasonOf(client.listChangePage({ after: 1 }));
   report["describeToken"] = (await client.describeToken()).scopes;
   report["refused"] = await reasonOf(new Client(url, "nobody-has-this-token").listPage());
   return JSON.stringify(report, (_, value: unknown) =>
@@ -100,6 +115,15 @@ export const expectedReport = {
   export: [2_500, `${FIRST + 2_499n}n`],
   listTagPage: { tags: ["tag 0", "tag 1"], next: "tag 1" },
   listTags: ["tag 0", "tag 1", "tag 2", "tag 3", "tag 4"],
+  changes: [
+    ["created", `${FIRST}n`, null],
+    ["replaced", `${FIRST}n`, 'Rose "{"id":1"'],
+    ["removed", `${FIRST}n`, "Rosa"],
+    ["created", `${FIRST}n`, null],
+  ],
+  listChangePage: 1,
+  follow: { name: "Fern" },
+  gone: [410, "changes_gone"],
   describeToken: ["plants:read", "plants:write"],
   refused: [401, "token_invalid"],
 };

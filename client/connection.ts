@@ -1,0 +1,104 @@
+/** Requests to one service, and what their failures mean. */
+
+import { explainAnswer, explainLoss, findWaitMs, ServiceError } from "./errors.ts";
+import { isAborted, retry, type RetryOptions, type SilenceGuard } from "./retry.ts";
+
+export const NDJSON_TYPE = "application/x-ndjson";
+
+/** Without a user, a query or a fragment: fetch would refuse or lose them. */
+const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
+
+export class Connection {
+  protected readonly url: string;
+  private readonly token: string;
+  protected readonly options: RetryOptions;
+  private wasReached = false;
+
+  /** `url` is the address of the service, with its base path. The options are the defaults of every operation. */
+  constructor(url: string, token: string, options: RetryOptions = {}) {
+    if (!URL_PATTERN.test(url))
+      throw new TypeError("url: expected the address of a service, as in http://127.0.0.1:8080");
+    this.url = url.replace(/\/+$/, "");
+    this.token = token;
+    this.options = options;
+  }
+
+  /**
+   * One request, without retries. Resolves to an answer with a status of 2xx. Rejects with a ServiceError or the reason
+   * of an abort.
+   */
+  async request(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers(init.headers);
+    headers.set("authorization", `Bearer ${this.token}`);
+    let response: Response;
+    try {
+      response = await fetch(`${this.url}${path}`, {
+        ...init,
+        headers,
+        cache: "no-store",
+        credentials: "omit",
+        // The token is for this address and no other.
+        redirect: "manual",
+      });
+    } catch (error) {
+      throw this.explainLoss(error, init.signal);
+    }
+    this.wasReached = true;
+    if (response.ok) return response;
+    throw await explainAnswer(this.url, response);
+  }
+
+  /** Complete lines, in blocks. What no newline follows was cut off and is left out. */
+  protected async *readLines(
+    response: Response,
+    guard: SilenceGuard,
+    type = NDJSON_TYPE,
+  ): AsyncGenerator<string[], void> {
+    if (!response.headers.get("content-type")?.startsWith(type)) throw this.notAPlantStore();
+    const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+    let rest = "";
+    try {
+      for (;;) {
+        const { done, value } = await guard.watch(reader.read()).catch((error: unknown) => {
+          throw this.explainLoss(error, guard.signal);
+        });
+        if (done) return;
+        const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+        rest = lines.pop() as string;
+        if (lines.length > 0) yield lines;
+      }
+    } finally {
+      await reader.cancel().catch(() => undefined);
+    }
+  }
+
+  /** A whole answer, with retries. */
+  protected ask(
+    path: string,
+    init: RequestInit,
+    options: RetryOptions = {},
+  ): Promise<{ readonly headers: Headers; readonly text: string }> {
+    const given = { ...this.options, ...options };
+    const { signal = null } = given;
+    const attempt = async (): Promise<{ headers: Headers; text: string }> => {
+      const response = await this.request(path, { ...init, signal });
+      const text = await response.text().catch((error: unknown) => {
+        throw this.explainLoss(error, signal);
+      });
+      return { headers: response.headers, text };
+    };
+    return retry(attempt, given, findWaitMs);
+  }
+
+  protected notAPlantStore(): ServiceError {
+    return new ServiceError({ message: `${this.url} does not answer as a plant store does.` });
+  }
+
+  protected explainLoss(cause: unknown, signal: AbortSignal | null | undefined): Error {
+    if (isAborted(signal)) return signal.reason as Error;
+    const failure = explainLoss(this.url, this.wasReached, cause);
+    this.wasReached ||= failure.isTransient;
+    return failure;
+  }
+}
