@@ -17,6 +17,7 @@ import type { Plant } from "../domain/plant.ts";
 import type { Created, SchemaChange, Store } from "../domain/store.ts";
 import { MalformedFile } from "../format/records.ts";
 import { openStore, parseStoreUrl } from "../store/open.ts";
+import type { FoundSchema } from "../store/postgres/schema.ts";
 import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
 import { printError } from "./terminal.ts";
 
@@ -228,13 +229,6 @@ async function findStore(config: Config): Promise<{ location: string; exists: bo
   if (url.engine === "sqlite") return { location: resolve(url.path), exists: existsSync(url.path) };
   const { location, version } = await findSchema(config);
   return { location, exists: version !== undefined };
-}
-
-interface FoundSchema {
-  readonly location: string;
-  /** Undefined where there is no store. */
-  readonly version: number | undefined;
-  readonly newest: number;
 }
 
 /** Changes nothing. */

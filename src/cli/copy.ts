@@ -24,7 +24,6 @@ import {
 import { isSameFile, requireOutsideStore } from "./files.ts";
 import {
   countOf,
-  describeRetry,
   formatCount,
   formatSeconds,
   printError,
@@ -152,11 +151,7 @@ export async function copyPlants(
     plants: done,
     part: total && done / total,
   }));
-  const retrying: RetryOptions = {
-    signal,
-    delaysMs,
-    onRetry: (error, waitMs) => progress.print(describeRetry(error, waitMs)),
-  };
+  const retrying: RetryOptions = { signal, delaysMs, onRetry: progress.onRetry };
   const create = async (plants: readonly Plant[]): Promise<void> => {
     const different: bigint[] = [];
     await createPlants(

@@ -14,7 +14,7 @@ import {
 } from "./command.ts";
 import { openFileOutput, openStandardOutput, ReaderGone, requireOutsideStore } from "./files.ts";
 import { findFormat, type FormatName } from "./import.ts";
-import { countOf, describeRetry, formatSeconds, Progress } from "./terminal.ts";
+import { countOf, formatSeconds, Progress } from "./terminal.ts";
 
 export interface ExportOptions {
   readonly format?: FormatName;
@@ -46,10 +46,7 @@ export async function exportPlants(config: Config, options: ExportOptions): Prom
     // Plants that scroll by on the terminal are progress enough.
     const isShown = path !== undefined || !process.stdout.isTTY;
     const progress = new Progress(options.quiet === true || !isShown, () => ({ plants: count }));
-    const retrying: RetryOptions = {
-      signal,
-      onRetry: (error, waitMs) => progress.print(describeRetry(error, waitMs)),
-    };
+    const retrying: RetryOptions = { signal, onRetry: progress.onRetry };
     const write = async (pages: AsyncIterable<readonly Plant[]>): Promise<void> => {
       for await (const plants of pages) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));

@@ -34,7 +34,6 @@ import {
 } from "./files.ts";
 import {
   countOf,
-  describeRetry,
   formatCount,
   formatSeconds,
   printError,
@@ -99,10 +98,7 @@ export async function importPlants(
       part: bytesTotal && bytesRead / bytesTotal,
     }));
     const print = (line: string): void => progress.print(line);
-    const retrying: RetryOptions = {
-      signal,
-      onRetry: (error, waitMs) => print(describeRetry(error, waitMs)),
-    };
+    const retrying: RetryOptions = { signal, onRetry: progress.onRetry };
     const readSource = async function* (): AsyncGenerator<Uint8Array> {
       for await (const chunk of readDescriptor(descriptor, signal)) {
         bytesRead += chunk.length;

@@ -98,6 +98,10 @@ export class Progress {
     }, DRAW_MS);
   }
 
+  /** For `RetryOptions`. */
+  readonly onRetry = (error: Error, waitMs: number): void =>
+    this.print(describeRetry(error, waitMs));
+
   /** A line that stays. The moving one is soon drawn below it. */
   print(line: string): void {
     process.stderr.write(`${this.timer === undefined ? "" : CLEAR_LINE}${line}\n`);

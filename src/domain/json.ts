@@ -120,6 +120,15 @@ export function findInt64(jsonNumber: string): bigint | undefined {
   return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
 }
 
+/** Each integer is written in one way only, so each plant has one URL. */
+const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
+
+export function findPlainInt64(text: string): bigint | undefined {
+  if (!PLAIN_INTEGER.test(text)) return undefined;
+  const value = BigInt(text);
+  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
+}
+
 /** A regular expression for this is quadratic in runs of zeros that do not end the text. */
 function trimTrailingZeros(digits: string): string {
   let end = digits.length;

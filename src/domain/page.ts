@@ -1,7 +1,7 @@
 /** Pages of plants and of tags: what a query asks for, and how a page is cut from rows in key order. */
 
 import { INT64_MAX, INT64_MIN } from "./json.ts";
-import type { Plant } from "./plant.ts";
+import { lengthOf, type Plant } from "./plant.ts";
 
 export const orders = ["asc", "desc"] as const;
 export type Order = (typeof orders)[number];
@@ -91,7 +91,7 @@ export class PageBuilder {
     if (this.characters > this.charactersMax) return false;
     if (part !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
     this.seen++;
-    this.characters += row.name.length + (row.tag?.length ?? 0);
+    this.characters += lengthOf(row);
     this.lastId = row.id;
     if (part === undefined || part.isIn(row.name)) plants.push(row);
     return true;

@@ -8,11 +8,10 @@ import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
 import { countUnread, discard, isAbort, type Reader, requireOpen, requireType } from "./body.ts";
 import { answer, type Exchange, isClosing, type Service } from "./handle.ts";
+import { JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import { requireRoomToAnswer, toStream } from "./stream.ts";
 
-const JSON_TYPE = "application/json";
-const NDJSON_TYPE = "application/x-ndjson";
-export const BATCH_TYPES = [NDJSON_TYPE, "application/ndjson", "application/jsonl", JSON_TYPE];
+export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
 /** Plants of one request that are with the store at one time: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
@@ -34,7 +33,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
     const results = toStream(exchange, (signal) =>
       createLines(exchange, principal.name, signal, pace),
     );
-    return answer(200, results, { "content-type": NDJSON_TYPE });
+    return answer(200, results, { "content-type": NDJSON_TYPES[0] });
   }
   const text = await service.bodies.readText(request);
   requireRoomToAnswer(service, text.length);

@@ -7,27 +7,17 @@ import {
   isWanted,
   type Change,
 } from "../domain/change.ts";
-import { Refusal } from "../domain/errors.ts";
 import { type Chunk, formatEvent } from "./feed.ts";
 import type { Exchange } from "./handle.ts";
-import {
-  answerStream,
-  formatNextLink,
-  JSON_TYPE,
-  NDJSON_TYPES,
-  retryWhileOverloaded,
-  takeTick,
-  VARY,
-} from "./list.ts";
+import { answerStream, formatNextLink, retryWhileOverloaded, takeTick, VARY } from "./list.ts";
 import { parseChangeQuery, parseChangeStreamQuery } from "./query.ts";
-import { chooseForm } from "./request-headers.ts";
+import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import { answerText, requireRoomToAnswer } from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
 
 /** How long a reader waits before it connects again. */
 const RETRY_MS = 2_000;
-const WAIT_FOR_MEMORY_MS = 50;
 
 /** GET /changes */
 export async function listChanges(exchange: Exchange): Promise<Response> {
@@ -112,7 +102,7 @@ async function* follow(
   first: ChangePage,
   signal: AbortSignal,
 ): AsyncGenerator<string> {
-  const { config, feed } = exchange.service;
+  const { config, feed, memory } = exchange.service;
   const quietMsMax = config.commentSeconds * 1000;
   feed.join();
   try {
@@ -140,7 +130,11 @@ async function* follow(
       }
       if (text === "") continue;
       await feed.pay(text.length, { isOwn });
-      await untilRoom(exchange, signal);
+      // A reader of the feed is not refused when clients have not read their answers: it waits.
+      await retryWhileOverloaded(Number.POSITIVE_INFINITY, async () => {
+        signal.throwIfAborted();
+        memory.requireHalf(exchange.bytesHeld);
+      });
       yield text;
       quietSinceMs = performance.now();
     }
@@ -156,16 +150,4 @@ const wantsAll = ({ id, types }: ChangeQuery): boolean => id === undefined && ty
 function textBehind({ after, changes, text }: Chunk, last: number, query: ChangeQuery): string {
   if (wantsAll(query) && after === last) return text;
   return formatEvents(changes.filter((change) => change.seq > last && isWanted(query, change)));
-}
-
-/** A reader of the feed is not refused when clients have not read their answers: it waits. */
-async function untilRoom({ service, bytesHeld }: Exchange, signal: AbortSignal): Promise<void> {
-  for (;;) {
-    try {
-      return service.memory.requireHalf(bytesHeld);
-    } catch (error) {
-      if (!(error instanceof Refusal) || signal.aborted) throw error;
-      await Bun.sleep(WAIT_FOR_MEMORY_MS);
-    }
-  }
 }

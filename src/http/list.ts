@@ -13,7 +13,7 @@ import {
   parseTagQuery,
   requireRoomForNext,
 } from "./query.ts";
-import { chooseForm } from "./request-headers.ts";
+import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import {
   answerText,
   type MakePieces,
@@ -22,13 +22,6 @@ import {
   toStream,
 } from "./stream.ts";
 
-export const JSON_TYPE = "application/json";
-/** One format under three names; the client gets the name that it asked for. */
-export const NDJSON_TYPES = [
-  "application/x-ndjson",
-  "application/ndjson",
-  "application/jsonl",
-] as const;
 const CSV_TYPE = "text/csv";
 
 /** The same URL answers in several forms. */

@@ -2,20 +2,20 @@
 
 import type { Principal } from "../auth/authenticate.ts";
 import { Refusal } from "../domain/errors.ts";
+import { findPlainInt64 } from "../domain/json.ts";
 import {
   entityTagOf,
   formatPlant,
   formatStoredPlant,
+  lengthOf,
   parseNewPlant,
   parseReplacement,
 } from "../domain/plant.ts";
 import { requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
-import { findPlainInt64 } from "./query.ts";
-import { isUnmodified, parseCondition } from "./request-headers.ts";
+import { isUnmodified, JSON_TYPE, parseCondition } from "./request-headers.ts";
 import { answerText, requireRoomToAnswer, writeText } from "./stream.ts";
 
-const JSON_TYPE = "application/json";
 const REPLAYED = { "idempotent-replayed": "true" };
 
 /** POST /plants */
@@ -36,7 +36,7 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   const plant = await service.store.findPlant(parseId(request));
   if (plant === undefined) throw new Refusal("plant_not_found");
   // Before the text is made: a burst of refused requests would make many.
-  requireRoomToAnswer(service, plant.name.length + (plant.tag?.length ?? 0));
+  requireRoomToAnswer(service, lengthOf(plant));
   const text = formatStoredPlant(plant);
   const etag = entityTagOf(text);
   // A client may keep it, but has to ask each time whether it still holds.

@@ -2,21 +2,12 @@
 
 import { type ChangeQuery, type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
+import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { type Order, orders, type PlantQuery, type TagQuery } from "../domain/page.ts";
 import { isStorable } from "../domain/plant.ts";
 
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
-
-/** Each integer is written in one way only, so each plant has one URL. */
-const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
-
-export function findPlainInt64(text: string): bigint | undefined {
-  if (!PLAIN_INTEGER.test(text)) return undefined;
-  const value = BigInt(text);
-  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
-}
 
 export function parsePlantQuery(url: string): PlantQuery {
   return parseQuery(url, LIMIT_DEFAULT, parseLimit);

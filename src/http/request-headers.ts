@@ -3,6 +3,14 @@
 import { Refusal } from "../domain/errors.ts";
 import { type Condition, type EntityTags, matches } from "../domain/plant.ts";
 
+export const JSON_TYPE = "application/json";
+/** One format under three names; the client gets the name that it asked for. */
+export const NDJSON_TYPES = [
+  "application/x-ndjson",
+  "application/ndjson",
+  "application/jsonl",
+] as const;
+
 /**
  * The offer with the highest weight, RFC 9110 section 12.5.1. The first offer if the client has no preference or
  * accepts none of them.

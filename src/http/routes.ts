@@ -7,6 +7,7 @@ import { answer, type Route } from "./handle.ts";
 import { listPlants, listTags } from "./list.ts";
 import { describeApi } from "./openapi.ts";
 import { createPlant, readPlant, removePlant, replacePlant } from "./plants.ts";
+import { JSON_TYPE } from "./request-headers.ts";
 import { showActivity, showLive, showMetrics, showReady, showToken } from "./status.ts";
 
 export function createRoutes(config: Config): readonly Route[] {
@@ -16,7 +17,7 @@ export function createRoutes(config: Config): readonly Route[] {
       path: "/plants",
       operations: {
         GET: { scope: "plants:read", handle: listPlants, hasQuery: true },
-        POST: { scope: "plants:write", handle: createPlant, bodyTypes: ["application/json"] },
+        POST: { scope: "plants:write", handle: createPlant, bodyTypes: [JSON_TYPE] },
       },
     },
     {

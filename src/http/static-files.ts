@@ -11,11 +11,7 @@ export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
 const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");
 
 /** A folder that has not been built has no routes. */
-export function createFileRoutes(
-  { basePath }: Config,
-  consoleFolder: string,
-  docsFolder: string = DOCS_FOLDER,
-): readonly Route[] {
+export function createFileRoutes({ basePath }: Config, consoleFolder: string): readonly Route[] {
   const routes: Route[] = [];
   const consoleFiles = findFiles(consoleFolder);
   if (consoleFiles !== undefined) {
@@ -26,7 +22,7 @@ export function createFileRoutes(
     // Links in a page are relative: they work only if its path ends in a slash.
     if (basePath !== "") routes.push({ path: "", operations: { GET: redirectTo(`${basePath}/`) } });
   }
-  const docsFiles = findFiles(docsFolder);
+  const docsFiles = findFiles(DOCS_FOLDER);
   if (docsFiles !== undefined)
     routes.push(
       { path: "/docs", operations: { GET: serveIndex(docsFiles) } },
@@ -153,14 +149,8 @@ async function answerFile({ request }: Exchange, file: StaticFile | undefined): 
 const types: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
   html: "text/html; charset=utf-8",
-  ico: "image/x-icon",
   js: "text/javascript; charset=utf-8",
-  json: "application/json",
-  png: "image/png",
   svg: "image/svg+xml",
-  txt: "text/plain; charset=utf-8",
-  webmanifest: "application/manifest+json",
-  woff2: "font/woff2",
 };
 
 const typeOf = (name: string): string =>

@@ -87,9 +87,13 @@ export class Batcher<Write, Outcome> {
 
   /** Writes that are queued or under way. */
   get waiting(): number {
-    let waiting = this.queue.length + this.overflow.length;
-    for (const batch of this.inFlight.keys()) waiting += batch.length;
-    return waiting;
+    return this.queue.length + this.overflow.length + this.writesInFlight;
+  }
+
+  private get writesInFlight(): number {
+    let sum = 0;
+    for (const batch of this.inFlight.keys()) sum += batch.length;
+    return sum;
   }
 
   /** Settles after the commit that the write was part of. A full queue refuses the write at once. */
@@ -182,10 +186,8 @@ export class Batcher<Write, Outcome> {
    * that one holds, unless it takes long: they go with the next one.
    */
   private isNextBatchSmall(): boolean {
-    let writesInFlight = 0;
-    for (const batch of this.inFlight.keys()) writesInFlight += batch.length;
     const queued = this.queue.length + this.overflow.length;
-    return queued < writesInFlight && this.now() < this.committedAtMs + LANE_MS;
+    return queued < this.writesInFlight && this.now() < this.committedAtMs + LANE_MS;
   }
 
   /** A lane ends when the queue is empty. A later write starts a new one. */
@@ -229,12 +231,13 @@ export class Batcher<Write, Outcome> {
       for (let index = 0; index < batch.length; index++) {
         const outcome = outcomes[index] as Result<Outcome>;
         if (outcome instanceof Promise) late.push(outcome);
-        settleOne(batch[index] as Pending<Write, Outcome>, outcome);
+        const pending = batch[index] as Pending<Write, Outcome>;
+        pending.settle(outcome, pending.index);
       }
       if (late.length > 0) this.releaseAfter(late, batch);
       else this.release(batch);
     } catch (error) {
-      for (const pending of batch) settleOne(pending, error as Error);
+      for (const pending of batch) pending.settle(error as Error, pending.index);
       this.release(batch);
     }
     return true;
@@ -275,7 +278,7 @@ export class Batcher<Write, Outcome> {
       const pending = queue[seen++] as Pending<Write, Outcome>;
       if (pending.deadlineMs <= now) {
         this.charactersQueued -= pending.characters;
-        settleOne(pending, new Refusal("store_busy"));
+        pending.settle(new Refusal("store_busy"), pending.index);
       } else if (keyOf !== undefined && keysInFlight.has(keyOf(pending.write))) {
         held.push(pending);
       } else {
@@ -308,7 +311,8 @@ export class Batcher<Write, Outcome> {
       const now = this.now();
       for (const [batch, deadlineMs] of this.inFlight)
         if (deadlineMs <= now)
-          for (const pending of batch) settleOne(pending, new Refusal("store_unavailable"));
+          for (const pending of batch)
+            pending.settle(new Refusal("store_unavailable"), pending.index);
       this.refuseLate(now);
       const deadlines = [
         ...this.inFlight.values(),
@@ -328,15 +332,8 @@ export class Batcher<Write, Outcome> {
     this.charactersQueued -= sumCharacters(late);
     const inTime = this.overflow.findIndex((pending) => !isLate(pending));
     late.push(...this.overflow.splice(0, inTime === -1 ? this.overflow.length : inTime));
-    for (const pending of late) settleOne(pending, new Refusal("store_busy"));
+    for (const pending of late) pending.settle(new Refusal("store_busy"), pending.index);
   }
-}
-
-function settleOne<Outcome>(
-  { settle, index }: Pick<Pending<unknown, Outcome>, "index" | "settle">,
-  result: Result<Outcome>,
-): void {
-  settle(result, index);
 }
 
 function sumCharacters(writes: readonly { readonly characters: number }[]): number {

@@ -14,7 +14,7 @@ import {
   isWanted,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Plant } from "../domain/plant.ts";
+import { lengthOf, type Plant } from "../domain/plant.ts";
 import type { StoreLimits } from "../domain/store.ts";
 
 /** One letter in the text of a block. */
@@ -58,9 +58,9 @@ export class Entries {
     return text;
   }
 
-  private push({ name, tag }: Plant): void {
-    this.values.push(name, tag ?? null);
-    this.characters += name.length + (tag?.length ?? 0);
+  private push(plant: Plant): void {
+    this.values.push(plant.name, plant.tag ?? null);
+    this.characters += lengthOf(plant);
   }
 }
 

@@ -7,13 +7,12 @@ import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { openReader } from "../store/open.ts";
+import { WRITING_MS } from "../store/sqlite/store.ts";
 import { Caller, createRemoteStore, type Results } from "./remote-store.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
 const setup = workerData as WorkerSetup;
 const { config, metricsMemory, ratesMemory, calls, calledAtMs } = setup;
-/** A client that has been answered sends its next write soon. */
-const WRITING_MS = 100;
 const send = (message: FromWorker): void => parentPort?.postMessage(message);
 
 const caller = new Caller({

@@ -15,14 +15,6 @@ export interface Filter {
   readonly order: Order;
 }
 
-export function formatFilter({ name, tag, order }: Filter): URLSearchParams {
-  const query = new URLSearchParams();
-  if (name !== undefined) query.set("name", name);
-  if (tag !== undefined) query.set("tag", tag);
-  if (order !== "asc") query.set("order", order);
-  return query;
-}
-
 export const readPlant = (id: bigint, signal?: AbortSignal): Promise<Versioned> =>
   call((client) => client.get(id, { signal }));
 

@@ -1,8 +1,8 @@
 /** The view that is shown, kept in the fragment of the address, so it can be shared. It never holds a token. */
 
 import { signal } from "@preact/signals";
-import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import { type Filter, formatFilter } from "../api/plants.ts";
+import { findPlainInt64 } from "../../domain/json.ts";
+import type { Filter } from "../api/plants.ts";
 
 export type Open = bigint | "new" | undefined;
 
@@ -31,19 +31,17 @@ function parseRoute(hash: string): Route {
   return { view: "plants", filter, open: parseOpen(path.replace(/^plants\/?/, "")) };
 }
 
-function parseOpen(text: string): Open {
-  if (text === "new") return "new";
-  if (!/^(0|-?[1-9]\d{0,18})$/.test(text)) return undefined;
-  const id = BigInt(text);
-  return id >= INT64_MIN && id <= INT64_MAX ? id : undefined;
-}
+const parseOpen = (text: string): Open => (text === "new" ? "new" : findPlainInt64(text));
 
 /** The link to a plant, or to the form for a new one, with the current filter. */
 export const linkTo = (open: Open): string => formatPlants(currentFilter(), open);
 
-function formatPlants(filter: Filter, open: Open): string {
-  const query = formatFilter(filter).toString();
-  return `#/plants${open === undefined ? "" : `/${open}`}${query === "" ? "" : `?${query}`}`;
+function formatPlants({ name, tag, order }: Filter, open: Open): string {
+  const query = new URLSearchParams();
+  if (name !== undefined) query.set("name", name);
+  if (tag !== undefined) query.set("tag", tag);
+  if (order !== "asc") query.set("order", order);
+  return `#/plants${open === undefined ? "" : `/${open}`}${query.size === 0 ? "" : `?${query}`}`;
 }
 
 export const isOpen = (id: bigint): boolean =>

@@ -116,7 +116,7 @@ interface VersionRow {
   readonly version: number | bigint;
 }
 
-/** Undefined where the database has no plant store. */
+/** Undefined if there is no plant store. */
 export async function findVersion(connection: Connection): Promise<number | undefined> {
   try {
     const [row] = await connection.query<VersionRow>(READ_VERSION);
@@ -172,16 +172,15 @@ export async function migratePostgres(target: Target, limits: OpenLimits): Promi
   await onServer(target, limits, (connection) => migrate(connection, location));
 }
 
-/** Resolves to the version that was there before. */
 export async function migrate(
   connection: Connection,
   location: string,
   onMigrate?: OnMigrate,
-): Promise<number> {
+): Promise<void> {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
   const before = await findVersion(connection);
   refuseNewerSchema(before ?? 0, location);
-  if (before === steps.length) return before;
+  if (before === steps.length) return;
   if (before !== undefined && before > 0) onMigrate?.({ location, from: before, to: steps.length });
   try {
     if (before === undefined) await begin(connection, location);
@@ -194,7 +193,6 @@ export async function migrate(
       { cause: error },
     );
   }
-  return before ?? 0;
 }
 
 async function begin(connection: Connection, location: string): Promise<void> {

@@ -48,7 +48,7 @@ const PAGE_REST = 3;
 /** The plants that one tick looks up. The others are looked up when these are answered, so few are in memory at once. */
 const LOOK_UP_CHARACTERS_MAX = 262_144;
 /** A client that has been answered sends its next write soon. */
-const WRITING_MS = 100;
+export const WRITING_MS = 100;
 
 /** What the owner of a store and the readers on other threads have in common. Readers do not block the writer. */
 abstract class SqliteReads {
