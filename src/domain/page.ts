@@ -17,7 +17,7 @@ export interface PlantQuery {
   /** By id. */
   readonly order: Order;
   /** Ends the page after this many characters; by default, after the limit of every page. */
-  readonly charactersMax?: number;
+  readonly charactersMax?: number | undefined;
 }
 
 export interface PlantPage {

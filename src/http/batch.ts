@@ -15,6 +15,8 @@ export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
 /** Plants of one request that are with the store at one time: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
+/** What a refused line leaves behind, about. */
+const REFUSED_CHARACTERS = 600;
 /** Room for an id: the largest plant that PUT takes is, exported with its id, still a line that a batch takes. */
 const ID_BYTES_MAX = 64;
 
@@ -29,7 +31,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
     const unread = Math.min(countUnread(request), service.config.bodyBytesTotalMax / 2);
     memory.requireHalf();
     await memory.holdUntil(requireOpen(request), unread);
-    memory.holdForTick(unread);
+    exchange.release = memory.reserve(unread);
     const results = toStream(exchange, (signal) =>
       createLines(exchange, principal.name, signal, pace),
     );
@@ -37,9 +39,9 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   }
   const text = await service.bodies.readText(request);
   requireRoomToAnswer(service, text.length);
-  service.memory.holdForTick(ARRAY_COPIES * text.length);
   requireArray(text);
   await requireOpen(request);
+  exchange.release = service.memory.reserve(ARRAY_COPIES * text.length);
   const results = toStream(exchange, (signal) =>
     createAll(
       exchange,
@@ -119,6 +121,7 @@ async function createBlock(
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
+  service.memory.noteText((lines.length - plants.length) * REFUSED_CHARACTERS);
   const outcomes = (
     plants.length === 0 ? [] : await service.store.createPlants(plants, by)
   ).values();

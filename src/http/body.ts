@@ -39,10 +39,17 @@ function isUtf8OrOther(parameter: string): boolean {
   return name.toLowerCase() !== "charset" || (token ?? quoted)?.toLowerCase() === "utf-8";
 }
 
+const RESERVED_MS_MAX = 1_000;
+/** A collection takes some milliseconds, and making so much text many times as long. */
+const COLLECT_CHARACTERS = 8_388_608;
+/** Less is ordinary, and left to the collector. */
+const LARGE_CHARACTERS = 262_144;
+
 /** The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound. */
 export class Memory {
   private readonly bytesMax: number;
   bytesHeld = 0;
+  private charactersMade = 0;
 
   constructor(bytesMax: number) {
     this.bytesMax = bytesMax;
@@ -53,10 +60,17 @@ export class Memory {
     this.bytesHeld += bytes;
   }
 
-  /** Until the end of this tick. Requests that arrive together see each other's answers before those are sent. */
-  holdForTick(bytes: number): void {
+  /** For an answer that begins soon: until the function is called, or for a second if the client goes away before. */
+  reserve(bytes: number): () => void {
     this.hold(bytes);
-    setImmediate(() => this.hold(-bytes));
+    const release = (): void => {
+      clearTimeout(timer);
+      if (isHeld) this.hold(-bytes);
+      isHeld = false;
+    };
+    let isHeld = true;
+    const timer = setTimeout(release, RESERVED_MS_MAX);
+    return release;
   }
 
   /** For bytes that are there until the promise settles. Rejects with a Refusal if they have no room. */
@@ -64,6 +78,15 @@ export class Memory {
     this.requireRoom(bytes);
     this.hold(bytes);
     await settled.finally(() => this.hold(-bytes));
+  }
+
+  /** Large texts become garbage faster than the collector notices on a busy machine, so it is told. */
+  noteText(characters: number): void {
+    if (characters < LARGE_CHARACTERS) return;
+    this.charactersMade += characters;
+    if (this.charactersMade < COLLECT_CHARACTERS) return;
+    this.charactersMade = 0;
+    Bun.gc(true);
   }
 
   /** Throws a Refusal if a body has no room for so many more bytes. */

@@ -35,7 +35,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const query = parseStreamQuery(request.url);
   // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
   const first = await readPage(exchange, query);
-  service.memory.holdForTick(countCharacters(first.plants));
+  exchange.release = service.memory.reserve(countCharacters(first.plants));
   const pages: MakePages = (signal) => followPages(exchange, query, first, signal);
   if (form !== CSV_TYPE)
     return answerStream(exchange, form, (signal) => formatPages("", pages(signal), formatNdjson));
@@ -105,6 +105,7 @@ async function readPage(exchange: Exchange, query: PlantQuery): Promise<PlantPag
   const { memory, store } = exchange.service;
   memory.requireHalf(exchange.bytesHeld);
   const page = await store.listPlants(query);
+  memory.noteText(countCharacters(page.plants));
   memory.requireHalf(exchange.bytesHeld);
   return page;
 }

@@ -21,7 +21,7 @@ export function answerText(
 ): Response {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
   const bytes = encoder.encode(text);
-  exchange.service.memory.holdForTick(bytes.length);
+  exchange.release = exchange.service.memory.reserve(bytes.length);
   const slices = async function* (): AsyncGenerator<Uint8Array> {
     for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
       yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
@@ -31,12 +31,18 @@ export function answerText(
 
 /** Throws a Refusal if the answer is large and half of the memory is taken. */
 export function requireRoomToAnswer({ memory }: Service, characters: number): void {
-  if (characters > SMALL_CHARACTERS_MAX) memory.requireHalf();
+  if (characters <= SMALL_CHARACTERS_MAX) return;
+  memory.noteText(characters);
+  memory.requireHalf();
 }
 
-/** While large answers are refused, a page ends early and is small, unless a plant is large. */
-export const shortenPage = ({ memory }: Service, query: PlantQuery): PlantQuery =>
-  memory.isHalfTaken ? { ...query, charactersMax: SMALL_CHARACTERS_MAX / 2 } : query;
+/** While large answers are refused, a page ends early and is small, unless a plant is large. Decided when it is read. */
+export const shortenPage = ({ memory }: Service, query: PlantQuery): PlantQuery => ({
+  ...query,
+  get charactersMax() {
+    return memory.isHalfTaken ? SMALL_CHARACTERS_MAX / 2 : undefined;
+  },
+});
 
 /**
  * Writes a plant that is also the answer. A large one is refused before it is stored if its answer could not be sent.
@@ -83,6 +89,7 @@ export function toStream(
   };
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+      exchange.release?.();
       // The runtime asks for a piece while it may still hold the last one.
       hold(bytesKept + bytesLast);
       watch ??= watchToken(exchange, (refusal) => {

@@ -45,8 +45,10 @@ import { applyWrite, concernsPlants, type Outcome, type Write } from "./writes.t
  * long as the page took, if there are writes.
  */
 const PAGE_REST = 3;
+/** Of pages that take longer to read, one is read in a tick: it is answered or refused before the next takes memory. */
+const LARGE_PAGE_MS = 2;
 /** The plants that one tick looks up. The others are looked up when these are answered, so few are in memory at once. */
-const LOOK_UP_CHARACTERS_MAX = 262_144;
+const LOOK_UP_CHARACTERS_MAX = 524_288;
 /** A client that has been answered sends its next write soon. */
 export const WRITING_MS = 100;
 
@@ -58,6 +60,8 @@ abstract class SqliteReads {
   /** Pages that wait for their turn. One is read in a tick, so there are commits between two of them. */
   private readonly pages: Batcher<() => unknown, unknown>;
   protected readonly limits: StoreLimits;
+  /** Set for the rest of the tick in which a large page was read. */
+  private isTickTaken = false;
   /** While there are writes, no page is read before this time. */
   private restsUntilMs = 0;
 
@@ -157,11 +161,15 @@ abstract class SqliteReads {
       };
       const page = this.readPlants(read);
       rest();
+      if (performance.now() - startedAtMs > LARGE_PAGE_MS) {
+        this.isTickTaken = true;
+        setImmediate(() => (this.isTickTaken = false));
+      }
       // By the end of the tick its text is made and sent, which takes as long again.
       if (this.isWriting()) setImmediate(rest);
       return page;
     };
-    const isFree = this.pages.waiting === 0 && this.restMs() <= 0;
+    const isFree = !this.isTickTaken && this.pages.waiting === 0 && this.restMs() <= 0;
     return isFree ? readNow() : (this.pages.submit(readNow) as Promise<Page>);
   }
 
