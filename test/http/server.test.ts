@@ -95,7 +95,7 @@ describe("cross-origin requests", () => {
       "access-control-allow-origin": origin,
       "access-control-allow-methods": "GET, HEAD, POST, OPTIONS",
       "access-control-allow-headers":
-        "Authorization, Content-Type, If-Match, If-None-Match, X-Request-Id",
+        "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, X-Request-Id",
       "access-control-max-age": "600",
     });
     const refused = await service.create("{}", { headers: { origin } });
@@ -183,6 +183,9 @@ describe("the log", () => {
         path: "/plants",
         status: 200,
         durationMs: expect.any(Number),
+        client: "127.0.0.1",
+        token: "PLANTSTORE_TOKEN",
+        bytes: 19,
       },
     ]);
     await using info = await startService({ PLANTSTORE_LOG_LEVEL: "info" });
