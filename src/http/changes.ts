@@ -18,6 +18,8 @@ const EVENT_STREAM_TYPE = "text/event-stream";
 
 /** How long a reader waits before it connects again. */
 const RETRY_MS = 2_000;
+/** To look through a page for nothing takes as long as to send so much. */
+const LOOK_CHARACTERS = 100_000;
 
 /** GET /changes */
 export async function listChanges(exchange: Exchange): Promise<Response> {
@@ -128,7 +130,12 @@ async function* follow(
         // The client learns how far it is, even if its filter has left out everything.
         text = wantsAll(query) ? ":\n\n" : `:\nid: ${last}\n\n`;
       }
-      if (text === "") continue;
+      if (text === "") {
+        // A filter that matches little looks at much, and others want their share of the thread.
+        await feed.pay(isOwn ? LOOK_CHARACTERS : 0, { isOwn });
+        await takeTick();
+        continue;
+      }
       await feed.pay(text.length, { isOwn });
       // A reader of the feed is not refused when clients have not read their answers: it waits.
       await retryWhileOverloaded(Number.POSITIVE_INFINITY, async () => {
