@@ -173,7 +173,7 @@ export class Batch<Given extends NewPlant> {
     return this.number(await this.feed.take(BLOCK_LENGTH_MAX, BLOCK_IDLE_MS, BLOCK_IDLE_MS));
   }
 
-  /** A body that is sent while its results come back. It ends where no plant came for a while. */
+  /** A body that is sent while its results come back. It ends if no plant came for a while. */
   stream(): ReadableStream<Uint8Array> {
     const encoder = new TextEncoder();
     const send = async (controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> => {
@@ -232,7 +232,7 @@ export interface Result {
   readonly message?: string;
 }
 
-/** Undefined where the text is not a result of the service. */
+/** Undefined if the text is not a result of the service. */
 export function findResult(text: string): Result | undefined {
   const found = findJson(text);
   if (typeof found !== "object" || found === null) return undefined;
@@ -246,7 +246,7 @@ export function findResult(text: string): Result | undefined {
   return isResult ? (found as Result) : undefined;
 }
 
-/** Undefined where the plant may be stored another time. */
+/** Undefined if the plant may be stored another time. */
 export function findOutcome({
   status,
   replayed,

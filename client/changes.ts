@@ -41,7 +41,7 @@ export interface ChangePage {
 /** A quote inside a JSON string is escaped, so this finds members only. In quotes the digits stay exact. */
 const ID_MEMBER = /"id":(-?\d+)/g;
 
-/** Undefined where the text is not an array of changes. */
+/** Undefined if the text is not an array of changes. */
 export function findChanges(json: string): Change[] | undefined {
   const found = findJson(json.replaceAll(ID_MEMBER, '"id":"$1"'));
   if (!Array.isArray(found) || !found.every(isChange)) return undefined;

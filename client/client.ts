@@ -67,14 +67,14 @@ const CAN_STREAM =
   undefined;
 
 export class Client extends Connection {
-  /** Resolves when the plant is on disk. Rejects with `id_taken` where a different plant has the id. */
+  /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
   async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
     const { headers } = await this.ask("/plants", init, options);
     return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
   }
 
-  /** Rejects with `plant_not_found`. With `ifNoneMatch`, resolves to undefined where the plant still has that etag. */
+  /** Rejects with `plant_not_found`. With `ifNoneMatch`, resolves to undefined if the plant still has that etag. */
   get(
     id: bigint,
     options?: RetryOptions & { readonly ifNoneMatch?: undefined },
@@ -121,7 +121,7 @@ export class Client extends Connection {
     }
   }
 
-  /** With `ifMatch`, rejects with `precondition_failed` where the plant no longer has that etag. */
+  /** With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag. */
   async remove(
     id: bigint,
     { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
@@ -288,7 +288,7 @@ export class Client extends Connection {
   }
 
   /**
-   * Stores the plants, and settles each as soon as its outcome is known. Rejects where some plants stay unsettled: they
+   * Stores the plants, and settles each as soon as its outcome is known. Rejects if some plants stay unsettled: they
    * may have been stored, and sending them again settles it. An abort ends the retries, and the request under way after
    * a few seconds.
    */

@@ -47,9 +47,9 @@ export type Failure = Partial<Omit<ServiceError, "name" | "stack" | "message" | 
 /** The service refused, or no usable answer came. */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
-  /** 0 where no answer came: the service may have done what was asked, or not. */
+  /** 0 if no answer came: the service may have done what was asked, or not. */
   readonly status: number = 0;
-  /** The error code of the catalogue; 0 where the answer did not come from the service itself. */
+  /** The error code of the catalogue; 0 if the answer did not come from the service itself. */
   readonly code: number = 0;
   /** The name of the code; undefined for code 0, and for codes of a later version. */
   readonly reason: ErrorName | undefined;
@@ -70,7 +70,7 @@ export class ServiceError extends Error {
 export const nameOf = (code: number): ErrorName | undefined =>
   (errorNames as Readonly<Record<number, ErrorName>>)[code];
 
-/** How long to wait at least before a retry; undefined where a retry would fail again. */
+/** How long to wait at least before a retry; undefined if a retry would fail again. */
 export const findWaitMs = (error: unknown): number | undefined =>
   error instanceof ServiceError && error.isTransient ? error.retryAfterMs : undefined;
 

@@ -64,7 +64,7 @@ export interface TokenFacts {
   /** The first characters of the token; a token from the service's environment has none. */
   readonly prefix?: string;
   readonly scopes: readonly string[];
-  /** ISO 8601; undefined where it does not expire. */
+  /** ISO 8601; undefined if it does not expire. */
   readonly expires?: string;
 }
 
@@ -89,7 +89,7 @@ export function formatQuery(query: PageQuery | TagQuery): string {
   return given.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
 }
 
-/** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null where it is not one of the service. */
+/** The `after` of `Link: <…after=…>; rel="next"`; undefined without a link, null if it is not one of the service. */
 export function findNext(headers: Headers): string | undefined | null {
   const link = /<([^>]*)>\s*;\s*rel="?next"?/.exec(headers.get("link") ?? "")?.[1];
   if (link === undefined) return undefined;
@@ -102,7 +102,7 @@ export function findNext(headers: Headers): string | undefined | null {
  */
 const ID_MEMBER = /\{"id":(-?\d+)/g;
 
-/** Undefined where the text is not an array of plants. */
+/** Undefined if the text is not an array of plants. */
 export function findPlants(json: string): Plant[] | undefined {
   const found = findJson(json.replaceAll(ID_MEMBER, '{"id":"$1"'));
   if (!Array.isArray(found)) return undefined;

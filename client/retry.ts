@@ -12,7 +12,7 @@ export interface RetryOptions {
   readonly retriesMax?: number | undefined;
 }
 
-/** How long to wait at least before the next attempt; undefined where it would fail again. */
+/** How long to wait at least before the next attempt; undefined if it would fail again. */
 type FindWaitMs = (error: unknown) => number | undefined;
 
 /** Growing, jittered waits between attempts. */
@@ -26,7 +26,7 @@ export class Backoff {
     this.findWaitMs = findWaitMs;
   }
 
-  /** Throws the failure where there is no next attempt, or the reason of an abort. */
+  /** Throws the failure if there is no next attempt, or the reason of an abort. */
   async wait(failure: unknown): Promise<void> {
     const { signal, onRetry, delaysMs = DELAYS_MS, retriesMax = delaysMs.length } = this.options;
     const waitMsMin = this.findWaitMs(failure);

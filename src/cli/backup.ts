@@ -102,7 +102,7 @@ function requireSqlite(databaseUrl: string): string {
   );
 }
 
-/** Without a path where the copy was removed again. */
+/** Without a path if the copy was removed again. */
 type Reported = Omit<Transferred, "path"> & { readonly path: string | undefined };
 
 /** Ctrl-C leaves everything as it was. */

@@ -20,7 +20,7 @@ interface Checked {
   readonly schemaVersion: number | undefined;
   readonly plants: PlantCounts | undefined;
   readonly tokens: TokenCounts | undefined;
-  /** Undefined where there is no store. */
+  /** Undefined if there is no store. */
   readonly size: string | undefined;
   readonly bytes: Readonly<Record<string, unknown>>;
 }

@@ -46,7 +46,7 @@ interface Sum {
   readonly sha256: string;
 }
 
-/** Right at any time, also where the copy ends early. */
+/** Right at any time, also if the copy ends early. */
 export interface Report {
   readonly plants: { copied: number; present: number };
   /** `different` tokens cannot be used in the target as in the source. */

@@ -101,7 +101,7 @@ async function orAborted<Result>(promise: Promise<Result>, signal: AbortSignal):
   }
 }
 
-export interface Output {
+interface Output {
   readonly write: (text: string) => Promise<void>;
   /** Puts the file in its place, on the disk. */
   readonly finish: () => void;
@@ -174,7 +174,7 @@ export function requireFree(path: string, force: boolean): void {
   if (!force) throw new CommandError(`${path} exists; --force replaces it.`);
 }
 
-/** Throws where writing to the path would change the store, or a file that SQLite keeps beside it. */
+/** Throws if writing to the path would change the store, or a file that SQLite keeps beside it. */
 export function requireOutsideStore(flag: string, path: string, databaseUrl: string): void {
   const url = parseStoreUrl(databaseUrl);
   if (url.engine !== "sqlite") return;

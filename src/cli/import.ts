@@ -146,7 +146,7 @@ export async function importPlants(
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
 
-/** Counts each record once, also where the import ends early. */
+/** Counts each record once, also if the import ends early. */
 async function importBlock(
   block: readonly PlantRecord[],
   create: Create,
@@ -288,7 +288,7 @@ interface Summary extends Readonly<Tally> {
   readonly print: (line: string) => Promise<void> | void;
 }
 
-/** Throws where the import failed. */
+/** Throws if the import failed. */
 async function summarize(summary: Summary): Promise<void> {
   const { failure, isJson, refused, print } = summary;
   if (failure === undefined) {

@@ -23,7 +23,7 @@ import type { ImportOptions } from "./import.ts";
 import { printError, printTable } from "./terminal.ts";
 import type { CreateOptions } from "./token.ts";
 
-/** Runs the command that the arguments name. Resolves to an exit code, or to undefined where the process goes on. */
+/** Runs the command that the arguments name. Resolves to an exit code, or to undefined if the process goes on. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
   try {
     await createProgram().parseAsync(args, { from: "user" });

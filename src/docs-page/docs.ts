@@ -1,7 +1,13 @@
 /** The API reference: Swagger UI with the description of the service that serves the page. */
 
-import { createPlugin, type Description, LAYOUT, SharedValue } from "./plugin.ts";
-import type { SwaggerUi, System } from "./swagger-ui.ts";
+import {
+  createPlugin,
+  type Description,
+  LAYOUT,
+  SharedValue,
+  type SwaggerUi,
+  type System,
+} from "./plugin.ts";
 
 /** Defined by swagger-ui-bundle.js, which the page loads first. */
 declare const SwaggerUIBundle: (configuration: Readonly<Record<string, unknown>>) => SwaggerUi;

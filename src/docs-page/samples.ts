@@ -172,7 +172,7 @@ function exampleBody({ example, examples }: Media): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** Indents JSON and keeps every number as written. Undefined where it is not JSON, or the browser can't do it. */
+/** Indents JSON and keeps every number as written. Undefined if it is not JSON, or the browser can't do it. */
 export function layOutJson(text: string): string | undefined {
   const { rawJSON } = JSON as unknown as { readonly rawJSON: (number: string) => object };
   const keepDigits = (_key: string, value: unknown, context?: { readonly source: string }) =>

@@ -19,7 +19,7 @@ export interface Change {
   readonly before: Plant | undefined;
 }
 
-export interface ChangeFilter {
+interface ChangeFilter {
   readonly id: bigint | undefined;
   /** Undefined for all. */
   readonly types: readonly ChangeType[] | undefined;

@@ -84,7 +84,7 @@ export class PageBuilder {
     this.endsAtMs = now() + SEARCH_MS_MAX;
   }
 
-  /** False where the page is over before this row. */
+  /** False if the page is over before this row. */
   add(row: Plant): boolean {
     const { plants, part, seen } = this;
     if (plants.length === this.limit || seen === this.scanRowsMax) return false;

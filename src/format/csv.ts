@@ -34,7 +34,7 @@ const QUOTE = 34;
 /**
  * Each row has the number of the line on which it begins. Empty lines are left out. A row ends at a line break of
  * any system that no quotes enclose. Its cells are not judged here, so a quote in the wrong place spoils no other
- * row. Throws a MalformedFile where a quote is never closed.
+ * row. Throws a MalformedFile if a quote is never closed.
  */
 export class RowReader extends RecordReader {
   private readonly delimiter: number;
@@ -98,7 +98,7 @@ export class RowReader extends RecordReader {
 /** An empty cell without quotes is null; with quotes it is the empty text. */
 type Cell = string | null;
 
-/** Throws a Refusal where quotes are in the wrong place. */
+/** Throws a Refusal if quotes are in the wrong place. */
 function parseCells(row: string, delimiter: string): Cell[] {
   const cells: Cell[] = [];
   for (let at = 0; ; at++) {

@@ -18,7 +18,7 @@ export class WrongEncoding extends MalformedFile {
 export interface DecodeOptions {
   /** Detected if not given. */
   readonly encoding?: Encoding | undefined;
-  /** Called where the file turns out to be in another encoding than UTF-8. */
+  /** Called if the file turns out to be in another encoding than UTF-8. */
   readonly onEncoding?: ((encoding: Encoding) => void) | undefined;
 }
 

@@ -8,7 +8,7 @@ const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
 
 /**
  * Each element has the number of the line on which it begins. Only the end of an element is looked for, so a bad
- * element spoils no other. A missing one between two commas is the empty text. Throws a MalformedFile where there is
+ * element spoils no other. A missing one between two commas is the empty text. Throws a MalformedFile if there is
  * no array, or no end of it.
  */
 export class ElementReader extends RecordReader {

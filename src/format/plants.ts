@@ -15,7 +15,7 @@ export type FileFormat =
 export interface PlantRecord {
   /** The line of the file on which it begins. */
   readonly line: number;
-  /** As it stands in the file; undefined where it is too large to keep or not text. */
+  /** As it stands in the file; undefined if it is too large to keep or not text. */
   readonly text: string | undefined;
   readonly plant: Plant | Refusal;
 }
@@ -27,7 +27,7 @@ interface ReadOptions extends DecodeOptions {
   readonly onHeading?: ((heading: string) => void) | undefined;
 }
 
-/** The records in blocks. Throws a MalformedFile where the file as a whole is at fault. */
+/** The records in blocks. Throws a MalformedFile if the file as a whole is at fault. */
 export async function* readPlants(
   chunks: AsyncIterable<Uint8Array>,
   format: FileFormat,

@@ -43,11 +43,11 @@ export abstract class RecordReader {
   /** The records that this chunk completes. They need not be made before they are asked for. */
   protected abstract cut(chunk: Uint8Array): Iterable<Line>;
 
-  /** The record that the end of the file completes. Throws a MalformedFile where the end comes too early. */
+  /** The record that the end of the file completes. Throws a MalformedFile if the end comes too early. */
   protected abstract end(): Line | undefined;
 }
 
-/** Empty lines are left out. A last line without a newline counts where the stream ends without an error. */
+/** Empty lines are left out. A last line without a newline counts if the stream ends without an error. */
 export class LineReader extends RecordReader {
   private number = 0;
 
@@ -79,7 +79,7 @@ export class LineReader extends RecordReader {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** The text of one record, assembled from pieces of a stream, within a bound. */
-export class RecordText {
+class RecordText {
   private readonly bytesMax: number;
   private readonly kept = new Bytes();
   private length = 0;

@@ -4,7 +4,7 @@ import type { FileFormat } from "./plants.ts";
 
 export interface Rejected {
   readonly line: number;
-  /** As it stands in the file; undefined where it is too large to keep or not text. */
+  /** As it stands in the file; undefined if it is too large to keep or not text. */
   readonly text: string | undefined;
   readonly reason: string;
 }
@@ -61,7 +61,7 @@ export class RejectsFormat {
     return `${line}${delimiter}"${reason.replaceAll('"', '""')}"${delimiter}${row}`;
   }
 
-  /** Removes the first two cells where they match. */
+  /** Removes the first two cells if they match. */
   private strip(row: string, first: string, second: string): string {
     const delimiter = `\\${this.delimiter}`;
     return row.replace(new RegExp(`^${first}${delimiter}${second}${delimiter}`), "");

@@ -95,7 +95,7 @@ export interface Route {
   readonly operations: Readonly<Partial<Record<"GET" | "POST" | "PUT" | "DELETE", Operation>>>;
 }
 
-export type Handler = (request: RoutedRequest) => Promise<Response>;
+type Handler = (request: RoutedRequest) => Promise<Response>;
 
 /** The handler of a route; without one, of all unknown paths. */
 export function createHandler(service: Service, route: Route | undefined): Handler {

@@ -158,7 +158,7 @@ export class ChangePageBuilder {
     return this.characters < PAGE_CHARACTERS_MAX && performance.now() < this.endsAtMs;
   }
 
-  /** `newest` tells it where no block was added. */
+  /** If no block was added, `newest` tells it. */
   finish(newest = this.newest): ChangePage {
     this.newest = newest;
     const { changes, last, query } = this;

@@ -53,6 +53,14 @@ export interface PlantCounts {
   readonly idMax: bigint | null;
 }
 
+/** Both are SQL: the table, and the time now in milliseconds. */
+export const countTokens = (table: string, nowMs: string): string =>
+  `WITH states AS (SELECT CASE WHEN revoked_at_ms IS NOT NULL THEN 'revoked'
+    WHEN expires_at_ms <= ${nowMs} THEN 'expired' ELSE 'active' END AS state FROM ${table})
+  SELECT count(*) FILTER (WHERE state = 'active') AS active,
+    count(*) FILTER (WHERE state = 'expired') AS expired,
+    count(*) FILTER (WHERE state = 'revoked') AS revoked FROM states`;
+
 export interface TokenCounts {
   readonly active: bigint;
   readonly expired: bigint;

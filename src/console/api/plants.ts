@@ -21,7 +21,7 @@ export const readPlant = (id: bigint, signal?: AbortSignal): Promise<Versioned> 
 /** Sends again after a lost answer: most outages are over within a second. */
 const RETRYING = { delaysMs: [300, 900] };
 
-/** Another plant has the id; `by` is undefined where it can't be read. */
+/** Another plant has the id; `by` is undefined if it can't be read. */
 export class Taken extends Error {
   override readonly name = "Taken";
   readonly id: bigint;
@@ -45,7 +45,7 @@ export async function createPlant(plant: Plant): Promise<"created" | "replayed">
   }
 }
 
-/** The plant is no longer as it was read; `current` is undefined where it was deleted. */
+/** The plant is no longer as it was read; `current` is undefined if it was deleted. */
 export class Changed extends Error {
   override readonly name = "Changed";
   readonly current: Versioned | undefined;
@@ -56,7 +56,7 @@ export class Changed extends Error {
   }
 }
 
-/** Throws Changed where the plant is no longer as it was read. */
+/** Throws Changed if the plant is no longer as it was read. */
 export async function replacePlant(plant: Plant, etag: string): Promise<Versioned> {
   try {
     return await call((client) => client.replace(plant, { ...RETRYING, ifMatch: etag }));
@@ -66,7 +66,7 @@ export async function replacePlant(plant: Plant, etag: string): Promise<Versione
   }
 }
 
-/** Throws Changed where the plant is no longer as it was read. A plant that is gone already counts as removed. */
+/** Throws Changed if the plant is no longer as it was read. A plant that is gone already counts as removed. */
 export async function removePlant(id: bigint, etag: string): Promise<void> {
   try {
     await call((client) => client.remove(id, { ...RETRYING, ifMatch: etag }));
@@ -98,7 +98,7 @@ export async function findTaken(id: bigint, signal: AbortSignal): Promise<Plant 
 
 const GAP_PAGES_MAX = 20;
 
-/** The highest free id that follows a used one; undefined where none was found. */
+/** The highest free id that follows a used one; undefined if none was found. */
 export async function findFreeId(): Promise<bigint | undefined> {
   let above = INT64_MAX + 1n;
   let after: bigint | undefined;

@@ -10,7 +10,7 @@ export interface Reading {
   readonly kind: FileFormat["kind"];
   readonly encoding: Encoding;
   readonly delimiter: string;
-  /** The columns of a table. The tag's is undefined until they are guessed, and null where there is none. */
+  /** The columns of a table. The tag's is undefined until they are guessed, and null if there is none. */
   readonly headings: Headings;
 }
 
@@ -64,7 +64,7 @@ export type Ending =
 export interface Outcome {
   readonly progress: Progress;
   readonly ending: Ending;
-  /** All refused records. Undefined where the worker was stopped. */
+  /** All refused records. Undefined if the worker was stopped. */
   readonly refused: Blob | undefined;
 }
 

@@ -97,7 +97,6 @@ const choices = {
   },
 } as const;
 
-/** Written out here: importing the values would load the CSV library, which only the worker needs. */
 const fields = { id: "Id", name: "Name", tag: "Tag" } as const;
 
 const entriesOf = <Key extends string, Value>(

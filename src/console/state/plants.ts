@@ -175,7 +175,7 @@ export function startLists(): void {
   });
 }
 
-/** Throws Changed where the plant is no longer as it was read. */
+/** Throws Changed if the plant is no longer as it was read. */
 export async function removeWithUndo({ plant, etag }: Versioned): Promise<void> {
   await removePlant(plant.id, etag);
   list.value.take(plant.id);
@@ -200,7 +200,7 @@ async function restore(plant: Plant): Promise<void> {
 const TAGS_AT_ONCE = 1000;
 const SUGGESTIONS_MAX = 50;
 
-/** The first tags in use; `isAll` where there are no others. */
+/** The first tags in use; `isAll` if there are no others. */
 let known: { readonly tags: readonly string[]; readonly isAll: boolean } | undefined;
 
 export function noteTag(tag: string | undefined): void {
@@ -212,7 +212,7 @@ export function forgetTags(): void {
   known = undefined;
 }
 
-/** Searches anywhere in a tag where all tags are known; otherwise the service searches by prefix. */
+/** Searches anywhere in a tag if all tags are known; otherwise the service searches by prefix. */
 export async function suggestTags(text: string, signalOff: AbortSignal): Promise<string[]> {
   const { tags, isAll } = (known ??= await readTags("", TAGS_AT_ONCE, signalOff));
   const part = text.toUpperCase();

@@ -6,7 +6,7 @@ import type { Filter } from "../api/plants.ts";
 
 export type Open = bigint | "new" | undefined;
 
-export type Route =
+type Route =
   | { readonly view: "plants"; readonly filter: Filter; readonly open: Open }
   | { readonly view: "import" }
   | { readonly view: "activity" };

@@ -32,7 +32,7 @@ export function setShortcuts(isOn: boolean): void {
   keep("localStorage", SHORTCUTS, isOn ? undefined : "off");
 }
 
-export interface Draft {
+interface Draft {
   readonly name: string;
   readonly tag: string | undefined;
   /** Of a new plant, as typed. */

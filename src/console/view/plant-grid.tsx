@@ -12,7 +12,7 @@ import { ListStatus } from "./empty-states.tsx";
 
 const HEAD_HEIGHT = 36;
 const ROW_HEIGHT = 48;
-/** A row has two lines where the list is narrow. The stylesheet has the same width. */
+/** A row has two lines if the list is narrow. The stylesheet has the same width. */
 const TWO_LINES_ROW_HEIGHT = 64;
 const TWO_LINES_WIDTH_MAX = 700;
 /** The next page is requested this many screens before its first row is in sight. */

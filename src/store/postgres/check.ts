@@ -1,15 +1,15 @@
 /** Looks into a database, in use or not, without changing it: what it holds, and what is wrong with it. */
 
-import type { PlantCounts, TokenCounts } from "../rows.ts";
+import { countTokens, type PlantCounts, type TokenCounts } from "../rows.ts";
 import type { Connection } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { findVersion, NEWEST_SCHEMA, refuseNewerSchema } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
 
-export interface PostgresInspection {
+interface PostgresInspection {
   readonly location: string;
   readonly durability: string;
-  /** Undefined where the database has no plant store; then the rest is empty. */
+  /** Undefined if the database has no plant store; then the rest is empty. */
   readonly schemaVersion: number | undefined;
   readonly newestVersion: number;
   readonly faults: readonly string[];
@@ -60,12 +60,7 @@ const INDEXES = `SELECT c.relname AS name, i.indisvalid AS valid
   JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema()`;
 const COUNT_PLANTS = `SELECT count(*) AS count, count(tag) AS tagged, count(DISTINCT tag) AS tags,
   min(id) AS "idMin", max(id) AS "idMax" FROM plants`;
-const COUNT_TOKENS = `WITH states AS (SELECT CASE WHEN revoked_at_ms IS NOT NULL THEN 'revoked'
-    WHEN expires_at_ms <= extract(epoch FROM now()) * 1000 THEN 'expired' ELSE 'active' END AS state
-    FROM plantstore_tokens)
-  SELECT count(*) FILTER (WHERE state = 'active') AS active,
-    count(*) FILTER (WHERE state = 'expired') AS expired,
-    count(*) FILTER (WHERE state = 'revoked') AS revoked FROM states`;
+const COUNT_TOKENS = countTokens("plantstore_tokens", "extract(epoch FROM now()) * 1000");
 const SIZE = "SELECT pg_database_size(current_database()) AS bytes";
 
 /** Counting takes time in proportion to the plants. */

@@ -50,7 +50,7 @@ export class LostAnswerError extends TransientError {
  */
 type Failure = "retry" | "reconnect" | "bad row" | "refused" | "defect";
 
-/** By SQLSTATE, or by its class where the whole code is not listed. */
+/** By SQLSTATE, or by its class if the whole code is not listed. */
 const failures: Readonly<Record<string, Failure>> = {
   // Connection exceptions, insufficient resources, operator intervention, system and internal errors.
   "08": "reconnect",

@@ -159,7 +159,7 @@ export class Hosts {
     this.wanted = { target, statementMsMax: statementSecondsMax * 1000, isPrepared };
   }
 
-  /** False where another server has taken over since: the old one may still answer, with old plants. */
+  /** False if another server has taken over since: the old one may still answer, with old plants. */
   isCurrent(connection: Connection): boolean {
     return connection.host === this.current;
   }
@@ -174,7 +174,7 @@ export class Hosts {
     this.doubted = connection.host;
   }
 
-  /** A connection to the first server that says it takes writes. Rejects where none does in time. */
+  /** A connection to the first server that says it takes writes. Rejects if none does in time. */
   async connect(deadlineMs: number): Promise<Connection> {
     const { hosts } = this.wanted.target;
     const isFirst = (host: Host): boolean =>

@@ -137,7 +137,7 @@ export function refuseNewerSchema(version: number, location: string): void {
 
 export interface FoundSchema {
   readonly location: string;
-  /** Undefined where the database has no plant store. */
+  /** Undefined if the database has no plant store. */
   readonly version: number | undefined;
   readonly newest: number;
 }
@@ -233,7 +233,7 @@ async function advance(connection: Connection, location: string): Promise<void> 
   }
 }
 
-/** False where another instance has taken the lock meanwhile. */
+/** False if another instance has taken the lock meanwhile. */
 async function takeSteps(connection: Connection, owner: string, version: number): Promise<boolean> {
   const run = (statement: string, ...parameters: Parameter[]): Promise<readonly unknown[]> =>
     connection.query(statement, [owner, ...parameters]);

@@ -14,7 +14,7 @@ export interface Target {
   readonly user: string;
   readonly password: string;
   readonly database: string;
-  /** Undefined where it depends on the host: certificates are verified, except on this very machine. */
+  /** Undefined if it depends on the host: certificates are verified, except on this very machine. */
   readonly sslMode: SslMode | undefined;
   /** Paths of PEM files. */
   readonly rootCertificate: string | undefined;
@@ -22,7 +22,7 @@ export interface Target {
   readonly key: string | undefined;
   readonly applicationName: string;
   readonly connectSeconds: number;
-  /** Whether statements are prepared; undefined where that depends on what answers, a server or a pooler. */
+  /** Whether statements are prepared; undefined if that depends on what answers, a server or a pooler. */
   readonly prepare: boolean | undefined;
 }
 

@@ -29,7 +29,7 @@ interface Change {
   readonly kind: "replace" | "remove";
   readonly id: bigint;
   readonly by: string | undefined;
-  /** Undefined where the plant is to be removed. */
+  /** Undefined if the plant is to be removed. */
   readonly plant: Plant | undefined;
   readonly condition: Condition;
 }
@@ -37,7 +37,7 @@ interface Change {
 export type Write = Create | Change;
 export type Outcome = "created" | "replayed" | "done";
 
-/** A promise where the outcome is unknown: it rejects when the statement cannot be executed any more. */
+/** A promise if the outcome is unknown: it rejects when the statement cannot be executed any more. */
 type Settled = Outcome | Error | Promise<Outcome>;
 
 /**
@@ -76,7 +76,7 @@ const INSERT = insertFrom("* FROM unnest($1::bigint[], $2::text[], $3::text[])")
 const INSERT_ONE = insertFrom("$1::bigint, $2::text, $3::text");
 
 /**
- * Changes a plant only where it still is what its condition was judged by. Rows are locked in the order of
+ * Changes a plant only if it still is what its condition was judged by. Rows are locked in the order of
  * their ids, so two instances never wait for each other.
  */
 const changeBy = (change: string): ChangeStatement =>

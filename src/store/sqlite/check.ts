@@ -2,7 +2,7 @@
 
 import { Database, SQLiteError } from "bun:sqlite";
 import { StoreOpenError } from "../../domain/errors.ts";
-import type { PlantCounts, PlantRow, TokenCounts } from "../rows.ts";
+import { countTokens, type PlantCounts, type PlantRow, type TokenCounts } from "../rows.ts";
 import {
   fileBytesOf,
   getSchemaVersion,
@@ -22,7 +22,7 @@ interface Fault {
   readonly message: string;
 }
 
-export interface Inspection {
+interface Inspection {
   readonly faults: readonly Fault[];
   /** Undefined if the file is not a plant store, or has a schema that we do not know; then so are the counts. */
   readonly schemaVersion: number | undefined;
@@ -61,7 +61,13 @@ export function inspectStore(path: string, nowMs: number): Inspection {
     collect("integrity", () => findDamage(db, FAULTS_MAX));
     collect("text", () => findUnstorableTexts(db, FAULTS_MAX));
     const plants = attempt("counts", () => countPlants(db));
-    const tokens = attempt("counts", () => countTokens(db, nowMs));
+    const tokens = attempt(
+      "counts",
+      () =>
+        db
+          .query<TokenCounts, [nowMs: number]>(countTokens("tokens", "?"))
+          .get(nowMs) as TokenCounts,
+    );
     return { ...sizes, faults, schemaVersion, plants, tokens };
   });
 }
@@ -151,15 +157,3 @@ const countPlants = (db: Database): PlantCounts =>
         (SELECT max(id) FROM plants) AS idMax`,
     )
     .get() as PlantCounts;
-
-const countTokens = (db: Database, nowMs: number): TokenCounts =>
-  db
-    .query<TokenCounts, [nowMs: number]>(
-      `WITH states AS (SELECT CASE WHEN revoked_at_ms IS NOT NULL THEN 'revoked'
-          WHEN expires_at_ms <= ? THEN 'expired' ELSE 'active' END AS state FROM tokens)
-        SELECT count(*) FILTER (WHERE state = 'active') AS active,
-          count(*) FILTER (WHERE state = 'expired') AS expired,
-          count(*) FILTER (WHERE state = 'revoked') AS revoked
-        FROM states`,
-    )
-    .get(nowMs) as TokenCounts;

@@ -5,7 +5,7 @@ import type { Worker } from "node:worker_threads";
 import { Refusal } from "../../domain/errors.ts";
 import type { PlantPage, PlantQuery } from "../../domain/page.ts";
 
-export interface SearchSetup {
+interface SearchSetup {
   readonly path: string;
   readonly queueSecondsMax: number;
   readonly scanRowsMax: number;
