@@ -1,6 +1,6 @@
 /** GET /plants: a page as JSON, or the whole (filtered) store as a stream. GET /tags: a page. */
 
-import { Refusal, toRefusal } from "../domain/errors.ts";
+import { Refusal } from "../domain/errors.ts";
 import { INT64_MIN } from "../domain/json.ts";
 import { type PlantPage, type PlantQuery, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { formatNdjson, formatStoredPlants, lengthOf, type Plant } from "../domain/plant.ts";
@@ -93,10 +93,16 @@ async function* followPages(
   first: PlantPage,
   signal: AbortSignal,
 ): AsyncGenerator<PlantPage> {
-  for (let page = first; ; page = await readOn(exchange, { ...query, after: page.next }, signal)) {
+  let page = first;
+  for (;;) {
     yield page;
-    if (page.next === undefined) return;
+    const { next: after } = page;
+    if (after === undefined) return;
     await takeTick();
+    page = await retryWhileOverloaded(exchange.service.config.queueSecondsMax, () => {
+      signal.throwIfAborted();
+      return readPage(exchange, { ...query, after });
+    });
   }
 }
 
@@ -112,28 +118,6 @@ async function readPage(exchange: Exchange, query: PlantQuery): Promise<PlantPag
 
 const countCharacters = (plants: readonly Plant[]): number =>
   plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
-
-/** The answer has begun: a failure cuts it off, so a client cannot take it for the whole. */
-async function readOn(
-  exchange: Exchange,
-  query: PlantQuery,
-  signal: AbortSignal,
-): Promise<PlantPage> {
-  const { requestId } = exchange;
-  const { config, log } = exchange.service;
-  try {
-    return await retryWhileOverloaded(config.queueSecondsMax, () => {
-      signal.throwIfAborted();
-      return readPage(exchange, query);
-    });
-  } catch (error) {
-    const { reason, cause } = toRefusal(error);
-    // The stream itself logs that the client has gone.
-    if (reason !== "body_incomplete")
-      log.warn("export_broken_off", { requestId, after: String(query.after), reason, cause });
-    throw error;
-  }
-}
 
 const RETRY_MS = 20;
 

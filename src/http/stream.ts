@@ -112,6 +112,12 @@ export function toStream(
         }
       } catch (error) {
         end();
+        const { requestId } = exchange;
+        const { reason, cause } = toRefusal(error);
+        // `cancel` logs that the client has gone.
+        if (reason !== "body_incomplete")
+          service.log.warn("export_broken_off", { requestId, reason, cause });
+        // The answer has begun: it is cut off, so a client cannot take it for the whole.
         throw error;
       }
       end();

@@ -1,7 +1,9 @@
 /** GET /changes over the wire, on every engine. */
 
 import { describe, expect, test } from "bun:test";
+import { engine } from "../support/database.ts";
 import { EventReader } from "../support/events.ts";
+import { rejectionOf } from "../support/expect.ts";
 import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 
 const authorization = { authorization: `Bearer ${TEST_TOKEN}` };
@@ -94,6 +96,23 @@ describe("GET /changes", () => {
     const seqs = changes.map(({ seq }) => seq);
     expect(seqs).toEqual(seqs.toSorted((one, other) => one - other));
     expect(new Set([first?.id, ...changes.map(({ id }) => id)]).size).toBe(2_500);
+  });
+
+  test("that cannot be read to its end is broken off, and the log says why, by the request's id", async () => {
+    await using doomed = await startService();
+    const name = "x".repeat(5_000);
+    await doomed.store.createPlants(
+      Array.from({ length: 3_000 }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
+    );
+    const headers = { accept: "application/x-ndjson", "x-request-id": "changes-1" };
+    const response = await send(doomed, "GET", "/changes", { headers });
+    const table = engine === "sqlite" ? "changes" : "plantstore_changes";
+    await doomed.database.run(`ALTER TABLE ${table} RENAME TO lost`);
+    expect(await rejectionOf(response.text())).toBeInstanceOf(Error);
+    const logged = doomed.logLines.filter((line) => line.includes("export_broken_off"));
+    expect(logged.map((line) => (JSON.parse(line) as { requestId: string }).requestId)).toEqual([
+      "changes-1",
+    ]);
   });
 
   test("refuses what it cannot answer", async () => {
