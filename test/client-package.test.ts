@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import packageJson from "../client/package.json";
 import rootPackageJson from "../package.json";
-import { clientScript, installClient } from "./support/client-package.ts";
+import { clientScript, installClient, readSamples } from "./support/client-package.ts";
 import { expectedReport } from "./support/client-scenario.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 
@@ -35,16 +35,6 @@ async function run(command: readonly string[], env: Record<string, string> = {})
   if (exitCode !== 0)
     throw new Error(`${command.join(" ")} exits ${exitCode}:\n${stdout}${stderr}`);
   return stdout;
-}
-
-/** The blocks of docs/client.md in this language: those about the client itself, or those after them. */
-function readSamples(language: string, part: "client" | "generator"): string {
-  const parts = readFileSync(join(root, "docs/client.md"), "utf8").split("\n## In a browser");
-  const text = parts[part === "client" ? 0 : 1] ?? "";
-  return [...text.matchAll(/^```(\w*)\n([^]*?)^```$/gm)]
-    .filter(([, found]) => found === language)
-    .map(([, , block = ""]) => block)
-    .join("");
 }
 
 describe("the package of the client", () => {
@@ -103,25 +93,5 @@ describe("the package of the client", () => {
     writeFileSync(join(folder.path, "main.mjs"), program);
     const env = { SERVICE: service.url, TOKEN: TEST_TOKEN };
     expect(JSON.parse(await run([runtime, "main.mjs"], env))).toEqual(expectedReport);
-  });
-});
-
-describe("a client that orval generates from the description", () => {
-  test("creates a plant exactly, as docs/client.md shows", async () => {
-    await using service = await startService();
-    const local = (text: string): string =>
-      text.replaceAll("http://127.0.0.1:8080", service.url).replaceAll("./plants", "./generated");
-    const config = join(folder.path, "orval.config.mjs");
-    writeFileSync(config, local(readSamples("js", "generator")));
-    await run([process.execPath, join(root, "node_modules/.bin/orval"), "--config", config]);
-    writeFileSync(join(folder.path, "use.ts"), local(readSamples("ts", "generator")));
-    await run([process.execPath, "use.ts"], { TOKEN: TEST_TOKEN });
-    expect(await service.readPlants()).toEqual([
-      { id: 9_007_199_254_740_993n, name: "Monstera deliciosa", tag: null },
-    ]);
-    const generated = readFileSync(join(folder.path, "generated.ts"), "utf8");
-    // A batch is an array of plants and answers with an array of results.
-    expect(generated).toMatch(/createPlants = async \(\w+: NewPlant\[\]/);
-    expect(generated).toMatch(/data: BatchResult\[\]/);
   });
 });

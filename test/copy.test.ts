@@ -297,7 +297,7 @@ describe("tokens", () => {
   function addToken(path: string, seed: string, row: Partial<TokenRow> = {}): void {
     const { name = seed, expires_at_ms: expires = null, last_used_at_ms: used = null } = row;
     const db = openDatabase(path);
-    db.run("INSERT INTO tokens VALUES (?, ?, ?, 'plants:read plants:write', 1000, ?, ?, ?)", [
+    db.run("INSERT INTO tokens VALUES (?, ?, ?, 'plants:read plants:write', 1000, ?, ?, ?, NULL)", [
       hashToken(seed),
       seed.slice(0, 8),
       name,

@@ -377,7 +377,7 @@ const arrival = shareWait(TOGETHER_MAX);
 
 /**
  * Resolves when the requests of this tick have arrived, or so many of them. They then go on together, step by step, and
- * what a step uses is in the processor's caches for all but the first: that saves a seventh of the time of a create.
+ * what a step uses is in the processor's caches for all but the first.
  */
 export function allArrived(): Promise<void> {
   const arrived = arrival();
