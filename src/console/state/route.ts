@@ -28,10 +28,9 @@ function parseRoute(hash: string): Route {
     tag: parameters.get("tag") ?? undefined,
     order: parameters.get("order") === "desc" ? "desc" : "asc",
   };
-  return { view: "plants", filter, open: parseOpen(path.replace(/^plants\/?/, "")) };
+  const open = path.replace(/^plants\/?/, "");
+  return { view: "plants", filter, open: open === "new" ? "new" : findPlainInt64(open) };
 }
-
-const parseOpen = (text: string): Open => (text === "new" ? "new" : findPlainInt64(text));
 
 /** The link to a plant, or to the form for a new one, with the current filter. */
 export const linkTo = (open: Open): string => formatPlants(currentFilter(), open);
