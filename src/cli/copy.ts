@@ -214,7 +214,7 @@ function parseEnds(options: CopyOptions, resolveConfig: Resolve): { from: Config
     throw new UsageError(
       `--from, --to: give at least one; ${settings.databaseUrl.env} stands in for the other`,
     );
-  // Given as a flag, so DATABASE_URL is not judged where it is not used.
+  // Given as a flag, so DATABASE_URL is not judged if it is not used.
   const config = resolveConfig(to === undefined ? undefined : from);
   const ends = {
     from: { ...config, databaseUrl: from ?? config.databaseUrl },

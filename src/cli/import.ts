@@ -139,7 +139,7 @@ export async function importPlants(
   };
 
   const { seconds, failure } = await timeUntilInterrupted(run);
-  // Standard output belongs to the rejects where they go there.
+  // Standard output belongs to the rejects if they go there.
   const print = options.rejects === "-" ? printError : printLine;
   await summarize({ ...tally, seconds, failure, isJson: options.json === true, print });
 }

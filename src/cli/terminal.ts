@@ -79,7 +79,7 @@ interface Reading {
   readonly stage?: string;
   readonly plants: number;
   readonly refused?: number;
-  /** How much is done, from 0 to 1, where that is known. */
+  /** How much is done, from 0 to 1, if that is known. */
   readonly part?: number | undefined;
 }
 

@@ -67,7 +67,7 @@ function parseObject(text: string): Members {
   throw new Refusal("invalid_plant", `body: expected an object, got ${describe(value)}`);
 }
 
-/** The id as the client wrote it. Reads the text once more, so only where a double cannot be trusted. */
+/** The id as the client wrote it. Reads the text once more, so only if a double cannot be trusted. */
 function readId(text: string, { id }: Members): { id: bigint | undefined; text: string } {
   if (typeof id !== "number") return { id: undefined, text: describe(id) };
   const written = findIdText(text) ?? "";

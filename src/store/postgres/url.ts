@@ -1,7 +1,7 @@
 /** `postgres://user:password@host:port,host:port/database?…`, as in libpq. */
 
 export interface Host {
-  /** A name, an address, or, where it begins with a slash, the folder of a local socket. */
+  /** A name, an address, or, if it begins with a slash, the folder of a local socket. */
   readonly name: string;
   readonly port: number;
 }
