@@ -76,6 +76,27 @@ test("serve --backup-to: makes whole backups, keeps the newest, and removes what
   expect(await service.stderr).toContain('"event":"backed_up"');
 }, 30_000);
 
+test("serve --backup-to: names from a clock that was wrong, and what is no backup, neither delay nor remove new ones", async () => {
+  using scene = makeScene();
+  makeStore(scene.store, 3);
+  const wrong = ["plants-20990101T000000Z.db", "plants-20990102T000000Z.db"];
+  for (const name of wrong) writeFileSync(`${scene.backups}/${name}`, "from the future");
+  mkdirSync(`${scene.backups}/plants-20200101T000000Z.db`);
+  writeFileSync(`${scene.backups}/plants-20269999T999999Z.db`, "no time");
+  await using service = await spawnService({ ...scene.env, PLANTSTORE_BACKUP_KEEP: "2" });
+  await until(async () => (await made(service)) >= 2);
+  expect(await made(service, "failed")).toBe(0);
+  service.kill("SIGTERM");
+  await service.exited;
+  const verified = await runCommand(["backup", "verify", "--json", scene.backups]);
+  expect(verified).toMatchObject({ exitCode: 0, stderr: "" });
+  const { from, plants } = JSON.parse(verified.stdout) as { from: string; plants: number };
+  expect([plants, wrong.some((name) => from.endsWith(name))]).toEqual([3, false]);
+  const now = scene.list();
+  expect(now.filter((name) => wrong.includes(name))).toEqual([]);
+  expect(now).toContain("plants-20200101T000000Z.db");
+}, 30_000);
+
 test("serve --backup-to: a failing backup is logged and counted, deletes nothing, and the next one succeeds", async () => {
   using scene = makeScene();
   makeStore(scene.store, 10);

@@ -1,6 +1,7 @@
 /** plantstore changes: the journal on the command line, of a store and of a service. */
 
 import { describe, expect, test } from "bun:test";
+import { ChangePageBuilder } from "../src/store/journal.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
@@ -83,4 +84,13 @@ describe("plantstore changes", () => {
     const missing = await runCommand(["changes"], { DATABASE_URL: "sqlite:./nowhere.db" });
     expect(missing.stderr).toContain("There is no store");
   });
+});
+
+test("a page gets further, however late its rows come", () => {
+  const query = { after: 10, limit: 5, id: undefined, types: undefined };
+  const page = new ChangePageBuilder(query, -1);
+  const row = { at_ms: 1n, newest: 11n, kept: null };
+  expect(page.add({ ...row, first: 10n, last: 10n, entries: null })).toBe(true);
+  page.add({ ...row, first: 11n, last: 11n, entries: '["c",null,7,"Fern",null]' });
+  expect(page.finish()).toMatchObject({ last: 11, changes: [{ id: 7n }] });
 });

@@ -12,6 +12,11 @@ import { UsageError } from "./command.ts";
 /** A backup that failed is tried again after this time, or after the interval if that is shorter. */
 const RETRY_MS_MAX = 300_000;
 
+/** A younger one may be the backup that another service is making now. */
+const LEFTOVER_MS_MIN = 3_600_000;
+/** Clocks of two machines that share a folder may differ by this much. */
+const CLOCK_MS_MAX = 60_000;
+
 /** The store's name, the time at which the backup began, and what a killed backup leaves behind. */
 const namePattern = /^(.+)-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z\.db(\.[0-9a-f]{12}\.tmp.*)?$/;
 
@@ -22,15 +27,20 @@ interface Backup {
   readonly isComplete: boolean;
 }
 
-/** Oldest first. */
+/**
+ * Oldest first. A name with a time in the future is from a clock that was wrong, and nobody knows how old that backup
+ * is: it counts as the oldest.
+ */
 function readBackups(folder: string): Backup[] {
-  return readdirSync(folder)
-    .flatMap((name) => {
+  const nowMs = Date.now();
+  return readdirSync(folder, { withFileTypes: true })
+    .flatMap((entry) => {
       const [, store, year, month, day, hour, minute, second, leftover] =
-        namePattern.exec(name) ?? [];
-      if (store === undefined) return [];
-      const atMs = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`);
-      return [{ file: join(folder, name), store, atMs, isComplete: leftover === undefined }];
+        namePattern.exec(entry.name) ?? [];
+      const namedMs = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`);
+      if (store === undefined || Number.isNaN(namedMs) || !entry.isFile()) return [];
+      const atMs = namedMs > nowMs + CLOCK_MS_MAX ? 0 : namedMs;
+      return [{ file: join(folder, entry.name), store, atMs, isComplete: leftover === undefined }];
     })
     .toSorted((one, other) => one.atMs - other.atMs);
 }
@@ -65,12 +75,8 @@ export class BackupSchedule {
     const { state } = this;
     try {
       const newest = this.listOwn().findLast(({ isComplete }) => isComplete);
-      // A time in the future, of a clock that was wrong, must not put off the next backup for long.
       if (newest !== undefined)
-        state.last = {
-          atMs: Math.min(newest.atMs, Date.now()),
-          bytes: statSync(newest.file).size,
-        };
+        state.last = { atMs: newest.atMs, bytes: statSync(newest.file).size };
     } catch {
       // The first backup fails for the same reason, and says so.
     }
@@ -97,7 +103,8 @@ export class BackupSchedule {
     const { signal } = this.stopping;
     const startedAt = new Date();
     try {
-      for (const { file, isComplete } of this.listOwn()) if (!isComplete) rmSync(file);
+      for (const { file, isComplete, atMs } of this.listOwn())
+        if (!isComplete && atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
       const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
       const to = join(folder, `${this.storeName}-${time}.db`);
       const { plants, bytes } = await backUpStore({ from: this.path, to, signal });
@@ -105,7 +112,8 @@ export class BackupSchedule {
       log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
       state.made++;
       state.last = { atMs: startedAt.getTime(), bytes };
-      for (const { file } of this.listOwn().slice(0, -this.keep)) rmSync(file);
+      const complete = this.listOwn().filter(({ isComplete }) => isComplete);
+      for (const { file } of complete.slice(0, -this.keep)) rmSync(file);
     } catch (cause) {
       if (signal.aborted) return;
       log.error("backup_failed", { to: folder, cause });

@@ -77,10 +77,14 @@ function listForwarded(headers: Headers): string[] {
   const addresses =
     forwarded === null
       ? (headers.get("x-forwarded-for") ?? "").split(",")
-      : forwarded.split(",").map((hop) => /(?:^|;)\s*for="?([^;"]*)/i.exec(hop)?.[1] ?? "");
+      : splitHops(forwarded).map((hop) => /(?:^|;)\s*for="?([^;"]*)/i.exec(hop)?.[1] ?? "");
   // IPv6 may be in brackets, and either may have a port.
   return addresses.map((text) => text.trim().replace(/^\[(.*)\](:\d+)?$|^([\d.]+):\d+$/, "$1$3"));
 }
+
+/** A comma inside quotes does not end a hop. */
+const splitHops = (forwarded: string): string[] =>
+  forwarded.match(/(?:"(?:[^"\\]|\\.)*"|[^,"])+/g) ?? [];
 
 const lists = new WeakMap<readonly string[], BlockList>();
 

@@ -65,6 +65,7 @@ test.each([
   ["x-forwarded-for", "6.6.6.6, <script>", "10.0.0.1"],
   ["forwarded", "for=192.0.2.7;proto=https", "192.0.2.7"],
   ["forwarded", 'proto=https;For="[2001:db8::17]:4711"', "2001:db8::17"],
+  ["forwarded", 'for=192.0.2.7;by="x, for=7.7.7.7"', "192.0.2.7"],
   ["forwarded", "for=6.6.6.6, for=_hidden, for=10.1.2.3", "10.1.2.3"],
 ])("%s: %s is the client %s", (name, value, expected) => {
   const config = { trustedProxies: ["10.0.0.0/8", "::1"] };
