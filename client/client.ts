@@ -17,14 +17,16 @@ import {
   formatChangeQuery,
 } from "./changes.ts";
 import { Connection, NDJSON_TYPE } from "./connection.ts";
-import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
+import { type Failure, findJson, findWaitMs, mayBeDone, ServiceError } from "./errors.ts";
 import {
   type Filter,
+  findEtag,
   findNext,
   findPlants,
   formatId,
   formatPlant,
   formatQuery,
+  isContent,
   type NewPlant,
   type Page,
   type PageQuery,
@@ -70,7 +72,8 @@ export class Client extends Connection {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
   async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
-    const { headers } = await this.ask("/plants", init, options);
+    const { headers, text } = await this.ask("/plants", init, options);
+    if (!isContent(text)) throw this.notAPlantStore();
     return headers.get("idempotent-replayed") === "true" ? "replayed" : "created";
   }
 
@@ -91,10 +94,12 @@ export class Client extends Connection {
     try {
       const answer = await this.ask(`/plants/${formatId(id)}`, { headers }, options);
       const [plant] = findPlants(`[${answer.text}]`) ?? [];
-      if (plant === undefined) throw this.notAPlantStore();
-      return { plant, etag: etagOf(answer.headers) };
+      const etag = findEtag(answer.headers);
+      if (plant === undefined || etag === undefined) throw this.notAPlantStore();
+      return { plant, etag };
     } catch (error) {
-      if (error instanceof ServiceError && error.status === 304) return undefined;
+      const isUnchanged = error instanceof ServiceError && error.status === 304;
+      if (isUnchanged && ifNoneMatch !== undefined) return undefined;
       throw error;
     }
   }
@@ -111,7 +116,9 @@ export class Client extends Connection {
     const init = { method: "PUT", headers, body: JSON.stringify({ name, tag }) };
     try {
       const answer = await this.ask(`/plants/${formatId(id)}`, init, options);
-      return { plant: { id, name, tag }, etag: etagOf(answer.headers) };
+      const etag = findEtag(answer.headers);
+      if (!isContent(answer.text) || etag === undefined) throw this.notAPlantStore();
+      return { plant: { id, name, tag }, etag };
     } catch (error) {
       if (!(error instanceof ServiceError) || error.status !== 412) throw error;
       const current = await this.get(id, options).catch(() => undefined);
@@ -127,18 +134,19 @@ export class Client extends Connection {
     { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
-    let isSentAgain = false;
+    let wasLost = false;
     const onRetry = (error: Error, waitMs: number): void => {
-      isSentAgain = true;
+      wasLost ||= mayBeDone(error as ServiceError);
       (options.onRetry ?? this.options.onRetry)?.(error, waitMs);
     };
     const init = { method: "DELETE", headers };
     try {
-      await this.ask(`/plants/${formatId(id)}`, init, { ...options, onRetry });
+      const { status } = await this.ask(`/plants/${formatId(id)}`, init, { ...options, onRetry });
+      if (status !== 204) throw this.notAPlantStore();
     } catch (error) {
-      const isGone = error instanceof ServiceError && error.status === 404;
+      const isGone = error instanceof ServiceError && error.reason === "plant_not_found";
       // Sent again after a lost answer, a removal finds its own work done.
-      if (!isGone || !isSentAgain) throw error;
+      if (!isGone || !wasLost) throw error;
     }
   }
 
@@ -408,5 +416,3 @@ export class Client extends Connection {
     }
   }
 }
-
-const etagOf = (headers: Headers): string => headers.get("etag") ?? "*";

@@ -8,6 +8,12 @@ export const NDJSON_TYPE = "application/x-ndjson";
 /** Without a user, a query or a fragment: fetch would refuse or lose them. */
 const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
 
+interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+}
+
 export class Connection {
   protected readonly url: string;
   private readonly token: string;
@@ -74,19 +80,15 @@ export class Connection {
   }
 
   /** A whole answer, with retries. */
-  protected ask(
-    path: string,
-    init: RequestInit,
-    options: RetryOptions = {},
-  ): Promise<{ readonly headers: Headers; readonly text: string }> {
+  protected ask(path: string, init: RequestInit, options: RetryOptions = {}): Promise<Answer> {
     const given = { ...this.options, ...options };
     const { signal = null } = given;
-    const attempt = async (): Promise<{ headers: Headers; text: string }> => {
+    const attempt = async (): Promise<Answer> => {
       const response = await this.request(path, { ...init, signal });
       const text = await response.text().catch((error: unknown) => {
         throw this.explainLoss(error, signal);
       });
-      return { headers: response.headers, text };
+      return { status: response.status, headers: response.headers, text };
     };
     return retry(attempt, given, findWaitMs);
   }

@@ -34,6 +34,7 @@ export const errorNames = {
 export type ErrorName = (typeof errorNames)[keyof typeof errorNames];
 
 const BODY_INCOMPLETE = 4009;
+const STORE_UNAVAILABLE = 5003;
 const TRANSIENT_STATUSES = new Set([408, 429, 500, 502, 503, 504]);
 
 /** Whether the same request may succeed later. */
@@ -74,6 +75,10 @@ export const nameOf = (code: number): ErrorName | undefined =>
 export const findWaitMs = (error: unknown): number | undefined =>
   error instanceof ServiceError && error.isTransient ? error.retryAfterMs : undefined;
 
+/** Whether a write that failed so may have been done. Every other failure says that nothing was. */
+export const mayBeDone = ({ status, code }: ServiceError): boolean =>
+  [0, 500, 502, 504].includes(status) || code === STORE_UNAVAILABLE;
+
 /** Only the platforms' networks have codes; a browser tells no more than that there was no answer. */
 const TRANSIENT_LOSSES = /^(ECONNRESET|EPIPE|ETIMEDOUT|EAI_AGAIN|UND_ERR_.*)$/;
 
@@ -108,7 +113,6 @@ function findCause(error: unknown): Cause {
 }
 
 const DETAIL_CHARACTERS_MAX = 200;
-const RETRY_AFTER_MS_MAX = 30_000;
 
 /** An answer that is not 2xx, as the catalogue's error; from a proxy in between, the text that came with the status. */
 export async function explainAnswer(url: string, response: Response): Promise<ServiceError> {
@@ -138,7 +142,7 @@ export async function explainAnswer(url: string, response: Response): Promise<Se
 /** Seconds, or a date (RFC 9110, section 10.2.3). */
 function parseRetryAfter(text: string): number {
   const ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
-  return ms > 0 ? Math.min(ms, RETRY_AFTER_MS_MAX) : 0;
+  return ms > 0 ? ms : 0;
 }
 
 export function findJson(text: string): unknown {

@@ -96,6 +96,16 @@ export function findNext(headers: Headers): string | undefined | null {
   return new URLSearchParams(link.replace(/^[^?]*/, "")).get("after");
 }
 
+/** Undefined if there is none: `*` is none, and as `ifMatch` would match any content. */
+export const findEtag = (headers: Headers): string | undefined =>
+  /^(W\/)?".*"$/.exec(headers.get("etag") ?? "")?.[0];
+
+/** Whether it is a plant without its id, the answer to a create or a replacement. */
+export function isContent(json: string): boolean {
+  const { name } = (findJson(json) ?? {}) as { name?: unknown };
+  return typeof name === "string";
+}
+
 /**
  * The service writes the id first in every plant. A quote inside a JSON string is escaped, so `{"id":` occurs only at
  * the start of a plant, and putting its digits into quotes keeps them exact.

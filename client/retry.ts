@@ -1,6 +1,11 @@
 /** Half a minute in all: enough for a service to restart. */
 const DELAYS_MS = [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000, 5_000];
 
+/** A service that asks for a longer wait is not asked again: too early an attempt would only add to its load. */
+const WAIT_MS_MAX = 30_000;
+/** With a longer delay, setTimeout does not wait at all. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
 export interface RetryOptions {
   /** Cancels the request, or the wait before the next attempt. */
   readonly signal?: AbortSignal | undefined;
@@ -33,6 +38,7 @@ export class Backoff {
     const delayMs = delaysMs[Math.min(this.retries, delaysMs.length - 1)];
     if (waitMsMin === undefined || delayMs === undefined || this.retries++ >= retriesMax)
       throw failure;
+    if (waitMsMin > (retriesMax === Infinity ? TIMER_MS_MAX : WAIT_MS_MAX)) throw failure;
     signal?.throwIfAborted();
     const waitMs = Math.round(Math.max(waitMsMin, delayMs * (0.5 + Math.random() / 2)));
     onRetry?.(failure as Error, waitMs);

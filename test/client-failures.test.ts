@@ -98,6 +98,42 @@ describe("a lost answer", () => {
     expect(await rejectionOf(proxy.client.remove(1n))).toMatchObject({ reason: "plant_not_found" });
   });
 
+  test.each([
+    ["503 of a proxy", 503, ""],
+    ["503 overloaded", 503, '{"error":5002,"message":"Full."}'],
+    ["429 rate_limited", 429, '{"error":4010,"message":"Slow down."}'],
+  ])(
+    "is not what %s is: a removal that was refused first was not done",
+    async (_, status, body) => {
+      await using service = await startService();
+      const refuse: Answer = () => new Response(body, { status });
+      using proxy = startProxy(service, refuse);
+      expect(await rejectionOf(proxy.client.remove(1n))).toMatchObject({
+        reason: "plant_not_found",
+      });
+      expect(proxy.seen).toHaveLength(2);
+      await proxy.client.create({ id: 1n, name: "a" });
+      using losing = startProxy(service, loseAnswer, refuse);
+      await losing.client.remove(1n);
+      expect(losing.seen).toHaveLength(3);
+    },
+  );
+
+  test("to a removal may be 503 store_unavailable, and a 404 of a proxy is no proof", async () => {
+    await using service = await startService();
+    using proxy = startProxy(service);
+    await proxy.client.create({ id: 1n, name: "a" });
+    const lose: Answer = async (_, forward) => {
+      await (await forward()).bytes();
+      return Response.json({ error: 5003, message: "Unavailable." }, { status: 503 });
+    };
+    const hide: Answer = () => new Response("", { status: 404 });
+    using losing = startProxy(service, lose);
+    await losing.client.remove(1n);
+    using gone = startProxy(service, loseAnswer, hide);
+    expect(await rejectionOf(gone.client.remove(1n))).toMatchObject({ status: 404, code: 0 });
+  });
+
   test("to an export: it continues after the last plant, and has each once", async () => {
     await using service = await startService();
     await new Client(service.url, TEST_TOKEN).createBatch(many(100), () => undefined);
@@ -155,6 +191,28 @@ describe("a lost answer", () => {
     );
     expect(waits).toHaveLength(1);
     expect(waits[0]).toBeWithin(2, 1_501);
+  });
+
+  test("Retry-After of more than half a minute is told, and not asked before", async () => {
+    await using service = await startService();
+    const refuse: Answer = () =>
+      new Response("", { status: 503, headers: { "retry-after": "3600" } });
+    using proxy = startProxy(service, refuse, refuse);
+    const failure = await rejectionOf(proxy.client.get(1n));
+    expect(failure).toMatchObject({ status: 503, isTransient: true, retryAfterMs: 3_600_000 });
+    expect(proxy.seen).toHaveLength(1);
+    const controller = new AbortController();
+    const waits: number[] = [];
+    const patient = proxy.client.get(1n, {
+      signal: controller.signal,
+      retriesMax: Infinity,
+      onRetry: (_, waitMs) => {
+        waits.push(waitMs);
+        controller.abort(new Error("enough"));
+      },
+    });
+    expect(await rejectionOf(patient)).toMatchObject({ message: "enough" });
+    expect(waits).toEqual([3_600_000]);
   });
 });
 

@@ -178,6 +178,33 @@ describe("the client", () => {
       );
     },
   );
+
+  test("get does not take 304 for an answer where no etag was sent", async () => {
+    using other = Bun.serve({ port: 0, fetch: () => new Response(null, { status: 304 }) });
+    const client = new Client(other.url.href, "x");
+    expect(await rejectionOf(client.get(1n))).toMatchObject({ status: 304 });
+    expect(await client.get(1n, { ifNoneMatch: '"x"' })).toBeUndefined();
+  });
+
+  const plant = { id: 1n, name: "a" };
+  const tagged = { headers: { etag: '"x"' } };
+  test.each([
+    ["create", (client: Client) => client.create(plant), []],
+    ["get", (client: Client) => client.get(1n), [['{"id":1,"name":"a"}'], ["{}", tagged]]],
+    ["replace", (client: Client) => client.replace(plant), [['{"name":"a"}'], ["{}", tagged]]],
+    ["remove", (client: Client) => client.remove(1n), []],
+  ] as const)("%s takes no other answer of 2xx for success", async (_, use, others) => {
+    let answer: readonly [string, ResponseInit?] = [""];
+    using other = Bun.serve({ port: 0, fetch: () => new Response(...answer) });
+    const client = new Client(other.url.href, "x");
+    const page = { headers: { "content-type": "text/html", etag: "*" } };
+    for (answer of [[""], ["null"], ["<html>Please sign in</html>", page], ...others] as const) {
+      const failure = await rejectionOf(use(client));
+      expect((failure as Error).message).toBe(
+        `${other.url.origin} does not answer as a plant store does.`,
+      );
+    }
+  });
 });
 
 describe("retry", () => {
