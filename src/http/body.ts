@@ -44,11 +44,14 @@ const RESERVED_MS_MAX = 1_000;
 const COLLECT_CHARACTERS = 8_388_608;
 /** Less is ordinary, and left to the collector. */
 const LARGE_CHARACTERS = 262_144;
+/** An eighth of the bound, besides it. */
+const LINGERING_PARTS = 8;
 
 /** The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound. */
 export class Memory {
   private readonly bytesMax: number;
   bytesHeld = 0;
+  private bytesLingering = 0;
   private charactersMade = 0;
 
   constructor(bytesMax: number) {
@@ -78,6 +81,16 @@ export class Memory {
     this.requireRoom(bytes);
     this.hold(bytes);
     await settled.finally(() => this.hold(-bytes));
+  }
+
+  /**
+   * For a refused body whose rest is read. This has a small share of its own, because any client can have one: it takes
+   * no room from those with a token. Returns what releases it; undefined if the share is taken.
+   */
+  holdLingering(bytes: number): (() => void) | undefined {
+    if (this.bytesLingering * LINGERING_PARTS > this.bytesMax) return undefined;
+    this.bytesLingering += bytes;
+    return () => (this.bytesLingering -= bytes);
   }
 
   /** Large texts become garbage faster than the collector notices on a busy machine, so it is told. */
@@ -325,19 +338,19 @@ const LINGER_SLOW_MS_MAX = 3_000;
 export const LINGER_SECONDS_MAX = 20;
 /** A proxy that has an early answer may stop sending and wait for the end of the answer: this is what it waits. */
 const LINGER_IDLE_MS_MAX = 500;
+/** For a body whose end the service does not see. Most clients have sent theirs by then. */
+const LINGER_BLIND_MS = 2_000;
 
 /** Resolves when the body or the client's connection has ended, or at a bound. */
 export async function discard(rest: Rest, memory: Memory, msMax = LINGER_MS_MAX): Promise<void> {
   if (rest instanceof Promise) return void (await soon(rest));
   const deadlineMs = performance.now() + msMax;
   let count = 0;
-  try {
-    memory.requireHalf();
-    memory.hold(UNREAD_BYTES_MAX);
-  } catch {
+  const release = memory.holdLingering(UNREAD_BYTES_MAX);
+  if (release === undefined) {
     // The runtime discards it without holding any, but does not tell when it ends.
     await rest.cancel().catch(() => undefined);
-    await Bun.sleep(LINGER_IDLE_MS_MAX);
+    await Bun.sleep(LINGER_BLIND_MS);
     return;
   }
   try {
@@ -348,7 +361,7 @@ export async function discard(rest: Rest, memory: Memory, msMax = LINGER_MS_MAX)
       if (++count % CHUNKS_A_TICK === 0) await new Promise(setImmediate);
     }
   } finally {
-    memory.hold(-UNREAD_BYTES_MAX);
+    release();
   }
 }
 

@@ -182,6 +182,26 @@ test("batches and their unfinished lines count: past the bound there is a 503, a
   (await begin(5)).abort();
 });
 
+test("refused bodies that clients without a token go on sending take no room from batches", async () => {
+  await using service = await startService({
+    PLANTSTORE_BODY_BYTES_MAX: "1000000",
+    PLANTSTORE_BODY_BYTES_TOTAL_MAX: "9000000",
+    PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+  });
+  const refused = await Promise.all(
+    Array.from({ length: 8 }, async () => {
+      const connection = await connectRaw(service.url);
+      connection.send("POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 200000000\r\n\r\nx");
+      await receive(connection, /^HTTP\/1.1 401 .*"error"/s);
+      return connection;
+    }),
+  );
+  const batch = await connectRaw(service.url);
+  batch.send(`${batchHead}\r\n\r\n${chunk('{"id":1,"name":"a"}\n')}`);
+  expect(await receive(batch, /"line":1|"error"/)).toStartWith("HTTP/1.1 200 ");
+  for (const connection of [...refused, batch]) connection.abort();
+});
+
 test("a line that arrives in many pieces counts once, and one line fits however small the bound", async () => {
   await using service = await startService({
     PLANTSTORE_BODY_BYTES_MAX: "1000000",
