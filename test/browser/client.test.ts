@@ -38,6 +38,7 @@ describeInBrowser("the client in a page", () => {
     for (const [path, status] of [
       ["/plants", 409],
       ["/plants/-1", 404],
+      ["/changes?after=1&limit=1000", 410],
       ["/plants/9007199254740993", 412],
       ["/plants/9007199254740993", 404],
       ["/plants", 401],
