@@ -116,8 +116,8 @@ const PAGE_CHARACTERS_MAX = 2_097_152;
 
 /**
  * A page that grows block by block. It ends at the limit, or early: after so much time or text. The first block has
- * the number that the query begins behind. A block without entries marks a break: before it, changes were made that
- * the journal does not have.
+ * the number that the query begins behind, or is the last break if the query begins with the oldest entry. A block
+ * without entries marks a break: before it, changes were made that the journal does not have.
  */
 export class ChangePageBuilder {
   private readonly query: ChangeQuery;

@@ -71,6 +71,7 @@ const READ = `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, ke
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY last`;
 
+const LAST_BREAK = "SELECT max(last) AS last FROM plantstore_changes WHERE length = 0";
 const NEWEST = "SELECT max(last) AS newest FROM plantstore_changes";
 
 /** The newest one stays: numbers go on from it. */
@@ -107,8 +108,11 @@ export async function breakJournal(connection: Connection): Promise<void> {
 export async function readChanges(connection: Connection, query: ChangeQuery): Promise<ChangePage> {
   await numberBlocks(connection);
   const page = new ChangePageBuilder(query, PAGE_MS_MAX);
+  const isFromStart = query.after === 0 && query.limit > 0;
+  const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
   for (;;) {
-    const rows = await connection.query<BlockRow>(READ, [page.last, partOf(query)]);
+    const start = page.last === 0 ? (found?.last ?? 0) : page.last;
+    const rows = await connection.query<BlockRow>(READ, [start, partOf(query)]);
     if (!rows.every((row) => page.add(row))) return page.finish();
     if (rows.length === 0) {
       const [row] = await connection.query<{ readonly newest: bigint }>(NEWEST);

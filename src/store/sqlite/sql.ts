@@ -83,6 +83,9 @@ function prepareStatements(db: Database) {
         iif(last > ?1 AND (?2 IS NULL OR instr(entries, ?2)), entries, NULL) AS entries
         FROM changes WHERE last >= ?1 ORDER BY last`,
     ),
+    lastBreak: db.prepare<{ last: bigint | null }, []>(
+      "SELECT max(last) AS last FROM changes WHERE first > last",
+    ),
     newestChange: db.prepare<{ newest: bigint }, []>("SELECT max(last) AS newest FROM changes"),
     // The newest one stays: numbers go on from it.
     trimChanges: db.prepare<unknown, [beforeMs: number, rows: number]>(

@@ -62,6 +62,8 @@ abstract class SqliteReads {
   protected readonly limits: StoreLimits;
   /** Set for the rest of the tick in which a large page was read. */
   private isTickTaken = false;
+  /** The number of the last break in the journal, once it was looked for; 0 if there is none. */
+  private lastBreak: number | undefined;
   /** While there are writes, no page is read before this time. */
   private restsUntilMs = 0;
 
@@ -99,8 +101,11 @@ abstract class SqliteReads {
   async readChanges(query: ChangeQuery): Promise<ChangePage> {
     requireJournal(this.limits);
     return this.readPage(({ statements }) => {
+      // To find it takes a scan. While a process keeps a journal, nothing makes another break.
+      if (query.after === 0) this.lastBreak ??= Number(statements.lastBreak.get()?.last ?? 0);
       const page = new ChangePageBuilder(query);
-      for (const row of statements.readChanges.iterate(query.after, partOf(query)))
+      const start = query.after || (this.lastBreak as number);
+      for (const row of statements.readChanges.iterate(start, partOf(query)))
         if (!page.add(row)) return page.finish();
       return page.finish(Number(statements.newestChange.get()?.newest));
     });
