@@ -28,6 +28,7 @@ interface ChangeFilter {
 export interface ChangeQuery extends ChangeFilter {
   /** The number of the last change seen; 0 to begin with the oldest one that is kept. */
   readonly after: number;
+  /** 0 to learn only of the newest change, and whether the journal goes on. */
   readonly limit: number;
 }
 

@@ -7,8 +7,9 @@ import {
   isWanted,
   type Change,
 } from "../domain/change.ts";
+import { lengthOf, type Plant } from "../domain/plant.ts";
 import { type Chunk, formatEvent } from "./feed.ts";
-import type { Exchange } from "./handle.ts";
+import { answer, type Exchange } from "./handle.ts";
 import { answerStream, formatNextLink, retryWhileOverloaded, takeTick, VARY } from "./list.ts";
 import { parseChangeQuery, parseChangeStreamQuery } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
@@ -26,14 +27,15 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
   const { request } = exchange;
   const accept = request.headers.get("accept");
   const form = chooseForm(accept, [JSON_TYPE, ...NDJSON_TYPES, EVENT_STREAM_TYPE]);
-  if (form === JSON_TYPE || request.method === "HEAD") return answerPage(exchange);
   const isFeed = form === EVENT_STREAM_TYPE;
-  const query = parseChangeStreamQuery(
-    request.url,
-    isFeed ? request.headers.get("last-event-id") : null,
-  );
+  const query =
+    form === JSON_TYPE
+      ? parseChangeQuery(request.url)
+      : parseChangeStreamQuery(request.url, isFeed ? request.headers.get("last-event-id") : null);
+  if (request.method === "HEAD") return answerHead(exchange, form, query);
+  if (form === JSON_TYPE) return answerPage(exchange, query);
   // Read before anything is sent, so what cannot be read has a status of its own.
-  const first = await readPage(exchange, query);
+  const first = await readText(exchange, query, isFeed ? formatEvents : formatLines);
   const headers = toHeaders(first);
   if (!isFeed)
     return answerStream(
@@ -49,100 +51,149 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
   });
 }
 
-async function answerPage(exchange: Exchange): Promise<Response> {
+/** Has no link: to know where a page ends, it would have to be read. */
+async function answerHead(
+  { service }: Exchange,
+  form: string,
+  query: ChangeQuery,
+): Promise<Response> {
+  const page = await service.store.readChanges({ ...query, limit: 0 });
+  // Of a text, the runtime would tell the length.
+  const body = new ReadableStream<Uint8Array>();
+  return answer(200, body, { ...VARY, ...toHeaders(page), "content-type": form });
+}
+
+async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Response> {
   const { request, service } = exchange;
-  const query = parseChangeQuery(request.url);
   const page = await service.store.readChanges(query);
+  requireRoomToAnswer(service, countCharacters(page.changes));
   const text = `[${page.changes.map(formatChange).join(",")}]`;
-  requireRoomToAnswer(service, text.length);
   const headers = { ...VARY, ...toHeaders(page) };
   if (!page.hasMore) return answerText(exchange, text, headers);
   const link = formatNextLink(request, query, String(page.last));
   return answerText(exchange, text, { ...headers, link });
 }
 
-const toHeaders = ({ newest }: ChangePage): { readonly "last-change": string } => ({
+const toHeaders = ({ newest }: Pick<ChangePage, "newest">): { readonly "last-change": string } => ({
   "last-change": String(newest),
 });
 
-async function readPage(
+type Format = (changes: readonly Change[]) => string;
+
+const formatLines: Format = (changes) =>
+  changes.map((change) => `${formatChange(change)}\n`).join("");
+const formatEvents: Format = (changes) => changes.map(formatEvent).join("");
+
+/** What of a page is sent. */
+interface PageText extends Omit<ChangePage, "changes"> {
+  text: string;
+}
+
+/** Looks twice for room, as others may have read meanwhile. The text counts as held until the client is sent it. */
+async function readText(
   exchange: Exchange,
   query: ChangeQuery,
+  format: Format,
   signal?: AbortSignal,
-): Promise<ChangePage> {
+): Promise<PageText> {
   const { config, memory, store } = exchange.service;
-  return retryWhileOverloaded(config.queueSecondsMax, () => {
+  return retryWhileOverloaded(config.queueSecondsMax, async () => {
     signal?.throwIfAborted();
     memory.requireHalf(exchange.bytesHeld);
-    return store.readChanges(query);
+    const { changes, ...page } = await store.readChanges(query);
+    memory.noteText(countCharacters(changes));
+    memory.requireHalf(exchange.bytesHeld);
+    const text = format(changes);
+    exchange.release = memory.reserve(Buffer.byteLength(text));
+    return { ...page, text };
   });
 }
+
+const countCharacters = (changes: readonly Change[]): number =>
+  changes.reduce((sum, { plant, before }) => sum + countIn(plant) + countIn(before), 0);
+
+const countIn = (plant: Plant | undefined): number => (plant === undefined ? 0 : lengthOf(plant));
 
 /** Up to the newest change. */
 async function* readRest(
   exchange: Exchange,
   query: ChangeQuery,
-  first: ChangePage,
+  first: PageText,
   signal: AbortSignal,
 ): AsyncGenerator<string> {
-  for (
-    let page = first;
-    ;
-    page = await readPage(exchange, { ...query, after: page.last }, signal)
-  ) {
-    if (page.changes.length > 0)
-      yield page.changes.map((change) => `${formatChange(change)}\n`).join("");
+  for (let page = first; ;) {
+    if (page.text !== "") yield takeText(page);
     if (!page.hasMore) return;
     await takeTick();
+    page = await readText(exchange, { ...query, after: page.last }, formatLines, signal);
   }
+}
+
+/** What was sent is not kept until the next is asked for. */
+function takeText(page: PageText): string {
+  const { text } = page;
+  page.text = "";
+  return text;
 }
 
 /** Goes on until the client goes, its token is no longer good, or the service stops. */
 async function* follow(
   exchange: Exchange,
   query: ChangeQuery,
-  first: ChangePage,
+  first: PageText,
   signal: AbortSignal,
 ): AsyncGenerator<string> {
   const { config, feed, memory } = exchange.service;
   const quietMsMax = config.commentSeconds * 1000;
+  // A reader of the feed is not refused when clients have not read their answers: it waits.
+  const untilRoom = (): Promise<void> =>
+    retryWhileOverloaded(Number.POSITIVE_INFINITY, async () => {
+      signal.throwIfAborted();
+      memory.requireHalf(exchange.bytesHeld);
+    });
   feed.join();
   try {
-    yield `retry: ${RETRY_MS}\n\n${formatEvents(first.changes)}`;
     let { last, hasMore } = first;
+    let owed = first.text.length || LOOK_CHARACTERS;
+    yield `retry: ${RETRY_MS}\n\n${takeText(first)}`;
     let quietSinceMs = performance.now();
     while (!feed.hasEnded) {
       signal.throwIfAborted();
       const chunk = hasMore ? undefined : feed.find(last);
-      const isOwn = hasMore || (chunk === undefined && feed.isBehind(last));
-      let text: string;
+      // It pays and waits before it has a text of its own, because that would not count meanwhile.
       if (chunk !== undefined) {
-        text = textBehind(chunk, last, query);
+        const changes = findBehind(chunk, last, query);
+        const share = changes.length / (chunk.changes.length || 1);
+        await feed.pay(chunk.text.length * share, { isOwn: false });
         ({ last } = chunk);
-      } else if (isOwn) {
+        if (changes.length === 0) {
+          await takeTick();
+          continue;
+        }
+        await untilRoom();
+        yield changes === chunk.changes ? chunk.text : formatEvents(changes);
+      } else if (hasMore || feed.isBehind(last)) {
+        await feed.pay(owed, { isOwn: true });
+        await untilRoom();
+        // A filter that matches little looks at much, and others want their share of the thread.
+        await takeTick();
         const limit = feed.ownLimit;
-        const page = await readPage(exchange, { ...query, after: last, limit }, signal);
-        text = formatEvents(page.changes);
+        const page = await readText(
+          exchange,
+          { ...query, after: last, limit },
+          formatEvents,
+          signal,
+        );
         ({ last, hasMore } = page);
+        owed = page.text.length || LOOK_CHARACTERS;
+        if (page.text === "") continue;
+        yield takeText(page);
       } else {
         await feed.wait(quietSinceMs + quietMsMax - performance.now(), signal);
         if (performance.now() - quietSinceMs < quietMsMax) continue;
         // The client learns how far it is, even if its filter has left out everything.
-        text = wantsAll(query) ? ":\n\n" : `:\nid: ${last}\n\n`;
+        yield wantsAll(query) ? ":\n\n" : `:\nid: ${last}\n\n`;
       }
-      if (text === "") {
-        // A filter that matches little looks at much, and others want their share of the thread.
-        await feed.pay(isOwn ? LOOK_CHARACTERS : 0, { isOwn });
-        await takeTick();
-        continue;
-      }
-      await feed.pay(text.length, { isOwn });
-      // A reader of the feed is not refused when clients have not read their answers: it waits.
-      await retryWhileOverloaded(Number.POSITIVE_INFINITY, async () => {
-        signal.throwIfAborted();
-        memory.requireHalf(exchange.bytesHeld);
-      });
-      yield text;
       quietSinceMs = performance.now();
     }
   } finally {
@@ -150,11 +201,13 @@ async function* follow(
   }
 }
 
-const formatEvents = (changes: readonly Change[]): string => changes.map(formatEvent).join("");
-
 const wantsAll = ({ id, types }: ChangeQuery): boolean => id === undefined && types === undefined;
 
-function textBehind({ after, changes, text }: Chunk, last: number, query: ChangeQuery): string {
-  if (wantsAll(query) && after === last) return text;
-  return formatEvents(changes.filter((change) => change.seq > last && isWanted(query, change)));
+function findBehind(
+  { after, changes }: Chunk,
+  last: number,
+  query: ChangeQuery,
+): readonly Change[] {
+  if (wantsAll(query) && after === last) return changes;
+  return changes.filter((change) => change.seq > last && isWanted(query, change));
 }

@@ -146,7 +146,7 @@ export class Feed {
     try {
       if (this.newest === undefined) {
         // Starts at the end of the journal. Readers fetch older changes themselves.
-        const { newest } = await this.store.readChanges({ ...query, after: 0, limit: 1 });
+        const { newest } = await this.store.readChanges({ ...query, after: 0, limit: 0 });
         this.newest = newest;
         this.wake();
         return 0;

@@ -35,7 +35,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const query = parseStreamQuery(request.url);
   // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
   const first = await readPage(exchange, query);
-  exchange.release = service.memory.reserve(countCharacters(first.plants));
+  exchange.release = service.memory.reserve(countBytes(first.plants));
   const pages: MakePages = (signal) => followPages(exchange, query, first, signal);
   if (form !== CSV_TYPE)
     return answerStream(exchange, form, (signal) => formatPages("", pages(signal), formatNdjson));
@@ -119,6 +119,9 @@ async function readPage(exchange: Exchange, query: PlantQuery): Promise<PlantPag
 const countCharacters = (plants: readonly Plant[]): number =>
   plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
 
+const countBytes = (plants: readonly Plant[]): number =>
+  plants.reduce((sum, { name, tag = "" }) => sum + Buffer.byteLength(name + tag), 0);
+
 const RETRY_MS = 20;
 
 /** Gives up when a write would. */
@@ -143,8 +146,12 @@ async function* formatPages(
   pages: AsyncIterable<PlantPage>,
   format: (plants: readonly Plant[]) => string,
 ): AsyncGenerator<string> {
-  if (head !== "") yield head;
-  for await (const { plants } of pages) if (plants.length > 0) yield format(plants);
+  // Together with the first page, which counts as held memory until a piece is asked for.
+  let start = head;
+  for await (const { plants } of pages) {
+    if (plants.length > 0 || start !== "") yield start + format(plants);
+    start = "";
+  }
 }
 
 /** GET /tags */

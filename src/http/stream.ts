@@ -102,6 +102,7 @@ export function toStream(
       service.limitIdle(request, 0);
       try {
         const { done, value } = await pieces.next();
+        exchange.release?.();
         const isEnding = ending.signal.aborted;
         service.limitIdle(request, isEnding ? CUT_SECONDS : service.config.idleSecondsMax);
         if (!done) {

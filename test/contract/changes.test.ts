@@ -77,6 +77,14 @@ describe("GET /changes", () => {
     expect(ids).toHaveLength(5);
     const head = await send(service, "HEAD", "/changes");
     expect(head.headers.get("last-change")).toBe(String(last));
+    for (const accept of ["application/json", "application/x-ndjson", "text/event-stream"]) {
+      const { headers, status } = await send(service, "HEAD", "/changes", { headers: { accept } });
+      expect(status).toBe(200);
+      expect(headers.get("content-type")).toBe(accept);
+      expect(headers.get("last-change")).toBe(String(last));
+      expect(headers.get("content-length")).toBeNull();
+    }
+    expect((await send(service, "HEAD", "/changes?after=1")).status).toBe(410);
     expect(await read(service, `?after=${last}`)).toEqual([]);
   });
 

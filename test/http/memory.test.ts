@@ -6,6 +6,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { catalogue } from "../../src/domain/errors.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
+import { limits } from "../support/limits.ts";
 import { readError, send, startService, TEST_TOKEN } from "../support/service.ts";
 import { chunk, connectRaw, receive } from "../support/wire.ts";
 
@@ -57,9 +58,10 @@ async function countServed(
   service: Parameters<typeof send>[0],
   method: string,
   path: string,
+  status = 200,
 ): Promise<number> {
   const text = await (await send(service, "GET", "/metrics")).text();
-  const [, behind = "0"] = text.split(`{method="${method}",path="${path}",status="200"} `);
+  const [, behind = "0"] = text.split(`{method="${method}",path="${path}",status="${status}"} `);
   return Number.parseInt(behind, 10);
 }
 
@@ -102,6 +104,36 @@ describe("while large answers wait to be read,", () => {
     30_000,
   );
 });
+
+test.each([
+  ["/plants", "text/csv"],
+  ["/plants", "application/x-ndjson"],
+  ["/changes", "application/json"],
+  ["/changes", "application/x-ndjson"],
+  ["/changes", "text/event-stream"],
+])(
+  "of clients that ask for %s as %s together and read nothing, few are served",
+  async (path, accept) => {
+    const CLIENTS = 12;
+    await using service = await startService({
+      PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8000000",
+      PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+      ...limits({ queueSecondsMax: 0.1 }),
+    });
+    const name = "€".repeat(300_000);
+    await service.store.createPlants(
+      Array.from({ length: 10 }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
+    );
+    const unread = Array.from({ length: CLIENTS }, () =>
+      askWithoutReading(service.url, path, `Accept: ${accept}`),
+    );
+    const count = (status: number) => countServed(service, "GET", path, status);
+    while ((await count(200)) + (await count(503)) < CLIENTS) await Bun.sleep(20);
+    expect(await count(200)).toBeWithin(1, CLIENTS / 3 + 1);
+    for (const socket of unread) socket.destroy();
+  },
+  30_000,
+);
 
 describe("while two clients do not read the answer to", () => {
   /** Far more than the system takes from the service for a client that does not read. */
