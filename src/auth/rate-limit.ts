@@ -35,8 +35,8 @@ export class RateLimited extends Refusal {
   readonly state: RateState;
   readonly retryAfterSeconds: number;
 
-  constructor(state: RateState, retryAfterSeconds: number) {
-    super("rate_limited");
+  constructor(state: RateState, retryAfterSeconds: number, message?: string) {
+    super("rate_limited", message);
     this.state = state;
     this.retryAfterSeconds = retryAfterSeconds;
   }
@@ -49,6 +49,10 @@ export const RATES_BYTES = SLOTS * SLOT_LENGTH * BigInt64Array.BYTES_PER_ELEMENT
 
 const NS_A_SECOND = 1_000_000_000;
 
+/** Of one token with a rate, at a time. */
+const BATCHES_MAX = 4;
+const BATCH_RETRY_SECONDS = 1;
+
 /**
  * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on, and
  * a bucket that would take longer than a window to fill is empty. The times are in memory that threads can share.
@@ -59,6 +63,9 @@ export class RateLimiter {
   private readonly rates = new Map<string, Rate | undefined>();
   private readonly slots: BigInt64Array;
   private readonly nowNs: () => bigint;
+  /** How many are under way in this thread, by the hash of their token. */
+  private readonly batches = new Map<string, number>();
+  private readonly closing = new AbortController();
 
   constructor(
     fallback: string,
@@ -75,9 +82,20 @@ export class RateLimiter {
   take(principal: Principal): RateState | undefined {
     const rate = this.rateOf(principal);
     if (rate === undefined) return undefined;
-    const { state, waitNs } = this.tryTake(principal, rate, 1);
-    if (waitNs > 0) throw new RateLimited(state, Math.ceil(waitNs / NS_A_SECOND));
+    const { state, isTaken, waitNs } = this.tryTake(principal, rate, 1);
+    if (!isTaken) throw new RateLimited(state, Math.ceil(waitNs / NS_A_SECOND));
     return state.remaining < state.units / 10 ? state : undefined;
+  }
+
+  /** Throws if the token has as many batches as it may have at a time: a batch that waits holds memory. */
+  requireBatch(principal: Principal): void {
+    const rate = this.rateOf(principal);
+    if (rate === undefined || this.countBatches(principal) < BATCHES_MAX) return;
+    throw new RateLimited(
+      this.tryTake(principal, rate, 0).state,
+      BATCH_RETRY_SECONDS,
+      `The token has ${BATCHES_MAX} batches under way, the most that a token with a rate can have.`,
+    );
   }
 
   /** Gives the lines of a batch on as fast as the rate allows. */
@@ -88,19 +106,61 @@ export class RateLimiter {
   ): AsyncGenerator<Line[]> {
     const rate = this.rateOf(principal);
     if (rate === undefined) return yield* blocks;
+    // Others may have begun since the request was let in.
+    this.requireBatch(principal);
+    this.batches.set(principal.hash, this.countBatches(principal) + 1);
+    try {
+      yield* this.paceParts(
+        blocks,
+        principal,
+        rate,
+        AbortSignal.any([signal, this.closing.signal]),
+      );
+    } finally {
+      const count = this.countBatches(principal) - 1;
+      if (count === 0) this.batches.delete(principal.hash);
+      else this.batches.set(principal.hash, count);
+    }
+  }
+
+  /** Batches that wait for their rate end with `shutting_down`. */
+  close(): void {
+    this.closing.abort(new Refusal("shutting_down"));
+  }
+
+  private countBatches = ({ hash }: Principal): number => this.batches.get(hash) ?? 0;
+
+  /**
+   * A part is taken at once if the bucket has it. Otherwise the batch owes a smaller part and waits until it is paid;
+   * single requests are refused meanwhile. They have the time of half a part to themselves before the next one.
+   */
+  private async *paceParts<Line>(
+    blocks: AsyncIterable<Line[]>,
+    principal: Principal,
+    rate: Rate,
+    signal: AbortSignal,
+  ): AsyncGenerator<Line[]> {
     // Enough to share a commit, and little enough to leave something for the token's other requests.
     const lengthMax = Math.max(1, Math.floor(rate.units / 10));
+    // What comes in within a second.
+    const owedMax = Math.max(1, Math.min(lengthMax, Math.floor(rate.units / rate.windowSeconds)));
+    const pauseNs = (owedMax * rate.windowSeconds * NS_A_SECOND) / rate.units / 2;
+    let pauseNextNs = 0;
     for await (const block of blocks)
-      for (let start = 0; start < block.length; start += lengthMax) {
-        const part = block.slice(start, start + lengthMax);
-        for (;;) {
-          signal.throwIfAborted();
-          const { waitNs } = this.tryTake(principal, rate, part.length);
-          if (waitNs <= 0) break;
-          // An abort ends the wait; the loop then throws its reason.
-          await setTimeout(waitNs / 1e6, undefined, { signal }).catch(() => undefined);
+      for (let start = 0; start < block.length;) {
+        await wait(pauseNextNs, signal);
+        pauseNextNs = 0;
+        let length = Math.min(lengthMax, block.length - start);
+        if (!this.tryTake(principal, rate, length).isTaken) {
+          length = Math.min(owedMax, length);
+          for (let isTaken = false; !isTaken;) {
+            const tried = this.tryTake(principal, rate, length, length);
+            isTaken = tried.isTaken;
+            await wait(tried.waitNs + (isTaken ? 0 : pauseNs), signal);
+          }
+          pauseNextNs = pauseNs;
         }
-        yield part;
+        yield block.slice(start, (start += length));
       }
   }
 
@@ -112,11 +172,13 @@ export class RateLimiter {
     return rate;
   }
 
+  /** `waitNs` is the time until the units can be taken, or until those that were taken are paid. */
   private tryTake(
     { hash }: Principal,
     rate: Rate,
     units: number,
-  ): { state: RateState; waitNs: number } {
+    unitsOwed = 0,
+  ): { state: RateState; isTaken: boolean; waitNs: number } {
     const { slots } = this;
     const windowNs = rate.windowSeconds * NS_A_SECOND;
     const unitNs = windowNs / rate.units;
@@ -126,16 +188,16 @@ export class RateLimiter {
       const fullAt = Atomics.load(slots, slot);
       const emptyNs = Math.max(0, Number(fullAt - nowNs));
       const afterNs = emptyNs + units * unitNs;
-      const waitNs = afterNs - windowNs;
+      const waitNs = afterNs - unitsOwed * unitNs - windowNs;
       const describe = (ns: number): RateState => ({
         ...rate,
-        remaining: Math.floor((windowNs - ns) / unitNs),
+        remaining: Math.max(0, Math.floor((windowNs - ns) / unitNs)),
         resetSeconds: Math.ceil(ns / NS_A_SECOND),
       });
-      if (waitNs > 0) return { state: describe(emptyNs), waitNs };
+      if (waitNs > 0) return { state: describe(emptyNs), isTaken: false, waitNs };
       const next = nowNs + BigInt(Math.round(afterNs));
       if (Atomics.compareExchange(slots, slot, fullAt, next) === fullAt)
-        return { state: describe(afterNs), waitNs: 0 };
+        return { state: describe(afterNs), isTaken: true, waitNs: afterNs - windowNs };
     }
   }
 
@@ -150,4 +212,11 @@ export class RateLimiter {
     }
     return first * SLOT_LENGTH + 1;
   }
+}
+
+/** Throws the reason of the signal. */
+async function wait(ns: number, signal: AbortSignal): Promise<void> {
+  if (ns <= 0) return;
+  await setTimeout(ns / 1e6, undefined, { signal }).catch(() => undefined);
+  signal.throwIfAborted();
 }

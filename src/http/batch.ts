@@ -25,6 +25,7 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 
 export async function createPlants(exchange: Exchange, principal: Principal): Promise<Response> {
   const { request, service } = exchange;
+  service.rates.requireBatch(principal);
   const pace: Pace = (blocks, signal) => service.rates.pace(blocks, principal, signal);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     const { memory } = service;

@@ -91,6 +91,7 @@ export function startServer(given: Parts): RunningServer {
       for (const timer of [flushing, showGauges]) clearInterval(timer);
       await Bun.sleep(config.drainDelaySeconds * 1000);
       service.feed.close();
+      service.rates.close();
       const drained = server.stop();
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
       await server.stop(true);

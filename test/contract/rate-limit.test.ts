@@ -5,6 +5,7 @@ import { findRate, RateLimiter } from "../../src/auth/rate-limit.ts";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { chunk, connectRaw, head, HOST, type RawConnection, receive } from "../support/wire.ts";
 
 const get = (service: TestService, token = TEST_TOKEN, path = "/token"): Promise<Response> =>
   fetch(service.url + path, { headers: { authorization: `Bearer ${token}` } });
@@ -14,6 +15,31 @@ async function makeToken(service: TestService, name: string, rate?: string): Pro
   const grant = { name, scopes: ["plants:read", "plants:write"] as const, createdAtMs: Date.now() };
   await service.store.createToken(toRecord(token, { ...grant, rate }));
   return token;
+}
+
+const makeLines = (length: number): string =>
+  Array.from({ length }, (_, id) => `{"id":${id},"name":"Fern"}\n`).join("");
+
+const sendBatch = (service: TestService, body: string): Promise<Response> =>
+  fetch(`${service.url}/plants/batch`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
+    body,
+  });
+
+/** A batch that does not end, with a result of its first line or a refusal. */
+async function beginBatch(service: TestService): Promise<RawConnection> {
+  const connection = await connectRaw(service.url);
+  const top = head(
+    "POST /plants/batch HTTP/1.1",
+    HOST,
+    `Authorization: Bearer ${TEST_TOKEN}`,
+    "Content-Type: application/x-ndjson",
+    "Transfer-Encoding: chunked",
+  );
+  connection.send(top + chunk(makeLines(1)));
+  await receive(connection, /"line":1|"error"/);
+  return connection;
 }
 
 async function countUntilRefused(service: TestService, token: string): Promise<number> {
@@ -60,22 +86,68 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
 
   test("a batch goes on at the rate, loses no line, and does not fail", async () => {
     await using service = await startService({ PLANTSTORE_RATE_LIMIT: "100/s" });
-    const lines = Array.from({ length: 200 }, (_, id) => `{"id":${id},"name":"Fern"}\n`);
     const startedAtMs = performance.now();
-    const response = await fetch(`${service.url}/plants/batch`, {
-      method: "POST",
-      headers: {
-        authorization: `Bearer ${TEST_TOKEN}`,
-        "content-type": "application/x-ndjson",
-      },
-      body: lines.join(""),
-    });
+    const response = await sendBatch(service, makeLines(200));
     const results = (await response.text()).trimEnd().split("\n");
     expect(results).toHaveLength(200);
     expect(results.every((line) => line.includes('"status":200'))).toBe(true);
     // 100 at once, and 100 more in a second.
     expect(performance.now() - startedAtMs).toBeGreaterThan(900);
   });
+
+  test("a batch and the single requests of its token both get a share", async () => {
+    await using service = await startService({ PLANTSTORE_RATE_LIMIT: "100/s" });
+    await countUntilRefused(service, TEST_TOKEN);
+    let response = await sendBatch(service, makeLines(60));
+    while (response.status === 429) response = await sendBatch(service, makeLines(60));
+    const text = response.text();
+    let served = 0;
+    while (Bun.peek.status(text) === "pending") {
+      if ((await get(service)).status === 200) served++;
+      await Bun.sleep(2);
+    }
+    expect((await text).match(/"status":200/g)).toHaveLength(60);
+    expect(served).toBeGreaterThan(10);
+  }, 15_000);
+
+  test("a token has four batches at a time; a further one is refused and stores nothing", async () => {
+    await using service = await startService({
+      PLANTSTORE_RATE_LIMIT: "100/h",
+      PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+    });
+    const together = await Promise.all(Array.from({ length: 8 }, () => beginBatch(service)));
+    const open = together.filter((batch) => batch.received().includes('"line":1,"status":200'));
+    expect(open).toHaveLength(4);
+    const refused = await beginBatch(service);
+    expect(refused.received()).toStartWith("HTTP/1.1 429 ");
+    expect(refused.received()).toContain("retry-after: 1\r\n");
+    expect(refused.received()).toContain(
+      `"error":${catalogue.rate_limited.code},"message":"The token has 4 batches under way, `,
+    );
+    for (const batch of open) batch.abort();
+    let next = await beginBatch(service);
+    while (next.received().includes('"error"')) next = await beginBatch(service);
+    next.abort();
+  });
+
+  test("a service that stops ends a batch that waits for its rate", async () => {
+    const service = await startService({
+      PLANTSTORE_RATE_LIMIT: "5/h",
+      PLANTSTORE_DRAIN_SECONDS_MAX: "30",
+    });
+    const response = await sendBatch(service, makeLines(10));
+    const text = response.text();
+    while ((await get(service)).status !== 429) await Bun.sleep(10);
+    const startedAtMs = performance.now();
+    await service[Symbol.asyncDispose]();
+    expect(performance.now() - startedAtMs).toBeLessThan(10_000);
+    const results = (await text).trimEnd().split("\n");
+    expect(JSON.parse(results.at(-1) ?? "")).toMatchObject({
+      line: results.length,
+      status: 503,
+      error: catalogue.shutting_down.code,
+    });
+  }, 45_000);
 
   test.skipIf(process.platform !== "linux")("several workers share one account", async () => {
     await using service = await startService({
