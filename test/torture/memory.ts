@@ -15,6 +15,7 @@ const NAME_LENGTH = 10_000;
 /** Behind the others: names of a megabyte, in the form that takes the most memory. */
 const LARGE_PLANTS = 10;
 const LARGE_LENGTH = 349_000;
+const LARGE_CHANGES = 60;
 const LONG = { clients: 500, holdSeconds: 8 };
 const SHORT = { clients: 150, holdSeconds: 0.5 };
 const OPENED_TOGETHER = 50;
@@ -73,6 +74,12 @@ async function attack(
       "€".repeat(LARGE_LENGTH),
       LARGE_PLANTS,
     ]);
+    db.run(
+      `INSERT INTO changes (last, first, at_ms, entries)
+        SELECT id + newest, id + newest, ?1, json_array('c', NULL, id, ?2, NULL)
+        FROM plants, (SELECT max(last) AS newest FROM changes) WHERE id <= ?3`,
+      [Date.now(), "€".repeat(LARGE_LENGTH), LARGE_CHANGES],
+    );
   };
   await using service = await startTorturedService({}, clients + 200, prepare, limiter);
   const faults: string[] = [];
@@ -118,13 +125,19 @@ const attacks: Readonly<Record<string, Attack>> = {
   },
   "bodies without a token": () => formatBatch("1\n".repeat(2_000_000)).replace("Bearer", "Basic"),
   "unread pages": () => formatRequest("GET", "/plants?limit=1000"),
-  "unread exports": () =>
-    formatRequest("GET", "/plants").replace(/\r\n$/, "Accept: application/x-ndjson\r\n\r\n"),
+  "unread exports": () => formatAs("application/x-ndjson", "/plants"),
+  "unread exports as CSV": () => formatAs("text/csv", "/plants"),
+  "unread changes": () => formatAs("application/x-ndjson", "/changes"),
+  "unread events": () => formatAs("text/event-stream", "/changes"),
+  "unread pages of changes": () => formatRequest("GET", "/changes?limit=1000"),
   "unread large plants": () => formatRequest("GET", `/plants/${PLANTS + 1}`),
   "unread pages of large plants": () => formatRequest("GET", `/plants?after=${PLANTS}`),
   "unfinished batches": () => formatBatch(`{"id":1,"name":"${"n".repeat(1_000_000)}`),
   "unread results": () => formatBatch("1\n".repeat(2_000_000)),
 };
+
+const formatAs = (type: string, path: string): string =>
+  formatRequest("GET", path).replace(/\r\n$/, `Accept: ${type}\r\n\r\n`);
 
 /** Without its end. */
 const formatBatch = (lines: string): string =>
