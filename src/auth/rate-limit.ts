@@ -132,7 +132,7 @@ export class RateLimiter {
 
   /**
    * A part is taken at once if the bucket has it. Otherwise the batch owes a smaller part and waits until it is paid;
-   * single requests are refused meanwhile. They have the time of half a part to themselves before the next one.
+   * single requests are refused meanwhile. They have a quarter to half of that time to themselves before the next part.
    */
   private async *paceParts<Line>(
     blocks: AsyncIterable<Line[]>,
@@ -156,7 +156,9 @@ export class RateLimiter {
           for (let isTaken = false; !isTaken;) {
             const tried = this.tryTake(principal, rate, length, length);
             isTaken = tried.isTaken;
-            await wait(tried.waitNs + (isTaken ? 0 : pauseNs), signal);
+            // Before the batch that had the last part, and by chance among the others, which may be in other threads.
+            const pauseHereNs = isTaken ? 0 : (pauseNs * (1 + Math.random())) / 2;
+            await wait(tried.waitNs + pauseHereNs, signal);
           }
           pauseNextNs = pauseNs;
         }
