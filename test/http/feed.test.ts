@@ -80,6 +80,19 @@ describe.concurrent("a reader of events", () => {
   }, 30_000);
 });
 
+test("a reader whose filter matches nothing lets others be answered while it looks", async () => {
+  const LOOKS = 100_000;
+  await using service = await startService();
+  let looks = 0;
+  service.store.readChanges = async ({ after }) => {
+    const hasMore = ++looks < LOOKS;
+    return { changes: [], last: after + 1, hasMore, newest: LOOKS };
+  };
+  await using _reader = await EventReader.open(service.url, authorization, "?type=removed");
+  expect((await fetch(`${service.url}/livez`)).status).toBe(200);
+  expect(looks).toBeLessThan(LOOKS);
+});
+
 test("a service that stops ends its readers at once, also those of its threads", async () => {
   const service = await startService({ PLANTSTORE_WORKERS: "2" });
   const readers = await Promise.all(
