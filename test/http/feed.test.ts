@@ -88,9 +88,10 @@ test("a reader whose filter matches nothing lets others be answered while it loo
     const hasMore = ++looks < LOOKS;
     return { changes: [], last: after + 1, hasMore, newest: LOOKS };
   };
-  await using _reader = await EventReader.open(service.url, authorization, "?type=removed");
+  await using reader = await EventReader.open(service.url, authorization, "?type=removed");
   expect((await fetch(`${service.url}/livez`)).status).toBe(200);
   expect(looks).toBeLessThan(LOOKS);
+  expect(reader.comments).toBe(0);
 });
 
 test("a service that stops ends its readers at once, also those of its threads", async () => {
