@@ -222,9 +222,9 @@ export class BodyReader {
     if (isKept) return undefined;
     if (length > WHOLE_BYTES_MAX) return request.body?.getReader();
     const bytes = request.bytes();
-    if (Bun.peek(bytes) !== bytes) return undefined;
+    // Before the look: the client may be gone already, and a rejection that nothing handles ends the process.
     bytes.catch(() => undefined);
-    return bytes;
+    return Bun.peek(bytes) === bytes ? bytes : undefined;
   }
 
   /** Bounds the time. One timer serves all readings: a timer each costs 4 % of the throughput. */

@@ -5,6 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { catalogue } from "../../src/domain/errors.ts";
+import { engine } from "../support/database.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { readError, send, startService, TEST_TOKEN } from "../support/service.ts";
@@ -105,7 +106,8 @@ describe("while large answers wait to be read,", () => {
   );
 });
 
-test.each([
+// On PostgreSQL, reads that are under way together count only when they have arrived; see docs/reliability.md.
+test.skipIf(engine !== "sqlite").each([
   ["/plants", "text/csv"],
   ["/plants", "application/x-ndjson"],
   ["/changes", "application/json"],

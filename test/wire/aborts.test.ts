@@ -3,6 +3,8 @@
 import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { existsSync, readdirSync } from "node:fs";
+import { resolveConfig } from "../../src/config.ts";
+import { BodyReader, Memory } from "../../src/http/body.ts";
 import { spawnService } from "../support/command.ts";
 import { engine, openTestDatabase } from "../support/database.ts";
 import { sendPlant, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
@@ -22,6 +24,30 @@ import {
 } from "../support/wire.ts";
 
 const authorization = `Bearer ${TEST_TOKEN}`;
+
+test("a client that is gone before it is refused leaves no rejection that would end the process", async () => {
+  const { config } = resolveConfig({}, {});
+  const bodies = new BodyReader(config, new Memory(config.bodyBytesTotalMax));
+  const request = new Request("http://127.0.0.1/plants", {
+    method: "POST",
+    headers: { "content-length": "100" },
+    body: "{",
+  });
+  let isAsked = false;
+  const bytes = (): Promise<Uint8Array> => {
+    isAsked = true;
+    return Promise.reject(new Error("The connection was closed."));
+  };
+  Object.defineProperty(request, "bytes", { value: bytes });
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown): void => void unhandled.push(reason);
+  process.on("unhandledRejection", note);
+  expect(bodies.linger(request, "{}", { isClosing: false, isSlow: false })).toBeUndefined();
+  await Bun.sleep(10);
+  process.off("unhandledRejection", note);
+  expect(isAsked).toBe(true);
+  expect(unhandled).toEqual([]);
+});
 
 interface LogLine {
   readonly level: string;
