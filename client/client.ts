@@ -53,6 +53,7 @@ export type {
   Versioned,
 } from "./plants.ts";
 export type { RetryOptions } from "./retry.ts";
+export { verifyWebhook, type VerifyOptions, WebhookError } from "./webhook.ts";
 
 const JSON_BODY = { "content-type": "application/json" };
 const EVENTS_TYPE = "text/event-stream";

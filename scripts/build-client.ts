@@ -10,6 +10,8 @@ export async function buildClient(folder: string): Promise<void> {
     target: "browser",
     outdir: folder,
     naming: "client.js",
+    // Names stay: the script is also read by people.
+    minify: { whitespace: true, syntax: true },
   });
   const tsc = join(root, "node_modules/.bin/tsc");
   const { exitCode, stdout } = Bun.spawnSync([tsc, "-p", join(root, "client"), "--outDir", folder]);

@@ -77,7 +77,14 @@ export async function useClient(
   }
   report["changes"] = changes;
   const types = ["removed"] as const;
-  report["listChangePage"] = (await client.listChangePage({ types })).changes.length;
+  // A page may end early, and say so.
+  let page = await client.listChangePage({ types });
+  const removals = [...page.changes];
+  while (page.hasMore) {
+    page = await client.listChangePage({ types, after: page.last });
+    removals.push(...page.changes);
+  }
+  report["listChangePage"] = removals.length;
   const following = client.changes({ after: seen, follow: true, id: 5n });
   const next = following.next();
   await client.create({ id: 5n, name: "Fern" });

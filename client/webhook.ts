@@ -1,0 +1,52 @@
+/** Webhooks by the Standard Webhooks specification 1.0.0 (https://www.standardwebhooks.com). */
+
+/** The request did not come from the owner of the secret, or is too old. */
+export class WebhookError extends Error {
+  override readonly name = "WebhookError";
+}
+
+export interface VerifyOptions {
+  /** How far the time of the webhook may be from now, in either direction. */
+  readonly toleranceSeconds?: number;
+  readonly nowMs?: number;
+}
+
+/**
+ * Resolves to the parsed body if one of the signatures is right by one of the secrets (`whsec_…`); rejects with a
+ * WebhookError. `body` is the text of the request as it came: parsing and writing it again would change it.
+ */
+export async function verifyWebhook(
+  body: string,
+  headers: Headers | Readonly<Record<string, string | undefined>>,
+  secrets: string | readonly string[],
+  { toleranceSeconds = 300, nowMs = Date.now() }: VerifyOptions = {},
+): Promise<unknown> {
+  const read = (name: string): string =>
+    (headers instanceof Headers ? headers.get(name) : headers[name]) ?? "";
+  const [id, timestamp] = [read("webhook-id"), read("webhook-timestamp")];
+  const ageSeconds = /^\d+$/.test(timestamp) ? nowMs / 1000 - Number(timestamp) : Number.NaN;
+  if (!(Math.abs(ageSeconds) <= toleranceSeconds))
+    throw new WebhookError("webhook-timestamp: missing, or too far from now");
+  const signed = new TextEncoder().encode(`${id}.${timestamp}.${body}`);
+  const signatures = read("webhook-signature")
+    .split(" ")
+    .flatMap((signature) => (signature.startsWith("v1,") ? [toBytes(signature.slice(3))] : []));
+  for (const secret of [secrets].flat()) {
+    const bytes = toBytes(secret.replace(/^whsec_/, ""));
+    if (bytes.length === 0) throw new TypeError("secret: expected whsec_ and base64");
+    const algorithm = { name: "HMAC", hash: "SHA-256" };
+    const key = await crypto.subtle.importKey("raw", bytes, algorithm, false, ["verify"]);
+    for (const signature of signatures)
+      if (await crypto.subtle.verify("HMAC", key, signature, signed)) return JSON.parse(body);
+  }
+  throw new WebhookError("webhook-signature: none is right");
+}
+
+/** Nothing if the text is not base64. */
+function toBytes(base64: string): Uint8Array<ArrayBuffer> {
+  try {
+    return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  } catch {
+    return new Uint8Array();
+  }
+}
