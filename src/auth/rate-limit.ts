@@ -49,6 +49,12 @@ export const RATES_BYTES = SLOTS * SLOT_LENGTH * BigInt64Array.BYTES_PER_ELEMENT
 
 const NS_A_SECOND = 1_000_000_000;
 
+/** The same for all threads. The runtime's hrtime() and performance.now() count from the start of each thread. */
+const readClockNs = (): bigint =>
+  BigInt(Math.round((performance.timeOrigin + performance.now()) * 1e6));
+/** The clocks of two threads differ by less than this. */
+const CLOCK_NS_MAX = 1_000_000;
+
 /** Of one token with a rate, at a time. */
 const BATCHES_MAX = 4;
 const BATCH_RETRY_SECONDS = 1;
@@ -70,8 +76,7 @@ export class RateLimiter {
   constructor(
     fallback: string,
     memory: ArrayBufferLike = new ArrayBuffer(RATES_BYTES),
-    // Not performance.now(), which counts from the start of each thread.
-    nowNs = () => process.hrtime.bigint(),
+    nowNs = readClockNs,
   ) {
     this.fallback = fallback;
     this.slots = new BigInt64Array(memory);
@@ -196,7 +201,7 @@ export class RateLimiter {
         remaining: Math.max(0, Math.floor((windowNs - ns) / unitNs)),
         resetSeconds: Math.ceil(ns / NS_A_SECOND),
       });
-      if (waitNs > 0) return { state: describe(emptyNs), isTaken: false, waitNs };
+      if (waitNs > CLOCK_NS_MAX) return { state: describe(emptyNs), isTaken: false, waitNs };
       const next = nowNs + BigInt(Math.round(afterNs));
       if (Atomics.compareExchange(slots, slot, fullAt, next) === fullAt)
         return { state: describe(afterNs), isTaken: true, waitNs: afterNs - windowNs };
