@@ -17,7 +17,7 @@ const LARGE_PLANTS = 10;
 const LARGE_LENGTH = 349_000;
 const LARGE_CHANGES = 60;
 const LONG = { clients: 500, holdSeconds: 8 };
-const SHORT = { clients: 150, holdSeconds: 0.5 };
+const SHORT = { clients: 100, holdSeconds: 0.5 };
 const OPENED_TOGETHER = 50;
 const ANSWER_MS_MAX = 10_000;
 
