@@ -263,6 +263,8 @@ export async function startPair({ synchronous, settings }: PairOptions): Promise
         ...settings,
         primary_conninfo: `host=${HOSTNAME} port=${primary.port} user=postgres application_name=standby`,
         wal_retrieve_retry_interval: "100ms",
+        // Otherwise the primary removes old rows that a query of the test on the standby still sees, and it is cancelled.
+        hot_standby_feedback: "on",
       },
       takeOver: backup,
       prepare: (dataFolder) => writeFileSync(join(dataFolder, "standby.signal"), ""),
