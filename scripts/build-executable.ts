@@ -131,8 +131,8 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
         ...new Glob("src/**/*-worker.ts").scanSync({ cwd: root, absolute: true }),
       ],
       naming: { entry: "[name].[ext]" },
-      // The pages keep their place relative to src/http/static-files.ts.
-      define: { "import.meta.dir": JSON.stringify("/$bunfs/root/src/http") },
+      // The pages keep their place relative to src/http/static-files.ts, in the runtime's own file system.
+      define: { "import.meta.dir": JSON.stringify(join("/$bunfs", "root", "src/http")) },
       // Halves the time to start.
       bytecode: true,
       format: "esm",

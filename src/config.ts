@@ -162,7 +162,7 @@ export const settings = {
   backupKeep: {
     flag: "--backup-keep",
     env: "PLANTSTORE_BACKUP_KEEP",
-    meaning: "How many of those backups are kept.",
+    meaning: "Number of backups to keep.",
     ...integer("48", 1, 100_000),
   },
   writeConnections: {

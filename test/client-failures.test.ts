@@ -381,7 +381,7 @@ describe("createAll", () => {
   test("a refused token is a failure at once", async () => {
     await using service = await startService();
     let retries = 0;
-    const client = new Client(service.url, "wrong-token-of-nobody", { onRetry: () => retries++ });
+    const client = new Client(service.url, "an-unknown-token-1234", { onRetry: () => retries++ });
     const failure = await rejectionOf(collect(client.createAll(many(10_000))));
     expect(failure).toBeInstanceOf(ServiceError);
     expect(failure).toMatchObject({ status: 401, reason: "token_invalid" });

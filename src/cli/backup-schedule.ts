@@ -28,8 +28,8 @@ interface Backup {
 }
 
 /**
- * Oldest first. A name with a time in the future is from a clock that was wrong, and nobody knows how old that backup
- * is: it counts as the oldest.
+ * Oldest first. A name with a time in the future comes from a wrong clock. Its real age is unknown, so it counts as the
+ * oldest.
  */
 function readBackups(folder: string): Backup[] {
   const nowMs = Date.now();

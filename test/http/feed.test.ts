@@ -58,7 +58,7 @@ describe.concurrent("a reader of events", () => {
     await untilReaders(service, 0);
   });
 
-  test("is cut off if it takes nothing, and holds up nobody", async () => {
+  test("is cut off if it reads nothing, and delays no other reader", async () => {
     await using service = await startService({
       PLANTSTORE_IDLE_SECONDS_MAX: "6",
       ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),

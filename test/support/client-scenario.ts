@@ -92,7 +92,7 @@ export async function useClient(
   await following.return();
   report["gone"] = await reasonOf(client.listChangePage({ after: 1 }));
   report["describeToken"] = (await client.describeToken()).scopes;
-  report["refused"] = await reasonOf(new Client(url, "nobody-has-this-token").listPage());
+  report["refused"] = await reasonOf(new Client(url, "an-unknown-token-1234").listPage());
   return JSON.stringify(report, (_, value: unknown) =>
     typeof value === "bigint" ? `${value}n` : value,
   );

@@ -83,7 +83,7 @@ export function findBreaks(released: Description, served: Description): string[]
     if (now.requestBody?.required && !before.requestBody?.required)
       report(`${place} request`, "is required");
     for (const [status, response] of Object.entries(before.responses)) {
-      // An operation that fails in fewer ways breaks nobody; the codes are compared as a whole.
+      // An operation that fails in fewer ways breaks no client. The codes are compared as a whole.
       if (now.responses[status] === undefined && Number(status) >= 400) continue;
       compareContents(`${place} ${status}`, response, now.responses[status], "service");
     }

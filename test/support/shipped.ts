@@ -58,7 +58,8 @@ export const fail = (command: readonly string[], options: RunOptions): Promise<s
   );
 
 /**
- * Uses the service and the commands in an empty folder: workers, both pages, search and backup, none of which a package with a missing file could do. What else lies in the folder must not matter.
+ * Uses the service and the commands in an empty folder: workers, both pages, search and backup. A package that lacks a
+ * file fails at one of them.
  */
 export async function useEverything(
   command: readonly string[],
@@ -104,7 +105,7 @@ export async function useEverything(
   }
 }
 
-/** Files that the runtime reads by itself, each of which would break the service. */
+/** Files that the runtime reads on its own. Each would break the service. */
 export function leaveTraps(path: string): void {
   writeFileSync(join(path, ".env"), "PORT=wrong\nPLANTSTORE_LOG_LEVEL=wrong\n");
   writeFileSync(join(path, "bunfig.toml"), 'preload = ["./trap.ts"]\n');
