@@ -59,7 +59,7 @@ export const fail = (command: readonly string[], options: RunOptions): Promise<s
 
 /**
  * Uses the service and the commands in an empty folder: workers, both pages, search and backup. A package that lacks a
- * file fails at one of them.
+ * file fails at one of them. Other files in the folder must not matter.
  */
 export async function useEverything(
   command: readonly string[],
