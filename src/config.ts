@@ -284,6 +284,9 @@ export function resolveConfig(
       `${settings.idleSecondsMax.env}: ${config.idleSecondsMax} is not allowed; expected at least ${idleSecondsMin}, ` +
         "or slow requests would be cut off without an answer",
     );
+  for (const name of ["backupEvery", "backupKeep"] as const)
+    if (config.backupTo === "" && sources[name] !== "default")
+      faults.push(`${settings[name].env}: has no effect without ${settings.backupTo.env}`);
   if (faults.length === 0 && config.bodyBytesTotalMax < config.bodyBytesMax)
     faults.push(
       `${settings.bodyBytesTotalMax.env}: ${config.bodyBytesTotalMax} is not allowed; ` +

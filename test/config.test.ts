@@ -43,6 +43,8 @@ describe("a setting", () => {
     ["PLANTSTORE_TRUSTED_PROXIES", "10.0.0.0/33", "addresses and networks as in"],
     ["PLANTSTORE_TRUSTED_PROXIES", "::1/129", "addresses and networks as in"],
     ["PLANTSTORE_TRUSTED_PROXIES", "127.0.0.1,", "addresses and networks as in"],
+    ["PLANTSTORE_BACKUP_EVERY", "5m", "has no effect without PLANTSTORE_BACKUP_TO"],
+    ["PLANTSTORE_BACKUP_KEEP", "5", "has no effect without PLANTSTORE_BACKUP_TO"],
     ["PLANTSTORE_RATE_LIMIT", "100", "a number per s, min or h"],
     ["PLANTSTORE_RATE_LIMIT", "none", "a number per s, min or h"],
     ["PLANTSTORE_LOG_LEVEL", "verbose", "debug, info, warn, error"],
