@@ -1,21 +1,13 @@
 /** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
 
 import { isIP } from "node:net";
-import { findRate } from "./auth/rate-limit.ts";
+import { DAY_MS, findDurationMs, findRate } from "./auth/rate-limit.ts";
 import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
 const WORKERS_MAX = 64;
-
-const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-/** As in 90s, 15m, 12h or 90d. */
-export function findDurationMs(text: string): number | undefined {
-  const [, count, unit] = /^([1-9]\d{0,8})([smhd])$/.exec(text) ?? [];
-  return count === undefined ? undefined : Number(count) * unitMs[unit as keyof typeof unitMs];
-}
 
 export interface Setting<Value> {
   /** Absent for secrets: every user of the machine can read a command line. */
@@ -156,7 +148,7 @@ export const settings = {
     env: "PLANTSTORE_BACKUP_EVERY",
     default: "15m",
     meaning: "Time from one backup to the next, as in 15m.",
-    parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * unitMs.d ? text : undefined),
+    parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * DAY_MS ? text : undefined),
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
   } satisfies Setting<string>,
   backupKeep: {

@@ -4,11 +4,14 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync } from "node:fs";
 import packageJson from "../package.json";
+import { mintToken, toRecord } from "../src/auth/token.ts";
 import { formatForPeople, formatLogLine } from "../src/cli/serve.ts";
+import { plantScopes } from "../src/domain/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { runCommand, runOnTerminal, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
+import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
   fetch(`${url}/plants`, {
@@ -388,6 +391,37 @@ describe("plantstore token", () => {
       expect(performance.now() - revokedAtMs).toBeLessThan(5_000);
   }, 15_000);
 
+  test("create, list and revoke work through a service, on a machine without the store", async () => {
+    await using service = await startService();
+    const manage = (...args: string[]): ReturnType<typeof runCommand> =>
+      runCommand(["token", ...args, "--url", service.url], { PLANTSTORE_TOKEN: TEST_TOKEN });
+    const made = await manage("create", "--name", "till", "--expires", "90d");
+    expect(made).toMatchObject({ exitCode: 0, stderr: "" });
+    const token = made.stdout.trim();
+    expect((await create(service.url, token, { id: 1, name: "a" })).status).toBe(200);
+    expect(await manage("create", "--name", "till")).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('A token named "till" is in use'),
+    });
+    expect((await manage("list")).stdout).toMatch(/^till +pst_\w{6}… +plants:read,plants:write /m);
+    expect((await manage("revoke", "till")).stdout).toStartWith("Revoked till ");
+    expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([
+      { name: "till", revoked: expect.any(String) },
+    ]);
+    const asTill = { PLANTSTORE_TOKEN: await grantPlain(service) };
+    expect(await runCommand(["token", "list", "--url", service.url], asTill)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining("lacks the scope tokens:manage"),
+    });
+  });
+
+  async function grantPlain({ store }: TestService): Promise<string> {
+    const token = mintToken();
+    const grant = { name: "plain", scopes: plantScopes, createdAtMs: 1 };
+    await store.createToken(toRecord(token, grant));
+    return token;
+  }
+
   test("list shows when a token was last used, once the service has written it down", async () => {
     using folder = makeTemporaryFolder();
     const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
@@ -471,6 +505,7 @@ describe("plantstore token", () => {
     const { token, ...facts } = JSON.parse(made.stdout) as Record<string, unknown>;
     expect(token).toMatch(/^pst_/);
     expect(facts).toEqual({
+      id: expect.stringMatching(/^[0-9a-f]{16}$/),
       name: "till",
       prefix: String(token).slice(0, 10),
       scopes: ["plants:read", "plants:write"],

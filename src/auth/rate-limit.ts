@@ -13,6 +13,15 @@ export interface Rate {
 const windows: Readonly<Record<string, number>> = { s: 1, min: 60, h: 3_600 };
 const UNITS_MAX = 1_000_000_000;
 
+export const DAY_MS = 86_400_000;
+const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: DAY_MS };
+
+/** As in 90s, 15m, 12h or 90d. */
+export function findDurationMs(text: string): number | undefined {
+  const [, count, unit] = /^([1-9]\d{0,8})([smhd])$/.exec(text) ?? [];
+  return count === undefined ? undefined : Number(count) * unitMs[unit as keyof typeof unitMs];
+}
+
 /** Turns the limit off for one token. */
 export const UNLIMITED = "none";
 

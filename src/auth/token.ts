@@ -1,6 +1,9 @@
 /** Tokens have the form `pst_<random>_<checksum>`. */
 
-import type { Scope, TokenRecord } from "../domain/token.ts";
+import { Refusal } from "../domain/errors.ts";
+import type { TokenStore } from "../domain/store.ts";
+import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
+import { DAY_MS, findDurationMs, findRate, UNLIMITED } from "./rate-limit.ts";
 
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /** 36 characters hold 214 bits; 178 of them stay secret when a prefix is shown. */
@@ -26,7 +29,8 @@ export function hashToken(token: string): string {
   return Bun.SHA256.hash(token, "hex");
 }
 
-interface TokenGrant {
+/** What a new token may do, and until when. */
+export interface TokenGrant {
   readonly name: string;
   readonly scopes: readonly Scope[];
   readonly createdAtMs: number;
@@ -47,6 +51,93 @@ export function toRecord(token: string, grant: TokenGrant): TokenRecord {
     rate: grant.rate,
   };
 }
+
+/** The token is shown once: the store keeps only its record. Throws a Refusal if the name is in use. */
+export async function issueToken(
+  store: Pick<TokenStore, "createToken">,
+  grant: TokenGrant,
+): Promise<{ readonly token: string; readonly record: TokenRecord }> {
+  const token = mintToken();
+  const record = toRecord(token, grant);
+  if (await store.createToken(record)) return { token, record };
+  throw new Refusal(
+    "token_name_taken",
+    `A token named ${JSON.stringify(grant.name)} is in use; revoke it first, or choose another name.`,
+  );
+}
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
+const EXPIRY_MS_MAX = 36_500 * DAY_MS;
+
+const isScope = (value: unknown): boolean => scopes.includes(value as Scope);
+
+/** What each part of a new token has to be. `find` gives undefined for anything else. */
+export const grantRules = {
+  name: {
+    expected: "1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit",
+    find: (value: unknown) => (typeof value === "string" && NAME.test(value) ? value : undefined),
+  },
+  scopes: {
+    expected: `one or more of ${scopes.join(",")}`,
+    find: (value: unknown) =>
+      Array.isArray(value) && value.length > 0 && value.every(isScope)
+        ? scopes.filter((scope) => value.includes(scope))
+        : undefined,
+  },
+  /** A duration from now, or a date, which means its first moment in UTC, or a full time. */
+  expires: {
+    expected:
+      "seconds, minutes, hours or days, as in 30m, 12h or 90d, at most 36500d, " +
+      "or a date or time, as in 2030-01-31 or 2030-01-31T18:00Z",
+    find: (value: unknown, nowMs: number) => {
+      if (typeof value !== "string") return undefined;
+      const durationMs = findDurationMs(value);
+      const timeMs = TIME.test(value) ? Date.parse(value) : Number.NaN;
+      const expiresAtMs = durationMs === undefined ? timeMs : nowMs + durationMs;
+      return expiresAtMs > nowMs && expiresAtMs <= nowMs + EXPIRY_MS_MAX ? expiresAtMs : undefined;
+    },
+  },
+  rate: {
+    expected: "a number per s, min or h, as in 100/s, or none",
+    find: (value: unknown) =>
+      typeof value === "string" && (value === UNLIMITED || findRate(value) !== undefined)
+        ? value
+        : undefined,
+  },
+};
+
+/** A token as people see it: with a handle, and without anything that could be sent. */
+export interface TokenSummary {
+  /** The first digits of its hash. */
+  readonly id: string;
+  readonly name: string;
+  readonly prefix: string;
+  readonly scopes: readonly string[];
+  /** Times in ISO 8601. */
+  readonly created: string;
+  readonly expires: string | null;
+  readonly lastUsed: string | null;
+  readonly revoked: string | null;
+  readonly rate: string | null;
+}
+
+const ID_LENGTH = 16;
+
+export const summarize = (token: TokenRecord): TokenSummary => ({
+  id: token.hash.slice(0, ID_LENGTH),
+  name: token.name,
+  prefix: token.prefix,
+  scopes: token.scopes,
+  created: new Date(token.createdAtMs).toISOString(),
+  expires: iso(token.expiresAtMs),
+  lastUsed: iso(token.lastUsedAtMs),
+  revoked: iso(token.revokedAtMs),
+  rate: token.rate ?? null,
+});
+
+const iso = (ms: number | undefined): string | null =>
+  ms === undefined ? null : new Date(ms).toISOString();
 
 function checksum(text: string): string {
   let rest = Bun.hash.crc32(text);

@@ -2,7 +2,8 @@
 
 import { readdirSync, rmSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
-import { type Config, findDurationMs } from "../config.ts";
+import { findDurationMs } from "../auth/rate-limit.ts";
+import type { Config } from "../config.ts";
 import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { parseStoreUrl } from "../store/open.ts";

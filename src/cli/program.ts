@@ -11,7 +11,7 @@ import {
   type SettingName,
   settings,
 } from "../config.ts";
-import { scopes } from "../domain/token.ts";
+import { plantScopes, scopes } from "../domain/token.ts";
 import { encodings } from "../format/encoding.ts";
 import type { TransferOptions } from "./backup.ts";
 import { printCandidates, printCompletion, shells } from "./completion.ts";
@@ -21,7 +21,7 @@ import type { CopyOptions } from "./copy.ts";
 import type { ExportOptions } from "./export.ts";
 import type { ImportOptions } from "./import.ts";
 import { printError, printTable } from "./terminal.ts";
-import type { CreateOptions } from "./token.ts";
+import type { CreateOptions, TokenOptions } from "./token.ts";
 
 /** Runs the command that the arguments name. Resolves to an exit code, or to undefined if the process goes on. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
@@ -300,7 +300,11 @@ function addTokenCommands(token: Command): void {
   addSettings(token.command("create"), ["databaseUrl"])
     .description("Create a token and print it, this once.")
     .requiredOption("--name <name>", "its name, unique among the tokens in use")
-    .option("--scopes <scopes>", `what it may do, out of ${scopes.join(",")}`, scopes.join(","))
+    .option(
+      "--scopes <scopes>",
+      `what it may do, out of ${scopes.join(",")}`,
+      plantScopes.join(","),
+    )
     .option(
       "--expires <time>",
       "when it stops working: in seconds, minutes, hours or days, as in 90d, or on a date (UTC), as in 2030-01-31 (default: never)",
@@ -309,21 +313,24 @@ function addTokenCommands(token: Command): void {
       "--rate <rate>",
       "requests and batch lines that it may send, as in 100/s, 6000/min or none (default: PLANTSTORE_RATE_LIMIT)",
     )
+    .option("--url <url>", URL_MEANING)
     .option("--json", "as JSON, with its facts")
     .action(async (options: CreateOptions) =>
       (await import("./token.ts")).createToken(configOf(options), options),
     );
   addSettings(token.command("list"), ["databaseUrl"])
     .description("List the tokens: names, scopes, times, and the prefix of each.")
+    .option("--url <url>", URL_MEANING)
     .option("--json", "as JSON")
-    .action(async (options: Options) =>
-      (await import("./token.ts")).listTokens(configOf(options), options["json"] === true),
+    .action(async (options: TokenOptions) =>
+      (await import("./token.ts")).listTokens(configOf(options), options),
     );
   addSettings(token.command("revoke"), ["databaseUrl"])
     .description("Revoke a token. Running services refuse it within 5 seconds.")
     .argument("<name|prefix>", "which token")
-    .action(async (nameOrPrefix: string, options: Options) =>
-      (await import("./token.ts")).revokeToken(configOf(options), nameOrPrefix),
+    .option("--url <url>", URL_MEANING)
+    .action(async (nameOrPrefix: string, options: TokenOptions) =>
+      (await import("./token.ts")).revokeToken(configOf(options), nameOrPrefix, options),
     );
 }
 

@@ -1,13 +1,20 @@
-/** plantstore token: creates, lists and revokes tokens in the store, whether the service runs or not. */
+/** plantstore token: creates, lists and revokes tokens, in the store or through a running service. */
 
-import { mintToken, toRecord } from "../auth/token.ts";
-import { findRate, UNLIMITED } from "../auth/rate-limit.ts";
-import { type Config, findDurationMs } from "../config.ts";
-import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
-import { maskStoreUrl } from "../store/open.ts";
+import {
+  grantRules,
+  issueToken,
+  summarize,
+  type TokenGrant,
+  type TokenSummary,
+} from "../auth/token.ts";
+import type { Config } from "../config.ts";
+import type { Store } from "../domain/store.ts";
+import { scopes, type Scope } from "../domain/token.ts";
+import type { Client } from "../../client/client.ts";
 import {
   CommandError,
   explainSystemError,
+  findClient,
   requireStore,
   UsageError,
   withStore,
@@ -16,62 +23,116 @@ import {
 import { STANDARD_OUTPUT, writeDescriptor } from "./files.ts";
 import { printTable } from "./terminal.ts";
 
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+export interface TokenOptions {
+  readonly url?: string;
+  readonly databaseUrl?: string;
+  readonly json?: boolean;
+}
 
-export interface CreateOptions {
+export interface CreateOptions extends TokenOptions {
   readonly name: string;
   readonly scopes: string;
   readonly expires?: string;
   readonly rate?: string;
-  readonly json?: boolean;
+}
+
+type Made = TokenSummary & { readonly token: string };
+
+/** The tokens of a store, or of a running service. */
+interface Tokens {
+  readonly list: () => Promise<readonly TokenSummary[]>;
+  readonly create: (grant: TokenGrant) => Promise<Made>;
+  readonly revoke: (token: TokenSummary) => Promise<unknown>;
+}
+
+const tokensOfStore = (store: Store): Tokens => ({
+  list: async () => (await store.listTokens()).map(summarize),
+  create: async (grant) => {
+    const { token, record } = await issueToken(store, grant);
+    return { token, ...summarize(record) };
+  },
+  revoke: async ({ id }) => {
+    const token = (await store.listTokens()).find(({ hash }) => hash.startsWith(id));
+    if (token !== undefined) await store.revokeToken(token.hash, Date.now());
+  },
+});
+
+const tokensOfService = (client: Client): Tokens => ({
+  list: async () => readJson<TokenSummary[]>(await client.request("/tokens")),
+  create: async ({ expiresAtMs, name, scopes: granted, rate }) => {
+    const expires = expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString();
+    const response = await client.request("/tokens", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ name, scopes: granted, expires, rate }),
+    });
+    return readJson<Made>(response);
+  },
+  revoke: ({ id }) => client.request(`/tokens/${id}`, { method: "DELETE" }),
+});
+
+async function readJson<Answer>(response: Response): Promise<Answer> {
+  try {
+    return (await response.json()) as Answer;
+  } catch (cause) {
+    throw new CommandError("The service does not answer as a plant store does.", { cause });
+  }
+}
+
+async function withTokens<Result>(
+  config: Config,
+  options: TokenOptions,
+  use: (tokens: Tokens) => Promise<Result>,
+  withOne: typeof withStore = withStore,
+): Promise<Result> {
+  const client = findClient(options, config);
+  if (client !== undefined) return use(tokensOfService(client));
+  if (withOne === withStore) await requireStore(config);
+  return withOne(config, (store) => use(tokensOfStore(store)));
 }
 
 export async function createToken(config: Config, options: CreateOptions): Promise<void> {
   const createdAtMs = Date.now();
-  const token = mintToken();
-  const record = toRecord(token, {
-    name: parseName(options.name),
+  const grant: TokenGrant = {
+    name: parsePart("name", options.name),
     scopes: parseScopes(options.scopes),
     createdAtMs,
     expiresAtMs: parseExpiry(options.expires, createdAtMs),
-    rate: parseRate(options.rate),
-  });
-  await withStoreOrNew(config, async (store) => {
-    if (!(await store.createToken(record)))
-      throw new CommandError(
-        `A token named ${JSON.stringify(record.name)} is in use; revoke it first, or choose another name.`,
-      );
+    rate: options.rate === undefined ? undefined : parsePart("rate", options.rate),
+  };
+  const create = async (tokens: Tokens): Promise<void> => {
+    const made = await tokens.create(grant);
     try {
       // Not process.stdout, which hides a failed write.
-      const text = options.json ? JSON.stringify({ token, ...toJson(record) }) : token;
-      await writeDescriptor(STANDARD_OUTPUT, `${text}\n`);
+      await writeDescriptor(
+        STANDARD_OUTPUT,
+        `${options.json ? JSON.stringify(made) : made.token}\n`,
+      );
     } catch (error) {
       // The token was never seen.
-      await store.revokeToken(record.hash, Date.now());
+      await tokens.revoke(made);
       throw new CommandError(
         `The token could not be written to standard output and was revoked. ${explainSystemError(error)}`,
         { cause: error },
       );
     }
-  });
+  };
+  await withTokens(config, options, create, withStoreOrNew);
   if (process.stdout.isTTY)
-    process.stderr.write(
-      `Keep it: ${maskStoreUrl(config.databaseUrl)} holds only its hash, so it cannot be shown again.\n`,
-    );
+    process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
 }
 
-export async function listTokens(config: Config, asJson: boolean): Promise<void> {
-  await requireStore(config);
-  const tokens = await withStore(config, (store) => store.listTokens());
-  if (asJson) {
-    process.stdout.write(`${JSON.stringify(tokens.map(toJson), null, 2)}\n`);
+export async function listTokens(config: Config, options: TokenOptions): Promise<void> {
+  const tokens = await withTokens(config, options, ({ list }) => list());
+  if (options.json) {
+    process.stdout.write(`${JSON.stringify(tokens, null, 2)}\n`);
     return;
   }
   if (tokens.length === 0) {
     process.stdout.write("No tokens yet. Create one: plantstore token create --name <name>\n");
     return;
   }
-  const hasRates = tokens.some(({ rate }) => rate !== undefined);
+  const hasRates = tokens.some(({ rate }) => rate !== null);
   printTable(
     [
       "NAME",
@@ -87,20 +148,23 @@ export async function listTokens(config: Config, asJson: boolean): Promise<void>
       token.name,
       `${token.prefix}…`,
       token.scopes.join(","),
-      showTime(token.createdAtMs),
-      token.expiresAtMs === undefined ? "never" : showTime(token.expiresAtMs),
-      token.lastUsedAtMs === undefined ? "never" : showTime(token.lastUsedAtMs),
+      showTime(token.created),
+      showTime(token.expires),
+      showTime(token.lastUsed),
       stateOf(token),
       hasRates ? (token.rate ?? "-") : "",
     ]),
   );
 }
 
-export async function revokeToken(config: Config, nameOrPrefix: string): Promise<void> {
-  await requireStore(config);
-  const revoked = await withStore(config, async (store) => {
-    const token = findOne(await store.listTokens(), nameOrPrefix);
-    await store.revokeToken(token.hash, Date.now());
+export async function revokeToken(
+  config: Config,
+  nameOrPrefix: string,
+  options: TokenOptions,
+): Promise<void> {
+  const revoked = await withTokens(config, options, async ({ list, revoke }) => {
+    const token = findOne(await list(), nameOrPrefix);
+    await revoke(token);
     return token;
   });
   process.stdout.write(
@@ -109,8 +173,8 @@ export async function revokeToken(config: Config, nameOrPrefix: string): Promise
 }
 
 /** By name first, then by prefix. */
-function findOne(tokens: readonly TokenRecord[], nameOrPrefix: string): TokenRecord {
-  const unrevoked = tokens.filter((token) => token.revokedAtMs === undefined);
+function findOne(tokens: readonly TokenSummary[], nameOrPrefix: string): TokenSummary {
+  const unrevoked = tokens.filter((token) => token.revoked === null);
   const named = unrevoked.filter((token) => token.name === nameOrPrefix);
   const found =
     named.length > 0
@@ -132,67 +196,39 @@ function findOne(tokens: readonly TokenRecord[], nameOrPrefix: string): TokenRec
   return token;
 }
 
-function parseName(name: string): string {
-  if (NAME.test(name)) return name;
-  throw new UsageError(
-    `--name: ${JSON.stringify(name)} is not allowed; expected 1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit`,
-  );
+const refuse = (flag: string, text: string, expected: string): UsageError =>
+  new UsageError(`--${flag}: ${JSON.stringify(text)} is not allowed; expected ${expected}`);
+
+function parsePart(part: "name" | "rate", text: string): string {
+  const { expected, find } = grantRules[part];
+  const found = find(text);
+  if (found === undefined) throw refuse(part, text, expected);
+  return found;
 }
 
-function parseScopes(text: string): Scope[] {
+function parseScopes(text: string): readonly Scope[] {
+  const { expected, find } = grantRules.scopes;
   const chosen = text.split(",").map((scope) => scope.trim());
+  const found = find(chosen);
+  if (found !== undefined) return found;
   const unknown = chosen.find((scope) => !scopes.includes(scope as Scope));
-  if (unknown !== undefined)
-    throw new UsageError(
-      `--scopes: ${JSON.stringify(unknown)} is not allowed; expected one or more of ${scopes.join(",")}`,
-    );
-  return scopes.filter((scope) => chosen.includes(scope));
+  throw refuse("scopes", unknown ?? text, expected);
 }
 
-function parseRate(text: string | undefined): string | undefined {
-  if (text === undefined || text === UNLIMITED || findRate(text) !== undefined) return text;
-  throw new UsageError(
-    `--rate: ${JSON.stringify(text)} is not allowed; expected a number per s, min or h, as in 100/s, or none`,
-  );
-}
-
-const EXPIRY_MS_MAX = 36_500 * 86_400_000;
-
-/** A duration from now, or a date, which means its first moment in UTC, or a full time. */
 function parseExpiry(text: string | undefined, nowMs: number): number | undefined {
   if (text === undefined) return undefined;
-  const durationMs = findDurationMs(text);
-  const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d))?$/.test(text);
-  const expiresAtMs =
-    durationMs === undefined ? (isTime ? Date.parse(text) : Number.NaN) : nowMs + durationMs;
-  if (isTime && expiresAtMs <= nowMs) throw new UsageError(`--expires: ${text} is in the past`);
-  if (expiresAtMs <= nowMs + EXPIRY_MS_MAX) return expiresAtMs;
-  throw new UsageError(
-    `--expires: ${JSON.stringify(text)} is not allowed; expected seconds, minutes, hours or days, as in 30m, 12h or 90d, at most 36500d, ` +
-      "or a date or time, as in 2030-01-31 or 2030-01-31T18:00Z",
-  );
+  const { expected, find } = grantRules.expires;
+  const found = find(text, nowMs);
+  if (found !== undefined) return found;
+  if (/^\d{4}-/.test(text) && Date.parse(text) <= nowMs)
+    throw new UsageError(`--expires: ${text} is in the past`);
+  throw refuse("expires", text, expected);
 }
 
-function stateOf(token: TokenRecord): string {
-  if (token.revokedAtMs !== undefined) return `revoked ${showTime(token.revokedAtMs)}`;
-  return token.expiresAtMs !== undefined && token.expiresAtMs <= Date.now() ? "expired" : "active";
+function stateOf({ expires, revoked }: TokenSummary): string {
+  if (revoked !== null) return `revoked ${showTime(revoked)}`;
+  return expires !== null && Date.parse(expires) <= Date.now() ? "expired" : "active";
 }
 
-const showTime = (ms: number): string =>
-  `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")}Z`;
-
-const iso = (ms: number | undefined): string | null =>
-  ms === undefined ? null : new Date(ms).toISOString();
-
-function toJson(token: TokenRecord): object {
-  return {
-    name: token.name,
-    prefix: token.prefix,
-    scopes: token.scopes,
-    created: iso(token.createdAtMs),
-    expires: iso(token.expiresAtMs),
-    lastUsed: iso(token.lastUsedAtMs),
-    revoked: iso(token.revokedAtMs),
-    rate: token.rate ?? null,
-  };
-}
+const showTime = (time: string | null): string =>
+  time === null ? "never" : `${time.slice(0, 16).replace("T", " ")}Z`;

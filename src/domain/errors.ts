@@ -47,6 +47,11 @@ export const catalogue = {
     400,
     "If-Match or If-None-Match is neither * nor a list of entity tags.",
   ),
+  invalid_body: final(
+    1007,
+    400,
+    "The body is JSON but not what this operation takes; the message names every fault.",
+  ),
   token_missing: final(2001, 401, "No bearer token was sent."),
   token_invalid: final(2002, 401, "The bearer token is malformed, unknown or revoked."),
   token_expired: final(2003, 401, "The bearer token has expired."),
@@ -66,6 +71,13 @@ export const catalogue = {
     3004,
     410,
     "The changes after this number are not kept any more; the message says where to start again.",
+  ),
+  token_not_found: final(3005, 404, "There is no token with this id."),
+  token_name_taken: final(3006, 409, "A token in use has this name; nothing was changed."),
+  last_manager: final(
+    3007,
+    409,
+    "No other token can manage tokens, so this one is not revoked; make another one first.",
   ),
   malformed_request: final(
     4001,

@@ -4,7 +4,7 @@ import type { ChangePage, ChangeQuery } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
 import type { PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
-import type { TokenRecord, TokenUse } from "./token.ts";
+import type { Scope, TokenRecord, TokenUse } from "./token.ts";
 
 /**
  * Guarantees of every engine:
@@ -87,7 +87,11 @@ export interface TokenStore {
   createToken(token: TokenRecord): Promise<boolean>;
   /** Stores the token only if the store has never had one: if many services start first, one wins. */
   createFirstToken(token: TokenRecord): Promise<boolean>;
-  revokeToken(hash: string, revokedAtMs: number): Promise<void>;
+  /**
+   * False, and nothing changed, if the token is the last one with the scope `unlessLast`. Revoked and expired ones do
+   * not count. It is judged in the transaction of the change. A token that is revoked already stays as it is.
+   */
+  revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean>;
   /**
    * Takes over tokens of another store, in one write. Doing it again changes nothing. For a hash that is here
    * already, only a revocation that it lacks and a later last use are taken over; a revocation is never changed. The
@@ -143,4 +147,7 @@ export type ServedStore = Pick<
   | "probe"
   | "findToken"
   | "touchTokens"
+  | "listTokens"
+  | "createToken"
+  | "revokeToken"
 >;

@@ -1,8 +1,11 @@
 /** Who may do what: scopes, and what is kept of a token. */
 
-export const scopes = ["plants:read", "plants:write"] as const;
+export const scopes = ["plants:read", "plants:write", "tokens:manage"] as const;
 
 export type Scope = (typeof scopes)[number];
+
+/** What most tokens need. */
+export const plantScopes: readonly Scope[] = ["plants:read", "plants:write"];
 
 /** What the store keeps of a token: enough to recognise and to judge it, never the token itself. */
 export interface TokenRecord {

@@ -200,9 +200,17 @@ function requireSaneHead(request: Request, urlBytesMax: number): void {
   if (request.url.length > urlBytesMax) throw new Refusal("url_too_long");
 }
 
+export class LacksScope extends Refusal {
+  readonly scope: Scope;
+
+  constructor(scope: Scope, message = `The token lacks the scope ${scope}.`) {
+    super("insufficient_scope", message);
+    this.scope = scope;
+  }
+}
+
 function requireScope(principal: Principal, scope: Scope | "any"): void {
-  if (scope !== "any" && !principal.scopes.includes(scope))
-    throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`);
+  if (scope !== "any" && !principal.scopes.includes(scope)) throw new LacksScope(scope);
 }
 
 type ExtraHeaders = Readonly<Record<string, string>>;
@@ -244,8 +252,7 @@ function answerRefusal(
   if (status === 503) headers["retry-after"] = RETRY_AFTER_SECONDS;
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
-  if (status === 401 || status === 403)
-    headers["www-authenticate"] = challenge(refusal, operation?.scope);
+  if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal);
   if (status === 415 && request.method === "POST" && operation?.scope !== undefined)
     headers["accept-post"] = operation.bodyTypes?.join(", ") ?? "";
   const body = JSON.stringify({ error: code, message: refusal.message });
@@ -271,11 +278,11 @@ export const isClosing = ({ request, service }: Pick<Exchange, "request" | "serv
   service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
 /** RFC 6750, section 3: no error code if the client sent no token. */
-function challenge(refusal: Refusal, scope: Operation["scope"]): string {
+function challenge(refusal: Refusal): string {
   const realm = 'Bearer realm="plants"';
   if (refusal.reason === "token_missing") return realm;
-  if (refusal.reason === "insufficient_scope")
-    return `${realm}, error="insufficient_scope", scope="${scope}"`;
+  if (refusal instanceof LacksScope)
+    return `${realm}, error="insufficient_scope", scope="${refusal.scope}"`;
   return `${realm}, error="invalid_token"`;
 }
 

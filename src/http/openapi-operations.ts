@@ -3,7 +3,6 @@
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import { orders, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
-import { scopes } from "../domain/token.ts";
 import { SAMPLE_MS, SAMPLES_MAX } from "../observe/reporter.ts";
 import { lineBytesMax } from "./batch.ts";
 import {
@@ -15,13 +14,16 @@ import {
   json,
   jsonAndLines,
   limitParameter,
+  maybe,
   objectOf,
   operation,
   parameter,
   schema,
+  scopesShown,
   text,
   withHeaders,
 } from "./openapi-parts.ts";
+import { describeTokens } from "./tokens.ts";
 
 const monstera = { id: 1, name: "Monstera deliciosa", tag: "tropical" };
 const ficus = { id: 2, name: "Ficus lyrata" };
@@ -51,6 +53,7 @@ export function describeOperations(
     "/tags": { get: describeTags() },
     "/changes": { get: describeChanges(config) },
     "/token": { get: describeToken() },
+    ...describeTokens(),
     "/activity": { get: describeActivity() },
     "/metrics": { get: describeMetrics() },
   };
@@ -282,7 +285,7 @@ function describeToken(): Described {
         description: "`PLANTSTORE_TOKEN` for the token from the service's environment.",
       },
       prefix: { ...text, description: "Its first characters." },
-      scopes: { type: "array", items: { ...text, enum: scopes } },
+      scopes: scopesShown,
       expires: { ...text, format: "date-time", description: "Left out if it does not expire." },
     },
   };
@@ -293,8 +296,6 @@ function describeToken(): Described {
     fails: ["BadQuery"],
   });
 }
-
-const maybe = (type: string): object => ({ type: [type, "null"] });
 
 /** Name, type, example and meaning of the figures of an interval. */
 const figures: readonly [name: string, type: object, example: number, description: string][] = [

@@ -1,6 +1,7 @@
 /** Parts that the descriptions of several operations share. */
 
 import { catalogue, type ErrorName } from "../domain/errors.ts";
+import { scopes } from "../domain/token.ts";
 import type { Operation } from "./handle.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
 
@@ -27,10 +28,21 @@ const failures = {
     "invalid_plant",
     "body_incomplete",
   ],
+  BadBody: [
+    "malformed_request",
+    "invalid_query",
+    "invalid_utf8",
+    "invalid_json",
+    "invalid_body",
+    "body_incomplete",
+  ],
   Unauthorized: ["token_missing", "token_invalid", "token_expired"],
   Forbidden: ["insufficient_scope"],
   PlantNotFound: ["plant_not_found"],
   ChangesGone: ["changes_gone"],
+  TokenNotFound: ["token_not_found"],
+  TokenNameTaken: ["token_name_taken"],
+  LastManager: ["last_manager"],
   BodyTooSlow: ["body_too_slow"],
   IdTaken: ["id_taken"],
   PreconditionFailed: ["precondition_failed"],
@@ -145,7 +157,14 @@ export const asText = (type: string, example: string): Readonly<Record<string, M
 
 export const text = { type: "string" } as const;
 export const integer = { type: "integer" } as const;
+export const maybe = (type: string): object => ({ type: [type, "null"] });
 export const int64 = { type: "integer", format: "int64" } as const;
+
+export const scopesShown = {
+  type: "array",
+  items: text,
+  description: `Out of ${scopes.join(", ")}. Later versions may add some: ignore those that you do not know.`,
+};
 
 /** Every property is required. */
 export const objectOf = (properties: object): object => ({

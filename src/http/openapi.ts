@@ -16,6 +16,7 @@ import {
   objectOf,
   text,
 } from "./openapi-parts.ts";
+import { TokenSchema } from "./tokens.ts";
 
 /** The version of the interface, not of the program. */
 const INTERFACE_VERSION = "1.0.0";
@@ -165,6 +166,7 @@ export function describeApi(config: Config): object {
         StoredPlant: { ...NewPlantSchema, description: "A plant with its id." },
         BatchResult: BatchResultSchema,
         Change: ChangeSchema,
+        Token: TokenSchema,
         Error: ErrorSchema,
       },
       ...describeShared(),

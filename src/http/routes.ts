@@ -9,6 +9,7 @@ import { describeApi } from "./openapi.ts";
 import { createPlant, readPlant, removePlant, replacePlant } from "./plants.ts";
 import { JSON_TYPE } from "./request-headers.ts";
 import { showActivity, showLive, showMetrics, showReady, showToken } from "./status.ts";
+import { createToken, listTokens, revokeToken } from "./tokens.ts";
 
 export function createRoutes(config: Config): readonly Route[] {
   const description = JSON.stringify(describeApi(config));
@@ -43,6 +44,17 @@ export function createRoutes(config: Config): readonly Route[] {
       operations: { GET: { scope: "plants:read", handle: listChanges, hasQuery: true } },
     },
     { path: "/token", operations: { GET: { scope: "any", handle: showToken } } },
+    {
+      path: "/tokens",
+      operations: {
+        GET: { scope: "tokens:manage", handle: listTokens },
+        POST: { scope: "tokens:manage", handle: createToken, bodyTypes: [JSON_TYPE] },
+      },
+    },
+    {
+      path: "/tokens/:id",
+      operations: { DELETE: { scope: "tokens:manage", handle: revokeToken } },
+    },
     {
       path: "/activity",
       operations: { GET: { scope: "plants:read", handle: showActivity, hasQuery: true } },

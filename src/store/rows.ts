@@ -61,6 +61,11 @@ export const countTokens = (table: string, nowMs: string): string =>
     count(*) FILTER (WHERE state = 'expired') AS expired,
     count(*) FILTER (WHERE state = 'revoked') AS revoked FROM states`;
 
+/** Whether the token `t` has the scope and is neither revoked nor expired. Both are SQL: the scope, and the time now. */
+export const usableWith = (scope: string, nowMs: string): string =>
+  `t.revoked_at_ms IS NULL AND (t.expires_at_ms IS NULL OR t.expires_at_ms > ${nowMs})
+    AND ' ' || t.scopes || ' ' LIKE '% ' || ${scope} || ' %'`;
+
 export interface TokenCounts {
   readonly active: bigint;
   readonly expired: bigint;

@@ -16,6 +16,9 @@ const forwarded = [
   "probe",
   "findToken",
   "touchTokens",
+  "listTokens",
+  "createToken",
+  "revokeToken",
 ] as const satisfies readonly (keyof ServedStore)[];
 
 type Forwarded = Pick<ServedStore, (typeof forwarded)[number]>;

@@ -62,6 +62,24 @@ describe("tokens in the store", () => {
     expect((await store.findToken(first.hash))?.revokedAtMs).toBe(7);
   });
 
+  test("keep one with a scope, also if two stores revoke the last two at once", async () => {
+    await using database = await openTestDatabase();
+    await using one = await openIn(database);
+    await using other = await openIn(database);
+    for (let round = 0; round < 5; round++) {
+      const [first, second] = [record(`first${round}`), record(`second${round}`)];
+      for (const each of [first, second]) await one.store.createToken(each);
+      const revoked = await Promise.all([
+        one.store.revokeToken(first.hash, 7, "plants:read"),
+        other.store.revokeToken(second.hash, 7, "plants:read"),
+      ]);
+      expect(revoked.toSorted()).toEqual([false, true]);
+      const left = revoked[0] ? second : first;
+      expect((await one.store.findToken(left.hash))?.revokedAtMs).toBeUndefined();
+      expect(await one.store.revokeToken(left.hash, 8)).toBe(true);
+    }
+  });
+
   test("include a first one only where there has never been any", async () => {
     await using database = await openTestDatabase();
     await using opened = await openIn(database);

@@ -25,8 +25,10 @@ async function makeToken(
   await service.store.createToken(record);
   return {
     token,
-    end: () =>
-      end === "expired" ? Bun.sleep(1_500) : service.store.revokeToken(record.hash, Date.now()),
+    end: async () => {
+      if (end === "expired") await Bun.sleep(1_500);
+      else await service.store.revokeToken(record.hash, Date.now());
+    },
   };
 }
 

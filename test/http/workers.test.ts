@@ -24,10 +24,14 @@ const threadOf = (response: Response): string =>
   (response.headers.get("x-request-id") ?? "").replace(/-.*/, "");
 
 /** Asks until every thread has answered; the system may take its time to get round. */
-async function askAll(method: string, path: string): Promise<Map<string, Response>> {
+async function askAll(
+  method: string,
+  path: string,
+  sent?: Sent,
+): Promise<Map<string, Response>> {
   const answers = new Map<string, Response>();
   for (let count = 0; answers.size < THREADS && count < 1_000; count++) {
-    const response = await ask(method, path);
+    const response = await ask(method, path, sent);
     answers.set(threadOf(response), response);
   }
   expect(answers.size).toBe(THREADS);
@@ -132,6 +136,18 @@ describe("whichever thread is asked", () => {
       samples: { atMs: number }[];
     }[];
     for (const { samples } of others) expect(samples[0]).toEqual(first?.samples[0]);
+  });
+
+  test("a token that one of them made can be used and revoked at any", async () => {
+    const body = '{"name":"till","scopes":["plants:read"]}';
+    const made = await ask("POST", "/tokens", { body });
+    const { id, token } = (await made.json()) as { id: string; token: string };
+    const headers = { authorization: `Bearer ${token}` };
+    for (const response of (await askAll("GET", "/token", { headers })).values())
+      expect(await response.json()).toMatchObject({ name: "till" });
+    expect((await ask("POST", "/tokens", { body })).status).toBe(409);
+    expect((await ask("DELETE", `/tokens/${id}`)).status).toBe(204);
+    expect(await (await ask("GET", "/tokens")).json()).toMatchObject([{ id, name: "till" }]);
   });
 
   test("it logs what it refuses", async () => {

@@ -37,7 +37,7 @@ interface Options {
 
 /** Settings by the names of environment variables, as an operator would give them. */
 export async function startService(
-  settings: Readonly<Record<string, string>> = {},
+  settings: Readonly<Record<string, string | undefined>> = {},
   options: Options = {},
 ): Promise<TestService> {
   await using opened = new AsyncDisposableStack();

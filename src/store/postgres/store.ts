@@ -12,10 +12,10 @@ import type {
   StoreLimits,
 } from "../../domain/store.ts";
 import type { ServerLimits } from "../open.ts";
-import type { TokenRecord, TokenUse } from "../../domain/token.ts";
+import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
 import { requireJournal, Trimmer } from "../journal.ts";
-import { type TokenRow, toTokenRecord } from "../rows.ts";
+import { type TokenRow, toTokenRecord, usableWith } from "../rows.ts";
 import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, type Parameter, toArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
@@ -46,8 +46,12 @@ const COLUMNS =
   "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms, rate";
 const FIND_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
 const LIST_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens ORDER BY created_at_ms, name`;
-const REVOKE_TOKEN = `UPDATE plantstore_tokens SET revoked_at_ms = $2::bigint
-  WHERE hash = $1::text AND revoked_at_ms IS NULL`;
+/** The locks make two revocations wait for each other; otherwise each could count on the other's token. */
+const REVOKE_TOKEN = `WITH usable AS MATERIALIZED (
+    SELECT t.hash FROM plantstore_tokens t WHERE ${usableWith("$3::text", "$2::bigint")} ORDER BY t.hash FOR UPDATE
+  )
+  UPDATE plantstore_tokens SET revoked_at_ms = $2::bigint WHERE hash = $1::text AND revoked_at_ms IS NULL
+    AND ($3::text IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1::text))`;
 const TOUCH_TOKENS = `UPDATE plantstore_tokens t
   SET last_used_at_ms = greatest(u.used_at_ms, coalesce(t.last_used_at_ms, 0))
   FROM unnest($1::text[], $2::bigint[]) AS u (hash, used_at_ms) WHERE t.hash = u.hash`;
@@ -247,8 +251,11 @@ class PostgresStore implements Store {
     return this.storeTokens(records, [MERGE_TOKENS, INSERT_TOKENS]);
   }
 
-  async revokeToken(hash: string, revokedAtMs: number): Promise<void> {
-    await this.runOnControl(REVOKE_TOKEN, [hash, revokedAtMs]);
+  async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
+    return this.control.run(this.deadline(), async (connection) => {
+      await connection.query(REVOKE_TOKEN, [hash, revokedAtMs, unlessLast ?? null]);
+      return (await findTokens(connection, [hash])).get(hash)?.revokedAtMs !== undefined;
+    });
   }
 
   async touchTokens(uses: readonly TokenUse[]): Promise<void> {

@@ -12,7 +12,7 @@ import {
 } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { BlockRow } from "../journal.ts";
-import { type PlantRow, toPlant, type TokenRow } from "../rows.ts";
+import { type PlantRow, toPlant, type TokenRow, usableWith } from "../rows.ts";
 
 const TOKEN_COLUMNS =
   "hash, prefix, name, scopes, created_at_ms, expires_at_ms, rate, last_used_at_ms, revoked_at_ms";
@@ -103,8 +103,12 @@ function prepareStatements(db: Database) {
       `INSERT INTO tokens (${TOKEN_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?
         WHERE NOT ? OR NOT EXISTS (SELECT 1 FROM tokens) ON CONFLICT DO NOTHING`,
     ),
-    revokeToken: db.prepare<unknown, [revokedAtMs: number, hash: string]>(
-      "UPDATE tokens SET revoked_at_ms = ? WHERE hash = ? AND revoked_at_ms IS NULL",
+    revokeToken: db.prepare<
+      unknown,
+      [revokedAtMs: number, hash: string, unlessLast: string | null]
+    >(
+      `UPDATE tokens SET revoked_at_ms = ?1 WHERE hash = ?2 AND revoked_at_ms IS NULL
+        AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tokens t WHERE t.hash <> ?2 AND ${usableWith("?3", "?1")}))`,
     ),
     touchToken: db.prepare<unknown, [usedAtMs: number, hash: string]>(
       "UPDATE tokens SET last_used_at_ms = max(?, ifnull(last_used_at_ms, 0)) WHERE hash = ?",

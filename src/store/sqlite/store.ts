@@ -19,7 +19,7 @@ import type {
   StoreDescription,
   StoreLimits,
 } from "../../domain/store.ts";
-import type { TokenRecord, TokenUse } from "../../domain/token.ts";
+import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
 import { ChangePageBuilder, Entries, partOf, requireJournal, Trimmer } from "../journal.ts";
 import { toPlant, toTokenRecord } from "../rows.ts";
@@ -316,8 +316,9 @@ export class SqliteStore extends SqliteReads implements Store {
     return (await this.writes.submit({ kind: "createToken", token, onlyFirst: true })) === "done";
   }
 
-  async revokeToken(hash: string, revokedAtMs: number): Promise<void> {
-    await this.writes.submit({ kind: "revokeToken", hash, revokedAtMs });
+  async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
+    const write = { kind: "revokeToken", hash, revokedAtMs, unlessLast } as const;
+    return (await this.writes.submit(write)) === "done";
   }
 
   async touchTokens(uses: readonly TokenUse[]): Promise<void> {

@@ -3,7 +3,7 @@
 import type { Database } from "bun:sqlite";
 import { type Condition, judgeChange, judgeCreate, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
-import type { TokenRecord, TokenUse } from "../../domain/token.ts";
+import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import type { Entries } from "../journal.ts";
 import { type PlantRow, toPlant } from "../rows.ts";
 import { translate } from "./database.ts";
@@ -22,7 +22,12 @@ export type Write =
   | ({ readonly kind: "replacePlant"; readonly plant: Plant } & Author & Conditional)
   | ({ readonly kind: "removePlant"; readonly id: bigint } & Author & Conditional)
   | { readonly kind: "createToken"; readonly token: TokenRecord; readonly onlyFirst: boolean }
-  | { readonly kind: "revokeToken"; readonly hash: string; readonly revokedAtMs: number }
+  | {
+      readonly kind: "revokeToken";
+      readonly hash: string;
+      readonly revokedAtMs: number;
+      readonly unlessLast: Scope | undefined;
+    }
   | { readonly kind: "touchTokens"; readonly uses: readonly TokenUse[] }
   | { readonly kind: "adoptTokens"; readonly records: readonly TokenRecord[] }
   | { readonly kind: "trimChanges"; readonly beforeMs: number }
@@ -95,8 +100,10 @@ function apply(
     case "createToken":
       return insertToken(statements, write.token, write.onlyFirst) ? "done" : "refused";
     case "revokeToken":
-      statements.revokeToken.run(write.revokedAtMs, write.hash);
-      return "done";
+      statements.revokeToken.run(write.revokedAtMs, write.hash, write.unlessLast ?? null);
+      return typeof statements.findToken.get(write.hash)?.revoked_at_ms === "bigint"
+        ? "done"
+        : "refused";
     case "touchTokens":
       for (const use of write.uses) statements.touchToken.run(use.usedAtMs, use.hash);
       return "done";

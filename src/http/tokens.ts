@@ -1,0 +1,184 @@
+/** Tokens over HTTP: their list, new ones, and the end of one. */
+
+import type { Principal } from "../auth/authenticate.ts";
+import { grantRules, issueToken, summarize, type TokenGrant } from "../auth/token.ts";
+import { Refusal } from "../domain/errors.ts";
+import { describe, parseJson } from "../domain/json.ts";
+import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
+import { requireType } from "./body.ts";
+import { answer, type Exchange, LacksScope } from "./handle.ts";
+import {
+  answer as describeAnswer,
+  type Described,
+  json,
+  maybe,
+  objectOf,
+  operation,
+  schema,
+  scopesShown,
+  text,
+  withHeaders,
+} from "./openapi-parts.ts";
+import { JSON_TYPE } from "./request-headers.ts";
+
+const MANAGE = "tokens:manage" satisfies Scope;
+
+/** GET /tokens */
+export async function listTokens({ service }: Exchange): Promise<Response> {
+  const tokens = await service.store.listTokens();
+  return answer(200, JSON.stringify(tokens.map(summarize)));
+}
+
+/** POST /tokens */
+export async function createToken(
+  { request, service }: Exchange,
+  principal: Principal,
+): Promise<Response> {
+  requireType(request.headers, JSON_TYPE);
+  const grant = parseGrant(await service.bodies.readText(request), Date.now());
+  const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
+  if (lacking !== undefined)
+    throw new LacksScope(
+      lacking,
+      `The token lacks the scope ${lacking}, so it cannot hand it out.`,
+    );
+  const { token, record } = await issueToken(service.store, grant);
+  return answer(201, JSON.stringify({ token, ...summarize(record) }));
+}
+
+/** DELETE /tokens/{id} */
+export async function revokeToken({ request, service }: Exchange): Promise<Response> {
+  await request.body?.cancel();
+  const { store, config } = service;
+  const tokens = await store.listTokens();
+  const token = tokens.find((each) => summarize(each).id === request.params?.["id"]);
+  if (token === undefined) throw new Refusal("token_not_found");
+  // The token of the environment manages tokens too, and cannot be revoked here.
+  const unlessLast = config.token === undefined && isManager(token) ? MANAGE : undefined;
+  if (!(await store.revokeToken(token.hash, Date.now(), unlessLast)))
+    throw new Refusal("last_manager");
+  return answer(204, null);
+}
+
+const isManager = ({ scopes: has, expiresAtMs = Infinity }: TokenRecord): boolean =>
+  has.includes(MANAGE) && expiresAtMs > Date.now();
+
+type Field = keyof typeof grantRules;
+const fields = Object.keys(grantRules) as Field[];
+const optional: readonly string[] = ["expires", "rate"] satisfies Field[];
+
+/** A misspelt member is refused: without its expiry, a token would work for ever. */
+function parseGrant(body: string, nowMs: number): TokenGrant {
+  const asked = parseJson(body) as Readonly<Record<string, unknown>> | null;
+  if (typeof asked !== "object" || asked === null || Array.isArray(asked))
+    throw new Refusal("invalid_body", `body: expected an object, got ${describe(asked)}`);
+  const faults = Object.keys(asked)
+    .filter((name) => !fields.includes(name as Field))
+    .map((name) => `${describe(name)}: unknown; known are ${fields.join(", ")}`);
+  const grant: Record<string, unknown> = { createdAtMs: nowMs };
+  for (const field of fields) {
+    const value = asked[field] ?? undefined;
+    if (value === undefined && optional.includes(field)) continue;
+    const { expected, find } = grantRules[field];
+    grant[field === "expires" ? "expiresAtMs" : field] = find(value, nowMs);
+    if (find(value, nowMs) === undefined)
+      faults.push(`${field}: expected ${expected}, got ${describe(value)}`);
+  }
+  if (faults.length > 0) throw new Refusal("invalid_body", faults.join("; "));
+  return grant as unknown as TokenGrant;
+}
+
+const time = { ...text, format: "date-time" };
+const maybeTime = { ...maybe("string"), format: "date-time" };
+
+export const TokenSchema = objectOf({
+  id: { ...text, description: "Names the token in `DELETE /tokens/{id}`." },
+  name: text,
+  prefix: { ...text, description: "The first characters of the token." },
+  scopes: scopesShown,
+  created: time,
+  expires: maybeTime,
+  lastUsed: { ...maybeTime, description: "Written down every 30 seconds." },
+  revoked: maybeTime,
+  rate: { ...maybe("string"), description: "null for what the service allows every token." },
+});
+
+const till = { name: "till", scopes: ["plants:write"], expires: "90d" };
+const listed = {
+  id: "9f86d081884c7d65",
+  name: "till",
+  prefix: "pst_Ab12Cd",
+  scopes: ["plants:write"],
+  created: "2026-01-01T00:00:00.000Z",
+  expires: "2026-04-01T00:00:00.000Z",
+  lastUsed: null,
+  revoked: null,
+  rate: null,
+};
+
+export function describeTokens(): Record<string, Record<string, Described | object[]>> {
+  const tags = ["operation"];
+  const { name, expires, rate } = grantRules;
+  const asked = {
+    type: "object",
+    required: ["name", "scopes"],
+    additionalProperties: false,
+    properties: {
+      name: { ...text, description: `Unique among the tokens in use: ${name.expected}.` },
+      scopes: { type: "array", minItems: 1, items: { ...text, enum: scopes } },
+      expires: { ...maybe("string"), description: `Never, or ${expires.expected}.` },
+      rate: { ...maybe("string"), description: `Requests and batch lines: ${rate.expected}.` },
+    },
+  };
+  return {
+    "/tokens": {
+      get: operation("listTokens", MANAGE, "List the tokens", {
+        tags,
+        description: "All that were ever made, oldest first. Never the token itself.",
+        answers: {
+          200: describeAnswer(
+            "The tokens.",
+            json({ type: "array", items: schema("Token") }, [listed]),
+          ),
+        },
+        fails: ["BadQuery"],
+      }),
+      post: operation("createToken", MANAGE, "Create a token", {
+        tags,
+        description:
+          "Answers with the token, this once. A token cannot hand out a scope that it lacks. " +
+          "If the answer is lost, the name is taken: revoke that token, and create it again.",
+        requestBody: { required: true, content: json(asked, till) },
+        answers: {
+          201: describeAnswer(
+            "The token works at once.",
+            json(
+              { allOf: [schema("Token"), objectOf({ token: text })] },
+              { token: "pst_…", ...listed },
+            ),
+          ),
+        },
+        fails: ["BadBody", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody", "TokenNameTaken"],
+      }),
+    },
+    "/tokens/{id}": {
+      parameters: [
+        {
+          name: "id",
+          in: "path",
+          required: true,
+          description: "The token's id, from the list.",
+          schema: text,
+          example: listed.id,
+        },
+      ],
+      delete: operation("revokeToken", MANAGE, "Revoke a token", {
+        tags,
+        description:
+          "Instances refuse it within 5 seconds. The last token that can manage tokens stays, unless the service has PLANTSTORE_TOKEN.",
+        answers: { 204: { description: "The token is revoked.", headers: withHeaders() } },
+        fails: ["BadQuery", "TokenNotFound", "LastManager"],
+      }),
+    },
+  };
+}

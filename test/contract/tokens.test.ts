@@ -1,0 +1,162 @@
+/** Tokens over HTTP: made, listed and revoked by clients that may manage them. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import { hashToken, mintToken, type TokenSummary, toRecord } from "../../src/auth/token.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { type Scope, scopes } from "../../src/domain/token.ts";
+import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+
+const service = await startService();
+afterAll(() => service[Symbol.asyncDispose]());
+
+const bearer = (token: string): { headers: Record<string, string> } => ({
+  headers: { authorization: `Bearer ${token}` },
+});
+
+const ask = (body: unknown, token = TEST_TOKEN, of: TestService = service): Promise<Response> =>
+  send(of, "POST", "/tokens", { ...bearer(token), body: JSON.stringify(body) });
+
+type Made = TokenSummary & { readonly token: string };
+
+const make = async (body: object, of: TestService = service): Promise<Made> => {
+  const response = await ask(body, TEST_TOKEN, of);
+  expect(response.status).toBe(201);
+  return (await response.json()) as Made;
+};
+
+const list = async (): Promise<TokenSummary[]> =>
+  (await (await send(service, "GET", "/tokens")).json()) as TokenSummary[];
+
+const revoke = (id: string, token = TEST_TOKEN, of: TestService = service): Promise<Response> =>
+  send(of, "DELETE", `/tokens/${id}`, bearer(token));
+
+async function expectRefusal(response: Response, reason: ErrorName, says = ""): Promise<void> {
+  const { message, ...refusal } = await readError(response);
+  const { status, code } = catalogue[reason];
+  expect(refusal).toEqual({ status, error: code });
+  expect(message).toContain(says);
+}
+
+describe("tokens", () => {
+  test("are made, shown once, listed without the token, used and revoked", async () => {
+    const made = await make({
+      name: "till",
+      scopes: ["plants:write", "plants:read"],
+      expires: "90d",
+      rate: "100/s",
+    });
+    const { token, ...summary } = made;
+    expect(summary).toEqual({
+      id: hashToken(token).slice(0, 16),
+      name: "till",
+      prefix: token.slice(0, 10),
+      scopes: ["plants:read", "plants:write"],
+      created: expect.any(String),
+      expires: new Date(Date.parse(made.created) + 90 * 86_400_000).toISOString(),
+      lastUsed: null,
+      revoked: null,
+      rate: "100/s",
+    });
+    expect((await send(service, "GET", "/plants", bearer(token))).status).toBe(200);
+    const text = JSON.stringify(await list());
+    expect(JSON.parse(text)).toContainEqual(summary);
+    expect(text).not.toContain(token.slice(0, 11));
+    expect(text).not.toContain(hashToken(token));
+
+    expect((await revoke(made.id)).status).toBe(204);
+    expect((await list()).find(({ id }) => id === made.id)?.revoked).toBeString();
+    // Again is fine, and the name is free.
+    expect((await revoke(made.id)).status).toBe(204);
+    expect(
+      (await make({ name: "till", scopes: ["plants:read"], expires: null })).expires,
+    ).toBeNull();
+    await expectRefusal(
+      await ask({ name: "till", scopes: ["plants:read"] }),
+      "token_name_taken",
+      '"till"',
+    );
+  });
+
+  test.each<[body: unknown, says: string]>([
+    [[], "body: expected an object, got an array"],
+    [null, "body: expected an object, got null"],
+    [{}, "name: expected 1 to 64 characters"],
+    [{ name: "a" }, "scopes: expected one or more of plants:read,"],
+    [{ name: "a b", scopes: ["plants:read"] }, 'got the string "a b"'],
+    [{ name: 1, scopes: ["plants:read"] }, "name: expected"],
+    [{ name: "a", scopes: [] }, "got an array"],
+    [{ name: "a", scopes: "plants:read" }, 'got the string "plants:read"'],
+    [{ name: "a", scopes: ["plants:eat"] }, "scopes: "],
+    [{ name: "a", scopes: ["plants:read"], expires: "2020-01-31" }, "expires: "],
+    [{ name: "a", scopes: ["plants:read"], expires: 90 }, "expires: expected seconds"],
+    [{ name: "a", scopes: ["plants:read"], expires: "99999999d" }, "at most 36500d"],
+    [{ name: "a", scopes: ["plants:read"], rate: "100" }, "rate: expected"],
+    [{ name: "a", scopes: ["plants:read"], expiry: "1d" }, '"expiry": unknown'],
+  ])("%j is refused, and makes none", async (body, says) => {
+    const before = (await list()).length;
+    await expectRefusal(await ask(body), "invalid_body", says);
+    expect((await list()).length).toBe(before);
+  });
+
+  test("need a body of JSON, a known id, and no query", async () => {
+    const body = '{"name":"a","scopes":["plants:read"]}';
+    const plain = { body, headers: { "content-type": "text/plain" } };
+    await expectRefusal(await send(service, "POST", "/tokens", plain), "unsupported_media_type");
+    await expectRefusal(await send(service, "POST", "/tokens", { body: "{" }), "invalid_json");
+    await expectRefusal(await send(service, "GET", "/tokens?limit=1"), "invalid_query");
+    for (const id of ["0000000000000000", "till", "%00"])
+      await expectRefusal(await revoke(id), "token_not_found");
+    await expectRefusal(await send(service, "GET", "/tokens/till"), "method_not_allowed");
+  });
+
+  test("are for tokens with tokens:manage, which cannot hand out what they lack", async () => {
+    const { token: plain, id } = await make({
+      name: "plain",
+      scopes: ["plants:read", "plants:write"],
+    });
+    for (const response of [
+      await send(service, "GET", "/tokens", bearer(plain)),
+      await ask({ name: "b", scopes: ["plants:read"] }, plain),
+      await revoke(id, plain),
+    ]) {
+      expect(response.headers.get("www-authenticate")).toContain('scope="tokens:manage"');
+      await expectRefusal(response, "insufficient_scope");
+    }
+    const { token } = await make({ name: "manager", scopes: ["tokens:manage", "plants:read"] });
+    const refused = await ask({ name: "b", scopes: ["plants:read", "plants:write"] }, token);
+    expect(refused.headers.get("www-authenticate")).toContain('scope="plants:write"');
+    await expectRefusal(refused, "insufficient_scope", "plants:write");
+    expect((await ask({ name: "b", scopes: ["plants:read", "tokens:manage"] }, token)).status).toBe(
+      201,
+    );
+  });
+});
+
+describe("the last token that can manage", () => {
+  test("is not revoked, unless the service has PLANTSTORE_TOKEN", async () => {
+    const { id } = await make({ name: "alone", scopes: ["tokens:manage"] });
+    expect((await revoke(id)).status).toBe(204);
+
+    await using without = await startService({ PLANTSTORE_TOKEN: undefined });
+    const grant = async (name: string, granted: readonly Scope[], expiresAtMs?: number) => {
+      const token = mintToken();
+      const record = toRecord(token, { name, scopes: granted, createdAtMs: 1, expiresAtMs });
+      await without.store.createToken(record);
+      return { token, id: record.hash.slice(0, 16) };
+    };
+    const first = await grant("first", scopes);
+    const till = await grant("till", ["plants:read"]);
+    const old = await grant("old", scopes, 2);
+    await expectRefusal(await revoke(first.id, first.token, without), "last_manager");
+    const second = await grant("second", ["tokens:manage"]);
+    // Each counts on the other. One stays.
+    const both = await Promise.all([
+      revoke(first.id, first.token, without),
+      revoke(second.id, second.token, without),
+    ]);
+    expect(both.map(({ status }) => status).toSorted()).toEqual([204, 409]);
+    const left = both[0]?.status === 409 ? first : second;
+    for (const { id: other } of [till, old])
+      expect((await revoke(other, left.token, without)).status).toBe(204);
+  });
+});
