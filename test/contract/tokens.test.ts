@@ -154,7 +154,7 @@ describe("the last token that can manage", () => {
       revoke(first.id, first.token, without),
       revoke(second.id, second.token, without),
     ]);
-    expect(both.map(({ status }) => status).toSorted()).toEqual([204, 409]);
+    expect(new Set(both.map(({ status }) => status))).toEqual(new Set([204, 409]));
     const left = both[0]?.status === 409 ? first : second;
     for (const { id: other } of [till, old])
       expect((await revoke(other, left.token, without)).status).toBe(204);

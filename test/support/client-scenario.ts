@@ -131,6 +131,6 @@ export const expectedReport = {
   listChangePage: 1,
   follow: { name: "Fern" },
   gone: [410, "changes_gone"],
-  describeToken: ["plants:read", "plants:write"],
+  describeToken: ["plants:read", "plants:write", "tokens:manage"],
   refused: [401, "token_invalid"],
 };
