@@ -24,11 +24,7 @@ const threadOf = (response: Response): string =>
   (response.headers.get("x-request-id") ?? "").replace(/-.*/, "");
 
 /** Asks until every thread has answered; the system may take its time to get round. */
-async function askAll(
-  method: string,
-  path: string,
-  sent?: Sent,
-): Promise<Map<string, Response>> {
+async function askAll(method: string, path: string, sent?: Sent): Promise<Map<string, Response>> {
   const answers = new Map<string, Response>();
   for (let count = 0; answers.size < THREADS && count < 1_000; count++) {
     const response = await ask(method, path, sent);
