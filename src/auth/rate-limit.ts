@@ -2,7 +2,9 @@
 
 import { setTimeout } from "node:timers/promises";
 import { Refusal } from "../domain/errors.ts";
-import type { Principal } from "./authenticate.ts";
+import type { TokenRecord } from "../domain/token.ts";
+
+type Limited = Pick<TokenRecord, "hash" | "rate">;
 
 export interface Rate {
   /** What a token may use at once, and again in each window. */
@@ -93,20 +95,20 @@ export class RateLimiter {
   }
 
   /** Throws if the bucket is empty. Returns what is left, if that is less than a tenth. */
-  take(principal: Principal): RateState | undefined {
-    const rate = this.rateOf(principal);
+  take(token: Limited): RateState | undefined {
+    const rate = this.rateOf(token);
     if (rate === undefined) return undefined;
-    const { state, isTaken, waitNs } = this.tryTake(principal, rate, 1);
+    const { state, isTaken, waitNs } = this.tryTake(token, rate, 1);
     if (!isTaken) throw new RateLimited(state, Math.ceil(waitNs / NS_A_SECOND));
     return state.remaining < state.units / 10 ? state : undefined;
   }
 
   /** Throws if the token has as many batches as it may have at a time: a batch that waits holds memory. */
-  requireBatch(principal: Principal): void {
-    const rate = this.rateOf(principal);
-    if (rate === undefined || this.countBatches(principal) < BATCHES_MAX) return;
+  requireBatch(token: Limited): void {
+    const rate = this.rateOf(token);
+    if (rate === undefined || this.countBatches(token) < BATCHES_MAX) return;
     throw new RateLimited(
-      this.tryTake(principal, rate, 0).state,
+      this.tryTake(token, rate, 0).state,
       BATCH_RETRY_SECONDS,
       `The token has ${BATCHES_MAX} batches under way, the most that a token with a rate can have.`,
     );
@@ -115,25 +117,20 @@ export class RateLimiter {
   /** Gives the lines of a batch on as fast as the rate allows. */
   async *pace<Line>(
     blocks: AsyncIterable<Line[]>,
-    principal: Principal,
+    token: Limited,
     signal: AbortSignal,
   ): AsyncGenerator<Line[]> {
-    const rate = this.rateOf(principal);
+    const rate = this.rateOf(token);
     if (rate === undefined) return yield* blocks;
     // Others may have begun since the request was let in.
-    this.requireBatch(principal);
-    this.batches.set(principal.hash, this.countBatches(principal) + 1);
+    this.requireBatch(token);
+    this.batches.set(token.hash, this.countBatches(token) + 1);
     try {
-      yield* this.paceParts(
-        blocks,
-        principal,
-        rate,
-        AbortSignal.any([signal, this.closing.signal]),
-      );
+      yield* this.paceParts(blocks, token, rate, AbortSignal.any([signal, this.closing.signal]));
     } finally {
-      const count = this.countBatches(principal) - 1;
-      if (count === 0) this.batches.delete(principal.hash);
-      else this.batches.set(principal.hash, count);
+      const count = this.countBatches(token) - 1;
+      if (count === 0) this.batches.delete(token.hash);
+      else this.batches.set(token.hash, count);
     }
   }
 
@@ -142,7 +139,7 @@ export class RateLimiter {
     this.closing.abort(new Refusal("shutting_down"));
   }
 
-  private countBatches = ({ hash }: Principal): number => this.batches.get(hash) ?? 0;
+  private countBatches = ({ hash }: Limited): number => this.batches.get(hash) ?? 0;
 
   /**
    * A part is taken at once if the bucket has it. Otherwise the batch owes a smaller part and waits until it is paid;
@@ -150,7 +147,7 @@ export class RateLimiter {
    */
   private async *paceParts<Line>(
     blocks: AsyncIterable<Line[]>,
-    principal: Principal,
+    token: Limited,
     rate: Rate,
     signal: AbortSignal,
   ): AsyncGenerator<Line[]> {
@@ -165,10 +162,10 @@ export class RateLimiter {
         await wait(pauseNextNs, signal);
         pauseNextNs = 0;
         let length = Math.min(lengthMax, block.length - start);
-        if (!this.tryTake(principal, rate, length).isTaken) {
+        if (!this.tryTake(token, rate, length).isTaken) {
           length = Math.min(owedMax, length);
           for (let isTaken = false; !isTaken;) {
-            const tried = this.tryTake(principal, rate, length, length);
+            const tried = this.tryTake(token, rate, length, length);
             isTaken = tried.isTaken;
             // Before the batch that had the last part, and by chance among the others, which may be in other threads.
             const pauseHereNs = isTaken ? 0 : (pauseNs * (1 + Math.random())) / 2;
@@ -180,7 +177,7 @@ export class RateLimiter {
       }
   }
 
-  private rateOf({ rate: own }: Principal): Rate | undefined {
+  private rateOf({ rate: own }: Limited): Rate | undefined {
     const text = own ?? this.fallback;
     if (text === "" || text === UNLIMITED) return undefined;
     let rate = this.rates.get(text);
@@ -190,7 +187,7 @@ export class RateLimiter {
 
   /** `waitNs` is the time until the units can be taken, or until those that were taken are paid. */
   private tryTake(
-    { hash }: Principal,
+    { hash }: Limited,
     rate: Rate,
     units: number,
     unitsOwed = 0,

@@ -1,0 +1,229 @@
+/** plantstore token: in a store, and through a running service. */
+
+import { describe, expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { mintToken, toRecord } from "../src/auth/token.ts";
+import { plantScopes } from "../src/domain/token.ts";
+import { openDatabase } from "../src/store/sqlite/database.ts";
+import { runCommand, spawnService } from "./support/command.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+
+const create = (url: string, token: string, plant: object): Promise<Response> =>
+  fetch(`${url}/plants`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify(plant),
+  });
+
+describe("plantstore token", () => {
+  test("create, list and revoke work on the store while the service runs", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    await using service = await spawnService(env);
+    const { url } = service.started;
+
+    const made = await runCommand(
+      ["token", "create", "--name", "till", "--scopes", "plants:write", "--expires", "90d"],
+      env,
+    );
+    expect(made.exitCode).toBe(0);
+    const token = made.stdout.trim();
+    expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
+    expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
+
+    const listed = await runCommand(["token", "list", "--json"], env);
+    const rows = JSON.parse(listed.stdout) as Record<string, unknown>[];
+    expect(rows.map((row) => row["name"])).toEqual(["first", "till"]);
+    expect(rows[1]).toMatchObject({
+      prefix: token.slice(0, 10),
+      scopes: ["plants:write"],
+      revoked: null,
+    });
+    expect(listed.stdout).not.toContain(token);
+
+    const revoked = await runCommand(["token", "revoke", token.slice(0, 10)], env);
+    expect(revoked.stdout).toStartWith("Revoked till ");
+    const revokedAtMs = performance.now();
+    while ((await create(url, token, { id: 1, name: "a" })).status === 200)
+      expect(performance.now() - revokedAtMs).toBeLessThan(5_000);
+  }, 15_000);
+
+  test("create, list and revoke work through a service, on a machine without the store", async () => {
+    await using service = await startService();
+    const manage = (...args: string[]): ReturnType<typeof runCommand> =>
+      runCommand(["token", ...args, "--url", service.url], { PLANTSTORE_TOKEN: TEST_TOKEN });
+    const made = await manage("create", "--name", "till", "--expires", "90d");
+    expect(made).toMatchObject({ exitCode: 0, stderr: "" });
+    const token = made.stdout.trim();
+    expect((await create(service.url, token, { id: 1, name: "a" })).status).toBe(200);
+    expect(await manage("create", "--name", "till")).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('A token named "till" is in use'),
+    });
+    expect((await manage("list")).stdout).toMatch(/^till +pst_\w{6}… +plants:read,plants:write /m);
+    expect((await manage("revoke", "till")).stdout).toStartWith("Revoked till ");
+    expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([
+      { name: "till", revoked: expect.any(String) },
+    ]);
+    const asTill = { PLANTSTORE_TOKEN: await grantPlain(service) };
+    expect(await runCommand(["token", "list", "--url", service.url], asTill)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining("lacks the scope tokens:manage"),
+    });
+  });
+
+  async function grantPlain({ store }: TestService): Promise<string> {
+    const token = mintToken();
+    const grant = { name: "plain", scopes: plantScopes, createdAtMs: 1 };
+    await store.createToken(toRecord(token, grant));
+    return token;
+  }
+
+  test("list shows when a token was last used, once the service has written it down", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    {
+      await using service = await spawnService(env);
+      await create(service.started.url, service.started.token ?? "", { id: 1, name: "a" });
+      service.kill("SIGTERM");
+      await service.exited;
+    }
+    const [first] = JSON.parse(
+      (await runCommand(["token", "list", "--json"], env)).stdout,
+    ) as Record<string, unknown>[];
+    expect(Date.now() - Date.parse(String(first?.["lastUsed"]))).toBeLessThan(60_000);
+    const table = await runCommand(["token", "list"], env);
+    expect(table.stdout).toMatch(/^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +STATE$/m);
+    expect(table.stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
+  });
+
+  test.each([
+    [["create", "--name", ""], 2, "--name"],
+    [["create", "--name", "a b"], 2, "--name"],
+    [["create", "--name", "a", "--scopes", "plants:eat"], 2, '"plants:eat" is not allowed'],
+    [["create", "--name", "a", "--scopes", ""], 2, "--scopes"],
+    [["create", "--name", "a", "--expires", "90"], 2, '"90" is not allowed'],
+    [["create", "--name", "a", "--expires", "0d"], 2, '"0d" is not allowed'],
+    [["create", "--name", "a", "--expires", "99999999d"], 2, "at most 36500d"],
+    [["create", "--name", "a", "--expires", "2020-01-31"], 2, "2020-01-31 is in the past"],
+    [["create", "--name", "a", "--expires", "2030-13-31"], 2, '"2030-13-31" is not allowed'],
+    [["create", "--name", "a", "--expires", "9999-01-31"], 2, "at most 36500d"],
+    [["create", "--name", "a", "--expires", "2030-01-31T12:00"], 2, "is not allowed"],
+    [["revoke", "nobody"], 1, "No token in use has the name or prefix"],
+    [["revoke", ""], 1, "No token in use has the name or prefix"],
+    [["revoke", "pst_"], 1, "No token in use has the name or prefix"],
+  ])("%j is refused and changes nothing", async (args, exitCode, says) => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    await runCommand(["token", "create", "--name", "till"], env);
+    const finished = await runCommand(["token", ...args], env);
+    expect(finished.stderr).toContain(says);
+    expect(finished.exitCode).toBe(exitCode);
+    const rows = JSON.parse((await runCommand(["token", "list", "--json"], env)).stdout) as Record<
+      string,
+      unknown
+    >[];
+    expect(rows).toMatchObject([{ name: "till", revoked: null }]);
+  });
+
+  test.each([[["list"]], [["revoke", "till"]]])(
+    "%s refuses a store that is not there, and makes none",
+    async (args) => {
+      using folder = makeTemporaryFolder();
+      const path = `${folder.path}/none/plants.db`;
+      const finished = await runCommand(["token", ...args], { DATABASE_URL: `sqlite:${path}` });
+      expect(finished).toMatchObject({
+        exitCode: 1,
+        stderr: `plantstore: There is no store at ${path}.\n`,
+      });
+      expect(existsSync(path)).toBe(false);
+    },
+  );
+
+  test("create says that it made a new store, and only then", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/data/plants.db`;
+    const createNamed = (name: string): ReturnType<typeof runCommand> =>
+      runCommand(["token", "create", "--name", name], { DATABASE_URL: `sqlite:${path}` });
+    expect((await createNamed("one")).stderr).toBe(`plantstore: created a new store at ${path}\n`);
+    expect((await createNamed("two")).stderr).toBe("");
+  });
+
+  test.each([
+    ["2090-01-31", "2090-01-31T00:00:00.000Z"],
+    ["2090-01-31T18:00Z", "2090-01-31T18:00:00.000Z"],
+    ["2090-01-31T18:00:30+02:00", "2090-01-31T16:00:30.000Z"],
+  ])("create --json --expires %s prints the token and its facts", async (expires, expected) => {
+    using folder = makeTemporaryFolder();
+    const made = await runCommand(
+      ["token", "create", "--name", "till", "--expires", expires, "--json"],
+      { DATABASE_URL: `sqlite:${folder.path}/plants.db` },
+    );
+    const { token, ...facts } = JSON.parse(made.stdout) as Record<string, unknown>;
+    expect(token).toMatch(/^pst_/);
+    expect(facts).toEqual({
+      id: expect.stringMatching(/^[0-9a-f]{16}$/),
+      name: "till",
+      prefix: String(token).slice(0, 10),
+      scopes: ["plants:read", "plants:write"],
+      created: expect.any(String),
+      expires: expected,
+      lastUsed: null,
+      rate: null,
+      revoked: null,
+    });
+  });
+
+  test("create refuses a name that is in use", async () => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    await runCommand(["token", "create", "--name", "till"], env);
+    const again = await runCommand(["token", "create", "--name", "till"], env);
+    expect(again.exitCode).toBe(1);
+    expect(again.stderr).toContain('A token named "till" is in use');
+    expect(again.stdout).toBe("");
+  });
+
+  test.skipIf(!existsSync("/dev/full")).each([
+    ["a full disk", '"$0" token create --name till > /dev/full; echo "exit $?" >&2'],
+    // The fifo has had a reader, which is gone.
+    [
+      "a pipe without a reader",
+      'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" token create --name till; echo "exit $?" >&2',
+    ],
+  ])("create into %s fails, and leaves no token in use", async (_, script) => {
+    using folder = makeTemporaryFolder();
+    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+    openDatabase(`${folder.path}/plants.db`).close();
+    const launcher = `${import.meta.dir}/../bin/plantstore`;
+    const child = Bun.spawn(["sh", "-c", script, launcher], {
+      cwd: folder.path,
+      env: { PATH: process.env["PATH"] ?? "", ...env },
+      stderr: "pipe",
+    });
+    expect(await new Response(child.stderr).text()).toMatch(
+      /^plantstore: The token could not be written to standard output and was revoked\. (No space left on device|Broken pipe)\.\nexit 1\n$/,
+    );
+    const listed = await runCommand(["token", "list", "--json"], env);
+    const rows = JSON.parse(listed.stdout) as Record<string, unknown>[];
+    expect(rows.filter((row) => row["revoked"] === null)).toEqual([]);
+    // Its name is free.
+    expect((await runCommand(["token", "create", "--name", "till"], env)).exitCode).toBe(0);
+  });
+});
+
+test("token create --rate: a rate of its own, listed; a wrong one is refused", async () => {
+  using folder = makeTemporaryFolder();
+  const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+  const createWith = (rate: string) =>
+    runCommand(["token", "create", "--name", "till", "--json", "--rate", rate], env);
+  for (const rate of ["", "100", "0/s", "100/day"])
+    expect(await createWith(rate)).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining("--rate: "),
+    });
+  const created = await createWith("100/s");
+  expect(JSON.parse(created.stdout)).toMatchObject({ name: "till", rate: "100/s" });
+  expect((await runCommand(["token", "list"], env)).stdout).toMatch(/STATE +RATE\ntill .*100\/s/);
+});
