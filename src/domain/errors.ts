@@ -21,10 +21,8 @@ const final = (code: number, status: number, meaning: string): CatalogueEntry =>
   meaning,
   retry: false,
 });
-const transient = (code: number, status: number, meaning: string): CatalogueEntry => ({
-  code,
-  status,
-  meaning,
+const transient = (...entry: Parameters<typeof final>): CatalogueEntry => ({
+  ...final(...entry),
   retry: true,
 });
 

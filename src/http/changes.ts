@@ -11,7 +11,7 @@ import { lengthOf, type Plant } from "../domain/plant.ts";
 import { type Chunk, formatEvent } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { answerStream, formatNextLink, retryWhileOverloaded, takeTick, VARY } from "./list.ts";
-import { parseChangeQuery, parseChangeStreamQuery } from "./query.ts";
+import { parseChangeQuery } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import { answerText, requireRoomToAnswer } from "./stream.ts";
 
@@ -28,10 +28,8 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
   const accept = request.headers.get("accept");
   const form = chooseForm(accept, [JSON_TYPE, ...NDJSON_TYPES, EVENT_STREAM_TYPE]);
   const isFeed = form === EVENT_STREAM_TYPE;
-  const query =
-    form === JSON_TYPE
-      ? parseChangeQuery(request.url)
-      : parseChangeStreamQuery(request.url, isFeed ? request.headers.get("last-event-id") : null);
+  const lastEventId = isFeed ? request.headers.get("last-event-id") : null;
+  const query = parseChangeQuery(request.url, form !== JSON_TYPE, lastEventId);
   if (request.method === "HEAD") return answerHead(exchange, form, query);
   if (form === JSON_TYPE) return answerPage(exchange, query);
   // Read before anything is sent, so what cannot be read has a status of its own.

@@ -6,13 +6,7 @@ import { type PlantPage, type PlantQuery, TAG_PREFIX_CHARACTERS } from "../domai
 import { formatNdjson, formatStoredPlants, lengthOf, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { answer, type Exchange } from "./handle.ts";
-import {
-  formatNextQuery,
-  parsePlantQuery,
-  parseStreamQuery,
-  parseTagQuery,
-  requireRoomForNext,
-} from "./query.ts";
+import { formatNextQuery, parsePlantQuery, parseTagQuery, requireRoomForNext } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import {
   answerText,
@@ -32,7 +26,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
   if (form === JSON_TYPE) return answerPage(exchange);
-  const query = parseStreamQuery(request.url);
+  const query = parsePlantQuery(request.url, true);
   // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
   const first = await readPage(exchange, query);
   exchange.release = service.memory.reserve(countBytes(first.plants));
@@ -46,7 +40,7 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
 
 async function answerPage(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const query = parsePlantQuery(request.url);
+  const query = parsePlantQuery(request.url, false);
   requireRoomForNext(request.url, ID_BYTES_MAX, service.config.urlBytesMax);
   const { plants, next } = await service.store.listPlants(shortenPage(service, query));
   requireRoomToAnswer(service, countCharacters(plants));

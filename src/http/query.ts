@@ -9,20 +9,12 @@ import { isStorable } from "../domain/plant.ts";
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
 
-export function parsePlantQuery(url: string): PlantQuery {
-  return parseQuery(url, LIMIT_DEFAULT, parseLimit);
-}
-
 /** A stream has no pages, so it has no limit. */
-export function parseStreamQuery(url: string): PlantQuery {
-  return parseQuery(url, LIMIT_MAX, refuseLimit);
-}
-
-function parseQuery(url: string, limitDefault: number, parseItsLimit: Parse<number>): PlantQuery {
+export function parsePlantQuery(url: string, isStream: boolean): PlantQuery {
   const given = new Parameters(url, ["limit", "after", "tag", "name", "order"]);
   const query: PlantQuery = {
-    limit: given.take("limit", parseItsLimit, limitDefault),
-    after: given.take<bigint | undefined>("after", parseAfter, undefined),
+    limit: given.limit(isStream),
+    after: given.take<bigint | undefined>("after", (text) => parseInt64("after", text), undefined),
     tag: given.text("tag"),
     name: given.text("name"),
     order: given.take<Order>("order", parseOrder, "asc"),
@@ -36,7 +28,7 @@ export function parseTagQuery(url: string): TagQuery {
   const query: TagQuery = {
     prefix: given.text("prefix") ?? "",
     after: given.text("after"),
-    limit: given.take("limit", parseLimit, LIMIT_DEFAULT),
+    limit: given.limit(false),
   };
   given.requireSound();
   return query;
@@ -66,26 +58,17 @@ export function requireRoomForNext(url: string, afterBytesMax: number, urlBytesM
 /** Of the names and marks that a next link may add. */
 const LIMIT_BYTES_MAX = "after=&limit=1000&".length;
 
-export function parseChangeQuery(url: string): ChangeQuery {
-  return parseChanges(url, LIMIT_DEFAULT, parseLimit, null);
-}
-
 /** A client that reconnects sends the number of the last event that it has seen in a header. */
-export function parseChangeStreamQuery(url: string, lastEventId: string | null): ChangeQuery {
-  return parseChanges(url, LIMIT_MAX, refuseLimit, lastEventId);
-}
-
-function parseChanges(
+export function parseChangeQuery(
   url: string,
-  limitDefault: number,
-  parseItsLimit: Parse<number>,
+  isStream: boolean,
   lastEventId: string | null,
 ): ChangeQuery {
   const given = new Parameters(url, ["after", "limit", "id", "type"]);
   const after = given.take("after", (text) => parseNumber("after", text), 0);
   const query: ChangeQuery = {
     after: given.check(lastEventId === null ? after : parseNumber("Last-Event-ID", lastEventId), 0),
-    limit: given.take("limit", parseItsLimit, limitDefault),
+    limit: given.limit(isStream),
     id: given.take<bigint | undefined>("id", (text) => parseInt64("id", text), undefined),
     types: given.take<ChangeQuery["types"]>("type", parseTypes, undefined),
   };
@@ -130,8 +113,6 @@ function parseLimit(text: string): number | Fault {
 function refuseLimit(): Fault {
   return new Fault("limit: not allowed with a stream, which has no pages");
 }
-
-const parseAfter = (text: string): bigint | Fault => parseInt64("after", text);
 
 function parseInt64(name: string, text: string): bigint | Fault {
   return (
@@ -179,6 +160,12 @@ class Parameters<Name extends string> {
   /** Any text, as it is. */
   text(name: Name): string | undefined {
     return this.given[name];
+  }
+
+  limit(isStream: boolean): number {
+    return isStream
+      ? this.take("limit" as Name, refuseLimit, LIMIT_MAX)
+      : this.take("limit" as Name, parseLimit, LIMIT_DEFAULT);
   }
 
   take<Value>(name: Name, parse: Parse<Value>, fallback: Value): Value {

@@ -114,22 +114,15 @@ function decode(text: string): string {
 const HOST = /^(?:\[(?<address>[0-9A-Fa-f:.]+)\]|(?<name>[A-Za-z0-9._-]+))?(?::(?<port>\d{1,5}))?$/;
 
 function parseHosts(list: string, parameter: string | undefined): Host[] {
-  if (parameter !== undefined) {
-    if (list !== "" && !/^:\d+$/.test(list)) throw new TypeError("there are two lists of hosts");
-    const port = list === "" ? DEFAULT_PORT : parsePort(list.slice(1));
-    return parameter.split(",").map((part) => {
-      const { groups } = HOST.exec(part) ?? {};
-      const name = part.startsWith("/") ? part : (groups?.["address"] ?? groups?.["name"]);
-      if (name === undefined || groups?.["port"] !== undefined)
-        throw new TypeError("a host is missing or is not a name");
-      return { name, port };
-    });
-  }
-  return list.split(",").map((part) => {
-    const { groups } = HOST.exec(part) ?? {};
-    const name = groups?.["address"] ?? groups?.["name"];
-    if (name === undefined) throw new TypeError("a host is missing or is not a name");
-    return { name, port: parsePort(groups?.["port"]) };
+  // Hosts in the parameter may be folders, and have the port of the list.
+  const isParameter = parameter !== undefined;
+  if (isParameter && !/^(:\d+)?$/.test(list)) throw new TypeError("there are two lists of hosts");
+  return (parameter ?? list).split(",").map((part) => {
+    const { address, name = address, port } = HOST.exec(part)?.groups ?? {};
+    const found = isParameter && part.startsWith("/") ? part : name;
+    if (found === undefined || (isParameter && port !== undefined))
+      throw new TypeError("a host is missing or is not a name");
+    return { name: found, port: parsePort(isParameter ? list.slice(1) || undefined : port) };
   });
 }
 
