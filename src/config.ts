@@ -181,12 +181,6 @@ export const settings = {
     meaning: "Seconds between /readyz turning 503 and the listener closing, for load balancers.",
     ...integer("0", 0, 300),
   },
-  drainSecondsMax: {
-    flag: "--drain-seconds-max",
-    env: "PLANTSTORE_DRAIN_SECONDS_MAX",
-    meaning: "Seconds that requests in flight get to finish on shutdown.",
-    ...integer("10", 1, 300),
-  },
 } as const satisfies Record<string, Setting<unknown>>;
 
 /** Limits that no operator has a reason to change. They are part of the Config so tests can inject others. */
@@ -206,6 +200,8 @@ const fixedLimits = {
   scanRowsMax: 20_000,
   /** PostgreSQL: how long one statement may take before its connection is given up. */
   statementSecondsMax: 3,
+  /** For requests in flight to finish when the service stops. */
+  drainSecondsMax: 10,
   /** How often old changes are removed. */
   trimSeconds: 60,
   /** How often a reader of events hears something, at least: proxies close connections that are silent. */

@@ -4,6 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { findRate, RateLimiter } from "../../src/auth/rate-limit.ts";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
+import { limits } from "../support/limits.ts";
 import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { chunk, connectRaw, head, HOST, type RawConnection, receive } from "../support/wire.ts";
 
@@ -113,7 +114,7 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
   test("a token has four batches at a time; a further one is refused and stores nothing", async () => {
     await using service = await startService({
       PLANTSTORE_RATE_LIMIT: "100/h",
-      PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+      ...limits({ drainSecondsMax: 0.1 }),
     });
     const together = await Promise.all(Array.from({ length: 8 }, () => beginBatch(service)));
     const open = together.filter((batch) => batch.received().includes('"line":1,"status":200'));
@@ -133,7 +134,7 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
   test("a service that stops ends a batch that waits for its rate", async () => {
     const service = await startService({
       PLANTSTORE_RATE_LIMIT: "5/h",
-      PLANTSTORE_DRAIN_SECONDS_MAX: "30",
+      ...limits({ drainSecondsMax: 30 }),
     });
     const response = await sendBatch(service, makeLines(10));
     const text = response.text();

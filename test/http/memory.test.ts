@@ -40,10 +40,9 @@ test("unread downloads of a script share one copy of it", async () => {
   mkdirSync(join(folder.path, "console"));
   writeFileSync(join(folder.path, "console/index.html"), "<!doctype html>");
   writeFileSync(join(folder.path, "console/large-0a1b2c3d.js"), Buffer.alloc(BYTES, 120));
-  await using service = await startService(
-    { PLANTSTORE_DRAIN_SECONDS_MAX: "1" },
-    { consoleFolder: join(folder.path, "console") },
-  );
+  await using service = await startService(limits({ drainSecondsMax: 0.1 }), {
+    consoleFolder: join(folder.path, "console"),
+  });
   await (await fetch(`${service.url}/console/large-0a1b2c3d.js`)).bytes();
   Bun.gc(true);
   const before = process.memoryUsage.rss();
@@ -75,7 +74,7 @@ describe("while large answers wait to be read,", () => {
     async (_name, lines) => {
       await using service = await startService({
         PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8000000",
-        PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+        ...limits({ drainSecondsMax: 0.1 }),
       });
       const name = "€".repeat(300_000);
       await service.store.createPlants(
@@ -119,8 +118,7 @@ test.skipIf(engine !== "sqlite").each([
     const CLIENTS = 12;
     await using service = await startService({
       PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8000000",
-      PLANTSTORE_DRAIN_SECONDS_MAX: "1",
-      ...limits({ queueSecondsMax: 0.1 }),
+      ...limits({ queueSecondsMax: 0.1, drainSecondsMax: 0.1 }),
     });
     const name = "€".repeat(300_000);
     await service.store.createPlants(
@@ -153,7 +151,7 @@ describe("while two clients do not read the answer to", () => {
       await using service = await startService({
         PLANTSTORE_BODY_BYTES_MAX: "10000000",
         PLANTSTORE_BODY_BYTES_TOTAL_MAX: "30000000",
-        PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+        ...limits({ drainSecondsMax: 0.1 }),
       });
       await service.store.createPlant({ id: 0n, name, tag: undefined });
       const readLarge = () => send(service, "GET", "/plants/0");
@@ -220,7 +218,7 @@ test("refused bodies that clients without a token go on sending take no room fro
   await using service = await startService({
     PLANTSTORE_BODY_BYTES_MAX: "1000000",
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "9000000",
-    PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+    ...limits({ drainSecondsMax: 0.1 }),
   });
   const refused = await Promise.all(
     Array.from({ length: 8 }, async () => {

@@ -5,6 +5,7 @@ import { connect, type Socket } from "node:net";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { scopes } from "../../src/domain/token.ts";
+import { limits } from "../support/limits.ts";
 import { startService, type TestService } from "../support/service.ts";
 import { chunk, connectRaw, receive } from "../support/wire.ts";
 
@@ -79,7 +80,7 @@ describe.concurrent.each(["revoked", "expired"] as const)("a token that is %s", 
   }, 15_000);
 
   test("ends an export, whether its reader takes it or not", async () => {
-    await using service = await startService({ PLANTSTORE_DRAIN_SECONDS_MAX: "1" });
+    await using service = await startService(limits({ drainSecondsMax: 0.1 }));
     const name = "x".repeat(100_000);
     for (let block = 0; block < 10; block++)
       await service.store.createPlants(

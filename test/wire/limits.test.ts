@@ -1,8 +1,9 @@
 /** Clients that send too much, or too slowly. */
 
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { ConfigError, resolveConfig } from "../../src/config.ts";
-import { startService, type TestService } from "../support/service.ts";
+import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
+import { send, startService, type TestService } from "../support/service.ts";
 import {
   chunk,
   connectRaw,
@@ -131,7 +132,7 @@ describe("bodies that are together larger than allowed", () => {
     await using service = await startService({
       PLANTSTORE_BODY_BYTES_MAX: "64",
       PLANTSTORE_BODY_BYTES_TOTAL_MAX: "100",
-      PLANTSTORE_DRAIN_SECONDS_MAX: "1",
+      ...limits({ drainSecondsMax: 0.1 }),
     });
     const before = await exchange(service.url, createHead(CLOSE, ...lengths) + plantBody(2));
     expect(before).toMatchObject([{ status: 200 }]);
@@ -153,7 +154,7 @@ describe("bodies that are together larger than allowed", () => {
 });
 
 // Together, because each waits for a deadline.
-describe.concurrent("a slow client:", () => {
+describe.concurrent("what takes long:", () => {
   const READ_SECONDS_MAX = 1;
   const settings = {
     ...limits({ readSecondsMax: READ_SECONDS_MAX, queueSecondsMax: 1 }),
@@ -272,4 +273,44 @@ describe.concurrent("a slow client:", () => {
     }
     await expectNothingStored(service);
   }, 20_000);
+
+  // The runtime closes an idle connection up to four seconds early or late.
+  test("a batch may take longer than the idle time, as long as something comes now and then", async () => {
+    await using service = await startService({
+      ...limits({ readSecondsMax: 2, queueSecondsMax: 1 }),
+      PLANTSTORE_IDLE_SECONDS_MAX: "7",
+    });
+    const connection = await connectRaw(service.url);
+    connection.send(
+      createHead(CHUNKED)
+        .replace("/plants ", "/plants/batch ")
+        .replace("application/json", "application/x-ndjson"),
+    );
+    for (let line = 1; line <= 6; line++) {
+      connection.send(chunk(`{"id":${line},"name":"a"}\n`));
+      await receive(connection, new RegExp(`"line":${line},`));
+      await Bun.sleep(1_700);
+    }
+    connection.send("0\r\n\r\n");
+    await receive(connection, /\r\n0\r\n\r\n$/);
+    connection.abort();
+    expect(await service.readPlants()).toHaveLength(6);
+  }, 30_000);
+
+  test("an export that finds nothing for longer than the idle time is not cut off", async () => {
+    await using service = await startService(settings);
+    const PAGES = 12;
+    const listing = spyOn(service.store, "listPlants").mockImplementation(
+      async ({ after = 0n }: PlantQuery): Promise<PlantPage> => {
+        if (after > 0n) await Bun.sleep(1_000);
+        const isLast = after === BigInt(PAGES);
+        const found = isLast ? [{ id: 99n, name: "found", tag: undefined }] : [];
+        return { plants: found, next: isLast ? undefined : after + 1n };
+      },
+    );
+    const headers = { accept: "application/x-ndjson" };
+    const response = await send(service, "GET", "/plants?name=found", { headers });
+    expect(await response.text()).toBe('{"id":99,"name":"found"}\n');
+    listing.mockRestore();
+  }, 30_000);
 });
