@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
-import { engine, heldUp } from "../support/database.ts";
+import { heldUp } from "../support/database.ts";
 import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { connectRaw } from "../support/wire.ts";
 import { limits } from "../support/limits.ts";
@@ -192,29 +192,6 @@ describe("a batch over a bare connection", () => {
     expect(received).toContain(`{"line":2,"status":408,"error":${catalogue.body_too_slow.code}`);
     connection.abort();
   });
-
-  // About connections alone. The runtime closes an idle one up to four seconds early or late.
-  test.skipIf(engine !== "sqlite")(
-    "may take longer than the idle time, as long as something comes now and then",
-    async () => {
-      await using patient = await startService({
-        ...limits({ readSecondsMax: 2, queueSecondsMax: 1 }),
-        PLANTSTORE_IDLE_SECONDS_MAX: "7",
-      });
-      const connection = await connectRaw(patient.url);
-      connection.send(HEAD);
-      for (let line = 1; line <= 6; line++) {
-        connection.send(chunk(`{"id":${line},"name":"a"}\n`));
-        await connection.receive(new RegExp(`"line":${line},`));
-        await Bun.sleep(1_700);
-      }
-      connection.send("0\r\n\r\n");
-      await connection.receive(/\r\n0\r\n\r\n$/);
-      connection.abort();
-      expect(await countPlants(patient)).toBe(6);
-    },
-    30_000,
-  );
 });
 
 test("a full queue holds a batch up, and fails no line of it", async () => {

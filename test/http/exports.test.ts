@@ -1,29 +1,7 @@
-/** Streams that take long, and how a reader knows that it has the whole. */
+/** How a reader knows that it has the whole of an export. */
 
-import { expect, spyOn, test } from "bun:test";
-import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
-import { limits } from "../support/limits.ts";
+import { expect, test } from "bun:test";
 import { send, startService, type TestService } from "../support/service.ts";
-
-test("an export that finds nothing for longer than the idle time is not cut off", async () => {
-  await using service = await startService({
-    ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
-    PLANTSTORE_IDLE_SECONDS_MAX: "6",
-  });
-  const PAGES = 12;
-  const listing = spyOn(service.store, "listPlants").mockImplementation(
-    async ({ after = 0n }: PlantQuery): Promise<PlantPage> => {
-      if (after > 0n) await Bun.sleep(1_000);
-      const isLast = after === BigInt(PAGES);
-      const found = isLast ? [{ id: 99n, name: "found", tag: undefined }] : [];
-      return { plants: found, next: isLast ? undefined : after + 1n };
-    },
-  );
-  const headers = { accept: "application/x-ndjson" };
-  const response = await send(service, "GET", "/plants?name=found", { headers });
-  expect(await response.text()).toBe('{"id":99,"name":"found"}\n');
-  listing.mockRestore();
-}, 30_000);
 
 test("what comes after the last plant of an export tells whether it is complete, with every filter", async () => {
   await using service = await startService();

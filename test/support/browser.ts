@@ -1,7 +1,7 @@
 /** Pages in a real Chromium. A test fails if its page reports an error, violates its policy or asks another origin. */
 
 import type { AxeResults, NodeResult, Result } from "axe-core";
-import { afterAll, afterEach, describe, expect } from "bun:test";
+import { afterEach, describe, expect } from "bun:test";
 import {
   type Browser,
   type BrowserContext,
@@ -55,20 +55,11 @@ export function describeInBrowser(name: string, declareTests: () => void): void 
       const faults = faultsOfClosed.splice(0);
       if (faults.length > 0) throw new Error(`the page was at fault:\n- ${faults.join("\n- ")}`);
     });
-    // The runner emits no `exit`, so the browser is closed after each group of tests.
-    afterAll(closeBrowser);
     declareTests();
   });
 }
 
-/** Closes it where one runs; the next page opens another. */
-async function closeBrowser(): Promise<void> {
-  const browser = launched;
-  launched = undefined;
-  await (await browser)?.close();
-}
-
-/** Chromium ends with the pipe to this process, but would leave its profile behind where this one is killed. */
+/** One for all tests of this process. Chromium ends with the pipe to it; the guard then removes its profile. */
 async function launchBrowser(): Promise<Browser> {
   const executablePath = findChromium();
   if (executablePath === undefined) throw new Error("no Chromium is here");
@@ -205,9 +196,11 @@ export async function expectAccessible(
   except: readonly Exception[] = [],
 ): Promise<void> {
   // Evaluated by the debugger, which no content security policy stops; so the policy need not be off.
-  await page.evaluate(await axeSource.text());
+  if (!(await page.evaluate<boolean>(`"axe" in window`)))
+    await page.evaluate(await axeSource.text());
   const { violations } = await page.evaluate<AxeResults>(
-    `axe.run(document, { resultTypes: ["violations"] })`,
+    // Nothing is preloaded: only a rule that is off by itself needs it.
+    `axe.run(document, { resultTypes: ["violations"], preload: false })`,
   );
   const isExcepted = ({ id }: Result, node: NodeResult): boolean =>
     except.some(({ rule, at }) => rule === id && node.target.join(" ").includes(at));
@@ -231,12 +224,17 @@ export async function startConsole(
   settings: Readonly<Record<string, string>> = {},
   facts: ServiceFacts = {},
 ): Promise<TestService> {
-  await using opened = new AsyncDisposableStack();
-  const folder = opened.use(makeTemporaryFolder());
-  await buildConsole(folder.path);
-  const service = opened.use(await startService(settings, { consoleFolder: folder.path, facts }));
-  const stack = opened.move();
-  return { ...service, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+  return startService(settings, { consoleFolder: await (built ??= build()), facts });
+}
+
+let built: Promise<string> | undefined;
+
+/** Once for all tests of this process: the sources do not change meanwhile. */
+async function build(): Promise<string> {
+  const { path } = makeTemporaryFolder();
+  guardFolder(path);
+  await buildConsole(path);
+  return path;
 }
 
 export async function createToken(

@@ -2,6 +2,9 @@
 
 import { Database } from "bun:sqlite";
 import type { Socket } from "bun";
+import { copyFileSync } from "node:fs";
+import { join } from "node:path";
+import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { formatRequest } from "./connection.ts";
@@ -30,10 +33,13 @@ export const memory: Scenario = {
 async function run({ tell, isShort = false }: Budget): Promise<Finding> {
   const faults: string[] = [];
   const limiter = findLimiter();
+  using folder = makeTemporaryFolder();
+  const model = join(folder.path, "model.db");
+  makeModel(model);
   const figures: Record<string, number> = { "in a control group of 256 MB": limiter.length && 1 };
   for (const [name, findRequest] of Object.entries(attacks)) {
     tell(`${(isShort ? SHORT : LONG).clients} clients: ${name}`);
-    const found = await attack(findRequest, isShort ? SHORT : LONG, limiter);
+    const found = await attack(findRequest, isShort ? SHORT : LONG, model, limiter);
     faults.push(...found.faults.map((fault) => `${name}: ${fault}`));
     for (const [figure, value] of Object.entries(found.figures))
       figures[`${name}: ${figure}`] = Number(value);
@@ -59,28 +65,31 @@ function findLimiter(): readonly string[] {
   return commands.find(works) ?? [];
 }
 
+/** The store that every attack begins with. */
+function makeModel(path: string): void {
+  makeStore(path, PLANTS, "n".repeat(NAME_LENGTH));
+  using db = new Database(path);
+  db.run("INSERT INTO plants SELECT id + ?1, ?2, NULL FROM plants WHERE id <= ?3", [
+    PLANTS,
+    "€".repeat(LARGE_LENGTH),
+    LARGE_PLANTS,
+  ]);
+  db.run(
+    `INSERT INTO changes (last, first, at_ms, entries)
+      SELECT id + newest, id + newest, ?1, json_array('c', NULL, id, ?2, NULL)
+      FROM plants, (SELECT max(last) AS newest FROM changes) WHERE id <= ?3`,
+    [Date.now(), "€".repeat(LARGE_LENGTH), LARGE_CHANGES],
+  );
+}
+
 /** On a service of its own: memory that one attack took does not count for the next. */
 async function attack(
   findRequest: Attack,
   { clients, holdSeconds }: typeof LONG,
+  model: string,
   limiter: readonly string[],
 ): Promise<Finding> {
-  const prepare = (path: string): void => {
-    makeStore(path, PLANTS);
-    using db = new Database(path);
-    db.run("UPDATE plants SET name = ? || id", ["n".repeat(NAME_LENGTH)]);
-    db.run("INSERT INTO plants SELECT id + ?1, ?2, NULL FROM plants WHERE id <= ?3", [
-      PLANTS,
-      "€".repeat(LARGE_LENGTH),
-      LARGE_PLANTS,
-    ]);
-    db.run(
-      `INSERT INTO changes (last, first, at_ms, entries)
-        SELECT id + newest, id + newest, ?1, json_array('c', NULL, id, ?2, NULL)
-        FROM plants, (SELECT max(last) AS newest FROM changes) WHERE id <= ?3`,
-      [Date.now(), "€".repeat(LARGE_LENGTH), LARGE_CHANGES],
-    );
-  };
+  const prepare = (path: string): void => copyFileSync(model, path);
   await using service = await startTorturedService({}, clients + 200, prepare, limiter);
   const faults: string[] = [];
   const request = await findRequest(service.url);
