@@ -19,6 +19,7 @@ import {
 import { Connection, NDJSON_TYPE } from "./connection.ts";
 import { type Failure, findJson, findWaitMs, mayBeDone, ServiceError } from "./errors.ts";
 import {
+  type Count,
   type Filter,
   findEtag,
   findNext,
@@ -27,10 +28,13 @@ import {
   formatPlant,
   formatQuery,
   isContent,
+  isCount,
+  isTagCount,
   type NewPlant,
   type Page,
   type PageQuery,
   type Plant,
+  type TagCountPage,
   type TagPage,
   type TagQuery,
   type TokenFacts,
@@ -42,11 +46,14 @@ export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
 export type { Change, ChangePage, ChangeQuery } from "./changes.ts";
 export { type ErrorName, ServiceError } from "./errors.ts";
 export type {
+  Count,
   Filter,
   NewPlant,
   Page,
   PageQuery,
   Plant,
+  TagCount,
+  TagCountPage,
   TagPage,
   TagQuery,
   TokenFacts,
@@ -268,12 +275,33 @@ export class Client extends Connection {
     }
   }
 
+  /** How many plants match. */
+  async countPlants({ tag, name, q }: Filter = {}, options?: RetryOptions): Promise<Count> {
+    const path = `/plants/count${formatQuery({ tag, name, q })}`;
+    const count = findJson((await this.ask(path, {}, options)).text);
+    if (!isCount(count)) throw this.notAPlantStore();
+    return count;
+  }
+
   async listTagPage(query: TagQuery = {}, options?: RetryOptions): Promise<TagPage> {
-    const { headers, text } = await this.ask(`/tags${formatQuery(query)}`, {}, options);
+    return this.readTags("/tags", query, (tag) => typeof tag === "string", options);
+  }
+
+  /** The same with the number of plants that have each tag. */
+  async countTagPage(query: TagQuery = {}, options?: RetryOptions): Promise<TagCountPage> {
+    return this.readTags("/tags/counts", query, isTagCount, options);
+  }
+
+  private async readTags<Tag>(
+    path: string,
+    query: TagQuery,
+    isTag: (value: unknown) => value is Tag,
+    options: RetryOptions | undefined,
+  ): Promise<{ readonly tags: readonly Tag[]; readonly next: string | undefined }> {
+    const { headers, text } = await this.ask(path + formatQuery(query), {}, options);
     const tags = findJson(text);
     const next = findNext(headers);
-    const isPage = Array.isArray(tags) && tags.every((tag) => typeof tag === "string");
-    if (!isPage || next === null) throw this.notAPlantStore();
+    if (!Array.isArray(tags) || !tags.every(isTag) || next === null) throw this.notAPlantStore();
     return { tags, next };
   }
 

@@ -28,6 +28,8 @@ export interface Filter {
   readonly tag?: string | undefined;
   /** A part of the name, in any case. */
   readonly name?: string | undefined;
+  /** Words in any order: each is in the name or in the tag, in any case, with or without accents. */
+  readonly q?: string | undefined;
   /** By id; ascending by default. */
   readonly order?: "asc" | "desc" | undefined;
 }
@@ -58,6 +60,30 @@ export interface TagPage {
   readonly next: string | undefined;
 }
 
+export interface Count {
+  readonly count: number;
+  /** False if there are at least so many. */
+  readonly exact: boolean;
+}
+
+export interface TagCount extends Count {
+  readonly tag: string;
+}
+
+export interface TagCountPage {
+  readonly tags: readonly TagCount[];
+  /** The `after` of the next page; undefined on the last one. */
+  readonly next: string | undefined;
+}
+
+export function isCount(value: unknown): value is Count {
+  const { count, exact } = (value ?? {}) as Partial<Count>;
+  return typeof count === "number" && typeof exact === "boolean";
+}
+
+export const isTagCount = (value: unknown): value is TagCount =>
+  isCount(value) && typeof (value as Partial<TagCount>).tag === "string";
+
 /** What the service knows of the token that was sent. */
 export interface TokenFacts {
   readonly name: string;
@@ -79,7 +105,7 @@ export function formatId(id: bigint): string {
 }
 
 /** No others, so an object with more members may be given. */
-const QUERY_NAMES = ["prefix", "tag", "name", "order", "after", "limit"];
+const QUERY_NAMES = ["prefix", "tag", "name", "q", "order", "after", "limit"];
 
 /** Starts with a question mark, unless nothing is asked for. */
 export function formatQuery(query: PageQuery | TagQuery): string {

@@ -2,6 +2,7 @@
 
 import type { RetryOptions } from "../../client/client.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
+import type { PlantCount } from "../domain/page.ts";
 import { formatNdjson, type Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
@@ -144,7 +145,8 @@ export async function copyPlants(
   { isQuiet, signal, report, delaysMs }: PlantCopy,
 ): Promise<void> {
   const [from, to] = [source.description.location, target.description.location];
-  const total = Number(await retryBusy(source, () => source.countPlants()));
+  const counting = (): Promise<PlantCount> => source.countPlants({}, Number.POSITIVE_INFINITY);
+  const total = (await retryBusy(source, counting)).count;
   let [stage, done] = ["copying", 0];
   const progress = new Progress(isQuiet, () => ({
     stage,

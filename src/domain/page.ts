@@ -14,6 +14,8 @@ export interface PlantQuery {
   readonly tag: string | undefined;
   /** A part of the name, in any case. */
   readonly name: string | undefined;
+  /** Each of its words is in the name or in the tag, in any case, with or without accents. */
+  readonly q?: string | undefined;
   /** By id. */
   readonly order: Order;
   /** Ends the page after this many characters; by default, after the limit of every page. */
@@ -25,6 +27,25 @@ export interface PlantPage {
   /** The `after` of the next page; undefined on the last one. */
   readonly next: bigint | undefined;
 }
+
+/** What is counted. */
+export type CountQuery = Partial<Pick<PlantQuery, "tag" | "name" | "q">>;
+
+/** How many plants a bounded piece of work has found. */
+export interface CountPage {
+  readonly count: number;
+  /** The `after` of the next piece; undefined after the last one. */
+  readonly next: bigint | undefined;
+}
+
+export interface PlantCount {
+  readonly count: number;
+  /** False if there are at least so many. */
+  readonly exact: boolean;
+}
+
+/** Whether plants have to be looked at to know whether they match. */
+export const isSearch = ({ name, q }: CountQuery): boolean => name !== undefined || q !== undefined;
 
 /** The first id that may be on the page; undefined if there can be none. */
 export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
@@ -38,7 +59,7 @@ export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
 
 /** Names may be long: a page of long names is a shorter page, whatever its limit. */
 const CHARACTERS_MAX = 2_097_152;
-/** A page of twenty thousand ordinary names takes less. */
+/** So long a search looks for a page. */
 const SEARCH_MS_MAX = 50;
 
 /** Takes a page off rows in key order. */
@@ -63,7 +84,7 @@ export class PageBuilder {
   /** Of the last row that was looked at. */
   lastId: bigint | undefined;
   private readonly limit: number;
-  private readonly part: NamePart | undefined;
+  private readonly filter: Filter | undefined;
   private readonly scanRowsMax: number;
   private readonly charactersMax: number;
   private readonly now: () => number;
@@ -71,14 +92,10 @@ export class PageBuilder {
   private seen = 0;
   private characters = 0;
 
-  constructor(
-    { limit, name, charactersMax = CHARACTERS_MAX }: PlantQuery,
-    scanRowsMax: number,
-    now = () => performance.now(),
-  ) {
-    this.limit = limit;
-    this.charactersMax = charactersMax;
-    this.part = name === undefined ? undefined : new NamePart(name);
+  constructor(query: PlantQuery, scanRowsMax: number, now = () => performance.now()) {
+    this.limit = query.limit;
+    this.charactersMax = query.charactersMax ?? CHARACTERS_MAX;
+    this.filter = isSearch(query) ? new Filter(query) : undefined;
     this.scanRowsMax = scanRowsMax;
     this.now = now;
     this.endsAtMs = now() + SEARCH_MS_MAX;
@@ -86,37 +103,81 @@ export class PageBuilder {
 
   /** False if the page is over before this row. */
   add(row: Plant): boolean {
-    const { plants, part, seen } = this;
-    if (plants.length === this.limit || seen === this.scanRowsMax) return false;
+    const { plants, filter, seen } = this;
+    if (plants.length === this.limit || seen >= this.scanRowsMax) return false;
     if (this.characters > this.charactersMax) return false;
-    if (part !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
+    if (filter !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
     this.seen++;
     this.characters += lengthOf(row);
     this.lastId = row.id;
-    if (part === undefined || part.isIn(row.name)) plants.push(row);
+    if (filter === undefined || filter.accepts(row)) plants.push(row);
     return true;
   }
+
+  /** Rows that the database has looked at, and that do not match. */
+  skip(rows: number): void {
+    this.seen += rows;
+  }
+
+  /** How many rows a search may still look at: one at least, to know whether there are others. */
+  rowsLeft(rowsMax: number): number {
+    return Math.max(1, Math.min(rowsMax, this.scanRowsMax - this.seen));
+  }
+}
+
+/** More words would take too long with a long name. */
+export const WORDS_MAX = 16;
+
+export const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
+
+/** Which plants a search finds. */
+class Filter {
+  private readonly part: Part | undefined;
+  private readonly words: readonly Part[];
+
+  constructor({ name, q = "" }: CountQuery) {
+    this.part = name === undefined ? undefined : new Part(fold(name));
+    this.words = splitWords(q).map((word) => new Part(foldAccents(word)));
+  }
+
+  accepts({ name, tag }: Plant): boolean {
+    if (this.part !== undefined && !this.part.isIn(fold(name))) return false;
+    if (this.words.length === 0) return true;
+    const texts = (tag === undefined ? [name] : [name, tag]).map(foldAccents);
+    return this.words.every((word) => texts.some((text) => word.isIn(text)));
+  }
+}
+
+/**
+ * A text in ASCII, in upper case. A plant whose name and tag are ASCII and do not contain it, in any case, is not found
+ * by the search, so a database can pass over it. Undefined if there is no such text.
+ */
+export function findHint({ name, q = "" }: CountQuery): string | undefined {
+  const parts = [...splitWords(q).map(foldAccents), ...(name === undefined ? [] : [fold(name)])];
+  const plain = parts.filter((part) => part !== "" && !BEYOND_ASCII.test(part));
+  // The longest is the rarest. It is cut because a database compares it at every character.
+  const longest = plain.toSorted((one, other) => other.length - one.length)[0];
+  return longest?.slice(0, SHORT_PART_MAX);
 }
 
 /** String.includes takes up to this many steps a character. */
 const SHORT_PART_MAX = 8;
 
-/** A part of a name, in any case. Finding it takes time in proportion to the name. */
-class NamePart {
+/** A part of a folded text. Finding it takes time in proportion to the text. */
+class Part {
   private readonly part: string;
   /** For each beginning of the part: the length of its longest end that the part begins with. */
   private readonly borders: number[] = [0];
 
   constructor(part: string) {
-    this.part = fold(part);
+    this.part = part;
     for (let end = 1, length = 0; end < this.part.length; end++) {
       length = this.extend(length, this.part.charCodeAt(end));
       this.borders.push(length);
     }
   }
 
-  isIn(name: string): boolean {
-    const text = fold(name);
+  isIn(text: string): boolean {
     const { part } = this;
     if (part.length <= SHORT_PART_MAX) return text.includes(part);
     // Knuth, Morris and Pratt: String.includes would compare a part of 1,000 letters at every position.
@@ -136,8 +197,11 @@ class NamePart {
   }
 }
 
+const BEYOND_ASCII = /[\u0080-\uffff]/;
 /** No letter below these has a composed form with a mark. */
 const COMPOSABLE = /[\u0300-\uffff]/;
+/** The marks of Latin, Greek and Cyrillic. Those of other scripts tell words apart. */
+const ACCENTS = /[\u0300-\u036f]/g;
 /** Composing orders the marks on a letter, which takes a square of their number. */
 const TOO_MANY_MARKS = /\p{M}{32}/u;
 /** Composing takes up to half a microsecond a character. */
@@ -148,11 +212,17 @@ const COMPOSED_CHARACTERS_MAX = 4_096;
  * locale nor, as lower case does for Σ, on the letters around. A name of more than 4,096 characters, or with 32 marks
  * in a row, is not composed: it is found by the characters that it was written with.
  */
-function fold(text: string): string {
-  const composes =
-    text.length <= COMPOSED_CHARACTERS_MAX && COMPOSABLE.test(text) && !TOO_MANY_MARKS.test(text);
-  return (composes ? text.normalize("NFC") : text).toUpperCase();
+const fold = (text: string): string =>
+  (COMPOSABLE.test(text) && isNormalized(text) ? text.normalize("NFC") : text).toUpperCase();
+
+/** The same without accents: É is E. */
+function foldAccents(text: string): string {
+  const hasAccents = BEYOND_ASCII.test(text) && isNormalized(text);
+  return (hasAccents ? text.normalize("NFD").replace(ACCENTS, "") : text).toUpperCase();
 }
+
+const isNormalized = (text: string): boolean =>
+  text.length <= COMPOSED_CHARACTERS_MAX && !TOO_MANY_MARKS.test(text);
 
 /**
  * Every engine indexes the first 100 characters of a tag, so tags are told apart and listed by them. A tag of 100

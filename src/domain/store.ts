@@ -3,7 +3,7 @@
 import type { ChangePage, ChangeQuery } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
-import type { PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
+import type { CountQuery, PlantCount, PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
 import type { Scope, TokenRecord, TokenUse } from "./token.ts";
 
 /**
@@ -42,8 +42,8 @@ export interface Store extends TokenStore {
   /** A page of the tags in use: its cost depends on how many it lists, and not on how many plants have them. */
   listTags(query: TagQuery): Promise<TagPage>;
 
-  /** Takes time in proportion to the store: for commands, never for a request. */
-  countPlants(): Promise<bigint>;
+  /** Counts for so long, a second by default. The answer may be up to a second old. */
+  countPlants(query?: CountQuery, msMax?: number): Promise<PlantCount>;
 
   /**
    * Rejects with `plant_not_found`, or with `precondition_failed` if the condition does not hold. It is judged in
@@ -141,6 +141,7 @@ export type ServedStore = Pick<
   | "findPlant"
   | "listPlants"
   | "listTags"
+  | "countPlants"
   | "replacePlant"
   | "removePlant"
   | "readChanges"

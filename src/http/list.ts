@@ -1,12 +1,24 @@
-/** GET /plants: a page as JSON, or the whole (filtered) store as a stream. GET /tags: a page. */
+/** GET /plants: a page as JSON, or the whole (filtered) store as a stream. GET /tags: a page. And how many there are. */
 
 import { Refusal } from "../domain/errors.ts";
 import { INT64_MIN } from "../domain/json.ts";
-import { type PlantPage, type PlantQuery, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
+import {
+  type PlantPage,
+  type PlantQuery,
+  TAG_PREFIX_CHARACTERS,
+  type TagPage,
+  type TagQuery,
+} from "../domain/page.ts";
 import { formatNdjson, formatStoredPlants, lengthOf, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { answer, type Exchange } from "./handle.ts";
-import { formatNextQuery, parsePlantQuery, parseTagQuery, requireRoomForNext } from "./query.ts";
+import {
+  formatNextQuery,
+  parseCountQuery,
+  parsePlantQuery,
+  parseTagQuery,
+  requireRoomForNext,
+} from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import {
   answerText,
@@ -148,12 +160,46 @@ async function* formatPages(
   }
 }
 
+/** GET /plants/count */
+export async function countPlants({ request, service }: Exchange): Promise<Response> {
+  return answer(200, JSON.stringify(await service.store.countPlants(parseCountQuery(request.url))));
+}
+
 /** GET /tags */
-export async function listTags({ request, service }: Exchange): Promise<Response> {
+export async function listTags(exchange: Exchange): Promise<Response> {
+  const { query, tags, next } = await readTags(exchange);
+  return answerTags(exchange, query, tags, next);
+}
+
+/** A page ends early rather than take longer. */
+const TAG_COUNTS_MS_MAX = 1_000;
+
+/** GET /tags/counts */
+export async function countTags(exchange: Exchange): Promise<Response> {
+  const endsAtMs = performance.now() + TAG_COUNTS_MS_MAX;
+  const { query, tags, next } = await readTags(exchange);
+  const counts: object[] = [];
+  for (const tag of tags) {
+    if (counts.length > 0 && performance.now() > endsAtMs)
+      return answerTags(exchange, query, counts, tags[counts.length - 1]);
+    counts.push({ tag, ...(await exchange.service.store.countPlants({ tag })) });
+  }
+  return answerTags(exchange, query, counts, next);
+}
+
+async function readTags({ request, service }: Exchange): Promise<TagPage & { query: TagQuery }> {
   const query = parseTagQuery(request.url);
   requireRoomForNext(request.url, TAG_BYTES_MAX, service.config.urlBytesMax);
-  const { tags, next } = await service.store.listTags(query);
-  const body = JSON.stringify(tags);
-  if (next === undefined) return answer(200, body);
-  return answer(200, body, { link: formatNextLink(request, query, next) });
+  return { query, ...(await service.store.listTags(query)) };
+}
+
+function answerTags(
+  { request }: Exchange,
+  query: TagQuery,
+  body: readonly unknown[],
+  next: string | undefined,
+): Response {
+  const text = JSON.stringify(body);
+  if (next === undefined) return answer(200, text);
+  return answer(200, text, { link: formatNextLink(request, query, next) });
 }

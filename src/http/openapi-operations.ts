@@ -2,7 +2,7 @@
 
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
-import { orders, TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
+import { orders, TAG_PREFIX_CHARACTERS, WORDS_MAX } from "../domain/page.ts";
 import { SAMPLE_MS, SAMPLES_MAX } from "../observe/reporter.ts";
 import { lineBytesMax } from "./batch.ts";
 import {
@@ -35,6 +35,7 @@ export function describeOperations(
   return {
     "/plants": { post: describeCreate(config), get: describeList(config) },
     "/plants/batch": { post: describeBatch(config) },
+    "/plants/count": { get: describeCount() },
     "/plants/{id}": {
       parameters: [
         {
@@ -51,6 +52,7 @@ export function describeOperations(
       delete: describeRemove(),
     },
     "/tags": { get: describeTags() },
+    "/tags/counts": { get: describeTagCounts() },
     "/changes": { get: describeChanges(config) },
     "/token": { get: describeToken() },
     ...describeTokens(),
@@ -91,15 +93,11 @@ function describeList(config: Config): Described {
       "page does not have. With `Accept: application/x-ndjson` or `text/csv` the whole (filtered) store comes as a " +
       "stream instead, and `limit` is not allowed. To know that a stream is complete, ask for what comes after its last " +
       "plant: `?after=<id>&limit=1`, with the same filters. " +
-      `A page of very long names may end before its limit. A search by \`name\` looks at most at ${config.scanRowsMax} plants a page, so a page may end early or be empty. Both have a next link.`,
+      `A page of very long names may end before its limit. A search by \`name\` or \`q\` looks for a page for a bounded time, and at most at ${config.scanRowsMax} plants, so a page may end early or be empty. Both have a next link.`,
     parameters: [
       limitParameter("Plants on a page."),
       parameter("after", "The id of the last plant seen; the page begins after it.", int64),
-      parameter("tag", "Exactly this tag."),
-      parameter(
-        "name",
-        "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
-      ),
+      ...filterParameters,
       parameter("order", "By id.", { ...text, enum: orders, default: "asc" }),
     ],
     answers: {
@@ -114,6 +112,36 @@ function describeList(config: Config): Described {
         },
         "Link",
       ),
+    },
+    fails: ["BadQuery"],
+  });
+}
+
+const filterParameters = [
+  parameter("tag", "Exactly this tag."),
+  parameter(
+    "name",
+    "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
+  ),
+  parameter(
+    "q",
+    `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
+  ),
+];
+
+const counted = {
+  count: { ...integer, description: "How many there are." },
+  exact: { type: "boolean", description: "False if there are at least so many." },
+};
+
+function describeCount(): Described {
+  return operation("countPlants", "plants:read", "Count plants", {
+    description:
+      "How many plants there are, or how many match. The service counts for a second at most; if that is not enough, " +
+      "`exact` is false and there are at least so many. The answer may be up to a second old.",
+    parameters: filterParameters,
+    answers: {
+      200: answer("The count.", json(objectOf(counted), { count: 1_000_000, exact: true })),
     },
     fails: ["BadQuery"],
   });
@@ -185,21 +213,41 @@ function describeRemove(): Described {
   });
 }
 
+const tagParameters = [
+  parameter("prefix", "Only tags that begin with this, exactly."),
+  parameter("after", "The last tag seen; the page begins after it."),
+  limitParameter("Tags on a page."),
+];
+
 function describeTags(): Described {
   return operation("listTags", "plants:read", "List the tags in use", {
     description:
       "Each tag once, in the order of its UTF-8 bytes; the next page is in the `Link` header, which the last page " +
       `does not have. Tags of ${TAG_PREFIX_CHARACTERS} characters or more are not listed; if there are many, ` +
       "a page may end early or be empty, with a next link.",
-    parameters: [
-      parameter("prefix", "Only tags that begin with this, exactly."),
-      parameter("after", "The last tag seen; the page begins after it."),
-      limitParameter("Tags on a page."),
-    ],
+    parameters: tagParameters,
     answers: {
       200: answer(
         "The tags.",
         json({ type: "array", items: text }, ["bulb", "herb", "tropical"]),
+        "Link",
+      ),
+    },
+    fails: ["BadQuery"],
+  });
+}
+
+function describeTagCounts(): Described {
+  const bulb = { tag: "bulb", count: 12, exact: true };
+  return operation("countTags", "plants:read", "Count the plants of each tag", {
+    description:
+      "The tags in use, in the same order and pages as `GET /tags`, each with the number of its plants. " +
+      "The service counts for a page for about a second; then the page ends early, with a next link.",
+    parameters: tagParameters,
+    answers: {
+      200: answer(
+        "The tags with their counts.",
+        json({ type: "array", items: objectOf({ tag: text, ...counted }) }, [bulb]),
         "Link",
       ),
     },

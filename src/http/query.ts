@@ -3,7 +3,15 @@
 import { type ChangeQuery, type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
-import { type Order, orders, type PlantQuery, type TagQuery } from "../domain/page.ts";
+import {
+  type CountQuery,
+  type Order,
+  orders,
+  type PlantQuery,
+  splitWords,
+  type TagQuery,
+  WORDS_MAX,
+} from "../domain/page.ts";
 import { isStorable } from "../domain/plant.ts";
 
 export const LIMIT_DEFAULT = 100;
@@ -11,16 +19,35 @@ export const LIMIT_MAX = 1000;
 
 /** A stream has no pages, so it has no limit. */
 export function parsePlantQuery(url: string, isStream: boolean): PlantQuery {
-  const given = new Parameters(url, ["limit", "after", "tag", "name", "order"]);
+  const given = new Parameters(url, ["limit", "after", "tag", "name", "q", "order"]);
   const query: PlantQuery = {
     limit: given.limit(isStream),
     after: given.take<bigint | undefined>("after", (text) => parseInt64("after", text), undefined),
     tag: given.text("tag"),
     name: given.text("name"),
+    q: given.take<string | undefined>("q", parseWords, undefined),
     order: given.take<Order>("order", parseOrder, "asc"),
   };
   given.requireSound();
   return query;
+}
+
+export function parseCountQuery(url: string): CountQuery {
+  const given = new Parameters(url, ["tag", "name", "q"]);
+  const query: CountQuery = {
+    tag: given.text("tag"),
+    name: given.text("name"),
+    q: given.take<string | undefined>("q", parseWords, undefined),
+  };
+  given.requireSound();
+  return query;
+}
+
+/** No word asks for nothing. */
+function parseWords(text: string): string | undefined | Fault {
+  const { length } = splitWords(text);
+  if (length > WORDS_MAX) return Fault.of("q", `at most ${WORDS_MAX} words`, text);
+  return length === 0 ? undefined : text;
 }
 
 export function parseTagQuery(url: string): TagQuery {

@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import { BATCH_TYPES, createPlants } from "./batch.ts";
 import { listChanges } from "./changes.ts";
 import { answer, type Route } from "./handle.ts";
-import { listPlants, listTags } from "./list.ts";
+import { countPlants, countTags, listPlants, listTags } from "./list.ts";
 import { describeApi } from "./openapi.ts";
 import { createPlant, readPlant, removePlant, replacePlant } from "./plants.ts";
 import { JSON_TYPE } from "./request-headers.ts";
@@ -28,6 +28,10 @@ export function createRoutes(config: Config): readonly Route[] {
       },
     },
     {
+      path: "/plants/count",
+      operations: { GET: { scope: "plants:read", handle: countPlants, hasQuery: true } },
+    },
+    {
       path: "/plants/:id",
       operations: {
         GET: { scope: "plants:read", handle: readPlant },
@@ -38,6 +42,10 @@ export function createRoutes(config: Config): readonly Route[] {
     {
       path: "/tags",
       operations: { GET: { scope: "plants:read", handle: listTags, hasQuery: true } },
+    },
+    {
+      path: "/tags/counts",
+      operations: { GET: { scope: "plants:read", handle: countTags, hasQuery: true } },
     },
     {
       path: "/changes",

@@ -10,6 +10,7 @@ const forwarded = [
   "findPlant",
   "listPlants",
   "listTags",
+  "countPlants",
   "readChanges",
   "replacePlant",
   "removePlant",
@@ -62,7 +63,10 @@ export function createRemoteStore(caller: Caller, reader: PlantReads | undefined
   };
 }
 
-type PlantReads = Pick<ServedStore, "findPlant" | "listPlants" | "listTags" | "readChanges">;
+type PlantReads = Pick<
+  ServedStore,
+  "findPlant" | "listPlants" | "listTags" | "countPlants" | "readChanges"
+>;
 
 /** The owner answers until it has once succeeded: before its first answer it makes durable what can be read. */
 function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
@@ -76,6 +80,7 @@ function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
     findPlant: (id) => (isDurable ? reader.findPlant(id) : ask(owner.findPlant(id))),
     listPlants: (query) => (isDurable ? reader.listPlants(query) : ask(owner.listPlants(query))),
     listTags: (query) => (isDurable ? reader.listTags(query) : ask(owner.listTags(query))),
+    countPlants: (query) => (isDurable ? reader.countPlants(query) : ask(owner.countPlants(query))),
     readChanges: (query) => (isDurable ? reader.readChanges(query) : ask(owner.readChanges(query))),
   };
 }

@@ -86,9 +86,10 @@ describe("adoptTokens", () => {
 
 test("countPlants counts them", () =>
   withStore(async (store) => {
-    expect(await store.countPlants()).toBe(0n);
+    // Another query, because an answer may be up to a second old.
+    expect(await store.countPlants({ tag: "t" })).toEqual({ count: 0, exact: true });
     const ids = [-(2n ** 63n), 0n, 2n ** 63n - 1n];
     await Promise.all(ids.map((id) => store.createPlant({ id, name: "a", tag: undefined })));
     await store.removePlant(0n, {});
-    expect(await store.countPlants()).toBe(2n);
+    expect(await store.countPlants()).toEqual({ count: 2, exact: true });
   }));

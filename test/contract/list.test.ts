@@ -1,6 +1,8 @@
 /** GET /plants: pages by key, filters, order, streams, and every bad parameter. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import * as fc from "fast-check";
+import { type PlantQuery, takePage } from "../../src/domain/page.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
@@ -242,6 +244,130 @@ describe("a filter", () => {
   });
 });
 
+describe("words", () => {
+  test("of q are found in the name or in the tag, in any order, case and accent", async () => {
+    await using small = await startService();
+    const plants = [
+      ["Éclair de Lune", "rosé"],
+      ["lune ECLAIR", undefined],
+      ["E\u0301clair", "Lune"],
+      ["Straße 100%", "a_b\\c"],
+      ["Ёлка", "дерево"],
+      ["แอปเปิ้ล", undefined],
+    ] as const;
+    for (const [id, [name, tag]] of plants.entries())
+      await small.create(JSON.stringify({ id, name, tag }));
+    for (const [q, expected] of [
+      ["lune éclair", [0, 1, 2]],
+      ["  LUNE\t ECLAIR ", [0, 1, 2]],
+      ["clair une", [0, 1, 2]],
+      ["eclair rose", [0]],
+      ["eclair lune de rosé", [0]],
+      ["STRASSE", [3]],
+      ["0%", [3]],
+      ["a_b\\", [3]],
+      ["_", [3]],
+      ["елка", [4]],
+      ["Ёлка ДЕРЕВО", [4]],
+      // Thai tells words apart by their marks.
+      ["แอปเปล", []],
+      ["แอปเปิ้ล", [5]],
+      ["eclair strasse", []],
+      ["   ", [0, 1, 2, 3, 4, 5]],
+      ["", [0, 1, 2, 3, 4, 5]],
+    ] as const) {
+      const query = `q=${encodeURIComponent(q)}`;
+      expect([q, (await walk(`?${query}`, small)).ids]).toEqual([q, [...expected]]);
+      const counted = await send(small, "GET", `/plants/count?${query}`);
+      expect(await counted.json()).toEqual({ count: expected.length, exact: true });
+    }
+    expect((await walk("?q=lune&name=éclair&tag=Lune", small)).ids).toEqual([2]);
+  });
+
+  test("end a page early too, and filter streams", async () => {
+    expect(await walk("?q=eiche+grosse")).toEqual({ ids: [240], pages: 3 });
+    expect(await walk("?q=TEN+plant&order=desc&limit=7")).toMatchObject({
+      ids: range(1, 25)
+        .map((n) => n * 10)
+        .filter((id) => id !== 240)
+        .toReversed(),
+    });
+    const headers = { accept: "text/csv" };
+    const csv = await (await list("?q=eiche+grosse", headers)).text();
+    expect(csv).toBe('id,name,tag\r\n240,"Große EICHE","ten"\r\n');
+  });
+
+  test("are found wherever our own comparison finds them, by the database too", async () => {
+    await using small = await startService();
+    const letters = fc.constantFrom(
+      "a",
+      "A",
+      "ä",
+      "a\u0308",
+      "ß",
+      "s",
+      "S",
+      "%",
+      "_",
+      "\\",
+      "ж",
+      " ",
+    );
+    const text = fc.array(letters, { maxLength: 5 }).map((all) => all.join(""));
+    const plants = fc
+      .sample(fc.tuple(text, fc.option(text, { nil: undefined })), 150)
+      .map(([name, tag], id) => ({ id: BigInt(id), name, tag }));
+    await small.store.createPlants(plants);
+    const filters = fc.record({
+      q: fc.option(text, { nil: undefined }),
+      name: fc.option(text, { nil: undefined }),
+      order: fc.constantFrom("asc" as const, "desc" as const),
+    });
+    for (const filter of fc.sample(filters, 60)) {
+      const query: PlantQuery = { ...filter, after: undefined, limit: 1_000, tag: undefined };
+      const rows = filter.order === "asc" ? plants : plants.toReversed();
+      const { plants: found } = await small.store.listPlants(query);
+      expect([filter, found]).toEqual([filter, takePage(rows, query, 1_000).plants]);
+    }
+  });
+});
+
+describe("a count", () => {
+  const count = async (query: string): Promise<unknown> =>
+    (await send(service, "GET", `/plants/count${query}`)).json();
+
+  test("is that of all plants, or of those that a list with the same filters has", async () => {
+    expect(await count("")).toEqual({ count: 250, exact: true });
+    expect(await count("?tag=ten")).toEqual({ count: 25, exact: true });
+    expect(await count("?tag=Ten")).toEqual({ count: 0, exact: true });
+    expect(await count("?name=plant+1&tag=ten")).toEqual({ count: 11, exact: true });
+    expect(await count("?q=TEN+plant")).toEqual({ count: 24, exact: true });
+  });
+
+  test("that takes too long is at least so many, and those that ask the same share it", async () => {
+    const one = service.store.countPlants({ name: "plant" }, 0);
+    const other = service.store.countPlants({ name: "plant" }, 0);
+    expect(await one).toEqual({ count: 100, exact: false });
+    expect(await other).toBe(await one);
+  });
+
+  test.each([
+    ["?limit=5", '"limit": unknown; known are tag, name, q'],
+    ["?q=a&q=b", "q: given more than once"],
+    ["?q=%FF", "q: expected UTF-8"],
+    [`?q=${"a+".repeat(17)}`, "q: expected at most 16 words"],
+  ])("refuses %s, and names it", async (query, says) => {
+    const refused = await readError(await send(service, "GET", `/plants/count${query}`));
+    expect(refused).toMatchObject({ status: 400, error: catalogue.invalid_query.code });
+    expect(refused.message).toContain(says);
+  });
+
+  test("takes GET alone", async () => {
+    expect((await send(service, "DELETE", "/plants/count")).status).toBe(405);
+    expect((await fetch(`${service.url}/plants/count`)).status).toBe(401);
+  });
+});
+
 describe("long names", () => {
   const long = (id: number): string => `${id} ${"x".repeat(700_000)}`;
 
@@ -292,8 +418,10 @@ describe("a parameter", () => {
     ["?tag=%FF", "tag: expected UTF-8"],
     ["?tag=%", "tag: expected UTF-8"],
     ["?name=%00", "name: expected UTF-8 without U+0000"],
+    ["?q=%00", "q: expected UTF-8 without U+0000"],
+    [`?q=${"a+".repeat(17)}`, "q: expected at most 16 words"],
     ["?name=%ED%A0%80", "name: expected UTF-8"],
-    ["?offset=5", '"offset": unknown; known are limit, after, tag, name, order'],
+    ["?offset=5", '"offset": unknown; known are limit, after, tag, name, q, order'],
     ["?Limit=5", '"Limit": unknown'],
     ["?limit=5&limit=5", "limit: given more than once"],
     ["?tag=a&tag=b", "tag: given more than once"],

@@ -120,6 +120,27 @@ describe("a page of tags", () => {
   });
 });
 
+describe("counts of tags", () => {
+  test("come in the same order and pages, each exact", async () => {
+    const expected = sorted.map((tag) => ({ tag, count: 2, exact: true }));
+    const counted: unknown[] = [];
+    for (let next: string | undefined = "?limit=7"; next !== undefined;) {
+      const response = await send(service, "GET", `/tags/counts${next}`);
+      counted.push(...((await response.json()) as unknown[]));
+      next = nextOf(response);
+    }
+    expect(counted).toEqual(expected);
+    const some = await send(service, "GET", "/tags/counts?prefix=a&after=a");
+    expect(await some.json()).toEqual(expected.slice(8, 10));
+  });
+
+  test("refuse what is wrong, and need a token", async () => {
+    const refused = await readError(await send(service, "GET", "/tags/counts?tag=a"));
+    expect(refused.message).toContain('"tag": unknown; known are prefix, after, limit');
+    expect((await fetch(`${service.url}/tags/counts`)).status).toBe(401);
+  });
+});
+
 describe("a prefix", () => {
   test.each([
     ["", sorted],

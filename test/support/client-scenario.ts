@@ -69,6 +69,8 @@ export async function useClient(
   const tags: string[] = [];
   for await (const tag of client.listTags()) tags.push(tag);
   report["listTags"] = tags;
+  report["countTagPage"] = await client.countTagPage({ prefix: "tag", limit: 1 });
+  report["countPlants"] = await client.countPlants({ q: "24 PLANT", order: "desc" });
   const changes: unknown[] = [];
   let seen = 0;
   for await (const { seq, type, id, before } of client.changes({ id: FIRST })) {
@@ -122,6 +124,8 @@ export const expectedReport = {
   export: [2_500, `${FIRST + 2_499n}n`],
   listTagPage: { tags: ["tag 0", "tag 1"], next: "tag 1" },
   listTags: ["tag 0", "tag 1", "tag 2", "tag 3", "tag 4"],
+  countTagPage: { tags: [{ tag: "tag 0", count: 1, exact: true }], next: "tag 0" },
+  countPlants: { count: 154, exact: true },
   changes: [
     ["created", `${FIRST}n`, null],
     ["replaced", `${FIRST}n`, 'Rose "{"id":1"'],

@@ -1,10 +1,13 @@
 /** Plants by id, pages of plants and pages of tags. */
 
 import {
+  type CountPage,
   findBehind,
+  findHint,
   findTagPrefixRange,
   firstIdOf,
   isComplete,
+  isSearch,
   PageBuilder,
   type PlantPage,
   type PlantQuery,
@@ -46,6 +49,7 @@ const PIECE_ROWS_MAX = 2_000;
 const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
 interface Piece {
+  /** Without those that the server found not to match. */
   readonly plants: readonly Plant[];
   /** There may be further rows. */
   readonly hasMore: boolean;
@@ -60,7 +64,8 @@ export async function listPlants(
   query: PlantQuery,
   scanRowsMax: number,
 ): Promise<PlantPage> {
-  const isSearch = query.name !== undefined;
+  const searches = isSearch(query);
+  const hint = searches ? findHint(query) : undefined;
   let waitedMs = 0;
   const waitFor = async <Result>(promise: Promise<Result>): Promise<Result> => {
     const startedMs = performance.now();
@@ -70,18 +75,19 @@ export async function listPlants(
   };
   // A search is bounded by the time that it works, not by the time that it waits.
   const workedMs = (): number => performance.now() - waitedMs;
-  const page = new PageBuilder(query, isSearch ? scanRowsMax : query.limit, workedMs);
+  const page = new PageBuilder(query, searches ? scanRowsMax : query.limit, workedMs);
   let yieldAtMs = workedMs() + TICK_MS;
   for (let { after } = query; ;) {
-    const rowsMax = isSearch ? PIECE_ROWS_MAX : query.limit + 1;
-    const piece = await waitFor(readPiece(connection, { ...query, after }, rowsMax));
+    const rowsMax = searches ? page.rowsLeft(PIECE_ROWS_MAX) : query.limit + 1;
+    const piece = await waitFor(readPiece(connection, { ...query, after }, rowsMax, hint));
     for (const plant of piece.plants) {
       if (!page.add(plant)) return { plants: page.plants, next: page.lastId };
-      if (!isSearch || workedMs() < yieldAtMs) continue;
+      if (!searches || workedMs() < yieldAtMs) continue;
       await waitFor(endOfTick());
       yieldAtMs = workedMs() + TICK_MS;
     }
     if (!piece.hasMore) return { plants: page.plants, next: undefined };
+    if (hint !== undefined) page.skip(rowsMax - piece.plants.length);
     after = page.lastId;
   }
 }
@@ -90,11 +96,13 @@ async function readPiece(
   connection: Connection,
   query: PlantQuery,
   rowsMax: number,
+  hint: string | undefined,
 ): Promise<Piece> {
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], hasMore: false };
-  const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
   const parameters: Parameter[] = query.tag === undefined ? [firstId] : [firstId, query.tag];
+  if (hint !== undefined) return readCandidates(connection, query, rowsMax, [...parameters, hint]);
+  const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
   const rows = await connection.query<PlantRow | LongRow>(shortRowsOf(query, length), parameters);
   const plants: Plant[] = [];
   for (const row of rows) {
@@ -102,6 +110,25 @@ async function readPiece(
     plants.push(toPlant(row));
   }
   return { plants, hasMore: rows.length === length };
+}
+
+/** The server passes over what cannot match. The last row of a full piece is always there. */
+async function readCandidates(
+  connection: Connection,
+  query: PlantQuery,
+  length: number,
+  parameters: readonly Parameter[],
+): Promise<Piece> {
+  const rows = await connection.query<(PlantRow | LongRow) & { readonly place: bigint }>(
+    candidatesOf(query, length, parameters.length),
+    parameters,
+  );
+  const plants: Plant[] = [];
+  for (const { id, name, tag } of rows) {
+    if (name === null) return readBounded(connection, query, length, parameters.slice(0, -1));
+    plants.push(toPlant({ id, name, tag }));
+  }
+  return { plants, hasMore: Number(rows.at(-1)?.place) === length };
 }
 
 async function readBounded(
@@ -148,6 +175,18 @@ const whereShort = (column: string): string =>
 const shortRowsOf = (query: PlantQuery, length: number): string =>
   `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`;
 
+/** In plain ASCII the server compares as a search does. Other texts are for the search itself to look at. */
+function candidatesOf(query: PlantQuery, length: number, hint: number): string {
+  const mayMatch = (column: string): string =>
+    `octet_length(${column}) > char_length(${column}) OR strpos(upper(${column} COLLATE "C"), $${hint}::text) > 0`;
+  return `SELECT id, ${whereShort("name")}, ${whereShort("tag")}, place FROM (
+      SELECT id, name, tag, row_number() OVER (ORDER BY id ${query.order}) AS place
+      FROM (SELECT id, name, tag ${rowsOf(query, length)}) AS piece
+    ) AS placed
+    WHERE ${BYTES} > ${SHORT_BYTES_MAX} OR ${mayMatch("name")} OR ${mayMatch("tag")} OR place = ${length}
+    ORDER BY id ${query.order}`;
+}
+
 /** Rows as long as those before them are not too large together; the first one always. */
 const boundedRowsOf = (
   query: PlantQuery,
@@ -159,6 +198,28 @@ const boundedRowsOf = (
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${PIECE_BYTES_MAX}
   ORDER BY id ${query.order}`;
+
+/** Other statements on the connection wait for it no longer than some ten milliseconds. */
+const COUNT_ROWS = 50_000;
+
+export async function countPlants(
+  connection: Connection,
+  query: PlantQuery,
+  scanRowsMax: number,
+): Promise<CountPage> {
+  if (isSearch(query)) {
+    const { plants, next } = await listPlants(connection, query, scanRowsMax);
+    return { count: plants.length, next };
+  }
+  const firstId = firstIdOf(query);
+  if (firstId === undefined) return { count: 0, next: undefined };
+  const [row] = await connection.query<{ readonly count: bigint; readonly last: bigint | null }>(
+    `SELECT count(*) AS count, max(id) AS last FROM (SELECT id ${rowsOf(query, COUNT_ROWS)}) AS piece`,
+    query.tag === undefined ? [firstId] : [firstId, query.tag],
+  );
+  const count = Number(row?.count);
+  return { count, next: count === COUNT_ROWS ? (row?.last ?? undefined) : undefined };
+}
 
 /** One statement finds a page of tags that can all be listed. Where some are too long, another follows. */
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {

@@ -3,7 +3,14 @@
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
-import type { PlantPage, PlantQuery, TagPage, TagQuery } from "../../domain/page.ts";
+import type {
+  CountQuery,
+  PlantCount,
+  PlantPage,
+  PlantQuery,
+  TagPage,
+  TagQuery,
+} from "../../domain/page.ts";
 import type {
   Created,
   OnMigrate,
@@ -14,19 +21,19 @@ import type {
 import type { ServerLimits } from "../open.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
+import { Counts } from "../counts.ts";
 import { requireJournal, Trimmer } from "../journal.ts";
 import { type TokenRow, toTokenRecord, usableWith } from "../rows.ts";
 import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, type Parameter, toArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
-import { findPlants, listPlants, listTags } from "./read.ts";
+import { countPlants, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
 import { commitWrites, type Journal, type Outcome, type Write } from "./write.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
-const COUNT = "SELECT count(*) AS count FROM plants";
 const MEASURE = "SELECT pg_database_size(current_database()) AS bytes";
 const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::bigint)
   ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
@@ -39,7 +46,6 @@ const READERS_PER_CONNECTION = 8;
 const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
-const COUNT_SECONDS_MAX = 600;
 
 /* Statements about tokens may be sent twice: the second time they change nothing. */
 const COLUMNS =
@@ -96,6 +102,11 @@ class PostgresStore implements Store {
   private readonly writes: Batcher<Write, Outcome>;
   private readonly reads: Batcher<bigint, Plant | undefined>;
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
+  private readonly counts = new Counts((query) =>
+    this.readers.run(this.deadline(), (connection) =>
+      countPlants(connection, query, this.limits.scanRowsMax),
+    ),
+  );
   private readonly journal: Journal;
   /** Whether the engine can tell the order of commits. */
   private readonly isOrdered: boolean;
@@ -197,12 +208,8 @@ class PostgresStore implements Store {
     return this.readers.run(this.deadline(), (connection) => listTags(connection, query));
   }
 
-  async countPlants(): Promise<bigint> {
-    const msMax = COUNT_SECONDS_MAX * 1000;
-    const [row] = await this.readers.run(performance.now() + msMax, (connection) =>
-      connection.query<{ readonly count: bigint }>(COUNT, [], msMax),
-    );
-    return row?.count ?? 0n;
+  countPlants(query: CountQuery = {}, msMax?: number): Promise<PlantCount> {
+    return this.counts.count(query, msMax);
   }
 
   async probe(): Promise<void> {

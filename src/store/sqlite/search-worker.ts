@@ -1,10 +1,9 @@
-/** The thread that searches by name, on a read-only connection of its own. */
+/** The thread that searches and counts, on a read-only connection of its own. */
 
 import { parentPort, workerData } from "node:worker_threads";
-import { type PlantQuery, takePage } from "../../domain/page.ts";
 import { openReadOnly } from "./database.ts";
 import type { SearchAnswer, SearchOrder, SearchWorkerSetup } from "./search.ts";
-import { connect, disconnect, walkPlants } from "./sql.ts";
+import { connect, countPlants, disconnect, inSnapshot, searchPlants } from "./sql.ts";
 
 const { path, scanRowsMax, started } = workerData as SearchWorkerSetup;
 const connection = connect(openReadOnly(path));
@@ -12,15 +11,17 @@ Atomics.store(started, 0, 1);
 Atomics.notify(started, 0);
 
 parentPort?.on("message", (order: SearchOrder) => {
-  if (order !== "close") return parentPort?.postMessage(search(order));
+  if (order !== "close") return parentPort?.postMessage(perform(order));
   disconnect(connection);
   parentPort?.close();
 });
 
-function search(query: PlantQuery): SearchAnswer {
+function perform({ kind, query }: Exclude<SearchOrder, "close">): SearchAnswer {
+  const work = kind === "list" ? searchPlants : countPlants;
   try {
-    const rows = walkPlants(connection.statements, query, scanRowsMax + 1);
-    return { page: takePage(rows, query, scanRowsMax) };
+    return {
+      page: inSnapshot(connection, () => work(connection.statements, query, scanRowsMax)),
+    };
   } catch (error) {
     return { error: error as Error };
   }

@@ -1,9 +1,9 @@
-/** Searches by name. They run on a thread of their own, one at a time, because each looks at many plants. */
+/** Searches and counts. They run on a thread of their own, one at a time, because each looks at many plants. */
 
 import { closeSync, openSync } from "node:fs";
 import type { Worker } from "node:worker_threads";
 import { Refusal } from "../../domain/errors.ts";
-import type { PlantPage, PlantQuery } from "../../domain/page.ts";
+import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
 
 interface SearchSetup {
   readonly path: string;
@@ -16,13 +16,20 @@ export interface SearchWorkerSetup extends SearchSetup {
   readonly started: Int32Array;
 }
 
-export type SearchOrder = PlantQuery | "close";
+interface Task {
+  readonly kind: "list" | "count";
+  readonly query: PlantQuery;
+}
 
-export type SearchAnswer = { readonly page: PlantPage } | { readonly error: Error };
+export type SearchOrder = Task | "close";
+
+type Result = PlantPage | CountPage;
+
+export type SearchAnswer = { readonly page: Result } | { readonly error: Error };
 
 interface Search {
-  readonly query: PlantQuery;
-  readonly settle: (result: PlantPage | Refusal) => void;
+  readonly task: Task;
+  readonly settle: (result: Result | Refusal) => void;
 }
 
 /** Each search takes a bounded time, so this bounds the wait of the last one. */
@@ -46,10 +53,18 @@ export class Searcher {
   }
 
   search(query: PlantQuery): Promise<PlantPage> {
+    return this.run({ kind: "list", query }) as Promise<PlantPage>;
+  }
+
+  count(query: PlantQuery): Promise<CountPage> {
+    return this.run({ kind: "count", query }) as Promise<CountPage>;
+  }
+
+  private run(task: Task): Promise<Result> {
     if (this.queue.length >= SEARCHES_WAITING_MAX) return Promise.reject(new Refusal("overloaded"));
     return new Promise((resolve, reject) => {
       const search: Search = {
-        query,
+        task,
         settle: (result) => {
           clearTimeout(late);
           if (result instanceof Refusal) reject(result);
@@ -91,14 +106,14 @@ export class Searcher {
     } catch (error) {
       return this.finish(new Refusal("store_unavailable", undefined, error));
     }
-    this.worker.postMessage(search.query satisfies SearchOrder);
+    this.worker.postMessage(search.task satisfies SearchOrder);
     this.overrun = setTimeout(
       () => this.replaceWorker(new Refusal("store_busy")),
       this.setup.queueSecondsMax * 1000,
     );
   }
 
-  private finish(result: PlantPage | Refusal): void {
+  private finish(result: Result | Refusal): void {
     clearTimeout(this.overrun);
     this.current?.settle(result);
     this.current = undefined;

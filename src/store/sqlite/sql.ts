@@ -2,14 +2,21 @@
 
 import type { Database } from "bun:sqlite";
 import {
+  type CountPage,
   findBehind,
+  findHint,
   findTagPrefixRange,
   firstIdOf,
+  isSearch,
+  type Order,
+  PageBuilder,
+  type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
   type TagPrefix,
   type TagQuery,
 } from "../../domain/page.ts";
+import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { BlockRow } from "../journal.ts";
 import { type PlantRow, toPlant, type TokenRow, usableWith } from "../rows.ts";
@@ -33,10 +40,36 @@ type ChangesValues = [count: number, atMs: number, entries: string];
 
 type TokenChanges = [revokedAtMs: number | null, lastUsedAtMs: number | null, hash: string];
 
-const SELECT_PLANTS = "SELECT id, name, tag FROM plants WHERE";
+type From = [tag: string | null, firstId: bigint, rows: number];
+type Range = [tag: string | null, firstId: bigint, lastId: bigint, hint: string | null];
 
-type Walk = [firstId: bigint, rows: number];
-type TaggedWalk = [tag: string, firstId: bigint, rows: number];
+/** LIKE compares plain ASCII as a search does. Other texts, and long ones, are for the search itself to look at. */
+const mayMatch = (column: string): string =>
+  `octet_length(${column}) > 4096 OR length(${column}) < octet_length(${column}) OR ${column} LIKE ?4 ESCAPE '\\'`;
+
+/** The index on the tag holds the ids of each tag in order, so it is walked as the table is. */
+const TAGGED = "tag = ?1 AND";
+
+/** Walks in the order of the ids. */
+function prepareWalk(db: Database, order: Order, condition: string) {
+  const [from, to] = order === "asc" ? [">=", "<="] : ["<=", ">="];
+  const rows = `FROM plants WHERE ${condition} id ${from} ?2`;
+  return {
+    page: db.prepare<PlantRow, From>(`SELECT id, name, tag ${rows} ORDER BY id ${order} LIMIT ?3`),
+    // The last of so many rows. There may be fewer.
+    last: db.prepare<{ id: bigint }, From>(
+      `SELECT id ${rows} ORDER BY id ${order} LIMIT 1 OFFSET ?3 - 1`,
+    ),
+    count: db.prepare<{ count: bigint }, [tag: string | null, firstId: bigint]>(
+      `SELECT count(*) AS count ${rows}`,
+    ),
+    // All rows that may match, and the last one.
+    candidates: db.prepare<PlantRow, Range>(
+      `SELECT id, name, tag ${rows} AND id ${to} ?3
+        AND (?4 IS NULL OR ${mayMatch("name")} OR ${mayMatch("tag")} OR id = ?3) ORDER BY id ${order}`,
+    ),
+  };
+}
 
 export type Statements = ReturnType<typeof prepareStatements>;
 
@@ -55,18 +88,11 @@ function prepareStatements(db: Database) {
       "UPDATE plants SET name = ?, tag = ? WHERE id = ?",
     ),
     deletePlant: db.prepare<unknown, [id: bigint]>("DELETE FROM plants WHERE id = ?"),
-    findPlant: db.prepare<PlantRow, [id: bigint]>(`${SELECT_PLANTS} id = ?`),
-    countPlants: db.prepare<{ count: bigint }, []>("SELECT count(*) AS count FROM plants"),
-
-    asc: db.prepare<PlantRow, Walk>(`${SELECT_PLANTS} id >= ? ORDER BY id LIMIT ?`),
-    desc: db.prepare<PlantRow, Walk>(`${SELECT_PLANTS} id <= ? ORDER BY id DESC LIMIT ?`),
-    // The index on the tag holds the ids of each tag in order, so this is a walk too.
-    taggedAsc: db.prepare<PlantRow, TaggedWalk>(
-      `${SELECT_PLANTS} tag = ? AND id >= ? ORDER BY id LIMIT ?`,
-    ),
-    taggedDesc: db.prepare<PlantRow, TaggedWalk>(
-      `${SELECT_PLANTS} tag = ? AND id <= ? ORDER BY id DESC LIMIT ?`,
-    ),
+    findPlant: db.prepare<PlantRow, [id: bigint]>("SELECT id, name, tag FROM plants WHERE id = ?"),
+    asc: prepareWalk(db, "asc", ""),
+    desc: prepareWalk(db, "desc", ""),
+    taggedAsc: prepareWalk(db, "asc", TAGGED),
+    taggedDesc: prepareWalk(db, "desc", TAGGED),
     nextTag: db.prepare<{ head: string; bytes: bigint }, [from: string]>(
       `SELECT substr(tag, 1, ${TAG_PREFIX_CHARACTERS}) AS head, octet_length(tag) AS bytes
         FROM plants WHERE tag >= ? ORDER BY tag LIMIT 1`,
@@ -134,8 +160,24 @@ export const connect = (db: Database): Connection => ({ db, statements: prepareS
 
 /** A connection with an unfinished statement does not release its file. */
 export function disconnect(connection: Connection | undefined): void {
-  for (const statement of Object.values(connection?.statements ?? {})) statement.finalize();
+  for (const prepared of Object.values(connection?.statements ?? {}))
+    for (const statement of "finalize" in prepared ? [prepared] : Object.values(prepared))
+      statement.finalize();
   connection?.db.close();
+}
+
+export function inSnapshot<Result>({ db, statements }: Connection, read: () => Result): Result {
+  statements.begin.run();
+  try {
+    return read();
+  } finally {
+    if (db.inTransaction) statements.commit.run();
+  }
+}
+
+function walkOf(statements: Statements, { tag, order }: PlantQuery) {
+  if (tag === undefined) return statements[order];
+  return order === "asc" ? statements.taggedAsc : statements.taggedDesc;
 }
 
 /** At most that many plants, one at a time, from where the query begins, in its order and with its tag. */
@@ -146,12 +188,61 @@ export function* walkPlants(
 ): Generator<Plant> {
   const firstId = firstIdOf(query);
   if (firstId === undefined) return;
-  const isAscending = query.order === "asc";
-  const rows =
-    query.tag === undefined
-      ? statements[isAscending ? "asc" : "desc"].iterate(firstId, rowsMax)
-      : statements[isAscending ? "taggedAsc" : "taggedDesc"].iterate(query.tag, firstId, rowsMax);
-  for (const row of rows) yield toPlant(row);
+  const { page } = walkOf(statements, query);
+  for (const row of page.iterate(query.tag ?? null, firstId, rowsMax)) yield toPlant(row);
+}
+
+/** Rows between two looks at the clock: about a millisecond, if none of them matches. */
+const STEP_ROWS = 5_000;
+
+/** Needs a read transaction. */
+export function searchPlants(
+  statements: Statements,
+  query: PlantQuery,
+  scanRowsMax: number,
+): PlantPage {
+  const { tag = null, order } = query;
+  const { last, candidates } = walkOf(statements, query);
+  const hint = findHint(query);
+  const pattern = hint === undefined ? null : `%${hint.replace(/[%_\\]/g, "\\$&")}%`;
+  const page = new PageBuilder(query, scanRowsMax);
+  let firstId = firstIdOf(query);
+  while (firstId !== undefined) {
+    const rows = page.rowsLeft(STEP_ROWS);
+    const lastId = last.get(tag, firstId, rows)?.id;
+    const end = lastId ?? (order === "asc" ? INT64_MAX : INT64_MIN);
+    let found = 0;
+    for (const row of candidates.iterate(tag, firstId, end, pattern)) {
+      if (!page.add(toPlant(row))) return { plants: page.plants, next: page.lastId };
+      found++;
+    }
+    if (lastId === undefined) break;
+    page.skip(rows - found);
+    firstId = firstIdOf({ ...query, after: lastId });
+  }
+  return { plants: page.plants, next: undefined };
+}
+
+/** So many take some ten milliseconds. */
+const COUNT_ROWS = 200_000;
+
+/** Needs a read transaction. */
+export function countPlants(
+  statements: Statements,
+  query: PlantQuery,
+  scanRowsMax: number,
+): CountPage {
+  if (isSearch(query)) {
+    const { plants, next } = searchPlants(statements, query, scanRowsMax);
+    return { count: plants.length, next };
+  }
+  const firstId = firstIdOf(query);
+  if (firstId === undefined) return { count: 0, next: undefined };
+  const { tag = null } = query;
+  const { last, count } = walkOf(statements, query);
+  const lastId = last.get(tag, firstId, COUNT_ROWS)?.id;
+  if (lastId !== undefined) return { count: COUNT_ROWS, next: lastId };
+  return { count: Number(count.get(tag, firstId)?.count), next: undefined };
 }
 
 /** The different tags. Each costs one step down the index, however many plants have it. */

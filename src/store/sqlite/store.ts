@@ -4,6 +4,9 @@ import type { Database } from "bun:sqlite";
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import {
+  type CountQuery,
+  isSearch,
+  type PlantCount,
   type PlantPage,
   type PlantQuery,
   type TagPage,
@@ -21,6 +24,7 @@ import type {
 } from "../../domain/store.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
+import { Counts } from "../counts.ts";
 import { ChangePageBuilder, Entries, partOf, requireJournal, Trimmer } from "../journal.ts";
 import { toPlant, toTokenRecord } from "../rows.ts";
 import {
@@ -37,7 +41,7 @@ import {
   watchFiles,
 } from "./database.ts";
 import { Searcher } from "./search.ts";
-import { connect, type Connection, disconnect, walkPlants, walkTags } from "./sql.ts";
+import { connect, type Connection, disconnect, inSnapshot, walkPlants, walkTags } from "./sql.ts";
 import { applyWrite, concernsPlants, type Outcome, type Write } from "./writes.ts";
 
 /**
@@ -57,6 +61,7 @@ abstract class SqliteReads {
   /** One read transaction for all plants asked for in one tick: its lock costs more than a look-up. */
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
   private readonly searcher: Searcher;
+  private readonly counts = new Counts((query) => this.searcher.count(query));
   /** Pages that wait for their turn. One is read in a tick, so there are commits between two of them. */
   private readonly pages: Batcher<() => unknown, unknown>;
   protected readonly limits: StoreLimits;
@@ -88,9 +93,8 @@ abstract class SqliteReads {
   }
 
   async listPlants(query: PlantQuery): Promise<PlantPage> {
-    if (query.name !== undefined) {
-      // The thread opens the file by itself, so whether it may be read is decided here.
-      this.readPlants(() => undefined);
+    if (isSearch(query)) {
+      this.requireReadable();
       return this.searcher.search(query);
     }
     return this.readPage(({ statements }) =>
@@ -117,8 +121,9 @@ abstract class SqliteReads {
     );
   }
 
-  async countPlants(): Promise<bigint> {
-    return this.readPlants(({ statements }) => statements.countPlants.get())?.count ?? 0n;
+  async countPlants(query: CountQuery = {}, msMax?: number): Promise<PlantCount> {
+    this.requireReadable();
+    return this.counts.count(query, msMax);
   }
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
@@ -185,6 +190,11 @@ abstract class SqliteReads {
 
   private restMs(): number {
     return this.isWriting() ? this.restsUntilMs - performance.now() : 0;
+  }
+
+  /** A thread opens the file by itself, so whether plants may be read is decided before. */
+  private requireReadable(): void {
+    this.readPlants(() => undefined);
   }
 
   private readPlants<Result>(query: (connection: Connection) => Result): Result {
@@ -426,14 +436,5 @@ export class SqliteStore extends SqliteReads implements Store {
   private disconnect(): void {
     disconnect(this.connection);
     this.connection = undefined;
-  }
-}
-
-function inSnapshot<Result>({ db, statements }: Connection, read: () => Result): Result {
-  statements.begin.run();
-  try {
-    return read();
-  } finally {
-    if (db.inTransaction) statements.commit.run();
   }
 }
