@@ -151,7 +151,15 @@ export function formatForPeople({ url, store, workers, firstToken }: Started): s
   ];
   if (firstToken !== undefined)
     lines.push(
-      "  Your first token is in this command. It is shown only now; keep it.",
+      "  Your first token. It is shown only now; keep it:",
+      "",
+      `    ${bold(firstToken)}`,
+      "",
+      "  Open the console with it:",
+      "",
+      `    ${url}/#token=${firstToken}`,
+      "",
+      "  Or store a plant:",
       "",
       ...formatCurl(url, firstToken).map((line) => `    ${line}`),
       "",

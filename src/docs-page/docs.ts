@@ -16,7 +16,7 @@ const SCHEME = "bearerAuth";
 
 const reference = document.querySelector("#reference");
 const field = document.querySelector<HTMLInputElement>("#token");
-/** Kept in memory only. */
+/** This page keeps it in memory only. */
 const token = new SharedValue("");
 
 await showReference();
@@ -49,8 +49,19 @@ async function showReference(): Promise<void> {
     token.set(pasted);
   };
   field?.addEventListener("input", useToken);
+  if (field?.value === "") field.value = findKeptToken();
   // A browser may have kept the token over a reload.
   useToken();
+}
+
+/** Of a person who stays signed in to the console on this device. */
+function findKeptToken(): string {
+  try {
+    const key = `plantstore.session ${new URL(".", document.baseURI).pathname}`;
+    return (JSON.parse(localStorage.getItem(key) ?? "{}") as { token?: string }).token ?? "";
+  } catch {
+    return "";
+  }
 }
 
 /** HEAD answers wherever GET does: listing it would only make the page longer. */

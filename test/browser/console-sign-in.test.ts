@@ -61,24 +61,69 @@ describeInBrowser("signing in to the console", () => {
       permissions: ["clipboard-read", "clipboard-write"],
     });
     const { page } = view;
-    await page.evaluate(`navigator.clipboard.writeText(" ${TEST_TOKEN}\\n")`);
+    await page.evaluate(
+      `navigator.clipboard.writeText(" 'Authorization: Bearer ${TEST_TOKEN}' \\\\\\n")`,
+    );
     await page.getByLabel("Token").focus();
     await page.keyboard.press("ControlOrMeta+v");
     await rowOf(page, "Rose").waitFor();
+  });
+
+  test("by the link of the first start leaves no token in the address or the history", async () => {
+    await using view = await openConsole(service, { token: null, at: `#token=${TEST_TOKEN}` });
+    const { page } = view;
+    await rowOf(page, "Rose").waitFor();
+    expect(page.url()).toBe(`${service.url}/`);
+    await page.goBack();
+    expect(page.url()).not.toContain("token");
+    await page.goForward();
+    // A link in a tab that has a token changes nothing, also after signing out.
+    await page.evaluate("location.hash = 'token=pst_other'");
+    await rowOf(page, "Rose").waitFor();
+    expect(page.url()).toBe(`${service.url}/`);
+    await signOut(page);
+    expect(await page.locator(".field-fault").count()).toBe(0);
+    view.announceFailure("/token", 401);
+    await page.goto(`${service.url}/#token=pst_wrong`);
+    await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
+  });
+
+  test("for this device holds in new tabs and the reference, until one tab signs out", async () => {
+    await using view = await openConsole(service, { token: null });
+    const { page } = view;
+    await page.getByLabel("Stay signed in on this device").check();
+    await page.getByText("Kept until you sign out.").waitFor();
+    await signIn(page, TEST_TOKEN);
+    const another = await page.context().newPage();
+    await another.goto(service.url);
+    await rowOf(another, "Rose").waitFor();
+    await another.goto(`${service.url}/docs`);
+    while ((await another.locator("#token").inputValue()) !== TEST_TOKEN)
+      await another.waitForTimeout(50);
+    await another.goto(service.url);
+    await rowOf(another, "Rose").waitFor();
+    await signOut(page);
+    await another.getByRole("heading", { name: "Sign in" }).waitFor();
+    expect(await another.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
+    await another.close();
   });
 
   test("can be undone: signing out forgets the token", async () => {
     await using view = await openConsole(service);
     const { page } = view;
     await rowOf(page, "Rose").waitFor();
-    await page.getByRole("button", { name: /Signed in as/ }).click();
-    await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await signOut(page);
     expect(await page.evaluate<number>("sessionStorage.length")).toBe(0);
     await page.reload();
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
   });
 });
+
+async function signOut(page: Page): Promise<void> {
+  await page.getByRole("button", { name: /Signed in as/ }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+}
 
 describeInBrowser("a token that may not do everything", () => {
   test("offers no adding, changing or importing where it may only read", async () => {

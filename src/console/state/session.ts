@@ -1,9 +1,9 @@
-/** The token in use, kept for this tab only, and what it may do. */
+/** The token in use, and what it may do. The tab keeps it; if the person chooses so, the device does. */
 
 import { computed, signal } from "@preact/signals";
 import type { TokenFacts } from "../../../client/client.ts";
 import type { Scope } from "../../domain/token.ts";
-import { keep, recall } from "./storage.ts";
+import { keep, KEPT_SESSION, recall } from "./storage.ts";
 
 export type SignedOut = "never" | "left" | "expired" | "refused";
 
@@ -14,7 +14,17 @@ interface Session {
   readonly identity: TokenFacts;
 }
 
-const session = signal(recall("sessionStorage", KEY) as Session | undefined);
+/** On the device: a session, or why the last one ended, so other tabs know. */
+type Kept = Session | { readonly ended: SignedOut };
+
+const findOwn = (): Session | undefined => recall("sessionStorage", KEY) as Session | undefined;
+
+function findKept(): Session | undefined {
+  const kept = recall("localStorage", KEPT_SESSION) as Kept | undefined;
+  return kept !== undefined && "token" in kept ? kept : undefined;
+}
+
+const session = signal(findOwn() ?? findKept());
 /** Why no token is in use. */
 export const signedOut = signal<SignedOut>("never");
 
@@ -22,16 +32,49 @@ export const token = computed(() => session.value?.token);
 export const identity = computed(() => session.value?.identity);
 export const mayRead = computed(() => may("plants:read"));
 export const mayWrite = computed(() => may("plants:write"));
+export const mayManageTokens = computed(() => may("tokens:manage"));
 
 const may = (scope: Scope): boolean => session.value?.identity.scopes.includes(scope) ?? false;
 
-export function beginSession(begun: Session): void {
+export function beginSession(begun: Session, isKept: boolean): void {
+  keep(isKept ? "localStorage" : "sessionStorage", isKept ? KEPT_SESSION : KEY, begun);
   session.value = begun;
-  keep("sessionStorage", KEY, begun);
 }
 
 export function endSession(why: SignedOut): void {
+  const isKept = findKept()?.token === token.value;
+  if (isKept || why === "left")
+    keep("localStorage", KEPT_SESSION, isKept && why !== "left" ? { ended: why } : undefined);
+  leave(why);
+}
+
+function leave(why: SignedOut): void {
+  // A link that was opened before must not sign the next person in.
+  if (why === "left") offered.value = undefined;
+  keep("sessionStorage", KEY, undefined);
   signedOut.value = why;
   session.value = undefined;
-  keep("sessionStorage", KEY, undefined);
 }
+
+// Another tab has signed in or out for the device. A tab with a token of its own goes on with it.
+window.addEventListener("storage", ({ key }) => {
+  if ((key !== KEPT_SESSION && key !== null) || findOwn() !== undefined) return;
+  const kept = recall("localStorage", KEPT_SESSION) as Kept | undefined;
+  if (kept !== undefined && "token" in kept) session.value = kept;
+  else if (session.value !== undefined) leave(kept?.ended ?? "left");
+});
+
+const LINK = /^#token=(.+)$/;
+
+/** A token from the link that the first start prints. No server sees it, and the address loses it at once. */
+export const offered = signal<string | undefined>(undefined);
+
+function takeOffer(): void {
+  const [, given] = LINK.exec(location.hash) ?? [];
+  if (given === undefined) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  offered.value = given;
+}
+
+takeOffer();
+addEventListener("hashchange", takeOffer);

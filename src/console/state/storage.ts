@@ -22,6 +22,9 @@ export function recall(area: Area, key: string): unknown {
   }
 }
 
+/** All services of a host share one storage, so the name has the path. The reference page reads it too. */
+export const KEPT_SESSION = `plantstore.session ${new URL(".", document.baseURI).pathname}`;
+
 const SHORTCUTS = "plantstore.shortcuts";
 
 /** Single-key shortcuts get in the way of speech input, so they can be turned off (WCAG 2.1.4). */

@@ -1,11 +1,11 @@
-/** Signing in: the service checks the token at once, and this tab keeps it. */
+/** Signing in: the service checks the token at once, and this tab or this device keeps it. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { ServiceError, type TokenFacts } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
-import { beginSession, type SignedOut, signedOut } from "../state/session.ts";
+import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Mark, Notice } from "./controls.tsx";
 import { Field, fieldProps, focusField, Form } from "./form.tsx";
 
@@ -16,6 +16,9 @@ const reasons: Readonly<Record<SignedOut, string | undefined>> = {
   refused: "Your token is no longer accepted. It may have been revoked. Sign in with another one.",
 };
 
+/** People copy the whole line of a header, also out of the quotes of a command. */
+const AROUND = /^["']?\s*(authorization\s*:\s*)?(bearer\s+)?|["']?\s*\\?$/gi;
+
 /** The characters that a header can carry. */
 const SENDABLE = /^[\x21-\x7e]+$/;
 
@@ -23,11 +26,12 @@ export function SignIn(): JSX.Element {
   const text = useSignal("");
   const fault = useSignal<string | undefined>(undefined);
   const isChecking = useSignal(false);
+  const isKept = useSignal(false);
   useEffect(() => focusField("token"), []);
 
   const check = async (given: string): Promise<void> => {
     if (isChecking.value) return;
-    const token = given.trim().replace(/^bearer\s+/i, "");
+    const token = given.trim().replaceAll(AROUND, "");
     if (token === "") fault.value = "Paste a token to sign in.";
     else if (!SENDABLE.test(token))
       fault.value = "This is not a token: it contains spaces or special characters.";
@@ -36,7 +40,8 @@ export function SignIn(): JSX.Element {
       fault.value = undefined;
       try {
         const response = await call((client) => client.request("/token"), token);
-        return beginSession({ token, identity: (await response.json()) as TokenFacts });
+        const identity = (await response.json()) as TokenFacts;
+        return beginSession({ token, identity }, isKept.value);
       } catch (error) {
         fault.value = explainRefusal(error);
       } finally {
@@ -45,6 +50,12 @@ export function SignIn(): JSX.Element {
     }
     focusField("token");
   };
+
+  useEffect(() => {
+    const given = offered.value;
+    offered.value = undefined;
+    if (given !== undefined) void check(given);
+  }, [offered.value]);
 
   const reason = reasons[signedOut.value];
   return (
@@ -63,7 +74,7 @@ export function SignIn(): JSX.Element {
             id="token"
             label="Token"
             fault={fault.value}
-            rule="Starts with pst_. Kept only until you close this tab."
+            rule={`Starts with pst_. Kept until you ${isKept.value ? "sign out" : "close this tab"}.`}
           >
             <input
               {...fieldProps("token", fault.value)}
@@ -85,6 +96,14 @@ export function SignIn(): JSX.Element {
               }}
             />
           </Field>
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={isKept.value}
+              onChange={(event) => (isKept.value = event.currentTarget.checked)}
+            />
+            Stay signed in on this device
+          </label>
           <div aria-live="assertive" class="visually-hidden">
             {fault.value}
           </div>
