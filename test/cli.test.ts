@@ -313,7 +313,7 @@ describe("what a person sees when the service has started", () => {
       "shown only now",
     ])
       expect(lines).toContain(part);
-    expect(lines).toMatch(/^ +(\u001b\[1m)?pst_x(\u001b\[0m)?$/m);
+    expect(Bun.stripANSI(lines)).toMatch(/^ +pst_x$/m);
     expect(lines).toMatch(/^ +http:\/\/127\.0\.0\.1:8080\/#token=pst_x$/m);
     expect(lines).toContain("-H 'Authorization: Bearer pst_x' \\\n");
     const later = formatForPeople({ ...started, firstToken: undefined });
