@@ -1,7 +1,9 @@
 import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { chooseAnother } from "./import/state.ts";
-import { forgetDrafts } from "./state/storage.ts";
+import { startFeed } from "./state/feed.ts";
+import { startSelection } from "./state/selection.ts";
+import { forgetTrail } from "./state/storage.ts";
 import { forgetTags, startLists } from "./state/plants.ts";
 import { route } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
@@ -27,11 +29,13 @@ effect(() => {
     if (!isLeft) return;
     exporting.value?.cancel();
     chooseAnother();
-    forgetDrafts();
+    forgetTrail();
     toasts.value = [];
   });
 });
+startFeed();
 startLists();
+startSelection();
 listenForKeys();
 
 const root = document.querySelector("#app");

@@ -57,18 +57,12 @@ describeInBrowser("an edit that is not saved", () => {
     const token = await createToken(service, { name: "short-lived" });
     await using view = await openConsole(service, { token, at: "#/plants/2" });
     const { page } = view;
-    view.announceFailure("/plants", 401);
+    view.announceFailure("/changes", "failed");
+    view.announceFailure("/changes", 401);
     await edit(page, "Ulmus");
     const record = (await service.store.listTokens()).find(({ name }) => name === "short-lived");
     await service.store.revokeToken(record?.hash ?? "", Date.now());
-    const heading = page.getByRole("heading", { name: "Sign in" });
-    while (!(await heading.isVisible())) {
-      await page
-        .getByRole("button", { name: "Refresh the list" })
-        .click()
-        .catch(() => undefined);
-      await page.waitForTimeout(200);
-    }
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
     await signIn(page, TEST_TOKEN);
     await nameOf(page).waitFor();
     expect(await nameOf(page).inputValue()).toBe("Ulmus");

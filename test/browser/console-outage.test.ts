@@ -24,7 +24,7 @@ describeInBrowser("a service that is stopped and started again", () => {
     await sendPlant(service.url, { id: 2n, name: "Tulip", tag: "bulb" });
     await using view = await openConsole(service);
     const { page } = view;
-    for (const path of ["/plants", "/livez"]) view.announceFailure(path, "failed");
+    for (const path of ["/plants", "/changes", "/livez"]) view.announceFailure(path, "failed");
     await rowOf(page, "Rose").waitFor();
 
     await service[Symbol.asyncDispose]();

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Page, Route } from "playwright-core";
 import {
   describeInBrowser,
+  holdFeed,
   openConsole,
   rowOf,
   startConsole,
@@ -228,15 +229,14 @@ describeInBrowser("a plant with the largest id of all", () => {
 });
 
 describeInBrowser("the form for a new plant", () => {
-  test("shows the rules before anything is sent, and who has an id", async () => {
+  test("says what is wrong before anything is sent, and who has an id", async () => {
     await using view = await openConsole(service, { at: "#/plants/new" });
     const { page } = view;
     view.announceFailure("/plants", 409);
     const id = page.getByLabel("Id", { exact: true });
-    await page.getByText(`to ${LARGEST}`).waitFor();
     for (const [text, fault] of [
-      ["9223372036854775808", "Too large"],
-      ["-9223372036854775809", "Too small"],
+      ["9223372036854775808", `Too large: the largest id is ${LARGEST}`],
+      ["-9223372036854775809", "Too small: the smallest id is -9223372036854775808"],
       ["1.5", "whole number"],
       ["twelve", "Only digits"],
     ] as const) {
@@ -289,6 +289,7 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
   test("is not overwritten unknowingly: it is shown, and either version can be kept", async () => {
     await using view = await openConsole(service, { at: "#/plants/1500" });
     const { page } = view;
+    await holdFeed(page);
     view.announceFailure("/plants/1500", 412);
     await edit(view, "Mine");
     await change("1500", { name: "Theirs", tag: "theirs" });
@@ -313,8 +314,9 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
   test("is not deleted unknowingly either", async () => {
     await using view = await openConsole(service, { at: "#/plants/1600" });
     const { page } = view;
-    view.announceFailure("/plants/1600", 412);
     await page.locator(".shown-name").waitFor();
+    await holdFeed(page);
+    view.announceFailure("/plants/1600", 412);
     await change("1600", { name: "Precious" });
     await page.getByRole("button", { name: "Delete" }).click();
     await page.locator(".now", { hasText: "Precious" }).waitFor();

@@ -279,3 +279,9 @@ export const rowOf = (page: Page, text: string): Locator =>
 /** The note at the foot of the page. */
 export const toastOf = (page: Page, text: string): Locator =>
   page.locator(".toast").filter({ hasText: text });
+
+/** From here on the page learns of no change. */
+export async function holdFeed(page: Page): Promise<void> {
+  await page.route("**/changes?after=*", () => undefined);
+  await page.reload();
+}

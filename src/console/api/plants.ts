@@ -77,7 +77,7 @@ export async function removePlant(id: bigint, etag: string): Promise<void> {
   }
 }
 
-async function findPlant(id: bigint): Promise<Versioned | undefined> {
+export async function findPlant(id: bigint): Promise<Versioned | undefined> {
   try {
     return await readPlant(id);
   } catch (error) {
@@ -97,25 +97,34 @@ export async function findTaken(id: bigint, signal: AbortSignal): Promise<Plant 
 }
 
 const GAP_PAGES_MAX = 20;
+/** People count from 1. Larger ids are bar codes and the like, which nobody counts on from. */
+const COUNTED_MAX = 1_000_000_000n;
 
-/** The highest free id that follows a used one; undefined if none was found. */
-export async function findFreeId(): Promise<bigint | undefined> {
-  let above = INT64_MAX + 1n;
-  let after: bigint | undefined;
-  for (let count = 0; count < GAP_PAGES_MAX; count++) {
-    const query = { order: "desc", after, limit: count === 0 ? 1 : 1000 } as const;
-    const { plants, next } = await call((client) => client.listPage(query));
-    for (const { id } of plants) {
-      if (above - id > 1n) return id + 1n;
-      above = id;
-    }
-    if (next === undefined) {
-      if (above > INT64_MAX) return 1n;
-      return above > INT64_MIN ? above - 1n : undefined;
-    }
-    after = next;
+/** The first free id after this one, or after the last that people have counted to; undefined if none was found. */
+export async function findFreeId(after: bigint | undefined): Promise<bigint | undefined> {
+  let last = after === undefined || after < INT64_MIN ? await findLastCounted() : after;
+  for (let count = 0; count < GAP_PAGES_MAX && last < INT64_MAX; count++) {
+    const query = { after: last, limit: count === 0 ? 1 : 1000 };
+    const { plants } = await call((client) => client.listPage(query));
+    const gap = plants.findIndex(({ id }, index) => id !== last + BigInt(index) + 1n);
+    if (gap !== -1 || plants.length < query.limit)
+      return last + BigInt(gap === -1 ? plants.length : gap) + 1n;
+    last += BigInt(plants.length);
   }
-  return undefined;
+  return after === undefined ? undefined : findFreeId(undefined);
+}
+
+async function findLastCounted(): Promise<bigint> {
+  const query = { order: "desc", after: COUNTED_MAX, limit: 1 } as const;
+  const { plants } = await call((client) => client.listPage(query));
+  const last = plants[0]?.id ?? 0n;
+  return last > 0n ? last : 0n;
+}
+
+/** Other plants of this name, if they are found at once. */
+export async function findNamesake(name: string, signal: AbortSignal): Promise<Plant | undefined> {
+  const { plants } = await call((client) => client.listPage({ name, limit: 100 }, { signal }));
+  return plants.find((plant) => plant.name === name);
 }
 
 /** The first tags in use with this prefix. */

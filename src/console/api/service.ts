@@ -79,6 +79,7 @@ export async function tryAgain(): Promise<void> {
     noteAnswer();
   } catch {
     if (isLost.value) scheduleRetry();
+    else noteLoss();
   }
 }
 

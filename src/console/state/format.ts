@@ -32,6 +32,11 @@ export function formatSeconds(seconds: number): string {
   return minutes < 90 ? `${minutes} minutes` : `${tenths.format(minutes / 60)} hours`;
 }
 
+const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+/** From ISO 8601. */
+export const formatTime = (iso: string): string => time.format(new Date(iso));
+
 const NAME_CHARACTERS_MAX = 60;
 
 /** For a sentence. */

@@ -1,6 +1,6 @@
 /** The list that is shown, the tags in use, and deleting with undo. */
 
-import { effect, signal, untracked } from "@preact/signals";
+import { batch, effect, signal, untracked } from "@preact/signals";
 import { takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import {
@@ -12,8 +12,9 @@ import {
   type Versioned,
 } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
+import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
-import { everything, openPlant, route } from "./route.ts";
+import { everything, findPlace, keyOf, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
 import { announce, toast } from "./toasts.ts";
 
@@ -21,6 +22,8 @@ const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
 /** Browsers cannot draw a taller list. */
 export const LOADED_MAX = 300_000;
+/** As far as a place is looked for. */
+const PLACE_ROWS_MAX = 20_000;
 
 /** The plants of one filter, loaded page by page as the list is scrolled. */
 class PlantList {
@@ -32,7 +35,8 @@ class PlantList {
   readonly failure = signal<unknown>(undefined);
   /** How far a search has got. */
   readonly passed = signal<bigint | undefined>(undefined);
-  readonly active = signal(-1);
+  /** The plant that the keys have come to. */
+  readonly active = signal<bigint | undefined>(undefined);
   /** The id that the next page starts after. */
   private after: bigint | undefined;
   private hasMore = true;
@@ -82,6 +86,16 @@ class PlantList {
     if (this.phase.value === "loading") this.phase.value = "stopped";
   }
 
+  /** Reads on until this id is reached. */
+  async loadUntil(id: bigint): Promise<void> {
+    do await this.loadMore();
+    while (
+      this.phase.value === "ready" &&
+      this.plants.length < PLACE_ROWS_MAX &&
+      this.placeOf(id) === this.plants.length
+    );
+  }
+
   /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
   put(plant: Plant): void {
     const index = this.placeOf(plant.id);
@@ -90,10 +104,7 @@ class PlantList {
     if (!this.includes(plant)) {
       if (isThere) this.plants.splice(index, 1);
     } else if (isThere) this.plants[index] = plant;
-    else if (!isBeyond) {
-      this.plants.splice(index, 0, plant);
-      if (this.active.value >= index) this.active.value++;
-    }
+    else if (!isBeyond) this.plants.splice(index, 0, plant);
     this.version.value++;
   }
 
@@ -101,7 +112,6 @@ class PlantList {
     const index = this.indexOf(id);
     if (index === -1) return;
     this.plants.splice(index, 1);
-    if (this.active.value >= this.plants.length) this.active.value = this.plants.length - 1;
     this.version.value++;
   }
 
@@ -118,7 +128,7 @@ class PlantList {
   }
 
   /** The index that the id has, or would have. */
-  private placeOf(id: bigint): number {
+  placeOf(id: bigint): number {
     const isDescending = this.filter.order === "desc";
     let low = 0;
     let high = this.plants.length;
@@ -134,17 +144,20 @@ class PlantList {
 
 export const list = signal(new PlantList(everything));
 
-async function show(next: PlantList): Promise<void> {
+async function show(next: PlantList, place?: bigint): Promise<void> {
   list.value.stop();
   list.value = next;
-  await next.loadMore();
+  await untilFollowing();
+  if (place === undefined) await next.loadMore();
+  else await next.loadUntil(place);
   const { phase, plants } = next;
   if (list.value !== next || phase.value === "failed") return;
   const count = plants.length === 0 ? "No plants" : formatCount(plants.length, "plant");
   announce(`${count}${phase.value === "end" ? "" : " and more"}.`);
 }
 
-export const refresh = (): Promise<void> => show(new PlantList(list.value.filter));
+export const refresh = (): Promise<void> =>
+  show(new PlantList(list.value.filter), findPlace(list.value.filter));
 
 let shownFor = "";
 
@@ -161,11 +174,25 @@ export function startLists(): void {
       return;
     }
     if (!mayRead.value || current.view !== "plants") return;
-    const { name, tag, order } = current.filter;
-    const key = JSON.stringify([token.value, name, tag, order]);
+    const key = token.value + keyOf(current.filter);
     if (key === shownFor) return;
     shownFor = key;
-    untracked(() => void show(new PlantList(current.filter)));
+    untracked(() => void show(new PlantList(current.filter), findPlace(current.filter)));
+  });
+  effect(() => {
+    const changes = arrived.value;
+    untracked(() =>
+      batch(() => {
+        for (const { id, plant } of changes) {
+          if (plant === undefined) list.value.take(id);
+          else list.value.put({ id, name: plant.name, tag: plant.tag });
+          noteTag(plant?.tag);
+        }
+      }),
+    );
+  });
+  effect(() => {
+    if (gaps.value > 0) untracked(() => void refresh());
   });
   effect(() => {
     if (recoveries.value === 0) return;
@@ -182,7 +209,7 @@ export async function removeWithUndo({ plant, etag }: Versioned): Promise<void> 
   toast(`Deleted ${formatName(plant)}.`, { label: "Undo", run: () => void restore(plant) });
 }
 
-async function restore(plant: Plant): Promise<void> {
+export async function restore(plant: Plant): Promise<void> {
   try {
     await createPlant(plant);
   } catch (error) {

@@ -3,8 +3,9 @@
 import { signal } from "@preact/signals";
 import { findPlainInt64 } from "../../domain/json.ts";
 import type { Filter } from "../api/plants.ts";
+import { keep, recall, trail } from "./storage.ts";
 
-export type Open = bigint | "new" | undefined;
+export type Open = bigint | "new" | "deleted" | undefined;
 
 type Route =
   | { readonly view: "plants"; readonly filter: Filter; readonly open: Open }
@@ -14,10 +15,19 @@ type Route =
 export const everything: Filter = { name: undefined, tag: undefined, order: "asc" };
 
 export const route = signal<Route>(parseRoute(location.hash));
+/** Whether the keys of the list opened the plant. Then the focus stays in the list. */
+export const isWalked = signal(false);
 
 addEventListener("hashchange", () => {
-  route.value = parseRoute(location.hash);
+  isWalked.value = false;
+  show(parseRoute(location.hash));
 });
+
+function show(next: Route): void {
+  // Other views do not have the filter in their address, and lead back to it.
+  keep("sessionStorage", trail.filter, linkTo(undefined));
+  route.value = next;
+}
 
 function parseRoute(hash: string): Route {
   const [, path = "", query = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash) ?? [];
@@ -29,11 +39,13 @@ function parseRoute(hash: string): Route {
     order: parameters.get("order") === "desc" ? "desc" : "asc",
   };
   const open = path.replace(/^plants\/?/, "");
-  return { view: "plants", filter, open: open === "new" ? "new" : findPlainInt64(open) };
+  const isNamed = open === "new" || open === "deleted";
+  return { view: "plants", filter, open: isNamed ? open : findPlainInt64(open) };
 }
 
-/** The link to a plant, or to the form for a new one, with the current filter. */
-export const linkTo = (open: Open): string => formatPlants(currentFilter(), open);
+/** The link to a plant or a form, with the current filter, or with a change of it. */
+export const linkTo = (open: Open, change: Partial<Filter> = {}): string =>
+  formatPlants({ ...currentFilter(), ...change }, open);
 
 function formatPlants({ name, tag, order }: Filter, open: Open): string {
   const query = new URLSearchParams();
@@ -46,17 +58,56 @@ function formatPlants({ name, tag, order }: Filter, open: Open): string {
 export const isOpen = (id: bigint): boolean =>
   route.value.view === "plants" && route.value.open === id;
 
-export const currentFilter = (): Filter =>
-  route.value.view === "plants" ? route.value.filter : everything;
+/** Of the list, also while another view is shown. */
+export function currentFilter(): Filter {
+  if (route.value.view === "plants") return route.value.filter;
+  const last = parseRoute((recall("sessionStorage", trail.filter) ?? "") as string);
+  return last.view === "plants" ? last.filter : everything;
+}
 
 export function openPlant(open: Open): void {
   location.hash = linkTo(open);
 }
 
-/** Changes the filter without a step in the history: a search would add one for every letter. */
+/** Shows the plant that the keys of the list have come to, without a step in the history for each. */
+export function walkTo(id: bigint): void {
+  isWalked.value = true;
+  go(currentFilter(), id, false);
+}
+
+/** A search makes one step in the history, not one for every letter. */
 export function refine(change: Partial<Filter>): void {
-  const filter = { ...currentFilter(), ...change };
+  const before = currentFilter();
   const open = route.value.view === "plants" ? route.value.open : undefined;
-  history.replaceState(null, "", formatPlants(filter, open));
+  const isTyped = "name" in change && before.name !== undefined && change.name !== undefined;
+  const filter = { ...before, ...change };
+  keepPlace(filter, undefined);
+  go(filter, open, !isTyped);
+}
+
+const PLACES_MAX = 20;
+
+type Places = Readonly<Record<string, string>>;
+
+export const keyOf = (filter: Filter): string => formatPlants(filter, undefined);
+const readPlaces = (): Places => (recall("sessionStorage", trail.places) ?? {}) as Places;
+
+/** The first plant in sight when this list was shown last: Back and a reload lead there again. */
+export function findPlace(filter: Filter): bigint | undefined {
+  return findPlainInt64(readPlaces()[keyOf(filter)] ?? "");
+}
+
+/** Undefined is the top. */
+export function keepPlace(filter: Filter, first: bigint | undefined): void {
+  const { [keyOf(filter)]: _replaced, ...others } = readPlaces();
+  const kept = Object.entries(others).slice(1 - PLACES_MAX);
+  if (first !== undefined) kept.push([keyOf(filter), String(first)]);
+  keep("sessionStorage", trail.places, kept.length === 0 ? undefined : Object.fromEntries(kept));
+}
+
+function go(filter: Filter, open: Open, isStep: boolean): void {
+  const hash = formatPlants(filter, open);
+  if (isStep) history.pushState(null, "", hash);
+  else history.replaceState(null, "", hash);
   route.value = { view: "plants", filter, open };
 }

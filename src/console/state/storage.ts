@@ -1,4 +1,4 @@
-/** What the browser keeps: unsaved edits for this tab, and whether single-key shortcuts are on. */
+/** What the browser keeps: unsaved edits and places for this tab, and whether single-key shortcuts are on. */
 
 import { signal } from "@preact/signals";
 
@@ -59,7 +59,17 @@ export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
   replaceDrafts(draft === undefined ? others : { ...others, [String(of)]: draft });
 }
 
-export const forgetDrafts = (): void => replaceDrafts({});
+/** The filter of the list, the places in it, and what was added last. */
+export const trail = {
+  filter: "plantstore.filter",
+  places: "plantstore.places",
+  added: "plantstore.added",
+} as const;
+
+export function forgetTrail(): void {
+  replaceDrafts({});
+  for (const key of Object.values(trail)) keep("sessionStorage", key, undefined);
+}
 
 function replaceDrafts(kept: Drafts): void {
   drafts.value = kept;

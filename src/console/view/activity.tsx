@@ -85,7 +85,7 @@ export function ActivityView(): JSX.Element {
   useEffect(followActivity, []);
   const now = activity.value;
   return (
-    <div class="single single-wide">
+    <div class="single">
       <div class="section-head">
         <h1>Activity</h1>
         <p class="faint">

@@ -5,12 +5,12 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { createPlant, findFreeId, findTaken, Taken } from "../api/plants.ts";
+import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
 import { list, noteTag } from "../state/plants.ts";
-import { linkTo } from "../state/route.ts";
+import { linkTo, openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { findDraft, keepDraft } from "../state/storage.ts";
+import { findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { Button } from "./controls.tsx";
 import {
@@ -21,32 +21,52 @@ import {
   findTextFault,
   focusField,
   Form,
-  ID_RULE,
   NameField,
   TagField,
   useTask,
 } from "./form.tsx";
 import { Panel } from "./panel.tsx";
 
+/** The id that was added last, and its tag: the next plant of a series is like it. */
+interface Added {
+  readonly id: string;
+  readonly tag?: string | undefined;
+}
+
 export function AddPanel(): JSX.Element {
   const draft = findDraft("new");
+  const last = recall("sessionStorage", trail.added) as Added | undefined;
   const id = useSignal(draft?.id ?? "");
   const name = useSignal(draft?.name ?? "");
-  const tag = useSignal(draft?.tag);
+  const tag = useSignal(draft === undefined ? last?.tag : draft.tag);
+  /** Nobody has typed it. */
+  const proposed = useSignal("");
   /** An id that is still being typed is not wrong yet. */
   const isJudged = useSignal(false);
   const { isBusy, trouble, run } = useTask();
-  const takenBy = useTakenBy(id.value);
+  const exactId = findInt64(id.value.trim());
+  const takenBy = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
+  const namesake = useLookUp(name.value === "" ? undefined : name.value, (signal) =>
+    findNamesake(name.value, signal),
+  );
 
-  useEffect(() => focusField("add-id"), []);
+  const propose = async (after: bigint | undefined): Promise<void> => {
+    const typed = id.value;
+    const free = mayRead.value ? await findFreeId(after) : undefined;
+    if (free === undefined || id.value !== typed) return;
+    id.value = proposed.value = String(free);
+  };
+  useEffect(() => {
+    focusField("add-id");
+    if (id.value === "") void propose(findInt64(last?.id ?? "")).catch(() => undefined);
+  }, []);
   useSignalEffect(() => {
-    const isEmpty = id.value === "" && name.value === "" && tag.value === undefined;
+    const isEmpty = name.value === "" && (id.value === "" || id.value === proposed.value);
     keepDraft("new", isEmpty ? undefined : { id: id.value, name: name.value, tag: tag.value });
   });
 
   const submit = (): void => {
     isJudged.value = true;
-    const exactId = findInt64(id.value.trim());
     const isFaulty = [name.value, tag.value].some((text) => findTextFault(text));
     if (exactId === undefined || isFaulty) {
       announce("Nothing was sent. See the messages beside the fields.");
@@ -58,23 +78,26 @@ export function AddPanel(): JSX.Element {
       const outcome = await createPlant(plant);
       list.value.put(plant);
       noteTag(plant.tag);
+      keep("sessionStorage", trail.added, { id: String(plant.id), tag: plant.tag });
       const shown = formatName(plant);
-      toast(outcome === "created" ? `Added ${shown}.` : `${shown} was already there.`);
+      toast(
+        outcome === "created" ? `Added ${shown}.` : `${shown} was already there.`,
+        mayRead.value ? { label: "Open", run: () => openPlant(plant.id) } : undefined,
+      );
       isJudged.value = false;
       // The next plant may have been started meanwhile.
       if ([id, name, tag].some(({ value }, index) => value !== sent[index])) return;
-      [id.value, name.value, tag.value] = ["", "", undefined];
+      [id.value, name.value] = ["", ""];
       focusField("add-id");
+      await propose(plant.id).catch(() => undefined);
     });
   };
 
   const suggestId = async (): Promise<void> => {
     try {
-      const free = await findFreeId();
-      if (free === undefined) return announce("No free id was found.");
-      id.value = String(free);
+      await propose(exactId === undefined ? findInt64(last?.id ?? "") : exactId - 1n);
       trouble.value = undefined;
-      announce(`Id ${free} is free.`);
+      announce(`Id ${id.value} is free.`);
       focusField("add-name");
     } catch (error) {
       trouble.value = error;
@@ -90,7 +113,6 @@ export function AddPanel(): JSX.Element {
         <Field
           id="add-id"
           label="Id"
-          rule={ID_RULE}
           fault={idFault}
           note={
             takenBy !== undefined &&
@@ -120,6 +142,7 @@ export function AddPanel(): JSX.Element {
                 event.preventDefault();
                 focusField("add-name");
               }}
+              onFocus={(event) => event.currentTarget.select()}
               onBlur={() => {
                 isJudged.value ||= id.value !== "";
               }}
@@ -127,7 +150,17 @@ export function AddPanel(): JSX.Element {
             {mayRead.value && <Button onClick={() => void suggestId()}>Next free</Button>}
           </div>
         </Field>
-        <NameField id="add-name" name={name} />
+        <NameField
+          id="add-name"
+          name={name}
+          note={
+            namesake !== undefined && (
+              <>
+                <a href={linkTo(namesake.id)}>Plant {String(namesake.id)}</a> has this name too.
+              </>
+            )
+          }
+        />
         <TagField id="add-tag" tag={tag} />
         {error !== undefined && <FailureNotice of="save" error={error} />}
         <div class="form-actions">
@@ -142,22 +175,27 @@ export function AddPanel(): JSX.Element {
 
 const LOOK_UP_DELAY_MS = 250;
 
-function useTakenBy(text: string): Plant | undefined {
-  const taken = useSignal<Plant | undefined>(undefined);
-  const id = findInt64(text.trim());
+/** Only a hint: the answer to the request decides. */
+function useLookUp(
+  key: bigint | string | undefined,
+  look: (signal: AbortSignal) => Promise<Plant | undefined>,
+): Plant | undefined {
+  const found = useSignal<readonly [typeof key, Plant | undefined]>([undefined, undefined]);
   useEffect(() => {
-    if (id === undefined || !mayRead.value) return;
+    if (key === undefined || !mayRead.value) return;
     const controller = new AbortController();
-    const look = async (): Promise<void> => {
-      // Only a hint: the answer to the request decides.
-      const found = await findTaken(id, controller.signal).catch(() => undefined);
-      if (!controller.signal.aborted) taken.value = found;
-    };
-    const timer = setTimeout(() => void look(), LOOK_UP_DELAY_MS);
+    const timer = setTimeout(() => {
+      look(controller.signal).then(
+        (plant) => {
+          found.value = [key, plant];
+        },
+        () => undefined,
+      );
+    }, LOOK_UP_DELAY_MS);
     return () => {
       clearTimeout(timer);
       controller.abort();
     };
-  }, [id]);
-  return taken.value?.id === id ? taken.value : undefined;
+  }, [key]);
+  return found.value[0] === key ? found.value[1] : undefined;
 }

@@ -105,9 +105,44 @@ export const MenuItem = ({ label, note, onClick }: MenuItemProps): JSX.Element =
   </button>
 );
 
+interface TagProps {
+  readonly tag: string | undefined;
+  /** Makes it a button. */
+  readonly onPick?: () => void;
+}
+
 /** An empty tag is a tag; a plant without one shows nothing. */
-export const Tag = ({ tag }: { readonly tag: string | undefined }): JSX.Element | null =>
-  tag === undefined ? null : <span class="tag">{tag === "" ? <i>empty</i> : tag}</span>;
+export function Tag({ tag, onPick }: TagProps): JSX.Element | null {
+  if (tag === undefined) return null;
+  const text = tag === "" ? <i>empty</i> : tag;
+  if (onPick === undefined) return <span class="tag">{text}</span>;
+  return (
+    <button
+      type="button"
+      class="tag"
+      title={tag === "" ? "Show all with the empty tag" : `Show all with the tag “${tag}”`}
+      onClick={onPick}
+    >
+      {text}
+    </button>
+  );
+}
+
+const LONG_CHARACTERS = 400;
+
+/** Cut at first: buttons that follow a very long text would be out of reach. */
+export function LongText({ text }: { readonly text: string }): JSX.Element {
+  const isWhole = useSignal(text.length <= LONG_CHARACTERS);
+  if (isWhole.value) return <>{text}</>;
+  return (
+    <>
+      {text.slice(0, LONG_CHARACTERS).toWellFormed()}…{" "}
+      <button type="button" class="button-link" onClick={() => (isWhole.value = true)}>
+        Show all
+      </button>
+    </>
+  );
+}
 
 interface TermsProps {
   readonly class: string;

@@ -8,6 +8,7 @@ import type { Filter } from "../api/plants.ts";
 import { call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
 import { currentFilter, linkTo } from "../state/route.ts";
+import { hasSelection, readSelected } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Icon, Menu, MenuItem } from "./controls.tsx";
@@ -33,7 +34,7 @@ async function exportPlants(filter: Filter, format: Format): Promise<void> {
   exporting.value = { bytes: 0, cancel };
   try {
     const content = await call((client) =>
-      collect(client.exportBlocks(filter, { signal: controller.signal }), format, (bytes) => {
+      collect(readSelected(client, filter, controller), format, (bytes) => {
         exporting.value = { bytes, cancel };
       }),
     );
@@ -102,7 +103,11 @@ async function copyLink(): Promise<void> {
   }
 }
 
-export function ExportMenu(): JSX.Element {
+interface ExportMenuProps {
+  readonly isOfSelection?: boolean;
+}
+
+export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Element {
   const running = exporting.value;
   if (running !== undefined)
     return (
@@ -111,11 +116,20 @@ export function ExportMenu(): JSX.Element {
       </Button>
     );
   const filter = currentFilter();
-  const what = filter.name === undefined && filter.tag === undefined ? "all" : "these";
+  const isWhole = filter.name === undefined && filter.tag === undefined;
+  const what = hasSelection.value ? "the selected" : isWhole ? "all" : "these";
   return (
-    <Menu label="Share and export" buttonClass="button button-icon" button={<Icon name="share" />}>
-      <MenuItem label="Copy link to this view" onClick={() => void copyLink()} />
-      <hr />
+    <Menu
+      label={isOfSelection ? "Export the selection" : "Share and export"}
+      buttonClass="button button-icon"
+      button={<Icon name="share" />}
+    >
+      {!isOfSelection && (
+        <>
+          <MenuItem label="Copy link to this view" onClick={() => void copyLink()} />
+          <hr />
+        </>
+      )}
       <MenuItem
         label={`Export ${what} plants as CSV`}
         note="for spreadsheets"

@@ -130,8 +130,6 @@ export const fieldProps = (
   "aria-invalid": fault === undefined ? "false" : "true",
 });
 
-export const ID_RULE = `A whole number from ${INT64_MIN} to ${INT64_MAX}. It never changes.`;
-
 export function findIdFault(text: string): string | undefined {
   const written = text.trim();
   if (written === "") return "Enter an id.";
@@ -157,9 +155,10 @@ interface NameFieldProps {
   readonly name: Signal<string>;
   /** A field of one line would drop the line breaks of a name that has some. */
   readonly hasLines?: boolean;
+  readonly note?: ComponentChildren;
 }
 
-export function NameField({ id, name, hasLines }: NameFieldProps): JSX.Element {
+export function NameField({ id, name, hasLines, note }: NameFieldProps): JSX.Element {
   const { value } = name;
   const fault = findTextFault(value);
   const shared = {
@@ -171,7 +170,7 @@ export function NameField({ id, name, hasLines }: NameFieldProps): JSX.Element {
     },
   };
   return (
-    <Field id={id} label="Name" rule="Any text." fault={fault} note={findTextNote(value)}>
+    <Field id={id} label="Name" fault={fault} note={note ?? findTextNote(value)}>
       {hasLines === true ? <textarea {...shared} rows={4} /> : <input {...shared} type="text" />}
     </Field>
   );
@@ -200,14 +199,7 @@ export function TagField({ id, tag }: TagFieldProps): JSX.Element {
       findTextNote(tag.value ?? "")
     );
   return (
-    <Field
-      id={id}
-      label="Tag"
-      optional
-      rule="A word or two for the kind of plant."
-      fault={fault}
-      note={note}
-    >
+    <Field id={id} label="Tag" optional fault={fault} note={note}>
       <Combobox
         id={id}
         inputProps={fieldProps(id, fault)}

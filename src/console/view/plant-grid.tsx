@@ -4,14 +4,26 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Plant } from "../../domain/plant.ts";
+import { formatName } from "../state/format.ts";
 import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";
-import { isOpen, linkTo, openPlant } from "../state/route.ts";
+import {
+  findPlace,
+  isOpen,
+  keepPlace,
+  linkTo,
+  openPlant,
+  refine,
+  route,
+  walkTo,
+} from "../state/route.ts";
+import { isSelected, select, selectAll, selection } from "../state/selection.ts";
 import { Tag } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 
 const HEAD_HEIGHT = 36;
-const ROW_HEIGHT = 48;
+/** Fingers need more than a pointer. The stylesheet asks the same. */
+const ROW_HEIGHT = matchMedia("(pointer: coarse)").matches ? 48 : 36;
 /** A row has two lines if the list is narrow. The stylesheet has the same width. */
 const TWO_LINES_ROW_HEIGHT = 64;
 const TWO_LINES_WIDTH_MAX = 700;
@@ -32,12 +44,15 @@ export function PlantGrid(): JSX.Element {
   const visible = useSignal<Window>({ top: 0, height: 800, rowHeight: ROW_HEIGHT });
   const shown = list.value;
   // Reading the version redraws the list when it changes.
-  void shown.version.value;
+  const version = shown.version.value;
   const { plants } = shown;
   const { top, height, rowHeight } = visible.value;
   const end = Math.min(plants.length, Math.ceil((top + height) / rowHeight) + ROWS_BEYOND);
   const start = Math.max(0, Math.min(end, Math.floor(top / rowHeight) - ROWS_BEYOND));
-  const active = shown.active.value;
+  const activeId = shown.active.value;
+  const active = activeId === undefined ? -1 : shown.placeOf(activeId);
+  /** The first row in sight. */
+  const anchor = useRef<bigint | undefined>(findPlace(shown.filter));
 
   const measure = (): void => {
     if (scroller.current === null) return;
@@ -45,13 +60,20 @@ export function PlantGrid(): JSX.Element {
     const hasTwoLines = clientWidth <= TWO_LINES_WIDTH_MAX;
     const each = hasTwoLines ? TWO_LINES_ROW_HEIGHT : ROW_HEIGHT;
     visible.value = { top: scrollTop, height: clientHeight, rowHeight: each };
+    anchor.current = scrollTop === 0 ? undefined : plants[Math.floor(scrollTop / each)]?.id;
+    keepPlace(shown.filter, anchor.current);
   };
   useLayoutEffect(() => {
-    measure();
     const observer = new ResizeObserver(measure);
     if (scroller.current !== null) observer.observe(scroller.current);
     return () => observer.disconnect();
-  }, []);
+  }, [shown]);
+  // What one reads does not move when plants appear or disappear above it.
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    if (element === null || anchor.current === undefined) return;
+    element.scrollTop = shown.placeOf(anchor.current) * rowHeight + (element.scrollTop % rowHeight);
+  }, [shown, version, rowHeight]);
   useEffect(() => {
     const rowsAhead = (top + height * (1 + SCREENS_AHEAD)) / rowHeight;
     if (shown.phase.value === "ready" && rowsAhead > plants.length) void shown.loadMore();
@@ -63,26 +85,30 @@ export function PlantGrid(): JSX.Element {
     const rowTop = active * rowHeight;
     const lowest = rowTop + rowHeight - (element.clientHeight - HEAD_HEIGHT);
     element.scrollTop = Math.max(lowest, Math.min(rowTop, element.scrollTop));
-  }, [active, rowHeight]);
+  }, [activeId, rowHeight]);
 
   const moveTo = (index: number): void => {
-    shown.active.value = Math.max(0, Math.min(index, shown.plants.length - 1));
+    const target = plants[Math.max(0, Math.min(index, plants.length - 1))];
+    shown.active.value = target?.id;
+    // The open plant follows.
+    const isFollowed = route.value.view === "plants" && typeof route.value.open === "bigint";
+    if (isFollowed && target !== undefined) walkTo(target.id);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.altKey || event.ctrlKey || event.metaKey || plants.length === 0) return;
     const page = Math.max(1, Math.floor((height - HEAD_HEIGHT) / rowHeight) - 1);
-    const at = shown.active.value;
     const targets: Readonly<Record<string, number>> = {
-      ArrowDown: at + 1,
-      ArrowUp: at - 1,
-      PageDown: at + page,
-      PageUp: at - page,
+      ArrowDown: active + 1,
+      ArrowUp: active - 1,
+      PageDown: active + page,
+      PageUp: active - page,
       Home: 0,
       End: plants.length - 1,
     };
     const target = targets[event.key];
     if (target !== undefined) moveTo(target);
-    else if ((event.key === "Enter" || event.key === " ") && at >= 0) openPlant(plants[at]?.id);
+    else if (event.key === "Enter" && active >= 0) openPlant(plants[active]?.id);
+    else if (event.key === " " && active >= 0) select(active, event.shiftKey);
     else return;
     event.preventDefault();
   };
@@ -93,19 +119,31 @@ export function PlantGrid(): JSX.Element {
       <div
         class="grid"
         id="plants"
+        style={{ "--id-length": countIdDigits(plants) }}
         role="grid"
         aria-label="Plants"
         aria-rowcount={shown.phase.value === "end" ? plants.length + 1 : -1}
+        aria-multiselectable="true"
         aria-activedescendant={isActiveDrawn ? `row-${active}` : undefined}
         tabIndex={0}
         onKeyDown={onKeyDown}
         onFocus={() => {
-          if (shown.active.value < 0) shown.active.value = start;
+          shown.active.value ??= plants[Math.ceil(top / rowHeight)]?.id;
         }}
       >
         <div class="grid-head" role="rowgroup">
           <div class="row row-head" role="row" aria-rowindex={1}>
-            <span role="columnheader">Id</span>
+            <span role="columnheader" class="row-check">
+              <input
+                type="checkbox"
+                aria-label="Select all that match"
+                checked={selection.value.isAll}
+                onChange={(event) => selectAll(event.currentTarget.checked)}
+              />
+            </span>
+            <span role="columnheader" class="row-id">
+              Id
+            </span>
             <span role="columnheader">Name</span>
             <span role="columnheader">Tag</span>
           </div>
@@ -141,35 +179,50 @@ interface RowProps {
   readonly isActive: boolean;
 }
 
+/** The ids are in order, so the longest is at an end. */
+const countIdDigits = (plants: readonly Plant[]): number =>
+  Math.max(...[plants[0], plants.at(-1)].map((plant) => String(plant?.id ?? "").length));
+
 function Row({ plant, index, top, isActive }: RowProps): JSX.Element {
+  const { id, name, tag } = plant;
   return (
     <div
       class="row"
       role="row"
       id={`row-${index}`}
       aria-rowindex={index + 2}
-      aria-selected={isOpen(plant.id) ? "true" : "false"}
+      aria-selected={isSelected(id) ? "true" : "false"}
+      aria-current={isOpen(id) ? "true" : undefined}
       data-active={isActive ? "" : undefined}
       style={{ transform: `translateY(${top}px)` }}
     >
+      <span role="gridcell" class="row-check">
+        <input
+          type="checkbox"
+          aria-label={`Select ${formatName(plant)}`}
+          tabIndex={-1}
+          checked={isSelected(id)}
+          onClick={(event) => select(index, event.shiftKey)}
+        />
+      </span>
       <span role="gridcell" class="row-id">
-        {String(plant.id)}
+        {String(id)}
       </span>
       <span role="gridcell" class="row-name">
         <a
-          href={linkTo(plant.id)}
+          href={linkTo(id)}
           tabIndex={-1}
           draggable={false}
           onClick={() => {
-            list.value.active.value = index;
+            list.value.active.value = id;
           }}
         >
-          {plant.name.trim() === "" ? <i class="faint">no name</i> : plant.name}
+          {name.trim() === "" ? <i class="faint">no name</i> : name}
         </a>
-        {findDraft(plant.id) !== undefined && <span class="field-note"> unsaved edit</span>}
+        {findDraft(id) !== undefined && <span class="field-note"> unsaved edit</span>}
       </span>
-      <span role="gridcell">
-        <Tag tag={plant.tag} />
+      <span role="gridcell" class="row-tag">
+        <Tag tag={tag} onPick={() => refine({ tag })} />
       </span>
     </div>
   );

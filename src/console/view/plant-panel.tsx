@@ -3,24 +3,30 @@
 import { effect, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import type { Plant } from "../../domain/plant.ts";
 import { Changed, isSame, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
+import { arrived } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
-import { list, noteTag, removeWithUndo } from "../state/plants.ts";
-import { isOpen, openPlant } from "../state/route.ts";
+import { list, noteTag, removeWithUndo, restore } from "../state/plants.ts";
+import { isOpen, isWalked, openPlant, refine } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Icon, Notice, Tag, Terms } from "./controls.tsx";
+import { Button, Icon, LongText, Notice, Tag, Terms } from "./controls.tsx";
 import { FailureNotice, findTextFault, Form, NameField, TagField, useTask } from "./form.tsx";
+import { History } from "./history.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
 
 export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const loaded = useSignal<Versioned | "loading" | "missing" | Error>("loading");
   const draft = mayWrite.value ? findDraft(id) : undefined;
   const isEditing = useSignal(draft !== undefined);
+  /** What someone else made of the plant while it is edited here. */
+  const rival = useSignal<Changed | undefined>(undefined);
   const { isBusy, trouble, run } = useTask();
-  const recovered = recoveries.value;
+  const news = useRef(0);
+  news.current = arrived.value.findLast((change) => change.id === id)?.seq ?? news.current;
 
   const current = loaded.value;
   const versioned = typeof current === "object" && "plant" in current ? current : undefined;
@@ -32,23 +38,43 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     else list.value.put(now.plant);
   };
 
+  /** Shows the plant, unless it would replace what an edit began with. */
+  const meet = (now: Versioned | undefined): void => {
+    const before = loaded.value;
+    const isKnown = typeof before === "object" && "plant" in before;
+    if (isEditing.value && isKnown && now?.etag !== before.etag) rival.value = new Changed(now);
+    else accept(now);
+  };
   useEffect(() => {
-    if (versioned !== undefined) return;
     const controller = new AbortController();
     readPlant(id, controller.signal).then(
       (found) => {
-        accept(found);
-        const index = list.value.indexOf(id);
-        if (index >= 0) list.value.active.value = index;
+        meet(found);
+        if (!isWalked.value) list.value.active.value = id;
       },
       (error: Error) => {
-        if (isStatus(error, 404)) accept(undefined);
-        else if (!isAbort(error)) loaded.value = error;
+        if (isStatus(error, 404)) meet(undefined);
+        else if (!isAbort(error) && versioned === undefined) loaded.value = error;
       },
     );
     return () => controller.abort();
-  }, [id, recovered]);
+  }, [id, recoveries.value, news.current]);
 
+  const bringBack = (earlier: Plant): Promise<void> =>
+    run(async () => {
+      if (versioned === undefined) {
+        await restore(earlier);
+        return accept(await readPlant(id));
+      }
+      try {
+        accept(await replacePlant(earlier, versioned.etag));
+        toast(`Brought back ${formatName(earlier)}.`);
+      } catch (error) {
+        if (!(error instanceof Changed)) throw error;
+        accept(error.current);
+        toast("Someone else changed this plant. Nothing was brought back.");
+      }
+    });
   const remove = (which: Versioned): Promise<void> =>
     run(async () => {
       await removeWithUndo(which);
@@ -57,8 +83,10 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     });
   const edit = (isOn: boolean) => (): void => {
     isEditing.value = isOn;
+    rival.value = undefined;
   };
 
+  const known = list.value.plants[list.value.indexOf(id)];
   const canChange = versioned !== undefined && mayWrite.value;
   const keys = isEditing.value
     ? { Escape: edit(false) }
@@ -67,7 +95,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       : {};
   return (
     <Panel title={isEditing.value ? "Edit plant" : "Plant"} keys={keys}>
-      {current === "loading" && <p class="faint">Loading…</p>}
+      {current === "loading" &&
+        (known === undefined ? <p class="faint late">Loading…</p> : <Shown plant={known} />)}
       {current === "missing" && (
         <>
           <IdLabel id={id} />
@@ -76,17 +105,23 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
             title="There is no plant with this id"
             text="It may have been deleted."
           />
+          <History id={id} current={undefined} onBringBack={(plant) => void bringBack(plant)} />
         </>
       )}
       {current instanceof Error && (
         <Notice kind="fault" title="Couldn't read this plant" text={explain(current)} />
       )}
       {versioned !== undefined && isEditing.value && (
-        <EditForm versioned={versioned} onChange={accept} onDone={edit(false)} />
+        <EditForm
+          versioned={versioned}
+          rival={rival.value}
+          onChange={accept}
+          onDone={edit(false)}
+        />
       )}
       {versioned !== undefined && !isEditing.value && (
         <>
-          <Shown versioned={versioned} />
+          <Shown plant={versioned.plant} />
           {draft !== undefined && (
             <Notice
               kind="warning"
@@ -129,31 +164,43 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
               </Button>
             </div>
           )}
+          <History
+            id={id}
+            current={versioned.plant}
+            onBringBack={(plant) => void bringBack(plant)}
+          />
         </>
       )}
     </Panel>
   );
 }
 
-function Shown({ versioned }: { readonly versioned: Versioned }): JSX.Element {
-  const { id, name, tag } = versioned.plant;
+function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
+  const { id, name, tag } = plant;
   return (
     <div class="shown">
       <IdLabel id={id} />
-      <p class="shown-name">{name.trim() === "" ? <i class="faint">no name</i> : name}</p>
-      {tag === undefined ? <span class="faint">No tag</span> : <Tag tag={tag} />}
+      <p class="shown-name">
+        {name.trim() === "" ? <i class="faint">no name</i> : <LongText text={name} />}
+      </p>
+      {tag === undefined ? (
+        <span class="faint">No tag</span>
+      ) : (
+        <Tag tag={tag} onPick={() => refine({ tag })} />
+      )}
     </div>
   );
 }
 
 interface EditFormProps {
   readonly versioned: Versioned;
+  readonly rival: Changed | undefined;
   /** What is stored now; undefined means that the plant is gone. Also called after the form was closed. */
   readonly onChange: (now: Versioned | undefined) => void;
   readonly onDone: () => void;
 }
 
-function EditForm({ versioned, onChange, onDone }: EditFormProps): JSX.Element {
+function EditForm({ versioned, rival, onChange, onDone }: EditFormProps): JSX.Element {
   const { plant } = versioned;
   const { id } = plant;
   const draft = findDraft(id);
@@ -175,6 +222,10 @@ function EditForm({ versioned, onChange, onDone }: EditFormProps): JSX.Element {
       toast(`Your edit of ${formatName(plant)} isn't saved yet.`, open);
     };
   }, []);
+  useEffect(() => {
+    // The answer to a save that is under way tells it too.
+    if (rival !== undefined && !isBusy.value) trouble.value = rival;
+  }, [rival]);
   // An earlier save of this form was confirmed late. The edit builds on it.
   const known = useRef(versioned);
   if (known.current !== versioned) {
@@ -285,7 +336,7 @@ function TroubleNotice({ trouble, of, onTake, onInsist }: TroubleProps): JSX.Ele
       <Terms
         class="facts now"
         of={[
-          ["Name", name === "" ? <i>no name</i> : name],
+          ["Name", name === "" ? <i>no name</i> : <LongText text={name} />],
           ["Tag", tag === undefined ? <i>none</i> : tag === "" ? <i>empty</i> : tag],
         ]}
       />

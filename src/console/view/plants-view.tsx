@@ -13,9 +13,11 @@ import { Combobox } from "./combobox.tsx";
 import { Icon, IconButton, Notice } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
+import { DeletedPanel } from "./history.tsx";
 import { Panel } from "./panel.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
+import { SelectionBar } from "./selection-bar.tsx";
 import { focusList } from "./shortcuts.tsx";
 
 export function PlantsView(): JSX.Element | null {
@@ -38,8 +40,10 @@ export function PlantsView(): JSX.Element | null {
         </div>
         <Filters />
         <ListBody />
+        <SelectionBar />
       </section>
       {open === "new" && (mayWrite.value ? <AddPanel /> : <CannotAdd />)}
+      {open === "deleted" && <DeletedPanel />}
       {typeof open === "bigint" && <PlantPanel key={open} id={open} />}
     </div>
   );
@@ -62,6 +66,7 @@ function CountLine(): JSX.Element {
   return (
     <p class="count">
       {plants.length > 0 && (phase.value === "end" ? count : `First ${count}`)}
+      <a href={linkTo("deleted")}>Recently deleted</a>
       <IconButton icon="refresh" label="Refresh the list" onClick={() => void refresh()} />
     </p>
   );

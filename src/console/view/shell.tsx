@@ -7,7 +7,8 @@ import { isLost, tryAgain } from "../api/service.ts";
 import { DropTarget } from "../import/drop.tsx";
 import { importProgress } from "../import/state.ts";
 import { ImportView } from "../import/view.tsx";
-import { route } from "../state/route.ts";
+import { formatTime } from "../state/format.ts";
+import { linkTo, route } from "../state/route.ts";
 import { endSession, identity, mayRead, mayWrite } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { ActivityView } from "./activity.tsx";
@@ -107,7 +108,7 @@ function Tabs(): JSX.Element {
           <a
             key={view}
             class="tab"
-            href={`#/${view}`}
+            href={view === "plants" ? linkTo(undefined) : `#/${view}`}
             aria-current={view === current ? "page" : undefined}
           >
             <Icon name={view} />
@@ -146,7 +147,7 @@ function Account(): JSX.Element {
             </>,
           ],
           ["Access", access.join(" and ") || "none"],
-          ["Expires", who?.expires === undefined ? "never" : time.format(new Date(who.expires))],
+          ["Expires", who?.expires === undefined ? "never" : formatTime(who.expires)],
         ]}
       />
       <hr />
@@ -158,8 +159,6 @@ function Account(): JSX.Element {
     </Menu>
   );
 }
-
-const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 const TOAST_MS = 5000;
 const ACTION_MS = 10_000;
