@@ -7,6 +7,7 @@ import { Glob } from "bun";
 export const inPages: readonly string[] = [
   "@preact/signals",
   "@preact/signals-core",
+  "fflate",
   "preact",
   "swagger-ui-dist",
   "uplot",

@@ -15,6 +15,7 @@ import { runCommand, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
+import { makeWorkbook, rowsOf } from "./support/workbook.ts";
 
 describe("plantstore import", () => {
   const ndjson = '{"id":1,"name":"a","tag":"x"}\n{"id":9007199254740993,"name":"b"}\n';
@@ -182,7 +183,7 @@ describe("plantstore import", () => {
     [["plants.csv", "--format", "xml"], "Allowed choices are"],
     [["plants.csv", "--encoding", "latin1"], "Allowed choices are"],
     [["-"], "--format is needed to read standard input"],
-    [["plants.db"], "give --format ndjson, json or csv"],
+    [["plants.db"], "give --format ndjson, json, csv or xlsx"],
     [["plants.csv", "--rejects", "plants.csv"], "is the file to import"],
     [["plants.csv", "--rejects", "plants.ndjson"], "would hold csv"],
     [["plants.csv", "--url", "ftp://example.org"], "--url:"],
@@ -291,15 +292,48 @@ describe("plantstore import", () => {
     expect(readPlants(at.store)).toEqual([{ id: 1n, name: "Größe", tag: null }]);
   });
 
-  test.each(["plants.xlsx", "plants.csv"])(
-    "a workbook called %s is named as such",
-    async (name) => {
-      using at = makeWorkplace({ [name]: "PK\u0003\u0004 and so on" });
-      const finished = await runCommand(["import", at.file(name)], at.env);
-      expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
-      expect(finished.stderr).toMatch(/ is a workbook.*, not text\. Save it as CSV/);
-    },
-  );
+  test.each([
+    ["plants.xlsx", "is damaged, or is not a workbook"],
+    ["plants.csv", "is a workbook or an archive, not text"],
+    ["plants.ods", "save the workbook as .xlsx or as CSV"],
+  ])("an archive called %s is named as such", async (name, says) => {
+    using at = makeWorkplace({ [name]: "PK\u0003\u0004 and so on" });
+    const finished = await runCommand(["import", at.file(name)], at.env);
+    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(finished.stderr).toContain(says);
+  });
+
+  test("a sheet of a workbook is read, and its refused rows are kept as CSV", async () => {
+    using at = makeWorkplace();
+    const stock = rowsOf([
+      ["Nr", "Plant"],
+      ["9007199254740993", "=Rose"],
+      [1_234_567_890_123_456, "Tulip"],
+    ]);
+    const bytes = makeWorkbook({ sheets: { Notes: rowsOf([["x"]]), Stock: stock } });
+    writeFileSync(at.file("stock.xlsx"), bytes);
+    const rejects = at.file("rejects.csv");
+    const args = ["--map", "id=Nr,name=Plant", "--sheet", "Stock", "--rejects", rejects];
+    const finished = await runCommand(["import", at.file("stock.xlsx"), ...args], at.env);
+    expect(finished).toMatchObject({ exitCode: 3, stdout: "created 1, replayed 0, refused 1\n" });
+    expect(readPlants(at.store)).toEqual([{ id: 9007199254740993n, name: "=Rose", tag: null }]);
+    expect(await Bun.file(rejects).text()).toMatch(
+      /^line,reason,"Nr","Plant"\n3,"Nr: the spreadsheet has rounded.*","1\.234567890123456E\+15","Tulip"\n$/,
+    );
+  });
+
+  test.each([
+    [["stock.xlsx", "--delimiter", ";"], "--delimiter: only with CSV"],
+    [["stock.xlsx", "--encoding", "utf-8"], "--encoding: a workbook has its own"],
+    [["stock.csv", "--sheet", "One"], "--sheet: only with a workbook"],
+    [["-", "--format", "xlsx"], "a workbook is read from a file, not from a pipe"],
+  ])("%j is refused", async ([name = "", ...args], says) => {
+    using at = makeWorkplace();
+    const path = name === "-" ? name : at.file(name);
+    const finished = await runCommand(["import", path, ...args], at.env);
+    expect(finished).toMatchObject({ exitCode: 2 });
+    expect(finished.stderr).toContain(says);
+  });
 
   test("a file that is cut off fails, and says how much of it is stored", async () => {
     using at = makeWorkplace({

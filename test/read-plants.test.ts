@@ -285,7 +285,7 @@ describe("any format", () => {
   });
 
   test.each([
-    ["an .xlsx file", "PK\u0003\u0004", "a workbook (.xlsx or .ods)"],
+    ["an .xlsx file", "PK\u0003\u0004", "a workbook or an archive, not text"],
     ["an .xls file", "\xd0\xcf\x11\xe0", "an old Excel workbook (.xls)"],
     ["a .gz file", "\x1f\x8b\b\0", "compressed with gzip"],
   ])("%s is recognised and named", async (_, start, says) => {

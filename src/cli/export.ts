@@ -4,20 +4,22 @@ import type { RetryOptions } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { formatNdjson, formatStoredPlant, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
+import type { FileFormat } from "../format/plants.ts";
 import {
   findClient,
   Interrupted,
   readPages,
   requireStore,
   untilInterrupted,
+  UsageError,
   withStore,
 } from "./command.ts";
 import { openFileOutput, openStandardOutput, ReaderGone, requireOutsideStore } from "./files.ts";
-import { findFormat, type FormatName } from "./import.ts";
+import { findFormat } from "./import.ts";
 import { countOf, formatSeconds, Progress } from "./terminal.ts";
 
 export interface ExportOptions {
-  readonly format?: FormatName;
+  readonly format?: keyof typeof forms;
   readonly tag?: string;
   readonly name?: string;
   readonly output?: string;
@@ -30,7 +32,10 @@ export interface ExportOptions {
 export async function exportPlants(config: Config, options: ExportOptions): Promise<void> {
   const client = findClient(options, config);
   const path = options.output === "-" ? undefined : options.output;
-  const form = forms[options.format ?? findFormat(path ?? "") ?? "ndjson"];
+  const named = findFormat(path ?? "");
+  if (options.format === undefined && named === "xlsx")
+    throw new UsageError(`--output: ${path}: the console exports workbooks; choose a .csv file`);
+  const form = forms[options.format ?? (named === "xlsx" ? undefined : named) ?? "ndjson"];
   if (client === undefined) {
     await requireStore(config);
     if (path !== undefined) requireOutsideStore("--output", path, config.databaseUrl);
@@ -85,7 +90,7 @@ interface Form {
   readonly tail: string;
 }
 
-const forms: Readonly<Record<FormatName, Form>> = {
+const forms: Readonly<Record<FileFormat["kind"], Form>> = {
   ndjson: { head: "", format: formatNdjson, between: "", tail: "" },
   json: {
     head: "[",

@@ -52,6 +52,7 @@ export interface ImportOptions {
   readonly map?: string;
   readonly delimiter?: string;
   readonly encoding?: Encoding;
+  readonly sheet?: string;
   readonly url?: string;
   readonly databaseUrl?: string;
   readonly rejects?: string;
@@ -83,11 +84,14 @@ export async function importPlants(
     const rejectsKind = findFormat(options.rejects) ?? format.kind;
     if (rejectsKind !== format.kind)
       throw new UsageError(
-        `--rejects: ${options.rejects} would hold ${format.kind}, as the file to import does; choose another name`,
+        `--rejects: ${options.rejects} would hold ${format.kind}; choose another name`,
       );
     if (client === undefined) requireOutsideStore("--rejects", options.rejects, config.databaseUrl);
   }
   const { descriptor, bytesTotal } = openSource(path);
+  const isWorkbook = format.kind === "csv" && format.countsRows === true;
+  if (isWorkbook && bytesTotal === undefined)
+    throw new UsageError(`${path}: a workbook is read from a file, not from a pipe`);
   let bytesRead = 0;
   const tally: Tally = { created: 0, replayed: 0, refused: 0, unknown: 0 };
 
@@ -100,6 +104,14 @@ export async function importPlants(
     const print = (line: string): void => progress.print(line);
     const retrying: RetryOptions = { signal, onRetry: progress.onRetry };
     const readSource = async function* (): AsyncGenerator<Uint8Array> {
+      if (isWorkbook) {
+        const { openWorkbook } = await import("../format/workbook.ts");
+        const { readRows } = await openWorkbook(Bun.file(path));
+        const onProgress = (share: number): void => {
+          bytesRead = share * (bytesTotal ?? 0);
+        };
+        return yield* readRows({ sheet: options.sheet, onProgress });
+      }
       for await (const chunk of readDescriptor(descriptor, signal)) {
         bytesRead += chunk.length;
         yield chunk;
@@ -223,7 +235,7 @@ function openSource(path: string): { descriptor: number; bytesTotal: number | un
   return { descriptor, bytesTotal: found.isFile() ? found.size : undefined };
 }
 
-export type FormatName = FileFormat["kind"];
+export type FormatName = FileFormat["kind"] | "xlsx";
 
 const formatsByExtension: Readonly<Record<string, FormatName>> = {
   ".ndjson": "ndjson",
@@ -231,6 +243,7 @@ const formatsByExtension: Readonly<Record<string, FormatName>> = {
   ".json": "json",
   ".csv": "csv",
   ".tsv": "csv",
+  ".xlsx": "xlsx",
 };
 
 export const findFormat = (path: string): FormatName | undefined =>
@@ -238,23 +251,31 @@ export const findFormat = (path: string): FormatName | undefined =>
 
 function parseFormat(path: string, options: ImportOptions): FileFormat {
   const kind = options.format ?? findFormat(path);
-  if (kind === undefined && /\.(xlsx?|ods)$/i.test(path))
-    throw new CommandError(`${path} is a workbook, not text. Save it as CSV and import that file.`);
+  if (kind === undefined && /\.(xls|ods)$/i.test(path))
+    throw new CommandError(`${path}: save the workbook as .xlsx or as CSV, and import that file.`);
   if (kind === undefined)
     throw new UsageError(
       path === "-"
         ? "--format is needed to read standard input: ndjson, json or csv"
-        : `${path}: the name does not tell the format; give --format ndjson, json or csv`,
+        : `${path}: the name does not tell the format; give --format ndjson, json, csv or xlsx`,
     );
+  const headings = options.map === undefined ? {} : parseMap(options.map);
+  if (options.sheet !== undefined && kind !== "xlsx")
+    throw new UsageError("--sheet: only with a workbook (.xlsx)");
+  if (options.delimiter !== undefined && kind !== "csv")
+    throw new UsageError("--delimiter: only with CSV");
+  if (kind === "xlsx") {
+    if (options.encoding !== undefined) throw new UsageError("--encoding: a workbook has its own");
+    return { kind: "csv", headings, delimiter: ",", countsRows: true };
+  }
   if (kind !== "csv") {
     if (options.map !== undefined) throw new UsageError("--map: only with CSV, which has headings");
-    if (options.delimiter !== undefined) throw new UsageError("--delimiter: only with CSV");
     return { kind };
   }
   const delimiter = options.delimiter ?? (extname(path).toLowerCase() === ".tsv" ? "tab" : ",");
   return {
     kind,
-    headings: options.map === undefined ? {} : parseMap(options.map),
+    headings,
     delimiter: delimiter === "tab" ? "\t" : delimiter,
   };
 }

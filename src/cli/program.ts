@@ -154,11 +154,18 @@ function printConfig({ config, sources }: Resolved, isJson: boolean): void {
 function addImport(command: Command): void {
   addSettings(command, ["databaseUrl"])
     .description("Store the plants of a file. Plants that are stored already are left as they are.")
-    .argument("<file|->", "an .ndjson, .jsonl, .json, .csv or .tsv file, or - for standard input")
-    .addOption(
-      choice("--format <format>", "the format of the file (default: by its name)", formats),
+    .argument(
+      "<file|->",
+      "an .ndjson, .jsonl, .json, .csv, .tsv or .xlsx file, or - for standard input",
     )
-    .option("--map <fields>", "headings of CSV columns, as in id=Nr,name=Plant,tag=Type")
+    .addOption(
+      choice("--format <format>", "the format of the file (default: by its name)", [
+        ...formats,
+        "xlsx",
+      ]),
+    )
+    .option("--map <fields>", "headings of columns, as in id=Nr,name=Plant,tag=Type")
+    .option("--sheet <name>", "the sheet of a workbook (default: the first)")
     .addOption(
       choice("--delimiter <sign>", "what separates CSV cells (default: a comma)", delimiters),
     )
@@ -187,7 +194,9 @@ import again: plants that are stored already are recognised and counted as repla
 members in front: line and reason. Mend them there and import that file; both are ignored.
 
 Formats: ndjson (one plant on each line), json (an array of plants), csv (with a heading; an empty
-tag cell is no tag, and a pair of quotes is the empty tag). A record may be as large as a request
+tag cell is no tag, and a pair of quotes is the empty tag), xlsx (a sheet of a workbook, read like
+CSV; its refused rows are kept as CSV; a number of more than 15 digits is refused, because the
+spreadsheet has rounded it: format the column as text). A record may be as large as a request
 body (PLANTSTORE_BODY_BYTES_MAX). UTF-8 and UTF-16 are recognised; another encoding is refused until
 --encoding names it.
 

@@ -20,7 +20,7 @@ export function formatCsv(plants: readonly Plant[]): string {
  * Spreadsheets run a cell that begins like a formula, so it gets an apostrophe in front. So does a cell that
  * begins with apostrophes and then like a formula: that makes restoring exact for any text.
  */
-function formatCell(text: string): string {
+export function formatCell(text: string): string {
   const harmless = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return `"${harmless.replaceAll('"', '""')}"`;
 }
@@ -42,10 +42,13 @@ export class RowReader extends RecordReader {
   private line = 1;
   private rowLine = 1;
   private wasReturn = false;
+  private readonly countsRows: boolean;
 
-  constructor(delimiter: string, bytesMax: number) {
+  /** With `countsRows`, line breaks inside cells do not count. */
+  constructor(delimiter: string, bytesMax: number, countsRows = false) {
     super(bytesMax);
     this.delimiter = delimiter.charCodeAt(0);
+    this.countsRows = countsRows;
   }
 
   protected override cut(chunk: Uint8Array): Line[] {
@@ -57,7 +60,7 @@ export class RowReader extends RecordReader {
       // The second half of a break: the first half has ended the line and the row.
       const isRest = byte === NEWLINE && this.wasReturn;
       this.wasReturn = byte === RETURN;
-      if (isBreak && !isRest) this.line++;
+      if (isBreak && !isRest && !(this.countsRows && this.place === "quoted cell")) this.line++;
       if (!isBreak || this.place === "quoted cell") {
         this.place = this.next(byte);
         continue;
@@ -140,6 +143,16 @@ export interface Headings {
   readonly tag?: string | null | undefined;
 }
 
+/** Begins a cell of a workbook that shows something other than what it was given. XML has no such character. */
+export const UNUSABLE = "\0";
+
+function explainUnusable(shown: string): string {
+  if (shown === "=")
+    return "the formula has no saved result; open the file in a spreadsheet and save it";
+  if (shown.startsWith("#")) return `the cell shows the error ${shown}`;
+  return `the spreadsheet has rounded it to ${shown}; format the column as text, enter it again, and save`;
+}
+
 /** The heading lacks a column. */
 export class MissingColumn extends MalformedFile {
   override readonly name = "MissingColumn";
@@ -160,7 +173,12 @@ export function createRowParser(
         "invalid_plant",
         `The row has ${cells.length} cells, and the heading has ${found.length}.`,
       );
-    const cellAt = (column = -1): Cell => cells[column] ?? null;
+    const cellAt = (column = -1): Cell => {
+      const cell = cells[column] ?? null;
+      if (cell?.startsWith(UNUSABLE) === true)
+        throw new Refusal("invalid_plant", `${found[column]}: ${explainUnusable(cell.slice(1))}`);
+      return cell;
+    };
     const tagCell = cellAt(tag);
     return parseTexts(
       cellAt(id) ?? "",
@@ -174,12 +192,16 @@ export function createRowParser(
 export function parseHeading({ text }: Line, delimiter: string): string[] {
   try {
     if (typeof text !== "string") throw text;
-    return parseCells(text, delimiter).map((cell) => cell ?? "");
+    return parseCells(text, delimiter).map((cell) => cell?.replace(UNUSABLE, "") ?? "");
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     throw new MissingColumn(`The heading: ${error.message}`, { cause: error });
   }
 }
+
+/** The heading of a table whose first row is data. */
+export const numberColumns = (first: readonly string[]): string[] =>
+  first.map((_cell, at) => `Column ${at + 1}`);
 
 /** Undefined for a tag that may be missing. The error names the columns there are. */
 function findColumn(

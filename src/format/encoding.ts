@@ -37,7 +37,7 @@ export async function* toUtf8(
   for await (const chunk of withLongStart(chunks)) {
     let bytes = chunk;
     if (decode === undefined) {
-      refuseBinary(chunk);
+      refuseBinary(chunk, false);
       const found = encoding ?? findUnicode(chunk);
       if (found !== undefined && found !== "utf-8") {
         isDecided = true;
@@ -79,17 +79,19 @@ async function* withLongStart(chunks: AsyncIterable<Uint8Array>): AsyncGenerator
 const binaries: readonly (readonly [signature: readonly number[], message: string])[] = [
   [
     [0x50, 0x4b, 0x03, 0x04],
-    "The file is a workbook (.xlsx or .ods), not text. Save it as CSV and import that file.",
+    "The file is a workbook or an archive, not text. Read a workbook (.xlsx) as one, or save it as CSV.",
   ],
   [
     [0xd0, 0xcf, 0x11, 0xe0],
-    "The file is an old Excel workbook (.xls), not text. Save it as CSV and import that file.",
+    "The file is an old Excel workbook (.xls), or has a password. Save it as .xlsx without a password.",
   ],
   [[0x1f, 0x8b], "The file is compressed with gzip. Unpack it and import what is inside."],
 ];
 
-function refuseBinary(start: Uint8Array): void {
-  const found = binaries.find(([signature]) => beginsWith(start, signature));
+/** Throws a MalformedFile if the file is neither text nor, where it may be one, an archive. */
+export function refuseBinary(start: Uint8Array, mayBeArchive: boolean): void {
+  const refused = mayBeArchive ? binaries.slice(1) : binaries;
+  const found = refused.find(([signature]) => beginsWith(start, signature));
   if (found !== undefined) throw new MalformedFile(found[1]);
 }
 

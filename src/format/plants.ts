@@ -2,7 +2,15 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
-import { createRowParser, type Headings, MissingColumn, RowReader } from "./csv.ts";
+import {
+  createRowParser,
+  type Headings,
+  MissingColumn,
+  numberColumns,
+  parseHeading,
+  RowReader,
+  UNUSABLE,
+} from "./csv.ts";
 import { type DecodeOptions, toUtf8 } from "./encoding.ts";
 import { ElementReader } from "./json-array.ts";
 import { type Line, LineReader } from "./records.ts";
@@ -10,7 +18,15 @@ import { type Line, LineReader } from "./records.ts";
 export type FileFormat =
   | { readonly kind: "ndjson" }
   | { readonly kind: "json" }
-  | { readonly kind: "csv"; readonly headings: Headings; readonly delimiter: string };
+  | {
+      readonly kind: "csv";
+      readonly headings: Headings;
+      readonly delimiter: string;
+      /** The first row is a plant. */
+      readonly isHeadless?: boolean;
+      /** The rows of a workbook are numbered, whatever lines their cells have. */
+      readonly countsRows?: boolean;
+    };
 
 export interface PlantRecord {
   /** The line of the file on which it begins. */
@@ -41,20 +57,30 @@ export async function* readPlants(
       yield lines.map((line) => toRecord(line, parseNewPlant));
     return;
   }
-  const { headings, delimiter } = format;
+  const { headings, delimiter, isHeadless, countsRows } = format;
   let parse: ((row: string) => Plant) | undefined;
-  const reader = new RowReader(delimiter, recordBytesMax);
+  const reader = new RowReader(delimiter, recordBytesMax, countsRows);
   for await (const rows of reader.read(bytes, blockLengthMax)) {
     if (parse === undefined) {
-      const heading = rows.shift() as Line;
+      const [first] = rows as [Line];
+      const heading =
+        isHeadless === true
+          ? { ...first, text: numberColumns(parseHeading(first, delimiter)).join(delimiter) }
+          : (rows.shift() as Line);
       parse = createRowParser(heading, headings, delimiter);
       onHeading?.(heading.text as string);
     }
     const parseRow = parse;
-    if (rows.length > 0) yield rows.map((row) => toRecord(row, parseRow));
+    const records = rows.map((row) => toRecord(row, parseRow));
+    if (rows.length > 0) yield countsRows === true ? records.map(withoutMarks) : records;
   }
   if (parse === undefined) throw new MissingColumn("The file is empty; expected a heading.");
 }
+
+const withoutMarks = (record: PlantRecord): PlantRecord => ({
+  ...record,
+  text: record.text?.replaceAll(UNUSABLE, ""),
+});
 
 function toRecord({ number, text }: Line, parse: (text: string) => Plant): PlantRecord {
   if (typeof text !== "string") return { line: number, text: undefined, plant: text };

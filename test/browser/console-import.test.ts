@@ -6,20 +6,28 @@ import type { Page } from "playwright-core";
 import {
   createToken,
   describeInBrowser,
+  expectAccessible,
   openConsole,
   signIn,
   startConsole,
 } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
+import { makeWorkbook, rowsOf } from "../support/workbook.ts";
 
 const service = await startConsole();
 afterAll(() => service[Symbol.asyncDispose]());
 
-const choose = (page: Page, name: string, text: string): Promise<void> =>
+const choose = (page: Page, name: string, content: string | Uint8Array): Promise<void> =>
   page
     .locator("#import-file")
-    .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(text) });
+    .setInputFiles({ name, mimeType: "text/plain", buffer: Buffer.from(content) });
+
+const figure = (page: Page, name: string, count: string): Promise<void> =>
+  page
+    .locator(".figures > div")
+    .filter({ hasText: new RegExp(`^${name}\\s*${count}$`) })
+    .waitFor();
 
 const start = (page: Page): Promise<void> =>
   page.getByRole("button", { name: "Start import" }).click();
@@ -98,12 +106,66 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(BigInt(id))).toMatchObject({ name });
   });
 
-  test("recognises a workbook, and says how to go on", async () => {
+  test("of a workbook reads the sheet that is chosen, and refuses what Excel has rounded", async () => {
     await using view = await openConsole(service, { at: "#/import" });
     const { page } = view;
     await choose(page, "stock.xlsx", "PK\u0003\u0004 and so on");
-    await page.getByText("The file is a workbook (.xlsx or .ods), not text.").waitFor();
+    await page.getByText("The file is damaged, or is not a workbook (.xlsx).").waitFor();
     expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
+    await page.getByRole("button", { name: "Another file" }).click();
+    const sheets = {
+      Notes: rowsOf([["Ask", "Anna"]]),
+      Stock: rowsOf([
+        ["Nr", "Plant", "Type"],
+        ["9007199254740997", "=Sum", "herb"],
+        [1_234_567_890_123_456, "Rounded", "herb"],
+        [301, "Mint"],
+      ]),
+    };
+    await choose(page, "stock.xlsx", makeWorkbook({ sheets }));
+    // The raw rows are there while columns are missing.
+    await page.getByRole("columnheader", { name: "Anna" }).waitFor();
+    await page.getByLabel("Sheet").selectOption("Stock");
+    await page.getByRole("cell", { name: /Nr: the spreadsheet has rounded it/ }).waitFor();
+    await figure(page, "New", "2");
+    await figure(page, "Refused", "1");
+    await expectAccessible(page);
+    await start(page);
+    await page.getByText("1 of 3 rows was refused").waitFor();
+    expect(await service.findPlant(9007199254740997n)).toMatchObject({ name: "=Sum" });
+    expect(await service.findPlant(301n)).toMatchObject({ name: "Mint", tag: null });
+  });
+
+  test("says what is different, and updates it where nobody has changed it since", async () => {
+    for (const id of [401n, 402n, 403n, 404n])
+      await service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
+    await using view = await openConsole(service, {
+      at: "#/import",
+      colorScheme: "dark",
+      viewport: { width: 390, height: 780 },
+    });
+    const { page } = view;
+    await choose(page, "new.csv", "401,Old 401,a\n402,New,a\n403,New,\n405,Fresh,b\nx,y,z\n");
+    expect(await page.getByLabel("First row", { exact: true }).inputValue()).toBe("true");
+    for (const [name, count] of [
+      ["New", "1"],
+      ["Same", "1"],
+      ["Different", "2"],
+      ["Refused", "1"],
+    ] as const)
+      await figure(page, name, count);
+    await page.getByRole("cell", { name: "Old 403 a" }).waitFor();
+    await page.getByRole("cell", { name: "New no tag" }).waitFor();
+    await expectAccessible(page);
+    await page.getByLabel("Update the 2 different ones").check();
+    await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
+    await start(page);
+    await page.getByText("2 of 5 rows were refused").waitFor();
+    await page.getByRole("cell", { name: /was changed since it was compared/ }).waitFor();
+    await figure(page, "Updated", "1");
+    expect(await service.findPlant(402n)).toMatchObject({ name: "New", tag: "a" });
+    expect(await service.findPlant(403n)).toMatchObject({ name: "Changed since" });
+    expect(await service.findPlant(405n)).toMatchObject({ name: "Fresh", tag: "b" });
   });
 
   test("that is cancelled counts all that its last requests stored", async () => {

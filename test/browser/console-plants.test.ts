@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Page, Route } from "playwright-core";
+import { openWorkbook } from "../../src/format/workbook.ts";
 import {
   describeInBrowser,
   holdFeed,
@@ -128,14 +129,19 @@ describeInBrowser("the list", () => {
     await rowOf(page, "Needle").waitFor();
     for (const [label, content] of [
       ["as CSV", 'id,name,tag\r\n5000,"Needle in a haystack","rare"\r\n'],
+      ["as Excel CSV", '\ufeffid,name,tag\r\n5000,"Needle in a haystack","rare"\r\n'],
       ["as NDJSON", '{"id":5000,"name":"Needle in a haystack","tag":"rare"}\n'],
+      ["as Excel workbook", '"id","name","tag"\n5000,"Needle in a haystack","rare"\n'],
     ] as const) {
       await page.getByRole("button", { name: "Share and export" }).click();
       const [download] = await Promise.all([
         page.waitForEvent("download"),
         page.getByText(label).click(),
       ]);
-      expect(await Bun.file(await download.path()).text()).toBe(content);
+      const file = Bun.file(await download.path());
+      const isWorkbook = download.suggestedFilename().endsWith(".xlsx");
+      const bytes = isWorkbook ? (await openWorkbook(file)).readRows({}) : file.stream();
+      expect(Buffer.from(await new Response(bytes).bytes()).toString()).toBe(content);
     }
   });
 

@@ -19,17 +19,6 @@ function take(file: File | undefined): void {
   announce(`Reading ${file.name}.`);
 }
 
-/** Rows without a heading get one: the first row would be taken for it. */
-function toFile(text: string): File {
-  const [first = ""] = text.split(/\r?\n/, 1);
-  const delimiter = ["\t", ";", ","].find((sign) => first.includes(sign)) ?? "\t";
-  const cells = first.split(delimiter);
-  const headings = cells.map((_cell, at) => ["id", "name", "tag"][at] ?? `column ${at + 1}`);
-  const hasHeading = !/^\s*"?-?\d+"?\s*$/.test(cells[0] ?? "");
-  const head = hasHeading ? "" : `${headings.join(delimiter)}\n`;
-  return new File([head + text], "Pasted rows");
-}
-
 const isOver = signal(false);
 
 export const DropTarget = (): JSX.Element | null =>
@@ -61,5 +50,5 @@ document.addEventListener("paste", (event) => {
   const isRows = /[\t\n]|^[[{]/.test(text.trim());
   if (file === undefined && !isRows) return;
   event.preventDefault();
-  take(file ?? toFile(text));
+  take(file ?? new File([text], "Pasted rows"));
 });

@@ -4,6 +4,7 @@ import { Refusal } from "../../domain/errors.ts";
 import {
   type Headings,
   MissingColumn,
+  numberColumns,
   parseHeading,
   type PlantField,
   RowReader,
@@ -11,7 +12,15 @@ import {
 import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
 import { type PlantRecord, readPlants } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
-import { listMissing, type Preview, type Reading, UNREADABLE } from "./messages.ts";
+import { openWorkbook, type Workbook } from "../../format/workbook.ts";
+import {
+  isTable,
+  listMissing,
+  type Preview,
+  type Reading,
+  toFormat,
+  UNREADABLE,
+} from "./messages.ts";
 
 const ROWS_SHOWN = 8;
 const SNIFFED_BYTES = 65_536;
@@ -24,10 +33,7 @@ const RECORD_BYTES_MAX = 1_048_576 + 64;
 const BLOCK_LENGTH_MAX = 2000;
 
 /** Uses a reader because not every browser can iterate over a stream. */
-export async function* readChunks(
-  file: Blob,
-  counter = { bytesRead: 0 },
-): AsyncGenerator<Uint8Array> {
+async function* readChunks(file: Blob, counter = { bytesRead: 0 }): AsyncGenerator<Uint8Array> {
   const reader = file.stream().getReader();
   try {
     for (;;) {
@@ -44,13 +50,34 @@ export async function* readChunks(
   }
 }
 
+/** A worker reads one file. */
+let workbook: Promise<Workbook> | undefined;
+
+const open = (file: File): Promise<Workbook> => (workbook ??= openWorkbook(file));
+
+/** The bytes of the file, or the rows of its sheet as CSV. */
+async function* readTexts(
+  file: File,
+  { kind, sheet, isHeadless }: Reading,
+  counter = { bytesRead: 0 },
+): AsyncGenerator<Uint8Array> {
+  if (kind !== "xlsx") return yield* readChunks(file, counter);
+  const onProgress = (share: number): void => {
+    counter.bytesRead = share * file.size;
+  };
+  // A first row of data may end before the tag.
+  const columnsMin = isHeadless === true ? 3 : 1;
+  yield* (await open(file)).readRows({ sheet, columnsMin, onProgress });
+}
+
 /** The records of a file, read exactly as `plantstore import` reads them. */
 export const readRecords = (
-  chunks: AsyncIterable<Uint8Array>,
+  file: File,
   reading: Reading,
+  counter?: { bytesRead: number },
   onHeading?: (heading: string) => void,
 ): AsyncGenerator<PlantRecord[]> =>
-  readPlants(chunks, reading, {
+  readPlants(readTexts(file, reading, counter), toFormat(reading), {
     recordBytesMax: RECORD_BYTES_MAX,
     blockLengthMax: BLOCK_LENGTH_MAX,
     encoding: reading.encoding,
@@ -63,13 +90,26 @@ export async function previewFile(file: File, chosen: Reading | undefined): Prom
     kind: "csv",
     encoding: "utf-8",
     delimiter: ",",
+    sheet: undefined,
+    isHeadless: undefined,
     headings: {},
   };
   let columns: string[] = [];
+  let table: string[][] = [];
+  let sheets: readonly string[] = [];
   try {
     if (chosen === undefined) reading = await guessReading(file);
-    if (reading.kind === "csv") {
-      const headings = await readHeadings(file, reading);
+    if (reading.kind === "xlsx") {
+      ({ sheets } = await open(file));
+      reading = { ...reading, encoding: "utf-8", sheet: reading.sheet ?? sheets[0] };
+    }
+    if (isTable(reading)) {
+      table = await readTable(file, reading);
+      // No column is called 17: an id stands there.
+      const isHeadless = reading.isHeadless ?? /^\s*-?\d+\s*$/.test(table[0]?.[0] ?? "");
+      reading = { ...reading, isHeadless };
+      if (isHeadless) table.unshift(numberColumns(table[0] ?? []));
+      const [headings = []] = table;
       // A heading that occurs twice names no column.
       columns = headings.filter(
         (heading) => heading !== "" && headings.indexOf(heading) === headings.lastIndexOf(heading),
@@ -77,21 +117,25 @@ export async function previewFile(file: File, chosen: Reading | undefined): Prom
       if (reading.headings.tag === undefined)
         reading = { ...reading, headings: guessColumns(columns) };
     }
-    return { reading, columns, rows: await readFirst(file, reading) };
+    return { reading, sheets, columns, table, rows: await readFirst(file, reading) };
   } catch (error) {
     const problem = error instanceof MalformedFile ? error.message : UNREADABLE;
-    return { reading, columns, problem, rows: [] };
+    return { reading, sheets, columns, table, problem, rows: [] };
   }
 }
 
 async function guessReading(file: File): Promise<Reading> {
-  const guessed = await guessEncoding(file);
   const bytes = await file.slice(0, SNIFFED_BYTES).arrayBuffer();
+  const rest = { sheet: undefined, isHeadless: undefined, headings: {} };
+  // Workbooks are archives.
+  if (new TextDecoder("latin1").decode(bytes.slice(0, 4)) === "PK\u0003\u0004")
+    return { kind: "xlsx", encoding: "utf-8", delimiter: ",", ...rest };
+  const guessed = await guessEncoding(file);
   const start = new TextDecoder(guessed).decode(bytes);
   const kind = guessKind(file.name, start);
   // JSON is UTF-8 by definition.
   const encoding = kind !== "csv" && guessed === "windows-1252" ? "utf-8" : guessed;
-  return { kind, encoding, delimiter: guessDelimiter(start), headings: {} };
+  return { kind, encoding, delimiter: guessDelimiter(start), ...rest };
 }
 
 async function guessEncoding(file: File): Promise<Encoding> {
@@ -130,18 +174,32 @@ function guessDelimiter(start: string): string {
   return counts.reduce((best, next) => (next[1] > best[1] ? next : best))[0];
 }
 
-async function readHeadings(file: File, { encoding, delimiter }: Reading): Promise<string[]> {
-  const chunks = toUtf8(readChunks(file), { encoding }, false);
-  for await (const [first] of new RowReader(delimiter, RECORD_BYTES_MAX).read(chunks, 1))
-    if (first !== undefined) return parseHeading(first, delimiter);
-  throw new MissingColumn("The file is empty.");
+/** The first rows, the heading included. */
+async function readTable(file: File, reading: Reading): Promise<string[][]> {
+  const format = toFormat(reading);
+  const delimiter = format.kind === "csv" ? format.delimiter : "";
+  const chunks = toUtf8(readTexts(file, reading), reading, false);
+  const table: string[][] = [];
+  for await (const [row] of new RowReader(delimiter, RECORD_BYTES_MAX).read(chunks, 1)) {
+    if (row === undefined) continue;
+    try {
+      table.push(parseHeading(row, delimiter));
+    } catch (error) {
+      // A bad heading spoils the file; a bad row is shown as it is.
+      if (table.length === 0) throw error;
+      table.push([String(row.text)]);
+    }
+    if (table.length > ROWS_SHOWN) break;
+  }
+  if (table.length === 0) throw new MissingColumn("The file is empty.");
+  return table;
 }
 
 /** Common headings of such columns. */
 const words: Readonly<Record<PlantField, RegExp>> = {
-  id: /^(id|nr|no|number|nummer|num|#|key|plant[ _-]?(id|nr|no|number))\.?$/i,
-  name: /^(name|plant|plant[ _-]?name|title|species|pflanze|label)$/i,
-  tag: /^(tag|tags|type|kind|category|group|art|typ|genus)$/i,
+  id: /^(id|nr|no|number|nummer|num|#|key|plant[ _-]?(id|nr|no|number)|column 1)\.?$/i,
+  name: /^(name|plant|plant[ _-]?name|title|species|pflanze|label|column 2)$/i,
+  tag: /^(tag|tags|type|kind|category|group|art|typ|genus|column 3)$/i,
 };
 
 function guessColumns(columns: readonly string[]): Headings {
@@ -154,7 +212,7 @@ function guessColumns(columns: readonly string[]): Headings {
 async function readFirst(file: File, reading: Reading): Promise<Preview["rows"]> {
   if (listMissing(reading).length > 0) return [];
   const rows: PlantRecord[] = [];
-  for await (const records of readRecords(readChunks(file), reading)) {
+  for await (const records of readRecords(file, reading)) {
     rows.push(...records.slice(0, ROWS_SHOWN - rows.length));
     if (rows.length === ROWS_SHOWN) break;
   }

@@ -7,6 +7,8 @@ import { forgetTags, refresh } from "../state/plants.ts";
 import { endSession, mayRead, token } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
 import {
+  type Comparison,
+  type Difference,
   type FromWorker,
   nothingYet,
   type Outcome,
@@ -19,6 +21,7 @@ import {
 interface Begun {
   readonly file: File;
   readonly reading: Reading;
+  readonly updates: readonly Difference[];
 }
 
 export type Running = Begun & {
@@ -33,6 +36,8 @@ export interface Mapping {
   readonly step: "map";
   readonly file: File;
   readonly preview: Preview;
+  /** Undefined until it begins. */
+  readonly comparison?: Comparison;
   /** The rows of the preview are out of date. */
   readonly isReading: boolean;
 }
@@ -90,6 +95,8 @@ function hear(message: FromWorker): void {
         preview: message.preview,
         isReading: false,
       };
+  } else if (message.is === "comparison") {
+    if (now.step === "map") current.value = { ...now, comparison: message.comparison };
   } else if (now.step !== "running") {
     chooseAnother();
     announce(BROKEN);
@@ -102,12 +109,12 @@ function hear(message: FromWorker): void {
 const breakOff = (now: Running, ending: Outcome["ending"]): void =>
   end(now, { progress: now.progress, ending, refused: undefined });
 
-function end({ file, reading }: Running, { progress, ending, refused }: Outcome): void {
+function end({ file, reading, updates }: Running, { progress, ending, refused }: Outcome): void {
   stopWorker();
-  current.value = { step: "ended", file, reading, progress, ending, refused };
-  const { created, replayed, refused: count } = progress;
+  current.value = { step: "ended", file, reading, updates, progress, ending, refused };
+  const { created, updated, replayed, refused: count } = progress;
   announce(
-    `The import has ended. ${formatCount(created)} added, ${formatCount(replayed)} already there, ${formatCount(count)} refused.`,
+    `The import has ended. ${formatCount(created)} added, ${formatCount(updated)} updated, ${formatCount(replayed)} already there, ${formatCount(count)} refused.`,
   );
   forgetTags();
   if (ending.kind === "token") endSession(ending.isExpired ? "expired" : "refused");
@@ -116,22 +123,33 @@ function end({ file, reading }: Running, { progress, ending, refused }: Outcome)
 
 export function chooseFile(file: File): void {
   current.value = { step: "reading", file };
-  startWorker({ to: "preview", file, reading: undefined });
+  startPreview(file, undefined);
+}
+
+function startPreview(file: File, reading: Reading | undefined): void {
+  const allowed = mayRead.value ? token.value : undefined;
+  startWorker({ to: "preview", file, reading, url: baseUrl, token: allowed });
 }
 
 export function readAs(reading: Reading): void {
   const now = current.value;
   if (now.step !== "map") return;
   // The next choice may come before the preview.
-  current.value = { ...now, preview: { ...now.preview, reading }, isReading: true };
-  startWorker({ to: "preview", file: now.file, reading });
+  const { file, preview } = now;
+  current.value = { step: "map", file, preview: { ...preview, reading }, isReading: true };
+  startPreview(file, reading);
 }
 
 /** Also starts an import again: plants that are already stored are recognised. */
-export function startImport(file: File, reading: Reading): void {
-  current.value = { step: "running", file, reading, progress: nothingYet, isCancelling: false };
+export function startImport(
+  file: File,
+  reading: Reading,
+  updates: readonly Difference[] = [],
+): void {
+  const begun = { file, reading, updates };
+  current.value = { step: "running", ...begun, progress: nothingYet, isCancelling: false };
   announce("The import has started.");
-  startWorker({ to: "run", file, reading, url: baseUrl, token: token.value ?? "" });
+  startWorker({ to: "run", ...begun, url: baseUrl, token: token.value ?? "" });
 }
 
 /** Ends in any case: a worker that does not react is terminated. */

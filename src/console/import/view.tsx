@@ -1,14 +1,14 @@
 /** Importing: choose a file, check how it is read, watch the progress, see what was refused. */
 
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
-import { formatBytes, formatCount, formatSeconds } from "../state/format.ts";
+import { formatCount, formatSeconds } from "../state/format.ts";
 import { mayRead } from "../state/session.ts";
-import { Button, Notice, Tag, Terms } from "../view/controls.tsx";
+import { Button, Notice, Terms } from "../view/controls.tsx";
 import { Drawing } from "../view/empty-states.tsx";
 import { download } from "../view/export.tsx";
-import { Field, fieldProps } from "../view/form.tsx";
-import { listMissing, type Preview, type Progress, UNREADABLE } from "./messages.ts";
+import { CheckFile, Table } from "./check.tsx";
+import { type Progress, toFormat } from "./messages.ts";
 import {
   cancelImport,
   chooseAnother,
@@ -16,8 +16,6 @@ import {
   current,
   type Ended,
   importProgress,
-  type Mapping,
-  readAs,
   type Running,
   startImport,
 } from "./state.ts";
@@ -37,9 +35,12 @@ export function ImportView(): JSX.Element {
 }
 
 const hints = [
-  ["Columns", "The first row names them. You check which is which before anything is stored."],
+  ["Columns", "You check which is which before anything is stored."],
   ["Tags", "An empty cell means no tag."],
-  ["Safe to re-import", "Plants that are already stored are recognised. Nothing is overwritten."],
+  [
+    "Safe to re-import",
+    "Plants that are already stored are recognised. Nothing is overwritten unless you say so.",
+  ],
 ] as const;
 
 function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element {
@@ -50,8 +51,8 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
         <Drawing name="sheet" />
         <h2>Drop a file here</h2>
         <p>
-          A spreadsheet saved as CSV or TSV, lines of JSON (NDJSON), or a JSON array. You can also
-          paste copied rows.
+          An Excel workbook, CSV or TSV, lines of JSON (NDJSON), or a JSON array. You can also paste
+          copied rows.
         </p>
         <input
           ref={input}
@@ -60,7 +61,7 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
           id="import-file"
           aria-label="File to import"
           tabIndex={-1}
-          accept=".csv,.tsv,.txt,.ndjson,.jsonl,.json,text/csv,application/json"
+          accept=".xlsx,.csv,.tsv,.txt,.ndjson,.jsonl,.json,text/csv,application/json"
           onChange={(event) => {
             const [file] = event.currentTarget.files ?? [];
             if (file !== undefined) chooseFile(file);
@@ -76,197 +77,6 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
   );
 }
 
-/** What can be chosen about a file, and the values. */
-const choices = {
-  kind: {
-    label: "Format",
-    options: { csv: "Table (CSV, TSV)", ndjson: "Lines of JSON", json: "JSON array" },
-  },
-  encoding: {
-    label: "Encoding",
-    options: {
-      "utf-8": "UTF-8",
-      "utf-16le": "UTF-16",
-      "utf-16be": "UTF-16, big-endian",
-      "windows-1252": "Windows-1252",
-    },
-  },
-  delimiter: {
-    label: "Separator",
-    options: { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" },
-  },
-} as const;
-
-const fields = { id: "Id", name: "Name", tag: "Tag" } as const;
-
-const entriesOf = <Key extends string, Value>(
-  of: Readonly<Record<Key, Value>>,
-): readonly (readonly [Key, Value])[] => Object.entries(of) as [Key, Value][];
-
-function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
-  const { file, preview, isReading } = now;
-  const { reading, columns, rows } = preview;
-  const missing = listMissing(reading);
-  return (
-    <>
-      <p class="import-file">
-        <strong>{file.name}</strong> <span class="faint">{formatBytes(file.size)}</span>
-      </p>
-      <div class="mapping">
-        {entriesOf(choices)
-          .filter(([what]) => what !== "delimiter" || reading.kind === "csv")
-          .map(([what, { label, options }]) => (
-            <Choice
-              key={what}
-              id={`import-${what}`}
-              label={label}
-              value={reading[what]}
-              options={entriesOf<string, string>(options)}
-              onChange={(value) => readAs({ ...reading, [what]: value, headings: {} })}
-            />
-          ))}
-      </div>
-      {reading.kind === "csv" && columns.length > 0 && (
-        <fieldset class="mapping">
-          <legend>Columns</legend>
-          {entriesOf(fields).map(([field, label]) => (
-            <Choice
-              key={field}
-              id={`import-${field}`}
-              label={label}
-              value={reading.headings[field] ?? ""}
-              isFaulty={missing.includes(field)}
-              options={[
-                ["", field === "tag" ? "No tags" : "Choose a column…"],
-                ...columns.map((heading) => [heading, heading] as const),
-              ]}
-              onChange={(heading) => {
-                const none = field === "tag" ? null : undefined;
-                const headings = { ...reading.headings, [field]: heading || none };
-                readAs({ ...reading, headings });
-              }}
-            />
-          ))}
-        </fieldset>
-      )}
-      {!isReading && <PreviewNotice preview={preview} />}
-      {rows.length > 0 && (
-        <Table
-          label="Preview"
-          caption="The first rows, as they will be stored"
-          head={["Line", "Id", "Name", "Tag"]}
-        >
-          {rows.map(({ line, plant }) => (
-            <tr key={line}>
-              <td class="digits faint">{line}</td>
-              {typeof plant === "string" ? (
-                <td colSpan={3} class="field-fault">
-                  {plant}
-                </td>
-              ) : (
-                <>
-                  <td class="row-id">{String(plant.id)}</td>
-                  <td>{plant.name}</td>
-                  <td>
-                    <Tag tag={plant.tag} />
-                  </td>
-                </>
-              )}
-            </tr>
-          ))}
-        </Table>
-      )}
-      <div class="form-actions">
-        <Button
-          kind="main"
-          isDisabled={isReading || rows.length === 0}
-          onClick={() => startImport(file, reading)}
-        >
-          Start import
-        </Button>
-        <Button onClick={chooseAnother}>Another file</Button>
-      </div>
-    </>
-  );
-}
-
-function PreviewNotice({ preview }: { readonly preview: Preview }): JSX.Element | null {
-  const { reading, problem, rows } = preview;
-  if (problem === UNREADABLE)
-    return (
-      <Notice kind="fault" title={UNREADABLE} text="Choose it again, or choose another file." />
-    );
-  if (problem !== undefined)
-    return <Notice kind="fault" title="The file can't be read this way" text={problem} />;
-  return (
-    <>
-      {reading.encoding !== "utf-8" && (
-        <Notice
-          kind="warning"
-          title={`Read as ${choices.encoding.options[reading.encoding]}`}
-          text="The file is not in UTF-8. Check that the names below look right before you start."
-        />
-      )}
-      {rows.length === 0 && listMissing(reading).length === 0 && (
-        <Notice kind="warning" title="There are no rows in this file" />
-      )}
-    </>
-  );
-}
-
-interface ChoiceProps {
-  readonly id: string;
-  readonly label: string;
-  readonly value: string;
-  readonly options: readonly (readonly [string, string])[];
-  readonly isFaulty?: boolean;
-  readonly onChange: (value: string) => void;
-}
-
-function Choice({ id, label, value, options, isFaulty, onChange }: ChoiceProps): JSX.Element {
-  const fault = isFaulty === true ? "Which column is it?" : undefined;
-  return (
-    <Field id={id} label={label} fault={fault}>
-      <select
-        {...fieldProps(id, fault)}
-        value={value}
-        onChange={(event) => onChange(event.currentTarget.value)}
-      >
-        {options.map(([each, text]) => (
-          <option key={each} value={each} selected={each === value}>
-            {text}
-          </option>
-        ))}
-      </select>
-    </Field>
-  );
-}
-
-interface TableProps {
-  readonly label: string;
-  readonly caption?: string;
-  readonly head: readonly string[];
-  readonly children: ComponentChildren;
-}
-
-const Table = ({ label, caption, head, children }: TableProps): JSX.Element => (
-  <div class="table-frame" tabIndex={0} role="region" aria-label={label}>
-    <table class="table">
-      {caption !== undefined && <caption>{caption}</caption>}
-      <thead>
-        <tr>
-          {head.map((text) => (
-            <th key={text} scope="col">
-              {text}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>{children}</tbody>
-    </table>
-  </div>
-);
-
 function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
   const { file, progress } = now;
   return (
@@ -279,6 +89,9 @@ function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
         class="figures"
         of={[
           ["Added", formatCount(progress.created)],
+          ...(now.updates.length === 0
+            ? []
+            : [["Updated", formatCount(progress.updated)] as const]),
           ["Already there", formatCount(progress.replayed)],
           ["Refused", formatCount(progress.refused)],
         ]}
@@ -291,7 +104,7 @@ function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
         ) : (
           <>
             {now.ending.kind !== "done" && (
-              <Button kind="main" onClick={() => startImport(file, now.reading)}>
+              <Button kind="main" onClick={() => startImport(file, now.reading, now.updates)}>
                 Import again
               </Button>
             )}
@@ -309,8 +122,8 @@ function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
   );
 }
 
-const countRows = ({ created, replayed, refused }: Progress): number =>
-  created + replayed + refused;
+const countRows = ({ created, updated, replayed, refused }: Progress): number =>
+  created + updated + replayed + refused;
 
 function ProgressBar({ now: { file, progress } }: { readonly now: Running }): JSX.Element {
   const share = importProgress.value ?? 0;
@@ -368,12 +181,18 @@ function RefusedRows({ now }: { readonly now: Running | Ended }): JSX.Element {
       <div class="section-head">
         <h2>Refused rows</h2>
         {all !== undefined && (
-          <Button kind="small" onClick={() => download(all, `refused.${now.reading.kind}`)}>
+          <Button
+            kind="small"
+            onClick={() => download(all, `refused.${toFormat(now.reading).kind}`)}
+          >
             Download all {formatCount(refused)}
           </Button>
         )}
       </div>
-      <Table label="Refused rows" head={["Line", "Reason", "Row"]}>
+      <Table
+        label="Refused rows"
+        head={[now.reading.kind === "xlsx" ? "Row" : "Line", "Reason", "Content"]}
+      >
         {firstRefused.map(({ line, reason, text }) => (
           <tr key={line}>
             <td class="digits">{line}</td>

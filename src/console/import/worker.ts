@@ -1,26 +1,31 @@
 /** The import worker: a large file does not block the page. */
 
-import { Client, ServiceError } from "../../../client/client.ts";
+import { Client, type RetryOptions, ServiceError } from "../../../client/client.ts";
 import { catalogue, Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { PlantRecord } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
 import { RejectsFormat } from "../../format/rejects.ts";
+import { compare, isSame } from "./compare.ts";
 import {
   type Ending,
   type FromWorker,
   type Job,
+  listMissing,
   nothingYet,
   type Progress,
+  toFormat,
   type ToWorker,
   UNREADABLE,
 } from "./messages.ts";
-import { previewFile, readChunks, readRecords } from "./preview.ts";
+import { previewFile, readRecords } from "./preview.ts";
 
 const PROGRESS_MS = 150;
 const REQUESTS_MAX = 2;
 const SHOWN_MAX = 200;
 const SHOWN_CHARACTERS_MAX = 120;
+
+const ID_TAKEN = catalogue.id_taken.code;
 
 const cancelling = new AbortController();
 
@@ -29,18 +34,34 @@ const post = (message: FromWorker): void => postMessage(message);
 addEventListener("message", ({ data }: MessageEvent<ToWorker>) => {
   if (data.to === "cancel") cancelling.abort();
   else if (data.to === "run") void run(data);
-  else
-    void previewFile(data.file, data.reading).then((preview) => post({ is: "preview", preview }));
+  else void show(data);
 });
 
 // The page's error event does not cover rejections.
 addEventListener("unhandledrejection", () => post({ is: "broken" }));
 
+/** The first rows at once, and then how the file compares to the store. */
+async function show({ file, reading, url, token }: ToWorker & { to: "preview" }): Promise<void> {
+  const preview = await previewFile(file, reading);
+  post({ is: "preview", preview });
+  const isReadable = preview.rows.length > 0 && listMissing(preview.reading).length === 0;
+  if (token === undefined || !isReadable) return;
+  let postedAtMs = 0;
+  for await (const comparison of compare(file, preview.reading, new Client(url, token))) {
+    if (comparison.end === undefined && performance.now() - postedAtMs < PROGRESS_MS) continue;
+    postedAtMs = performance.now();
+    post({ is: "comparison", comparison });
+  }
+}
+
+const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
+
 /** Reads the file, sends its plants in batches, and counts the results. */
-async function run({ file, reading, url, token }: Job): Promise<void> {
+async function run({ file, reading, updates, url, token }: Job): Promise<void> {
   const { signal } = cancelling;
   const client = new Client(url, token);
-  const rejects = new RejectsFormat(reading);
+  const rejects = new RejectsFormat(toFormat(reading));
+  const compared = new Map(updates.map(({ stored }) => [stored.id, stored]));
   /** The browser may move blobs to disk. */
   const refused: Blob[] = [];
   /** The batches that wait because the store is busy or does not answer. */
@@ -48,25 +69,49 @@ async function run({ file, reading, url, token }: Job): Promise<void> {
   const startedAtMs = performance.now();
   const progress = { ...nothingYet, firstRefused: [] as Progress["firstRefused"] };
 
+  /** Why the plant was not updated, if it was not. */
+  const update = async (plant: Plant, retrying: RetryOptions): Promise<string | undefined> => {
+    try {
+      const { plant: stored, etag } = await client.get(plant.id, retrying);
+      if (!isSame(stored, compared.get(plant.id))) return CHANGED;
+      await client.replace(plant, { ...retrying, ifMatch: etag });
+      progress.updated++;
+      return undefined;
+    } catch (error) {
+      if (error instanceof ServiceError && [404, 412].includes(error.status)) return CHANGED;
+      throw error;
+    }
+  };
+
   const send = async (records: readonly PlantRecord[], bytesRead: number): Promise<void> => {
     const good = records.filter(({ plant }) => !(plant instanceof Refusal));
     const reasons = new Map<PlantRecord, string>();
     for (const record of records)
       if (record.plant instanceof Refusal) reasons.set(record, record.plant.message);
+    const taken: PlantRecord[] = [];
+    const retrying = {
+      signal,
+      onRetry: () => waiting.add(records),
+      retriesMax: Number.POSITIVE_INFINITY,
+    };
     try {
       await client.createBatch(
         good.map(({ plant }) => plant as Plant),
         (index, outcome) => {
           waiting.delete(records);
+          const record = good[index] as PlantRecord;
           if (typeof outcome === "string") progress[outcome]++;
-          else reasons.set(good[index] as PlantRecord, outcome.message);
+          else if (outcome.code === ID_TAKEN && compared.has((record.plant as Plant).id))
+            taken.push(record);
+          else reasons.set(record, outcome.message);
         },
-        {
-          signal,
-          onRetry: () => waiting.add(records),
-          retriesMax: Number.POSITIVE_INFINITY,
-        },
+        retrying,
       );
+      for (const record of taken) {
+        const reason = await update(record.plant as Plant, retrying);
+        waiting.delete(records);
+        if (reason !== undefined) reasons.set(record, reason);
+      }
       progress.bytesDone = Math.max(progress.bytesDone, bytesRead);
     } finally {
       const rejected = records.flatMap((record) => {
@@ -83,7 +128,7 @@ async function run({ file, reading, url, token }: Job): Promise<void> {
 
   const sendAll = async (): Promise<Ending> => {
     const counter = { bytesRead: 0 };
-    const blocks = readRecords(readChunks(file, counter), reading, rejects.onHeading);
+    const blocks = readRecords(file, reading, counter, rejects.onHeading);
     const sending: Promise<void>[] = [];
     try {
       for await (const records of blocks) {

@@ -5,17 +5,54 @@ import type { JSX } from "preact";
 import { formatNdjson, type Plant } from "../../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../../format/csv.ts";
 import type { Filter } from "../api/plants.ts";
-import { call, explain, isAbort } from "../api/service.ts";
+import { baseUrl, call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
 import { currentFilter, linkTo } from "../state/route.ts";
 import { hasSelection, readSelected } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
+import type * as workbook from "../workbook.ts";
 import { Button, Icon, Menu, MenuItem } from "./controls.tsx";
 
+type Blocks = AsyncIterable<readonly Plant[]>;
+type Pieces = AsyncIterable<Uint8Array<ArrayBuffer>>;
+
+const encoder = new TextEncoder();
+
+async function* writeTexts(
+  blocks: Blocks,
+  format: (plants: readonly Plant[]) => string,
+  head: string,
+): Pieces {
+  yield encoder.encode(head);
+  for await (const plants of blocks) yield encoder.encode(format(plants));
+}
+
+/** Most visits export no workbook, so its script is loaded on demand. */
+async function* writeWorkbook(blocks: Blocks): Pieces {
+  const path = document.documentElement.dataset["workbook"] ?? "";
+  const script = (await import(new URL(path, baseUrl).href)) as typeof workbook;
+  yield* script.writeWorkbook(blocks);
+}
+
 const formats = {
-  csv: { type: "text/csv", head: CSV_HEAD, format: formatCsv },
-  ndjson: { type: "application/x-ndjson", head: "", format: formatNdjson },
+  xlsx: { label: "Excel workbook", note: "ids as text, exact", write: writeWorkbook },
+  csv: {
+    label: "CSV",
+    note: "for other programs",
+    write: (blocks: Blocks) => writeTexts(blocks, formatCsv, CSV_HEAD),
+  },
+  /** Without the mark, Excel takes UTF-8 for another encoding. */
+  "excel.csv": {
+    label: "Excel CSV",
+    note: "with a byte order mark",
+    write: (blocks: Blocks) => writeTexts(blocks, formatCsv, `\ufeff${CSV_HEAD}`),
+  },
+  ndjson: {
+    label: "NDJSON",
+    note: "lines of JSON",
+    write: (blocks: Blocks) => writeTexts(blocks, formatNdjson, ""),
+  },
 } as const;
 type Format = keyof typeof formats;
 
@@ -34,41 +71,37 @@ async function exportPlants(filter: Filter, format: Format): Promise<void> {
   exporting.value = { bytes: 0, cancel };
   try {
     const content = await call((client) =>
-      collect(readSelected(client, filter, controller), format, (bytes) => {
+      collect(formats[format].write(readSelected(client, filter, controller)), (bytes) => {
         exporting.value = { bytes, cancel };
       }),
     );
-    download(content, `plants.${format}`);
-    toast(`Export complete: plants.${format}`);
+    const name = `plants.${format.replace("excel.", "")}`;
+    download(content, name);
+    toast(`Export complete: ${name}`);
   } catch (error) {
     // After signing out, the next person should not hear of it.
     if (token.value === undefined) return;
     if (isAbort(error)) toast("Export cancelled.");
-    else
-      toast(`The export failed. ${explain(error)}`, {
+    else {
+      const isTooLarge = error instanceof Error && error.name === "TooLarge";
+      toast(`The export failed. ${isTooLarge ? error.message : explain(error)}`, {
         label: "Try again",
         run: () => void exportPlants(filter, format),
       });
+    }
   } finally {
     exporting.value = undefined;
   }
 }
 
 /** The file, kept in pieces that the browser may move to disk. */
-async function collect(
-  blocks: AsyncIterable<readonly Plant[]>,
-  format: Format,
-  report: (bytes: number) => void,
-): Promise<Blob> {
-  const { type, head, format: formatBlock } = formats[format];
-  const encoder = new TextEncoder();
+async function collect(written: Pieces, report: (bytes: number) => void): Promise<Blob> {
   const pieces: Blob[] = [];
-  let chunks = [encoder.encode(head)];
+  let chunks: Uint8Array<ArrayBuffer>[] = [];
   let chunkBytes = 0;
   let bytes = 0;
   let reportedAtMs = 0;
-  for await (const plants of blocks) {
-    const chunk = encoder.encode(formatBlock(plants));
+  for await (const chunk of written) {
     chunks.push(chunk);
     chunkBytes += chunk.length;
     bytes += chunk.length;
@@ -81,7 +114,7 @@ async function collect(
     reportedAtMs = performance.now();
     report(bytes);
   }
-  return new Blob([...pieces, ...chunks], { type });
+  return new Blob([...pieces, ...chunks]);
 }
 
 const REVOKE_MS = 60_000;
@@ -130,16 +163,14 @@ export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Elem
           <hr />
         </>
       )}
-      <MenuItem
-        label={`Export ${what} plants as CSV`}
-        note="for spreadsheets"
-        onClick={() => void exportPlants(filter, "csv")}
-      />
-      <MenuItem
-        label={`Export ${what} plants as NDJSON`}
-        note="for programs"
-        onClick={() => void exportPlants(filter, "ndjson")}
-      />
+      {Object.entries(formats).map(([format, { label, note }]) => (
+        <MenuItem
+          key={format}
+          label={`Export ${what} plants as ${label}`}
+          note={note}
+          onClick={() => void exportPlants(filter, format as Format)}
+        />
+      ))}
     </Menu>
   );
 }

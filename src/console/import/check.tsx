@@ -1,0 +1,334 @@
+/** Checking a file before it is imported: how it is read, and how it compares to the store. */
+
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren, JSX } from "preact";
+import type { Plant } from "../../domain/plant.ts";
+import { formatBytes, formatCount } from "../state/format.ts";
+import { Button, Notice, Tag, Terms } from "../view/controls.tsx";
+import { Field, fieldProps } from "../view/form.tsx";
+import { type Comparison, listMissing, type Preview, UNREADABLE } from "./messages.ts";
+import { chooseAnother, type Mapping, readAs, startImport } from "./state.ts";
+
+/** What can be chosen about a file, and the values. */
+const choices = {
+  kind: {
+    label: "Format",
+    options: {
+      csv: "CSV or TSV",
+      xlsx: "Excel workbook",
+      ndjson: "Lines of JSON",
+      json: "JSON array",
+    },
+  },
+  encoding: {
+    label: "Encoding",
+    options: {
+      "utf-8": "UTF-8",
+      "utf-16le": "UTF-16",
+      "utf-16be": "UTF-16, big-endian",
+      "windows-1252": "Windows-1252",
+    },
+  },
+  delimiter: {
+    label: "Separator",
+    options: { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" },
+  },
+} as const;
+
+/** What depends on another choice. */
+const GUESS = { sheet: undefined, isHeadless: undefined, headings: {} };
+
+const fields = { id: "Id", name: "Name", tag: "Tag" } as const;
+
+const entriesOf = <Key extends string, Value>(
+  of: Readonly<Record<Key, Value>>,
+): readonly (readonly [Key, Value])[] => Object.entries(of) as [Key, Value][];
+
+export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
+  const { file, preview, comparison, isReading } = now;
+  const { reading, sheets, columns, table, rows } = preview;
+  const missing = listMissing(reading);
+  const updating = useSignal(false);
+  const differences = comparison?.end === undefined ? [] : comparison.differences;
+  return (
+    <>
+      <p class="import-file">
+        <strong>{file.name}</strong> <span class="faint">{formatBytes(file.size)}</span>
+      </p>
+      <div class="mapping">
+        {entriesOf(choices)
+          .filter(
+            ([what]) =>
+              what === "kind" ||
+              reading.kind === "csv" ||
+              (what === "encoding" && reading.kind !== "xlsx"),
+          )
+          .map(([what, { label, options }]) => (
+            <Choice
+              key={what}
+              id={`import-${what}`}
+              label={label}
+              value={reading[what]}
+              options={entriesOf<string, string>(options)}
+              onChange={(value) => readAs({ ...reading, ...GUESS, [what]: value })}
+            />
+          ))}
+        {sheets.length > 1 && (
+          <Choice
+            id="import-sheet"
+            label="Sheet"
+            value={reading.sheet ?? ""}
+            options={sheets.map((sheet) => [sheet, sheet] as const)}
+            onChange={(sheet) => readAs({ ...reading, ...GUESS, sheet })}
+          />
+        )}
+        {columns.length > 0 && (
+          <Choice
+            id="import-first"
+            label="First row"
+            value={String(reading.isHeadless)}
+            options={[
+              ["false", "Column names"],
+              ["true", "Data"],
+            ]}
+            onChange={(value) => readAs({ ...reading, ...GUESS, isHeadless: value === "true" })}
+          />
+        )}
+      </div>
+      {columns.length > 0 && (
+        <fieldset class="mapping">
+          <legend>Columns</legend>
+          {entriesOf(fields).map(([field, label]) => (
+            <Choice
+              key={field}
+              id={`import-${field}`}
+              label={label}
+              value={reading.headings[field] ?? ""}
+              isFaulty={missing.includes(field)}
+              options={[
+                ["", field === "tag" ? "No tags" : "Choose a column…"],
+                ...columns.map((heading) => [heading, heading] as const),
+              ]}
+              onChange={(heading) => {
+                const none = field === "tag" ? null : undefined;
+                const headings = { ...reading.headings, [field]: heading || none };
+                readAs({ ...reading, headings });
+              }}
+            />
+          ))}
+        </fieldset>
+      )}
+      {!isReading && <PreviewNotice preview={preview} />}
+      {table.length > 0 && (
+        <details class="raw" open={missing.length > 0}>
+          <summary>The file's first rows</summary>
+          <Table label="The file's first rows" head={table[0] ?? []}>
+            {table.slice(1).map((cells, row) => (
+              <tr key={row}>
+                {cells.map((cell, column) => (
+                  <td key={column} class="cut">
+                    {cell}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </Table>
+        </details>
+      )}
+      {comparison !== undefined && <Compared comparison={comparison} />}
+      {differences.length > 0 && (
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={updating.value}
+            onChange={(event) => {
+              updating.value = event.currentTarget.checked;
+            }}
+          />
+          Update the{" "}
+          {differences.length === 1
+            ? "different one"
+            : `${formatCount(differences.length)} different ones`}
+        </label>
+      )}
+      {rows.length > 0 && (
+        <Table
+          label="Preview"
+          caption="The first rows, as they will be stored"
+          head={[reading.kind === "xlsx" ? "Row" : "Line", "Id", "Name", "Tag"]}
+        >
+          {rows.map(({ line, plant }) => (
+            <tr key={line}>
+              <td class="digits faint">{line}</td>
+              {typeof plant === "string" ? (
+                <td colSpan={3} class="field-fault">
+                  {plant}
+                </td>
+              ) : (
+                <>
+                  <td class="row-id">{String(plant.id)}</td>
+                  <td>{plant.name}</td>
+                  <td>
+                    <Tag tag={plant.tag} />
+                  </td>
+                </>
+              )}
+            </tr>
+          ))}
+        </Table>
+      )}
+      <div class="form-actions">
+        <Button
+          kind="main"
+          isDisabled={isReading || rows.length === 0}
+          onClick={() => startImport(file, reading, updating.value ? differences : [])}
+        >
+          Start import
+        </Button>
+        <Button onClick={chooseAnother}>Another file</Button>
+      </div>
+    </>
+  );
+}
+
+const SHOWN_MAX = 50;
+
+function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Element {
+  const { created, same, refused, different, differences, share, end } = comparison;
+  return (
+    <section class="compared" aria-label="Compared with the store">
+      <Terms
+        class="figures"
+        of={[
+          ["New", formatCount(created)],
+          ["Same", formatCount(same)],
+          ["Different", formatCount(different)],
+          ["Refused", formatCount(refused)],
+        ]}
+      />
+      {end === undefined && (
+        <progress aria-label="Comparing with the store" value={share} max={1} />
+      )}
+      {end === "partial" && (
+        <p class="faint">
+          Only the first {formatCount(created + same + different + refused)} rows were compared. The
+          import reads all of them.
+        </p>
+      )}
+      {end === "failed" && <p class="faint">The rows could not all be compared with the store.</p>}
+      {different > 0 && (
+        <Table
+          label="Different plants"
+          caption={
+            different > SHOWN_MAX
+              ? `The first ${SHOWN_MAX} that are different in the store`
+              : "Different in the store"
+          }
+          head={["Id", "In the store", "In the file"]}
+        >
+          {differences.slice(0, SHOWN_MAX).map(({ stored, given }) => (
+            <tr key={stored.id}>
+              <td class="row-id">{String(stored.id)}</td>
+              <Version plant={stored} other={given} />
+              <Version plant={given} other={stored} />
+            </tr>
+          ))}
+        </Table>
+      )}
+    </section>
+  );
+}
+
+const Version = ({
+  plant,
+  other,
+}: {
+  readonly plant: Plant;
+  readonly other: Plant;
+}): JSX.Element => (
+  <td>
+    {plant.name === other.name ? plant.name : <mark>{plant.name}</mark>}{" "}
+    {plant.tag === other.tag ? (
+      <Tag tag={plant.tag} />
+    ) : (
+      <mark>{plant.tag === undefined ? "no tag" : <Tag tag={plant.tag} />}</mark>
+    )}
+  </td>
+);
+
+function PreviewNotice({ preview }: { readonly preview: Preview }): JSX.Element | null {
+  const { reading, problem, rows } = preview;
+  if (problem === UNREADABLE)
+    return (
+      <Notice kind="fault" title={UNREADABLE} text="Choose it again, or choose another file." />
+    );
+  if (problem !== undefined)
+    return <Notice kind="fault" title="The file can't be read this way" text={problem} />;
+  return (
+    <>
+      {reading.encoding !== "utf-8" && (
+        <Notice
+          kind="warning"
+          title={`Read as ${choices.encoding.options[reading.encoding]}`}
+          text="The file is not in UTF-8. Check that the names below look right before you start."
+        />
+      )}
+      {rows.length === 0 && listMissing(reading).length === 0 && (
+        <Notice kind="warning" title="There are no rows in this file" />
+      )}
+    </>
+  );
+}
+
+interface ChoiceProps {
+  readonly id: string;
+  readonly label: string;
+  readonly value: string;
+  readonly options: readonly (readonly [string, string])[];
+  readonly isFaulty?: boolean;
+  readonly onChange: (value: string) => void;
+}
+
+function Choice({ id, label, value, options, isFaulty, onChange }: ChoiceProps): JSX.Element {
+  const fault = isFaulty === true ? "Which column is it?" : undefined;
+  return (
+    <Field id={id} label={label} fault={fault}>
+      <select
+        {...fieldProps(id, fault)}
+        value={value}
+        onChange={(event) => onChange(event.currentTarget.value)}
+      >
+        {options.map(([each, text]) => (
+          <option key={each} value={each} selected={each === value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </Field>
+  );
+}
+
+interface TableProps {
+  readonly label: string;
+  readonly caption?: string;
+  readonly head: readonly string[];
+  readonly children: ComponentChildren;
+}
+
+export const Table = ({ label, caption, head, children }: TableProps): JSX.Element => (
+  <div class="table-frame" tabIndex={0} role="region" aria-label={label}>
+    <table class="table">
+      {caption !== undefined && <caption>{caption}</caption>}
+      <thead>
+        <tr>
+          {head.map((text, at) => (
+            <th key={at} scope="col">
+              {text}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>{children}</tbody>
+    </table>
+  </div>
+);

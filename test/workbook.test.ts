@@ -1,0 +1,217 @@
+/** Workbooks: what a sheet shows is read exactly, and what it has lost already is refused. */
+
+import { describe, expect, test } from "bun:test";
+import { strToU8, zipSync } from "fflate";
+import { writeWorkbook } from "../src/console/workbook.ts";
+import { Refusal } from "../src/domain/errors.ts";
+import type { Plant } from "../src/domain/plant.ts";
+import { readPlants } from "../src/format/plants.ts";
+import { MalformedFile } from "../src/format/records.ts";
+import { openWorkbook, workbookLimits } from "../src/format/workbook.ts";
+import { rejectionOf } from "./support/expect.ts";
+import { makeWorkbook, rowsOf } from "./support/workbook.ts";
+
+async function read(
+  bytes: Uint8Array,
+  { sheet, limits = workbookLimits }: { sheet?: string; limits?: typeof workbookLimits } = {},
+): Promise<unknown[]> {
+  const { readRows } = await openWorkbook(new Blob([bytes]), limits);
+  const format = { kind: "csv", headings: {}, delimiter: ",", countsRows: true } as const;
+  const options = { recordBytesMax: 1_000_000, blockLengthMax: 100, encoding: "utf-8" } as const;
+  const found: unknown[] = [];
+  for await (const records of readPlants(readRows({ sheet }), format, options))
+    for (const { line, plant } of records)
+      found.push(
+        plant instanceof Refusal ? [line, plant.message] : [line, plant.id, plant.name, plant.tag],
+      );
+  return found;
+}
+
+const HEAD =
+  '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c><c r="C1" t="s"><v>2</v></c></row>';
+const HEAD_TEXTS = "<si><t>id</t></si><si><t>name</t></si><si><t>tag</t></si>";
+
+describe("a sheet as Excel writes it", () => {
+  test("has texts, numbers, formulas, booleans and empty rows", async () => {
+    const bytes = makeWorkbook({
+      strings: `${HEAD_TEXTS}<si><t xml:space="preserve"> Größe &amp; _x000D_ </t></si><si><r><t>Ro</t></r><r><rPr><b/></rPr><t>se</t></r><rPh sb="0"><t>ロ</t></rPh></si><si><t/></si>`,
+      sheets: {
+        Plants:
+          HEAD +
+          '<row r="2" spans="1:3"><c r="A2"><v>12</v></c><c r="B2" t="s"><v>3</v></c></row>' +
+          '<row r="5"><c r="A5" t="str"><f>A2&amp;"3"</f><v>123</v></c><c r="B5" t="s"><v>4</v></c><c r="C5" t="s"><v>5</v></c></row>' +
+          '<row r="6"><c r="A6" t="inlineStr"><is><t>-9223372036854775808</t></is></c><c r="B6" t="b"><v>1</v></c><c r="C6" t="str"><f>""</f><v></v></c></row>' +
+          '<row r="7" ht="15"/><row r="8"><c r="A8" s="1"/></row>' +
+          '<row><c><v>4.006381333931E+12</v></c><c t="inlineStr"><is><t>=1+1\nline</t></is></c><c><v>0.30000000000000004</v></c><c><v>9</v></c></row>' +
+          '<row r="10"><c r="A10" t="s"><v>0</v></c></row>',
+      },
+    });
+    expect(await read(bytes)).toEqual([
+      [2, 12n, " Größe & \r ", undefined],
+      [5, 123n, "Rose", ""],
+      [6, -9_223_372_036_854_775_808n, "TRUE", undefined],
+      [9, 4_006_381_333_931n, "=1+1\nline", "0.3"],
+      [10, expect.stringContaining("id: expected an integer from")],
+    ]);
+  });
+
+  test("has namespaces with prefixes, CDATA and no references", async () => {
+    const sheet = rowsOf([
+      ["id", "name"],
+      ["9007199254740993", "x"],
+    ])
+      .replaceAll(/<(\/?)(\w)/g, "<$1x:$2")
+      .replace(">x<", "><![CDATA[a < b & c > d]]><");
+    const bytes = makeWorkbook({ sheets: { One: sheet } });
+    expect(await read(bytes)).toEqual([[2, 9_007_199_254_740_993n, "a < b & c > d", undefined]]);
+  });
+
+  test.each([
+    [
+      "1234567890123456",
+      "id: the spreadsheet has rounded it to 1.234567890123456E+15; format the column as text",
+    ],
+    ["-1E+15", "rounded it to -1E+15"],
+  ])("a number of more than 15 digits is refused: %s", async (number, says) => {
+    const [refused] = (await read(
+      makeWorkbook({
+        sheets: { One: `${rowsOf([["id", "name"]])}<row><c><v>${number}</v></c></row>` },
+      }),
+    )) as [number, string][];
+    expect(refused?.[1]).toContain(says);
+  });
+
+  test("errors, formulas without a result and rounded names are refused, with the column", async () => {
+    const cells = [
+      '<c t="e"><v>#N/A</v></c>',
+      "<c><f>A1</f></c>",
+      "<c><v>1234567890123456789</v></c>",
+    ];
+    const rows = cells.map((cell) => `<row><c><v>1</v></c>${cell}</row>`).join("");
+    const bytes = makeWorkbook({ sheets: { One: rowsOf([["id", "name"]]) + rows } });
+    expect((await read(bytes)).flat()).toEqual([
+      2,
+      "name: the cell shows the error #N/A",
+      3,
+      "name: the formula has no saved result; open the file in a spreadsheet and save it",
+      4,
+      "name: the spreadsheet has rounded it to 1.2345678901234568E+18; format the column as text, enter it again, and save",
+    ]);
+  });
+
+  test("a date is a date, and never an id", async () => {
+    const styles =
+      '<numFmts><numFmt numFmtId="164" formatCode="dd/mm/yyyy\\ hh:mm"/><numFmt numFmtId="165" formatCode="[Red]0 &quot;days&quot;"/></numFmts>' +
+      '<cellStyleXfs><xf numFmtId="14"/></cellStyleXfs>' +
+      '<cellXfs><xf numFmtId="0"/><xf numFmtId="14"><alignment/></xf><xf numFmtId="164"/><xf numFmtId="165"/></cellXfs>';
+    const row = (style: number, value: number): string =>
+      `<row><c><v>1</v></c><c s="${style}"><v>${value}</v></c></row>`;
+    const rows = row(1, 45_292) + row(2, 45_292.5) + row(3, 45_292) + row(1, 1) + row(1, 0.25);
+    const sheets = {
+      One: `${rowsOf([["id", "name"]])}${rows}<row><c s="1"><v>45292</v></c><c><v>1</v></c></row>`,
+    };
+    const found = (await read(makeWorkbook({ sheets, styles }))) as unknown[][];
+    const names = ["2024-01-01", "2024-01-01 12:00:00", "45292", "1900-01-01", "06:00:00"];
+    expect(found.slice(0, 5).map(([, , name]) => name)).toEqual(names);
+    expect(found[5]?.[1]).toContain("id: expected an integer from");
+    const old = makeWorkbook({ sheets, styles, bookProperties: 'date1904="1"' });
+    expect(((await read(old)) as unknown[][])[0]?.[2]).toBe("2028-01-02");
+  });
+
+  test("is the first one, or the one that is named", async () => {
+    const sheet = (name: string): string =>
+      rowsOf([
+        ["id", "name"],
+        [1, name],
+      ]);
+    const bytes = makeWorkbook({ sheets: { First: sheet("a"), "R&amp;D": sheet("b") } });
+    expect(await read(bytes)).toEqual([[2, 1n, "a", undefined]]);
+    expect(await read(bytes, { sheet: "R&D" })).toEqual([[2, 1n, "b", undefined]]);
+    const error = await rejectionOf(read(bytes, { sheet: "None" }));
+    expect((error as Error).message).toBe('No sheet is called "None"; there is "First", "R&D".');
+  });
+});
+
+describe("a file that is no workbook, or too much of one", () => {
+  const book = makeWorkbook({
+    sheets: {
+      One: rowsOf([
+        ["id", "name"],
+        [1, "a"],
+        [2, "b"],
+      ]),
+    },
+  });
+  const damaged = "The file is damaged, or is not a workbook (.xlsx).";
+
+  test.each([
+    ["an empty file", new Uint8Array(), damaged],
+    ["another archive", zipSync({ mimetype: strToU8("application/vnd.oasis") }), damaged],
+    ["one that is cut off", book.subarray(0, book.length - 40), damaged],
+    ["one with a damaged part", book.slice().fill(0xff, 500, 620), damaged],
+    [
+      "an old or a protected one",
+      Uint8Array.of(0xd0, 0xcf, 0x11, 0xe0, 0),
+      "an old Excel workbook (.xls), or has a password",
+    ],
+  ])("%s is refused", async (_what, bytes, says) => {
+    const error = await rejectionOf(read(bytes));
+    expect(error).toBeInstanceOf(MalformedFile);
+    expect((error as Error).message).toContain(says);
+  });
+
+  test.each([
+    [{ sheetBytesMax: 200 }, "unpacks to more than 200 bytes"],
+    [{ partBytesMax: 100 }, "unpacks to more than 100 bytes"],
+    [{ rowsMax: 2 }, "The sheet has more than 2 rows."],
+    [{ rowCharactersMax: 30 }, "A row has more than 30 characters."],
+  ])("a limit is kept: %j", async (limit, says) => {
+    const limits = { ...workbookLimits, ...limit };
+    const long = makeWorkbook({
+      sheets: {
+        One: `${rowsOf([
+          ["id", "name"],
+          [1, "a"],
+          [2, "b"],
+        ])}<row><c>`,
+      },
+    });
+    const error = await rejectionOf(read(long, { limits }));
+    expect(error).toBeInstanceOf(MalformedFile);
+    expect((error as Error).message).toContain(says);
+  });
+});
+
+describe("an export to a workbook", () => {
+  async function* inBlocks(plants: readonly Plant[]): AsyncGenerator<readonly Plant[]> {
+    for (let at = 0; at < plants.length; at += 2) yield plants.slice(at, at + 2);
+  }
+
+  async function write(plants: AsyncIterable<readonly Plant[]>): Promise<Uint8Array> {
+    const pieces: Uint8Array<ArrayBuffer>[] = [];
+    for await (const piece of writeWorkbook(plants)) pieces.push(piece);
+    return new Blob(pieces).bytes();
+  }
+
+  test("is read back without a difference", async () => {
+    const names = ["=1+1", "-5", "'@x", "", " a\r\nb\t", "_x000D_ <&>\"'", "\u0001\ufffe🌱", "ünï"];
+    const plants = names.map((name, at) => ({
+      id: 9_223_372_036_854_775_807n - BigInt(at),
+      name,
+      tag: at % 2 === 0 ? undefined : name,
+    }));
+    const found = await read(await write(inBlocks(plants)));
+    expect(found).toEqual(plants.map(({ id, name, tag }, at) => [at + 2, id, name, tag]));
+  });
+
+  test("refuses what Excel cannot hold", async () => {
+    const long = { id: 7n, name: "x".repeat(32_768), tag: undefined };
+    expect(String(await rejectionOf(write(inBlocks([long]))))).toContain(
+      "plant 7 has a text of 32768",
+    );
+    async function* endless(): AsyncGenerator<readonly Plant[]> {
+      for (;;) yield { length: 600_000, map: () => [] } as unknown as readonly Plant[];
+    }
+    expect(String(await rejectionOf(write(endless())))).toContain("1048575 plants at most");
+  });
+});
