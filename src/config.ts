@@ -206,6 +206,8 @@ const fixedLimits = {
   trimSeconds: 60,
   /** How often a reader of events hears something, at least: proxies close connections that are silent. */
   commentSeconds: 15,
+  /** How often `GET /activity` gets a sample. */
+  sampleSeconds: 5,
 };
 
 /**

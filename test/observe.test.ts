@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { Histogram, Metrics } from "../src/observe/metrics.ts";
-import { MetricsReporter, SAMPLES_MAX, StoreSize } from "../src/observe/reporter.ts";
+import { SAMPLES_MAX, StoreSize } from "../src/observe/activity.ts";
+import { MetricsReporter } from "../src/observe/reporter.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 
 describe("a histogram", () => {
@@ -59,7 +60,7 @@ describe("activity", () => {
         measureBytes: async () => undefined,
         listTokens: async () => [],
       },
-      limits: { queueLengthMax: 1, bodyBytesTotalMax: 1 },
+      limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1 },
       findReadiness: () => undefined,
     });
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
@@ -81,19 +82,25 @@ describe("activity", () => {
       refused: 2,
       durableP50Ms: undefined,
       durableP99Ms: undefined,
+      readP50Ms: undefined,
+      readP99Ms: undefined,
+      writeP50Ms: undefined,
+      writeP99Ms: undefined,
       waiting: 7,
       storeBytes: undefined,
     });
     expect(samples[4]).toMatchObject({ atMs: 10_000, creates: 4 });
     expect(samples[4]?.durableP50Ms).toBeWithin(0.95, 1.05);
     expect(samples[4]?.durableP99Ms).toBeWithin(95, 105);
-    expect(await reporter.readActivity(304_000)).toMatchObject({ samples: [{ atMs: 305_000 }] });
-    expect(await reporter.readActivity(305_000)).toMatchObject({ samples: [] });
+    expect(samples[4]?.writeP99Ms).toBeWithin(95, 105);
+    const lastMs = (SAMPLES_MAX + 5) * 1_000;
+    expect(await reporter.readActivity(lastMs - 1)).toMatchObject({ samples: [{ atMs: lastMs }] });
+    expect(await reporter.readActivity(lastMs)).toMatchObject({ samples: [] });
   });
 });
 
 describe("the size of the store", () => {
-  test("is asked for at most every ten seconds, and only when clients ask", async () => {
+  test("is asked for at most every ten seconds, however often clients ask", async () => {
     let now = 1_000_000;
     let asked = 0;
     const size = new StoreSize(

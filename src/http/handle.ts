@@ -151,6 +151,16 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     if (config.corsOrigins.length > 0) addCorsHeaders(config.corsOrigins, request, response, allow);
     if (readiness.isDraining) response.headers.set("connection", "close");
     if (refusal !== undefined || isLogged) logRequest(exchange, response.status, refusal);
+    if (refusal !== undefined)
+      service.reports.noteFailure({
+        atMs: Date.now(),
+        status: response.status,
+        reason: refusal.reason,
+        method,
+        path: showPath(route, request),
+        token: exchange.tokenName,
+        requestId: exchange.requestId,
+      });
     return response;
   };
 }
@@ -189,6 +199,14 @@ const allowedMethods = ({ operations }: Route): string =>
 
 /** The path as the description writes it. */
 const describePath = ({ path }: Route): string => path.replace(/:([a-z]+)/g, "{$1}");
+
+/** With an id if it is one: a client may send anything, even a token, in its place. */
+const showPath = (route: Route | undefined, { params }: RoutedRequest): string =>
+  route === undefined
+    ? "other"
+    : describePath(route).replace("{id}", (open) =>
+        /^(-?\d{1,19}|[0-9a-f]{16})$/.test(params?.["id"] ?? "") ? (params?.["id"] ?? "") : open,
+      );
 
 /** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;

@@ -2,31 +2,13 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import packageJson from "../../package.json";
-import { Histogram, Metrics, type Totals } from "./metrics.ts";
+import { ActivityLog, StoreSize } from "./activity.ts";
+import { Histogram, Metrics } from "./metrics.ts";
 
 /** How often the event loop is looked at. */
 const LOOP_CHECK_MS = 250;
-export const SAMPLE_MS = 2_000;
-/** Ten minutes. */
-export const SAMPLES_MAX = 300;
 
-/** What happened in one interval. */
-export interface Sample {
-  readonly atMs: number;
-  readonly creates: number;
-  readonly requests: number;
-  /** 5xx. */
-  readonly errors: number;
-  /** 4xx. */
-  readonly refused: number;
-  readonly durableP50Ms: number | undefined;
-  readonly durableP99Ms: number | undefined;
-  /** Writes that wait for a commit. */
-  readonly waiting: number;
-  readonly storeBytes: number | undefined;
-}
-
-export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics">;
+export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics" | "noteFailure">;
 
 interface ObservedStore {
   readonly description: { readonly engine: string };
@@ -61,7 +43,11 @@ export interface ServiceFacts {
 
 interface Observed extends ServiceFacts {
   readonly store: ObservedStore;
-  readonly limits: { readonly queueLengthMax: number; readonly bodyBytesTotalMax: number };
+  readonly limits: {
+    readonly queueLengthMax: number;
+    readonly bodyBytesTotalMax: number;
+    readonly sampleSeconds: number;
+  };
   /** Undefined if no client has asked for it. */
   readonly findReadiness: () => boolean | undefined;
 }
@@ -74,19 +60,19 @@ export interface BackupState {
   last: { readonly atMs: number; readonly bytes: number } | undefined;
 }
 
-interface Activity {
+interface Activity extends ReturnType<ActivityLog["read"]> {
   readonly intervalMs: number;
-  readonly samples: readonly Sample[];
   readonly backups: BackupState | undefined;
+  readonly version: string;
+  readonly startedAtMs: number;
 }
 
 export class MetricsReporter {
   private readonly blocks: readonly Metrics[];
   private readonly observed: Observed;
   private readonly loopDelays = new Histogram();
-  private readonly size: StoreSize;
-  private readonly samples: Sample[] = [];
-  private last: Totals = Metrics.addUp([]);
+  private readonly activity: ActivityLog;
+  readonly noteFailure: ActivityLog["noteFailure"];
   private readonly timers: Timer[] = [];
 
   /** One block for each thread that counts. */
@@ -94,7 +80,8 @@ export class MetricsReporter {
     const { store } = observed;
     this.blocks = blocks;
     this.observed = observed;
-    this.size = new StoreSize(() => store.measureBytes());
+    this.activity = new ActivityLog(blocks, new StoreSize(() => store.measureBytes()));
+    this.noteFailure = this.activity.noteFailure;
   }
 
   start(): void {
@@ -104,21 +91,34 @@ export class MetricsReporter {
       dueMs = performance.now() + LOOP_CHECK_MS;
     };
     this.timers.push(
-      setInterval(() => this.sample(Date.now()), SAMPLE_MS).unref(),
+      setInterval(() => this.sample(Date.now()), this.intervalMs).unref(),
       setInterval(checkLoop, LOOP_CHECK_MS).unref(),
     );
+  }
+
+  private get intervalMs(): number {
+    return this.observed.limits.sampleSeconds * 1000;
   }
 
   stop(): void {
     for (const timer of this.timers) clearInterval(timer);
   }
 
+  sample(atMs: number): void {
+    this.activity.sample(atMs, this.observed.store.writesWaiting);
+  }
+
   /** With the samples after that time, oldest first. */
   readonly readActivity = async (sinceMs: number): Promise<Activity> => {
     // Measured for the next sample. This answer does not wait for a database server.
-    void this.size.refresh();
-    const samples = this.samples.filter((sample) => sample.atMs > sinceMs);
-    return { intervalMs: SAMPLE_MS, samples, backups: this.observed.backups };
+    void this.activity.size.refresh();
+    return {
+      intervalMs: this.intervalMs,
+      ...this.activity.read(sinceMs),
+      backups: this.observed.backups,
+      version: packageJson.version,
+      startedAtMs: Math.round(performance.timeOrigin),
+    };
   };
 
   /** All counters in the text format of Prometheus. */
@@ -128,11 +128,11 @@ export class MetricsReporter {
     const [tokens] = await Promise.all([
       // A database that does not answer must not hold up the other figures.
       Promise.race([store.listTokens().catch(() => undefined), Bun.sleep(TOKENS_MS_MAX)]),
-      this.size.refresh(),
+      this.activity.size.refresh(),
     ]);
     const { creates, requests, batchLines, gauges } = Metrics.addUp(this.blocks);
     const operations = Metrics.addUpDurations(this.blocks);
-    const storeBytes = this.size.bytes;
+    const storeBytes = this.activity.size.bytes;
     const histogram = (name: string, help: string, values: Histogram): string =>
       family(name, "histogram", help, histogramLines(values));
     return [
@@ -242,26 +242,6 @@ export class MetricsReporter {
       ),
     ].join("");
   };
-
-  sample(atMs: number): void {
-    const now = Metrics.addUp(this.blocks);
-    const creates = new Histogram().addAll(now.creates).addAll(this.last.creates, -1);
-    const since = (from: number, to: number): number =>
-      countBetween(now, from, to) - countBetween(this.last, from, to);
-    this.samples.push({
-      atMs,
-      creates: creates.count,
-      requests: since(0, 999),
-      errors: since(500, 999),
-      refused: since(400, 499),
-      durableP50Ms: round(creates.quantile(0.5)),
-      durableP99Ms: round(creates.quantile(0.99)),
-      waiting: this.observed.store.writesWaiting,
-      storeBytes: this.size.bytes,
-    });
-    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
-    this.last = now;
-  }
 }
 
 function formatBackups(backups: BackupState | undefined): string[] {
@@ -325,17 +305,6 @@ function measureMemory(): number | undefined {
   }
 }
 
-function countBetween({ requests }: Totals, statusMin: number, statusMax: number): number {
-  let sum = 0;
-  for (const { status, count } of requests)
-    if (status >= statusMin && status <= statusMax) sum += count;
-  return sum;
-}
-
-/** To the digits that mean something. */
-const round = (ms: number | undefined): number | undefined =>
-  ms === undefined ? undefined : Number(ms.toPrecision(3));
-
 export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 /** Prometheus gets one bucket for each doubling from a quarter of a millisecond to sixteen seconds. */
@@ -386,36 +355,3 @@ function labels(values: Labels): string {
 }
 
 const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
-
-const SIZE_FRESH_MS = 10_000;
-const SIZE_KNOWN_MS = 60_000;
-
-/** The size of the store. Measured only when a client asks, because the answer may come from a database server. */
-export class StoreSize {
-  private readonly measureBytes: ObservedStore["measureBytes"];
-  private readonly now: () => number;
-  private measuredAtMs = Number.NEGATIVE_INFINITY;
-  private measuring = Promise.resolve();
-  private lastBytes: number | undefined;
-
-  constructor(measureBytes: ObservedStore["measureBytes"], now = () => performance.now()) {
-    this.measureBytes = measureBytes;
-    this.now = now;
-  }
-
-  /** As last measured; undefined if no client has asked lately, or if it could not be measured. */
-  get bytes(): number | undefined {
-    return this.now() - this.measuredAtMs < SIZE_KNOWN_MS ? this.lastBytes : undefined;
-  }
-
-  /** Resolves when the size is known. */
-  refresh(): Promise<void> {
-    if (this.now() - this.measuredAtMs >= SIZE_FRESH_MS) {
-      this.measuredAtMs = this.now();
-      this.measuring = this.measureBytes().then((bytes) => {
-        this.lastBytes = bytes;
-      });
-    }
-    return this.measuring;
-  }
-}

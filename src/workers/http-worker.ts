@@ -26,6 +26,7 @@ calls.on("message", (results: Results) => caller.settle(results));
 const reports: Reports = {
   readActivity: (sinceMs) =>
     caller.call("readActivity", [sinceMs]) as ReturnType<Reports["readActivity"]>,
+  noteFailure: (failure) => send({ failure }),
   formatMetrics: () => caller.call("formatMetrics", []) as ReturnType<Reports["formatMetrics"]>,
 };
 /** Plants are read on this thread, so calls are writes, of this worker's clients or of others'. */

@@ -6,6 +6,7 @@ import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import type { RunningServer } from "../http/server.ts";
 import { Readiness } from "../http/status.ts";
+import type { FailedRequest } from "../observe/activity.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
 import { MetricsReporter, type ServiceFacts } from "../observe/reporter.ts";
 import { createCallee, type Methods, methodsOf } from "./remote-store.ts";
@@ -32,7 +33,10 @@ interface Listening {
 }
 
 export type FromWorker =
-  { readonly logLine: string } | { readonly listening: Listening } | "stopped";
+  | { readonly logLine: string }
+  | { readonly failure: FailedRequest }
+  | { readonly listening: Listening }
+  | "stopped";
 
 interface Parts {
   readonly config: Config;
@@ -86,7 +90,7 @@ export async function startWorkers({
       // One probe serves the clients of all workers.
       probe: () => readiness.check(),
     };
-    for (const worker of workers) worker.serve(methods);
+    for (const worker of workers) worker.serve(methods, reporter.noteFailure);
     reporter.start();
     return {
       url,
@@ -110,6 +114,7 @@ class HttpWorker {
   private readonly ended = Promise.withResolvers<void>();
   private isListening = false;
   private isStopping = false;
+  private noteFailure: MetricsReporter["noteFailure"] = () => undefined;
 
   constructor(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string) => void) {
     const { port2: calls } = this.channel;
@@ -120,6 +125,7 @@ class HttpWorker {
     this.worker.on("message", (message: FromWorker) => {
       if (message === "stopped") this.ended.resolve();
       else if ("logLine" in message) writeLog(message.logLine);
+      else if ("failure" in message) this.noteFailure(message.failure);
       else {
         this.isListening = true;
         this.started.resolve(message.listening);
@@ -132,7 +138,8 @@ class HttpWorker {
     });
   }
 
-  serve(methods: Methods): void {
+  serve(methods: Methods, noteFailure: MetricsReporter["noteFailure"]): void {
+    this.noteFailure = noteFailure;
     const { port1 } = this.channel;
     port1.on(
       "message",

@@ -1,11 +1,15 @@
 /** Several threads on one port, in front of one store: whichever of them answers, it is one service. */
 
 import { afterAll, describe, expect, test } from "bun:test";
+import { limits } from "../support/limits.ts";
 import { send, type Sent, startService } from "../support/service.ts";
 
 // Elsewhere than on Linux there is one.
 const THREADS = process.platform === "linux" ? 3 : 1;
-const service = await startService({ PLANTSTORE_WORKERS: String(THREADS) });
+const service = await startService({
+  PLANTSTORE_WORKERS: String(THREADS),
+  ...limits({ sampleSeconds: 0.2 }),
+});
 
 afterAll(() => service[Symbol.asyncDispose]());
 
@@ -126,7 +130,7 @@ describe("whichever thread is asked", () => {
   });
 
   test("it tells of the same activity", async () => {
-    while ((await ask("GET", "/activity").then((r) => r.text())).includes("[]"))
+    while ((await ask("GET", "/activity").then((r) => r.text())).includes('"samples":[]'))
       await Bun.sleep(50);
     const [first, ...others] = (await bodiesOf(await askAll("GET", "/activity"))) as {
       samples: { atMs: number }[];
@@ -146,11 +150,15 @@ describe("whichever thread is asked", () => {
     expect(await (await ask("GET", "/tokens")).json()).toMatchObject([{ id, name: "till" }]);
   });
 
-  test("it logs what it refuses", async () => {
+  test("it logs and shows what it refuses", async () => {
     const refused = [...(await askAll("GET", "/nothing")).values()];
     const ids = refused.map((response) => response.headers.get("x-request-id"));
     const isLogged = (id: string | null): boolean =>
       service.logLines.some((line) => line.includes(`"requestId":"${id}"`));
     while (!ids.every(isLogged)) await Bun.sleep(10);
+    const { failures } = (await (await ask("GET", "/activity")).json()) as {
+      failures: { requestId: string }[];
+    };
+    expect(failures.map(({ requestId }) => requestId)).toEqual(expect.arrayContaining(ids));
   });
 });
