@@ -72,8 +72,6 @@ export class ActivityLog {
   sample(atMs: number, waiting: number): void {
     const now = Metrics.addUp(this.blocks);
     const latencies = addUpLatencies(this.blocks);
-    const between = (to: Histogram, from: Histogram): Histogram =>
-      new Histogram().addAll(to).addAll(from, -1);
     const creates = between(now.creates, this.last.creates);
     const reads = between(latencies.reads, this.lastLatencies.reads);
     const writes = between(latencies.writes, this.lastLatencies.writes).addAll(creates);
@@ -101,6 +99,9 @@ export class ActivityLog {
     void this.size.refresh(SIZE_KNOWN_MS / 2);
   }
 }
+
+const between = (to: Histogram, from: Histogram): Histogram =>
+  new Histogram().addAll(to).addAll(from, -1);
 
 /** Of plants and tags. Creates are counted on their own; batches and feeds last as long as their clients want. */
 function addUpLatencies(blocks: readonly Metrics[]): { reads: Histogram; writes: Histogram } {
