@@ -124,6 +124,18 @@ describe("group commit", () => {
     expect(sizes).toEqual([3, 2]);
   });
 
+  test("commits next, and in order, what a commit left", async () => {
+    const batches: number[][] = [];
+    const group = new Batcher<number, number>((writes) => {
+      batches.push([...writes]);
+      return writes.slice(0, 2);
+    }, limits);
+    const all = [1, 2, 3, 4, 5].map((write) => group.submit(write, 10));
+    expect(await Promise.all(all)).toEqual([1, 2, 3, 4, 5]);
+    expect(batches).toEqual([[1, 2, 3, 4, 5], [3, 4, 5], [5]]);
+    expect(group.waiting).toBe(0);
+  });
+
   test("tries again while the store is locked, and refuses a write that has waited too long", async () => {
     let now = 0;
     let locked = true;

@@ -6,6 +6,11 @@ import { allArrived, endOfTick, flushOverdue, pause, TOGETHER_MAX } from "../src
 /** Long after any that has begun should have ended. */
 const LATER_MS = 1_000;
 
+/** So many requests arrive at this time. */
+function arrive(nowMs: number, requests = TOGETHER_MAX): void {
+  for (let request = 0; request < requests; request++) flushOverdue(nowMs);
+}
+
 /** Which of these have ended, without a tick in between. */
 async function endedAmong(...waits: Promise<void>[]): Promise<boolean[]> {
   const ended = waits.map(() => false);
@@ -58,14 +63,16 @@ describe("a tick", () => {
     await Promise.all([...waiting, next, ended]);
   });
 
-  test("ends before, if a request finds that it takes too long, and then only once", async () => {
+  test("ends before, if requests find that it takes too long, and then one step at a time", async () => {
     const late = [allArrived(), endOfTick()];
-    flushOverdue(performance.now());
+    arrive(performance.now());
     expect(await endedAmong(...late)).toEqual([false, false]);
-    flushOverdue(performance.now() + LATER_MS);
+    arrive(performance.now() + LATER_MS, TOGETHER_MAX - 1);
+    expect(await endedAmong(...late)).toEqual([false, false]);
+    arrive(performance.now() + LATER_MS, 1);
     expect(await endedAmong(...late)).toEqual([true, false]);
     expect(endOfTick()).toBe(late[1] as Promise<void>);
-    flushOverdue(performance.now() + LATER_MS);
+    arrive(performance.now() + LATER_MS);
     expect(await endedAmong(...late)).toEqual([true, true]);
     const next = [allArrived(), endOfTick()];
     expect(await endedAmong(...next)).toEqual([false, false]);
@@ -80,13 +87,13 @@ describe("a pause", () => {
     expect(performance.now() - startedAtMs).toBeGreaterThan(19);
   });
 
-  test("is over before its timer fires, if a request finds that its time is", async () => {
+  test("is over before its timer fires, if requests find that its time is", async () => {
     const short = pause(60_000);
     const long = pause(120_000);
     const startedAtMs = performance.now();
-    flushOverdue(startedAtMs + 61_000);
+    arrive(startedAtMs + 61_000);
     expect(await endedAmong(short, long)).toEqual([true, false]);
-    flushOverdue(startedAtMs + 121_000);
+    arrive(startedAtMs + 121_000);
     expect(await endedAmong(long)).toEqual([true]);
   });
 });

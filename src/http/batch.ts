@@ -15,8 +15,8 @@ export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
 /** Plants of one request that are with the store at one time: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
-/** What a refused line leaves behind, about. */
-const REFUSED_CHARACTERS = 600;
+/** What a line leaves behind, about. */
+const LINE_CHARACTERS = 600;
 /** Room for an id: the largest plant that PUT takes is, exported with its id, still a line that a batch takes. */
 const ID_BYTES_MAX = 64;
 
@@ -41,6 +41,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   const text = await service.bodies.readText(request);
   requireRoomToAnswer(service, text.length);
   requireArray(text);
+  service.memory.noteText(PARSED_COPIES * text.length);
   await requireOpen(request);
   exchange.release = service.memory.reserve(ARRAY_COPIES * text.length);
   const results = toStream(exchange, (signal) =>
@@ -122,7 +123,9 @@ async function createBlock(
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  service.memory.noteText((lines.length - plants.length) * REFUSED_CHARACTERS);
+  const { memory } = service;
+  const garbage = memory.isHalfTaken ? lines.length : lines.length - plants.length;
+  memory.noteText(garbage * LINE_CHARACTERS);
   const outcomes = (
     plants.length === 0 ? [] : await service.store.createPlants(plants, by)
   ).values();
@@ -172,6 +175,8 @@ function requireArray(text: string): void {
     throw new Refusal("invalid_plant", `body: expected an array, got ${describe(value)}`);
 }
 
+/** What the values of an array leave behind, about, if they are small. */
+const PARSED_COPIES = 10;
 /** The text of an array, with up to two bytes a character, and its bytes. */
 const ARRAY_COPIES = 3;
 

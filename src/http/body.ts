@@ -95,7 +95,7 @@ export class Memory {
 
   /** Large texts become garbage faster than the collector notices on a busy machine, so it is told. */
   noteText(characters: number): void {
-    if (characters < LARGE_CHARACTERS) return;
+    if (characters < LARGE_CHARACTERS && !this.isHalfTaken) return;
     this.charactersMade += characters;
     if (this.charactersMade < COLLECT_CHARACTERS) return;
     this.charactersMade = 0;
@@ -250,6 +250,7 @@ export class BodyReader {
       bytes.then(
         (all) => {
           this.release(reading);
+          this.memory.noteText(all.length);
           try {
             resolve(decodeUtf8(all));
           } catch (error) {

@@ -20,8 +20,10 @@ export function answerText(
   headers?: Readonly<Record<string, string>>,
 ): Response {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
+  const { memory } = exchange.service;
   const bytes = encoder.encode(text);
-  exchange.release = exchange.service.memory.reserve(bytes.length);
+  memory.noteText(bytes.length);
+  exchange.release = memory.reserve(bytes.length);
   const slices = async function* (): AsyncGenerator<Uint8Array> {
     for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
       yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);

@@ -23,7 +23,8 @@ interface Pending<Write, Outcome> {
 }
 
 /**
- * Commits a batch and returns one outcome a write, in order; an Error fails that write alone.
+ * Commits a batch and returns one outcome a write, in order; an Error fails that write alone. Writes behind the last
+ * outcome are part of the next batch.
  * A throw means that the batch may or may not be stored, and fails every write in it.
  * `locked` means that nothing was tried: the batch is tried again until its time in the queue is over.
  * The callers are refused at the deadline, by the clock of the constructor.
@@ -203,8 +204,7 @@ export class Batcher<Write, Outcome> {
         break;
       }
       if (await this.commitBatch(batch)) continue;
-      this.queue = batch.concat(this.queue);
-      this.charactersQueued += sumCharacters(batch);
+      this.putBack(batch);
       await pause(LOCK_RETRY_MS);
     }
     this.lanes--;
@@ -226,9 +226,10 @@ export class Batcher<Write, Outcome> {
         this.release(batch);
         return false;
       }
-      this.onCommit?.(this.now() - startedAtMs, batch.length);
+      this.onCommit?.(this.now() - startedAtMs, outcomes.length);
+      if (outcomes.length < batch.length) this.putBack(batch.slice(outcomes.length));
       const late: Promise<Outcome>[] = [];
-      for (let index = 0; index < batch.length; index++) {
+      for (let index = 0; index < outcomes.length; index++) {
         const outcome = outcomes[index] as Result<Outcome>;
         if (outcome instanceof Promise) late.push(outcome);
         const pending = batch[index] as Pending<Write, Outcome>;
@@ -241,6 +242,11 @@ export class Batcher<Write, Outcome> {
       this.release(batch);
     }
     return true;
+  }
+
+  private putBack(batch: readonly Pending<Write, Outcome>[]): void {
+    this.queue = batch.concat(this.queue);
+    this.charactersQueued += sumCharacters(batch);
   }
 
   private release(batch: readonly Pending<Write, Outcome>[]): void {
@@ -353,7 +359,7 @@ function findDeadline(writes: readonly { readonly deadlineMs: number }[]): numbe
  *
  * A commit waits until every request that has arrived was looked at. With more than a thousand ready connections
  * the runtime polls for further ones dozens of times before it does anything else, and nothing would be committed
- * for seconds. So every request calls `flushOverdue`, which does what has waited too long.
+ * for seconds. So every request calls `flushOverdue`, and every 64th does what has waited too long.
  */
 
 interface Waiter {
@@ -409,9 +415,13 @@ function shareWait(waitingMax = Number.POSITIVE_INFINITY): () => Promise<void> {
 /** Resolves after that time, or a little later, even if the tick does not end. */
 export const pause = (ms: number): Promise<void> => wait(ms, (end) => setTimeout(end, ms));
 
+let requestsSinceFlush = 0;
+
 /** Called before every request, with `performance.now()`. */
 export function flushOverdue(nowMs: number): void {
-  if (nowMs < firstDueMs) return;
+  // What goes on may take longer than a tick should. Between two such steps others get their turn.
+  if (nowMs < firstDueMs || ++requestsSinceFlush < TOGETHER_MAX) return;
+  requestsSinceFlush = 0;
   // The oldest alone: requests that go on now still reach the end of their tick, which the next call finds overdue.
   for (const { dueMs, end } of waiters) if (dueMs <= nowMs) return end();
 }

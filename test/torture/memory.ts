@@ -143,6 +143,19 @@ const attacks: Readonly<Record<string, Attack>> = {
   "unread pages of large plants": () => formatRequest("GET", `/plants?after=${PLANTS}`),
   "unfinished batches": () => formatBatch(`{"id":1,"name":"${"n".repeat(1_000_000)}`),
   "unread results": () => formatBatch("1\n".repeat(2_000_000)),
+  "large plants at once": () =>
+    formatRequest("POST", "/plants", `{"id":-2,"name":"${"n".repeat(1_000_000)}"}`),
+  "batches of short lines at once": () =>
+    formatRequest(
+      "POST",
+      "/plants/batch",
+      '{"id":-3,"name":"n"}\n'.repeat(45_000),
+      "Content-Type: application/x-ndjson\r\n",
+    ),
+  "arrays of short plants at once": () =>
+    formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`),
+  "bodies of many values at once": () =>
+    formatRequest("POST", "/plants", `{"id":1.5,"z":[${"1,".repeat(500_000)}1]}`),
 };
 
 const formatAs = (type: string, path: string): string =>

@@ -144,17 +144,18 @@ abstract class SqliteReads {
   private findPlants(ids: readonly bigint[]): Committed<Plant | undefined> {
     try {
       const connection = this.connectedToPlants();
+      const found: (Plant | undefined)[] = [];
       let characters = 0;
-      return inSnapshot(connection, () =>
-        ids.map((id) => {
-          if (characters > LOOK_UP_CHARACTERS_MAX) return this.lookUps.submit(id);
+      return inSnapshot(connection, () => {
+        for (const id of ids) {
+          if (characters > LOOK_UP_CHARACTERS_MAX) break;
           const row = connection.statements.findPlant.get(id);
-          if (row === null) return undefined;
-          const plant = toPlant(row);
-          characters += lengthOf(plant);
-          return plant;
-        }),
-      );
+          const plant = row === null ? undefined : toPlant(row);
+          characters += plant === undefined ? 0 : lengthOf(plant);
+          found.push(plant);
+        }
+        return found;
+      });
     } catch (error) {
       if (isLocked(error)) return "locked";
       throw translate(error);
