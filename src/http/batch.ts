@@ -40,10 +40,15 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   }
   const text = await service.bodies.readText(request);
   requireRoomToAnswer(service, text.length);
-  requireArray(text);
-  service.memory.noteText(PARSED_COPIES * text.length);
-  await requireOpen(request);
   exchange.release = service.memory.reserve(ARRAY_COPIES * text.length);
+  try {
+    requireArray(text);
+    service.memory.noteText(PARSED_COPIES * text.length);
+    await requireOpen(request);
+  } catch (error) {
+    exchange.release();
+    throw error;
+  }
   const results = toStream(exchange, (signal) =>
     createAll(
       exchange,
