@@ -313,7 +313,7 @@ export class Batcher<Write, Outcome> {
 
   /** Every wait ends, even for a commit that has begun: that one may turn out to be stored. */
   private watch(afterMs: number): Timer {
-    const timer = setTimeout(() => {
+    return setTimeout(() => {
       const now = this.now();
       for (const [batch, deadlineMs] of this.inFlight)
         if (deadlineMs <= now)
@@ -326,9 +326,7 @@ export class Batcher<Write, Outcome> {
         findDeadline(this.overflow),
       ].filter((deadlineMs) => deadlineMs > now && deadlineMs < Number.POSITIVE_INFINITY);
       this.timer = deadlines.length === 0 ? undefined : this.watch(Math.min(...deadlines) - now);
-    }, afterMs);
-    timer.unref();
-    return timer;
+    }, afterMs).unref();
   }
 
   private refuseLate(now: number): void {
