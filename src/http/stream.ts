@@ -128,9 +128,12 @@ export function toStream(
     },
     async cancel(): Promise<void> {
       end();
+      // Set if the service has cut it off, because the token is no longer good.
+      const refusal = ending.signal.reason as Refusal | undefined;
       ending.abort(new Refusal("body_incomplete"));
       service.log.info("answer_cut_off", {
         requestId: exchange.requestId,
+        reason: refusal?.reason,
         durationMs: Math.round(performance.now() - exchange.startedAtMs),
       });
       await pieces.return(undefined);
