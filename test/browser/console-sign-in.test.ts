@@ -18,8 +18,9 @@ afterAll(() => service[Symbol.asyncDispose]());
 
 describeInBrowser("signing in to the console", () => {
   test("shows the list, and keeps the token in this tab only, and in no address", async () => {
-    await using view = await openConsole(service);
+    await using view = await openConsole(service, { token: null });
     const { page } = view;
+    await signIn(page, TEST_TOKEN);
     await rowOf(page, "Rose").waitFor();
     await page.reload();
     await rowOf(page, "Rose").waitFor();
