@@ -1,11 +1,13 @@
 /** The PostgreSQL servers that other tests rely on do what they are told. */
 
+import { SQL } from "bun";
 import { describe, expect, test } from "bun:test";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { rejectionOf } from "./support/expect.ts";
 import {
   createTestDatabase,
+  createTestSchema,
   sharedPostgres,
   startPair,
   startPostgres,
@@ -67,28 +69,38 @@ test("a synchronous pair acknowledges what both have, and has it after a failove
   expect(await pair.standby.run("SELECT id FROM plants")).toEqual([{ id: 1n }, { id: 2n }]);
 });
 
-describe("a database of the shared server", () => {
-  test("is empty, and removed afterwards", async () => {
+describe("of the shared server", () => {
+  test("a database is empty, and removed afterwards", async () => {
     const server = await sharedPostgres();
     let databases: string;
     {
       await using one = await createTestDatabase(server);
-      await using other = await createTestDatabase(server, { serializable: true });
-      databases = `SELECT FROM pg_database WHERE datname IN ('${one.name}', '${other.name}')`;
+      databases = `SELECT FROM pg_database WHERE datname = '${one.name}'`;
       expect(one.url).toBe(server.urlOf(one.name));
-      await server.run("CREATE TABLE plants (id int8)", one.name);
-      expect(await server.run("SELECT to_regclass('plants') AS found", other.name)).toEqual([
-        { found: null },
-      ]);
-      const isolation = "SHOW transaction_isolation";
-      expect(await server.run(isolation, one.name)).toEqual([
-        { transaction_isolation: "read committed" },
-      ]);
-      expect(await server.run(isolation, other.name)).toEqual([
-        { transaction_isolation: "serializable" },
-      ]);
-      expect(await server.run(databases)).toHaveLength(2);
+      expect(
+        await server.run("SELECT FROM pg_tables WHERE schemaname = 'public'", one.name),
+      ).toEqual([]);
+      expect(await server.run(databases)).toHaveLength(1);
     }
     expect(await server.run(databases)).toEqual([]);
+  });
+
+  test("a schema is empty, has its isolation, and is removed with its connections", async () => {
+    const server = await sharedPostgres();
+    const one = await createTestSchema(server);
+    await using other = await createTestSchema(server, { serializable: true });
+    const connect = (url: string): SQL => new SQL(url, { max: 1 });
+    const [first, second] = [connect(one.url), connect(other.url)];
+    await first`CREATE TABLE plants (id int8)`;
+    const look =
+      "SELECT to_regclass('plants')::text AS found, current_setting('transaction_isolation') AS isolation";
+    expect([...(await first.unsafe(look))]).toEqual([
+      { found: "plants", isolation: "read committed" },
+    ]);
+    expect([...(await second.unsafe(look))]).toEqual([{ found: null, isolation: "serializable" }]);
+    await one[Symbol.asyncDispose]();
+    expect(await rejectionOf(first`SELECT 1`)).toBeInstanceOf(Error);
+    expect(await rejectionOf(connect(one.url)`SELECT 1`)).toHaveProperty("errno", "28000");
+    await second.close();
   });
 });

@@ -9,12 +9,12 @@ import { openTestDatabase } from "../support/database.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 
-const PLANTS = 150_000;
+const PLANTS = 40_000;
 /** With it the plants are far more text than the service may use memory. */
-const PADDING = "é".repeat(600);
+const PADDING = "é".repeat(2_400);
 /** Far more results than the buffers on the way hold. */
 const LINES_MAX = 1_000_000;
-const LINES_A_PIECE = 1_000;
+const LINES_A_PIECE = 500;
 /** What the service takes at rest, and room for its buffers. */
 const RSS_MB_MAX = 200;
 

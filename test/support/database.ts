@@ -10,7 +10,7 @@ import { openStore } from "../../src/store/open.ts";
 import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
-import { createTestDatabase, sharedPostgres } from "./postgres-server.ts";
+import { createTestDatabase, createTestSchema, sharedPostgres } from "./postgres-server.ts";
 import { findPlant, readPlants } from "./stores.ts";
 
 const ENGINE_VARIABLE = "PLANTSTORE_TEST_ENGINE";
@@ -101,7 +101,7 @@ function lockFile(path: string): HeldWrites {
 async function openPostgresDatabase(options: {
   readonly serializable: boolean;
 }): Promise<TestDatabase> {
-  const database = await createTestDatabase(await sharedPostgres(), options);
+  const database = await createTestSchema(await sharedPostgres(), options);
   const { url } = database;
   const db = connect(url);
   return {
