@@ -18,6 +18,7 @@ export const errorNames = {
   3005: "token_not_found",
   3006: "token_name_taken",
   3007: "last_manager",
+  3010: "store_full",
   4001: "malformed_request",
   4002: "path_not_found",
   4003: "method_not_allowed",
@@ -33,6 +34,7 @@ export const errorNames = {
   5003: "store_unavailable",
   5004: "store_busy",
   5005: "shutting_down",
+  5006: "disk_low",
 } as const;
 
 export type ErrorName = (typeof errorNames)[keyof typeof errorNames];

@@ -169,6 +169,18 @@ export const settings = {
     meaning: "PostgreSQL: connections for reads.",
     ...integer("4", 1, 64),
   },
+  plantsMax: {
+    flag: "--plants-max",
+    env: "PLANTSTORE_PLANTS_MAX",
+    meaning: "Plants that the store may hold; 0 for no limit.",
+    ...integer("0", 0, 999_999_999_999_999),
+  },
+  diskFreeBytesMin: {
+    flag: "--disk-free-bytes-min",
+    env: "PLANTSTORE_DISK_FREE_BYTES_MIN",
+    meaning: "SQLite: free disk space below which new plants are refused; 0 for no limit.",
+    ...integer("67108864", 0, 999_999_999_999_999),
+  },
   changesDays: {
     flag: "--changes-days",
     env: "PLANTSTORE_CHANGES_DAYS",

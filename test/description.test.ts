@@ -233,6 +233,7 @@ describe("the catalogue", () => {
       plant_not_found: 3002,
       precondition_failed: 3003,
       changes_gone: 3004,
+      store_full: 3010,
       malformed_request: 4001,
       path_not_found: 4002,
       method_not_allowed: 4003,
@@ -247,6 +248,7 @@ describe("the catalogue", () => {
       store_unavailable: 5003,
       store_busy: 5004,
       shutting_down: 5005,
+      disk_low: 5006,
     };
     expect(
       Object.fromEntries(Object.entries(catalogue).map(([name, { code }]) => [name, code])),

@@ -217,7 +217,11 @@ describe("a full disk: creates answer 503 and store nothing, until there is room
     async () => {
       using folder = mountSmallFolder();
       const path = `${folder.path}/plants.db`;
-      await using service = await spawnService({ ...token, DATABASE_URL: `sqlite:${path}` });
+      await using service = await spawnService({
+        ...token,
+        DATABASE_URL: `sqlite:${path}`,
+        PLANTSTORE_DISK_FREE_BYTES_MIN: "0",
+      });
       const filler = `${folder.path}/filler`;
       writeFileSync(filler, Buffer.alloc(2 ** 20));
       await fillAndRecover(service, path, () => rmSync(filler));

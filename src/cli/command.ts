@@ -191,14 +191,16 @@ export async function createPlants(
     left = left.filter(([index], at) => {
       const outcome = outcomes[at] as Created | Refusal;
       if (typeof outcome === "string") settle(index, outcome);
-      else if (outcome.reason === "id_taken") settle(index, toRefused(outcome));
+      else if (isFinal(outcome)) settle(index, toRefused(outcome));
       else failure ??= outcome;
-      return typeof outcome !== "string" && outcome.reason !== "id_taken";
+      return typeof outcome !== "string" && !isFinal(outcome);
     });
     if (failure !== undefined) throw failure;
   };
   if (left.length > 0) await retryBusy(store, attempt, retrying);
 }
+
+const isFinal = ({ reason }: Refusal): boolean => reason === "id_taken" || reason === "store_full";
 
 export const toRefused = ({ reason, message }: Refusal): Refused => ({
   code: catalogue[reason].code,

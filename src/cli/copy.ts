@@ -163,7 +163,8 @@ export async function copyPlants(
         done++;
         if (outcome === "created") report.plants.copied++;
         else if (outcome === "replayed") report.plants.present++;
-        else different.push((plants[index] as Plant).id);
+        else if (outcome.reason === "id_taken") different.push((plants[index] as Plant).id);
+        else throw new CommandError(`${to}: ${outcome.message}`);
       },
       retrying,
     );

@@ -77,6 +77,7 @@ export const catalogue = {
     409,
     "No other token can manage tokens, so this one is not revoked; make another one first.",
   ),
+  store_full: final(3010, 409, "The store holds as many plants as it may; nothing was stored."),
   malformed_request: final(
     4001,
     400,
@@ -120,6 +121,11 @@ export const catalogue = {
     "The store did not get to this request in time; nothing was stored.",
   ),
   shutting_down: transient(5005, 503, "The service is shutting down."),
+  disk_low: transient(
+    5006,
+    503,
+    "Too little disk space is free for a new plant; nothing was stored.",
+  ),
 };
 
 export type ErrorName = keyof typeof catalogue;

@@ -23,7 +23,8 @@ export interface Store extends TokenStore {
 
   /**
    * Stores a new plant. The same plant again is `replayed`: it succeeds and changes nothing.
-   * Rejects with `id_taken` if a different plant has the id. `by` is the name of the token, for the journal.
+   * Rejects with `id_taken` if a different plant has the id, and with `store_full` or `disk_low` if there is no room
+   * for another plant. `by` is the name of the token, for the journal.
    */
   createPlant(plant: Plant, by?: string): Promise<Created>;
 
@@ -129,6 +130,10 @@ export interface StoreLimits {
   /** How long changes are kept; 0 for no journal. */
   readonly changesDays: number;
   readonly trimSeconds: number;
+  /** Plants that the store may hold; 0, or nothing, for no limit. */
+  readonly plantsMax?: number;
+  /** Free space of the disk below which new plants are refused; 0, or nothing, for no limit. */
+  readonly diskFreeBytesMin?: number;
   /** Called after each commit of plants. */
   readonly onCommit?: ((durationMs: number, writes: number) => void) | undefined;
 }

@@ -44,14 +44,14 @@ const failures = {
   TokenNameTaken: ["token_name_taken"],
   LastManager: ["last_manager"],
   BodyTooSlow: ["body_too_slow"],
-  IdTaken: ["id_taken"],
+  IdTaken: ["id_taken", "store_full"],
   PreconditionFailed: ["precondition_failed"],
   BodyTooLarge: ["body_too_large"],
   UrlTooLong: ["url_too_long"],
   UnsupportedBody: ["unsupported_media_type", "unsupported_encoding"],
   RateLimited: ["rate_limited"],
   InternalError: ["internal"],
-  Unavailable: ["overloaded", "store_unavailable", "store_busy", "shutting_down"],
+  Unavailable: ["overloaded", "store_unavailable", "store_busy", "shutting_down", "disk_low"],
 } as const satisfies Record<string, readonly [ErrorName, ...ErrorName[]]>;
 
 export type Failure = keyof typeof failures;

@@ -30,7 +30,7 @@ import { ConnectionPool, Hosts, onServer } from "./pool.ts";
 import { countPlants, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
-import { commitWrites, type Journal, type Outcome, type Write } from "./write.ts";
+import { commitWrites, type Journal, type Outcome, Quota, type Write } from "./write.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -108,6 +108,7 @@ class PostgresStore implements Store {
     ),
   );
   private readonly journal: Journal;
+  private readonly quota: Quota | undefined;
   /** Whether the engine can tell the order of commits. */
   private readonly isOrdered: boolean;
   private breaking: Promise<void> | undefined;
@@ -119,6 +120,8 @@ class PostgresStore implements Store {
     this.isOrdered = isOrdered;
     this.journal = { isOn: isOrdered && limits.changesDays > 0, written: 0 };
     const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
+    if (limits.plantsMax)
+      this.quota = new Quota(limits.plantsMax, (query, msMax) => this.countPlants(query, msMax));
     const hosts = new Hosts(target, limits);
     this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
     this.readers = new ConnectionPool(hosts, {
@@ -130,7 +133,7 @@ class PostgresStore implements Store {
     this.writes = new Batcher(
       async (batch, deadlineMs) => {
         if (!this.journal.isOn) await this.breakJournal();
-        return commitWrites(this.writers, batch, deadlineMs, this.journal);
+        return commitWrites(this.writers, batch, deadlineMs, this.journal, this.quota);
       },
       limits,
       {

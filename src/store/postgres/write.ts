@@ -5,6 +5,7 @@
 
 import { type Condition, judgeChange, judgeCreate, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
+import type { Store } from "../../domain/store.ts";
 import { Entries } from "../journal.ts";
 import { withChanges } from "./changes.ts";
 import {
@@ -110,8 +111,9 @@ export async function commitWrites(
   writes: readonly Write[],
   deadlineMs: number,
   journal: Journal,
+  quota?: Quota,
 ): Promise<Settled[]> {
-  const batch = new Batch(writes, journal);
+  const batch = new Batch(writes, journal, quota);
   let failure: unknown;
   try {
     await pool.run(deadlineMs, (connection) => batch.proceed(connection));
@@ -128,17 +130,61 @@ export interface Journal {
   written: number;
 }
 
+/** A count of a million plants takes about a tenth of a second. */
+const QUOTA_CHECK_MS = 10_000;
+const QUOTA_COUNT_MS_MAX = 30_000;
+
+/** How many plants may still be created, by a count that is some seconds old and what this instance did since. */
+export class Quota {
+  private readonly plantsMax: number;
+  private readonly countPlants: Store["countPlants"];
+  private left: number | undefined;
+  private counting: Promise<void> | undefined;
+  private dueMs = Number.NEGATIVE_INFINITY;
+
+  constructor(plantsMax: number, countPlants: Store["countPlants"]) {
+    this.plantsMax = plantsMax;
+    this.countPlants = countPlants;
+  }
+
+  async isUsedUp(): Promise<boolean> {
+    if (this.counting === undefined && performance.now() >= this.dueMs) {
+      this.counting = this.count();
+      // Later counts are made beside the writes. A failed one leaves what was known.
+      this.counting.catch(() => undefined);
+    }
+    if (this.left === undefined) await this.counting;
+    return (this.left as number) <= 0;
+  }
+
+  private async count(): Promise<void> {
+    try {
+      const { count } = await this.countPlants({}, QUOTA_COUNT_MS_MAX);
+      this.left = this.plantsMax - count;
+      this.dueMs = performance.now() + QUOTA_CHECK_MS;
+    } finally {
+      this.counting = undefined;
+    }
+  }
+
+  take(plants: number): void {
+    if (this.left !== undefined) this.left -= plants;
+  }
+}
+
 class Batch {
   /** Writes that are missing here are open. */
   readonly outcomes = new Map<Write, Settled>();
   private readonly writes: readonly Write[];
   private readonly journal: Journal;
+  private readonly quota: Quota | undefined;
   /** What this batch has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
-  constructor(writes: readonly Write[], journal: Journal) {
+  constructor(writes: readonly Write[], journal: Journal, quota: Quota | undefined) {
     this.writes = writes;
     this.journal = journal;
+    this.quota = quota;
   }
 
   /** Goes on with what earlier attempts have left open. */
@@ -199,6 +245,8 @@ class Batch {
   }
 
   private async create(connection: Connection, creates: readonly Create[]): Promise<void> {
+    if (this.quota !== undefined && (await this.quota.isUsedUp()))
+      return this.compare(connection, creates, new Refusal("store_full"));
     const [{ plant }] = creates as [Create, ...Create[]];
     const made = await (creates.length === 1
       ? this.write(connection, INSERT_ONE, creates, [plant.id, plant.name, plant.tag ?? null])
@@ -207,6 +255,7 @@ class Batch {
           toArray(creates.map((create) => create.plant.name)),
           toArray(creates.map((create) => create.plant.tag)),
         ]));
+    this.quota?.take(made.length);
     const isMade = isOneOf(made);
     for (const create of creates) if (isMade(create)) this.settle(create, "created", create.plant);
     if (made.length < creates.length)
@@ -216,16 +265,22 @@ class Batch {
       );
   }
 
-  /** Tells a replay from a conflict. */
-  private async compare(connection: Connection, creates: readonly Create[]): Promise<void> {
+  /** Tells a replay from a conflict. What is not there is `absent`, or tried again. */
+  private async compare(
+    connection: Connection,
+    creates: readonly Create[],
+    absent?: Refusal,
+  ): Promise<void> {
     // Locked, because a replay acknowledges what was found.
     const kept = await findPlants(connection, idsOf(creates), true);
     for (const create of creates) {
       const stored = kept.get(create.id);
       if (stored !== undefined) this.settle(create, judgeCreate(create.plant, stored), stored);
+      else if (absent !== undefined) this.settle(create, absent, undefined);
     }
     // The rest was removed since, or came too late to be created.
-    if (kept.size < creates.length) throw new TransientError("neither created nor found");
+    if (kept.size < creates.length && absent === undefined)
+      throw new TransientError("neither created nor found");
   }
 
   private async change(connection: Connection, changes: readonly Change[]): Promise<void> {
@@ -248,6 +303,7 @@ class Batch {
       toArray(planned.map((change) => change.plant?.tag)),
     ];
     const done = await this.write(connection, statement, planned, parameters, found);
+    if (first.kind === "remove") this.quota?.take(-done.length);
     const isDone = isOneOf(done);
     for (const change of planned) if (isDone(change)) this.settle(change, "done", change.plant);
     if (done.length < planned.length) throw new TransientError("changed by others meanwhile");

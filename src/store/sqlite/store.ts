@@ -42,7 +42,7 @@ import {
 } from "./database.ts";
 import { Searcher } from "./search.ts";
 import { connect, type Connection, disconnect, inSnapshot, walkPlants, walkTags } from "./sql.ts";
-import { applyWrite, concernsPlants, type Outcome, type Write } from "./writes.ts";
+import { applyWrite, concernsPlants, type Outcome, Room, type Write } from "./writes.ts";
 
 /**
  * A thread that reads a large page has milliseconds of work with it. So after a page, reading rests this many times as
@@ -240,6 +240,7 @@ export class SqliteReader extends SqliteReads {
 
 interface WriteConnection extends Connection {
   durability: Durability;
+  readonly room: Room;
   readonly assertFilesNotMoved: () => void;
 }
 
@@ -360,7 +361,7 @@ export class SqliteStore extends SqliteReads implements Store {
   }
 
   private commitOn(connection: WriteConnection, batch: readonly Write[]): Outcome[] {
-    const { db, statements } = connection;
+    const { db, statements, room } = connection;
     connection.assertFilesNotMoved();
     if (connection.durability !== "everything" && batch.some(concernsPlants)) {
       const durability = this.makeDurable(connection);
@@ -376,9 +377,10 @@ export class SqliteStore extends SqliteReads implements Store {
     };
     statements.beginWrite.run();
     try {
+      room.prepare(statements);
       if (isBreak) statements.insertChanges.run(0, Date.now(), "[]");
       const outcomes = batch.map((write) => {
-        const outcome = applyWrite(db, statements, write, entries);
+        const outcome = applyWrite(db, statements, write, room, entries);
         if (entries?.isFull === true) writeChanges();
         return outcome;
       });
@@ -389,6 +391,7 @@ export class SqliteStore extends SqliteReads implements Store {
       this.isBreakMarked ||= isBreak;
       return outcomes as Outcome[];
     } catch (error) {
+      room.rollBack();
       // A full disk and an I/O error have rolled back already.
       if (db.inTransaction) statements.rollback.run();
       throw error;
@@ -425,6 +428,7 @@ export class SqliteStore extends SqliteReads implements Store {
     return {
       ...connect(db),
       durability: "unknown",
+      room: new Room(this.limits, this.path),
       assertFilesNotMoved: watchFiles([this.path, `${this.path}-wal`]),
     };
   }

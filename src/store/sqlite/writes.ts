@@ -1,11 +1,21 @@
 /** What a transaction does for each write in it. */
 
 import type { Database } from "bun:sqlite";
-import { type Condition, judgeChange, judgeCreate, type Plant } from "../../domain/plant.ts";
+import { statfsSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { INT64_MIN } from "../../domain/json.ts";
+import {
+  type Condition,
+  judgeChange,
+  judgeCreate,
+  lengthOf,
+  type Plant,
+} from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
+import type { StoreLimits } from "../../domain/store.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import type { Entries } from "../journal.ts";
-import { type PlantRow, toPlant } from "../rows.ts";
+import { toPlant } from "../rows.ts";
 import { translate } from "./database.ts";
 import type { Statements, TokenValues } from "./sql.ts";
 
@@ -36,6 +46,69 @@ export type Write =
 /** A list of tokens: those that were not adopted. */
 export type Outcome = "created" | "replayed" | "done" | "more" | "refused" | readonly TokenRecord[];
 
+const DISK_CHECK_MS = 1_000;
+/** On a disk that is nearly full, a replacement may add so much text. */
+const GROWTH_MAX = 4_096;
+
+/** Whether there is room for new plants: by the quota, and on the disk. */
+export class Room {
+  /** Infinite without a quota; undefined until the plants are counted. */
+  private plantsLeft: number | undefined;
+  private plantsLeftBefore: number | undefined;
+  private readonly limits: StoreLimits;
+  private readonly folder: string;
+  private isDiskLow = false;
+  private checkedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(limits: StoreLimits, path: string) {
+    this.limits = limits;
+    this.folder = dirname(resolve(path));
+  }
+
+  /** Called at the beginning of every transaction that writes. */
+  prepare({ asc }: Statements): void {
+    const { plantsMax = 0, diskFreeBytesMin = 0 } = this.limits;
+    if (diskFreeBytesMin > 0 && performance.now() - this.checkedAtMs > DISK_CHECK_MS) {
+      this.checkedAtMs = performance.now();
+      this.isDiskLow = (this.measureDisk() ?? Number.POSITIVE_INFINITY) < diskFreeBytesMin;
+    }
+    this.plantsLeft ??=
+      plantsMax === 0
+        ? Number.POSITIVE_INFINITY
+        : plantsMax - Number(asc.count.get(null, INT64_MIN)?.count);
+    this.plantsLeftBefore = this.plantsLeft;
+  }
+
+  rollBack(): void {
+    this.plantsLeft = this.plantsLeftBefore;
+  }
+
+  /** The bytes that are free, after some microseconds; undefined if the system does not tell. */
+  measureDisk(): number | undefined {
+    try {
+      const { bavail, bsize } = statfsSync(this.folder);
+      return bavail * bsize;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Why a new plant cannot be stored. */
+  refuseNew(): Refusal | undefined {
+    if ((this.plantsLeft as number) <= 0) return new Refusal("store_full");
+    return this.isDiskLow ? new Refusal("disk_low") : undefined;
+  }
+
+  refuseReplacement(plant: Plant, before: Plant): Refusal | undefined {
+    const isLarge = this.isDiskLow && lengthOf(plant) - lengthOf(before) > GROWTH_MAX;
+    return isLarge ? new Refusal("disk_low") : undefined;
+  }
+
+  take(plants: number): void {
+    this.plantsLeft = (this.plantsLeft as number) - plants;
+  }
+}
+
 /** So many take about a millisecond. */
 const TRIM_ROWS = 1_000;
 
@@ -55,10 +128,11 @@ export function applyWrite(
   db: Database,
   statements: Statements,
   write: Write,
+  room: Room,
   entries: Entries | undefined,
 ): Outcome | Error {
   try {
-    return apply(statements, write, entries);
+    return apply(statements, write, room, entries);
   } catch (error) {
     if (!db.inTransaction) throw error;
     return translate(error);
@@ -68,12 +142,13 @@ export function applyWrite(
 function apply(
   statements: Statements,
   write: Write,
+  room: Room,
   entries: Entries | undefined,
 ): Outcome | Refusal {
   switch (write.kind) {
     case "createPlant": {
       const { plant, by } = write;
-      const outcome = createPlant(statements, plant);
+      const outcome = createPlant(statements, plant, room);
       if (outcome === "created") entries?.add(plant.id, by, plant);
       return outcome;
     }
@@ -81,6 +156,8 @@ function apply(
       const { plant, by, condition } = write;
       const before = judge(statements, plant.id, condition);
       if (before instanceof Refusal) return before;
+      const refusal = room.refuseReplacement(plant, before);
+      if (refusal !== undefined) return refusal;
       statements.updatePlant.run(plant.name, plant.tag ?? null, plant.id);
       entries?.add(plant.id, by, plant, before);
       return "done";
@@ -90,6 +167,7 @@ function apply(
       const before = judge(statements, id, condition);
       if (before instanceof Refusal) return before;
       statements.deletePlant.run(id);
+      room.take(-1);
       entries?.add(id, by, undefined, before);
       return "done";
     }
@@ -115,10 +193,16 @@ function apply(
   }
 }
 
-function createPlant(statements: Statements, plant: Plant): Outcome | Refusal {
+function createPlant(statements: Statements, plant: Plant, room: Room): Outcome | Refusal {
   const { id, name, tag = null } = plant;
-  if (statements.insertPlant.run(id, name, tag).changes === 1) return "created";
-  return judgeCreate(plant, toPlant(statements.findPlant.get(id) as PlantRow));
+  const refusal = room.refuseNew();
+  if (refusal === undefined && statements.insertPlant.run(id, name, tag).changes === 1) {
+    room.take(1);
+    return "created";
+  }
+  const row = statements.findPlant.get(id);
+  // Only a plant that was not tried is missing.
+  return row === null ? (refusal as Refusal) : judgeCreate(plant, toPlant(row));
 }
 
 function judge(statements: Statements, id: bigint, condition: Condition): Plant | Refusal {
