@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { connect, type TLSSocket } from "node:tls";
 import { catalogue } from "../../src/domain/errors.ts";
 import { spawnService } from "../support/command.ts";
+import { EventReader } from "../support/events.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { findFreePort } from "../support/nginx.ts";
 import { TEST_TOKEN } from "../support/service.ts";
@@ -155,7 +156,7 @@ const requestHead = (line: string, ...lines: string[]): string =>
 
 describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
   test.skipIf(findBinary(binary) === null || Bun.which("openssl") === null)(
-    "as docs/operations.md configures it: batch, refusals, prefix, and an export that is cut off",
+    "as docs/operations.md configures it: batch, events, refusals, prefix, and an export that is cut off",
     async () => {
       using folder = makeTemporaryFolder();
       makeStore(`${folder.path}/plants.db`, 200_000);
@@ -176,6 +177,22 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
       const results = await batch.receive(/"line":2,[^\n]*\n/);
       expect(results.slice(0, 12)).toBe("HTTP/1.1 200");
       expect(results.match(/"status":200/g)).toHaveLength(2);
+
+      // An event arrives when it happens, over a stream that goes on.
+      await using events = new EventReader(
+        await fetch(`${proxy.url}/changes`, {
+          tls: proxy.tls,
+          headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "text/event-stream" },
+        }),
+      );
+      expect(await events.take(2)).toMatchObject([{ event: "created" }, { event: "created" }]);
+      const removed = await fetch(`${proxy.url}/plants/300002`, {
+        method: "DELETE",
+        tls: proxy.tls,
+        headers: { authorization: `Bearer ${TEST_TOKEN}` },
+      });
+      expect(removed.status).toBe(204);
+      expect(await events.take(1)).toMatchObject([{ event: "removed" }]);
 
       // A refusal reaches a client that keeps sending, as the service said it.
       const refused = await fetch(`${proxy.url}/plants`, {
