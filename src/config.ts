@@ -23,6 +23,12 @@ export interface Setting<Value> {
   readonly mask?: (text: string) => string;
 }
 
+const trueOrFalse = {
+  default: "false",
+  parse: (text: string) => (text === "true" ? true : text === "false" ? false : undefined),
+  allowed: "true or false",
+};
+
 export const settings = {
   host: {
     flag: "--host",
@@ -86,11 +92,9 @@ export const settings = {
   logRequests: {
     flag: "--log-requests",
     env: "PLANTSTORE_LOG_REQUESTS",
-    default: "false",
     meaning: "Whether every request is logged, at level info.",
-    parse: (text) => (text === "true" ? true : text === "false" ? false : undefined),
-    allowed: "true or false",
-  } satisfies Setting<boolean>,
+    ...trueOrFalse,
+  },
   trustedProxies: {
     flag: "--trusted-proxies",
     env: "PLANTSTORE_TRUSTED_PROXIES",
@@ -187,6 +191,12 @@ export const settings = {
     meaning: "Days that changes are kept for GET /changes; 0 keeps none.",
     ...integer("7", 0, 3_650),
   },
+  webhooksPrivate: {
+    flag: "--webhooks-private",
+    env: "PLANTSTORE_WEBHOOKS_PRIVATE",
+    meaning: "Whether webhooks may be sent to private, loopback and link-local addresses.",
+    ...trueOrFalse,
+  },
   drainDelaySeconds: {
     flag: "--drain-delay-seconds",
     env: "PLANTSTORE_DRAIN_DELAY_SECONDS",
@@ -220,6 +230,14 @@ const fixedLimits = {
   commentSeconds: 15,
   /** How often `GET /activity` gets a sample. */
   sampleSeconds: 5,
+  /** For a receiver of a webhook to answer. */
+  webhookSecondsMax: 15,
+  /** Between the attempts to send one event. After the last one the webhook is paused. */
+  webhookRetrySeconds: [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
+  /** After this another instance sends in place of one that has gone. */
+  webhookLeaseSeconds: 6,
+  /** How often webhooks look for changes. */
+  webhookPollMs: 200,
 };
 
 /**

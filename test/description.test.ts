@@ -147,7 +147,7 @@ describe("the description", () => {
         .toSorted(),
     ]);
     const served = createRoutes(service.config).map(({ path, operations }) => [
-      path.replace(":id", "{id}"),
+      path.replace(/:(\w+)/, "{$1}"),
       Object.keys(operations)
         .flatMap((method) => (method === "GET" ? ["get", "head"] : [method.toLowerCase()]))
         .toSorted(),
@@ -225,6 +225,7 @@ describe("the catalogue", () => {
       invalid_id: 1004,
       invalid_query: 1005,
       invalid_precondition: 1006,
+      invalid_body: 1007,
       token_missing: 2001,
       token_invalid: 2002,
       token_expired: 2003,
@@ -233,7 +234,10 @@ describe("the catalogue", () => {
       plant_not_found: 3002,
       precondition_failed: 3003,
       changes_gone: 3004,
+      webhook_not_found: 3008,
+      webhook_name_taken: 3009,
       store_full: 3010,
+      webhooks_full: 3011,
       malformed_request: 4001,
       path_not_found: 4002,
       method_not_allowed: 4003,

@@ -25,12 +25,13 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   store: ["domain"],
   auth: ["domain"],
   format: ["domain"],
-  http: ["auth", "format", "store", "domain", "observe", "."],
+  webhooks: ["domain", "observe"],
+  http: ["webhooks", "auth", "format", "store", "domain", "observe", "."],
   client: [],
   console: ["client", "domain", "format"],
   "docs-page": [],
   workers: ["http", "auth", "store", "domain", "observe", "."],
-  cli: ["client", "workers", "http", "auth", "store", "format", "domain", "observe", "."],
+  cli: "client workers http webhooks auth store format domain observe .".split(" "),
 };
 
 /** All that the server knows of stores; everything else goes through the Store interface of the domain. */

@@ -12,6 +12,7 @@ import {
   settings,
 } from "../config.ts";
 import { plantScopes, scopes } from "../domain/token.ts";
+import { changeTypes } from "../domain/change.ts";
 import { encodings } from "../format/encoding.ts";
 import type { TransferOptions } from "./backup.ts";
 import { printCandidates, printCompletion, shells } from "./completion.ts";
@@ -22,6 +23,7 @@ import type { ExportOptions } from "./export.ts";
 import type { ImportOptions } from "./import.ts";
 import { printError, printTable } from "./terminal.ts";
 import type { CreateOptions, TokenOptions } from "./token.ts";
+import type { WebhookAction, WebhookOptions } from "./webhook.ts";
 
 /** Runs the command that the arguments name. Resolves to an exit code, or to undefined if the process goes on. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
@@ -89,6 +91,7 @@ function createProgram(): Command {
   addChanges(program.command("changes"));
   addCopy(program.command("copy"));
   addTokenCommands(program.command("token").description("Create, list and revoke tokens."));
+  addWebhookCommands(program.command("webhook").description("Tell other systems of changes."));
   addStoreCommands(program);
   addCompletion(program);
   return program;
@@ -341,6 +344,42 @@ function addTokenCommands(token: Command): void {
     .action(async (nameOrPrefix: string, options: TokenOptions) =>
       (await import("./token.ts")).revokeToken(configOf(options), nameOrPrefix, options),
     );
+}
+
+/** Those that are about one webhook. */
+const webhookCommands: readonly [WebhookAction, string][] = [
+  ["remove", "Remove a webhook. What it has not been sent is not sent any more."],
+  ["test", "Send one event to a webhook now, and show the answer. Exits with 1 if it is not 2xx."],
+  ["pause", "Send nothing until the webhook is resumed."],
+  ["resume", "Go on where the webhook was, at once."],
+  ["replay", "Send the changes after a number again, in order."],
+  ["rotate", "Give a webhook a new secret and print it. For 24 hours the old one signs too."],
+];
+
+function addWebhookCommands(webhook: Command): void {
+  const add = (name: string, description: string): Command =>
+    addSettings(webhook.command(name).description(description), ["databaseUrl"])
+      .option("--url <url>", URL_MEANING)
+      .option("--json", "as JSON");
+  add("add", "Send every change from now on to a URL. Prints the secret that signs, this once.")
+    .argument("<target>", "the URL, as in https://shop.example/plants")
+    .option("--name <name>", "its name (default: the host of the URL)")
+    .option("--types <types>", `which changes, out of ${changeTypes.join(",")} (default: all)`)
+    .action(async (target: string, options: WebhookOptions) =>
+      (await import("./webhook.ts")).addWebhook(configOf(options), target, options),
+    );
+  add("list", "List the webhooks, and how their last attempts went.").action(
+    async (options: WebhookOptions) =>
+      (await import("./webhook.ts")).listWebhooks(configOf(options), options),
+  );
+  const from = "the last change that it needs no more; 0 for all that are kept, newest for none";
+  for (const [action, description] of webhookCommands) {
+    const command = add(action, description).argument("<name>", "which webhook");
+    if (action === "replay") command.requiredOption("--from <number>", from);
+    command.action(async (name: string, options: WebhookOptions) =>
+      (await import("./webhook.ts")).changeWebhook(configOf(options), action, name, options),
+    );
+  }
 }
 
 function addCompletion(program: Command): void {

@@ -10,6 +10,7 @@ import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Commits, type ServiceFacts } from "../observe/reporter.ts";
 import { openStore } from "../store/open.ts";
+import { WebhookSender } from "../webhooks/sender.ts";
 import { CommandError, describeMigration, SAME_SIGNAL_MS } from "./command.ts";
 
 export async function serve(config: Config): Promise<void> {
@@ -30,6 +31,8 @@ export async function serve(config: Config): Promise<void> {
     { ...config, onCommit: commits.count },
     (change) => log.warn("migrating", { warning: describeMigration(change) }),
   );
+  // Without a journal there is nothing to send.
+  const sender = config.changesDays > 0 ? new WebhookSender(store, config, log) : undefined;
   let server: RunningServer;
   let firstToken: string | undefined;
   try {
@@ -37,6 +40,7 @@ export async function serve(config: Config): Promise<void> {
       backups: backups?.state,
       commits,
       countDroppedLines: () => stderr.droppedTotal,
+      reportWebhooks: () => sender?.report(),
     });
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
   } catch (error) {
@@ -46,8 +50,9 @@ export async function serve(config: Config): Promise<void> {
   if (!server.hasConsole)
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
   backups?.start();
+  sender?.start();
   stopOnSignal(log, stderr, async () => {
-    await Promise.all([server.stop(), backups?.stop()]);
+    await Promise.all([server.stop(), backups?.stop(), sender?.stop()]);
     await store.close();
   });
   const started = {

@@ -77,7 +77,14 @@ export const catalogue = {
     409,
     "No other token can manage tokens, so this one is not revoked; make another one first.",
   ),
+  webhook_not_found: final(3008, 404, "There is no webhook with this name."),
+  webhook_name_taken: final(3009, 409, "A webhook has this name; nothing was changed."),
   store_full: final(3010, 409, "The store holds as many plants as it may; nothing was stored."),
+  webhooks_full: final(
+    3011,
+    409,
+    "There are as many webhooks as this service takes; remove one first.",
+  ),
   malformed_request: final(
     4001,
     400,

@@ -5,6 +5,7 @@ import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
 import type { CountQuery, PlantCount, PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
 import type { Scope, TokenRecord, TokenUse } from "./token.ts";
+import type { Webhook } from "./webhook.ts";
 
 /**
  * Guarantees of every engine:
@@ -61,6 +62,15 @@ export interface Store extends TokenStore {
    * does not go on from where the query begins, and with `invalid_query` if that is in the future.
    */
   readChanges(query: ChangeQuery): Promise<ChangePage>;
+
+  /** By name. */
+  listWebhooks(): Promise<Webhook[]>;
+
+  /**
+   * Stores `next` in place of `last`, which it removes if there is no `next`. False, and nothing changed, if the store
+   * has another version by now, or, without a `last`, if it has the name already or as many as it takes.
+   */
+  putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean>;
 
   /** Entries that this process has written to the journal. */
   readonly changesWritten: number;
@@ -150,6 +160,8 @@ export type ServedStore = Pick<
   | "replacePlant"
   | "removePlant"
   | "readChanges"
+  | "listWebhooks"
+  | "putWebhook"
   | "probe"
   | "findToken"
   | "touchTokens"

@@ -1,6 +1,6 @@
 /** Who may do what: scopes, and what is kept of a token. */
 
-export const scopes = ["plants:read", "plants:write", "tokens:manage"] as const;
+export const scopes = ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"] as const;
 
 export type Scope = (typeof scopes)[number];
 

@@ -22,6 +22,7 @@ import {
 } from "./openapi-parts.ts";
 import { describeActivity, describeMetrics, describeToken } from "./openapi-status.ts";
 import { describeTokens } from "./tokens.ts";
+import { describeWebhooks } from "./webhooks.ts";
 
 const monstera = { id: 1, name: "Monstera deliciosa", tag: "tropical" };
 const ficus = { id: 2, name: "Ficus lyrata" };
@@ -52,6 +53,7 @@ export function describeOperations(
     "/tags": { get: describeTags() },
     "/tags/counts": { get: describeTagCounts() },
     "/changes": { get: describeChanges(config) },
+    ...describeWebhooks(),
     "/token": { get: describeToken() },
     ...describeTokens(),
     "/activity": { get: describeActivity(config) },
@@ -253,7 +255,7 @@ function describeTagCounts(): Described {
   });
 }
 
-const created = {
+export const created = {
   seq: 1_767_225_600_000_001,
   time: "2026-01-01T00:00:00.000Z",
   type: "created",

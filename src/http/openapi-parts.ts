@@ -43,6 +43,8 @@ const failures = {
   TokenNotFound: ["token_not_found"],
   TokenNameTaken: ["token_name_taken"],
   LastManager: ["last_manager"],
+  WebhookNotFound: ["webhook_not_found"],
+  WebhookConflict: ["webhook_name_taken", "webhooks_full"],
   BodyTooSlow: ["body_too_slow"],
   IdTaken: ["id_taken", "store_full"],
   PreconditionFailed: ["precondition_failed"],

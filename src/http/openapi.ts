@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { scopes } from "../domain/token.ts";
-import { describeOperations } from "./openapi-operations.ts";
+import { created, describeOperations } from "./openapi-operations.ts";
 import {
   answer,
   describeCatalogue,
@@ -17,6 +17,7 @@ import {
   text,
 } from "./openapi-parts.ts";
 import { TokenSchema } from "./tokens.ts";
+import { describeEvents, WebhookSchema } from "./webhooks.ts";
 
 /** The version of the interface, not of the program. */
 const INTERFACE_VERSION = "1.0.0";
@@ -129,6 +130,7 @@ export function describeApi(config: Config): object {
     security: [{ bearerAuth: [] }],
     tags: [
       { name: "plants", description: "The plants in the store." },
+      { name: "webhooks", description: "Who is told of changes." },
       { name: "operation", description: "For operators of the service." },
     ],
     paths: withHead({
@@ -159,6 +161,7 @@ export function describeApi(config: Config): object {
         ),
       },
     }),
+    webhooks: describeEvents(created),
     components: {
       schemas: {
         Plant: PlantSchema,
@@ -167,6 +170,7 @@ export function describeApi(config: Config): object {
         BatchResult: BatchResultSchema,
         Change: ChangeSchema,
         Token: TokenSchema,
+        Webhook: WebhookSchema,
         Error: ErrorSchema,
       },
       ...describeShared(),

@@ -8,6 +8,7 @@ import { countPlants, countTags, listPlants, listTags } from "./list.ts";
 import { describeApi } from "./openapi.ts";
 import { createPlant, readPlant, removePlant, replacePlant } from "./plants.ts";
 import { JSON_TYPE } from "./request-headers.ts";
+import { webhookRoutes } from "./webhooks.ts";
 import { showActivity, showLive, showMetrics, showReady, showToken } from "./status.ts";
 import { createToken, listTokens, revokeToken } from "./tokens.ts";
 
@@ -51,6 +52,7 @@ export function createRoutes(config: Config): readonly Route[] {
       path: "/changes",
       operations: { GET: { scope: "plants:read", handle: listChanges, hasQuery: true } },
     },
+    ...webhookRoutes,
     { path: "/token", operations: { GET: { scope: "any", handle: showToken } } },
     {
       path: "/tokens",

@@ -39,6 +39,16 @@ export interface ServiceFacts {
   readonly backups?: BackupState | undefined;
   readonly commits?: Commits;
   readonly countDroppedLines?: () => number;
+  readonly reportWebhooks?: () => Promise<readonly WebhookFacts[]> | undefined;
+}
+
+/** There is a bound on webhooks, so there is one on their series. */
+interface WebhookFacts {
+  readonly name: string;
+  readonly isPaused: boolean;
+  readonly lagSeconds: number;
+  readonly sent: number;
+  readonly failed: number;
 }
 
 interface Observed extends ServiceFacts {
@@ -123,11 +133,12 @@ export class MetricsReporter {
 
   /** All counters in the text format of Prometheus. */
   readonly formatMetrics = async (): Promise<string> => {
-    const { store, limits, commits, backups, findReadiness, countDroppedLines } = this.observed;
+    const { store, limits, commits, backups, findReadiness } = this.observed;
+    const { countDroppedLines, reportWebhooks } = this.observed;
     const isReady = findReadiness();
-    const [tokens] = await Promise.all([
-      // A database that does not answer must not hold up the other figures.
-      Promise.race([store.listTokens().catch(() => undefined), Bun.sleep(TOKENS_MS_MAX)]),
+    const [tokens, webhooks = []] = await Promise.all([
+      inTime(store.listTokens()),
+      inTime(reportWebhooks?.()),
       this.activity.size.refresh(),
     ]);
     const { creates, requests, batchLines, gauges } = Metrics.addUp(this.blocks);
@@ -225,6 +236,7 @@ export class MetricsReporter {
         ["", store.changesWritten],
       ]),
       gauge("plantstore_feed_readers", "Clients that follow the changes.", gauges.feedReaders),
+      ...formatWebhooks(webhooks),
       histogram(
         "plantstore_event_loop_delay_seconds",
         "How late the thread that writes gets to its timers.",
@@ -242,6 +254,34 @@ export class MetricsReporter {
       ),
     ].join("");
   };
+}
+
+function formatWebhooks(webhooks: readonly WebhookFacts[]): string[] {
+  const lines = (valueOf: (webhook: WebhookFacts) => number, result?: string): Line[] =>
+    webhooks.map((webhook) => [
+      labels({ webhook: webhook.name, ...(result !== undefined && { result }) }),
+      valueOf(webhook),
+    ]);
+  return [
+    family(
+      "plantstore_webhook_lag_seconds",
+      "gauge",
+      "Age of the oldest change that a webhook has not taken; 0 if it has all.",
+      lines(({ lagSeconds }) => lagSeconds),
+    ),
+    family(
+      "plantstore_webhook_paused",
+      "gauge",
+      "1 if nothing is sent to a webhook until a person resumes it.",
+      lines(({ isPaused }) => Number(isPaused)),
+    ),
+    family(
+      "plantstore_webhook_attempts_total",
+      "counter",
+      "Events that this instance sent to a webhook, by result.",
+      [...lines(({ sent }) => sent, "taken"), ...lines(({ failed }) => failed, "failed")],
+    ),
+  ];
 }
 
 function formatBackups(backups: BackupState | undefined): string[] {
@@ -266,7 +306,12 @@ function formatBackups(backups: BackupState | undefined): string[] {
   ];
 }
 
-const TOKENS_MS_MAX = 1_000;
+const ANSWER_MS_MAX = 1_000;
+
+/** A database that does not answer must not hold up the other figures. */
+const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
+  Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
+
 const WEEK_MS = 7 * 86_400_000;
 
 function countExpiring(tokens: readonly ObservedToken[]): number {

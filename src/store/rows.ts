@@ -2,6 +2,7 @@
 
 import type { Plant } from "../domain/plant.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
+import type { Webhook } from "../domain/webhook.ts";
 
 export interface PlantRow {
   readonly id: bigint;
@@ -43,6 +44,13 @@ export function toTokenRecord(row: TokenRow): TokenRecord {
 
 const toMs = (value: bigint | null): number | undefined =>
   value === null ? undefined : Number(value);
+
+export interface WebhookRow {
+  /** As JSON. */
+  readonly record: string;
+}
+
+export const toWebhook = ({ record }: WebhookRow): Webhook => JSON.parse(record) as Webhook;
 
 /** How much a store holds. */
 export interface PlantCounts {

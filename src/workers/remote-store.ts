@@ -12,6 +12,8 @@ const forwarded = [
   "listTags",
   "countPlants",
   "readChanges",
+  "listWebhooks",
+  "putWebhook",
   "replacePlant",
   "removePlant",
   "probe",

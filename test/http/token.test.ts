@@ -45,7 +45,7 @@ describe("GET /token", () => {
   test("tells the one from the environment that it is", async () => {
     expect(await (await send(service, "GET", "/token")).json()).toEqual({
       name: "PLANTSTORE_TOKEN",
-      scopes: ["plants:read", "plants:write", "tokens:manage"],
+      scopes: ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"],
     });
   });
 

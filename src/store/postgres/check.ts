@@ -41,6 +41,7 @@ const expectedColumns: Readonly<Record<string, Readonly<Record<string, string>>>
     entries: "text",
     kept: "ARRAY",
   },
+  plantstore_webhooks: { name: "text", version: "text", record: "text" },
 };
 const expectedIndexes = [
   "plants_pkey",
@@ -50,6 +51,7 @@ const expectedIndexes = [
   "plantstore_marks_pkey",
   "plantstore_changes_last",
   "plantstore_changes_new",
+  "plantstore_webhooks_pkey",
 ];
 
 const COLUMNS = `SELECT table_name || '.' || column_name AS name, data_type AS type

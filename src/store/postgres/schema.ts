@@ -74,6 +74,12 @@ export const steps: readonly string[] = [
 )
 INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
 SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
+
+  `CREATE TABLE IF NOT EXISTS plantstore_webhooks (
+  name    text COLLATE "C" PRIMARY KEY,
+  version text NOT NULL,
+  record  text NOT NULL
+)`,
 ];
 
 export const NEWEST_SCHEMA = steps.length;

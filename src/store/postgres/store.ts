@@ -23,7 +23,8 @@ import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
 import { Counts } from "../counts.ts";
 import { requireJournal, Trimmer } from "../journal.ts";
-import { type TokenRow, toTokenRecord, usableWith } from "../rows.ts";
+import { type TokenRow, toTokenRecord, usableWith, toWebhook, type WebhookRow } from "../rows.ts";
+import { type Webhook, WEBHOOKS_MAX } from "../../domain/webhook.ts";
 import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, type Parameter, toArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
@@ -76,6 +77,16 @@ const MERGE_TOKENS = `UPDATE plantstore_tokens t
   SET revoked_at_ms = coalesce(t.revoked_at_ms, given.revoked_at_ms),
     last_used_at_ms = greatest(t.last_used_at_ms, given.last_used_at_ms)
   FROM ${GIVEN} WHERE t.hash = given.hash`;
+
+const LIST_WEBHOOKS = "SELECT record FROM plantstore_webhooks ORDER BY name";
+const INSERT_WEBHOOK = `INSERT INTO plantstore_webhooks (name, version, record)
+  SELECT $1::text, $2::text, $3::text
+  WHERE (SELECT count(*) FROM plantstore_webhooks) < ${WEBHOOKS_MAX}
+  ON CONFLICT DO NOTHING RETURNING name`;
+const UPDATE_WEBHOOK = `UPDATE plantstore_webhooks SET version = $3::text, record = $4::text
+  WHERE name = $1::text AND version = $2::text RETURNING name`;
+const DELETE_WEBHOOK = `DELETE FROM plantstore_webhooks
+  WHERE name = $1::text AND version = $2::text RETURNING name`;
 
 /** Resolves when the schema is up to date. */
 export async function openPostgresStore(
@@ -244,9 +255,7 @@ class PostgresStore implements Store {
   }
 
   listTokens(): Promise<TokenRecord[]> {
-    return this.control.run(this.deadline(), async (connection) =>
-      (await connection.query<TokenRow>(LIST_TOKENS)).map(toTokenRecord),
-    );
+    return this.runOnControl<TokenRow>(LIST_TOKENS, []).then((rows) => rows.map(toTokenRecord));
   }
 
   async createToken(token: TokenRecord): Promise<boolean> {
@@ -273,6 +282,22 @@ class PostgresStore implements Store {
       toArray(uses.map(({ hash }) => hash)),
       toArray(uses.map(({ usedAtMs }) => usedAtMs)),
     ]);
+  }
+
+  async listWebhooks(): Promise<Webhook[]> {
+    return (await this.runOnControl<WebhookRow>(LIST_WEBHOOKS, [])).map(toWebhook);
+  }
+
+  async putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
+    const replaced = last === undefined ? [] : [last.name, last.version];
+    const stored = next === undefined ? [] : [next.version, JSON.stringify(next)];
+    const put =
+      next === undefined
+        ? this.runOnControl(DELETE_WEBHOOK, replaced)
+        : last === undefined
+          ? this.runOnControl(INSERT_WEBHOOK, [next.name, ...stored])
+          : this.runOnControl(UPDATE_WEBHOOK, [...replaced, ...stored]);
+    return (await put).length === 1;
   }
 
   async close(): Promise<void> {
@@ -314,9 +339,12 @@ class PostgresStore implements Store {
     return this.breaking;
   }
 
-  private async runOnControl(statement: string, parameters: readonly Parameter[]): Promise<void> {
-    await this.control.run(this.deadline(), (connection) =>
-      connection.query(statement, parameters),
+  private runOnControl<Row>(
+    statement: string,
+    parameters: readonly Parameter[],
+  ): Promise<readonly Row[]> {
+    return this.control.run(this.deadline(), (connection) =>
+      connection.query<Row>(statement, parameters),
     );
   }
 

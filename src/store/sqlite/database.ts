@@ -58,6 +58,14 @@ export const migrations: readonly string[] = [
     SELECT now, now + 1, now / 1000, '[]'
     FROM (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now);
   `,
+
+  `
+  CREATE TABLE webhooks (
+    name    TEXT PRIMARY KEY,
+    version TEXT NOT NULL,
+    record  TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];
 
 /**

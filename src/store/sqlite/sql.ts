@@ -18,8 +18,9 @@ import {
 } from "../../domain/page.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
+import { WEBHOOKS_MAX } from "../../domain/webhook.ts";
 import type { BlockRow } from "../journal.ts";
-import { type PlantRow, toPlant, type TokenRow, usableWith } from "../rows.ts";
+import { type PlantRow, toPlant, type TokenRow, usableWith, type WebhookRow } from "../rows.ts";
 
 const TOKEN_COLUMNS =
   "hash, prefix, name, scopes, created_at_ms, expires_at_ms, rate, last_used_at_ms, revoked_at_ms";
@@ -143,6 +144,19 @@ function prepareStatements(db: Database) {
     mergeToken: db.prepare<unknown, TokenChanges>(
       `UPDATE tokens SET revoked_at_ms = ifnull(revoked_at_ms, ?1),
         last_used_at_ms = max(ifnull(last_used_at_ms, ?2), ifnull(?2, last_used_at_ms)) WHERE hash = ?3`,
+    ),
+
+    listWebhooks: db.prepare<WebhookRow, []>("SELECT record FROM webhooks ORDER BY name"),
+    insertWebhook: db.prepare<unknown, [name: string, version: string, record: string]>(
+      `INSERT INTO webhooks (name, version, record) SELECT ?, ?, ?
+        WHERE (SELECT count(*) FROM webhooks) < ${WEBHOOKS_MAX} ON CONFLICT DO NOTHING`,
+    ),
+    updateWebhook: db.prepare<
+      unknown,
+      [version: string, record: string, name: string, lastVersion: string]
+    >("UPDATE webhooks SET version = ?, record = ? WHERE name = ? AND version = ?"),
+    deleteWebhook: db.prepare<unknown, [name: string, lastVersion: string]>(
+      "DELETE FROM webhooks WHERE name = ? AND version = ?",
     ),
 
     probe: db.prepare<unknown, [nowMs: number]>(

@@ -26,7 +26,7 @@ import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
 import { Counts } from "../counts.ts";
 import { ChangePageBuilder, Entries, partOf, requireJournal, Trimmer } from "../journal.ts";
-import { toPlant, toTokenRecord } from "../rows.ts";
+import { toPlant, toTokenRecord, toWebhook } from "../rows.ts";
 import {
   type Durability,
   fileBytesOf,
@@ -134,6 +134,9 @@ abstract class SqliteReads {
   async listTokens(): Promise<TokenRecord[]> {
     return this.read(() => this.connected().statements.listTokens.all()).map(toTokenRecord);
   }
+
+  readonly listWebhooks: Store["listWebhooks"] = async () =>
+    this.read(() => this.connected().statements.listWebhooks.all()).map(toWebhook);
 
   async close(): Promise<void> {
     await this.lookUps.close();
@@ -320,13 +323,11 @@ export class SqliteStore extends SqliteReads implements Store {
     }
   }
 
-  async createToken(token: TokenRecord): Promise<boolean> {
-    return (await this.writes.submit({ kind: "createToken", token, onlyFirst: false })) === "done";
-  }
+  readonly createToken: Store["createToken"] = async (token) =>
+    (await this.writes.submit({ kind: "createToken", token, onlyFirst: false })) === "done";
 
-  async createFirstToken(token: TokenRecord): Promise<boolean> {
-    return (await this.writes.submit({ kind: "createToken", token, onlyFirst: true })) === "done";
-  }
+  readonly createFirstToken: Store["createToken"] = async (token) =>
+    (await this.writes.submit({ kind: "createToken", token, onlyFirst: true })) === "done";
 
   async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
     const write = { kind: "revokeToken", hash, revokedAtMs, unlessLast } as const;
@@ -341,6 +342,9 @@ export class SqliteStore extends SqliteReads implements Store {
     const outcome = await this.writes.submit({ kind: "adoptTokens", records });
     return outcome as readonly TokenRecord[];
   }
+
+  readonly putWebhook: Store["putWebhook"] = async (next, last) =>
+    (await this.writes.submit({ kind: "putWebhook", next, last })) === "done";
 
   override async close(): Promise<void> {
     this.trimmer.stop();

@@ -14,6 +14,7 @@ import {
 import { Refusal } from "../../domain/errors.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
+import type { Webhook } from "../../domain/webhook.ts";
 import type { Entries } from "../journal.ts";
 import { toPlant } from "../rows.ts";
 import { translate } from "./database.ts";
@@ -40,6 +41,11 @@ export type Write =
     }
   | { readonly kind: "touchTokens"; readonly uses: readonly TokenUse[] }
   | { readonly kind: "adoptTokens"; readonly records: readonly TokenRecord[] }
+  | {
+      readonly kind: "putWebhook";
+      readonly next: Webhook | undefined;
+      readonly last: Webhook | undefined;
+    }
   | { readonly kind: "trimChanges"; readonly beforeMs: number }
   | { readonly kind: "probe" };
 
@@ -187,6 +193,8 @@ function apply(
       return "done";
     case "adoptTokens":
       return adoptTokens(statements, write.records);
+    case "putWebhook":
+      return putWebhook(statements, write.next, write.last) ? "done" : "refused";
     case "probe":
       statements.probe.run(Date.now());
       return "done";
@@ -224,6 +232,21 @@ function adoptTokens(
       statements.mergeToken.run(revokedAtMs ?? null, lastUsedAtMs ?? null, hash).changes === 0,
   );
   return absent.filter((token) => !insertToken(statements, token, false));
+}
+
+function putWebhook(
+  { insertWebhook, updateWebhook, deleteWebhook }: Statements,
+  next: Webhook | undefined,
+  last: Webhook | undefined,
+): boolean {
+  const record = JSON.stringify(next);
+  const put =
+    next === undefined
+      ? deleteWebhook.run(last?.name ?? "", last?.version ?? "")
+      : last === undefined
+        ? insertWebhook.run(next.name, next.version, record)
+        : updateWebhook.run(next.version, record, last.name, last.version);
+  return put.changes === 1;
 }
 
 const toValues = (token: TokenRecord): TokenValues => [

@@ -1,0 +1,47 @@
+/** Receivers of changes, as the store keeps them. */
+
+import type { ChangeType } from "./change.ts";
+
+/** Each may have a page of changes in memory and an event on its way, and has metrics of its own. */
+export const WEBHOOKS_MAX = 32;
+
+/** One event sent to a receiver. */
+export interface Attempt {
+  /** ISO 8601. */
+  readonly time: string;
+  readonly durationMs: number;
+  /** Of the answer; null if there was none. */
+  readonly status: number | null;
+  /** Why there was no answer. */
+  readonly error: string | null;
+  /** The beginning of the answer's body. */
+  readonly answer: string | null;
+}
+
+export const hasSucceeded = ({ status }: Attempt): boolean =>
+  status !== null && status >= 200 && status < 300;
+
+export interface Webhook {
+  /** Unique. */
+  readonly name: string;
+  readonly url: string;
+  readonly types: readonly ChangeType[];
+  /** In clear, because every event is signed with it. */
+  readonly secret: string;
+  /** Signs too until then, so a receiver can be given the new one. */
+  readonly oldSecret: { readonly secret: string; readonly untilMs: number } | undefined;
+  readonly createdAtMs: number;
+  /** The number of the last change that it needs no more. */
+  readonly cursor: number;
+  /** Why nothing is sent to it; undefined if it is active. */
+  readonly paused: string | undefined;
+  /** Since the last success. */
+  readonly failures: number;
+  readonly nextAttemptAtMs: number;
+  /** The newest first. */
+  readonly attempts: readonly Attempt[];
+  /** The instance that is sending. It writes the record again and again; if it stops doing so, another one takes over. */
+  readonly holder: string | undefined;
+  /** Another one after every write. */
+  readonly version: string;
+}

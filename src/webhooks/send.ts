@@ -1,0 +1,186 @@
+/** One event on its way to a receiver, by Standard Webhooks 1.0.0. Never to an address inside our own network. */
+
+import { BlockList, isIP } from "node:net";
+import { type Change, formatChange } from "../domain/change.ts";
+import type { Attempt, Webhook } from "../domain/webhook.ts";
+
+export interface SendOptions {
+  readonly webhooksPrivate: boolean;
+  readonly webhookSecondsMax: number;
+  /** The addresses of a name. */
+  readonly resolve?: ((host: string) => Promise<readonly string[]>) | undefined;
+}
+
+export interface Event {
+  /** The same in every attempt, so a receiver can tell a repetition. */
+  readonly id: string;
+  readonly body: string;
+}
+
+interface Sent {
+  readonly attempt: Attempt;
+  /** What the receiver asks for; 0 if nothing. */
+  readonly retryAfterMs: number;
+}
+
+const ANSWER_BYTES_MAX = 4_096;
+const ANSWER_CHARACTERS_MAX = 200;
+const RETRY_AFTER_MS_MAX = 86_400_000;
+
+export const toEvent = (change: Change): Event => ({
+  id: `msg_${change.seq}`,
+  body: formatEvent(`plant.${change.type}`, change.atMs, formatChange(change)),
+});
+
+export const createTestEvent = (): Event => ({
+  id: `msg_test_${crypto.randomUUID().replaceAll("-", "")}`,
+  body: formatEvent("webhook.test", Date.now(), "{}"),
+});
+
+const formatEvent = (type: string, atMs: number, data: string): string =>
+  `{"type":"${type}","timestamp":"${new Date(atMs).toISOString()}","data":${data}}`;
+
+/** 32 random bytes. */
+export const createSecret = (): string =>
+  `whsec_${Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString("base64")}`;
+
+function sign(secret: string, text: string): string {
+  const key = Buffer.from(secret.slice("whsec_".length), "base64");
+  return `v1,${new Bun.CryptoHasher("sha256", key).update(text).digest("base64")}`;
+}
+
+/** Never rejects: what went wrong is in the attempt. Aborted by the signal, it has an error too. */
+export async function sendEvent(
+  { url, secret, oldSecret }: Pick<Webhook, "url" | "secret" | "oldSecret">,
+  { id, body }: Event,
+  options: SendOptions,
+  signal?: AbortSignal,
+): Promise<Sent> {
+  const atMs = Date.now();
+  const startedAtMs = performance.now();
+  const timestamp = String(Math.floor(atMs / 1000));
+  const secrets = [secret, ...(oldSecret && oldSecret.untilMs > atMs ? [oldSecret.secret] : [])];
+  const headers = {
+    "content-type": "application/json",
+    "accept-encoding": "identity",
+    "user-agent": "plantstore",
+    "webhook-id": id,
+    "webhook-timestamp": timestamp,
+    "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.${body}`)).join(" "),
+  };
+  const timer = AbortSignal.timeout(options.webhookSecondsMax * 1000);
+  const ending = AbortSignal.any(signal === undefined ? [timer] : [timer, signal]);
+  const end = (rest: Partial<Attempt>, retryAfterMs = 0): Sent => {
+    const durationMs = Math.round(performance.now() - startedAtMs);
+    const time = new Date(atMs).toISOString();
+    const attempt = { time, durationMs, status: null, error: null, answer: null, ...rest };
+    return { attempt, retryAfterMs };
+  };
+  try {
+    const address = await untilAborted(findAddress(new URL(url), options), ending);
+    const response = await post(new URL(url), address, headers, body, ending);
+    const answer = await readStart(response).catch(() => "");
+    const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);
+    return end({ status: response.status, answer }, retryAfterMs);
+  } catch (error) {
+    const late = `No answer within ${options.webhookSecondsMax} s.`;
+    return end({ error: timer.aborted ? late : explain(error as NodeJS.ErrnoException) });
+  }
+}
+
+const explain = ({ message, code }: NodeJS.ErrnoException): string =>
+  (code === undefined || message.includes(code) ? message : `${message} (${code})`).slice(
+    0,
+    ANSWER_CHARACTERS_MAX,
+  );
+
+const untilAborted = <Result>(result: Promise<Result>, signal: AbortSignal): Promise<Result> =>
+  new Promise((resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason as Error));
+    result.then(resolve, reject);
+  });
+
+/** To exactly that address, however the name resolves by then. The name stays in Host and in the certificate. */
+function post(
+  url: URL,
+  address: string,
+  headers: Readonly<Record<string, string>>,
+  body: string,
+  signal: AbortSignal,
+): Promise<Response> {
+  const { host, hostname } = url;
+  const target = new URL(url);
+  target.hostname = isIP(address) === 6 ? `[${address}]` : address;
+  const isNamed = isIP(bare(hostname)) === 0;
+  return fetch(target, {
+    method: "POST",
+    headers: { ...headers, host },
+    body,
+    signal,
+    redirect: "manual",
+    decompress: false,
+    ...(isNamed && { tls: { serverName: hostname } }),
+  } as BunFetchRequestInit);
+}
+
+/** The rest of a long answer is not read. */
+async function readStart({ body }: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let bytes = 0;
+  for await (const chunk of (body ?? []) as AsyncIterable<Uint8Array>) {
+    text += decoder.decode(chunk.subarray(0, ANSWER_BYTES_MAX), { stream: true });
+    bytes += chunk.length;
+    if (bytes >= ANSWER_BYTES_MAX) break;
+  }
+  return text.slice(0, ANSWER_CHARACTERS_MAX).toWellFormed();
+}
+
+/** Seconds or a date, RFC 9110 section 10.2.3. */
+function parseRetryAfter(header: string | null, nowMs: number): number {
+  const text = header ?? "";
+  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
+  return Math.min(Math.max(ms || 0, 0), RETRY_AFTER_MS_MAX);
+}
+
+const bare = (host: string): string => host.replace(/^\[(.*)\]$/, "$1");
+
+/** Rejects if any address of the name is not public: which one would be used is not ours to choose. */
+async function findAddress(url: URL, { webhooksPrivate, resolve = lookUp }: SendOptions) {
+  const host = bare(url.hostname);
+  const addresses = isIP(host) === 0 ? await resolve(host) : [host];
+  const refused = addresses.find(isPrivate);
+  if (refused !== undefined && !webhooksPrivate) throw new Error(explainPrivate(refused));
+  const address = addresses.find((one) => isIP(one) === 4) ?? addresses[0];
+  if (address === undefined) throw new Error(`${host} has no address.`);
+  return address;
+}
+
+async function lookUp(host: string): Promise<readonly string[]> {
+  const found = await Bun.dns.lookup(host, { socketType: "tcp" });
+  return found.map(({ address }) => address);
+}
+
+export const explainPrivate = (address: string): string =>
+  `${address} is not a public address, and PLANTSTORE_WEBHOOKS_PRIVATE is not true.`;
+
+/** All that is not global unicast, by IANA's registries of special-purpose addresses. Of IPv6, only 2000::/3 is. */
+const networks = `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24
+  192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
+  ::/3 4000::/2 8000::/1 2001::/23 2001:db8::/32 2002::/16 3fff::/20`;
+/** One for each family: a list takes an IPv4 address for an IPv6 one too. */
+const blocked = { 4: new BlockList(), 6: new BlockList() };
+for (const network of networks.split(/\s+/)) {
+  const [address = "", bits] = network.split("/");
+  if (isIP(address) === 4) blocked[4].addSubnet(address, Number(bits), "ipv4");
+  else blocked[6].addSubnet(address, Number(bits), "ipv6");
+}
+
+export const isPrivate = (address: string): boolean =>
+  isIP(address) === 6 ? blocked[6].check(address, "ipv6") : blocked[4].check(address, "ipv4");
+
+/** The address that a URL has in place of a name. */
+export function findLiteral({ hostname }: URL): string | undefined {
+  const host = bare(hostname);
+  return isIP(host) === 0 ? undefined : host;
+}

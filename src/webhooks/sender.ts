@@ -1,0 +1,304 @@
+/**
+ * Sends changes to webhooks: to each in order, one at a time, at least once. Where a webhook is in the journal is part
+ * of its record, so one that is down costs no memory. Of several instances, one sends to a webhook at a time: the one
+ * that has written its name into the record, for as long as it goes on writing.
+ */
+
+import type { Change, ChangePage } from "../domain/change.ts";
+import { Refusal } from "../domain/errors.ts";
+import { type Attempt, hasSucceeded, type Webhook } from "../domain/webhook.ts";
+import type { Log } from "../observe/log.ts";
+import type { WebhookStore } from "./manage.ts";
+import { sendEvent, type SendOptions, toEvent } from "./send.ts";
+
+interface Limits extends SendOptions {
+  readonly webhookRetrySeconds: readonly number[];
+  readonly webhookLeaseSeconds: number;
+  readonly webhookPollMs: number;
+  readonly drainSecondsMax: number;
+}
+
+export interface WebhookReport {
+  readonly name: string;
+  readonly isPaused: boolean;
+  /** The age of the oldest change that is to be sent. */
+  readonly lagSeconds: number;
+  /** Attempts of this instance. */
+  readonly sent: number;
+  readonly failed: number;
+}
+
+const PAGE_LENGTH = 100;
+/** The list of webhooks is read once in so many polls. */
+const LIST_POLLS = 10;
+/** The record is written so often within a lease. */
+const WRITES_A_LEASE = 6;
+/** After an event more are likely: the webhook is kept for so long. */
+const LINGER_MS = 1_000;
+/** A cursor moves on over changes that are not wanted. It is written before the journal could be trimmed past it. */
+const CURSOR_AGE_US_MAX = 3_600_000_000;
+const ATTEMPTS_MAX = 5;
+const JITTER = 0.1;
+
+export class WebhookSender {
+  private readonly store: WebhookStore;
+  private readonly limits: Limits;
+  private readonly log: Log;
+  private readonly receivers = new Map<string, Receiver>();
+  private readonly ending = new AbortController();
+  private working: Promise<void> | undefined;
+  private isStopped = false;
+  private isFailing = false;
+
+  constructor(store: WebhookStore, limits: Limits, log: Log) {
+    this.store = store;
+    this.limits = limits;
+    this.log = log;
+  }
+
+  start(): void {
+    this.working = this.work();
+  }
+
+  /** Events on their way get their time to be answered; the next instance sends the others. */
+  async stop(): Promise<void> {
+    this.isStopped = true;
+    const timer = setTimeout(() => this.ending.abort(), this.limits.drainSecondsMax * 1000);
+    await this.working;
+    for (const { turn } of this.receivers.values()) await turn;
+    clearTimeout(timer);
+  }
+
+  report(): Promise<WebhookReport[]> {
+    return Promise.all(
+      [...this.receivers.values()].map(async ({ webhook, sent, failed }) => {
+        const { name, cursor, types, paused } = webhook;
+        const first = await this.store
+          .readChanges({ after: cursor, limit: 1, id: undefined, types })
+          .then(({ changes }) => changes[0]?.atMs ?? Date.now())
+          .catch(() => cursor / 1000);
+        const lagSeconds = Math.max(0, Date.now() - first) / 1000;
+        return { name, isPaused: paused !== undefined, lagSeconds, sent, failed };
+      }),
+    );
+  }
+
+  private async work(): Promise<void> {
+    for (let polls = 0; !this.isStopped; polls++) {
+      const isStale = [...this.receivers.values()].some(({ isLost }) => isLost);
+      if (polls % LIST_POLLS === 0 || isStale) await this.list().catch(this.noteFailure);
+      // Those that are up to date are at the same place, and share a page.
+      const pages = new Map<number, Promise<ChangePage>>();
+      for (const receiver of this.receivers.values())
+        receiver.turn ??= this.takeTurn(receiver, pages)
+          .catch(this.noteFailure)
+          .finally(() => (receiver.turn = undefined));
+      await Bun.sleep(this.limits.webhookPollMs);
+    }
+  }
+
+  /** A store that fails for long is logged once. */
+  private readonly noteFailure = (cause: unknown): void => {
+    if (!this.isFailing) this.log.warn("webhooks_not_sent", { cause });
+    this.isFailing = true;
+  };
+
+  private async list(): Promise<void> {
+    const webhooks = await this.store.listWebhooks();
+    this.isFailing = false;
+    const names = new Set(webhooks.map(({ name }) => name));
+    for (const [name, receiver] of this.receivers)
+      if (!names.has(name)) {
+        receiver.isLost = true;
+        this.receivers.delete(name);
+      }
+    for (const webhook of webhooks) {
+      const known = this.receivers.get(webhook.name);
+      if (known === undefined) this.receivers.set(webhook.name, new Receiver(this.store, webhook));
+      else if (known.turn === undefined) known.refresh(webhook);
+    }
+  }
+
+  private async takeTurn(
+    receiver: Receiver,
+    pages: Map<number, Promise<ChangePage>>,
+  ): Promise<void> {
+    const { paused, nextAttemptAtMs } = receiver.webhook;
+    const leaseMs = this.limits.webhookLeaseSeconds * 1000;
+    if (receiver.isLost || paused !== undefined || Date.now() < nextAttemptAtMs) return;
+    if (!receiver.isFree(leaseMs)) return;
+    try {
+      const { cursor } = receiver.webhook;
+      if (!pages.has(cursor)) pages.set(cursor, this.read(cursor));
+      let page = await (pages.get(cursor) as Promise<ChangePage>);
+      while (!page.changes.some((change) => isWanted(receiver.webhook, change))) {
+        receiver.moveTo(page.last);
+        if (!page.hasMore || this.isStopped) return await receiver.saveOld();
+        page = await this.read(page.last);
+      }
+      await this.hold(receiver, page, leaseMs);
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.reason !== "changes_gone") throw error;
+      await this.pause(receiver, explainGone(receiver.webhook));
+    }
+  }
+
+  private async hold(receiver: Receiver, first: ChangePage, leaseMs: number): Promise<void> {
+    if (!(await receiver.write({ holder: HOLDER }))) return;
+    const writing = setInterval(
+      () => void receiver.write({}).catch(this.noteFailure),
+      leaseMs / WRITES_A_LEASE,
+    );
+    try {
+      await this.sendAll(receiver, first, leaseMs);
+    } finally {
+      clearInterval(writing);
+      if (!receiver.isLost) await receiver.write({ holder: undefined });
+    }
+  }
+
+  /** Until nothing is left, or an event is not taken. */
+  private async sendAll(receiver: Receiver, first: ChangePage, leaseMs: number): Promise<void> {
+    let sentAtMs = performance.now();
+    for (let page = first; ;) {
+      for (const change of page.changes) {
+        if (isWanted(receiver.webhook, change)) {
+          if (this.isStopped || !receiver.isHeld(leaseMs)) return;
+          if (!(await this.send(receiver, change))) return;
+          sentAtMs = performance.now();
+        }
+        receiver.moveTo(change.seq);
+      }
+      receiver.moveTo(page.last);
+      if (!page.hasMore) {
+        if (performance.now() - sentAtMs > LINGER_MS) return;
+        await Bun.sleep(this.limits.webhookPollMs);
+      }
+      if (this.isStopped || !receiver.isHeld(leaseMs)) return;
+      page = await this.read(page.last);
+    }
+  }
+
+  private async send(receiver: Receiver, change: Change): Promise<boolean> {
+    const { webhook } = receiver;
+    const { attempt, retryAfterMs } = await sendEvent(
+      webhook,
+      toEvent(change),
+      this.limits,
+      this.ending.signal,
+    );
+    if (this.ending.signal.aborted) return false;
+    receiver.note(attempt);
+    if (hasSucceeded(attempt)) return true;
+    const failures = webhook.failures + 1;
+    const waitSeconds = this.limits.webhookRetrySeconds[failures - 1];
+    const what = attempt.error ?? `It answered ${attempt.status}.`;
+    this.log.warn("webhook_failed", { webhook: webhook.name, change: change.seq, failures, what });
+    if (attempt.status === 410) await this.pause(receiver, "It answered 410: it wants no more.");
+    else if (waitSeconds === undefined)
+      await this.pause(receiver, `${failures} attempts failed. The last one: ${what}`);
+    else {
+      const waitMs = waitSeconds * 1000 * (1 + JITTER * Math.random());
+      const nextAttemptAtMs = Date.now() + Math.round(Math.max(waitMs, retryAfterMs));
+      await receiver.write({ failures, nextAttemptAtMs });
+    }
+    return false;
+  }
+
+  private async pause(receiver: Receiver, reason: string): Promise<void> {
+    const { name, cursor } = receiver.webhook;
+    if (await receiver.write({ paused: reason }))
+      this.log.warn("webhook_paused", { webhook: name, after: cursor, reason });
+  }
+
+  private read(after: number): Promise<ChangePage> {
+    return this.store.readChanges({ after, limit: PAGE_LENGTH, id: undefined, types: undefined });
+  }
+}
+
+/** This process. */
+const HOLDER = crypto.randomUUID();
+
+const isWanted = ({ types }: Webhook, { type }: Change): boolean => types.includes(type);
+
+const explainGone = ({ name, cursor }: Webhook): string =>
+  `The changes after ${cursor} are not kept any more, so some were not sent. ` +
+  `Bring the receiver in step with the plants, then: plantstore webhook replay ${name} --from newest`;
+
+/** A webhook as this instance knows it. */
+class Receiver {
+  /** With what has happened since its version was written. */
+  webhook: Webhook;
+  turn: Promise<void> | undefined;
+  /** Another writer came first, or it was removed. */
+  isLost = false;
+  sent = 0;
+  failed = 0;
+  private readonly store: WebhookStore;
+  /** When this version was first seen, or began to be written. */
+  private sinceMs = performance.now();
+  private savedCursor: number;
+  private writing: Promise<unknown> = Promise.resolve();
+
+  constructor(store: WebhookStore, webhook: Webhook) {
+    this.store = store;
+    this.webhook = webhook;
+    this.savedCursor = webhook.cursor;
+  }
+
+  refresh(webhook: Webhook): void {
+    this.isLost = false;
+    if (webhook.version === this.webhook.version) return;
+    this.webhook = webhook;
+    this.savedCursor = webhook.cursor;
+    this.sinceMs = performance.now();
+  }
+
+  /** Clocks of machines differ, so another holder counts as gone once its version has not changed here for a lease. */
+  isFree(leaseMs: number): boolean {
+    const { holder } = this.webhook;
+    return holder === undefined || holder === HOLDER || performance.now() - this.sinceMs > leaseMs;
+  }
+
+  /** Gives up before another instance could take over. */
+  isHeld(leaseMs: number): boolean {
+    const ageMs = performance.now() - this.sinceMs;
+    return !this.isLost && ageMs < leaseMs - leaseMs / WRITES_A_LEASE;
+  }
+
+  moveTo(cursor: number): void {
+    this.webhook = { ...this.webhook, cursor };
+  }
+
+  note(attempt: Attempt): void {
+    const attempts = [attempt, ...this.webhook.attempts].slice(0, ATTEMPTS_MAX);
+    const isTaken = hasSucceeded(attempt);
+    this.webhook = { ...this.webhook, attempts, ...(isTaken && { failures: 0 }) };
+    if (isTaken) this.sent++;
+    else this.failed++;
+  }
+
+  /** Writes where it is, if that was not done for long. */
+  async saveOld(): Promise<void> {
+    if (this.webhook.cursor - this.savedCursor > CURSOR_AGE_US_MAX) await this.write({});
+  }
+
+  /** With what has happened. False if another writer came first. */
+  write(changes: Partial<Webhook>): Promise<boolean> {
+    const writing = this.writing.then(async () => {
+      const sinceMs = performance.now();
+      const change = { ...changes, version: crypto.randomUUID() };
+      const last = this.webhook;
+      if (this.isLost || !(await this.store.putWebhook({ ...last, ...change }, last))) {
+        this.isLost = true;
+        return false;
+      }
+      this.savedCursor = last.cursor;
+      this.sinceMs = sinceMs;
+      this.webhook = { ...this.webhook, ...change };
+      return true;
+    });
+    this.writing = writing.catch(() => undefined);
+    return writing;
+  }
+}

@@ -1,0 +1,364 @@
+/** Webhooks on every engine: managed over HTTP, and sent in order, at least once. */
+
+import { afterAll, afterEach, describe, expect, test } from "bun:test";
+import type { Webhook } from "../../src/domain/webhook.ts";
+import { createLog } from "../../src/observe/log.ts";
+import { WebhookSender } from "../../src/webhooks/sender.ts";
+import { limits } from "../support/limits.ts";
+import { type Received, startReceiver, verify } from "../support/receiver.ts";
+import { readError, send, startService, type TestService } from "../support/service.ts";
+
+interface Shown {
+  readonly name: string;
+  readonly state: string;
+  readonly reason: string | null;
+  readonly lastChange: number;
+  readonly failures: number;
+  readonly nextAttempt: string | null;
+  readonly attempts: readonly { status: number | null; error: string | null; answer: string }[];
+  readonly secret: string;
+}
+
+interface Sending extends AsyncDisposable {
+  readonly service: TestService;
+}
+
+/** Names that have an address in these tests alone. */
+const addresses: Readonly<Record<string, readonly string[]>> = {
+  "shop.example": ["127.0.0.1"],
+  "rebound.example": ["8.8.8.8", "127.0.0.1"],
+};
+
+async function startSending(settings: Readonly<Record<string, string>>): Promise<Sending> {
+  const stack = new AsyncDisposableStack();
+  const service = stack.use(await startService(settings));
+  const log = createLog("debug", (line) => void service.logLines.push(line));
+  const resolve = async (host: string): Promise<readonly string[]> => addresses[host] ?? [];
+  const sender = new WebhookSender(service.store, { ...service.config, resolve }, log);
+  sender.start();
+  stack.defer(() => sender.stop());
+  return { service, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+}
+
+const times = { webhookPollMs: 5, webhookLeaseSeconds: 0.6, webhookSecondsMax: 0.3 };
+const soon = {
+  PLANTSTORE_WEBHOOKS_PRIVATE: "true",
+  ...limits({ ...times, webhookRetrySeconds: [0.05, 0.05, 0.05] }),
+};
+
+const sending = await startSending(soon);
+const { service } = sending;
+afterAll(() => sending[Symbol.asyncDispose]());
+afterEach(async () => {
+  for (const { name } of await service.store.listWebhooks()) await call("DELETE", `/${name}`);
+});
+
+async function call(
+  method: string,
+  path: string,
+  body?: unknown,
+  asked: TestService = service,
+): Promise<Shown> {
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const response = await send(asked, method, `/webhooks${path}`, sent);
+  expect([path, response.ok]).toEqual([path, true]);
+  return (response.status === 204 ? undefined : await response.json()) as Shown;
+}
+
+async function refuse(method: string, path: string, body?: string): Promise<number> {
+  const sent = body === undefined ? {} : { body };
+  return (await readError(await send(service, method, `/webhooks${path}`, sent))).error;
+}
+
+/** Resolves to what is shown when that holds. */
+async function untilShop(
+  holds: (shop: Shown) => boolean,
+  asked: TestService = service,
+): Promise<Shown> {
+  for (;;) {
+    const shop = await call("GET", "/shop", undefined, asked);
+    if (holds(shop)) return shop;
+    await Bun.sleep(5);
+  }
+}
+
+/** Changes the record in the store as another instance would. */
+async function rewrite(changes: Partial<Webhook>): Promise<void> {
+  const [shop] = await service.store.listWebhooks();
+  await service.store.putWebhook({ ...(shop as Webhook), ...changes, version: "2" }, shop);
+}
+
+let lastId = 0;
+/** Creates a plant, and returns its id. */
+async function create(asked: TestService = service): Promise<string> {
+  const id = String(++lastId);
+  expect((await asked.create(`{"id":${id},"name":"plant ${id}"}`)).status).toBe(200);
+  return id;
+}
+
+const plantsOf = (received: readonly Received[]): (string | undefined)[] =>
+  received.map(({ body }) => /"id":(-?\d+)/.exec(body)?.[1]);
+
+describe("a webhook", () => {
+  test("is sent every change from now on, once, in order, signed, with exact digits", async () => {
+    using receiver = startReceiver();
+    const id = await create();
+    const { secret } = await call("POST", "", { url: receiver.url, name: "shop" });
+    await service.create('{"id":-9223372036854775808,"name":"n"}');
+    await send(service, "PUT", `/plants/${id}`, { body: '{"name":"tree"}' });
+    await send(service, "DELETE", `/plants/${id}`);
+    await receiver.until(3);
+    const types = receiver.received.map(({ type }) => type);
+    expect(types).toEqual(["plant.created", "plant.replaced", "plant.removed"]);
+    expect(plantsOf(receiver.received)).toEqual(["-9223372036854775808", id, id]);
+    const changes = await (await send(service, "GET", "/changes")).text();
+    for (const event of receiver.received) {
+      verify(event, secret);
+      const data = event.body.slice(event.body.indexOf('"data":') + '"data":'.length, -1);
+      expect(changes).toContain(data);
+      expect(data).toStartWith(`{"seq":${event.id.slice("msg_".length)},`);
+    }
+    const shown = await untilShop(({ attempts }) => attempts.length === 3);
+    expect(shown).toMatchObject({ state: "active", reason: null, failures: 0, nextAttempt: null });
+    expect(JSON.stringify(shown)).not.toContain(secret);
+  });
+
+  test("gets only the types that it wants", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, types: ["removed"] });
+    for (let count = 0; count < 4; count++) await create();
+    await send(service, "DELETE", `/plants/${await create()}`);
+    await receiver.until(1);
+    expect(receiver.received.map(({ type }) => type)).toEqual(["plant.removed"]);
+  });
+
+  test("that fails is sent the same event again, then the next ones", async () => {
+    using receiver = startReceiver();
+    receiver.answers = [new Response("no", { status: 500 }), Response.redirect(receiver.url, 302)];
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    const [one, two] = [await create(), await create()];
+    await receiver.until(4);
+    expect(plantsOf(receiver.received)).toEqual([one, one, one, two]);
+    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(2);
+    const { attempts } = await untilShop((shop) => shop.attempts.length === 4);
+    expect(attempts.map(({ status }) => status)).toEqual([204, 204, 302, 500]);
+    expect(attempts[3]?.answer).toBe("no");
+  });
+
+  test("that goes on failing is paused with the reason, and resumed where it was", async () => {
+    using receiver = startReceiver();
+    receiver.answers = Array.from(
+      { length: 4 },
+      () => new Response("x".repeat(9_999), { status: 503 }),
+    );
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    const one = await create();
+    const { reason, attempts } = await untilShop(({ state }) => state === "paused");
+    expect(reason).toBe("4 attempts failed. The last one: It answered 503.");
+    expect(attempts[0]?.answer).toHaveLength(200);
+    expect(service.logLines.join("")).toContain("webhook_paused");
+    const two = await create();
+    await call("POST", "/shop/resume");
+    await receiver.until(6);
+    expect(plantsOf(receiver.received).slice(4)).toEqual([one, two]);
+  });
+
+  test("that answers 410 is paused at once", async () => {
+    using receiver = startReceiver();
+    receiver.answers = [new Response(null, { status: 410 })];
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await create();
+    const { reason } = await untilShop(({ state }) => state === "paused");
+    expect(reason).toContain("410");
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  test.each([
+    ["3600", 3_600_000],
+    [String(10 ** 9), 86_400_000],
+    [new Date(Date.now() + 7_200_000).toUTCString(), 7_200_000],
+    ["tomorrow", 0],
+  ])("that says Retry-After: %s is left alone for %d ms", async (header, ms) => {
+    using receiver = startReceiver();
+    const headers = { "retry-after": header };
+    receiver.answers = [new Response(null, { status: 429, headers })];
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await create();
+    if (ms === 0) {
+      await receiver.until(2);
+      return;
+    }
+    const { nextAttempt } = await untilShop(({ failures }) => failures === 1);
+    const waitMs = Date.parse(nextAttempt ?? "") - Date.now();
+    expect(waitMs).toBeWithin(ms - 30_000, ms + 30_000);
+  });
+
+  test("that does not answer in time has failed", async () => {
+    using receiver = startReceiver();
+    receiver.answers = [new Promise<Response>(() => undefined)];
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await create();
+    const { attempts } = await untilShop((shop) => shop.attempts.length > 0);
+    expect(attempts.at(-1)).toMatchObject({ status: null, error: "No answer within 0.3 s." });
+    await receiver.until(2);
+  });
+
+  test("is sent the changes after a number again, and skips to the newest", async () => {
+    using receiver = startReceiver();
+    const { lastChange } = await call("POST", "", { url: receiver.url, name: "shop" });
+    const ids = [await create(), await create(), await create()];
+    await receiver.until(3);
+    await call("POST", "/shop/pause");
+    await call("POST", "/shop/replay", { from: lastChange });
+    await receiver.until(6);
+    expect(plantsOf(receiver.received)).toEqual([...ids, ...ids]);
+    const skipped = await call("POST", "/shop/replay", { from: "newest" });
+    expect(`msg_${skipped.lastChange}`).toBe(receiver.received[2]?.id as string);
+    await call("POST", "/shop/replay", { from: 0 });
+    await receiver.until(8);
+    const changes = (await (await send(service, "GET", "/changes?limit=1")).json()) as Shown[];
+    expect(plantsOf(receiver.received)[6]).toBe(
+      String((changes[0] as unknown as { id: number }).id),
+    );
+  });
+
+  test("that has missed changes because they are not kept any more is paused and says so", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await rewrite({ cursor: 5 });
+    const { reason } = await untilShop(({ state }) => state === "paused");
+    expect(reason).toContain("The changes after 5 are not kept any more, so some were not sent.");
+    expect(reason).toContain("plantstore webhook replay shop --from newest");
+    await call("POST", "/shop/replay", { from: "newest" });
+    const id = await create();
+    await receiver.until(1);
+    expect(plantsOf(receiver.received)).toEqual([id]);
+  });
+
+  test("is signed with the old and the new secret after a rotation, for a day", async () => {
+    using receiver = startReceiver();
+    const { secret: old } = await call("POST", "", { url: receiver.url, name: "shop" });
+    const { secret } = await call("POST", "/shop/rotate");
+    expect(secret).not.toBe(old);
+    await call("POST", "/shop/test");
+    const [first] = receiver.received as [Received];
+    for (const one of [old, secret]) expect(verify(first, one)).toMatchObject({ data: {} });
+    expect(first.type).toBe("webhook.test");
+    await rewrite({ oldSecret: { secret: old, untilMs: Date.now() } });
+    await call("POST", "/shop/test");
+    const second = receiver.received[1] as Received;
+    verify(second, secret);
+    expect(() => verify(second, old)).toThrow();
+  });
+
+  test("that is removed gets nothing more", async () => {
+    using receiver = startReceiver();
+    using other = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await call("POST", "", { url: other.url, name: "other" });
+    await call("DELETE", "/shop");
+    await create();
+    await other.until(1);
+    expect(receiver.received).toEqual([]);
+    expect(await refuse("GET", "/shop")).toBe(3008);
+  });
+
+  test("of an instance that is gone is taken over by another one", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await rewrite({ holder: "the dead" });
+    const startedAtMs = performance.now();
+    const ids = [await create(), await create()];
+    await receiver.until(2);
+    expect(performance.now() - startedAtMs).toBeGreaterThan(400);
+    expect(plantsOf(receiver.received)).toEqual(ids);
+  });
+});
+
+describe("private addresses", () => {
+  test("are refused when a webhook is added, and at each attempt, however the name resolved before", async () => {
+    await using strict = await startSending({ ...soon, PLANTSTORE_WEBHOOKS_PRIVATE: "false" });
+    const literals = ["127.0.0.1", "[::1]", "10.1.2.3", "0x7f.1", "[::ffff:8.8.8.8]"];
+    for (const host of literals) {
+      const body = JSON.stringify({ url: `http://${host}/hook` });
+      const refused = await readError(await send(strict.service, "POST", "/webhooks", { body }));
+      expect([host, refused.status, refused.error]).toEqual([host, 400, 1007]);
+      expect(refused.message).toContain("is not a public address");
+    }
+    using receiver = startReceiver();
+    const url = receiver.url.replace("127.0.0.1", "rebound.example");
+    await call("POST", "", { url, name: "shop" }, strict.service);
+    await create(strict.service);
+    const { attempts } = await untilShop(({ state }) => state === "paused", strict.service);
+    expect(attempts[0]?.error).toContain("127.0.0.1 is not a public address");
+    expect(receiver.received).toEqual([]);
+  });
+
+  test("are used with the setting, under the name of the URL", async () => {
+    using receiver = startReceiver();
+    const url = receiver.url.replace("127.0.0.1", "shop.example");
+    expect((await call("POST", "", { url })).name).toBe("shop.example");
+    await create();
+    await receiver.until(1);
+    expect(receiver.received[0]?.headers["host"]).toBe(new URL(url).host);
+  });
+});
+
+describe("is refused:", () => {
+  test("what is not a webhook, with every fault", async () => {
+    const long = `https://shop.example/${"x".repeat(2_048)}`;
+    const url = "https://shop.example/";
+    for (const [body, ...parts] of [
+      ["[]", "body: expected an object, got an array"],
+      ["{}", "url: expected an http or https URL", "got nothing"],
+      ['{"url":"ftp://shop.example/"}', "url: expected"],
+      ['{"url":"https://user:word@shop.example/"}', "without a user"],
+      [JSON.stringify({ url: long }), "url: expected"],
+      [JSON.stringify({ url, name: "a b", types: [] }), "name: expected", "types: expected"],
+      [JSON.stringify({ url, types: ["created", "created"] }), "types: expected"],
+      [JSON.stringify({ url, types: ["grown"] }), "types: expected"],
+      [JSON.stringify({ url, type: "created" }), '"type"', "unknown; known are url, name, types"],
+    ] as const) {
+      const refused = await readError(await send(service, "POST", "/webhooks", { body }));
+      expect([body, refused.status, refused.error]).toEqual([body, 400, 1007]);
+      for (const part of parts) expect(refused.message).toContain(part);
+    }
+    expect(await service.store.listWebhooks()).toEqual([]);
+  });
+
+  test("a name that is taken, and one more than there may be", async () => {
+    const add = (name: string): Promise<number> =>
+      refuse("POST", "", JSON.stringify({ url: "https://shop.example/", name }));
+    for (let count = 0; count < 32; count++) await add(`shop-${count}`);
+    expect(await add("shop-3")).toBe(3009);
+    expect(await add("shop-32")).toBe(3011);
+    expect(await service.store.listWebhooks()).toHaveLength(32);
+  });
+
+  test("an unknown name, a number that is not in the journal, and one in the future", async () => {
+    await call("POST", "", { url: "https://shop.example/" });
+    for (const action of ["test", "pause", "resume", "rotate"])
+      expect(await refuse("POST", `/nobody/${action}`)).toBe(3008);
+    expect(await refuse("DELETE", "/nobody")).toBe(3008);
+    expect(await refuse("POST", "/nobody/replay", '{"from":0}')).toBe(3008);
+    expect(await refuse("POST", "/shop.example/replay", '{"from":1}')).toBe(3004);
+    expect(await refuse("POST", "/shop.example/replay", '{"from":9000000000000000}')).toBe(1005);
+    for (const from of ["-1", "1.5", '"oldest"', "null"])
+      expect(await refuse("POST", "/shop.example/replay", `{"from":${from}}`)).toBe(1007);
+    expect(await refuse("POST", "/shop.example/grow")).toBe(4002);
+  });
+
+  test("a webhook where no changes are kept", async () => {
+    await using kept = await startService({ ...soon, PLANTSTORE_CHANGES_DAYS: "0" });
+    const body = JSON.stringify({ url: "https://shop.example/" });
+    const refused = await readError(await send(kept, "POST", "/webhooks", { body }));
+    expect(refused).toMatchObject({ status: 410, error: 3004 });
+    expect(refused.message).toContain("PLANTSTORE_CHANGES_DAYS");
+  });
+
+  test("a token without the scope", async () => {
+    const headers = { authorization: "Bearer nothing" };
+    const response = await send(service, "GET", "/webhooks", { headers });
+    expect(response.status).toBe(401);
+  });
+});

@@ -1,0 +1,57 @@
+/** A receiver of webhooks that keeps what it is sent, and answers as the test wants. */
+
+import { Webhook as Verifier } from "standardwebhooks";
+
+export interface Received {
+  readonly id: string;
+  readonly type: string;
+  readonly body: string;
+  readonly headers: Record<string, string>;
+}
+
+export interface Receiver extends Disposable {
+  readonly url: string;
+  readonly received: Received[];
+  /** Of the next answers; then 204. */
+  answers: (Response | Promise<Response>)[];
+  /** Resolves when it has been sent that many. */
+  readonly until: (count: number) => Promise<void>;
+}
+
+export function startReceiver(): Receiver {
+  const received: Received[] = [];
+  const waiting = new Set<() => void>();
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch: async (request) => {
+      const body = await request.text();
+      const { type } = JSON.parse(body) as { type: string };
+      const headers = request.headers.toJSON() as Record<string, string>;
+      received.push({ id: headers["webhook-id"] ?? "", type, body, headers });
+      for (const look of waiting) look();
+      return receiver.answers.shift() ?? new Response(null, { status: 204 });
+    },
+  });
+  const receiver: Receiver = {
+    url: `http://127.0.0.1:${server.port}/hook`,
+    received,
+    answers: [],
+    until: (count) =>
+      new Promise((resolve) => {
+        const look = (): void => {
+          if (received.length < count) return;
+          waiting.delete(look);
+          resolve();
+        };
+        waiting.add(look);
+        look();
+      }),
+    [Symbol.dispose]: () => void server.stop(true),
+  };
+  return receiver;
+}
+
+/** Throws unless the standard's own library finds the signature right. */
+export const verify = ({ body, headers }: Received, secret: string): unknown =>
+  new Verifier(secret).verify(body, headers);
