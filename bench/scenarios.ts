@@ -93,15 +93,26 @@ const create: Scenario = {
   },
 };
 
+interface Tail {
+  readonly tail: number;
+  readonly rssMb: number;
+}
+
 function createTargets(table: Table): Target[] {
   const ours = rowOf(table, OURS);
   const peer = bestPeer(table);
-  const { p50Ms = Number.NaN, p99Ms = Number.NaN, rssMb = Number.NaN } = ours?.figures ?? {};
+  const bare = rowOf(table, BARE);
+  const [our, its] = [ours, bare].map((row) => {
+    const { p50Ms = Number.NaN, p99Ms = Number.NaN, rssMb = Number.NaN } = row?.figures ?? {};
+    return { tail: p99Ms / p50Ms, rssMb };
+  }) as [Tail, Tail];
+  const unbounded = `The bare runtime's is ${its.tail.toFixed(2)}. Ours also waits for commits.`;
+  const loaded = `The bare runtime takes ${its.rssMb.toFixed(0)} MB. Ours takes 15 to 20 more from its start on (see Start), for its code; the rest is what its requests leave for the collector.`;
   return [
-    ratioAtLeast("create / bare runtime", ours, rowOf(table, BARE), 0.88, reasons.create),
-    ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 7.5),
-    atMost("create: p99 / p50", p99Ms / p50Ms, 2),
-    atMost("create: memory, MB", rssMb, 60),
+    ratioAtLeast("create / bare runtime", ours, bare, 0.88, reasons.create),
+    ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 7.5, reasons.create),
+    atMost("create: p99 / p50", our.tail, 2, unbounded),
+    atMost("create: memory, MB", our.rssMb, 60, loaded),
   ];
 }
 
@@ -323,6 +334,8 @@ const workers: Scenario = {
   },
 };
 
+const ONE_FILE = `${OURS}, one file`;
+
 const start: Scenario = {
   name: "start",
   title: "Start",
@@ -336,17 +349,15 @@ const start: Scenario = {
       rounds: FEW_ROUNDS,
       candidates: [
         starting(OURS, "ours", () => servePlants(`sqlite:${makePath()}`)),
-        starting(`${OURS}, one file`, "ours", () =>
-          servePlants(`sqlite:${makePath()}`, {}, [executable]),
-        ),
+        starting(ONE_FILE, "ours", () => servePlants(`sqlite:${makePath()}`, {}, [executable])),
         ...peers.map(({ name, program }) =>
           starting(name, "peer", () => servePeer(program, makePath())),
         ),
         starting(BARE, "limit", () => servePlain("bare")),
       ],
     });
-    const bareMs = valueOf(rowOf(table, BARE)).toFixed(0);
-    const reason = `The bare runtime takes ${bareMs} ms.`;
+    const msOf = (name: string): string => valueOf(rowOf(table, name)).toFixed(0);
+    const reason = `The bare runtime takes ${msOf(BARE)} ms, and our service as one file ${msOf(ONE_FILE)}: the runtime then has the code ready. From the source it reads and compiles a hundred files first.`;
     return {
       tables: [table],
       targets: [atMost("first answer, ms", valueOf(rowOf(table, OURS)), 90, reason)],
