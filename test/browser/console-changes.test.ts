@@ -133,7 +133,7 @@ describeInBrowser("a plant that was deleted", () => {
     await expectAccessible(page);
     await entry.getByRole("button", { name: "Bring back" }).click();
     await toastOf(page, `Restored “Lost ${id}”`).waitFor();
-    await entry.getByText("It is back").waitFor();
+    await entry.getByRole("button").waitFor({ state: "detached" });
     expect(await service.findPlant(BigInt(id))).toMatchObject({ tag: "b" });
   });
 

@@ -28,7 +28,7 @@ describeInBrowser("a service that is stopped and started again", () => {
     await rowOf(page, "Rose").waitFor();
 
     await service[Symbol.asyncDispose]();
-    await page.getByLabel("Search by name").fill("ros");
+    await page.getByRole("searchbox").fill("ros");
     await page.getByRole("heading", { name: "No connection" }).waitFor();
     await page.getByText("No connection to the store").waitFor();
     await expectAccessible(page);

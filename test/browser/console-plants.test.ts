@@ -48,7 +48,7 @@ describeInBrowser("the list", () => {
     const { page } = view;
     await rowOf(page, "Plant 0").first().waitFor();
     expect(await page.locator("#plants [role=row][id]").count()).toBeLessThan(60);
-    await page.getByText("First 100 plants").waitFor();
+    await page.getByText("3,001 plants").waitFor();
     await page.getByRole("grid").focus();
     while (!(await page.getByText("End of list").isVisible())) await page.keyboard.press("End");
     await page.keyboard.press("End");
@@ -91,19 +91,84 @@ describeInBrowser("the list", () => {
       permissions: ["clipboard-read", "clipboard-write"],
     });
     const { page } = view;
-    await page.getByLabel("Search by name").fill("NEEDLE");
+    await page.getByRole("searchbox").fill("NEEDLE");
     await rowOf(page, "Needle in a haystack").waitFor();
     await page.getByText("End of list").waitFor();
     await page.getByRole("button", { name: "Share and export" }).click();
     await page.getByText("Copy link to this view").click();
     const link = await page.evaluate<string>("navigator.clipboard.readText()");
-    expect(link).toBe(`${service.url}/#/plants?name=NEEDLE`);
+    expect(link).toBe(`${service.url}/#/plants?q=NEEDLE`);
 
-    await page.getByLabel("Search by name").fill("no such plant");
-    await page.getByText("No plant has “no such plant” in its name.").waitFor();
+    await page.getByRole("searchbox").fill("no such plant");
+    await page.getByText("No plant has “no such plant” in its name or tag.").waitFor();
     await page.getByRole("button", { name: "Show all plants" }).click();
     await rowOf(page, "Plant 0").first().waitFor();
-    expect(await page.getByLabel("Search by name").inputValue()).toBe("");
+    expect(await page.getByRole("searchbox").inputValue()).toBe("");
+  });
+
+  test("finds words of the name and the tag in any order, and an id", async () => {
+    await sendPlant(service.url, { id: 4500n, name: "Édelweiß der Alpen", tag: "alpine" });
+    await using view = await openConsole(service);
+    const { page } = view;
+    const search = page.getByRole("searchbox");
+    await search.fill("alp edel");
+    await rowOf(page, "Édelweiß").waitFor();
+    await page.getByText("1 of 3,002 plants").waitFor();
+    await search.fill("1010");
+    await page.getByRole("link", { name: "Id 1010: “Plant 10”" }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.locator(".shown-name", { hasText: "Plant 10" }).waitFor();
+    await change("4500", { name: "Gone", tag: "alpine" });
+  });
+
+  test("keeps filter, order, panel and place through Back, a reload and another view", async () => {
+    await using view = await openConsole(service, { at: "#/plants?tag=fern" });
+    const { page } = view;
+    await rowOf(page, "Plant 0").first().waitFor();
+    await page.getByRole("button", { name: "Order: Lowest id first" }).click();
+    await rowOf(page, "Plant 2997").waitFor();
+    await page.getByRole("grid").focus();
+    await page.keyboard.press("End");
+    await page.waitForFunction("document.querySelector('.grid-body').offsetHeight > 36 * 400");
+    await page.locator(".scroller").evaluate((element) => element.scrollTo(0, 36 * 300));
+    await rowOf(page, "Plant 2094").waitFor();
+    await rowOf(page, "Plant 2094").getByRole("link").click();
+    await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
+    await page.reload();
+    await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
+    await rowOf(page, "Plant 2094").waitFor();
+    expect(page.url()).toEndWith("#/plants/3094?tag=fern&order=desc");
+    await page.getByRole("link", { name: "Import" }).click();
+    await page.getByRole("heading", { name: "Import" }).waitFor();
+    await page.reload();
+    await page.getByRole("link", { name: "Plants" }).click();
+    await rowOf(page, "Plant 2094").waitFor();
+    expect(page.url()).toEndWith("#/plants?tag=fern&order=desc");
+    for (let step = 0; step < 3; step++) await page.goBack();
+    expect(page.url()).toEndWith("#/plants?tag=fern&order=desc");
+    await page.goBack();
+    expect(page.url()).toEndWith("#/plants?tag=fern");
+    await rowOf(page, "Plant 0").first().waitFor();
+  });
+
+  test("is walked by keys while the open plant follows; a tag in a row filters", async () => {
+    await using view = await openConsole(service, { at: "#/plants" });
+    const { page } = view;
+    await rowOf(page, "Plant 0").first().waitFor();
+    const before = await page.locator(".scroller").boundingBox();
+    await page.getByRole("grid").focus();
+    await page.keyboard.press("Enter");
+    for (const name of ["Plant 1", "Plant 2", "Plant 3"]) {
+      await page.keyboard.press("ArrowDown");
+      await page.locator(".shown-name", { hasText: new RegExp(`^${name}$`) }).waitFor();
+    }
+    // The list neither moves nor narrows.
+    expect(await page.locator(".scroller").boundingBox()).toEqual(before);
+    await page.goBack();
+    expect(page.url()).toEndWith("#/plants");
+    await rowOf(page, "Plant 4").first().getByRole("button", { name: "Ivy" }).click();
+    expect(page.url()).toEndWith("#/plants?tag=Ivy");
+    await page.getByText("1,000 of").waitFor();
   });
 
   test("is filtered by a tag out of those in use, and turned around", async () => {
@@ -111,7 +176,7 @@ describeInBrowser("the list", () => {
     const { page } = view;
     await page.getByLabel("Filter by tag").click();
     await page.keyboard.type("iv");
-    await page.getByRole("option", { name: "Ivy" }).waitFor();
+    await page.getByRole("option", { name: "Ivy 1,000" }).waitFor();
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     await rowOf(page, "Plant 1").first().waitFor();
@@ -210,7 +275,7 @@ describeInBrowser("a plant with the largest id of all", () => {
     await page.getByLabel("Name", { exact: true }).and(page.locator(":focus")).waitFor();
     expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("5001");
 
-    await page.getByLabel("Search by name").fill("arauc");
+    await page.getByRole("searchbox").fill("arauc");
     await rowOf(page, LARGEST).getByRole("link").click();
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByLabel("Name", { exact: true }).fill("Araucaria araucana");
@@ -283,6 +348,25 @@ describeInBrowser("the form for a new plant", () => {
   });
 });
 
+describeInBrowser("a series of new plants", () => {
+  test("counts on from the last one, keeps its tag, and mentions a namesake", async () => {
+    await sendPlant(service.url, { id: 8_001n, name: "Taken", tag: null });
+    await using view = await openConsole(service, { at: "#/plants/new" });
+    const { page } = view;
+    const id = page.getByLabel("Id", { exact: true });
+    await page.getByLabel("Name", { exact: true }).fill("Plant 7");
+    await page.getByRole("link", { name: "Plant 1007" }).waitFor();
+    await id.fill("8000");
+    await page.getByLabel("Tag (optional)").fill("series");
+    await page.getByRole("button", { name: "Add plant" }).click();
+    await toastOf(page, "Added “Plant 7”").waitFor();
+    await page.waitForFunction("document.querySelector('#add-id').value === '8002'");
+    expect(await page.getByLabel("Tag (optional)").inputValue()).toBe("series");
+    await toastOf(page, "Added “Plant 7”").getByRole("button", { name: "Open" }).click();
+    await page.locator(".label", { hasText: "8000" }).waitFor();
+  });
+});
+
 describeInBrowser("a plant that a colleague changes meanwhile", () => {
   const edit = async (
     view: Awaited<ReturnType<typeof openConsole>>,
@@ -320,9 +404,9 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
   test("is not deleted unknowingly either", async () => {
     await using view = await openConsole(service, { at: "#/plants/1600" });
     const { page } = view;
-    await page.locator(".shown-name").waitFor();
     await holdFeed(page);
     view.announceFailure("/plants/1600", 412);
+    await page.getByRole("button", { name: "Delete" }).waitFor();
     await change("1600", { name: "Precious" });
     await page.getByRole("button", { name: "Delete" }).click();
     await page.locator(".now", { hasText: "Precious" }).waitFor();

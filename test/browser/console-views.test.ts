@@ -55,9 +55,25 @@ const steps: readonly Step[] = [
     },
   ],
   [
-    "the menu of exports",
+    "plants that are selected",
     async (page) => {
       await page.keyboard.press("Escape");
+      await page.getByRole("checkbox", { name: "Select “Rose" }).check();
+      await page.getByText("1 selected").waitFor();
+    },
+  ],
+  [
+    "an id that is searched for",
+    async (page) => {
+      await page.getByRole("searchbox").fill("5");
+      await page.getByRole("link", { name: /^Id 5: / }).waitFor();
+    },
+  ],
+  [
+    "the menu of exports",
+    async (page) => {
+      await page.getByRole("searchbox").fill("");
+      await rowOf(page, "Rose").waitFor();
       await page.getByRole("button", { name: "Share and export" }).click();
       await page.getByText("Copy link to this view").waitFor();
     },
@@ -114,7 +130,7 @@ const steps: readonly Step[] = [
   [
     "no match",
     async (page) => {
-      await page.goto(`${service.url}/#/plants?name=nothing&tag=a`);
+      await page.goto(`${service.url}/#/plants?q=nothing&tag=a`);
       await page.getByRole("heading", { name: "No match" }).waitFor();
     },
   ],

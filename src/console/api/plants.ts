@@ -1,8 +1,8 @@
 /** The operations on plants that the views need. */
 
-import type { Versioned } from "../../../client/client.ts";
+import type { TagCount, Versioned } from "../../../client/client.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import type { Order } from "../../domain/page.ts";
+import type { Order, PlantCount } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { mayRead } from "../state/session.ts";
 import { call, isStatus } from "./service.ts";
@@ -10,7 +10,8 @@ import { call, isStatus } from "./service.ts";
 export type { Versioned } from "../../../client/client.ts";
 
 export interface Filter {
-  readonly name: string | undefined;
+  /** Words of the name or the tag. */
+  readonly q: string | undefined;
   readonly tag: string | undefined;
   readonly order: Order;
 }
@@ -90,7 +91,7 @@ export const isSame = (a: Plant, b: Plant): boolean =>
   a.id === b.id && a.name === b.name && a.tag === b.tag;
 
 /** The plant that has the id, if any. Asked as a list: a missing plant is not a failed request then. */
-export async function findTaken(id: bigint, signal: AbortSignal): Promise<Plant | undefined> {
+export async function findTaken(id: bigint, signal?: AbortSignal): Promise<Plant | undefined> {
   const after = id === INT64_MIN ? undefined : id - 1n;
   const { plants } = await call((client) => client.listPage({ limit: 1, after }, { signal }));
   return plants.find((plant) => plant.id === id);
@@ -123,17 +124,20 @@ async function findLastCounted(): Promise<bigint> {
 
 /** Other plants of this name, if they are found at once. */
 export async function findNamesake(name: string, signal: AbortSignal): Promise<Plant | undefined> {
-  const { plants } = await call((client) => client.listPage({ name, limit: 100 }, { signal }));
+  const { plants } = await call((client) => client.listPage({ q: name, limit: 100 }, { signal }));
   return plants.find((plant) => plant.name === name);
 }
 
-/** The first tags in use with this prefix. */
+export const countPlants = (filter: Partial<Filter>, signal: AbortSignal): Promise<PlantCount> =>
+  call((client) => client.countPlants(filter, { signal }));
+
+/** The first tags in use with this prefix, and how many plants have each. */
 export async function readTags(
   prefix: string,
   limit: number,
   signal: AbortSignal,
-): Promise<{ tags: readonly string[]; isAll: boolean }> {
+): Promise<{ tags: readonly TagCount[]; isAll: boolean }> {
   const query = { prefix: prefix === "" ? undefined : prefix, limit };
-  const { tags, next } = await call((client) => client.listTagPage(query, { signal }));
+  const { tags, next } = await call((client) => client.countTagPage(query, { signal }));
   return { tags, isAll: next === undefined };
 }

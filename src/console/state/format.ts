@@ -1,5 +1,6 @@
 /** Counts, sizes, times and names as the reader's locale writes them. Ids are digits and never come here. */
 
+import type { PlantCount } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 
 const count = new Intl.NumberFormat();
@@ -9,6 +10,10 @@ const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits:
 /** With a noun: "1 plant", "3,000 plants". */
 export const formatCount = (value: number, noun?: string): string =>
   count.format(value) + (noun === undefined ? "" : value === 1 ? ` ${noun}` : ` ${noun}s`);
+
+/** "3,000", or "20,000+" if there are more. */
+export const formatTotal = ({ count: value, exact }: PlantCount): string =>
+  count.format(value) + (exact ? "" : "+");
 
 export const formatFigure = (value: number): string =>
   value >= 1000 ? count.format(Math.round(value)) : significant.format(value);

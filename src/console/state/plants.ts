@@ -1,9 +1,11 @@
 /** The list that is shown, the tags in use, and deleting with undo. */
 
 import { batch, effect, signal, untracked } from "@preact/signals";
-import { takePage } from "../../domain/page.ts";
+import type { Change, TagCount } from "../../../client/client.ts";
+import { type PlantCount, takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import {
+  countPlants,
   createPlant,
   type Filter,
   readTags,
@@ -31,73 +33,78 @@ class PlantList {
   /** In the order of the list. The array changes in place; `version` changes with it. */
   readonly plants: Plant[] = [];
   readonly version = signal(0);
-  readonly phase = signal<"loading" | "ready" | "end" | "full" | "stopped" | "failed">("ready");
+  readonly phase = signal<"loading" | "ready" | "end" | "full" | "failed">("ready");
   readonly failure = signal<unknown>(undefined);
-  /** How far a search has got. */
-  readonly passed = signal<bigint | undefined>(undefined);
+  /** How many match; undefined until they are counted. */
+  readonly count = signal<PlantCount | undefined>(undefined);
   /** The plant that the keys have come to. */
   readonly active = signal<bigint | undefined>(undefined);
   /** The id that the next page starts after. */
   private after: bigint | undefined;
   private hasMore = true;
-  private loading: AbortController | undefined;
+  private isLoading = false;
+  /** Changes that came while a page was loading: the page may be older. */
+  private late: (() => void)[] = [];
+  private readonly left = new AbortController();
 
   constructor(filter: Filter) {
     this.filter = filter;
   }
 
-  /** Reads on until there is something new to show. A search may need many pages for that. */
-  async loadMore(): Promise<void> {
-    if (this.loading !== undefined || !this.hasMore) return;
+  /** Reads on until there is something new to show, and this id. A search may need many pages for that. */
+  async loadMore(until?: bigint): Promise<void> {
+    if (this.isLoading || !this.hasMore) return;
     if (this.plants.length >= LOADED_MAX) {
       this.phase.value = "full";
       return;
     }
-    const controller = new AbortController();
-    this.loading = controller;
+    this.isLoading = true;
     this.phase.value = "loading";
     const wanted = this.plants.length + FIRST_PAGE_LENGTH;
+    const isReached = (): boolean =>
+      until === undefined || this.isLoaded(until) || this.plants.length > PLACE_ROWS_MAX;
     try {
-      while (this.hasMore && this.plants.length < wanted) await this.loadPage(controller.signal);
+      while (this.hasMore && !(this.plants.length >= wanted && isReached())) await this.loadPage();
       this.phase.value = this.hasMore ? "ready" : "end";
     } catch (error) {
       if (isAbort(error)) return;
       this.failure.value = error;
       this.phase.value = "failed";
     } finally {
-      if (this.loading === controller) this.loading = undefined;
+      this.isLoading = false;
+      for (const change of this.late.splice(0)) change();
     }
   }
 
-  private async loadPage(signalOff: AbortSignal): Promise<void> {
+  private async loadPage(): Promise<void> {
     const limit = this.after === undefined ? FIRST_PAGE_LENGTH : PAGE_LENGTH;
     const query = { ...this.filter, after: this.after, limit };
-    const { plants, next } = await call((client) => client.listPage(query, { signal: signalOff }));
+    const { plants, next } = await call((client) => client.listPage(query, this.left));
     for (const plant of plants) this.plants.push(plant);
     this.after = next;
     this.hasMore = next !== undefined;
-    if (this.filter.name !== undefined) this.passed.value = next;
     if (plants.length > 0) this.version.value++;
   }
 
-  stop(): void {
-    this.loading?.abort();
-    this.loading = undefined;
-    if (this.phase.value === "loading") this.phase.value = "stopped";
+  async readCount(): Promise<void> {
+    const { q, tag } = this.filter;
+    try {
+      const all = await countPlants({}, this.left.signal);
+      total.value = all;
+      const isWhole = q === undefined && tag === undefined;
+      this.count.value = isWhole ? all : await countPlants({ q, tag }, this.left.signal);
+    } catch {
+      // The list does without.
+    }
   }
 
-  /** Reads on until this id is reached. */
-  async loadUntil(id: bigint): Promise<void> {
-    do await this.loadMore();
-    while (
-      this.phase.value === "ready" &&
-      this.plants.length < PLACE_ROWS_MAX &&
-      this.placeOf(id) === this.plants.length
-    );
+  stop(): void {
+    this.left.abort();
   }
 
   /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
   put(plant: Plant): void {
+    if (this.isLoading) this.late.push(() => this.put(plant));
     const index = this.placeOf(plant.id);
     const isThere = this.plants[index]?.id === plant.id;
     const isBeyond = index === this.plants.length && this.hasMore;
@@ -109,10 +116,16 @@ class PlantList {
   }
 
   take(id: bigint): void {
+    if (this.isLoading) this.late.push(() => this.take(id));
     const index = this.indexOf(id);
     if (index === -1) return;
     this.plants.splice(index, 1);
     this.version.value++;
+  }
+
+  /** Whether the list is loaded as far as this id. */
+  isLoaded(id: bigint): boolean {
+    return this.placeOf(id) < this.plants.length;
   }
 
   indexOf(id: bigint): number {
@@ -123,7 +136,7 @@ class PlantList {
   /** As the service would filter. */
   private includes(plant: Plant): boolean {
     if (this.filter.tag !== undefined && plant.tag !== this.filter.tag) return false;
-    const query = { ...this.filter, after: undefined, limit: 1 };
+    const query = { ...this.filter, name: undefined, after: undefined, limit: 1 };
     return takePage([plant], query, 1).plants.length === 1;
   }
 
@@ -142,22 +155,38 @@ class PlantList {
   }
 }
 
+/** How many plants there are. */
+export const total = signal<PlantCount | undefined>(undefined);
 export const list = signal(new PlantList(everything));
 
 async function show(next: PlantList, place?: bigint): Promise<void> {
   list.value.stop();
   list.value = next;
   await untilFollowing();
-  if (place === undefined) await next.loadMore();
-  else await next.loadUntil(place);
+  void next.readCount();
+  await next.loadMore(place);
   const { phase, plants } = next;
   if (list.value !== next || phase.value === "failed") return;
-  const count = plants.length === 0 ? "No plants" : formatCount(plants.length, "plant");
-  announce(`${count}${phase.value === "end" ? "" : " and more"}.`);
+  const shown = plants.length === 0 ? "No plants" : formatCount(plants.length, "plant");
+  announce(`${shown}${phase.value === "end" ? "" : " and more"}.`);
 }
 
 export const refresh = (): Promise<void> =>
   show(new PlantList(list.value.filter), findPlace(list.value.filter));
+
+/** To count takes the service up to a second, so it is not asked for every change. */
+const COUNT_MS = 5_000;
+let counting: ReturnType<typeof setTimeout> | undefined;
+
+function apply({ id, plant }: Change): void {
+  if (plant === undefined) list.value.take(id);
+  else list.value.put({ id, name: plant.name, tag: plant.tag });
+  noteTag(plant?.tag);
+  counting ??= setTimeout(() => {
+    counting = undefined;
+    void list.value.readCount();
+  }, COUNT_MS);
+}
 
 let shownFor = "";
 
@@ -181,15 +210,7 @@ export function startLists(): void {
   });
   effect(() => {
     const changes = arrived.value;
-    untracked(() =>
-      batch(() => {
-        for (const { id, plant } of changes) {
-          if (plant === undefined) list.value.take(id);
-          else list.value.put({ id, name: plant.name, tag: plant.tag });
-          noteTag(plant?.tag);
-        }
-      }),
-    );
+    if (changes.length > 0) untracked(() => batch(() => changes.forEach(apply)));
   });
   effect(() => {
     if (gaps.value > 0) untracked(() => void refresh());
@@ -228,11 +249,10 @@ const TAGS_AT_ONCE = 1000;
 const SUGGESTIONS_MAX = 50;
 
 /** The first tags in use; `isAll` if there are no others. */
-let known: { readonly tags: readonly string[]; readonly isAll: boolean } | undefined;
+let known: Awaited<ReturnType<typeof readTags>> | undefined;
 
 export function noteTag(tag: string | undefined): void {
-  if (tag === undefined || known === undefined || known.tags.includes(tag)) return;
-  known = { ...known, tags: [...known.tags, tag].toSorted() };
+  if (known?.tags.some((each) => each.tag === tag) === false) known = undefined;
 }
 
 export function forgetTags(): void {
@@ -240,11 +260,14 @@ export function forgetTags(): void {
 }
 
 /** Searches anywhere in a tag if all tags are known; otherwise the service searches by prefix. */
-export async function suggestTags(text: string, signalOff: AbortSignal): Promise<string[]> {
+export async function suggestTags(text: string, signalOff: AbortSignal): Promise<TagCount[]> {
+  // Just opened: the counts are read again.
+  if (text === "") known = undefined;
   const { tags, isAll } = (known ??= await readTags("", TAGS_AT_ONCE, signalOff));
   const part = text.toUpperCase();
-  const local = tags.filter((tag) => tag.toUpperCase().includes(part));
+  const local = tags.filter(({ tag }) => tag.toUpperCase().includes(part));
   if (isAll || text === "") return local.slice(0, SUGGESTIONS_MAX);
   const found = await readTags(text, SUGGESTIONS_MAX, signalOff);
-  return [...new Set([...found.tags, ...local])].slice(0, SUGGESTIONS_MAX);
+  const others = local.filter(({ tag }) => found.tags.every((each) => each.tag !== tag));
+  return [...found.tags, ...others].slice(0, SUGGESTIONS_MAX);
 }

@@ -12,14 +12,11 @@ type Route =
   | { readonly view: "import" }
   | { readonly view: "activity" };
 
-export const everything: Filter = { name: undefined, tag: undefined, order: "asc" };
+export const everything: Filter = { q: undefined, tag: undefined, order: "asc" };
 
 export const route = signal<Route>(parseRoute(location.hash));
-/** Whether the keys of the list opened the plant. Then the focus stays in the list. */
-export const isWalked = signal(false);
 
 addEventListener("hashchange", () => {
-  isWalked.value = false;
   show(parseRoute(location.hash));
 });
 
@@ -34,7 +31,7 @@ function parseRoute(hash: string): Route {
   if (path === "import" || path === "activity") return { view: path };
   const parameters = new URLSearchParams(query);
   const filter: Filter = {
-    name: parameters.get("name") ?? undefined,
+    q: parameters.get("q") ?? undefined,
     tag: parameters.get("tag") ?? undefined,
     order: parameters.get("order") === "desc" ? "desc" : "asc",
   };
@@ -47,9 +44,9 @@ function parseRoute(hash: string): Route {
 export const linkTo = (open: Open, change: Partial<Filter> = {}): string =>
   formatPlants({ ...currentFilter(), ...change }, open);
 
-function formatPlants({ name, tag, order }: Filter, open: Open): string {
+function formatPlants({ q, tag, order }: Filter, open: Open): string {
   const query = new URLSearchParams();
-  if (name !== undefined) query.set("name", name);
+  if (q !== undefined) query.set("q", q);
   if (tag !== undefined) query.set("tag", tag);
   if (order !== "asc") query.set("order", order);
   return `#/plants${open === undefined ? "" : `/${open}`}${query.size === 0 ? "" : `?${query}`}`;
@@ -71,7 +68,6 @@ export function openPlant(open: Open): void {
 
 /** Shows the plant that the keys of the list have come to, without a step in the history for each. */
 export function walkTo(id: bigint): void {
-  isWalked.value = true;
   go(currentFilter(), id, false);
 }
 
@@ -79,7 +75,7 @@ export function walkTo(id: bigint): void {
 export function refine(change: Partial<Filter>): void {
   const before = currentFilter();
   const open = route.value.view === "plants" ? route.value.open : undefined;
-  const isTyped = "name" in change && before.name !== undefined && change.name !== undefined;
+  const isTyped = before.q !== undefined && change.q !== undefined;
   const filter = { ...before, ...change };
   keepPlace(filter, undefined);
   go(filter, open, !isTyped);

@@ -99,98 +99,83 @@ export const work = signal<Work | undefined>(undefined);
 /** What was not done the last time, and why. */
 export const failures = signal<readonly Failure[]>([]);
 
-/** One step: a plant, what to do, and how to undo it. */
-interface Step {
-  readonly plant: Plant;
-  readonly run: () => Promise<Step | undefined>;
-}
+/** Resolves to how to undo it; to nothing if nothing changed. */
+type Run = () => Promise<(() => Promise<unknown>) | undefined>;
+type Job = readonly [plant: Plant, run: Run];
 
 export const deleteSelected = (): Promise<void> =>
   runOnSelected("Deleting", "Deleted", (plant) => async () => {
-    const { etag } = await readSame(plant);
-    await removePlant(plant.id, etag);
+    await removePlant(plant.id, await readEtag(plant));
     list.value.take(plant.id);
-    return { plant, run: () => put(plant, () => createPlant(plant)) };
+    return () => createPlant(plant);
   });
 
 export const tagSelected = (tag: string | undefined): Promise<void> =>
   runOnSelected("Changing", "Changed", (plant) => async () => {
-    const { etag } = await readSame(plant);
-    const tagged = { ...plant, tag };
-    if (isSame(tagged, plant)) return undefined;
-    const saved = await replacePlant(tagged, etag);
-    await put(tagged, async () => noteTag(tag));
-    return { plant: tagged, run: () => put(plant, () => replacePlant(plant, saved.etag)) };
+    const etag = await readEtag(plant);
+    if (plant.tag === tag) return undefined;
+    const saved = await replacePlant({ ...plant, tag }, etag);
+    list.value.put(saved.plant);
+    noteTag(tag);
+    return () => replacePlant(plant, saved.etag);
   });
 
 /** Throws Changed if the plant is no longer as it was selected. */
-async function readSame(plant: Plant): Promise<{ readonly etag: string }> {
+async function readEtag(plant: Plant): Promise<string> {
   const found = await findPlant(plant.id);
   if (found === undefined || !isSame(found.plant, plant)) throw new Changed(found);
-  return found;
-}
-
-async function put(plant: Plant, write: () => Promise<unknown>): Promise<undefined> {
-  await write();
-  list.value.put(plant);
+  return found.etag;
 }
 
 async function runOnSelected(
   doing: string,
   done: string,
-  toRun: (plant: Plant) => Step["run"],
+  toRun: (plant: Plant) => Run,
 ): Promise<void> {
   const stopping = new AbortController();
-  const plants: Plant[] = [];
+  const jobs: Job[] = [];
   work.value = { text: "Reading", done: 0, total: 0, stop: () => stopping.abort() };
   try {
     await call(async (client) => {
       for await (const block of readSelected(client, list.value.filter, stopping)) {
-        plants.push(...block);
-        if (plants.length > AT_ONCE_MAX) return;
+        for (const plant of block) jobs.push([plant, toRun(plant)]);
+        if (jobs.length > AT_ONCE_MAX) throw new TooMany();
       }
     });
+    await runAll(doing, done, jobs);
   } catch (error) {
     work.value = undefined;
-    if (!isAbort(error)) toast(`Nothing was done. ${explain(error)}`);
-    return;
+    const why = error instanceof TooMany ? error.message : explain(error);
+    if (!isAbort(error)) toast(`Nothing was done. ${why}`);
   }
-  work.value = undefined;
-  if (plants.length > AT_ONCE_MAX)
-    toast(
-      `At most ${formatCount(AT_ONCE_MAX)} plants at a time. Search or pick a tag to narrow the list.`,
-    );
-  else
-    await runSteps(
-      doing,
-      done,
-      plants.map((plant) => ({ plant, run: toRun(plant) })),
-    );
+}
+
+class TooMany extends Error {
+  override readonly message = `More than ${formatCount(AT_ONCE_MAX)} plants are too many at once. Search or pick a tag.`;
 }
 
 /** What was not done stays selected, as it is now. */
-async function runSteps(doing: string, done: string, steps: readonly Step[]): Promise<void> {
+async function runAll(doing: string, done: string, jobs: readonly Job[]): Promise<void> {
   const shown = list.value;
-  const waiting = steps.toReversed();
-  const undo: Step[] = [];
+  const waiting = jobs.toReversed();
+  const undo: Job[] = [];
   const failed: Failure[] = [];
   const kept: Plant[] = [];
   let count = 0;
-  const stop = (): void => void kept.push(...waiting.splice(0).map(({ plant }) => plant));
+  const stop = (): void => void kept.push(...waiting.splice(0).map(([plant]) => plant));
   const runWaiting = async (): Promise<void> => {
-    for (let step = waiting.pop(); step !== undefined; step = waiting.pop()) {
-      const { plant } = step;
-      work.value = { text: doing, done: count + failed.length, total: steps.length, stop };
+    for (let job = waiting.pop(); job !== undefined; job = waiting.pop()) {
+      const [plant, run] = job;
+      work.value = { text: doing, done: count + failed.length, total: jobs.length, stop };
       try {
-        const reverse = await step.run();
-        if (reverse !== undefined) undo.push(reverse);
+        const revert = await run();
+        if (revert !== undefined) undo.push([plant, () => putBack(plant, revert)]);
         count++;
       } catch (error) {
         failed.push({ plant, why: explainFailure(error) });
-        const now = error instanceof Changed ? error.current?.plant : plant;
-        if (now !== undefined) kept.push(now);
+        if (error instanceof Changed) kept.push(...(error.current ? [error.current.plant] : []));
         // The others would fail too.
-        if (!(error instanceof Changed || error instanceof Taken)) stop();
+        else if (!(error instanceof Taken)) stop();
       }
     }
   };
@@ -200,13 +185,18 @@ async function runSteps(doing: string, done: string, steps: readonly Step[]): Pr
   failures.value = failed;
   if (list.value === shown)
     selection.value = { isAll: false, plants: new Map(kept.map((plant) => [plant.id, plant])) };
-  const rest = steps.length - count;
+  const rest = jobs.length - count;
   toast(
     `${done} ${formatCount(count, "plant")}.${rest > 0 ? ` ${formatCount(rest)} not.` : ""}`,
     undo.length > 0
-      ? { label: "Undo", isNeeded: true, run: () => void runSteps("Undoing", "Undone:", undo) }
+      ? { label: "Undo", isNeeded: true, run: () => void runAll("Undoing", "Undone:", undo) }
       : undefined,
   );
+}
+
+async function putBack(plant: Plant, revert: () => Promise<unknown>): Promise<undefined> {
+  await revert();
+  list.value.put(plant);
 }
 
 function explainFailure(error: unknown): string {

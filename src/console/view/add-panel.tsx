@@ -4,7 +4,6 @@ import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
-import type { Plant } from "../../domain/plant.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
 import { list, noteTag } from "../state/plants.ts";
@@ -23,6 +22,7 @@ import {
   Form,
   NameField,
   TagField,
+  useLookUp,
   useTask,
 } from "./form.tsx";
 import { Panel } from "./panel.tsx";
@@ -171,31 +171,4 @@ export function AddPanel(): JSX.Element {
       </Form>
     </Panel>
   );
-}
-
-const LOOK_UP_DELAY_MS = 250;
-
-/** Only a hint: the answer to the request decides. */
-function useLookUp(
-  key: bigint | string | undefined,
-  look: (signal: AbortSignal) => Promise<Plant | undefined>,
-): Plant | undefined {
-  const found = useSignal<readonly [typeof key, Plant | undefined]>([undefined, undefined]);
-  useEffect(() => {
-    if (key === undefined || !mayRead.value) return;
-    const controller = new AbortController();
-    const timer = setTimeout(() => {
-      look(controller.signal).then(
-        (plant) => {
-          found.value = [key, plant];
-        },
-        () => undefined,
-      );
-    }, LOOK_UP_DELAY_MS);
-    return () => {
-      clearTimeout(timer);
-      controller.abort();
-    };
-  }, [key]);
-  return found.value[0] === key ? found.value[1] : undefined;
 }

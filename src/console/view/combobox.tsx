@@ -1,9 +1,11 @@
-/** A text field with suggestions, after the combobox pattern of the ARIA Authoring Practices. */
+/** A text field that suggests tags, after the combobox pattern of the ARIA Authoring Practices. */
 
 import { useSignal } from "@preact/signals";
 import type { InputHTMLAttributes, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { TagCount } from "../../../client/client.ts";
 import { isAbort } from "../api/service.ts";
+import { formatTotal } from "../state/format.ts";
 
 interface ComboboxProps {
   readonly id: string;
@@ -11,7 +13,7 @@ interface ComboboxProps {
   readonly placeholder?: string;
   readonly label?: string;
   readonly inputProps?: InputHTMLAttributes;
-  readonly suggest: (text: string, signal: AbortSignal) => Promise<readonly string[]>;
+  readonly suggest: (text: string, signal: AbortSignal) => Promise<readonly TagCount[]>;
   readonly onInput: (text: string) => void;
   /** Called when a suggestion is picked, or on Enter. */
   readonly onChoose?: (text: string, isPicked: boolean) => void;
@@ -22,7 +24,7 @@ const DELAY_MS = 120;
 export function Combobox(props: ComboboxProps): JSX.Element {
   const { id, value, suggest } = props;
   const isOpen = useSignal(false);
-  const options = useSignal<readonly string[]>([]);
+  const options = useSignal<readonly TagCount[]>([]);
   const active = useSignal(-1);
   const typed = useSignal(false);
   const listbox = useRef<HTMLUListElement>(null);
@@ -70,7 +72,7 @@ export function Combobox(props: ComboboxProps): JSX.Element {
     if (event.key === "ArrowDown" || event.key === "ArrowUp")
       move(event.key === "ArrowDown" ? 1 : -1);
     else if (event.key === "Enter" && isOpen.value && active.value >= 0)
-      choose(options.value[active.value] ?? value, true);
+      choose(options.value[active.value]?.tag ?? value, true);
     else if (event.key === "Enter" && props.onChoose !== undefined) choose(value, false);
     else if (event.key === "Escape" && isOpen.value) isOpen.value = false;
     else return;
@@ -115,9 +117,9 @@ export function Combobox(props: ComboboxProps): JSX.Element {
         hidden={!isShown}
         ref={listbox}
       >
-        {options.value.map((option, index) => (
+        {options.value.map(({ tag, ...total }, index) => (
           <li
-            key={option}
+            key={tag}
             id={`${id}-option-${index}`}
             role="option"
             class="option"
@@ -125,10 +127,11 @@ export function Combobox(props: ComboboxProps): JSX.Element {
             // Earlier than click: the field would lose its focus first.
             onPointerDown={(event) => {
               event.preventDefault();
-              choose(option, true);
+              choose(tag, true);
             }}
           >
-            {option === "" ? <i>empty tag</i> : option}
+            <span class="cut">{tag === "" ? <i>empty tag</i> : tag}</span>{" "}
+            <small class="faint tabular">{formatTotal(total)}</small>
           </li>
         ))}
       </ul>

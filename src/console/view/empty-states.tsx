@@ -73,7 +73,6 @@ interface Status {
 /** How far the list has come, and why it does not go on. */
 function readStatus(): Status {
   const shown = list.value;
-  const passed = shown.passed.value;
   const button = (label: string, run: () => unknown): JSX.Element => (
     <Button kind={shown.plants.length > 0 ? "small" : undefined} onClick={() => void run()}>
       {label}
@@ -81,25 +80,7 @@ function readStatus(): Status {
   );
   switch (shown.phase.value) {
     case "loading":
-      if (passed === undefined) return { text: "Loading…" };
-      return {
-        drawing: "noMatch",
-        title: "Nothing found yet",
-        text: (
-          <span>
-            Searching… checked {shown.filter.order === "asc" ? "up to" : "down to"} id{" "}
-            <span class="digits">{String(passed)}</span>
-          </span>
-        ),
-        action: button("Stop", () => shown.stop()),
-      };
-    case "stopped":
-      return {
-        drawing: "noMatch",
-        title: "Nothing found so far",
-        text: "You stopped the search.",
-        action: button("Continue", () => shown.loadMore()),
-      };
+      return { text: currentFilter().q === undefined ? "Loading…" : "Searching…" };
     case "failed":
       if (isStatus(shown.failure.value, 0))
         return {
@@ -126,8 +107,8 @@ function readStatus(): Status {
 }
 
 function explainEmptiness(): Status {
-  const { name, tag, order } = currentFilter();
-  if (name === undefined && tag === undefined)
+  const { q, tag, order } = currentFilter();
+  if (q === undefined && tag === undefined)
     return {
       drawing: "emptyPot",
       title: "No plants yet",
@@ -146,7 +127,7 @@ function explainEmptiness(): Status {
       ),
     };
   const parts = [
-    ...(name === undefined ? [] : [`“${name}” in its name`]),
+    ...(q === undefined ? [] : [`“${q}” in its name or tag`]),
     ...(tag === undefined ? [] : [tag === "" ? "the empty tag" : `the tag “${tag}”`]),
   ];
   return {

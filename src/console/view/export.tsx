@@ -149,7 +149,7 @@ export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Elem
       </Button>
     );
   const filter = currentFilter();
-  const isWhole = filter.name === undefined && filter.tag === undefined;
+  const isWhole = filter.q === undefined && filter.tag === undefined;
   const what = hasSelection.value ? "the selected" : isWhole ? "all" : "these";
   return (
     <Menu

@@ -2,9 +2,10 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
+import { useEffect } from "preact/hooks";
 import { ServiceError } from "../../../client/client.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import { isStorable } from "../../domain/plant.ts";
+import { isStorable, type Plant } from "../../domain/plant.ts";
 import { Taken } from "../api/plants.ts";
 import { explain } from "../api/service.ts";
 import { formatName } from "../state/format.ts";
@@ -209,4 +210,31 @@ export function TagField({ id, tag }: TagFieldProps): JSX.Element {
       />
     </Field>
   );
+}
+
+const LOOK_UP_DELAY_MS = 250;
+
+/** Only a hint: the answer to the request decides. */
+export function useLookUp(
+  key: bigint | string | undefined,
+  look: (signal: AbortSignal) => Promise<Plant | undefined>,
+): Plant | undefined {
+  const found = useSignal<readonly [typeof key, Plant | undefined]>([undefined, undefined]);
+  useEffect(() => {
+    if (key === undefined || !mayRead.value) return;
+    const controller = new AbortController();
+    const timer = setTimeout(() => {
+      look(controller.signal).then(
+        (plant) => {
+          found.value = [key, plant];
+        },
+        () => undefined,
+      );
+    }, LOOK_UP_DELAY_MS);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [key]);
+  return found.value[0] === key ? found.value[1] : undefined;
 }

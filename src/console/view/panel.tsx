@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { isWalked, openPlant } from "../state/route.ts";
+import { openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { IconButton } from "./controls.tsx";
 import { focusList, panelKeys } from "./shortcuts.tsx";
@@ -29,7 +29,8 @@ export function Panel({ title, keys, children }: PanelProps): JSX.Element {
     };
   });
   useEffect(() => {
-    if (isWalked.value) return;
+    // The keys of the list walk on.
+    if (document.activeElement?.id === "plants") return;
     // A form has moved the focus to its first field already.
     if (!heading.current?.closest(".panel")?.contains(document.activeElement))
       heading.current?.focus({ preventScroll: true });

@@ -51,8 +51,9 @@ export function PlantGrid(): JSX.Element {
   const start = Math.max(0, Math.min(end, Math.floor(top / rowHeight) - ROWS_BEYOND));
   const activeId = shown.active.value;
   const active = activeId === undefined ? -1 : shown.placeOf(activeId);
-  /** The first row in sight. */
-  const anchor = useRef<bigint | undefined>(findPlace(shown.filter));
+  /** The first row in sight, or, while the list is loaded as far as there, the one that was. */
+  const anchor = useRef(findPlace(shown.filter));
+  const isPlaced = useRef(anchor.current === undefined);
 
   const measure = (): void => {
     if (scroller.current === null) return;
@@ -60,6 +61,7 @@ export function PlantGrid(): JSX.Element {
     const hasTwoLines = clientWidth <= TWO_LINES_WIDTH_MAX;
     const each = hasTwoLines ? TWO_LINES_ROW_HEIGHT : ROW_HEIGHT;
     visible.value = { top: scrollTop, height: clientHeight, rowHeight: each };
+    if (!isPlaced.current) return;
     anchor.current = scrollTop === 0 ? undefined : plants[Math.floor(scrollTop / each)]?.id;
     keepPlace(shown.filter, anchor.current);
   };
@@ -67,20 +69,23 @@ export function PlantGrid(): JSX.Element {
     const observer = new ResizeObserver(measure);
     if (scroller.current !== null) observer.observe(scroller.current);
     return () => observer.disconnect();
-  }, [shown]);
+  }, []);
   // What one reads does not move when plants appear or disappear above it.
   useLayoutEffect(() => {
     const element = scroller.current;
     if (element === null || anchor.current === undefined) return;
-    element.scrollTop = shown.placeOf(anchor.current) * rowHeight + (element.scrollTop % rowHeight);
-  }, [shown, version, rowHeight]);
+    isPlaced.current ||= shown.isLoaded(anchor.current) || shown.phase.value !== "loading";
+    if (isPlaced.current)
+      element.scrollTop =
+        shown.placeOf(anchor.current) * rowHeight + (element.scrollTop % rowHeight);
+  }, [version, shown.phase.value, rowHeight]);
   useEffect(() => {
     const rowsAhead = (top + height * (1 + SCREENS_AHEAD)) / rowHeight;
     if (shown.phase.value === "ready" && rowsAhead > plants.length) void shown.loadMore();
   });
   useEffect(() => {
     const element = scroller.current;
-    if (active < 0 || element === null) return;
+    if (active < 0 || element === null || !isPlaced.current) return;
     // Only as far as needed to show the row below the sticky head.
     const rowTop = active * rowHeight;
     const lowest = rowTop + rowHeight - (element.clientHeight - HEAD_HEIGHT);

@@ -9,11 +9,11 @@ import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { arrived } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
 import { list, noteTag, removeWithUndo, restore } from "../state/plants.ts";
-import { isOpen, isWalked, openPlant, refine } from "../state/route.ts";
+import { isOpen, openPlant, refine } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Icon, LongText, Notice, Tag, Terms } from "./controls.tsx";
+import { Button, Icon, Notice, Tag, Terms } from "./controls.tsx";
 import { FailureNotice, findTextFault, Form, NameField, TagField, useTask } from "./form.tsx";
 import { History } from "./history.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
@@ -50,7 +50,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     readPlant(id, controller.signal).then(
       (found) => {
         meet(found);
-        if (!isWalked.value) list.value.active.value = id;
+        list.value.active.value = id;
       },
       (error: Error) => {
         if (isStatus(error, 404)) meet(undefined);
@@ -105,7 +105,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
             title="There is no plant with this id"
             text="It may have been deleted."
           />
-          <History id={id} current={undefined} onBringBack={(plant) => void bringBack(plant)} />
+          <History id={id} current={undefined} onBringBack={bringBack} />
         </>
       )}
       {current instanceof Error && (
@@ -164,24 +164,24 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
               </Button>
             </div>
           )}
-          <History
-            id={id}
-            current={versioned.plant}
-            onBringBack={(plant) => void bringBack(plant)}
-          />
+          <History id={id} current={versioned.plant} onBringBack={bringBack} />
         </>
       )}
     </Panel>
   );
 }
 
+/** Fewer fit in. */
+const LONG_CHARACTERS = 200;
+
 function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
   const { id, name, tag } = plant;
   return (
     <div class="shown">
       <IdLabel id={id} />
-      <p class="shown-name">
-        {name.trim() === "" ? <i class="faint">no name</i> : <LongText text={name} />}
+      {/* A very long one is scrolled: the buttons stay within reach. */}
+      <p class="shown-name" tabIndex={name.length > LONG_CHARACTERS ? 0 : undefined}>
+        {name.trim() === "" ? <i class="faint">no name</i> : name}
       </p>
       {tag === undefined ? (
         <span class="faint">No tag</span>
@@ -336,7 +336,7 @@ function TroubleNotice({ trouble, of, onTake, onInsist }: TroubleProps): JSX.Ele
       <Terms
         class="facts now"
         of={[
-          ["Name", name === "" ? <i>no name</i> : <LongText text={name} />],
+          ["Name", name === "" ? <i>no name</i> : formatName(now.plant)],
           ["Tag", tag === undefined ? <i>none</i> : tag === "" ? <i>empty</i> : tag],
         ]}
       />

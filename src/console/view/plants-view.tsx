@@ -3,16 +3,19 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { formatCount } from "../state/format.ts";
-import { list, refresh, suggestTags } from "../state/plants.ts";
+import { findInt64 } from "../../domain/json.ts";
+import { findTaken } from "../api/plants.ts";
+import { formatName, formatTotal } from "../state/format.ts";
+import { list, suggestTags, total } from "../state/plants.ts";
 import { hasShortcuts } from "../state/storage.ts";
-import { currentFilter, linkTo, refine, route } from "../state/route.ts";
+import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
 import { Combobox } from "./combobox.tsx";
 import { Icon, IconButton, Notice } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
+import { useLookUp } from "./form.tsx";
 import { DeletedPanel } from "./history.tsx";
 import { Panel } from "./panel.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
@@ -60,14 +63,26 @@ const CannotAdd = (): JSX.Element => (
 );
 
 function CountLine(): JSX.Element {
-  const { plants, phase, version } = list.value;
-  void version.value;
-  const count = formatCount(plants.length, "plant");
+  const { filter, count } = list.value;
+  const isWhole = filter.q === undefined && filter.tag === undefined;
+  const exactId = findInt64(filter.q ?? "");
+  const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
   return (
     <p class="count">
-      {plants.length > 0 && (phase.value === "end" ? count : `First ${count}`)}
+      {byId !== undefined ? (
+        <a class="cut" href={linkTo(byId.id)}>
+          Id {String(byId.id)}: {formatName(byId)}
+        </a>
+      ) : (
+        count.value !== undefined &&
+        total.value !== undefined && (
+          <span>
+            {!isWhole && `${formatTotal(count.value)} of `}
+            {formatTotal(total.value)} {total.value.count === 1 ? "plant" : "plants"}
+          </span>
+        )
+      )}
       <a href={linkTo("deleted")}>Recently deleted</a>
-      <IconButton icon="refresh" label="Refresh the list" onClick={() => void refresh()} />
     </p>
   );
 }
@@ -90,7 +105,9 @@ function Filters(): JSX.Element {
       {mayWrite.value && (
         <a class="button button-main" href={linkTo("new")} aria-keyshortcuts="n">
           <Icon name="plus" />
-          Add plant
+          <span>
+            Add <span class="wide">plant</span>
+          </span>
         </a>
       )}
     </search>
@@ -98,7 +115,7 @@ function Filters(): JSX.Element {
 }
 
 function SearchBox(): JSX.Element {
-  const given = currentFilter().name ?? "";
+  const given = currentFilter().q ?? "";
   const text = useSignal(given);
   const applied = useRef(given);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -114,8 +131,12 @@ function SearchBox(): JSX.Element {
   const apply = (): void => {
     clearTimeout(timer.current);
     applied.current = text.value;
-    const name = text.value === "" ? undefined : text.value;
-    if (name !== currentFilter().name) refine({ name });
+    const q = text.value.trim() === "" ? undefined : text.value;
+    if (q !== currentFilter().q) refine({ q });
+  };
+  const openExact = async (): Promise<void> => {
+    const id = findInt64(text.value.trim());
+    if (id !== undefined && (await findTaken(id)) !== undefined) openPlant(id);
   };
   return (
     <div class="search">
@@ -123,8 +144,8 @@ function SearchBox(): JSX.Element {
       <input
         id="search"
         type="search"
-        aria-label="Search by name"
-        placeholder="Search by name"
+        aria-label="Search"
+        placeholder="Name, tag or id"
         aria-keyshortcuts="/"
         autocomplete="off"
         spellcheck={false}
@@ -138,6 +159,7 @@ function SearchBox(): JSX.Element {
           if (event.key !== "Enter" && event.key !== "ArrowDown") return;
           apply();
           if (event.key === "ArrowDown") focusList();
+          else void openExact().catch(() => undefined);
           event.preventDefault();
         }}
       />

@@ -2,8 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { formatCount, formatName } from "../state/format.ts";
-import { suggestTags } from "../state/plants.ts";
+import { formatCount, formatName, formatTotal } from "../state/format.ts";
+import { list, suggestTags } from "../state/plants.ts";
 import {
   deleteSelected,
   failures,
@@ -28,7 +28,6 @@ export function SelectionBar(): JSX.Element | null {
         <div class="selection-bar">
           <IconButton icon="close" label="Select none" onClick={() => selectAll(false)} />
           <strong class="tabular">{describeSelection()}</strong>
-          {mayWrite.value && <TagForm />}
           {mayWrite.value && (
             <Button kind="danger" onClick={() => void deleteSelected()}>
               <Icon name="trash" />
@@ -36,6 +35,7 @@ export function SelectionBar(): JSX.Element | null {
             </Button>
           )}
           <ExportMenu isOfSelection />
+          {mayWrite.value && <TagForm />}
         </div>
       )}
     </section>
@@ -45,7 +45,9 @@ export function SelectionBar(): JSX.Element | null {
 function describeSelection(): string {
   const { isAll, plants } = selection.value;
   if (!isAll) return `${formatCount(plants.size)} selected`;
-  return `All that match${plants.size > 0 ? ` but ${formatCount(plants.size)}` : ""}`;
+  const { count } = list.value;
+  const all = count.value === undefined ? "All" : `All ${formatTotal(count.value)}`;
+  return `${all}${plants.size > 0 ? ` but ${formatCount(plants.size)}` : ""} selected`;
 }
 
 function TagForm(): JSX.Element {

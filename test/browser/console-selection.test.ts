@@ -1,0 +1,147 @@
+/** Several plants at once: selected, tagged, deleted and exported, with undo, and nothing of others overwritten. */
+
+import { afterAll, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import {
+  describeInBrowser,
+  expectAccessible,
+  holdFeed,
+  openConsole,
+  rowOf,
+  startConsole,
+  toastOf,
+} from "../support/browser.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+
+const COUNT = 10_001;
+const service = await startConsole();
+afterAll(() => service[Symbol.asyncDispose]());
+const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+const lines = Array.from({ length: COUNT }, (_, index) => {
+  const tag = index < 40 ? "few" : "many";
+  return `{"id":${index + 1},"name":"Plant ${index + 1}","tag":"${tag}"}\n`;
+});
+const stored = await fetch(`${service.url}/plants/batch`, {
+  method: "POST",
+  headers: { ...headers, "content-type": "application/x-ndjson" },
+  body: lines.join(""),
+});
+await stored.text();
+
+const change = (id: number, body: object): Promise<Response> =>
+  fetch(`${service.url}/plants/${id}`, {
+    method: "PUT",
+    headers: { ...headers, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+
+const check = (page: Page, id: number, modifiers: "Shift"[] = []): Promise<void> =>
+  page.getByRole("checkbox", { name: `Select “Plant ${id}”` }).click({ modifiers });
+
+async function setTag(page: Page, tag: string): Promise<void> {
+  await page.getByLabel("Tag for the selected plants").fill(tag);
+  await page.getByRole("button", { name: "Set tag" }).click();
+}
+
+const tagOf = async (id: bigint): Promise<unknown> => (await service.findPlant(id))?.tag;
+
+describeInBrowser("several plants", () => {
+  test.each([
+    ["light", 1280, 800],
+    ["dark", 390, 780],
+  ] as const)(
+    "are tagged, deleted and brought back: %s, %d wide",
+    async (scheme, width, height) => {
+      await using view = await openConsole(service, {
+        at: "#/plants?tag=few",
+        colorScheme: scheme,
+        viewport: { width, height },
+      });
+      const { page } = view;
+      await check(page, 2);
+      await check(page, 5, ["Shift"]);
+      await page.getByText("4 selected").waitFor();
+      await expectAccessible(page);
+      await setTag(page, "moved");
+      await toastOf(page, "Changed 4 plants.").waitFor();
+      expect(await Promise.all([1n, 2n, 5n, 6n].map(tagOf))).toEqual([
+        "few",
+        "moved",
+        "moved",
+        "few",
+      ]);
+      await toastOf(page, "Changed").getByRole("button", { name: "Undo" }).click();
+      await toastOf(page, "Undone: 4 plants.").waitFor();
+      expect(await tagOf(2n)).toBe("few");
+
+      await check(page, 3);
+      await page.getByRole("button", { name: "Delete" }).click();
+      await toastOf(page, "Deleted 1 plant.").waitFor();
+      expect(await service.findPlant(3n)).toBeUndefined();
+      await page.keyboard.press("u");
+      await toastOf(page, "Undone: 1 plant.").waitFor();
+      await rowOf(page, "Plant 3").first().waitFor();
+    },
+  );
+
+  test("are left alone where someone else changed them, which is said", async () => {
+    await using view = await openConsole(service, { at: "#/plants?tag=few" });
+    const { page } = view;
+    await holdFeed(page);
+    await check(page, 10);
+    await check(page, 12, ["Shift"]);
+    await change(11, { name: "Theirs", tag: "few" });
+    await setTag(page, "mine");
+    await page.getByText("“Plant 11” (11): Someone else changed it.").waitFor();
+    await expectAccessible(page);
+    await toastOf(page, "Changed 2 plants. 1 not.").waitFor();
+    expect(await Promise.all([10n, 11n, 12n].map(tagOf))).toEqual(["mine", "few", "mine"]);
+    // It stays selected as it is now, so a second try is a decision.
+    await page.getByText("1 selected").waitFor();
+    await setTag(page, "mine");
+    await toastOf(page, "Changed 1 plant.").waitFor();
+    expect(await service.findPlant(11n)).toMatchObject({ name: "Theirs", tag: "mine" });
+  });
+
+  test("are all that match but some, exported; too many to change at once are refused", async () => {
+    await using view = await openConsole(service, { at: "#/plants?q=plant+many" });
+    const { page } = view;
+    await rowOf(page, "Plant 41").waitFor();
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await check(page, 41);
+    await page.getByText("All 9,961 but 1 selected").waitFor();
+    await page.getByRole("button", { name: "Export the selection" }).click();
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByText("as NDJSON").click(),
+    ]);
+    const exported = (await Bun.file(await download.path()).text()).trim().split("\n");
+    expect(exported.length).toBe(9_960);
+    expect(exported[0]).toContain("Plant 42");
+
+    await page.getByRole("searchbox").fill("");
+    await page.getByText("10,001 plants", { exact: true }).waitFor();
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await toastOf(page, "More than 10,000 plants are too many at once").waitFor();
+    expect(await service.findPlant(1n)).toBeDefined();
+  });
+
+  test("can be stopped, and the rest stays selected", async () => {
+    await using view = await openConsole(service, { at: "#/plants?tag=few" });
+    const { page } = view;
+    const gate = Promise.withResolvers<void>();
+    await page.route("**/plants/*", async (route) => {
+      if (route.request().method() === "DELETE") await gate.promise;
+      await route.fallback();
+    });
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("progressbar").waitFor();
+    await expectAccessible(page);
+    await page.getByRole("button", { name: "Stop" }).click();
+    gate.resolve();
+    await toastOf(page, "Deleted 4 plants.").waitFor();
+    await page.getByText(/^\d\d selected$/).waitFor();
+  });
+});
