@@ -22,7 +22,7 @@ const CATCH_UP_MS_MAX = 20_000;
 
 const authorization = `Bearer ${TEST_TOKEN}`;
 
-interface Seen {
+export interface Seen {
   readonly seq: number;
   readonly type: string;
   readonly id: string;
@@ -85,20 +85,20 @@ class Follower {
   }
 }
 
-function parse(data: string): Seen {
+export function parse(data: string): Seen {
   const { seq, type, plant, before } = JSON.parse(data) as Omit<Seen, "plant" | "before"> &
     Record<"plant" | "before", object | undefined>;
   const id = /"id":(-?\d+)/.exec(data)?.[1] ?? "";
   return { seq, type, id, plant: JSON.stringify(plant), before: JSON.stringify(before) };
 }
 
-async function findNewest(url: string): Promise<string> {
+export async function findNewest(url: string): Promise<string> {
   const head = await fetch(`${url}/changes`, { method: "HEAD", headers: { authorization } });
   return head.headers.get("last-change") ?? "0";
 }
 
 /** What is wrong with what a reader has seen, if these rows are stored in the end. */
-function findFaults(seen: readonly Seen[], rows: readonly StoredPlant[]): string[] {
+export function findFaults(seen: readonly Seen[], rows: readonly StoredPlant[]): string[] {
   const faults: string[] = [];
   const plants = new Map<string, string>();
   let last = 0;

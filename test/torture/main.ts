@@ -22,12 +22,15 @@ import type { Finding, Scenario } from "./scenario.ts";
 import { largePages } from "./large-pages.ts";
 import { slowClients } from "./slow-clients.ts";
 import { soak } from "./soak.ts";
+import { webhooks, webhooksCheat } from "./webhooks.ts";
 
 const scenarios: Readonly<Record<string, Scenario>> = {
   kill,
   contest,
   changes,
   "changes-cheat": changesCheat,
+  webhooks,
+  "webhooks-cheat": webhooksCheat,
   "power-loss": powerLoss,
   "power-loss-cheat": powerLossCheat,
   "disk-faults": diskFaults,

@@ -18,6 +18,7 @@ import type { Finding, Scenario } from "./scenario.ts";
 import { measureGrowth } from "./service.ts";
 import { slowClients } from "./slow-clients.ts";
 import { soak } from "./soak.ts";
+import { webhooks, webhooksCheat } from "./webhooks.ts";
 
 const TEST_MS_MAX = 120_000;
 
@@ -69,6 +70,13 @@ torture("readers of changes miss nothing, whatever service is killed", changes, 
 });
 
 torture("readers that do not resume where they were are found out", changesCheat, 0);
+
+torture("a receiver of webhooks gets every change in order, whatever is killed", webhooks, 2, {
+  "sqlite: changes received": 20,
+  "sqlite: receivers ended": 0,
+});
+
+torture("a receiver that drops what it has taken is found out", webhooksCheat, 0);
 
 torture("when the power goes, nothing that was acknowledged is lost", powerLoss, 3, {
   losses: 3,

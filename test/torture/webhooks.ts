@@ -1,0 +1,194 @@
+/**
+ * A receiver of webhooks is stopped and started, answers errors and nothing, while the services are killed and replaced.
+ * It gets every change at least once, in order, and what it has explains every plant that is stored.
+ */
+
+import { Webhook as Verifier } from "standardwebhooks";
+import { type ServiceProcess, spawnService } from "../support/command.ts";
+import { type Engine, openTestDatabase } from "../support/database.ts";
+import { Contest } from "../support/history.ts";
+import { limits } from "../support/limits.ts";
+import { createRandom, type Random } from "../support/random.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+import { findFaults, findNewest, parse, type Seen } from "./changes.ts";
+import { environment, findMissingPostgres } from "./postgres-scene.ts";
+import type { Budget, Finding, Scenario } from "./scenario.ts";
+
+const CLIENTS = 8;
+const MISHAP_MS_MAX = 700;
+const DOWN_MS_MAX = 200;
+const CATCH_UP_MS_MAX = 30_000;
+const POLL_MS = 20;
+
+const settings = {
+  ...environment,
+  PLANTSTORE_WEBHOOKS_PRIVATE: "true",
+  ...limits({
+    webhookPollMs: 10,
+    webhookLeaseSeconds: 0.6,
+    webhookSecondsMax: 0.5,
+    webhookRetrySeconds: Array.from({ length: 200 }, () => 0.05),
+  }),
+};
+
+/** Keeps what it answers 2xx to; as a cheat, it does not keep all of it. */
+class Receiver {
+  readonly seen: Seen[] = [];
+  readonly faults: string[] = [];
+  repeated = 0;
+  stops = 0;
+  secret = "";
+  private readonly random: Random;
+  private readonly isCheating: boolean;
+  private readonly known = new Map<number, string>();
+  private server: Bun.Server<undefined>;
+
+  constructor(random: Random, isCheating: boolean) {
+    this.random = random;
+    this.isCheating = isCheating;
+    this.server = this.listen(0);
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.server.port}/`;
+  }
+
+  get last(): number {
+    return this.seen.at(-1)?.seq ?? 0;
+  }
+
+  /** Cuts off what is on its way, and listens again. */
+  async restart(): Promise<void> {
+    const { port } = this.server;
+    this.stops++;
+    await this.server.stop(true);
+    await Bun.sleep(this.random.below(DOWN_MS_MAX));
+    this.server = this.listen(port ?? 0);
+  }
+
+  async stop(): Promise<void> {
+    await this.server.stop(true);
+  }
+
+  private listen(port: number): Bun.Server<undefined> {
+    return Bun.serve({
+      port,
+      hostname: "127.0.0.1",
+      fetch: async (request) => {
+        const body = await request.text();
+        new Verifier(this.secret).verify(body, request.headers.toJSON());
+        const chance = this.random.below(100);
+        if (chance < 2) return new Response("not now", { status: 503 });
+        if (chance < 3) await Bun.sleep(1_000);
+        if (!(this.isCheating && chance > 90)) this.keep(body);
+        // It has it, and the service does not know.
+        if (chance === 3) return new Response(null, { status: 500 });
+        return new Response(null, { status: 204 });
+      },
+      error: (error) => {
+        this.faults.push(`a request was not as it should be: ${error.message}`);
+        return new Response(null, { status: 500 });
+      },
+    });
+  }
+
+  private keep(body: string): void {
+    const change = parse(body.slice(body.indexOf('"data":') + '"data":'.length, -1));
+    const known = this.known.get(change.seq);
+    if (known === undefined && change.seq < this.last && !this.isCheating)
+      this.faults.push(`${change.seq} came for the first time after ${this.last}`);
+    if (known !== undefined && known !== body)
+      this.faults.push(`${change.seq} was not the same when it came again`);
+    if (known === undefined) this.seen.push(change);
+    else this.repeated++;
+    this.known.set(change.seq, body);
+  }
+}
+
+async function addWebhook(serviceUrl: string, url: string): Promise<string> {
+  const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
+  const body = JSON.stringify({ url, name: "torture" });
+  const response = await fetch(`${serviceUrl}/webhooks`, { method: "POST", headers, body });
+  return ((await response.json()) as { secret: string }).secret;
+}
+
+async function runOn(
+  engine: Engine,
+  isCheating: boolean,
+  { seconds, random, tell }: Budget,
+): Promise<Finding> {
+  await using database = await openTestDatabase(engine);
+  await using services = new AsyncDisposableStack();
+  const spawn = async (): Promise<ServiceProcess> => {
+    const workers = random.pick(["1", "2"]);
+    const env = { ...settings, DATABASE_URL: database.url, PLANTSTORE_WORKERS: workers };
+    return services.use(await spawnService(env));
+  };
+  const running: ServiceProcess[] = [await spawn(), await spawn()];
+  const fork = (): Random => createRandom(random.below(2 ** 31));
+  const choosing = fork();
+  const findUrl = (): string => choosing.pick(running).started.url;
+  const receiver = new Receiver(fork(), isCheating);
+  services.defer(() => receiver.stop());
+  receiver.secret = await addWebhook(findUrl(), receiver.url);
+  await using clients = new Contest(CLIENTS, { findUrl }, fork());
+  const endsAtMs = performance.now() + seconds * 1_000;
+  let kills = 0;
+  do {
+    await Bun.sleep(random.below(MISHAP_MS_MAX));
+    await receiver.restart();
+    const index = random.below(running.length);
+    (running[index] as ServiceProcess).kill(random.pick(["SIGKILL", "SIGKILL", "SIGTERM"]));
+    running[index] = await spawn();
+    kills++;
+  } while (performance.now() < endsAtMs);
+  await clients.stop();
+  const newest = Number(await findNewest(findUrl()));
+  const lateAtMs = performance.now() + CATCH_UP_MS_MAX;
+  // As a cheat it may have dropped the last one.
+  const isBehind = (): boolean => receiver.last < newest && !isCheating;
+  while (isBehind() && performance.now() < lateAtMs) await Bun.sleep(POLL_MS);
+  const faults = [...receiver.faults, ...findFaults(receiver.seen, await database.readPlants())];
+  if (isBehind()) faults.push(`the receiver has ${receiver.last}, and the newest is ${newest}`);
+  tell(`${engine}: ${receiver.seen.length} changes, ${kills} services ended`);
+  return {
+    faults,
+    figures: {
+      "changes received": receiver.seen.length,
+      "received again": receiver.repeated,
+      "services ended": kills,
+      "receivers ended": receiver.stops,
+    },
+  };
+}
+
+async function run(isCheating: boolean, { seconds, ...budget }: Budget): Promise<Finding> {
+  const hasPostgres = findMissingPostgres() === undefined;
+  // What a cheat loses does not depend on the engine.
+  const engines: readonly Engine[] =
+    hasPostgres && !isCheating ? ["sqlite", "postgres"] : ["sqlite"];
+  const figures: Record<string, string | number> = {};
+  const faults: string[] = [];
+  for (const engine of engines) {
+    const found = await runOn(engine, isCheating, { ...budget, seconds: seconds / engines.length });
+    for (const [name, figure] of Object.entries(found.figures))
+      figures[`${engine}: ${name}`] = figure;
+    faults.push(...found.faults.map((fault) => `${engine}: ${fault}`));
+  }
+  return { figures, faults };
+}
+
+export const webhooks: Scenario = {
+  title: "services and a receiver of webhooks are killed, and it gets every change, in order",
+  run: (budget) => run(false, budget),
+};
+
+/** A receiver that does not keep what it has taken misses changes, and has to be found out. */
+export const webhooksCheat: Scenario = {
+  title: "a receiver that drops what it has taken does miss changes, and this is noticed",
+  run: async (budget) => {
+    const { figures, faults } = await run(true, budget);
+    const found = { ...figures, "faults that were noticed": faults.length };
+    return { figures: found, faults: faults.length > 0 ? [] : ["no missing change was noticed"] };
+  },
+};
