@@ -39,7 +39,7 @@ export interface ChangePage {
 }
 
 /** A quote inside a JSON string is escaped, so this finds members only. In quotes the digits stay exact. */
-const ID_MEMBER = /"id":(-?\d+)/g;
+export const ID_MEMBER = /"id":(-?\d+)/g;
 
 /** Undefined if the text is not an array of changes. */
 export function findChanges(json: string): Change[] | undefined {

@@ -60,7 +60,7 @@ export type {
   Versioned,
 } from "./plants.ts";
 export type { RetryOptions } from "./retry.ts";
-export { verifyWebhook, type VerifyOptions, WebhookError } from "./webhook.ts";
+export { verifyWebhook, type VerifyOptions, WebhookError, type WebhookEvent } from "./webhook.ts";
 
 const JSON_BODY = { "content-type": "application/json" };
 const EVENTS_TYPE = "text/event-stream";

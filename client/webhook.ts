@@ -1,5 +1,17 @@
 /** Webhooks by the Standard Webhooks specification 1.0.0 (https://www.standardwebhooks.com). */
 
+import { type Change, ID_MEMBER } from "./changes.ts";
+
+/** What a receiver is sent. */
+export interface WebhookEvent {
+  /** As in `plant.created`. Later versions may add types. */
+  readonly type: string;
+  /** When it happened, ISO 8601. */
+  readonly timestamp: string;
+  /** Of the type `webhook.test` it is empty. */
+  readonly data: Change;
+}
+
 /** The request did not come from the owner of the secret, or is too old. */
 export class WebhookError extends Error {
   override readonly name = "WebhookError";
@@ -12,17 +24,17 @@ export interface VerifyOptions {
 }
 
 /**
- * Resolves to the parsed body if one of the signatures is right by one of the secrets (`whsec_…`); rejects with a
+ * Resolves to the event if one of the signatures is right by one of the secrets (`whsec_…`); rejects with a
  * WebhookError. `body` is the text of the request as it came: parsing and writing it again would change it.
  */
 export async function verifyWebhook(
   body: string,
-  headers: Headers | Readonly<Record<string, string | undefined>>,
+  headers: Headers | Readonly<Record<string, string | readonly string[] | undefined>>,
   secrets: string | readonly string[],
   { toleranceSeconds = 300, nowMs = Date.now() }: VerifyOptions = {},
-): Promise<unknown> {
+): Promise<WebhookEvent> {
   const read = (name: string): string =>
-    (headers instanceof Headers ? headers.get(name) : headers[name]) ?? "";
+    String((headers instanceof Headers ? headers.get(name) : headers[name]) ?? "");
   const [id, timestamp] = [read("webhook-id"), read("webhook-timestamp")];
   const ageSeconds = /^\d+$/.test(timestamp) ? nowMs / 1000 - Number(timestamp) : Number.NaN;
   if (!(Math.abs(ageSeconds) <= toleranceSeconds))
@@ -37,9 +49,15 @@ export async function verifyWebhook(
     const algorithm = { name: "HMAC", hash: "SHA-256" };
     const key = await crypto.subtle.importKey("raw", bytes, algorithm, false, ["verify"]);
     for (const signature of signatures)
-      if (await crypto.subtle.verify("HMAC", key, signature, signed)) return JSON.parse(body);
+      if (await crypto.subtle.verify("HMAC", key, signature, signed)) return parseEvent(body);
   }
   throw new WebhookError("webhook-signature: none is right");
+}
+
+function parseEvent(body: string): WebhookEvent {
+  const event = JSON.parse(body.replaceAll(ID_MEMBER, '"id":"$1"')) as WebhookEvent;
+  const { id } = event.data as { readonly id?: string | bigint };
+  return id === undefined ? event : { ...event, data: { ...event.data, id: BigInt(id) } };
 }
 
 /** Nothing if the text is not base64. */

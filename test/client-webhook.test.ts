@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
-import { verifyWebhook, WebhookError } from "../client/client.ts";
+import { verifyWebhook, WebhookError, type WebhookEvent } from "../client/client.ts";
 import { rejectionOf } from "./support/expect.ts";
 
 const SECRET = `whsec_${Buffer.from("a secret of 24 bytes, ok").toString("base64")}`;
@@ -25,11 +25,19 @@ const now = String(NOW_MS / 1000);
 
 test("a right signature is accepted, and the body parsed", async () => {
   const headers = headersWith(sign(SECRET, now));
-  const expected: unknown = JSON.parse(body);
+  const expected = JSON.parse(body) as WebhookEvent;
   expect(await verifyWebhook(body, headers, SECRET, { nowMs: NOW_MS })).toEqual(expected);
   expect(await verifyWebhook(body, new Headers(headers), SECRET, { nowMs: NOW_MS })).toEqual(
     expected,
   );
+});
+
+test("an id that a double cannot hold keeps its digits", async () => {
+  const text = '{"type":"plant.removed","data":{"id":-9223372036854775807,"by":"\\"id\\":1"}}';
+  const key = Buffer.from(SECRET.slice("whsec_".length), "base64");
+  const right = createHmac("sha256", key).update(`msg_1.${now}.${text}`).digest("base64");
+  const event = await verifyWebhook(text, headersWith(`v1,${right}`), SECRET, { nowMs: NOW_MS });
+  expect(event.data).toMatchObject({ id: -9223372036854775807n, by: '"id":1' });
 });
 
 test("while a secret is replaced, one of several signatures and secrets is enough", async () => {

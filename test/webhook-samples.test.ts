@@ -1,0 +1,70 @@
+/** The receivers in docs/changes.md, as a reader would run them, against events that the service signs. */
+
+import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { createSecret, createTestEvent, sendEvent, toEvent } from "../src/webhooks/send.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+
+const root = join(import.meta.dir, "..");
+const document = await Bun.file(join(root, "docs/changes.md")).text();
+const client = join(root, "client/client.ts");
+
+const languages: readonly [language: string, file: string, command: readonly string[]][] = [
+  ["ts", "receiver.ts", [process.execPath]],
+  ["python", "receiver.py", ["python3"]],
+  ["go", "receiver.go", ["go", "run"]],
+];
+
+const options = { webhooksPrivate: true, webhookSecondsMax: 15 };
+const change = {
+  seq: 1_767_225_605_000_000,
+  atMs: 1_767_225_605_000,
+  type: "created",
+  id: 9_007_199_254_740_993n,
+  by: undefined,
+  plant: { id: 1n, name: "Fern", tag: undefined },
+  before: undefined,
+} as const;
+
+function findFreePort(): number {
+  using server = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+  return server.port ?? 0;
+}
+
+describe.each(languages)("the receiver in %s", (language, file, [program = "", ...rest]) => {
+  const [, sample = ""] = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(document) ?? [];
+
+  test("has about 20 lines", () => expect(sample.trim().split("\n").length).toBeWithin(10, 31));
+
+  test.skipIf(Bun.which(program) === null)("takes what is signed, and nothing else", async () => {
+    using folder = makeTemporaryFolder();
+    const path = join(folder.path, file);
+    await Bun.write(path, sample.replace('"@plantstore/client"', JSON.stringify(client)));
+    const secret = createSecret();
+    const port = findFreePort();
+    const { PATH = "", HOME = "" } = process.env;
+    const child = Bun.spawn([program, ...rest, path], {
+      env: { PATH, HOME, SECRET: secret, PORT: String(port) },
+      stdout: "pipe",
+    });
+    try {
+      const webhook = { url: `http://127.0.0.1:${port}/`, secret, oldSecret: undefined };
+      const send = async (event: ReturnType<typeof toEvent>, by = webhook) =>
+        (await sendEvent(by, event, options)).attempt;
+      let tested = await send(createTestEvent());
+      while (tested.status === null) {
+        await Bun.sleep(20);
+        tested = await send(createTestEvent());
+      }
+      expect(tested.status).toBe(204);
+      expect((await send(toEvent(change))).status).toBe(204);
+      const stranger = { ...webhook, secret: createSecret() };
+      expect((await send(toEvent(change), stranger)).status).toBe(400);
+      child.kill();
+      expect(await child.stdout.text()).toContain("plant.created 9007199254740993");
+    } finally {
+      child.kill("SIGKILL");
+      await child.exited;
+    }
+  });
+});
