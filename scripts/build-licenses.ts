@@ -10,7 +10,6 @@ export const inPages: readonly string[] = [
   "fflate",
   "preact",
   "swagger-ui-dist",
-  "uplot",
 ];
 
 const RUNTIME = `The executables contain the runtime Bun, under the MIT licence, with JavaScriptCore, under the LGPL 2, and other

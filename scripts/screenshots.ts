@@ -8,7 +8,7 @@ import { startDemo } from "./demo-service.ts";
 
 const folder = join(import.meta.dir, "../docs/screenshots");
 const PLANTS = 3000;
-/** For the charts: one point comes every two seconds. */
+/** For the charts: one bar comes every five seconds. */
 const BUSTLE_MS = 90_000;
 const BYTES_MAX = 120_000;
 
@@ -37,7 +37,7 @@ async function showOperation(page: Page): Promise<void> {
   );
 }
 
-const showCharts = (page: Page): Promise<unknown> => page.locator("canvas").first().waitFor();
+const showCharts = (page: Page): Promise<unknown> => page.locator(".chart svg").first().waitFor();
 
 const pictures: readonly Picture[] = [
   { name: "plants-light", path: "/#/plants", settle: showRows },

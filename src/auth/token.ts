@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import type { TokenStore } from "../domain/store.ts";
-import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
+import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
 import { DAY_MS, findDurationMs, findRate, UNLIMITED } from "./rate-limit.ts";
 
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -106,21 +106,6 @@ export const grantRules = {
         : undefined,
   },
 };
-
-/** A token as people see it: with a handle, and without anything that could be sent. */
-export interface TokenSummary {
-  /** The first digits of its hash. */
-  readonly id: string;
-  readonly name: string;
-  readonly prefix: string;
-  readonly scopes: readonly string[];
-  /** Times in ISO 8601. */
-  readonly created: string;
-  readonly expires: string | null;
-  readonly lastUsed: string | null;
-  readonly revoked: string | null;
-  readonly rate: string | null;
-}
 
 const ID_LENGTH = 16;
 

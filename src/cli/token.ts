@@ -1,15 +1,9 @@
 /** plantstore token: creates, lists and revokes tokens, in the store or through a running service. */
 
-import {
-  grantRules,
-  issueToken,
-  summarize,
-  type TokenGrant,
-  type TokenSummary,
-} from "../auth/token.ts";
+import { grantRules, issueToken, summarize, type TokenGrant } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
-import { scopes, type Scope } from "../domain/token.ts";
+import { type Scope, scopes, type TokenSummary } from "../domain/token.ts";
 import type { Client } from "../../client/client.ts";
 import {
   CommandError,

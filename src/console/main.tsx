@@ -13,7 +13,12 @@ import { exporting } from "./view/export.tsx";
 import { Shell } from "./view/shell.tsx";
 import { listenForKeys } from "./view/shortcuts.tsx";
 
-const titles = { plants: "Plants", import: "Import", activity: "Activity" } as const;
+const titles = {
+  plants: "Plants",
+  import: "Import",
+  activity: "Activity",
+  tokens: "Tokens",
+} as const;
 
 effect(() => {
   const view = identity.value === undefined ? "Sign in" : titles[route.value.view];

@@ -28,3 +28,18 @@ export interface TokenUse {
   readonly hash: string;
   readonly usedAtMs: number;
 }
+
+/** A token as people see it: with a handle, and without anything that could be sent. */
+export interface TokenSummary {
+  /** The first digits of its hash. */
+  readonly id: string;
+  readonly name: string;
+  readonly prefix: string;
+  readonly scopes: readonly string[];
+  /** Times in ISO 8601. */
+  readonly created: string;
+  readonly expires: string | null;
+  readonly lastUsed: string | null;
+  readonly revoked: string | null;
+  readonly rate: string | null;
+}

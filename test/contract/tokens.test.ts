@@ -1,9 +1,9 @@
 /** Tokens over HTTP: made, listed and revoked by clients that may manage them. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { hashToken, mintToken, type TokenSummary, toRecord } from "../../src/auth/token.ts";
+import { hashToken, mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { type Scope, scopes } from "../../src/domain/token.ts";
+import { type Scope, scopes, type TokenSummary } from "../../src/domain/token.ts";
 import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 
 const service = await startService();

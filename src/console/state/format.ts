@@ -34,7 +34,9 @@ export function formatSeconds(seconds: number): string {
   if (seconds < 1) return "less than a second";
   if (seconds < 90) return formatCount(Math.round(seconds), "second");
   const minutes = Math.round(seconds / 60);
-  return minutes < 90 ? `${minutes} minutes` : `${tenths.format(minutes / 60)} hours`;
+  if (minutes < 90) return `${minutes} minutes`;
+  const hours = minutes / 60;
+  return hours < 48 ? `${tenths.format(hours)} hours` : `${tenths.format(hours / 24)} days`;
 }
 
 const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });

@@ -9,8 +9,10 @@ export type Open = bigint | "new" | "deleted" | undefined;
 
 type Route =
   | { readonly view: "plants"; readonly filter: Filter; readonly open: Open }
-  | { readonly view: "import" }
-  | { readonly view: "activity" };
+  | { readonly view: OtherView };
+
+const otherViews = ["import", "activity", "tokens"] as const;
+type OtherView = (typeof otherViews)[number];
 
 export const everything: Filter = { q: undefined, tag: undefined, order: "asc" };
 
@@ -28,7 +30,8 @@ function show(next: Route): void {
 
 function parseRoute(hash: string): Route {
   const [, path = "", query = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash) ?? [];
-  if (path === "import" || path === "activity") return { view: path };
+  const other = otherViews.find((view) => view === path);
+  if (other !== undefined) return { view: other };
   const parameters = new URLSearchParams(query);
   const filter: Filter = {
     q: parameters.get("q") ?? undefined,

@@ -1,23 +1,37 @@
-/** Activity: what this instance did in the last ten minutes, in small charts with their current values. */
+/** Activity: what this instance did in the last hour, in bars with their values, and what failed. */
 
-import { signal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { call, explain, isAbort } from "../api/service.ts";
 import { formatBytes, formatCount, formatFigure, formatSeconds } from "../state/format.ts";
-import { Chart, type Line } from "./chart.tsx";
-import { Notice } from "./controls.tsx";
+import { Chart, picked, SLOTS, type Values } from "./chart.tsx";
+import { Notice, Terms } from "./controls.tsx";
+import { Listing } from "./manage.tsx";
 
 /** The counts are per interval. */
 interface Sample {
   readonly atMs: number;
-  readonly creates: number;
+  readonly requests: number;
   readonly errors: number;
   readonly refused: number;
-  readonly durableP50Ms: number | null;
-  readonly durableP99Ms: number | null;
+  readonly creates: number;
+  readonly readP50Ms: number | null;
+  readonly readP99Ms: number | null;
+  readonly writeP50Ms: number | null;
+  readonly writeP99Ms: number | null;
   readonly waiting: number;
   readonly storeBytes: number | null;
+}
+
+interface Failure {
+  readonly atMs: number;
+  readonly status: number;
+  readonly reason: string;
+  readonly method: string;
+  readonly path: string;
+  readonly token: string | null;
+  readonly requestId: string;
 }
 
 interface Activity {
@@ -28,10 +42,13 @@ interface Activity {
     readonly failed: number;
     readonly last: { readonly atMs: number; readonly bytes: number } | null;
   } | null;
+  readonly failures: readonly Failure[];
+  readonly version: string;
+  readonly startedAtMs: number;
 }
 
-const SAMPLES_MAX = 300;
-const INTERVAL_MS = 2000;
+const SAMPLES_MAX = 720;
+const INTERVAL_MS = 5000;
 
 const activity = signal<Activity | undefined>(undefined);
 const failure = signal<unknown>(undefined);
@@ -74,11 +91,13 @@ async function readOn(signalOff: AbortSignal): Promise<void> {
   activity.value = { ...rest, samples: [...known, ...added].slice(-SAMPLES_MAX) };
 }
 
-function describeBackups({ last, failed }: NonNullable<Activity["backups"]>): string {
-  const failures = failed === 0 ? "" : ` ${formatCount(failed, "backup")} failed.`;
-  if (last === null) return `No backup yet.${failures}`;
+function describeBackups(backups: Activity["backups"]): string {
+  if (backups === null) return "none planned";
+  const { last, failed } = backups;
+  const failures = failed === 0 ? "" : `, ${formatCount(failed)} failed`;
+  if (last === null) return `none yet${failures}`;
   const age = formatSeconds((Date.now() - last.atMs) / 1000);
-  return `Last backup: ${age} ago, ${formatBytes(last.bytes)}.${failures}`;
+  return `${age} ago, ${formatBytes(last.bytes)}${failures}`;
 }
 
 export function ActivityView(): JSX.Element {
@@ -88,10 +107,7 @@ export function ActivityView(): JSX.Element {
     <div class="single">
       <div class="section-head">
         <h1>Activity</h1>
-        <p class="faint">
-          The last ten minutes of this instance, updated every two seconds.
-          {now?.backups && ` ${describeBackups(now.backups)}`}
-        </p>
+        <p class="faint">The last hour of this instance, updated every five seconds.</p>
       </div>
       {failure.value !== undefined && (
         <Notice
@@ -100,25 +116,91 @@ export function ActivityView(): JSX.Element {
           text={`${explain(failure.value)} They continue when the store answers.`}
         />
       )}
-      {now === undefined ? (
-        <p class="faint">Loading…</p>
-      ) : (
-        <div class="charts">
-          {figures.map((figure) => (
-            <ChartCard key={figure.title} figure={figure} now={now} />
-          ))}
-        </div>
-      )}
+      {now === undefined ? <p class="faint">Loading…</p> : <Shown now={now} />}
     </div>
   );
 }
 
-type Values = (number | null)[];
+function Shown({ now }: { readonly now: Activity }): JSX.Element {
+  const slots = divide(now);
+  const isAll = useSignal(false);
+  return (
+    <>
+      <Terms
+        class="figures figures-text"
+        of={[
+          ["Version", now.version],
+          ["Running for", formatSeconds((Date.now() - now.startedAtMs) / 1000)],
+          ["Last backup", describeBackups(now.backups)],
+        ]}
+      />
+      <div class="charts">
+        {figures.map((figure) => (
+          <ChartCard key={figure.title} figure={figure} slots={slots} />
+        ))}
+      </div>
+      <h2>Recent failures</h2>
+      {now.failures.length === 0 ? (
+        <p class="faint">None since the start.</p>
+      ) : (
+        <Listing
+          caption="Recent failures"
+          heads={["Time", "Status", "Request", "Token", "Request id"]}
+          rows={now.failures.slice(0, isAll.value ? undefined : FAILURES_SHOWN).map((failed) => [
+            `${failed.requestId} ${failed.atMs}`,
+            formatClock(failed.atMs),
+            <span class={failed.status < 500 ? undefined : "field-fault"}>
+              {failed.status} {failed.reason.replaceAll("_", " ")}
+            </span>,
+            <code>
+              {failed.method} {failed.path}
+            </code>,
+            failed.token ?? "none",
+            <code>{failed.requestId}</code>,
+          ])}
+        />
+      )}
+      {now.failures.length > FAILURES_SHOWN && !isAll.value && (
+        <p>
+          <button type="button" class="button-link" onClick={() => (isAll.value = true)}>
+            Show all {formatCount(now.failures.length)}
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
 
-interface Series extends Line {
-  readonly of: Exclude<keyof Sample, "atMs">;
-  /** A count, to be shown per second. */
-  readonly isRate?: boolean;
+const FAILURES_SHOWN = 10;
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const formatClock = (ms: number): string => clock.format(ms);
+
+interface Slots {
+  readonly intervalMs: number;
+  /** When each slot begins. */
+  readonly startMs: (slot: number) => number;
+  readonly samples: readonly (readonly Sample[])[];
+}
+
+const LENGTHS = [1, 3, 12];
+
+/** As short as all samples allow: just after the start, a bar is one sample. */
+function divide({ samples, intervalMs }: Activity): Slots {
+  const lastMs = samples.at(-1)?.atMs ?? Date.now();
+  const spanMs = lastMs - (samples[0]?.atMs ?? lastMs);
+  const length = LENGTHS.find((each) => spanMs < (SLOTS - 1) * each * intervalMs) ?? 12;
+  const slotMs = length * intervalMs;
+  const first = Math.floor(lastMs / slotMs) - SLOTS + 1;
+  const divided: Sample[][] = Array.from({ length: SLOTS }, () => []);
+  for (const sample of samples) divided[Math.floor(sample.atMs / slotMs) - first]?.push(sample);
+  return { intervalMs, startMs: (slot) => (first + slot) * slotMs, samples: divided };
+}
+
+interface Series {
+  readonly label: string;
+  readonly color: string;
+  readonly of: (sample: Sample) => number | null;
 }
 
 interface Figure {
@@ -127,98 +209,127 @@ interface Figure {
   readonly format?: (value: number) => string;
   /** The least that the scale shows. */
   readonly least: number;
-  readonly lines: readonly Series[];
+  /** Counts are shown per second, on top of each other; otherwise the highest value counts. */
+  readonly isCount?: boolean;
+  readonly series: readonly Series[];
 }
 
-const dash = [5, 3];
+const formatMs = (value: number): string => `${formatFigure(value)} ms`;
 
 const figures: readonly Figure[] = [
   {
-    title: "Created",
-    unit: "plants per second",
+    title: "Requests",
+    unit: "per second",
     least: 10,
-    lines: [{ label: "Created", of: "creates", isRate: true, color: "--leaf", isFilled: true }],
+    isCount: true,
+    series: [
+      {
+        label: "2xx",
+        color: "--leaf",
+        of: ({ requests, errors, refused }) => requests - errors - refused,
+      },
+      { label: "4xx", color: "--sun", of: ({ refused }) => refused },
+      { label: "5xx", color: "--soil", of: ({ errors }) => errors },
+    ],
+  },
+  {
+    title: "Read latency",
+    unit: "until answered",
+    format: formatMs,
+    least: 5,
+    series: [
+      { label: "p99", color: "--edge", of: ({ readP99Ms }) => readP99Ms },
+      { label: "p50", color: "--leaf", of: ({ readP50Ms }) => readP50Ms },
+    ],
   },
   {
     title: "Write latency",
     unit: "until on disk",
-    format: (value) => `${formatFigure(value)} ms`,
+    format: formatMs,
     least: 5,
-    lines: [
-      { label: "p50", of: "durableP50Ms", color: "--leaf", hasGaps: true },
-      { label: "p99", of: "durableP99Ms", color: "--sun", dash, hasGaps: true },
+    series: [
+      { label: "p99", color: "--edge", of: ({ writeP99Ms }) => writeP99Ms },
+      { label: "p50", color: "--leaf", of: ({ writeP50Ms }) => writeP50Ms },
     ],
+  },
+  {
+    title: "Created",
+    unit: "plants per second",
+    least: 10,
+    isCount: true,
+    series: [{ label: "Created", color: "--leaf", of: ({ creates }) => creates }],
   },
   {
     title: "Write queue",
     unit: "waiting writes",
     least: 10,
-    lines: [{ label: "Waiting", of: "waiting", color: "--leaf", isFilled: true }],
-  },
-  {
-    title: "Errors",
-    unit: "per second",
-    least: 1,
-    lines: [
-      { label: "failed", of: "errors", isRate: true, color: "--soil" },
-      { label: "refused", of: "refused", isRate: true, color: "--sun", dash },
-    ],
+    series: [{ label: "Waiting", color: "--leaf", of: ({ waiting }) => waiting }],
   },
   {
     title: "Store size",
     unit: "on disk",
     format: formatBytes,
     least: 1_000_000,
-    lines: [{ label: "Size", of: "storeBytes", color: "--leaf", isFilled: true }],
+    series: [{ label: "Size", color: "--leaf", of: ({ storeBytes }) => storeBytes }],
   },
 ];
 
-interface ChartCardProps {
-  readonly figure: Figure;
-  readonly now: Activity;
-}
+const TIMES = [0, 15, 30, 45];
 
-function ChartCard({ figure, now }: ChartCardProps): JSX.Element {
-  const { title, unit, format = formatFigure, lines, least } = figure;
-  const columns = lines.map(({ of, isRate }): Values => {
-    const factor = isRate === true ? 1000 / now.intervalMs : 1;
-    return now.samples.map(({ [of]: value }) => (value === null ? null : value * factor));
+function ChartCard({
+  figure,
+  slots,
+}: {
+  readonly figure: Figure;
+  readonly slots: Slots;
+}): JSX.Element {
+  const { title, unit, format = formatFigure, series, least, isCount = false } = figure;
+  const lines = series.map(({ label, color, of }) => {
+    const values = slots.samples.map((samples): number | null => {
+      const known = samples.map(of).filter((value) => value !== null);
+      if (known.length === 0) return null;
+      if (!isCount) return Math.max(...known);
+      const sum = known.reduce((total, value) => total + value, 0);
+      return (sum * 1000) / (known.length * slots.intervalMs);
+    });
+    return { label, color, values };
   });
-  const latest = (values: Values = []): string => {
-    const value = values.findLast((one) => one !== null) ?? null;
+  const slot = picked.value;
+  const valueOf = (values: Values): string => {
+    const value =
+      (slot === undefined ? values.findLast((one) => one !== null) : values[slot]) ?? null;
     return value === null ? "–" : format(value);
   };
-  const highest = Math.max(0, ...columns.flat().map((value) => value ?? 0));
+  const moment = slot === undefined ? unit : formatClock(slots.startMs(slot));
+  const texts = lines.map(({ label, values }) => `${label} ${valueOf(values)}`);
   return (
     <figure class="chart-card">
       <figcaption>
         <h2>{title}</h2>
-        <span class="faint">{unit}</span>
+        <span class="faint">{moment}</span>
         <dl class="chart-now">
-          {lines.map((line, index) => (
-            <div key={line.label}>
+          {/* The largest is drawn first, and read last. */}
+          {(isCount ? lines : lines.toReversed()).map(({ label, color, values }) => (
+            <div key={label}>
               <dt class={lines.length > 1 ? undefined : "visually-hidden"}>
-                <svg class="line-sample" viewBox="0 0 18 4" aria-hidden="true">
-                  <path
-                    d="M0 2h18"
-                    stroke={`var(${line.color})`}
-                    stroke-width="2"
-                    stroke-dasharray={line.dash?.join(" ")}
-                  />
+                <svg class="line-sample" viewBox="0 0 10 10" aria-hidden="true">
+                  <path d="M0 0h10v10H0z" fill={`var(${color})`} />
                 </svg>
-                {line.label}
+                {label}
               </dt>
-              <dd>{latest(columns[index])}</dd>
+              <dd>{valueOf(values)}</dd>
             </div>
           ))}
         </dl>
-        <span class="visually-hidden">Highest in ten minutes: {format(highest)}.</span>
       </figcaption>
       <Chart
-        data={[now.samples.map(({ atMs }) => atMs / 1000), ...columns]}
+        title={title}
+        valueText={`${moment}: ${texts.join(", ")}`}
         lines={lines}
+        isStacked={isCount}
         format={format}
         least={least}
+        times={TIMES.map((each) => formatClock(slots.startMs(each)))}
       />
     </figure>
   );

@@ -1,128 +1,125 @@
-/** A small chart over time. Its lines can be told apart without their colours. */
+/** Bars over time. A pointer or the arrow keys pick a moment, in all charts at once, and the caller shows its values. */
 
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
-import uPlot from "uplot";
 
-export interface Line {
-  readonly label: string;
-  /** The custom property that holds the colour. */
-  readonly color: string;
-  readonly dash?: number[];
-  readonly isFilled?: boolean;
-  /** A single value between gaps is drawn as a dot; a line alone would not show it. */
-  readonly hasGaps?: boolean;
-}
+export const SLOTS = 60;
+/** The slot whose values are shown, counted from the left; undefined for the newest. */
+export const picked = signal<number | undefined>(undefined);
+
+export type Values = readonly (number | null)[];
 
 interface ChartProps {
-  /** The times in seconds, then the values of each line. */
-  readonly data: uPlot.AlignedData;
-  readonly lines: readonly Line[];
+  readonly title: string;
+  /** What a screen reader says of the moment. */
+  readonly valueText: string;
+  /** A value for each slot. Later lines are drawn over earlier ones, or on top of them. */
+  readonly lines: readonly { readonly color: string; readonly values: Values }[];
+  readonly isStacked: boolean;
   readonly format: (value: number) => string;
   /** The least that the scale shows. */
   readonly least: number;
+  /** From the left to the right. */
+  readonly times: readonly string[];
 }
 
-const HEIGHT = 168;
-const SPAN_SECONDS_MIN = 120;
-const SPAN_SECONDS_MAX = 600;
-const FONT = "12px system-ui, sans-serif";
-const cursor = uPlot.sync("activity");
+const HEIGHT = 100;
+const STEPS: Readonly<Partial<Record<string, number>>> = {
+  ArrowLeft: -1,
+  ArrowRight: 1,
+  Home: -SLOTS,
+  End: SLOTS,
+};
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const clockWithSeconds = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
-
-const formatTime = (seconds: number, step: number): string =>
-  (step % 60 === 0 ? clock : clockWithSeconds).format(seconds * 1000);
-
-const colorOf = (property: string): string =>
-  getComputedStyle(document.documentElement).getPropertyValue(property).trim();
-
-const widenGaps: uPlot.Series.GapsRefiner = (_plot, _series, _from, _to, gaps) =>
-  gaps.map(([start, end]) => [start - 1, end + 1]);
-
-function optionsOf(props: ChartProps, width: number): uPlot.Options {
-  const axis = {
-    stroke: colorOf("--ink-soft"),
-    font: FONT,
-    grid: { stroke: colorOf("--line"), width: 1 },
-    ticks: { stroke: colorOf("--line"), width: 1, size: 4 },
-  };
-  return {
-    width,
-    height: HEIGHT,
-    padding: [8, 28, 0, 0],
-    legend: { show: false },
-    cursor: {
-      sync: { key: cursor.key },
-      y: false,
-      points: { size: 6 },
-      drag: { x: false, y: false },
-    },
-    scales: {
-      x: {
-        range: (_plot, min, max) => [
-          Math.min(max - SPAN_SECONDS_MIN, Math.max(min, max - SPAN_SECONDS_MAX)),
-          max,
-        ],
-      },
-      y: { range: (_plot, _min, max) => [0, Math.max(props.least, (max ?? 0) * 1.1)] },
-    },
-    axes: [
-      {
-        ...axis,
-        space: 70,
-        gap: 6,
-        size: 28,
-        values: (_plot, times, _axis, _space, step) => times.map((at) => formatTime(at, step)),
-      },
-      { ...axis, size: 64, gap: 6, space: 32, values: (_plot, values) => values.map(props.format) },
-    ],
-    series: [
-      {},
-      ...props.lines.map(({ label, color, dash, isFilled, hasGaps }) => ({
-        label,
-        stroke: colorOf(color),
-        width: 1.5,
-        ...(dash === undefined ? {} : { dash }),
-        ...(isFilled === true ? { fill: colorOf("--leaf-soft") } : {}),
-        points: hasGaps === true ? { show: true, size: 4, fill: colorOf(color) } : { show: false },
-        // One pixel wider on each side; otherwise a stub of the line remains.
-        gaps: widenGaps,
-      })),
-    ],
-  };
+/** 1, 2 or 5 with zeros: the scale does not change with every value. */
+function roundUp(value: number): number {
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return ([1, 2, 5].find((factor) => factor * unit >= value) ?? 10) * unit;
 }
+
+const pick = (slot: number): void => {
+  picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
+};
 
 export function Chart(props: ChartProps): JSX.Element {
-  const frame = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot>(undefined);
-  const latest = useRef(props);
-  latest.current = props;
-
-  useEffect(() => {
-    const element = frame.current;
-    if (element === null) return;
-    const draw = (): void => {
-      plot.current?.destroy();
-      const width = Math.max(200, element.clientWidth);
-      plot.current = new uPlot(optionsOf(latest.current, width), latest.current.data, element);
-    };
-    draw();
-    const observer = new ResizeObserver(() => {
-      const width = Math.max(200, element.clientWidth);
-      if (plot.current?.width !== width) plot.current?.setSize({ width, height: HEIGHT });
+  const { lines, isStacked, format, least, times } = props;
+  const sum = (slot: number): number =>
+    lines.reduce((total, { values }) => total + (values[slot] ?? 0), 0);
+  const all = isStacked
+    ? times.length === 0
+      ? []
+      : Array.from({ length: SLOTS }, (_, slot) => sum(slot))
+    : lines.flatMap(({ values }) => values.map((value) => value ?? 0));
+  const top = roundUp(Math.max(least, ...all));
+  const bases = Array.from({ length: SLOTS }, () => HEIGHT);
+  const shapes = lines.map(({ color, values }) => {
+    const bars = values.map((value, slot) => {
+      if (value === null || value === 0) return "";
+      // A small value is not nothing.
+      const height = Math.max(1, (value / top) * HEIGHT);
+      const base = bases[slot] ?? HEIGHT;
+      if (isStacked) bases[slot] = base - height;
+      return `M${slot + 0.15} ${base}v${-height}h.7v${height}z`;
     });
-    observer.observe(element);
-    const theme = matchMedia("(prefers-color-scheme: dark)");
-    theme.addEventListener("change", draw);
-    return () => {
-      theme.removeEventListener("change", draw);
-      observer.disconnect();
-      plot.current?.destroy();
-    };
-  }, []);
-  useEffect(() => plot.current?.setData(props.data), [props.data]);
-
-  return <div class="chart" ref={frame} aria-hidden="true" />;
+    return <path key={color} fill={`var(${color})`} d={bars.join("")} />;
+  });
+  const shown = picked.value;
+  const pickAt = ({
+    currentTarget,
+    clientX,
+  }: {
+    currentTarget: Element;
+    clientX: number;
+  }): void => {
+    const { left, width } = currentTarget.getBoundingClientRect();
+    pick(Math.floor(((clientX - left) / width) * SLOTS));
+  };
+  return (
+    <div
+      class="chart"
+      role="slider"
+      tabIndex={0}
+      aria-label={`${props.title}: moment`}
+      aria-valuemin={1}
+      aria-valuemax={SLOTS}
+      aria-valuenow={(shown ?? SLOTS - 1) + 1}
+      aria-valuetext={props.valueText}
+      onBlur={() => (picked.value = undefined)}
+      onKeyDown={(event) => {
+        const step = STEPS[event.key];
+        if (step === undefined) return;
+        event.preventDefault();
+        pick((shown ?? SLOTS - 1) + step);
+      }}
+    >
+      <div class="chart-values" aria-hidden="true">
+        {[top, top / 2, 0].map((value) => (
+          <span key={value}>{format(value)}</span>
+        ))}
+      </div>
+      <svg
+        viewBox={`0 0 ${SLOTS} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        aria-hidden="true"
+        onPointerMove={pickAt}
+        onPointerDown={pickAt}
+        onPointerLeave={(event) => {
+          // A finger leaves when it is lifted.
+          if (event.pointerType === "mouse") picked.value = undefined;
+        }}
+      >
+        <path
+          class="chart-grid"
+          d={`M0 0H${SLOTS}M0 ${HEIGHT / 2}H${SLOTS}M0 ${HEIGHT}H${SLOTS}`}
+        />
+        {shown !== undefined && <rect class="chart-picked" x={shown} width={1} height={HEIGHT} />}
+        {shapes}
+      </svg>
+      <div class="chart-times" aria-hidden="true">
+        {times.map((time) => (
+          <span key={time}>{time}</span>
+        ))}
+      </div>
+    </div>
+  );
 }

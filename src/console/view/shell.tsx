@@ -9,13 +9,14 @@ import { importProgress } from "../import/state.ts";
 import { ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
 import { linkTo, route } from "../state/route.ts";
-import { endSession, identity, mayRead, mayWrite } from "../state/session.ts";
+import { endSession, identity, mayManageTokens, mayRead, mayWrite } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { ActivityView } from "./activity.tsx";
 import { Button, Icon, Mark, Menu, MenuItem, Terms } from "./controls.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { SignIn } from "./sign-in.tsx";
+import { TokensView } from "./tokens.tsx";
 
 export function Shell(): JSX.Element {
   return identity.value === undefined ? <SignIn /> : <Inside />;
@@ -81,6 +82,7 @@ function View(): JSX.Element | null {
   const { view } = route.value;
   if (view === "import" && mayWrite.value) return <ImportView />;
   if (view === "activity" && mayRead.value) return <ActivityView />;
+  if (view === "tokens" && mayManageTokens.value) return <TokensView />;
   if (view === "plants" && (mayRead.value || mayWrite.value)) return <PlantsView />;
   return (
     <div class="single">
@@ -98,6 +100,7 @@ function Tabs(): JSX.Element {
     ["plants", mayRead.value ? "Plants" : "Add", true],
     ["import", "Import", mayWrite.value],
     ["activity", "Activity", mayRead.value],
+    ["tokens", "Tokens", mayManageTokens.value],
   ] as const;
   const { view: current } = route.value;
   return (

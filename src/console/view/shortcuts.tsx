@@ -2,12 +2,11 @@
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 import { hasShortcuts, setShortcuts } from "../state/storage.ts";
 import { openPlant, route } from "../state/route.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
 import { act, toasts } from "../state/toasts.ts";
-import { IconButton } from "./controls.tsx";
+import { Dialog } from "./manage.tsx";
 
 export const isShortcutsOpen = signal(false);
 /** What keys do in the open panel. */
@@ -78,52 +77,31 @@ const shortcuts: readonly (readonly [keys: string[], does: string, needs: typeof
 ];
 
 export function Shortcuts(): JSX.Element | null {
-  return isShortcutsOpen.value ? <ShortcutsDialog /> : null;
-}
-
-function ShortcutsDialog(): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
-  const close = (): void => dialog.current?.close();
+  if (!isShortcutsOpen.value) return null;
   return (
-    <dialog
-      ref={dialog}
-      aria-labelledby="shortcuts-title"
-      onClose={() => {
-        isShortcutsOpen.value = false;
-      }}
-      onClick={(event) => {
-        if (event.target === dialog.current) close();
-      }}
-    >
-      <div class="dialog-body">
-        <div class="dialog-head">
-          <h2 id="shortcuts-title">Keyboard shortcuts</h2>
-          <IconButton icon="close" label="Close" onClick={close} />
-        </div>
-        <dl class="keys">
-          {shortcuts
-            .filter(([, , needs]) => needs.every(({ value }) => value))
-            .map(([keys, does]) => (
-              <div key={does}>
-                <dt>
-                  {keys.map((key) => (
-                    <kbd key={key}>{key}</kbd>
-                  ))}
-                </dt>
-                <dd>{does}</dd>
-              </div>
-            ))}
-        </dl>
-        <label class="check">
-          <input
-            type="checkbox"
-            checked={hasShortcuts.value}
-            onChange={(event) => setShortcuts(event.currentTarget.checked)}
-          />
-          Use single-key shortcuts
-        </label>
-      </div>
-    </dialog>
+    <Dialog title="Keyboard shortcuts" onClose={() => (isShortcutsOpen.value = false)}>
+      <dl class="keys">
+        {shortcuts
+          .filter(([, , needs]) => needs.every(({ value }) => value))
+          .map(([keys, does]) => (
+            <div key={does}>
+              <dt>
+                {keys.map((key) => (
+                  <kbd key={key}>{key}</kbd>
+                ))}
+              </dt>
+              <dd>{does}</dd>
+            </div>
+          ))}
+      </dl>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={hasShortcuts.value}
+          onChange={(event) => setShortcuts(event.currentTarget.checked)}
+        />
+        Use single-key shortcuts
+      </label>
+    </Dialog>
   );
 }

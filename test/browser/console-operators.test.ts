@@ -1,0 +1,127 @@
+/** What operators do in the console: tokens, and activity. */
+
+import { afterAll, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import {
+  createToken,
+  describeInBrowser,
+  expectAccessible,
+  openConsole,
+  startConsole,
+} from "../support/browser.ts";
+import { limits } from "../support/limits.ts";
+import { send } from "../support/service.ts";
+
+const last = { atMs: Date.now() - 300_000, bytes: 6_170_000 };
+const service = await startConsole(limits({ sampleSeconds: 0.2 }), {
+  backups: { everyMs: 900_000, made: 1, failed: 2, last },
+});
+afterAll(() => service[Symbol.asyncDispose]());
+
+const looks = [
+  ["light", { width: 1280, height: 800 }],
+  ["dark", { width: 390, height: 844 }],
+] as const;
+
+async function judge(page: Page, { width }: { readonly width: number }): Promise<void> {
+  await expectAccessible(page);
+  expect(await page.evaluate<number>("document.documentElement.scrollWidth")).toBe(width);
+}
+
+describeInBrowser("tokens in the console", () => {
+  test.each(looks)("are made, shown once and revoked: %s", async (colorScheme, viewport) => {
+    const token = await createToken(service, { name: `admin-${colorScheme}` });
+    await using view = await openConsole(service, {
+      token,
+      at: "#/tokens",
+      colorScheme,
+      viewport,
+      permissions: ["clipboard-read", "clipboard-write"],
+    });
+    const { page } = view;
+    const name = `till-${colorScheme}`;
+    await page.getByRole("button", { name: "New token" }).click();
+    await page.getByRole("dialog", { name: "New token" }).waitFor();
+    await judge(page, viewport);
+    view.announceFailure("/tokens", 400);
+    await page.getByLabel("Name").fill("two words");
+    await page.getByRole("button", { name: "Create token" }).click();
+    await page.getByText("name: expected 1 to 64 characters").waitFor();
+    await page.getByLabel("Name").fill(name);
+    await page.getByLabel("Change plants").uncheck();
+    await page.getByLabel("Expires").selectOption({ label: "In 90 days" });
+    await page.getByRole("button", { name: "Create token" }).click();
+    const field = page.getByLabel("The new token");
+    const made = await field.inputValue();
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.locator(".toast", { hasText: "Copied" }).waitFor();
+    expect(await page.evaluate<string>("navigator.clipboard.readText()")).toBe(made);
+    const sent = { headers: { authorization: `Bearer ${made}` } };
+    expect(await (await send(service, "GET", "/token", sent)).json()).toMatchObject({
+      name,
+      scopes: ["plants:read"],
+    });
+    const row = page.getByRole("row", { name: new RegExp(name) });
+    await row.getByText("Read plants").waitFor();
+    await judge(page, viewport);
+    await page.getByRole("button", { name: "Done" }).click();
+    await field.waitFor({ state: "detached" });
+
+    await page.getByRole("button", { name: `Revoke ${name}` }).click();
+    await page.getByRole("dialog", { name: `Revoke “${name}”?` }).waitFor();
+    await judge(page, viewport);
+    await page.getByRole("button", { name: "Revoke", exact: true }).click();
+    await row.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: /^Show .* no longer in use$/ }).click();
+    await row.getByText("revoked").waitFor();
+    // The token of the environment manages tokens too, so even one's own can go.
+    await page.getByRole("button", { name: `Revoke admin-${colorScheme}` }).click();
+    await page.getByText("You are signed in with it now.").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  });
+
+  test("are out of reach of a token that may not manage them", async () => {
+    const token = await createToken(service, { name: "plain", scopes: ["plants:read"] });
+    await using view = await openConsole(service, { token, at: "#/tokens" });
+    await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
+    expect(await view.page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
+  });
+});
+
+describeInBrowser("activity", () => {
+  test.each(looks)("shows values and failures: %s", async (colorScheme, viewport) => {
+    await service.create('{"id":1,"name":"Rose"}');
+    const headers = { "x-request-id": `lost-${colorScheme}` };
+    await send(service, "GET", "/plants/404", { headers });
+    await using view = await openConsole(service, { at: "#/activity", colorScheme, viewport });
+    const { page } = view;
+    await page.getByText("5 minutes ago, 6.2 MB, 2 failed").waitFor();
+    const failed = page.getByRole("row", { name: new RegExp(`lost-${colorScheme}`) });
+    await failed.getByText("GET /plants/404").waitFor();
+    await failed.getByText("404 plant not found").waitFor();
+    await failed.getByText("PLANTSTORE_TOKEN").waitFor();
+    await judge(page, viewport);
+
+    // A pointer, a finger and the keys pick a moment in all charts.
+    const requests = page.getByRole("slider", { name: "Requests: moment" });
+    const units = page.locator("figcaption > .faint");
+    await page
+      .locator(".chart svg")
+      .first()
+      .hover({ position: { x: 3, y: 50 } });
+    await page.locator(".chart-picked").nth(5).waitFor();
+    expect(await units.first().textContent()).toMatch(/^\d\d:\d\d$/);
+    await page.mouse.move(0, 0);
+    expect(await units.first().textContent()).toBe("per second");
+    await requests.focus();
+    await page.keyboard.press("ArrowLeft");
+    expect(await requests.getAttribute("aria-valuenow")).toBe("59");
+    expect(await requests.getAttribute("aria-valuetext")).toMatch(
+      /^\d\d:\d\d: 2xx .*, 4xx .*, 5xx /,
+    );
+    await page.keyboard.press("End");
+    expect(await requests.getAttribute("aria-valuenow")).toBe("60");
+    await judge(page, viewport);
+  });
+});
