@@ -155,7 +155,7 @@ async function* follow(
     let owed = first.text.length || LOOK_CHARACTERS;
     yield `retry: ${RETRY_MS}\n\n${takeText(first)}`;
     let quietSinceMs = performance.now();
-    while (!feed.hasEnded) {
+    while (!feed.isClosed) {
       signal.throwIfAborted();
       const chunk = hasMore ? undefined : feed.find(last);
       // It pays and waits before it has a text of its own, because that would not count meanwhile.

@@ -47,7 +47,8 @@ export class Feed {
   /** How many clients follow the changes. */
   readers = 0;
   private isPolling = false;
-  private isClosed = false;
+  /** Whether the service is stopping: a reader ends, and goes on with another instance or later. */
+  isClosed = false;
   /** When the readers have paid for what they were sent. */
   private paidAtMs = 0;
   private busyUntilMs = 0;
@@ -71,11 +72,6 @@ export class Feed {
   close(): void {
     this.isClosed = true;
     this.wake();
-  }
-
-  /** Whether the service is stopping: a reader ends, and goes on with another instance or later. */
-  get hasEnded(): boolean {
-    return this.isClosed;
   }
 
   /** The chunk after this number; undefined if it is not cached: not written yet, or only in the store. */

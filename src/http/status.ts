@@ -13,7 +13,7 @@ const PROBE_VALID_MS = 1_000;
 export class Readiness {
   private readonly store: Pick<Store, "probe">;
   private readonly validMs: number;
-  private draining = false;
+  isDraining = false;
   private probedAtMs = Number.NEGATIVE_INFINITY;
   private probe: Promise<void> = Promise.resolve();
   /** By the last probe that has ended; undefined before the first. */
@@ -24,17 +24,13 @@ export class Readiness {
     this.validMs = validMs;
   }
 
-  get isDraining(): boolean {
-    return this.draining;
-  }
-
   drain(): void {
-    this.draining = true;
+    this.isDraining = true;
   }
 
   /** Resolves if a write was committed and synced within the last second; rejects with the reason. */
   async check(): Promise<void> {
-    if (this.draining) throw new Refusal("shutting_down");
+    if (this.isDraining) throw new Refusal("shutting_down");
     if (performance.now() - this.probedAtMs >= this.validMs) {
       this.probedAtMs = performance.now();
       this.probe = this.store.probe();
@@ -47,7 +43,7 @@ export class Readiness {
   }
 
   /** As it was when a client last asked. */
-  readonly findLast = (): boolean | undefined => (this.draining ? false : this.outcome);
+  readonly findLast = (): boolean | undefined => (this.isDraining ? false : this.outcome);
 }
 
 /** GET /livez */
