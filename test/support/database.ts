@@ -10,7 +10,7 @@ import { openStore } from "../../src/store/open.ts";
 import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
-import { createTestDatabase, createTestSchema, sharedPostgres } from "./postgres-server.ts";
+import { createTestSchema, sharedPostgres } from "./postgres-server.ts";
 import { findPlant, readPlants } from "./stores.ts";
 
 const ENGINE_VARIABLE = "PLANTSTORE_TEST_ENGINE";
@@ -158,7 +158,7 @@ export async function openEnginePair(
 ): Promise<EnginePair> {
   const { config } = resolveConfig({}, settings, readLimits(settings));
   const folder = makeTemporaryFolder();
-  const database = await createTestDatabase(await sharedPostgres());
+  const database = await createTestSchema(await sharedPostgres());
   const sqlite = await openStore(`sqlite:${folder.path}/plants.db`, config);
   const postgres = await openStore(database.url, config);
   for (const store of [sqlite, postgres])

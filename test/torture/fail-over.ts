@@ -15,8 +15,8 @@ import {
 } from "./postgres-scene.ts";
 import { deal, type Scenario, Times, within } from "./scenario.ts";
 
-const WRITES_BEFORE_MAX = 2_000;
-const WRITES_AFTER = 500;
+const LONG = { writesBeforeMax: 2_000, writesAfter: 500 };
+const SHORT = { writesBeforeMax: 300, writesAfter: 100 };
 /** From the order to promote to the first write that is acknowledged, on a busy machine. */
 const RESUME_MS_MAX = 10_000;
 /** For the load to flow as before. */
@@ -27,6 +27,7 @@ interface Round {
   readonly random: Random;
   /** Resolves when the standby has taken over, and the load flows again. */
   readonly promote: () => Promise<void>;
+  readonly writesAfter: number;
 }
 
 const rounds: Readonly<Record<string, (round: Round) => Promise<void>>> = {
@@ -37,11 +38,11 @@ const rounds: Readonly<Record<string, (round: Round) => Promise<void>>> = {
     await promote();
   },
 
-  "primary silent, and back later": async ({ scene, promote }) => {
+  "primary silent, and back later": async ({ scene, promote, writesAfter }) => {
     await scene.pair.primary.pause();
     await promote();
     scene.pair.primary.resume();
-    await within(FLOW_MS_MAX, scene.clients.untilAcknowledged(WRITES_AFTER));
+    await within(FLOW_MS_MAX, scene.clients.untilAcknowledged(writesAfter));
   },
 
   // It waits for a standby that it no longer has, and so acknowledges nothing.
@@ -51,13 +52,13 @@ const rounds: Readonly<Record<string, (round: Round) => Promise<void>>> = {
 export const failOver: Scenario = {
   title: "a synchronous pair whose standby is promoted, whatever became of the primary",
   missing: findMissingPostgres,
-  run: async ({ seconds, random, tell }) => {
+  run: async ({ seconds, random, tell, isShort = false }) => {
     const startedAtMs = performance.now();
     const times = new Times();
     const faults: string[] = [];
     const sums = { acknowledged: 0, unsettled: 0, answerMsMax: 0 };
     for (const { kind, haveAllCome } of deal(Object.keys(rounds), random)) {
-      const found = await fail(kind, random, times);
+      const found = await fail(kind, random, times, isShort ? SHORT : LONG);
       faults.push(...found.faults.map((fault) => `${kind}: ${fault}`));
       sums.acknowledged += found.acknowledged;
       sums.unsettled += found.unsettled;
@@ -84,7 +85,12 @@ interface Found {
   readonly answerMsMax: number;
 }
 
-async function fail(kind: string, random: Random, times: Times): Promise<Found> {
+async function fail(
+  kind: string,
+  random: Random,
+  times: Times,
+  { writesBeforeMax, writesAfter }: typeof LONG,
+): Promise<Found> {
   await using scene = await openPair({ synchronous: true }, random);
   const { pair, clients, service } = scene;
   const faults: string[] = [];
@@ -96,11 +102,11 @@ async function fail(kind: string, random: Random, times: Times): Promise<Found> 
     times.add(kind, resumeMs);
     // Not a number where it never did.
     if (!(resumeMs < RESUME_MS_MAX)) faults.push(`the first write came after ${resumeMs} ms`);
-    const flow = clients.untilAcknowledged(WRITES_AFTER).then(() => true);
+    const flow = clients.untilAcknowledged(writesAfter).then(() => true);
     if (!(await within(FLOW_MS_MAX, flow))) faults.push("the load does not flow as before");
   };
-  await clients.untilAcknowledged(1 + random.below(WRITES_BEFORE_MAX));
-  await rounds[kind]?.({ scene, random, promote });
+  await clients.untilAcknowledged(1 + random.below(writesBeforeMax));
+  await rounds[kind]?.({ scene, random, promote, writesAfter });
   await clients.stop();
   faults.push(...(await compare(scene)), ...findDelays(clients));
   faults.push(...(await findUnsound(service)));

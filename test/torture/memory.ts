@@ -20,7 +20,7 @@ const LARGE_PLANTS = 10;
 const LARGE_LENGTH = 349_000;
 const LARGE_CHANGES = 60;
 const LONG = { clients: 500, holdSeconds: 8 };
-const SHORT = { clients: 100, holdSeconds: 0.5 };
+const SHORT = { clients: 60, holdSeconds: 0.5 };
 const OPENED_TOGETHER = 50;
 const ANSWER_MS_MAX = 10_000;
 
@@ -101,11 +101,14 @@ async function attack(
     const opened = Array.from({ length }, () => openDeaf(service.url, request, onAnswer));
     sockets.push(...(await Promise.all(opened)));
   }
-  const endsAtMs = performance.now() + holdSeconds * 1_000;
+  const heldAtMs = performance.now();
+  // Longer if the machine is so busy that none was answered yet.
+  const isEnough = (): boolean =>
+    performance.now() - heldAtMs > (served > 0 ? holdSeconds * 1_000 : ANSWER_MS_MAX);
   do {
     faults.push(...(await findFaults(service.url)));
     await Bun.sleep(100);
-  } while (performance.now() < endsAtMs && service.isAlive());
+  } while (!isEnough() && service.isAlive());
   for (const socket of sockets) socket.terminate();
   if (!service.isAlive()) return { figures: {}, faults: [...faults, "the process died"] };
   faults.push(...(await findRefusalAfter(service.url)));
