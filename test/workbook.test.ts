@@ -9,7 +9,7 @@ import { readPlants } from "../src/format/plants.ts";
 import { MalformedFile } from "../src/format/records.ts";
 import { openWorkbook, workbookLimits } from "../src/format/workbook.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { makeWorkbook, rowsOf } from "./support/workbook.ts";
+import { type BookParts, makeWorkbook, rowsOf } from "./support/workbook.ts";
 
 async function read(
   bytes: Uint8Array,
@@ -179,6 +179,34 @@ describe("a file that is no workbook, or too much of one", () => {
     const error = await rejectionOf(read(long, { limits }));
     expect(error).toBeInstanceOf(MalformedFile);
     expect((error as Error).message).toContain(says);
+  });
+});
+
+describe("a hostile workbook", () => {
+  const [sheet, many] = [rowsOf([["id", "name"]]), 20_000];
+
+  test.each<[string, BookParts]>([
+    ["rows", { sheets: { One: "<row>".repeat(many) } }],
+    ["tags of rows", { sheets: { One: "<row ".repeat(many) } }],
+    ["cells", { sheets: { One: `<row>${"<c>".repeat(many)}</row>` } }],
+    ["texts", { sheets: { One: sheet }, strings: `<si>${"<t>".repeat(many)}</si>` }],
+    ["CDATA", { sheets: { One: sheet }, strings: `<si>${"<![CDATA[".repeat(many)}</si>` }],
+    ["properties", { sheets: { One: sheet }, bookProperties: "<workbookPr ".repeat(many) }],
+    [
+      "colours",
+      { sheets: { One: sheet }, styles: `<numFmt formatCode="${"[".repeat(5 * many)}"/>` },
+    ],
+  ])("with %s that are not closed costs no time", async (_what, parts) => {
+    const startedAtMs = performance.now();
+    await read(makeWorkbook(parts)).catch(() => undefined);
+    expect(performance.now() - startedAtMs).toBeLessThan(1_000);
+  });
+
+  test("with a row that is not closed is refused, and no row is lost", async () => {
+    const error = await rejectionOf(
+      read(makeWorkbook({ sheets: { One: `${sheet}<row><c><v>1</v></c>` } })),
+    );
+    expect((error as Error).message).toContain("damaged");
   });
 });
 

@@ -69,7 +69,7 @@ export async function openWorkbook(file: Blob, limits = workbookLimits): Promise
       for await (const [, , , item = ""] of readElements(pieces, "si", limits))
         texts.push(readText(item));
     }
-    const is1904 = /<(\w+:)?workbookPr\s[^>]*date1904="(1|true)"/.test(bookXml);
+    const is1904 = /<(\w+:)?workbookPr\s[^<>]*date1904="(1|true)"/.test(bookXml);
     return { texts, dateStyles: findDateStyles(styles), is1904 };
   };
 
@@ -194,9 +194,15 @@ async function* unpack(
 
 // The XML. Elements that are looked for never contain one of their own name.
 
-/** Matches: the whole, the prefix of the namespace, the attributes, the content. */
+/**
+ * Matches: the whole, the prefix of the namespace, the attributes, the content, the closing tag. An element that is
+ * not closed reaches to the end of the text. Otherwise many of them would take quadratic time.
+ */
 const elements = (name: string, flags = "g"): RegExp =>
-  new RegExp(String.raw`<(\w+:)?${name}((?:\s[^>]*?)?)(?:/>|>([\s\S]*?)</\1${name}\s*>)`, flags);
+  new RegExp(
+    String.raw`<(\w+:)?${name}((?:\s[^<>]*?)?)(?:/>|>([\s\S]*?)(</\1${name}\s*>|$))`,
+    flags,
+  );
 
 /** In a part that is too large to keep. */
 async function* readElements(
@@ -211,6 +217,8 @@ async function* readElements(
     text += piece;
     let end = 0;
     for (const found of text.matchAll(pattern)) {
+      // The rest of it is in the next piece.
+      if (found[4] === "") break;
       yield found;
       end = found.index + found[0].length;
     }
@@ -220,6 +228,7 @@ async function* readElements(
     if (text.length > rowCharactersMax)
       throw new MalformedFile(`A row has more than ${rowCharactersMax} characters.`);
   }
+  if (opening.test(text)) throw new MalformedFile(NOT_A_WORKBOOK);
 }
 
 const CUT_TAG_CHARACTERS_MAX = 100;
@@ -287,7 +296,7 @@ const [TEXT, PHONETIC] = [elements("t"), elements("rPh")];
 const readText = (xml: string): string =>
   Array.from(
     xml
-      .replaceAll(/<!\[CDATA\[([\s\S]*?)\]\]>/g, (_whole, text: string) =>
+      .replaceAll(/<!\[CDATA\[([\s\S]*?)(?:\]\]>|$)/g, (_whole, text: string) =>
         text.replaceAll("&", "&amp;").replaceAll("<", "&lt;"),
       )
       .replaceAll(PHONETIC, "")
@@ -371,7 +380,7 @@ function findDateStyles(xml: string): Set<string> {
   for (const [, , attributes = ""] of xml.matchAll(elements("numFmt"))) {
     const code = findAttribute(attributes, "formatCode") ?? "";
     // Neither texts nor colours.
-    if (/[ymdhs]/i.test(code.replaceAll(/"[^"]*"|\\.|\[(?!h|m|s)[^\]]*\]/gi, "")))
+    if (/[ymdhs]/i.test(code.replaceAll(/"[^"]*"|\\.|\[(?!h|m|s)[^[\]]*\]/gi, "")))
       custom.add(findAttribute(attributes, "numFmtId"));
   }
   const [, , , formats = ""] = elements("cellXfs", "").exec(xml) ?? [];
