@@ -135,6 +135,6 @@ export const expectedReport = {
   listChangePage: 1,
   follow: { name: "Fern" },
   gone: [410, "changes_gone"],
-  describeToken: ["plants:read", "plants:write", "tokens:manage"],
+  describeToken: ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"],
   refused: [401, "token_invalid"],
 };

@@ -1,0 +1,39 @@
+/** Two instances on one database: each event is sent by one of them, and if that one dies, by the other. */
+
+import { expect, test } from "bun:test";
+import { spawnService } from "../support/command.ts";
+import { limits } from "../support/limits.ts";
+import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { startReceiver } from "../support/receiver.ts";
+import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+
+const PLANTS = 40;
+
+test("each event is sent by one of two instances, and the other goes on if it is killed", async () => {
+  const server = await sharedPostgres();
+  await using database = await createTestDatabase(server);
+  using receiver = startReceiver();
+  const env = {
+    DATABASE_URL: database.url,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_WEBHOOKS_PRIVATE: "true",
+    ...limits({ webhookPollMs: 10, webhookLeaseSeconds: 1 }),
+  };
+  await using one = await spawnService(env);
+  await using other = await spawnService(env);
+  const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
+  const body = JSON.stringify({ url: receiver.url, name: "shop" });
+  await fetch(`${one.started.url}/webhooks`, { method: "POST", headers, body });
+  const create = (id: number, url: string): Promise<Response> =>
+    sendPlant(url, { id: BigInt(id), name: "Fern", tag: null });
+  for (let id = 1; id <= PLANTS; id++) await create(id, (id % 2 === 0 ? one : other).started.url);
+  await receiver.until(PLANTS);
+  expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(PLANTS);
+  // Whichever sends now has it in hand for a second after the last event.
+  one.kill("SIGKILL");
+  for (let id = PLANTS + 1; id <= 2 * PLANTS; id++) await create(id, other.started.url);
+  const countDifferent = (): number => new Set(receiver.received.map(({ id }) => id)).size;
+  while (countDifferent() < 2 * PLANTS) await Bun.sleep(10);
+  const firsts = [...new Set(receiver.received.map(({ id }) => id))];
+  expect(firsts).toEqual(firsts.toSorted());
+});

@@ -1,0 +1,139 @@
+/** plantstore webhook, on a store and through a service with workers; and where webhooks may be sent. */
+
+import { describe, expect, test } from "bun:test";
+import { isPrivate } from "../src/webhooks/send.ts";
+import { runCommand, spawnService } from "./support/command.ts";
+import { makeWorkplace } from "./support/folder.ts";
+import { limits } from "./support/limits.ts";
+import { type Received, startReceiver, verify } from "./support/receiver.ts";
+import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+
+const settings = {
+  PLANTSTORE_TOKEN: TEST_TOKEN,
+  PLANTSTORE_WEBHOOKS_PRIVATE: "true",
+  ...limits({ webhookPollMs: 5, webhookRetrySeconds: [0.01] }),
+};
+
+describe.each([
+  ["on the store", false],
+  ["through a service", true],
+])("the commands %s", (_where, isRemote) => {
+  test("add, list, test, pause, resume, replay, rotate and remove; the service sends", async () => {
+    using at = makeWorkplace();
+    using receiver = startReceiver();
+    const env = { ...at.env, ...settings };
+    const workers = process.platform === "linux" ? "2" : "1";
+    await using service = await spawnService({ ...env, PLANTSTORE_WORKERS: workers });
+    const { url } = service.started;
+    const where = isRemote ? ["--url", url] : [];
+    const run = async (...args: string[]): Promise<string> => {
+      const { exitCode, stdout, stderr } = await runCommand(["webhook", ...args, ...where], env);
+      expect([args, exitCode, stderr]).toEqual([args, 0, ""]);
+      return stdout.trim();
+    };
+    const fail = async (...args: string[]): Promise<string> => {
+      const { exitCode, stdout, stderr } = await runCommand(["webhook", ...args, ...where], env);
+      return `${exitCode} ${stderr}${stdout}`;
+    };
+    expect(await run("list")).toStartWith("No webhooks yet.");
+    const secret = await run("add", receiver.url, "--name", "shop", "--types", "created,removed");
+    expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+    await sendPlant(url, { id: 1n, name: "Fern", tag: null });
+    await receiver.until(1);
+    verify(receiver.received[0] as Received, secret);
+    expect(await run("test", "shop")).toMatch(/ 204 in \d+ ms$/);
+    expect(receiver.received[1]?.type).toBe("webhook.test");
+    receiver.answers = [new Response("\u001b[2J", { status: 500 })];
+    expect(await fail("test", "shop")).toMatch(
+      /^1 plantstore: shop did not take the event.*500 in \d+ ms "\\u001b\[2J"/s,
+    );
+    expect(await run("pause", "shop")).toStartWith("shop is paused, after change ");
+    expect(await run("list")).toContain("shop is paused: Paused on request.");
+    expect(await run("resume", "shop")).toStartWith("shop is active, after change ");
+    const before = receiver.received.length;
+    await run("replay", "shop", "--from", "0");
+    await receiver.until(before + 1);
+    expect(receiver.received[before]?.id).toBe(receiver.received[0]?.id as string);
+    const rotated = JSON.parse(await run("rotate", "shop", "--json")) as { secret: string };
+    expect(rotated).toMatchObject({ name: "shop", state: "active" });
+    expect(rotated.secret).not.toBe(secret);
+    const [listed] = JSON.parse(await run("list", "--json")) as [object];
+    expect(listed).not.toHaveProperty("secret");
+    expect(await fail("replay", "shop", "--from", "soon")).toStartWith("2 plantstore: --from:");
+    expect(await fail("add", "ftp://shop.example/")).toStartWith("1 plantstore: ");
+    expect(await fail("pause", "nobody")).toContain("There is no webhook with this name.");
+    expect(await run("remove", "shop")).toBe("Removed shop.");
+    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+    const metrics = await (await fetch(`${url}/metrics`, { headers })).text();
+    expect(metrics).toContain("# TYPE plantstore_webhook_lag_seconds gauge");
+  });
+});
+
+test("the metrics have a series for each webhook", async () => {
+  using at = makeWorkplace();
+  using receiver = startReceiver();
+  receiver.answers = [new Response(null, { status: 500 }), new Response(null, { status: 500 })];
+  const env = { ...at.env, ...settings };
+  await using service = await spawnService(env);
+  const { url } = service.started;
+  await runCommand(["webhook", "add", receiver.url, "--name", "shop"], env);
+  await sendPlant(url, { id: 1n, name: "Fern", tag: null });
+  const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+  const readMetrics = async (): Promise<string> =>
+    (await fetch(`${url}/metrics`, { headers })).text();
+  while (!(await readMetrics()).includes('plantstore_webhook_paused{webhook="shop"} 1\n'))
+    await Bun.sleep(20);
+  const metrics = await readMetrics();
+  expect(metrics).toContain(
+    'plantstore_webhook_attempts_total{webhook="shop",result="failed"} 2\n',
+  );
+  expect(metrics).toContain('plantstore_webhook_attempts_total{webhook="shop",result="taken"} 0\n');
+  const [, lag] = /plantstore_webhook_lag_seconds\{webhook="shop"\} (\S+)/.exec(metrics) ?? [];
+  expect(Number(lag)).toBeGreaterThan(0);
+  service.kill("SIGTERM");
+  expect(await service.stderr).toContain('"event":"webhook_paused"');
+});
+
+test.skipIf(Bun.which("openssl") === null)(
+  "the certificate has to be for the name in the URL, although the address is dialled",
+  async () => {
+    using at = makeWorkplace();
+    const env = { ...at.env, ...settings };
+    await runCommand(["token", "create", "--name", "any"], env);
+    for (const name of ["localhost", "shop.example"]) {
+      const [key, cert] = [at.file(`${name}.key`), at.file(`${name}.pem`)];
+      const made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+      const named = ["-subj", `/CN=${name}`, "-addext", `subjectAltName=DNS:${name}`];
+      Bun.spawnSync(["openssl", "req", ...made, "-keyout", key, "-out", cert, ...named]);
+      using server = Bun.serve({
+        port: 0,
+        hostname: "127.0.0.1",
+        tls: { key: Bun.file(key), cert: Bun.file(cert) },
+        fetch: () => new Response(null, { status: 204 }),
+      });
+      const url = `https://localhost:${server.port}/`;
+      await runCommand(["webhook", "add", url, "--name", name], env);
+      const trusting = { ...env, NODE_EXTRA_CA_CERTS: cert };
+      const { exitCode, stdout } = await runCommand(["webhook", "test", name], trusting);
+      expect([name, exitCode, stdout]).toEqual(
+        name === "localhost"
+          ? [name, 0, expect.stringContaining(" 204 ")]
+          : [name, 1, expect.stringContaining("ERR_TLS_CERT_ALTNAME_INVALID")],
+      );
+    }
+  },
+);
+
+describe("an address is", () => {
+  const refused = `0.0.0.0 10.0.0.1 100.64.0.1 127.0.0.1 127.255.255.255 169.254.169.254 172.16.0.1 172.31.255.255
+    192.0.0.1 192.0.2.1 192.168.1.1 198.18.0.1 198.51.100.1 203.0.113.1 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1
+    ::ffff:8.8.8.8 ::ffff:127.0.0.1 64:ff9b::8.8.8.8 64:ff9b:1::1 100::1 2001::1 2001:db8::1 2002:7f00:1:: 3fff::1
+    5f00::1 fc00::1 fd12:3456::1 fe80::1 fec0::1 ff02::1 4000::1`;
+  test.each(refused.split(/\s+/))("not public: %s", (address) =>
+    expect(isPrivate(address)).toBe(true),
+  );
+
+  const taken = `1.1.1.1 8.8.8.8 100.63.255.255 100.128.0.0 172.15.0.1 172.32.0.1 192.167.0.1 198.17.0.1 198.20.0.1
+    223.255.255.255 2606:4700::1111 2a00:1450::1 2001:4860:4860::8888 2400::1`;
+  test.each(taken.split(/\s+/))("public: %s", (address) => expect(isPrivate(address)).toBe(false));
+});
