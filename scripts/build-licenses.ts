@@ -9,7 +9,6 @@ export const inPages: readonly string[] = [
   "@preact/signals-core",
   "fflate",
   "preact",
-  "swagger-ui-dist",
 ];
 
 const RUNTIME = `The executables contain the runtime Bun, under the MIT licence, with JavaScriptCore, under the LGPL 2, and other
@@ -21,7 +20,7 @@ if (import.meta.main) {
   const parts: string[] = [];
   for (const name of ["commander", ...inPages]) {
     const folder = join(root, "node_modules", name);
-    const files = new Glob("{LICENSE,NOTICE,swagger-ui-bundle.js.LICENSE.txt}").scanSync(folder);
+    const files = new Glob("{LICENSE,NOTICE}").scanSync(folder);
     const texts = await Promise.all(
       [...files].toSorted().map((file) => Bun.file(join(folder, file)).text()),
     );

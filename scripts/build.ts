@@ -1,7 +1,6 @@
 /** npm run build: the console and the API reference, as the service serves them. Checks the console's size. */
 
 import { mkdir, rm } from "node:fs/promises";
-import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
 const root = `${import.meta.dir}/..`;
@@ -87,21 +86,13 @@ export const buildConsole = (folder: string): Promise<BuiltFile[]> =>
     { reference: "./leaf.svg", path: "console/leaf.svg", text: leaf.text() },
   ]);
 
-/** Without the name of its source map, which is not served. */
-async function readSwaggerUi(): Promise<string> {
-  const url = import.meta.resolve("swagger-ui-dist/swagger-ui-bundle.js");
-  const text = await Bun.file(fileURLToPath(url)).text();
-  return text.replace(/(\/\*|\/\/)# sourceMappingURL=[^\n]*\n?$/, "");
-}
-
 const buildDocs = (folder: string): Promise<BuiltFile[]> =>
   buildPage(
     folder,
     `${docsSource}/index.html`,
     Object.entries({
-      "docs/swagger-ui-bundle.js": readSwaggerUi(),
       "docs/docs.css": bundle(`${docsSource}/docs.css`),
-      "docs/docs.js": bundle(`${docsSource}/docs.ts`),
+      "docs/docs.js": bundle(`${docsSource}/docs.tsx`),
       "docs/leaf.svg": leaf.text(),
     }).map(([path, text]) => ({ reference: path, path, text })),
   );

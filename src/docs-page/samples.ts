@@ -1,5 +1,7 @@
 /** Code samples of a request, and JSON laid out without rounding. Nothing here needs a browser. */
 
+import type { Media, Operation } from "./description.ts";
+
 export interface SnippetRequest {
   readonly method: string;
   readonly url: string;
@@ -114,25 +116,6 @@ function quoteGo(text: string): string {
   return JSON.stringify(text).replaceAll("\ufeff", String.raw`\ufeff`);
 }
 
-interface Media {
-  readonly example?: unknown;
-  readonly examples?: Readonly<Record<string, { readonly value?: unknown }>>;
-}
-
-interface Parameter {
-  readonly name: string;
-  readonly in: string;
-  readonly required?: boolean;
-  readonly example?: unknown;
-}
-
-/** The part of an OpenAPI operation that a sample needs, including the parameters of its path. */
-export interface DescribedOperation {
-  readonly parameters?: readonly Parameter[];
-  readonly requestBody?: { readonly content: Readonly<Record<string, Media>> };
-  readonly security?: readonly object[];
-}
-
 interface Place {
   /** The address of the service, without a slash at the end. */
   readonly baseUrl: string;
@@ -143,33 +126,52 @@ interface Place {
 
 const PLACEHOLDER = "YOUR_TOKEN";
 
-/** Filled in with the examples of the description. */
-export function exampleRequest(operation: DescribedOperation, place: Place): SnippetRequest {
-  const parameters = (operation.parameters ?? []).filter(({ example }) => example !== undefined);
-  const ofKind = (kind: string): Parameter[] => parameters.filter((one) => one.in === kind);
+/** By the names of parameters and headers; the body is called `body`. */
+export type Values = Readonly<Record<string, string>>;
+
+/** The examples of the description. */
+export function exampleValues({ parameters = [], requestBody }: Operation): Values {
+  const [mediaType = ""] = Object.keys(requestBody?.content ?? {});
+  return {
+    ...Object.fromEntries(parameters.map(({ name, example }) => [name, String(example ?? "")])),
+    "Content-Type": mediaType,
+    body: exampleBody(requestBody?.content[mediaType]),
+  };
+}
+
+/** Without the parameters that have no value. */
+export function exampleRequest(
+  operation: Operation,
+  place: Place,
+  values = exampleValues(operation),
+): SnippetRequest {
+  const { parameters = [], requestBody, security } = operation;
+  const given = parameters.filter(({ name }) => (values[name] ?? "") !== "");
+  const ofKind = (kind: string): (readonly [string, string])[] =>
+    given.filter((one) => one.in === kind).map(({ name }) => [name, values[name] ?? ""]);
   const path = ofKind("path").reduce(
-    (filled, { name, example }) => filled.replace(`{${name}}`, encodeURIComponent(String(example))),
+    (filled, [name, value]) => filled.replace(`{${name}}`, encodeURIComponent(value)),
     place.path,
   );
-  const query = new URLSearchParams(
-    ofKind("query").map(({ name, example }) => [name, String(example)] satisfies [string, string]),
-  ).toString();
-  const [[mediaType, media] = []] = Object.entries(operation.requestBody?.content ?? {});
-  const isOpen = operation.security?.length === 0;
+  const query = new URLSearchParams(ofKind("query").map(([...pair]) => pair)).toString();
+  const headers = ["Content-Type", "Accept"].map((name) => [name, values[name] ?? ""] as const);
   return {
     method: place.method.toUpperCase(),
     url: `${place.baseUrl}${path}${query === "" ? "" : `?${query}`}`,
     headers: [
-      ...(isOpen ? [] : [["Authorization", `Bearer ${place.token || PLACEHOLDER}`] as const]),
-      ...(mediaType === undefined ? [] : [["Content-Type", mediaType] as const]),
+      ...(security?.length === 0
+        ? []
+        : [["Authorization", `Bearer ${place.token || PLACEHOLDER}`] as const]),
+      ...headers.filter(([, value]) => value !== ""),
+      ...ofKind("header"),
     ],
-    body: media === undefined ? undefined : exampleBody(media),
+    body: requestBody === undefined ? undefined : values["body"],
   };
 }
 
-function exampleBody({ example, examples }: Media): string {
+export function exampleBody({ example, examples }: Media = {}): string {
   const value = example ?? Object.values(examples ?? {})[0]?.value;
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return typeof value === "string" ? value : (JSON.stringify(value) ?? "");
 }
 
 /** Indents JSON and keeps every number as written. Undefined if it is not JSON, or the browser can't do it. */

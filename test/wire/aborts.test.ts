@@ -252,7 +252,7 @@ test.skipIf(process.platform !== "linux")(
     );
     const { url } = service.started;
     const page = await (await fetch(`${url}/docs`)).text();
-    const script = /docs\/swagger-ui-bundle[^"]+/.exec(page)?.[0];
+    const script = /docs\/docs-[^"]+\.js/.exec(page)?.[0];
     const first = await connectRaw(url);
     const ask = async (path: string, accept: string): Promise<string> => {
       const before = first.received().length;

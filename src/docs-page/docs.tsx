@@ -1,0 +1,171 @@
+/** The API reference: the description of the service that serves the page, with requests to try. */
+
+import { signal } from "@preact/signals";
+import { type ComponentChildren, type JSX, render } from "preact";
+import {
+  addressOf,
+  type Description,
+  formatType,
+  guides,
+  listOperations,
+  type Placed,
+  type Schema,
+} from "./description.ts";
+import { markCode, Markdown } from "./markdown.tsx";
+import { Method, OperationCard, token } from "./operation.tsx";
+
+const reference = document.querySelector("#reference") as HTMLElement;
+const field = document.querySelector("#token") as HTMLInputElement;
+const place = signal(location.hash);
+
+async function show(): Promise<void> {
+  field.addEventListener("input", useToken);
+  if (field.value === "") field.value = findKeptToken();
+  // A browser may have kept the token over a reload.
+  useToken();
+  const response = await fetch("openapi.json");
+  if (!response.ok) {
+    reference.append(`openapi.json: the service answers ${response.status}. Reload to try again.`);
+    return;
+  }
+  render(<Reference of={(await response.json()) as Description} />, reference);
+  addEventListener("hashchange", scroll);
+  // The browser has looked for the place before it was there.
+  scroll();
+}
+
+function scroll(): void {
+  place.value = location.hash;
+  document.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`)?.scrollIntoView();
+}
+
+function useToken(): void {
+  token.value = field.value.trim();
+}
+
+/** Of a person who stays signed in to the console on this device. */
+function findKeptToken(): string {
+  try {
+    const key = `plantstore.session ${new URL(".", document.baseURI).pathname}`;
+    return (JSON.parse(localStorage.getItem(key) ?? "{}") as { token?: string }).token ?? "";
+  } catch {
+    return "";
+  }
+}
+
+const guideAddress = (title: string): string => `/guides/${title.toLowerCase()}`;
+
+function Reference({ of: description }: { readonly of: Description }): JSX.Element {
+  const { info, tags, components } = description;
+  const operations = listOperations(description);
+  const [introduction = "", errors = ""] = info.description.split("\n## Errors\n");
+  const groups = tags.map(({ name }) => ({
+    name: name === "operation" ? "Operating" : "Plants",
+    operations: operations.filter(({ operation }) => operation.tags?.includes(name)),
+  }));
+  return (
+    <>
+      <Contents groups={groups} />
+      <main>
+        <h1>
+          {info.title} <small>version {info.version}</small>
+        </h1>
+        <Markdown text={introduction} />
+        {Object.entries(guides).map(([title, text]) => (
+          <section key={title} id={guideAddress(title)}>
+            <h2>{title}</h2>
+            <Markdown text={text} />
+            {title === "Errors" && <Markdown text={errors} />}
+          </section>
+        ))}
+        {groups.map((group) => (
+          <section key={group.name}>
+            <h2>{group.name}</h2>
+            {group.operations.map((placed) => (
+              <OperationCard key={addressOf(placed)} placed={placed} description={description} />
+            ))}
+          </section>
+        ))}
+        <section id="/schemas">
+          <h2>Schemas</h2>
+          {Object.entries(components.schemas).map(([name, schema]) => (
+            <SchemaCard key={name} name={name} schema={schema} />
+          ))}
+        </section>
+      </main>
+    </>
+  );
+}
+
+interface ContentsProps {
+  readonly groups: readonly { readonly name: string; readonly operations: readonly Placed[] }[];
+}
+
+const link = (address: string, text: ComponentChildren): JSX.Element => (
+  <li key={address}>
+    <a href={`#${address}`} aria-current={place.value === `#${address}` ? "location" : undefined}>
+      {text}
+    </a>
+  </li>
+);
+
+function Contents({ groups }: ContentsProps): JSX.Element {
+  return (
+    <details class="contents" open={matchMedia("(min-width: 60rem)").matches}>
+      <summary>Contents</summary>
+      <nav aria-label="Contents">
+        <p>Guides</p>
+        <ul>
+          {Object.keys(guides).map((title) => link(guideAddress(title), title))}
+          {link("/schemas", "Schemas")}
+        </ul>
+        {groups.map(({ name, operations }) => (
+          <>
+            <p>{name}</p>
+            <ul>
+              {operations.map((placed) =>
+                link(
+                  addressOf(placed),
+                  <>
+                    <Method of={placed.method} /> {placed.operation.summary}
+                  </>,
+                ),
+              )}
+            </ul>
+          </>
+        ))}
+      </nav>
+    </details>
+  );
+}
+
+function SchemaCard({
+  name,
+  schema,
+}: {
+  readonly name: string;
+  readonly schema: Schema;
+}): JSX.Element {
+  return (
+    <section class="card" id={`/schemas/${name}`}>
+      <h3>{name}</h3>
+      <Markdown text={schema.description ?? ""} />
+      <dl class="answers">
+        {Object.entries(schema.properties ?? {}).map(([property, one]) => (
+          <div key={property}>
+            <dt>
+              {property}
+              {schema.required?.includes(property) === true && <small> required</small>}
+            </dt>
+            <dd>
+              <small>{formatType(one)}</small> {markCode(one.description ?? "")}{" "}
+              {one.enum?.map(String).join(", ")}
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+await show();

@@ -1,0 +1,337 @@
+/** One operation: its parameters, its request in code, a form that sends it, and its answers. */
+
+import { signal, useComputed, useSignal } from "@preact/signals";
+import type { ComponentChildren, JSX } from "preact";
+import {
+  addressOf,
+  type Answer,
+  type Description,
+  formatType,
+  nameOf,
+  type Placed,
+  type Schema,
+} from "./description.ts";
+import { markCode, Markdown } from "./markdown.tsx";
+import {
+  exampleBody,
+  exampleRequest,
+  exampleValues,
+  languages,
+  layOutJson,
+  type SnippetRequest,
+} from "./samples.ts";
+
+/** This page keeps it in memory only. */
+export const token = signal("");
+/** One choice for all operations. */
+const language = signal("curl");
+
+export const Method = ({ of: method }: { readonly of: string }): JSX.Element => (
+  <span class={`method method-${method}`}>{method.toUpperCase()}</span>
+);
+
+interface OperationProps {
+  readonly placed: Placed;
+  readonly description: Description;
+}
+
+export function OperationCard({ placed, description }: OperationProps): JSX.Element {
+  const { path, method, operation } = placed;
+  const { operationId = "", parameters = [], requestBody, responses = {} } = operation;
+  const values = useSignal(exampleValues(operation));
+  const sent = useSignal<Sent | undefined>(undefined);
+  const baseUrl = new URL(description.servers[0]?.url ?? "/", location.href).href;
+  const request = useComputed(() =>
+    exampleRequest(
+      operation,
+      { baseUrl: baseUrl.replace(/\/$/, ""), method, path, token: token.value },
+      values.value,
+    ),
+  );
+  const put = (name: string, value: string): void => {
+    values.value = { ...values.value, [name]: value };
+  };
+  const success = Object.entries(responses).find(([status]) => status < "300")?.[1];
+  const bodies = Object.keys(requestBody?.content ?? {});
+  const accepted = Object.keys(success?.content ?? {});
+  const choose = (name: string, label: string, options: readonly string[]): JSX.Element | false =>
+    options.length > 1 && (
+      <Field id={`${operationId}-${name}`} label={label}>
+        <select
+          id={`${operationId}-${name}`}
+          value={values.value[name]}
+          onChange={(event) => {
+            const { value } = event.currentTarget;
+            put(name, value);
+            if (name === "Content-Type") put("body", exampleBody(requestBody?.content[value]));
+          }}
+        >
+          {options.map((option, at) => (
+            <option key={option} value={at === 0 && name === "Accept" ? "" : option}>
+              {option}
+            </option>
+          ))}
+        </select>
+      </Field>
+    );
+  return (
+    <section class="card" id={addressOf(placed)} aria-label={`${method} ${path}`}>
+      <h3>{operation.summary}</h3>
+      <p>
+        <Method of={method} /> <code>{path}</code> <small>{operationId}</small>
+      </p>
+      <Markdown text={operation.description ?? ""} />
+      <div class="columns">
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            sent.value?.stop?.();
+            void send(request.value, (answer) => {
+              sent.value = answer;
+            });
+          }}
+        >
+          {parameters.map((one) => (
+            <Field
+              key={one.name}
+              id={`${operationId}-${one.name}`}
+              label={one.name}
+              note={`${formatType(one.schema ?? {})}, ${one.in}${one.required === true ? ", required" : ""}`}
+              text={one.description}
+            >
+              <input
+                id={`${operationId}-${one.name}`}
+                value={values.value[one.name]}
+                required={one.required}
+                autocomplete="off"
+                onInput={(event) => put(one.name, event.currentTarget.value)}
+              />
+            </Field>
+          ))}
+          {requestBody !== undefined && (
+            <Field
+              id={`${operationId}-body`}
+              label="Request body"
+              note={formatType(requestBody.content[bodies[0] ?? ""]?.schema ?? {})}
+              text={requestBody.description}
+            >
+              <textarea
+                id={`${operationId}-body`}
+                rows={6}
+                spellcheck={false}
+                value={values.value["body"]}
+                onInput={(event) => put("body", event.currentTarget.value)}
+              />
+            </Field>
+          )}
+          {choose("Content-Type", "Content type", bodies)}
+          {choose("Accept", "Accept", accepted)}
+          <button class="main" type="submit">
+            Send request
+          </button>
+          {sent.value?.stop !== undefined && (
+            <button type="button" onClick={sent.value.stop}>
+              Stop
+            </button>
+          )}
+        </form>
+        <div>
+          <Samples name={`${method} ${path}`} code={() => write(request.value)} />
+          {sent.value !== undefined && <Live name={`${method} ${path}`} sent={sent.value} />}
+        </div>
+      </div>
+      <Answers responses={responses} description={description} />
+    </section>
+  );
+}
+
+const write = (request: Parameters<(typeof languages)[number]["write"]>[0]): string =>
+  languages.find(({ key }) => key === language.value)?.write(request) ?? "";
+
+interface FieldProps {
+  readonly id: string;
+  readonly label: string;
+  readonly note?: string;
+  readonly text?: string | undefined;
+  readonly children: ComponentChildren;
+}
+
+const Field = ({ id, label, note, text, children }: FieldProps): JSX.Element => (
+  <div class="field">
+    <label for={id}>{label}</label> <small>{note}</small>
+    {children}
+    {text !== undefined && <p class="hint">{markCode(text)}</p>}
+  </div>
+);
+
+function Samples({
+  name,
+  code,
+}: {
+  readonly name: string;
+  readonly code: () => string;
+}): JSX.Element {
+  const text = code();
+  return (
+    <section class="samples" aria-label={`${name} in code`}>
+      <div class="bar" role="group" aria-label="Language">
+        {languages.map(({ key, title }) => (
+          <button
+            key={key}
+            type="button"
+            aria-pressed={key === language.value}
+            onClick={() => {
+              language.value = key;
+            }}
+          >
+            {title}
+          </button>
+        ))}
+        {/* Browsers offer the clipboard only on a secure origin. */}
+        {"clipboard" in navigator && (
+          <button
+            type="button"
+            class="copy"
+            onClick={() => void navigator.clipboard.writeText(text)}
+          >
+            Copy
+          </button>
+        )}
+      </div>
+      <pre tabIndex={0}>
+        <code>{text}</code>
+      </pre>
+    </section>
+  );
+}
+
+interface Sent {
+  /** 0 until an answer comes. */
+  readonly status: number;
+  readonly headers: string;
+  readonly text: string;
+  readonly ms: number;
+  /** While the answer arrives. */
+  readonly stop: (() => void) | undefined;
+}
+
+/** A stream may never end. */
+const CHARACTERS_MAX = 200_000;
+
+/** Shows the answer while it arrives. */
+async function send(
+  { method, url, headers, body }: SnippetRequest,
+  show: (sent: Sent) => void,
+): Promise<void> {
+  const controller = new AbortController();
+  const startedAtMs = performance.now();
+  let sent: Sent = { status: 0, headers: "", text: "", ms: 0, stop: () => controller.abort() };
+  const put = (change: Partial<Sent>): void => {
+    sent = { ...sent, ...change, ms: performance.now() - startedAtMs };
+    show(sent);
+  };
+  show(sent);
+  try {
+    const response = await fetch(url, {
+      method,
+      // Without a token, the request in code has a placeholder.
+      headers: headers.flatMap(([name, value]) =>
+        name === "Authorization" && token.value === "" ? [] : [[name, value]],
+      ),
+      body: body ?? null,
+      cache: "no-store",
+      signal: controller.signal,
+    });
+    const lines = Array.from(response.headers, (header) => header.join(": "));
+    put({ status: response.status, headers: lines.join("\n") });
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+    while (sent.text.length < CHARACTERS_MAX) {
+      const { done = true, value = "" } = (await reader?.read()) ?? {};
+      if (done) break;
+      put({ text: sent.text + value });
+    }
+    if (sent.text.length >= CHARACTERS_MAX) put({ text: `${sent.text}\n… and more` });
+  } catch (error) {
+    if (sent.status === 0) put({ text: String(error) });
+  }
+  controller.abort();
+  put({ stop: undefined });
+}
+
+/** The body keeps every digit; lines of JSON stay as they are. */
+function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): JSX.Element {
+  const { status, headers, text, ms, stop } = sent;
+  const isLost = status === 0 && stop === undefined;
+  return (
+    <section
+      class="live"
+      data-failed={status >= 400 || isLost ? "" : undefined}
+      aria-live="polite"
+      aria-label={`Answer of ${name}`}
+    >
+      <p>
+        <strong class="status">{status || (isLost ? "No answer" : "Waiting…")}</strong>{" "}
+        <small>{ms.toFixed(0)} ms</small>
+      </p>
+      {text !== "" && (
+        <pre class="body" tabIndex={0}>
+          {layOutJson(text) ?? text}
+        </pre>
+      )}
+      <details>
+        <summary>Headers</summary>
+        <pre tabIndex={0}>{headers}</pre>
+      </details>
+    </section>
+  );
+}
+
+interface AnswersProps {
+  readonly responses: Readonly<Record<string, Answer>>;
+  readonly description: Description;
+}
+
+function Answers({ responses, description }: AnswersProps): JSX.Element {
+  const list = (isFailure: boolean): JSX.Element => (
+    <dl class="answers">
+      {Object.entries(responses)
+        .filter(([status]) => status >= "400" === isFailure)
+        .map(([status, { $ref = "", ...own }]) => {
+          const shared = description.components.responses[nameOf($ref)];
+          const { description: text = "", content = {} } = shared ?? own;
+          return (
+            <div key={status}>
+              <dt class={isFailure ? "status failed" : "status"}>{status}</dt>
+              <dd>
+                <Markdown text={text} />
+                {!isFailure && Object.values(content)[0]?.schema !== undefined && (
+                  <Type of={Object.values(content)[0]?.schema ?? {}} />
+                )}
+              </dd>
+            </div>
+          );
+        })}
+    </dl>
+  );
+  return (
+    <div class="responses">
+      <h4>Answers</h4>
+      {list(false)}
+      <details>
+        <summary>
+          Failures:{" "}
+          {Object.keys(responses)
+            .filter((status) => status >= "400")
+            .join(", ")}
+        </summary>
+        {list(true)}
+      </details>
+    </div>
+  );
+}
+
+function Type({ of: schema }: { readonly of: Schema }): JSX.Element {
+  const { $ref = schema.items?.$ref } = schema;
+  const text = formatType(schema);
+  return $ref === undefined ? <>{text}</> : <a href={`#/schemas/${nameOf($ref)}`}>{text}</a>;
+}
