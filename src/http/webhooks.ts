@@ -1,11 +1,13 @@
 /** Webhooks over HTTP: the operations, how they are described, and what receivers are sent. */
 
+import type { Principal } from "../auth/authenticate.ts";
 import { changeTypes } from "../domain/change.ts";
 import { parseJson } from "../domain/json.ts";
+import type { Scope } from "../domain/token.ts";
 import { type Attempt, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { type ShownWebhook, Webhooks } from "../webhooks/manage.ts";
 import { requireType } from "./body.ts";
-import { answer, type Exchange, type Operation, type Route } from "./handle.ts";
+import { answer, type Exchange, LacksScope, type Operation, type Route } from "./handle.ts";
 import {
   answer as describeAnswer,
   type Described,
@@ -106,6 +108,8 @@ interface Managing {
   readonly summary: string;
   readonly description: string;
   readonly run: (webhooks: Webhooks, name: string, given: unknown) => Promise<unknown>;
+  /** A scope besides that of all webhooks: changes show plants. */
+  readonly needs?: Scope;
   readonly status?: number;
   readonly body?: ReturnType<typeof json>;
   readonly shows?: ReturnType<typeof json>;
@@ -125,8 +129,9 @@ const operations: readonly Managing[] = [
     at: "POST /webhooks",
     id: "addWebhook",
     summary: "Add a webhook",
-    description: `Sends every change from now on to a URL, signed, in order and at least once. At most ${WEBHOOKS_MAX} webhooks.`,
+    description: `Sends every change from now on to a URL, signed, in order and at least once. The token needs \`plants:read\` too. At most ${WEBHOOKS_MAX} webhooks.`,
     run: (webhooks, _name, given) => webhooks.add(given),
+    needs: "plants:read",
     status: 201,
     body: json(newWebhook, { url: shop.url, name: shop.name }),
     shows: withSecret,
@@ -188,8 +193,12 @@ const operations: readonly Managing[] = [
   },
 ];
 
-function toOperation({ run, body, status = 200 }: Managing): Operation {
-  const handle = async ({ request, service }: Exchange): Promise<Response> => {
+function toOperation({ run, needs, body, status = 200 }: Managing): Operation {
+  const handle = async (
+    { request, service }: Exchange,
+    { scopes }: Principal,
+  ): Promise<Response> => {
+    if (needs !== undefined && !scopes.includes(needs)) throw new LacksScope(needs);
     if (body === undefined) await request.body?.cancel();
     else requireType(request.headers, JSON_TYPE);
     const given = body && parseJson(await service.bodies.readText(request));

@@ -88,11 +88,11 @@ export async function sendEvent(
   }
 }
 
-const explain = ({ message, code }: NodeJS.ErrnoException): string =>
-  (code === undefined || message.includes(code) ? message : `${message} (${code})`).slice(
-    0,
-    ANSWER_CHARACTERS_MAX,
-  );
+/** Without the URL, which the runtime puts into some messages: it may have a secret in its path or query. */
+const explain = ({ message, code = "" }: NodeJS.ErrnoException): string => {
+  const text = message.includes("://") ? code : message;
+  return (text.includes(code) ? text : `${text} (${code})`).slice(0, ANSWER_CHARACTERS_MAX);
+};
 
 const untilAborted = <Result>(result: Promise<Result>, signal: AbortSignal): Promise<Result> =>
   new Promise((resolve, reject) => {

@@ -1,6 +1,9 @@
 /** Webhooks on every engine: managed over HTTP, and sent in order, at least once. */
 
 import { afterAll, afterEach, describe, expect, test } from "bun:test";
+import type { Socket } from "bun";
+import { issueToken } from "../../src/auth/token.ts";
+import type { Scope } from "../../src/domain/token.ts";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { WebhookSender } from "../../src/webhooks/sender.ts";
@@ -203,6 +206,18 @@ describe("a webhook", () => {
     await receiver.until(2);
   });
 
+  test("that answers nonsense has failed, and its URL is not logged", async () => {
+    const socket = { data: (client: Socket) => void client.write("nonsense\r\n".repeat(9)) };
+    using server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket });
+    const url = `http://127.0.0.1:${server.port}/hook?key=hidden`;
+    await call("POST", "", { url, name: "shop" });
+    await create();
+    const { attempts } = await untilShop(({ failures }) => failures > 0);
+    expect(attempts[0]?.error).toContain("Malformed");
+    expect(service.logLines.join()).toContain('"webhook_failed"');
+    expect(service.logLines.join()).not.toContain("hidden");
+  });
+
   test("is sent the changes after a number again, and skips to the newest", async () => {
     using receiver = startReceiver();
     const { lastChange } = await call("POST", "", { url: receiver.url, name: "shop" });
@@ -356,9 +371,16 @@ describe("is refused:", () => {
     expect(refused.message).toContain("PLANTSTORE_CHANGES_DAYS");
   });
 
-  test("a token without the scope", async () => {
-    const headers = { authorization: "Bearer nothing" };
-    const response = await send(service, "GET", "/webhooks", { headers });
-    expect(response.status).toBe(401);
+  test.each<[Scope[], number]>([
+    [["plants:read", "plants:write"], 403],
+    [["webhooks:manage"], 403],
+    [["webhooks:manage", "plants:read"], 201],
+  ])("a new one by a token with %j is answered %d", async (scopes, status) => {
+    const grant = { name: scopes.join(".").replaceAll(":", "-"), scopes, createdAtMs: Date.now() };
+    const { token } = await issueToken(service.store, grant);
+    const headers = { authorization: `Bearer ${token}` };
+    const body = '{"url":"http://127.0.0.1:9/"}';
+    const response = await send(service, "POST", "/webhooks", { headers, body });
+    expect(response.status).toBe(status);
   });
 });
