@@ -2,7 +2,7 @@
 
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
@@ -60,6 +60,11 @@ export function AddPanel(): JSX.Element {
     focusField("add-id");
     if (id.value === "") void propose(findInt64(last?.id ?? "")).catch(() => undefined);
   }, []);
+  // Who types now replaces the proposal.
+  useLayoutEffect(() => {
+    const field = document.activeElement as HTMLInputElement | null;
+    if (field?.id === "add-id" && field.value === proposed.value) field.select();
+  }, [proposed.value]);
   useSignalEffect(() => {
     const isEmpty = name.value === "" && (id.value === "" || id.value === proposed.value);
     keepDraft("new", isEmpty ? undefined : { id: id.value, name: name.value, tag: tag.value });
@@ -142,7 +147,6 @@ export function AddPanel(): JSX.Element {
                 event.preventDefault();
                 focusField("add-name");
               }}
-              onFocus={(event) => event.currentTarget.select()}
               onBlur={() => {
                 isJudged.value ||= id.value !== "";
               }}

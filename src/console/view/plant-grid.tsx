@@ -201,13 +201,13 @@ function Row({ plant, index, top, isActive }: RowProps): JSX.Element {
       data-active={isActive ? "" : undefined}
       style={{ transform: `translateY(${top}px)` }}
     >
-      <span role="gridcell" class="row-check">
+      {/* The whole cell is the target. */}
+      <span role="gridcell" class="row-check" onClick={(event) => select(index, event.shiftKey)}>
         <input
           type="checkbox"
           aria-label={`Select ${formatName(plant)}`}
           tabIndex={-1}
           checked={isSelected(id)}
-          onClick={(event) => select(index, event.shiftKey)}
         />
       </span>
       <span role="gridcell" class="row-id">

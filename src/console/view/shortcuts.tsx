@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { hasShortcuts, setShortcuts } from "../state/storage.ts";
 import { openPlant, route } from "../state/route.ts";
+import { hasSelection, selectAll } from "../state/selection.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
 import { act, toasts } from "../state/toasts.ts";
 import { Dialog } from "./manage.tsx";
@@ -52,6 +53,7 @@ function leave(): boolean {
   const back = panelKeys.value["Escape"];
   if (back !== undefined) back();
   else if (document.activeElement?.id === "search") focusList();
+  else if (hasSelection.value) selectAll(false);
   else return false;
   return true;
 }
@@ -68,10 +70,11 @@ const shortcuts: readonly (readonly [keys: string[], does: string, needs: typeof
   [["Page ↑", "Page ↓"], "Move one screen", [mayRead]],
   [["Home", "End"], "First or last loaded plant", [mayRead]],
   [["Enter"], "Open the plant", [mayRead]],
+  [["Space"], "Select the plant, with Shift all up to it", [mayRead]],
   [["n"], "Add a plant", [mayWrite]],
   [["e"], "Edit the open plant", editing],
   [["Delete"], "Delete the open plant", editing],
-  [["u"], "Undo a deletion", editing],
+  [["u"], "Undo", editing],
   [["Esc"], "Close, or go back one step", []],
   [["?"], "Show this help", []],
 ];
