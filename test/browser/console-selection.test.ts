@@ -128,7 +128,8 @@ describeInBrowser("several plants", () => {
   });
 
   test("can be stopped, and the rest stays selected", async () => {
-    await using view = await openConsole(service, { at: "#/plants?tag=few" });
+    const viewport = { width: 320, height: 640 };
+    await using view = await openConsole(service, { at: "#/plants?tag=few", viewport });
     const { page } = view;
     const gate = Promise.withResolvers<void>();
     await page.route("**/plants/*", async (route) => {

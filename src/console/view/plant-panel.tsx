@@ -3,6 +3,7 @@
 import { effect, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import type { Change } from "../../../client/client.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { Changed, isSame, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
@@ -25,8 +26,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   /** What someone else made of the plant while it is edited here. */
   const rival = useSignal<Changed | undefined>(undefined);
   const { isBusy, trouble, run } = useTask();
-  const news = useRef(0);
-  news.current = arrived.value.findLast((change) => change.id === id)?.seq ?? news.current;
+  const news = useRef<Change | undefined>(undefined);
+  news.current = arrived.value.findLast((change) => change.id === id) ?? news.current;
 
   const current = loaded.value;
   const versioned = typeof current === "object" && "plant" in current ? current : undefined;
@@ -46,6 +47,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     else accept(now);
   };
   useEffect(() => {
+    if (news.current?.type === "removed" && loaded.value !== "loading")
+      // It may have been deleted here, which closes the panel.
+      return isBusy.value ? undefined : meet(undefined);
     const controller = new AbortController();
     readPlant(id, controller.signal).then(
       (found) => {
@@ -58,7 +62,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       },
     );
     return () => controller.abort();
-  }, [id, recoveries.value, news.current]);
+  }, [id, recoveries.value, news.current?.seq]);
 
   const bringBack = (earlier: Plant): Promise<void> =>
     run(async () => {
