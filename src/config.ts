@@ -219,7 +219,7 @@ const fixedLimits = {
   /** Writes that share one commit. */
   batchLengthMax: 1_024,
   /** Plants that one page of a search looks at. The page then ends early, with a next link. */
-  scanRowsMax: 100_000,
+  scanRowsMax: 50_000,
   /** PostgreSQL: how long one statement may take before its connection is given up. */
   statementSecondsMax: 3,
   /** For requests in flight to finish when the service stops. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Histogram, Metrics } from "../src/observe/metrics.ts";
-import { SAMPLES_MAX, StoreSize } from "../src/observe/activity.ts";
+import { SAMPLES_MAX, StoreFigure } from "../src/observe/activity.ts";
 import { MetricsReporter } from "../src/observe/reporter.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 
@@ -58,6 +58,8 @@ describe("activity", () => {
         writesWaiting: 7,
         changesWritten: 0,
         measureBytes: async () => undefined,
+        countPlants: async () => ({ count: 5, exact: true }),
+        readFigures: () => ({}),
         listTokens: async () => [],
       },
       limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1 },
@@ -103,18 +105,18 @@ describe("the size of the store", () => {
   test("is asked for at most every ten seconds, however often clients ask", async () => {
     let now = 1_000_000;
     let asked = 0;
-    const size = new StoreSize(
+    const size = new StoreFigure(
       async () => ++asked * 100,
       () => now,
     );
-    expect([asked, size.bytes]).toEqual([0, undefined]);
+    expect([asked, size.value]).toEqual([0, undefined]);
     await Promise.all([size.refresh(), size.refresh()]);
-    expect([asked, size.bytes]).toEqual([1, 100]);
+    expect([asked, size.value]).toEqual([1, 100]);
     for (const end = now + 60_000; now < end; now += 2_000) await size.refresh();
-    expect([asked, size.bytes]).toEqual([6, 600]);
+    expect([asked, size.value]).toEqual([6, 600]);
     now += 60_000;
-    expect([asked, size.bytes]).toEqual([6, undefined]);
+    expect([asked, size.value]).toEqual([6, undefined]);
     await size.refresh();
-    expect([asked, size.bytes]).toEqual([7, 700]);
+    expect([asked, size.value]).toEqual([7, 700]);
   });
 });

@@ -19,7 +19,11 @@ async function scrape(): Promise<string> {
   const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db`, PLANTSTORE_TOKEN: TEST_TOKEN };
   await runCommand(["token", "create", "--name", "soon", "--expires", "1d"], env);
   await runCommand(["token", "create", "--name", "later", "--expires", "30d"], env);
-  await using service = await spawnService({ ...env, PLANTSTORE_BACKUP_TO: folder.path });
+  await using service = await spawnService({
+    ...env,
+    PLANTSTORE_BACKUP_TO: folder.path,
+    PLANTSTORE_PLANTS_MAX: "1000",
+  });
   await sendPlant(service.started.url, { id: 1n, name: "Fern", tag: null });
   await fetch(`${service.started.url}/readyz`);
   const headers = { authorization: `Bearer ${TEST_TOKEN}` };
@@ -46,6 +50,10 @@ test("the metrics say how many, how long and how full", () => {
   expect(value("plantstore_writes_waiting_max")).toBe(8192);
   expect(value("plantstore_held_bytes_max")).toBe(67_108_864);
   expect(value("plantstore_tokens_expiring")).toBe(1);
+  expect(value("plantstore_plants")).toBe(1);
+  expect(value("plantstore_plants_max")).toBe(1_000);
+  expect(value("plantstore_disk_free_bytes")).toBeGreaterThan(0);
+  expect(value("plantstore_disk_free_bytes_min")).toBe(67_108_864);
   expect(value("plantstore_log_lines_dropped_total")).toBe(0);
   expect(value("process_cpu_seconds_total")).toBeGreaterThan(0);
   if (process.platform === "linux") {

@@ -84,8 +84,22 @@ export interface Store extends TokenStore {
   /** The size of the store with its log; undefined if it cannot be found out. A server may be asked. */
   measureBytes(): Promise<number | undefined>;
 
+  /** What the engine knows by itself, for metrics. */
+  readFigures(): StoreFigures;
+
   /** Finishes what is queued, then releases the store. Later writes reject with `shutting_down`. */
   close(): Promise<void>;
+}
+
+/** Those that the engine does not have are left out. */
+export interface StoreFigures {
+  readonly diskFreeBytes?: number | undefined;
+  /** Connections of PostgreSQL, and callers that wait for one. */
+  readonly connectionsInUse?: number;
+  readonly callersWaiting?: number;
+  /** Attempts that were repeated, and connections that were opened. */
+  readonly retries?: number;
+  readonly connects?: number;
 }
 
 export type Created = "created" | "replayed";

@@ -7,9 +7,9 @@ import {
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
   type TagPage,
-  type TagQuery,
 } from "../domain/page.ts";
 import { formatNdjson, formatStoredPlants, lengthOf, type Plant } from "../domain/plant.ts";
+import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
@@ -165,41 +165,29 @@ export async function countPlants({ request, service }: Exchange): Promise<Respo
   return answer(200, JSON.stringify(await service.store.countPlants(parseCountQuery(request.url))));
 }
 
-/** GET /tags */
-export async function listTags(exchange: Exchange): Promise<Response> {
-  const { query, tags, next } = await readTags(exchange);
-  return answerTags(exchange, query, tags, next);
-}
+/** GET /tags, and with counts GET /tags/counts */
+export const answerTags =
+  (hasCounts: boolean) =>
+  async ({ request, service }: Exchange): Promise<Response> => {
+    const query = parseTagQuery(request.url);
+    requireRoomForNext(request.url, TAG_BYTES_MAX, service.config.urlBytesMax);
+    const page = await service.store.listTags(query);
+    const { tags, next } = hasCounts ? await countEach(service.store, page) : page;
+    const body = JSON.stringify(tags);
+    if (next === undefined) return answer(200, body);
+    return answer(200, body, { link: formatNextLink(request, query, next) });
+  };
 
-/** A page ends early rather than take longer. */
+/** Then a page of counts ends early. */
 const TAG_COUNTS_MS_MAX = 1_000;
 
-/** GET /tags/counts */
-export async function countTags(exchange: Exchange): Promise<Response> {
+async function countEach(store: ServedStore, { tags, next }: TagPage) {
   const endsAtMs = performance.now() + TAG_COUNTS_MS_MAX;
-  const { query, tags, next } = await readTags(exchange);
-  const counts: object[] = [];
+  const counted: object[] = [];
   for (const tag of tags) {
-    if (counts.length > 0 && performance.now() > endsAtMs)
-      return answerTags(exchange, query, counts, tags[counts.length - 1]);
-    counts.push({ tag, ...(await exchange.service.store.countPlants({ tag })) });
+    if (counted.length > 0 && performance.now() > endsAtMs)
+      return { tags: counted, next: tags[counted.length - 1] };
+    counted.push({ tag, ...(await store.countPlants({ tag })) });
   }
-  return answerTags(exchange, query, counts, next);
-}
-
-async function readTags({ request, service }: Exchange): Promise<TagPage & { query: TagQuery }> {
-  const query = parseTagQuery(request.url);
-  requireRoomForNext(request.url, TAG_BYTES_MAX, service.config.urlBytesMax);
-  return { query, ...(await service.store.listTags(query)) };
-}
-
-function answerTags(
-  { request }: Exchange,
-  query: TagQuery,
-  body: readonly unknown[],
-  next: string | undefined,
-): Response {
-  const text = JSON.stringify(body);
-  if (next === undefined) return answer(200, text);
-  return answer(200, text, { link: formatNextLink(request, query, next) });
+  return { tags: counted, next };
 }

@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import { BATCH_TYPES, createPlants } from "./batch.ts";
 import { listChanges } from "./changes.ts";
 import { answer, type Route } from "./handle.ts";
-import { countPlants, countTags, listPlants, listTags } from "./list.ts";
+import { answerTags, countPlants, listPlants } from "./list.ts";
 import { describeApi } from "./openapi.ts";
 import { createPlant, readPlant, removePlant, replacePlant } from "./plants.ts";
 import { JSON_TYPE } from "./request-headers.ts";
@@ -42,11 +42,11 @@ export function createRoutes(config: Config): readonly Route[] {
     },
     {
       path: "/tags",
-      operations: { GET: { scope: "plants:read", handle: listTags, hasQuery: true } },
+      operations: { GET: { scope: "plants:read", handle: answerTags(false), hasQuery: true } },
     },
     {
       path: "/tags/counts",
-      operations: { GET: { scope: "plants:read", handle: countTags, hasQuery: true } },
+      operations: { GET: { scope: "plants:read", handle: answerTags(true), hasQuery: true } },
     },
     {
       path: "/changes",

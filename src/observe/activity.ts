@@ -40,7 +40,7 @@ export interface FailedRequest {
 }
 
 export class ActivityLog {
-  readonly size: StoreSize;
+  readonly size: StoreFigure;
   private readonly blocks: readonly Metrics[];
   private readonly samples: Sample[] = [];
   /** Of status 4xx and 5xx: many of the former must not push out the latter. */
@@ -48,7 +48,7 @@ export class ActivityLog {
   private last: Totals = Metrics.addUp([]);
   private lastLatencies = addUpLatencies([]);
 
-  constructor(blocks: readonly Metrics[], size: StoreSize) {
+  constructor(blocks: readonly Metrics[], size: StoreFigure) {
     this.blocks = blocks;
     this.size = size;
   }
@@ -90,7 +90,7 @@ export class ActivityLog {
       writeP50Ms: round(writes.quantile(0.5)),
       writeP99Ms: round(writes.quantile(0.99)),
       waiting,
-      storeBytes: this.size.bytes,
+      storeBytes: this.size.value,
     });
     if (this.samples.length > SAMPLES_MAX) this.samples.shift();
     this.last = now;
@@ -126,31 +126,32 @@ const round = (ms: number | undefined): number | undefined =>
 const SIZE_FRESH_MS = 10_000;
 const SIZE_KNOWN_MS = 60_000;
 
-/** The size of the store. Measured seldom unless clients ask, because the answer may come from a database server. */
-export class StoreSize {
-  private readonly measureBytes: () => Promise<number | undefined>;
+/** A figure of the store. Measured seldom unless clients ask, because the answer may come from a database server. */
+export class StoreFigure {
+  private readonly measure: () => Promise<number | undefined>;
   private readonly now: () => number;
   private measuredAtMs = Number.NEGATIVE_INFINITY;
   private measuring = Promise.resolve();
-  private lastBytes: number | undefined;
+  private lastValue: number | undefined;
 
-  constructor(measureBytes: () => Promise<number | undefined>, now = () => performance.now()) {
-    this.measureBytes = measureBytes;
+  constructor(measure: () => Promise<number | undefined>, now = () => performance.now()) {
+    this.measure = measure;
     this.now = now;
   }
 
   /** As last measured; undefined if it was not measured lately, or if it could not be measured. */
-  get bytes(): number | undefined {
-    return this.now() - this.measuredAtMs < SIZE_KNOWN_MS ? this.lastBytes : undefined;
+  get value(): number | undefined {
+    return this.now() - this.measuredAtMs < SIZE_KNOWN_MS ? this.lastValue : undefined;
   }
 
-  /** Resolves when the size is known. */
+  /** Resolves when the figure is known. */
   refresh(freshMs = SIZE_FRESH_MS): Promise<void> {
     if (this.now() - this.measuredAtMs >= freshMs) {
       this.measuredAtMs = this.now();
-      this.measuring = this.measureBytes().then((bytes) => {
-        this.lastBytes = bytes;
-      });
+      this.measuring = this.measure().then(
+        (value) => void (this.lastValue = value),
+        () => void (this.lastValue = undefined),
+      );
     }
     return this.measuring;
   }

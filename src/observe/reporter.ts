@@ -2,7 +2,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import packageJson from "../../package.json";
-import { ActivityLog, StoreSize } from "./activity.ts";
+import { ActivityLog, StoreFigure } from "./activity.ts";
 import { Histogram, Metrics } from "./metrics.ts";
 
 /** How often the event loop is looked at. */
@@ -15,8 +15,13 @@ interface ObservedStore {
   readonly writesWaiting: number;
   readonly changesWritten: number;
   readonly measureBytes: () => Promise<number | undefined>;
+  readonly countPlants: () => Promise<{ readonly count: number }>;
+  readonly readFigures: () => StoreFigures;
   readonly listTokens: () => Promise<readonly ObservedToken[]>;
 }
+
+type FigureName = "diskFreeBytes" | "connectionsInUse" | "callersWaiting" | "retries" | "connects";
+type StoreFigures = Readonly<Partial<Record<FigureName, number | undefined>>>;
 
 interface ObservedToken {
   readonly expiresAtMs: number | undefined;
@@ -57,6 +62,8 @@ interface Observed extends ServiceFacts {
     readonly queueLengthMax: number;
     readonly bodyBytesTotalMax: number;
     readonly sampleSeconds: number;
+    readonly plantsMax?: number;
+    readonly diskFreeBytesMin?: number;
   };
   /** Undefined if no client has asked for it. */
   readonly findReadiness: () => boolean | undefined;
@@ -84,13 +91,15 @@ export class MetricsReporter {
   private readonly activity: ActivityLog;
   readonly noteFailure: ActivityLog["noteFailure"];
   private readonly timers: Timer[] = [];
+  private readonly plants: StoreFigure;
 
   /** One block for each thread that counts. */
   constructor(blocks: readonly Metrics[], observed: Observed) {
     const { store } = observed;
     this.blocks = blocks;
     this.observed = observed;
-    this.activity = new ActivityLog(blocks, new StoreSize(() => store.measureBytes()));
+    this.activity = new ActivityLog(blocks, new StoreFigure(() => store.measureBytes()));
+    this.plants = new StoreFigure(async () => (await store.countPlants()).count);
     this.noteFailure = this.activity.noteFailure;
   }
 
@@ -139,11 +148,12 @@ export class MetricsReporter {
     const [tokens, webhooks = []] = await Promise.all([
       inTime(store.listTokens()),
       inTime(reportWebhooks?.()),
+      inTime(this.plants.refresh()),
       this.activity.size.refresh(),
     ]);
     const { creates, requests, batchLines, gauges } = Metrics.addUp(this.blocks);
     const operations = Metrics.addUpDurations(this.blocks);
-    const storeBytes = this.activity.size.bytes;
+    const storeBytes = this.activity.size.value;
     const histogram = (name: string, help: string, values: Histogram): string =>
       family(name, "histogram", help, histogramLines(values));
     return [
@@ -220,21 +230,25 @@ export class MetricsReporter {
         limits.bodyBytesTotalMax,
       ),
       gauge("plantstore_store_bytes", "Size of the store, its log included.", storeBytes),
+      gauge("plantstore_plants", "Plants in the store.", this.plants.value),
+      gauge("plantstore_plants_max", "Limit of plantstore_plants.", limits.plantsMax || undefined),
+      ...formatFigures(store.readFigures(), limits.diskFreeBytesMin || undefined),
       gauge(
         "plantstore_tokens_expiring",
         "Tokens that stop working within a week.",
         tokens === undefined ? undefined : countExpiring(tokens),
       ),
       ...formatBackups(backups),
-      family(
+      counter(
         "plantstore_log_lines_dropped_total",
-        "counter",
         "Log lines dropped because standard error was too slow.",
-        [["", countDroppedLines?.() ?? 0]],
+        countDroppedLines?.() ?? 0,
       ),
-      family("plantstore_changes_total", "counter", "Changes that were written to the journal.", [
-        ["", store.changesWritten],
-      ]),
+      counter(
+        "plantstore_changes_total",
+        "Changes that were written to the journal.",
+        store.changesWritten,
+      ),
       gauge("plantstore_feed_readers", "Clients that follow the changes.", gauges.feedReaders),
       ...formatWebhooks(webhooks),
       histogram(
@@ -242,9 +256,7 @@ export class MetricsReporter {
         "How late the thread that writes gets to its timers.",
         this.loopDelays,
       ),
-      family("process_cpu_seconds_total", "counter", "Processor time of the process.", [
-        ["", measureCpuSeconds()],
-      ]),
+      counter("process_cpu_seconds_total", "Processor time of the process.", measureCpuSeconds()),
       gauge("process_resident_memory_bytes", "Memory of the process.", measureMemory()),
       ...formatDescriptors(),
       gauge(
@@ -280,6 +292,34 @@ function formatWebhooks(webhooks: readonly WebhookFacts[]): string[] {
       "counter",
       "Events that this instance sent to a webhook, by result.",
       [...lines(({ sent }) => sent, "taken"), ...lines(({ failed }) => failed, "failed")],
+    ),
+  ];
+}
+
+function formatFigures(figures: StoreFigures, diskFreeBytesMin: number | undefined): string[] {
+  const { diskFreeBytes, connectionsInUse, callersWaiting, retries, connects } = figures;
+  return [
+    gauge("plantstore_disk_free_bytes", "SQLite: free space of the disk.", diskFreeBytes),
+    gauge(
+      "plantstore_disk_free_bytes_min",
+      "SQLite: with less free space, new plants are refused.",
+      diskFreeBytes === undefined ? undefined : diskFreeBytesMin,
+    ),
+    gauge(
+      "plantstore_postgres_connections_in_use",
+      "PostgreSQL: connections with a statement under way.",
+      connectionsInUse,
+    ),
+    gauge(
+      "plantstore_postgres_waiting",
+      "PostgreSQL: work that waits for a connection.",
+      callersWaiting,
+    ),
+    counter("plantstore_postgres_retries_total", "PostgreSQL: repeated attempts.", retries),
+    counter(
+      "plantstore_postgres_connects_total",
+      "PostgreSQL: connections that were opened; more than there are, after losses.",
+      connects,
     ),
   ];
 }
@@ -373,8 +413,12 @@ interface Scale {
 const SECONDS: Scale = { from: BUCKET_MS_MIN, to: BUCKET_MS_MAX, unit: 1_000 };
 const COMMIT_WRITES: Scale = { from: 1, to: 1_024, unit: 1 };
 
-const gauge = (name: string, help: string, value: number | undefined): string =>
-  family(name, "gauge", help, value === undefined ? [] : [["", value]]);
+const single =
+  (type: string) =>
+  (name: string, help: string, value: number | undefined): string =>
+    family(name, type, help, value === undefined ? [] : [["", value]]);
+const gauge = single("gauge");
+const counter = single("counter");
 
 function histogramLines(
   histogram: Histogram,

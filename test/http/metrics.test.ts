@@ -124,6 +124,12 @@ describe("metrics", () => {
     expect(samples.get(info)).toBe(1);
     expect(samples.get("plantstore_writes_waiting")).toBe(0);
     expect(samples.get("plantstore_store_bytes")).toBeGreaterThan(4_095);
+    expect(samples.get("plantstore_plants")).toBeNumber();
+    expect(samples.has("plantstore_plants_max")).toBe(false);
+    expect(samples.has("plantstore_disk_free_bytes")).toBe(engine === "SQLite");
+    const [isServer, name] = [engine === "PostgreSQL", "plantstore_postgres"];
+    expect(samples.has(`${name}_connections_in_use`)).toBe(isServer);
+    expect((samples.get(`${name}_connects_total`) ?? 0) > 0).toBe(isServer);
     expect(samples.get("process_resident_memory_bytes")).toBeGreaterThan(10_000_000);
     const startedAtMs = (samples.get("process_start_time_seconds") ?? 0) * 1000;
     expect(startedAtMs).toBeWithin(Date.now() - 3_600_000, Date.now());

@@ -99,6 +99,7 @@ describe("a server that stops answering", () => {
   });
 
   test("behind a network that swallows everything, it is the same", async () => {
+    const before = disturbed.service.store.readFigures();
     disturbed.proxy.freeze(true);
     const sentAtMs = performance.now();
     await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
@@ -107,6 +108,9 @@ describe("a server that stops answering", () => {
     disturbed.proxy.freeze(false);
     await until("/readyz", 200);
     expect((await sendPlant(url, fern(1))).status).toBe(200);
+    const { retries = 0, connects = 0 } = disturbed.service.store.readFigures();
+    expect(retries).toBeGreaterThan(before.retries ?? 0);
+    expect(connects).toBeGreaterThan(before.connects ?? 0);
   });
 
   test("but is only slow to reach: everything is done, slowly", async () => {

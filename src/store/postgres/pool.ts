@@ -36,6 +36,10 @@ export class ConnectionPool {
   private readonly waitingMax: number;
   private readonly waiting: PromiseWithResolvers<Slot>[] = [];
   private isClosed = false;
+  /** Attempts that failed and were repeated. */
+  retries = 0;
+  /** Connections that were opened. */
+  connects = 0;
 
   constructor(hosts: Hosts, { connectionsMax, usersMax = 1, waitingMax }: Limits) {
     this.hosts = hosts;
@@ -74,12 +78,21 @@ export class ConnectionPool {
           const mayHelp = failure === "retry" || failure === "reconnect";
           if (!mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0) slot.connection?.close();
           if (!mayHelp || isOver || this.isClosed) throw translate(error);
+          this.retries++;
           await Bun.sleep(pauseMs);
         }
       }
     } finally {
       this.giveBack(slot);
     }
+  }
+
+  get connectionsInUse(): number {
+    return this.slots.filter(({ users }) => users > 0).length;
+  }
+
+  get callersWaiting(): number {
+    return this.waiting.length;
   }
 
   /** Cuts off what is under way. */
@@ -109,7 +122,10 @@ export class ConnectionPool {
     slot.connection = undefined;
     slot.opening = this.hosts
       .connect(deadlineMs)
-      .then((connection) => (slot.connection = connection))
+      .then((connection) => {
+        this.connects++;
+        return (slot.connection = connection);
+      })
       .finally(() => {
         slot.opening = undefined;
       });

@@ -3,7 +3,6 @@
 import {
   type CountPage,
   findBehind,
-  findHint,
   findTagPrefixRange,
   firstIdOf,
   isComplete,
@@ -49,7 +48,6 @@ const PIECE_ROWS_MAX = 2_000;
 const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
 interface Piece {
-  /** Without those that the server found not to match. */
   readonly plants: readonly Plant[];
   /** There may be further rows. */
   readonly hasMore: boolean;
@@ -65,7 +63,6 @@ export async function listPlants(
   scanRowsMax: number,
 ): Promise<PlantPage> {
   const searches = isSearch(query);
-  const hint = searches ? findHint(query) : undefined;
   let waitedMs = 0;
   const waitFor = async <Result>(promise: Promise<Result>): Promise<Result> => {
     const startedMs = performance.now();
@@ -78,8 +75,8 @@ export async function listPlants(
   const page = new PageBuilder(query, searches ? scanRowsMax : query.limit, workedMs);
   let yieldAtMs = workedMs() + TICK_MS;
   for (let { after } = query; ;) {
-    const rowsMax = searches ? page.rowsLeft(PIECE_ROWS_MAX) : query.limit + 1;
-    const piece = await waitFor(readPiece(connection, { ...query, after }, rowsMax, hint));
+    const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
+    const piece = await waitFor(readPiece(connection, { ...query, after }, rowsMax));
     for (const plant of piece.plants) {
       if (!page.add(plant)) return { plants: page.plants, next: page.lastId };
       if (!searches || workedMs() < yieldAtMs) continue;
@@ -87,7 +84,6 @@ export async function listPlants(
       yieldAtMs = workedMs() + TICK_MS;
     }
     if (!piece.hasMore) return { plants: page.plants, next: undefined };
-    if (hint !== undefined) page.skip(rowsMax - piece.plants.length);
     after = page.lastId;
   }
 }
@@ -96,13 +92,11 @@ async function readPiece(
   connection: Connection,
   query: PlantQuery,
   rowsMax: number,
-  hint: string | undefined,
 ): Promise<Piece> {
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], hasMore: false };
-  const parameters: Parameter[] = query.tag === undefined ? [firstId] : [firstId, query.tag];
-  if (hint !== undefined) return readCandidates(connection, query, rowsMax, [...parameters, hint]);
   const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
+  const parameters: Parameter[] = query.tag === undefined ? [firstId] : [firstId, query.tag];
   const rows = await connection.query<PlantRow | LongRow>(shortRowsOf(query, length), parameters);
   const plants: Plant[] = [];
   for (const row of rows) {
@@ -110,25 +104,6 @@ async function readPiece(
     plants.push(toPlant(row));
   }
   return { plants, hasMore: rows.length === length };
-}
-
-/** The server passes over what cannot match. The last row of a full piece is always there. */
-async function readCandidates(
-  connection: Connection,
-  query: PlantQuery,
-  length: number,
-  parameters: readonly Parameter[],
-): Promise<Piece> {
-  const rows = await connection.query<(PlantRow | LongRow) & { readonly place: bigint }>(
-    candidatesOf(query, length, parameters.length),
-    parameters,
-  );
-  const plants: Plant[] = [];
-  for (const { id, name, tag } of rows) {
-    if (name === null) return readBounded(connection, query, length, parameters.slice(0, -1));
-    plants.push(toPlant({ id, name, tag }));
-  }
-  return { plants, hasMore: Number(rows.at(-1)?.place) === length };
 }
 
 async function readBounded(
@@ -174,18 +149,6 @@ const whereShort = (column: string): string =>
 /** Without the texts of long rows. Most pages have none, and to sum up the bytes takes half as long again. */
 const shortRowsOf = (query: PlantQuery, length: number): string =>
   `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`;
-
-/** In plain ASCII the server compares as a search does. Other texts are for the search itself to look at. */
-function candidatesOf(query: PlantQuery, length: number, hint: number): string {
-  const mayMatch = (column: string): string =>
-    `octet_length(${column}) > char_length(${column}) OR strpos(upper(${column} COLLATE "C"), $${hint}::text) > 0`;
-  return `SELECT id, ${whereShort("name")}, ${whereShort("tag")}, place FROM (
-      SELECT id, name, tag, row_number() OVER (ORDER BY id ${query.order}) AS place
-      FROM (SELECT id, name, tag ${rowsOf(query, length)}) AS piece
-    ) AS placed
-    WHERE ${BYTES} > ${SHORT_BYTES_MAX} OR ${mayMatch("name")} OR ${mayMatch("tag")} OR place = ${length}
-    ORDER BY id ${query.order}`;
-}
 
 /** Rows as long as those before them are not too large together; the first one always. */
 const boundedRowsOf = (

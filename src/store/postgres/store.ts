@@ -16,6 +16,7 @@ import type {
   OnMigrate,
   Store,
   StoreDescription,
+  StoreFigures,
   StoreLimits,
 } from "../../domain/store.ts";
 import type { ServerLimits } from "../open.ts";
@@ -236,6 +237,18 @@ class PostgresStore implements Store {
 
   get writesWaiting(): number {
     return this.writes.waiting;
+  }
+
+  readFigures(): StoreFigures {
+    const pools = [this.writers, this.readers, this.control];
+    const sum = (of: (pool: ConnectionPool) => number): number =>
+      pools.reduce((total, pool) => total + of(pool), 0);
+    return {
+      connectionsInUse: sum((pool) => pool.connectionsInUse),
+      callersWaiting: sum((pool) => pool.callersWaiting),
+      retries: sum((pool) => pool.retries),
+      connects: sum((pool) => pool.connects),
+    };
   }
 
   async measureBytes(): Promise<number | undefined> {

@@ -94,7 +94,8 @@ abstract class SqliteReads {
 
   async listPlants(query: PlantQuery): Promise<PlantPage> {
     if (isSearch(query)) {
-      this.requireReadable();
+      // The thread opens the file by itself, so whether it may be read is decided here.
+      this.readPlants(() => undefined);
       return this.searcher.search(query);
     }
     return this.readPage(({ statements }) =>
@@ -122,7 +123,7 @@ abstract class SqliteReads {
   }
 
   async countPlants(query: CountQuery = {}, msMax?: number): Promise<PlantCount> {
-    this.requireReadable();
+    this.readPlants(() => undefined);
     return this.counts.count(query, msMax);
   }
 
@@ -194,11 +195,6 @@ abstract class SqliteReads {
 
   private restMs(): number {
     return this.isWriting() ? this.restsUntilMs - performance.now() : 0;
-  }
-
-  /** A thread opens the file by itself, so whether plants may be read is decided before. */
-  private requireReadable(): void {
-    this.readPlants(() => undefined);
   }
 
   private readPlants<Result>(query: (connection: Connection) => Result): Result {
@@ -312,6 +308,10 @@ export class SqliteStore extends SqliteReads implements Store {
 
   get writesWaiting(): number {
     return this.writes.waiting;
+  }
+
+  readFigures(): ReturnType<Store["readFigures"]> {
+    return { diskFreeBytes: this.connection?.room.measureDisk() };
   }
 
   async measureBytes(): Promise<number | undefined> {
