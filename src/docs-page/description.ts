@@ -6,7 +6,6 @@ export interface Schema {
   readonly format?: string;
   readonly description?: string;
   readonly enum?: readonly unknown[];
-  readonly default?: unknown;
   readonly required?: readonly string[];
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly items?: Schema;
@@ -31,7 +30,6 @@ export interface Answer {
   readonly $ref?: string;
   readonly description?: string;
   readonly content?: Readonly<Record<string, Media>>;
-  readonly headers?: Readonly<Record<string, object>>;
 }
 
 /** Including the parameters of its path. */
@@ -52,7 +50,7 @@ export interface Operation {
 export interface Description {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly servers: readonly { readonly url: string }[];
-  readonly tags: readonly { readonly name: string; readonly description: string }[];
+  readonly tags: readonly { readonly name: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   readonly components: {
     readonly schemas: Readonly<Record<string, Schema>>;

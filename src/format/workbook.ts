@@ -59,13 +59,11 @@ export async function openWorkbook(file: Blob, limits = workbookLimits): Promise
   if (firstSheet === undefined) throw new MalformedFile(NOT_A_WORKBOOK);
 
   const readCells = async (): Promise<CellReader> => {
-    const [stylesPath, stringsPath] = ["styles", "sharedStrings"].map((kind) =>
-      findPart(links, kind),
-    );
-    const styles = archive.has(stylesPath ?? "") ? await readPart(stylesPath ?? "") : "";
+    const [stylesPath, stringsPath] = [findPart(links, "styles"), findPart(links, "sharedStrings")];
+    const styles = archive.has(stylesPath) ? await readPart(stylesPath) : "";
     const texts: string[] = [];
-    if (archive.has(stringsPath ?? "")) {
-      const pieces = unpack(file, archive.get(stringsPath ?? ""), limits.partBytesMax);
+    if (archive.has(stringsPath)) {
+      const pieces = unpack(file, archive.get(stringsPath), limits.partBytesMax);
       for await (const [, , , item = ""] of readElements(pieces, "si", limits))
         texts.push(readText(item));
     }
@@ -73,6 +71,7 @@ export async function openWorkbook(file: Blob, limits = workbookLimits): Promise
     return { texts, dateStyles: findDateStyles(styles), is1904 };
   };
 
+  let cells: Promise<CellReader> | undefined;
   const readRows = async function* (options: RowOptions): AsyncGenerator<Uint8Array> {
     const { sheet = firstSheet, columnsMin = 1, onProgress } = options;
     const path = sheets.get(sheet);
@@ -80,7 +79,8 @@ export async function openWorkbook(file: Blob, limits = workbookLimits): Promise
       const known = [...sheets.keys()].map((one) => JSON.stringify(one)).join(", ");
       throw new MalformedFile(`No sheet is called ${JSON.stringify(sheet)}; there is ${known}.`);
     }
-    const cells = await readCells();
+    // Once for all readers: a workbook may have a million texts.
+    const reader = await (cells ??= readCells());
     const encoder = new TextEncoder();
     const pieces = unpack(file, archive.get(path), limits.sheetBytesMax, onProgress);
     let number = 0;
@@ -91,7 +91,7 @@ export async function openWorkbook(file: Blob, limits = workbookLimits): Promise
       if (!(given > number)) throw new MalformedFile(NOT_A_WORKBOOK);
       if (given > limits.rowsMax)
         throw new MalformedFile(`The sheet has more than ${limits.rowsMax} rows.`);
-      const row = readRow(inner, cells);
+      const row = readRow(inner, reader);
       if (row.length > 0) width ??= Math.max(columnsMin, row.length);
       // The empty rows before this one count, too.
       csv += "\n".repeat(given - number - 1);

@@ -127,6 +127,10 @@ describeInBrowser("an import", () => {
     await page.getByRole("columnheader", { name: "Anna" }).waitFor();
     await page.getByLabel("Sheet").selectOption("Stock");
     await page.getByRole("cell", { name: /Nr: the spreadsheet has rounded it/ }).waitFor();
+    await page.getByLabel("First row", { exact: true }).selectOption("true");
+    await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
+    expect(await page.getByLabel("Sheet").inputValue()).toBe("Stock");
+    await page.getByLabel("First row", { exact: true }).selectOption("false");
     await figure(page, "New", "2");
     await figure(page, "Refused", "1");
     await expectAccessible(page);

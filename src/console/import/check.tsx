@@ -91,7 +91,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
               ["false", "Column names"],
               ["true", "Data"],
             ]}
-            onChange={(value) => readAs({ ...reading, ...GUESS, isHeadless: value === "true" })}
+            onChange={(value) => readAs({ ...reading, headings: {}, isHeadless: value === "true" })}
           />
         )}
       </div>
