@@ -43,7 +43,7 @@ describe("the candidates", () => {
     ],
     [
       ["import", "--format", ""],
-      ["ndjson", "json", "csv"],
+      ["ndjson", "json", "csv", "xlsx"],
     ],
     [["import", "--format", "nd"], ["ndjson"]],
     [["import", ""], [":files"]],
