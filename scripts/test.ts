@@ -1,10 +1,40 @@
 /** Runs all test scripts in two rows side by side, because much of their time is waiting. */
 
+import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
 /** The scripts of a row run one after the other. */
 const rows = [
   ["test:sqlite", "test:torture"],
   ["test:browser", "test:servers", "test:postgres", "test:serializable", "test:ship"],
 ] as const;
+
+/** These have their files on the disk. */
+const onDisk = new Set(["test:torture", "test:ship"]);
+
+const MEMORY = "/dev/shm";
+const MEMORY_BYTES_MIN = 4 * 1024 ** 3;
+
+/**
+ * Files in memory, if there is room for them and programs can be run from there. A sync costs nothing there, and what
+ * the other tests show does not depend on it.
+ */
+function hasRoomInMemory(): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(MEMORY);
+    if (bavail * bsize < MEMORY_BYTES_MIN) return false;
+    const folder = mkdtempSync(join(MEMORY, "plantstore-test-"));
+    const program = join(folder, "program");
+    writeFileSync(program, "#!/bin/sh\n", { mode: 0o755 });
+    const { success } = Bun.spawnSync([program]);
+    rmSync(folder, { recursive: true });
+    return success;
+  } catch {
+    return false;
+  }
+}
+
+const inMemory = hasRoomInMemory() ? { TMPDIR: MEMORY } : {};
 
 interface Finished {
   readonly script: string;
@@ -15,7 +45,12 @@ interface Finished {
 /** The output of a script is printed when it has ended, so two do not mix. */
 async function run(script: string): Promise<Finished> {
   const startedAtMs = performance.now();
-  const child = Bun.spawn(["npm", "run", "--silent", script], { stdout: "pipe", stderr: "pipe" });
+  const env = { ...process.env, ...(onDisk.has(script) ? {} : inMemory) };
+  const child = Bun.spawn(["npm", "run", "--silent", script], {
+    env,
+    stdout: "pipe",
+    stderr: "pipe",
+  });
   const [stdout, stderr, exitCode] = await Promise.all([
     new Response(child.stdout).text(),
     new Response(child.stderr).text(),
