@@ -227,6 +227,14 @@ export class LacksScope extends Refusal {
   }
 }
 
+/**
+ * Looks the token up again. One that was revoked while its request was under way, or just before, must not leave a
+ * token or a webhook behind.
+ */
+export async function requireUnrevoked({ request, service }: Exchange): Promise<void> {
+  await service.authenticator.authenticate(request.headers.get("authorization"), 0);
+}
+
 function requireScope(principal: Principal, scope: Scope | "any"): void {
   if (scope !== "any" && !principal.scopes.includes(scope)) throw new LacksScope(scope);
 }

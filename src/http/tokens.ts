@@ -6,7 +6,7 @@ import { Refusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { requireType } from "./body.ts";
-import { answer, type Exchange, LacksScope } from "./handle.ts";
+import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
   answer as describeAnswer,
   type Described,
@@ -30,12 +30,11 @@ export async function listTokens({ service }: Exchange): Promise<Response> {
 }
 
 /** POST /tokens */
-export async function createToken(
-  { request, service }: Exchange,
-  principal: Principal,
-): Promise<Response> {
+export async function createToken(exchange: Exchange, principal: Principal): Promise<Response> {
+  const { request, service } = exchange;
   requireType(request.headers, JSON_TYPE);
   const grant = parseGrant(await service.bodies.readText(request), Date.now());
+  await requireUnrevoked(exchange);
   const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
   if (lacking !== undefined)
     throw new LacksScope(
@@ -47,8 +46,10 @@ export async function createToken(
 }
 
 /** DELETE /tokens/{id} */
-export async function revokeToken({ request, service }: Exchange): Promise<Response> {
+export async function revokeToken(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
   await request.body?.cancel();
+  await requireUnrevoked(exchange);
   const { store, config } = service;
   const tokens = await store.listTokens();
   const token = tokens.find((each) => summarize(each).id === request.params?.["id"]);

@@ -7,7 +7,14 @@ import type { Scope } from "../domain/token.ts";
 import { type Attempt, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { type ShownWebhook, Webhooks } from "../webhooks/manage.ts";
 import { requireType } from "./body.ts";
-import { answer, type Exchange, LacksScope, type Operation, type Route } from "./handle.ts";
+import {
+  answer,
+  type Exchange,
+  LacksScope,
+  type Operation,
+  requireUnrevoked,
+  type Route,
+} from "./handle.ts";
 import {
   answer as describeAnswer,
   type Described,
@@ -194,14 +201,13 @@ const operations: readonly Managing[] = [
 ];
 
 function toOperation({ run, needs, body, status = 200 }: Managing): Operation {
-  const handle = async (
-    { request, service }: Exchange,
-    { scopes }: Principal,
-  ): Promise<Response> => {
+  const handle = async (exchange: Exchange, { scopes }: Principal): Promise<Response> => {
+    const { request, service } = exchange;
     if (needs !== undefined && !scopes.includes(needs)) throw new LacksScope(needs);
     if (body === undefined) await request.body?.cancel();
     else requireType(request.headers, JSON_TYPE);
     const given = body && parseJson(await service.bodies.readText(request));
+    await requireUnrevoked(exchange);
     service.limitIdle(request, IDLE_SECONDS);
     const webhooks = new Webhooks(service.store, service.config);
     const result = await run(webhooks, request.params?.["name"] ?? "", given);

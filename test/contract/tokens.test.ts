@@ -109,6 +109,23 @@ describe("tokens", () => {
     await expectRefusal(await send(service, "GET", "/tokens/till"), "method_not_allowed");
   });
 
+  test("are not made by one that was revoked a moment ago, while its request was under way", async () => {
+    const thief = await make({ name: "thief", scopes: ["tokens:manage"] });
+    expect((await send(service, "GET", "/tokens", bearer(thief.token))).status).toBe(200);
+    const body = new TransformStream<Uint8Array, Uint8Array>();
+    const writer = body.writable.getWriter();
+    const asked = fetch(`${service.url}/tokens`, {
+      method: "POST",
+      headers: { ...bearer(thief.token).headers, "content-type": "application/json" },
+      body: body.readable,
+    });
+    await writer.write(Buffer.from('{"name":"another",'));
+    expect((await revoke(thief.id)).status).toBe(204);
+    await writer.write(Buffer.from('"scopes":["tokens:manage"]}'));
+    await writer.close();
+    await expectRefusal(await asked, "token_invalid");
+  });
+
   test("are for tokens with tokens:manage, which cannot hand out what they lack", async () => {
     const { token: plain, id } = await make({
       name: "plain",
