@@ -17,6 +17,7 @@ const RETRYING = { delaysMs: [300, 1_000, 3_000], retriesMax: Number.POSITIVE_IN
 
 /** The number of the last change that was seen. */
 let after: number | undefined;
+let hasGap = false;
 let beginning: Promise<void> | undefined;
 
 /** Resolves when every later change will be seen, or when they cannot be followed. */
@@ -46,6 +47,8 @@ async function follow(stopped: AbortSignal): Promise<void> {
       const begun = catchUp(stopped);
       beginning = begun.catch(() => undefined);
       await begun;
+      if (hasGap) gaps.value++;
+      hasGap = false;
       await call(async (client) => {
         const options = { ...RETRYING, signal: stopped, onRetry: () => void tryAgain() };
         for await (const change of client.changes({ after, follow: true }, options)) {
@@ -62,7 +65,7 @@ async function follow(stopped: AbortSignal): Promise<void> {
       else if (after === undefined) return;
       else {
         after = undefined;
-        gaps.value++;
+        hasGap = true;
       }
     }
   }
@@ -77,7 +80,7 @@ async function catchUp(stopped: AbortSignal): Promise<void> {
       after = page.last;
       return;
     }
-    gaps.value++;
+    hasGap = true;
   }
   const init = { method: "HEAD", signal: stopped };
   const { headers } = await call((client) => client.request("/changes", init));

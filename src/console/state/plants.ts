@@ -86,13 +86,14 @@ class PlantList {
     if (plants.length > 0) this.version.value++;
   }
 
-  async readCount(): Promise<void> {
+  /** A search does not count all plants with every letter. */
+  async readCount(isAgain: boolean): Promise<void> {
     const { q, tag } = this.filter;
+    const isWhole = q === undefined && tag === undefined;
     try {
-      const all = await countPlants({}, this.left.signal);
-      total.value = all;
-      const isWhole = q === undefined && tag === undefined;
-      this.count.value = isWhole ? all : await countPlants({ q, tag }, this.left.signal);
+      if (isWhole || isAgain || total.value === undefined)
+        total.value = await countPlants({}, this.left.signal);
+      this.count.value = isWhole ? total.value : await countPlants({ q, tag }, this.left.signal);
     } catch {
       // The list does without.
     }
@@ -163,7 +164,7 @@ async function show(next: PlantList, place?: bigint): Promise<void> {
   list.value.stop();
   list.value = next;
   await untilFollowing();
-  void next.readCount();
+  void next.readCount(false);
   await next.loadMore(place);
   const { phase, plants } = next;
   if (list.value !== next || phase.value === "failed") return;
@@ -184,7 +185,7 @@ function apply({ id, plant }: Change): void {
   noteTag(plant?.tag);
   counting ??= setTimeout(() => {
     counting = undefined;
-    void list.value.readCount();
+    if (token.value !== undefined) void list.value.readCount(true);
   }, COUNT_MS);
 }
 
@@ -199,6 +200,7 @@ export function startLists(): void {
       untracked(() => {
         list.value.stop();
         list.value = new PlantList(everything);
+        total.value = undefined;
       });
       return;
     }
@@ -252,7 +254,8 @@ const SUGGESTIONS_MAX = 50;
 let known: Awaited<ReturnType<typeof readTags>> | undefined;
 
 export function noteTag(tag: string | undefined): void {
-  if (known?.tags.some((each) => each.tag === tag) === false) known = undefined;
+  if (tag !== undefined && known?.tags.some((each) => each.tag === tag) === false)
+    known = undefined;
 }
 
 export function forgetTags(): void {

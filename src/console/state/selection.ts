@@ -173,9 +173,10 @@ async function runAll(doing: string, done: string, jobs: readonly Job[]): Promis
         count++;
       } catch (error) {
         failed.push({ plant, why: explainFailure(error) });
-        if (error instanceof Changed) kept.push(...(error.current ? [error.current.plant] : []));
-        // The others would fail too.
-        else if (!(error instanceof Taken)) stop();
+        const now = error instanceof Changed ? error.current?.plant : plant;
+        if (now !== undefined && !(error instanceof Taken)) kept.push(now);
+        // Otherwise the others would fail too.
+        if (!(error instanceof Changed || error instanceof Taken)) stop();
       }
     }
   };

@@ -109,10 +109,11 @@ interface TagProps {
   readonly tag: string | undefined;
   /** Makes it a button. */
   readonly onPick?: () => void;
+  readonly tabIndex?: number;
 }
 
 /** An empty tag is a tag; a plant without one shows nothing. */
-export function Tag({ tag, onPick }: TagProps): JSX.Element | null {
+export function Tag({ tag, onPick, tabIndex }: TagProps): JSX.Element | null {
   if (tag === undefined) return null;
   const text = tag === "" ? <i>empty</i> : tag;
   if (onPick === undefined) return <span class="tag">{text}</span>;
@@ -120,6 +121,7 @@ export function Tag({ tag, onPick }: TagProps): JSX.Element | null {
     <button
       type="button"
       class="tag"
+      tabIndex={tabIndex}
       title={tag === "" ? "Show all with the empty tag" : `Show all with the tag “${tag}”`}
       onClick={onPick}
     >

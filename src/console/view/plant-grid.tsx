@@ -227,7 +227,7 @@ function Row({ plant, index, top, isActive }: RowProps): JSX.Element {
         {findDraft(id) !== undefined && <span class="field-note"> unsaved edit</span>}
       </span>
       <span role="gridcell" class="row-tag">
-        <Tag tag={tag} onPick={() => refine({ tag })} />
+        <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag })} />
       </span>
     </div>
   );

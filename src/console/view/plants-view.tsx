@@ -35,7 +35,7 @@ export function PlantsView(): JSX.Element | null {
       </div>
     );
   return (
-    <div class="plants" data-open={open === undefined ? undefined : ""}>
+    <div class="plants">
       <section class="plants-list" aria-labelledby="plants-title">
         <div class="plants-title">
           <h1 id="plants-title">Plants</h1>
@@ -65,7 +65,7 @@ const CannotAdd = (): JSX.Element => (
 function CountLine(): JSX.Element {
   const { filter, count } = list.value;
   const isWhole = filter.q === undefined && filter.tag === undefined;
-  const exactId = findInt64(filter.q ?? "");
+  const exactId = findInt64((filter.q ?? "").trim());
   const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
   return (
     <p class="count">
