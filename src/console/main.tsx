@@ -18,6 +18,7 @@ const titles = {
   import: "Import",
   activity: "Activity",
   tokens: "Tokens",
+  webhooks: "Webhooks",
 } as const;
 
 effect(() => {

@@ -1,4 +1,4 @@
-/** What operators do in the console: tokens, and activity. */
+/** What operators do in the console: tokens, webhooks, and activity. */
 
 import { afterAll, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
@@ -10,12 +10,14 @@ import {
   startConsole,
 } from "../support/browser.ts";
 import { limits } from "../support/limits.ts";
+import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { send } from "../support/service.ts";
 
 const last = { atMs: Date.now() - 300_000, bytes: 6_170_000 };
-const service = await startConsole(limits({ sampleSeconds: 0.2 }), {
-  backups: { everyMs: 900_000, made: 1, failed: 2, last },
-});
+const service = await startConsole(
+  { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) },
+  { backups: { everyMs: 900_000, made: 1, failed: 2, last } },
+);
 afterAll(() => service[Symbol.asyncDispose]());
 
 const looks = [
@@ -86,6 +88,61 @@ describeInBrowser("tokens in the console", () => {
     await using view = await openConsole(service, { token, at: "#/tokens" });
     await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
     expect(await view.page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
+  });
+});
+
+describeInBrowser("webhooks in the console", () => {
+  test.each(looks)("are added, tested, changed and removed: %s", async (colorScheme, viewport) => {
+    using receiver = startReceiver();
+    await using view = await openConsole(service, { at: "#/webhooks", colorScheme, viewport });
+    const { page } = view;
+    const choose = async (label: string): Promise<void> => {
+      await page.getByRole("button", { name: "Actions for shop" }).click();
+      await page.getByRole("button", { name: label }).click();
+    };
+    await page.getByRole("button", { name: "New webhook" }).click();
+    await page.getByLabel("URL").fill("ftp://shop");
+    view.announceFailure("/webhooks", 400);
+    await page.getByRole("button", { name: "Add webhook" }).click();
+    await page.getByText("That didn't work").waitFor();
+    await page.getByLabel("URL").fill(receiver.url);
+    await page.getByLabel("Name (optional)").fill("shop");
+    await page.getByLabel("Plants removed").uncheck();
+    await judge(page, viewport);
+    await page.getByRole("button", { name: "Add webhook" }).click();
+    const secret = await page.getByLabel("The secret of the webhook").inputValue();
+    await page.getByText("created, replaced").waitFor();
+
+    receiver.answers.push(new Response("no", { status: 503 }));
+    await choose("Send a test");
+    await page.locator(".toast", { hasText: "The receiver answered 503" }).waitFor();
+    verify(receiver.received[0] as Received, secret);
+    await choose("Pause");
+    await page
+      .getByText(/^Paused/)
+      .first()
+      .waitFor();
+    await choose("Resume");
+    await page.getByText("Active").waitFor();
+    await choose("Send changes again");
+    view.announceFailure("/replay", 400);
+    await page.getByLabel("After change number").fill("x");
+    await page.getByRole("button", { name: "Send again" }).click();
+    await page.getByText("That didn't work").waitFor();
+    await page.getByLabel("After change number").fill("");
+    await page.getByRole("button", { name: "Send again" }).click();
+    await page.locator(".toast", { hasText: "goes on from there" }).waitFor();
+    await choose("New secret");
+    await page.locator(".toast", { hasText: "new secret" }).waitFor();
+    expect(await page.getByLabel("The secret of the webhook").inputValue()).not.toBe(secret);
+    await page.getByRole("button", { name: "Done" }).click();
+    await page.getByRole("button", { name: "Actions for shop" }).click();
+    await judge(page, viewport);
+    await page.keyboard.press("Escape");
+    await choose("Remove");
+    await page.getByRole("dialog", { name: "Remove “shop”?" }).waitFor();
+    await page.getByRole("button", { name: "Remove", exact: true }).click();
+    await page.getByText("No webhooks yet.").waitFor();
   });
 });
 

@@ -11,7 +11,7 @@ type Route =
   | { readonly view: "plants"; readonly filter: Filter; readonly open: Open }
   | { readonly view: OtherView };
 
-const otherViews = ["import", "activity", "tokens"] as const;
+const otherViews = ["import", "activity", "tokens", "webhooks"] as const;
 type OtherView = (typeof otherViews)[number];
 
 export const everything: Filter = { q: undefined, tag: undefined, order: "asc" };

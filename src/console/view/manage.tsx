@@ -1,4 +1,4 @@
-/** What the pages of tokens and webhooks share: their list, a secret that is shown once, dialogs. */
+/** What the pages of tokens and webhooks share: their list, a secret that is shown once, forms in dialogs. */
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
@@ -6,7 +6,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { call, explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, IconButton, Notice } from "./controls.tsx";
-import { useTask } from "./form.tsx";
+import { Field, fieldProps, Form, useTask } from "./form.tsx";
 
 /** Resolves to the answer; undefined if it has no body. */
 export async function ask<Answer>(path: string, method = "GET", body?: object): Promise<Answer> {
@@ -156,7 +156,10 @@ interface DialogProps {
 /** Escape, or a click beside it, closes it. */
 export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    dialog.current?.showModal();
+    dialog.current?.querySelector<HTMLElement>(".form input")?.focus();
+  }, []);
   const close = (): void => dialog.current?.close();
   return (
     <dialog
@@ -178,37 +181,79 @@ export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
   );
 }
 
-interface ConfirmProps {
-  readonly title: string;
-  readonly text: string;
+interface FormDialogProps extends DialogProps {
   /** Of the button that does it. */
   readonly label: string;
+  readonly kind?: "main" | "danger";
   readonly run: () => Promise<void>;
-  readonly onClose: () => void;
 }
 
-/** A question before something that cannot be undone. */
-export function Confirm({ title, text, label, run, onClose }: ConfirmProps): JSX.Element {
-  const task = useTask();
-  const confirm = async (): Promise<void> => {
-    await task.run(run);
-    if (task.trouble.value === undefined) onClose();
+/** Closes when it is done. */
+export function FormDialog(props: FormDialogProps): JSX.Element {
+  const { title, label, kind = "main", run, onClose, children } = props;
+  const { isBusy, trouble, run: runTask } = useTask();
+  const submit = async (): Promise<void> => {
+    await runTask(run);
+    if (trouble.value === undefined) onClose();
   };
   return (
     <Dialog title={title} onClose={onClose}>
-      <div class="form">
-        <p>{text}</p>
-        <Trouble of={task.trouble.value} />
+      <Form onSubmit={() => void submit()}>
+        {children}
+        {trouble.value !== undefined && (
+          <Notice kind="fault" title="That didn't work" text={explain(trouble.value)} />
+        )}
         <div class="form-actions">
-          <Button kind="danger" isDisabled={task.isBusy.value} onClick={() => void confirm()}>
+          <Button type="submit" kind={kind} isDisabled={isBusy.value}>
             {label}
           </Button>
           <Button onClick={onClose}>Cancel</Button>
         </div>
-      </div>
+      </Form>
     </Dialog>
   );
 }
 
-export const Trouble = ({ of }: { readonly of: unknown }): JSX.Element | null =>
-  of === undefined ? null : <Notice kind="fault" title="That didn't work" text={explain(of)} />;
+interface TextFieldProps {
+  readonly id: string;
+  readonly label: string;
+  readonly rule: string;
+  readonly optional?: boolean;
+  readonly text: Signal<string>;
+}
+
+export const TextField = ({ text, ...field }: TextFieldProps): JSX.Element => (
+  <Field {...field}>
+    <input
+      {...fieldProps(field.id, undefined)}
+      autocomplete="off"
+      value={text.value}
+      onInput={(event) => (text.value = event.currentTarget.value)}
+    />
+  </Field>
+);
+
+interface ChecksProps {
+  readonly legend: string;
+  readonly options: readonly (readonly [value: string, label: string])[];
+  readonly chosen: Signal<readonly string[]>;
+}
+
+export const Checks = ({ legend, options, chosen }: ChecksProps): JSX.Element => (
+  <fieldset class="checks">
+    <legend>{legend}</legend>
+    {options.map(([value, label]) => (
+      <label key={value} class="check">
+        <input
+          type="checkbox"
+          checked={chosen.value.includes(value)}
+          onChange={({ currentTarget: { checked } }) => {
+            const others = chosen.value.filter((each) => each !== value);
+            chosen.value = checked ? [...others, value] : others;
+          }}
+        />
+        {label}
+      </label>
+    ))}
+  </fieldset>
+);

@@ -9,7 +9,14 @@ import { importProgress } from "../import/state.ts";
 import { ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
 import { linkTo, route } from "../state/route.ts";
-import { endSession, identity, mayManageTokens, mayRead, mayWrite } from "../state/session.ts";
+import {
+  endSession,
+  identity,
+  mayManageTokens,
+  mayManageWebhooks,
+  mayRead,
+  mayWrite,
+} from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { ActivityView } from "./activity.tsx";
 import { Button, Icon, Mark, Menu, MenuItem, Terms } from "./controls.tsx";
@@ -17,6 +24,7 @@ import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { SignIn } from "./sign-in.tsx";
 import { TokensView } from "./tokens.tsx";
+import { WebhooksView } from "./webhooks.tsx";
 
 export function Shell(): JSX.Element {
   return identity.value === undefined ? <SignIn /> : <Inside />;
@@ -83,6 +91,7 @@ function View(): JSX.Element | null {
   if (view === "import" && mayWrite.value) return <ImportView />;
   if (view === "activity" && mayRead.value) return <ActivityView />;
   if (view === "tokens" && mayManageTokens.value) return <TokensView />;
+  if (view === "webhooks" && mayManageWebhooks.value) return <WebhooksView />;
   if (view === "plants" && (mayRead.value || mayWrite.value)) return <PlantsView />;
   return (
     <div class="single">
@@ -101,6 +110,7 @@ function Tabs(): JSX.Element {
     ["import", "Import", mayWrite.value],
     ["activity", "Activity", mayRead.value],
     ["tokens", "Tokens", mayManageTokens.value],
+    ["webhooks", "Webhooks", mayManageWebhooks.value],
   ] as const;
   const { view: current } = route.value;
   return (

@@ -2,21 +2,20 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
 import { plantScopes, type Scope, type TokenSummary } from "../../domain/token.ts";
 import { formatCount, formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { Button } from "./controls.tsx";
-import { Field, fieldProps, focusField, Form, useTask } from "./form.tsx";
+import { Field } from "./form.tsx";
 import {
   ask,
-  Confirm,
-  Dialog,
+  Checks,
+  FormDialog,
   Listing,
   ManagePage,
   ShownOnce,
-  Trouble,
+  TextField,
   useItems,
 } from "./manage.tsx";
 
@@ -25,7 +24,7 @@ const labels: Readonly<Partial<Record<string, string>>> = {
   "plants:write": "Change plants",
   "tokens:manage": "Manage tokens",
   "webhooks:manage": "Manage webhooks",
-} satisfies Partial<Record<Scope | "webhooks:manage", string>>;
+} satisfies Record<Scope, string>;
 
 const expiries = { "": "Never", "30d": "In 30 days", "90d": "In 90 days", "365d": "In a year" };
 
@@ -79,19 +78,22 @@ export function TokensView(): JSX.Element {
       )}
       {isMaking.value && <NewToken made={made} isOpen={isMaking} reload={listed.reload} />}
       {ending.value !== undefined && (
-        <Confirm
+        <FormDialog
           title={`Revoke “${ending.value.name}”?`}
-          text={`Apps and people that use it are refused within 5 seconds. This can't be undone.${
-            isOwn(ending.value) ? " You are signed in with it now." : ""
-          }`}
           label="Revoke"
+          kind="danger"
           run={async () => {
             await ask(`/tokens/${ending.value?.id}`, "DELETE");
             toast(`Revoked “${ending.value?.name}”.`);
             await listed.reload();
           }}
           onClose={() => (ending.value = undefined)}
-        />
+        >
+          <p>
+            Apps and people that use it are refused within 5 seconds. This can't be undone.
+            {isOwn(ending.value) && " You are signed in with it now."}
+          </p>
+        </FormDialog>
       )}
     </ManagePage>
   );
@@ -112,85 +114,62 @@ interface NewTokenProps {
 }
 
 function NewToken({ made, isOpen, reload }: NewTokenProps): JSX.Element {
-  const name = useSignal("");
+  // A token cannot hand out what it lacks.
   const has = identity.value?.scopes ?? [];
-  const chosen = useSignal(has.filter((scope) => plantScopes.includes(scope as Scope)));
+  const name = useSignal("");
+  const chosen = useSignal<readonly string[]>(
+    has.filter((scope) => plantScopes.includes(scope as Scope)),
+  );
   const expires = useSignal("");
   const rate = useSignal("");
-  const task = useTask();
-  useEffect(() => focusField("token-name"), []);
-  const close = (): void => {
-    isOpen.value = false;
-  };
-  const create = (): Promise<void> =>
-    task.run(async () => {
-      const { token } = await ask<{ readonly token: string }>("/tokens", "POST", {
-        name: name.value.trim(),
-        scopes: chosen.value,
-        expires: expires.value || undefined,
-        rate: rate.value.trim() || undefined,
-      });
-      close();
-      made.value = token;
-      await reload();
+  const create = async (): Promise<void> => {
+    const { token } = await ask<{ readonly token: string }>("/tokens", "POST", {
+      name: name.value.trim(),
+      scopes: chosen.value,
+      expires: expires.value || undefined,
+      rate: rate.value.trim() || undefined,
     });
+    made.value = token;
+    await reload();
+  };
   return (
-    <Dialog title="New token" onClose={close}>
-      <Form onSubmit={() => void create()}>
-        <Field id="token-name" label="Name" rule="Who or what uses it, as in till-2. No spaces.">
-          <input
-            {...fieldProps("token-name", undefined)}
-            autocomplete="off"
-            value={name.value}
-            onInput={(event) => (name.value = event.currentTarget.value)}
-          />
-        </Field>
-        <fieldset class="checks">
-          <legend>Access</legend>
-          {/* A token cannot hand out what it lacks. */}
-          {has.map((scope) => (
-            <label key={scope} class="check">
-              <input
-                type="checkbox"
-                checked={chosen.value.includes(scope)}
-                onChange={({ currentTarget: { checked } }) => {
-                  const others = chosen.value.filter((each) => each !== scope);
-                  chosen.value = checked ? [...others, scope] : others;
-                }}
-              />
-              {labels[scope] ?? scope}
-            </label>
+    <FormDialog
+      title="New token"
+      label="Create token"
+      run={create}
+      onClose={() => (isOpen.value = false)}
+    >
+      <TextField
+        id="token-name"
+        label="Name"
+        rule="Who or what uses it, as in till-2. No spaces."
+        text={name}
+      />
+      <Checks
+        legend="Access"
+        options={has.map((scope) => [scope, labels[scope] ?? scope])}
+        chosen={chosen}
+      />
+      <Field id="token-expires" label="Expires">
+        <select
+          id="token-expires"
+          value={expires.value}
+          onChange={(event) => (expires.value = event.currentTarget.value)}
+        >
+          {Object.entries(expiries).map(([value, label]) => (
+            <option key={value} value={value}>
+              {label}
+            </option>
           ))}
-        </fieldset>
-        <Field id="token-expires" label="Expires">
-          <select
-            id="token-expires"
-            value={expires.value}
-            onChange={(event) => (expires.value = event.currentTarget.value)}
-          >
-            {Object.entries(expiries).map(([value, label]) => (
-              <option key={value} value={value}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </Field>
-        <Field id="token-rate" label="Rate limit" optional rule="As in 100/s or 6000/min.">
-          <input
-            {...fieldProps("token-rate", undefined)}
-            autocomplete="off"
-            value={rate.value}
-            onInput={(event) => (rate.value = event.currentTarget.value)}
-          />
-        </Field>
-        <Trouble of={task.trouble.value} />
-        <div class="form-actions">
-          <Button type="submit" kind="main" isDisabled={task.isBusy.value}>
-            Create token
-          </Button>
-          <Button onClick={close}>Cancel</Button>
-        </div>
-      </Form>
-    </Dialog>
+        </select>
+      </Field>
+      <TextField
+        id="token-rate"
+        label="Rate limit"
+        optional
+        rule="As in 100/s or 6000/min."
+        text={rate}
+      />
+    </FormDialog>
   );
 }
