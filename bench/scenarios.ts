@@ -1,6 +1,5 @@
 /** Every scenario, in the order in which it is measured and shown. */
 
-import { buildExecutable, findOwnTarget } from "../scripts/build-executable.ts";
 import { exportFrom, importInto, type Load, makeLines } from "./load.ts";
 import {
   BARE,
@@ -15,26 +14,15 @@ import {
   startOurs,
   startPeers,
 } from "./measure.ts";
-import {
-  atMost,
-  bestPeer,
-  median,
-  ratioAtLeast,
-  type Role,
-  rowOf,
-  type Table,
-  type Target,
-  valueOf,
-} from "./results.ts";
+import { atMost, bestPeer, ratioAtLeast, rowOf, type Table, type Target } from "./results.ts";
 import { postgresScenarios } from "./scenarios-postgres.ts";
-import { FASTIFY, peers, type Server, servePeer, servePlain, servePlants } from "./servers.ts";
+import { start, workers } from "./scenarios-process.ts";
+import { FASTIFY, servePlants } from "./servers.ts";
 import {
   BULK_ROWS,
   CONNECTION_LEVELS,
   CONNECTIONS,
-  CORES,
   FEW_ROUNDS,
-  MANY_CONNECTIONS,
   ROUNDS,
   STORED,
   STORED_MANY,
@@ -171,16 +159,23 @@ const list: Scenario = {
   },
 };
 
-/** Creates at 64 connections: the same service on different stores. */
+type Environment = Readonly<Record<string, string>>;
+
+/** Creates at 64 connections: the same service on different stores, or with different settings. */
 const compareStores =
   (
-    makeStores: () => readonly (readonly [name: string, path: string, kind: Load["kind"]])[],
+    makeStores: () => readonly (readonly [
+      name: string,
+      path: string,
+      kind: Load["kind"],
+      env?: Environment,
+    ])[],
     target: (table: Table) => Target,
   ): Scenario["measure"] =>
   async (run) => {
     const candidates: Candidate[] = [];
-    for (const [name, path, kind] of makeStores())
-      candidates.push((await startOurs(run, path))({ kind }, name));
+    for (const [name, path, kind, env = {}] of makeStores())
+      candidates.push((await startOurs(run, path, { env }))({ kind }, name));
     const table = await measureTable(run.isQuick, {
       name: atUsual,
       unit: "creates a second",
@@ -241,7 +236,7 @@ async function compareBulk(
   { isQuick }: Run,
   what: string,
   bound: number,
-  reason: string,
+  reason: string | undefined,
   candidates: readonly Candidate[],
 ): ReturnType<Scenario["measure"]> {
   const unit = "plants a second";
@@ -249,6 +244,24 @@ async function compareBulk(
   const [ours, alone] = table.rows;
   return { tables: [table], targets: [ratioAtLeast(what, ours, alone, bound, reason)] };
 }
+
+const importing = (name: string, lines: Buffer, env: Environment = {}): Candidate => ({
+  name,
+  role: "ours",
+  durability,
+  measure: async () => {
+    const path = makePath();
+    const server = await servePlants(`sqlite:${path}`, { env });
+    try {
+      const sample = await importInto(server, lines);
+      // One more: the create that checked the start.
+      checkStored(BULK_ROWS + 1, countRows(path), 0);
+      return sample;
+    } finally {
+      await server.stop();
+    }
+  },
+});
 
 const bulkImport: Scenario = {
   name: "import",
@@ -258,23 +271,7 @@ const bulkImport: Scenario = {
   measure: (run) => {
     const lines = makeLines();
     return compareBulk(run, "import / SQLite alone", 0.65, reasons.import, [
-      {
-        name: OURS,
-        role: "ours",
-        durability,
-        measure: async () => {
-          const path = makePath();
-          const server = await servePlants(`sqlite:${path}`);
-          try {
-            const sample = await importInto(server, lines);
-            // One more: the create that checked the start.
-            checkStored(BULK_ROWS + 1, countRows(path), 0);
-            return sample;
-          } finally {
-            await server.stop();
-          }
-        },
-      },
+      importing(OURS, lines),
       {
         name: "SQLite alone, 512 rows a commit",
         role: "limit",
@@ -283,6 +280,60 @@ const bulkImport: Scenario = {
       },
     ]);
   },
+};
+
+const journal: Scenario = {
+  name: "journal",
+  title: "The cost of the journal of changes",
+  about: `POST /plants at 64 connections, and POST /plants/batch with ${BULK_ROWS.toLocaleString("en")} lines, with the journal and with PLANTSTORE_CHANGES_DAYS=0.`,
+  measure: async (run) => {
+    const [kept, none] = ["with the journal", "without the journal"] as const;
+    const env = { PLANTSTORE_CHANGES_DAYS: "0" };
+    const creates = await compareStores(
+      () => [
+        [kept, makePath(), "create"],
+        [none, makePath(), "create", env],
+      ],
+      ({ rows: [first, second] }) =>
+        ratioAtLeast("create: with / without the journal", first, second, 0.93),
+    )(run);
+    const lines = makeLines();
+    const candidates = [importing(kept, lines), importing(none, lines, env)];
+    const what = "import: with / without the journal";
+    const imports = await compareBulk(run, what, 0.9, undefined, candidates);
+    return {
+      tables: [...creates.tables, ...imports.tables],
+      targets: [...creates.targets, ...imports.targets],
+    };
+  },
+};
+
+const backup: Scenario = {
+  name: "backup",
+  title: "Create while backups are made",
+  about:
+    "POST /plants into a million plants, 64 connections, while the service makes and verifies one backup after the other.",
+  measure: compareStores(
+    () => [
+      ["without backups", copyFilledStore(STORED), "create"],
+      [
+        "with a backup every second",
+        copyFilledStore(STORED),
+        "create",
+        {
+          PLANTSTORE_BACKUP_TO: makePath("backups"),
+          PLANTSTORE_BACKUP_EVERY: "1s",
+          PLANTSTORE_BACKUP_KEEP: "2",
+        },
+      ],
+    ],
+    ({ rows: [none, some] }) =>
+      atMost(
+        "create: p99 with / without backups",
+        (some?.figures?.p99Ms ?? Number.NaN) / (none?.figures?.p99Ms ?? Number.NaN),
+        3,
+      ),
+  ),
 };
 
 const bulkExport: Scenario = {
@@ -306,82 +357,6 @@ const bulkExport: Scenario = {
   },
 };
 
-const workers: Scenario = {
-  name: "workers",
-  title: "Create with several workers",
-  about: "POST /plants with PLANTSTORE_WORKERS set. The service and the load share all cores.",
-  measure: async (run) => {
-    const makers: ((load: Load) => Candidate)[] = [];
-    // Powers of two up to the number of cores, and two even where there is one core.
-    for (let count = 1; count <= Math.max(2, CORES); count *= 2) {
-      const env = { PLANTSTORE_WORKERS: String(count) };
-      const ours = await startOurs(run, makePath(), { isShared: true, env });
-      makers.push((load) => ours(load, count === 1 ? "1 worker" : `${count} workers`));
-    }
-    const threads = Math.max(1, Math.floor(CORES / 2));
-    const tables: Table[] = [];
-    for (const connections of [CONNECTIONS, MANY_CONNECTIONS]) {
-      const load: Load = { kind: "create", connections, threads, isShared: true };
-      tables.push(
-        await measureTable(run.isQuick, {
-          name: nameConnections(connections),
-          unit: "creates a second",
-          candidates: makers.map((make) => make(load)),
-        }),
-      );
-    }
-    return { tables, targets: [] };
-  },
-};
-
-const ONE_FILE = `${OURS}, one file`;
-
-const start: Scenario = {
-  name: "start",
-  title: "Start",
-  about:
-    "From the start of the process to its first right answer to a create, on an empty store. A round is the median of as many starts as fit into it.",
-  measure: async ({ isQuick }) => {
-    const executable = await buildExecutable(findOwnTarget(), makePath());
-    const table = await measureTable(isQuick, {
-      name: "on one core",
-      unit: "ms to the first answer",
-      rounds: FEW_ROUNDS,
-      candidates: [
-        starting(OURS, "ours", () => servePlants(`sqlite:${makePath()}`)),
-        starting(ONE_FILE, "ours", () => servePlants(`sqlite:${makePath()}`, {}, [executable])),
-        ...peers.map(({ name, program }) =>
-          starting(name, "peer", () => servePeer(program, makePath())),
-        ),
-        starting(BARE, "limit", () => servePlain("bare")),
-      ],
-    });
-    const msOf = (name: string): string => valueOf(rowOf(table, name)).toFixed(0);
-    const reason = `The bare runtime takes ${msOf(BARE)} ms, and our service as one file ${msOf(ONE_FILE)}: the runtime then has the code ready. From the source it reads and compiles a hundred files first.`;
-    return {
-      tables: [table],
-      targets: [atMost("first answer, ms", valueOf(rowOf(table, OURS)), 90, reason)],
-    };
-  },
-};
-
-const starting = (name: string, role: Role, serve: () => Promise<Server>): Candidate => ({
-  name,
-  role,
-  measure: async (seconds) => {
-    const untilMs = performance.now() + seconds * 1000;
-    const times: number[] = [];
-    let rssMb: number;
-    do {
-      const server = await serve();
-      times.push(server.startMs);
-      rssMb = server.rssMb();
-      await server.stop();
-    } while (performance.now() < untilMs);
-    return { value: median(times), rssMb };
-  },
-});
-
 export const scenarios: readonly Scenario[] = [
   create,
   get,
@@ -391,6 +366,8 @@ export const scenarios: readonly Scenario[] = [
   random,
   size,
   tagIndex,
+  journal,
+  backup,
   ...postgresScenarios,
   workers,
   start,

@@ -1,0 +1,93 @@
+/** Scenarios about the process itself: its threads, and its start. */
+
+import { buildExecutable, findOwnTarget } from "../scripts/build-executable.ts";
+import type { Load } from "./load.ts";
+import {
+  BARE,
+  type Candidate,
+  measureTable,
+  nameConnections,
+  OURS,
+  type Scenario,
+  startOurs,
+} from "./measure.ts";
+import { atMost, median, type Role, rowOf, type Table, valueOf } from "./results.ts";
+import { peers, type Server, servePeer, servePlain, servePlants } from "./servers.ts";
+import { CONNECTIONS, CORES, FEW_ROUNDS, MANY_CONNECTIONS } from "./settings.ts";
+import { makePath } from "./stores.ts";
+
+export const workers: Scenario = {
+  name: "workers",
+  title: "Create with several workers",
+  about: "POST /plants with PLANTSTORE_WORKERS set. The service and the load share all cores.",
+  measure: async (run) => {
+    const makers: ((load: Load) => Candidate)[] = [];
+    // Powers of two up to the number of cores, and two even where there is one core.
+    for (let count = 1; count <= Math.max(2, CORES); count *= 2) {
+      const env = { PLANTSTORE_WORKERS: String(count) };
+      const ours = await startOurs(run, makePath(), { isShared: true, env });
+      makers.push((load) => ours(load, count === 1 ? "1 worker" : `${count} workers`));
+    }
+    const threads = Math.max(1, Math.floor(CORES / 2));
+    const tables: Table[] = [];
+    for (const connections of [CONNECTIONS, MANY_CONNECTIONS]) {
+      const load: Load = { kind: "create", connections, threads, isShared: true };
+      tables.push(
+        await measureTable(run.isQuick, {
+          name: nameConnections(connections),
+          unit: "creates a second",
+          candidates: makers.map((make) => make(load)),
+        }),
+      );
+    }
+    return { tables, targets: [] };
+  },
+};
+
+const ONE_FILE = `${OURS}, one file`;
+
+export const start: Scenario = {
+  name: "start",
+  title: "Start",
+  about:
+    "From the start of the process to its first right answer to a create, on an empty store. A round is the median of as many starts as fit into it.",
+  measure: async ({ isQuick }) => {
+    const executable = await buildExecutable(findOwnTarget(), makePath());
+    const table = await measureTable(isQuick, {
+      name: "on one core",
+      unit: "ms to the first answer",
+      rounds: FEW_ROUNDS,
+      candidates: [
+        starting(OURS, "ours", () => servePlants(`sqlite:${makePath()}`)),
+        starting(ONE_FILE, "ours", () => servePlants(`sqlite:${makePath()}`, {}, [executable])),
+        ...peers.map(({ name, program }) =>
+          starting(name, "peer", () => servePeer(program, makePath())),
+        ),
+        starting(BARE, "limit", () => servePlain("bare")),
+      ],
+    });
+    const msOf = (name: string): string => valueOf(rowOf(table, name)).toFixed(0);
+    const reason = `The bare runtime takes ${msOf(BARE)} ms, and our service as one file ${msOf(ONE_FILE)}: the runtime then has the code ready. From the source it reads and compiles a hundred files first.`;
+    return {
+      tables: [table],
+      targets: [atMost("first answer, ms", valueOf(rowOf(table, OURS)), 90, reason)],
+    };
+  },
+};
+
+const starting = (name: string, role: Role, serve: () => Promise<Server>): Candidate => ({
+  name,
+  role,
+  measure: async (seconds) => {
+    const untilMs = performance.now() + seconds * 1000;
+    const times: number[] = [];
+    let rssMb: number;
+    do {
+      const server = await serve();
+      times.push(server.startMs);
+      rssMb = server.rssMb();
+      await server.stop();
+    } while (performance.now() < untilMs);
+    return { value: median(times), rssMb };
+  },
+});
