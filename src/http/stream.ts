@@ -81,6 +81,7 @@ export function toStream(
   const pieces = make(ending.signal);
   let watch: Timer | undefined;
   let bytesLast = 0;
+  let secondsMax = service.config.idleSecondsMax;
   const hold = (bytes: number): void => {
     service.memory.hold(bytes - exchange.bytesHeld);
     exchange.bytesHeld = bytes;
@@ -95,18 +96,21 @@ export function toStream(
       // The runtime asks for a piece while it may still hold the last one.
       hold(bytesKept + bytesLast);
       watch ??= watchToken(exchange, (refusal) => {
+        if (ending.signal.aborted) return;
         clearInterval(watch);
         ending.abort(refusal);
-        // A client that takes nothing would not see the end.
-        service.limitIdle(request, CUT_SECONDS);
+        // A client that takes nothing would not see the end. To one that does, the last piece has left by then.
+        watch = setTimeout(() => {
+          secondsMax = CUT_SECONDS;
+          service.limitIdle(request, secondsMax);
+        }, LAST_PIECE_MS);
       });
       // Making a piece may take long. A client that does not take it is cut off, like any other.
       service.limitIdle(request, 0);
       try {
         const { done, value } = await pieces.next();
         exchange.release?.();
-        const isEnding = ending.signal.aborted;
-        service.limitIdle(request, isEnding ? CUT_SECONDS : service.config.idleSecondsMax);
+        service.limitIdle(request, secondsMax);
         if (!done) {
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
           hold(bytesKept + bytesLast + bytes.length);
@@ -145,6 +149,7 @@ export function toStream(
 
 /** The least that the runtime has. It looks at its idle timer every four seconds, so a cut takes up to four. */
 const CUT_SECONDS = 1;
+const LAST_PIECE_MS = 250;
 /** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
 const TOKEN_CHECK_MS = 500;
 /** The streams of one token share a look-up. */
