@@ -68,8 +68,12 @@ export async function sendEvent(
     "webhook-timestamp": timestamp,
     "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.${body}`)).join(" "),
   };
-  const timer = AbortSignal.timeout(options.webhookSecondsMax * 1000);
-  const ending = AbortSignal.any(signal === undefined ? [timer] : [timer, signal]);
+  // AbortSignal.timeout and AbortSignal.any would be kept until they are due: thousands, with a quick receiver.
+  const ending = new AbortController();
+  const late = `No answer within ${options.webhookSecondsMax} s.`;
+  const timer = setTimeout(() => ending.abort(late), options.webhookSecondsMax * 1000);
+  const abort = (): void => ending.abort();
+  signal?.addEventListener("abort", abort);
   const end = (rest: Partial<Attempt>, retryAfterMs = 0): Sent => {
     const durationMs = Math.round(performance.now() - startedAtMs);
     const time = new Date(atMs).toISOString();
@@ -77,14 +81,17 @@ export async function sendEvent(
     return { attempt, retryAfterMs };
   };
   try {
-    const address = await untilAborted(findAddress(new URL(url), options), ending);
-    const response = await post(new URL(url), address, headers, body, ending);
+    const address = await untilAborted(findAddress(new URL(url), options), ending.signal);
+    const response = await post(new URL(url), address, headers, body, ending.signal);
     const answer = await readStart(response).catch(() => "");
     const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);
     return end({ status: response.status, answer }, retryAfterMs);
   } catch (error) {
-    const late = `No answer within ${options.webhookSecondsMax} s.`;
-    return end({ error: timer.aborted ? late : explain(error as NodeJS.ErrnoException) });
+    const isLate = ending.signal.reason === late;
+    return end({ error: isLate ? late : explain(error as NodeJS.ErrnoException) });
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", abort);
   }
 }
 

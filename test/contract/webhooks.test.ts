@@ -2,10 +2,12 @@
 
 import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import type { Socket } from "bun";
+import { heapStats } from "bun:jsc";
 import { issueToken } from "../../src/auth/token.ts";
 import type { Scope } from "../../src/domain/token.ts";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createLog } from "../../src/observe/log.ts";
+import { createTestEvent, sendEvent } from "../../src/webhooks/send.ts";
 import { WebhookSender } from "../../src/webhooks/sender.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
@@ -216,6 +218,16 @@ describe("a webhook", () => {
     expect(attempts[0]?.error).toContain("Malformed");
     expect(service.logLines.join()).toContain('"webhook_failed"');
     expect(service.logLines.join()).not.toContain("hidden");
+  });
+
+  test("that takes events at once leaves no timers in memory", async () => {
+    using receiver = startReceiver();
+    const shop = { url: receiver.url, secret: "", oldSecret: undefined };
+    const { signal } = new AbortController();
+    for (let sent = 0; sent < 200; sent++)
+      await sendEvent(shop, createTestEvent(), service.config, signal);
+    Bun.gc(true);
+    expect(heapStats().objectTypeCounts["AbortSignal"] ?? 0).toBeLessThan(100);
   });
 
   test("is sent the changes after a number again, and skips to the newest", async () => {
