@@ -6,10 +6,13 @@
 
 import type { Change, ChangePage } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
+import type { Store } from "../domain/store.ts";
 import { type Attempt, hasSucceeded, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookStore } from "./manage.ts";
 import { sendEvent, type SendOptions, toEvent } from "./send.ts";
+
+type SenderStore = WebhookStore & Pick<Store, "changesWritten">;
 
 interface Limits extends SendOptions {
   readonly webhookRetrySeconds: readonly number[];
@@ -38,19 +41,28 @@ const LINGER_MS = 1_000;
 /** A cursor moves on over changes that are not wanted. It is written before the journal could be trimmed past it. */
 const CURSOR_AGE_US_MAX = 3_600_000_000;
 const ATTEMPTS_MAX = 5;
+/** What an event takes of the thread, as measured, and the share that all together may take from the writes. */
+const EVENT_MS = 0.2;
+const SHARE = 0.1;
+/** After a write more are likely. */
+const BUSY_MS = 100;
 const JITTER = 0.1;
 
 export class WebhookSender {
-  private readonly store: WebhookStore;
+  private readonly store: SenderStore;
   private readonly limits: Limits;
   private readonly log: Log;
   private readonly receivers = new Map<string, Receiver>();
   private readonly ending = new AbortController();
   private working: Promise<void> | undefined;
   private isStopped = false;
+  /** When the events that were sent are paid for. */
+  private paidAtMs = 0;
+  private changesWritten = 0;
+  private busyUntilMs = 0;
   private isFailing = false;
 
-  constructor(store: WebhookStore, limits: Limits, log: Log) {
+  constructor(store: SenderStore, limits: Limits, log: Log) {
     this.store = store;
     this.limits = limits;
     this.log = log;
@@ -165,6 +177,7 @@ export class WebhookSender {
         if (isWanted(receiver.webhook, change)) {
           if (this.isStopped || !receiver.isHeld(leaseMs)) return;
           if (!(await this.send(receiver, change))) return;
+          await this.pay();
           sentAtMs = performance.now();
         }
         receiver.moveTo(change.seq);
@@ -177,6 +190,17 @@ export class WebhookSender {
       if (this.isStopped || !receiver.isHeld(leaseMs)) return;
       page = await this.read(page.last);
     }
+  }
+
+  /** Writes come first. */
+  private async pay(): Promise<void> {
+    const { changesWritten } = this.store;
+    const nowMs = performance.now();
+    if (changesWritten !== this.changesWritten) this.busyUntilMs = nowMs + BUSY_MS;
+    this.changesWritten = changesWritten;
+    if (nowMs > this.busyUntilMs) return;
+    this.paidAtMs = Math.max(nowMs, this.paidAtMs) + EVENT_MS / SHARE;
+    await Bun.sleep(this.paidAtMs - nowMs);
   }
 
   private async send(receiver: Receiver, change: Change): Promise<boolean> {
