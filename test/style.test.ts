@@ -25,7 +25,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   store: ["domain"],
   auth: ["domain"],
   format: ["domain"],
-  webhooks: ["domain", "observe"],
+  webhooks: ["auth", "domain", "observe"],
   http: ["webhooks", "auth", "format", "store", "domain", "observe", "."],
   client: [],
   console: ["client", "domain", "format"],

@@ -123,6 +123,20 @@ interface Managing {
   readonly fails?: readonly Failure[];
 }
 
+const act = (
+  action: "test" | "pause" | "resume" | "rotate",
+  summary: string,
+  description: string,
+  shows = one,
+): Managing => ({
+  at: `POST /webhooks/{name}/${action}`,
+  id: `${action}Webhook`,
+  summary,
+  description,
+  run: (webhooks, name) => webhooks[action](name),
+  shows,
+});
+
 const operations: readonly Managing[] = [
   {
     at: "GET /webhooks",
@@ -159,28 +173,7 @@ const operations: readonly Managing[] = [
     run: (webhooks, name) => webhooks.remove(name),
     status: 204,
   },
-  {
-    at: "POST /webhooks/{name}/test",
-    id: "testWebhook",
-    summary: "Send a test event",
-    description: "Sends one event of type `webhook.test`, and waits for the answer.",
-    run: (webhooks, name) => webhooks.test(name),
-    shows: json(AttemptSchema, { ...attempt, status: 200, answer: "" }),
-  },
-  {
-    at: "POST /webhooks/{name}/pause",
-    id: "pauseWebhook",
-    summary: "Pause a webhook",
-    description: "Nothing is sent until it is resumed.",
-    run: (webhooks, name) => webhooks.pause(name),
-  },
-  {
-    at: "POST /webhooks/{name}/resume",
-    id: "resumeWebhook",
-    summary: "Resume a webhook",
-    description: "Goes on where it was, at once.",
-    run: (webhooks, name) => webhooks.resume(name),
-  },
+  act("test", "Send a test event", "Its type is `webhook.test`.", json(AttemptSchema, attempt)),
   {
     at: "POST /webhooks/{name}/replay",
     id: "replayWebhook",
@@ -190,14 +183,9 @@ const operations: readonly Managing[] = [
     body: json(replay, { from: 0 }),
     fails: ["ChangesGone"],
   },
-  {
-    at: "POST /webhooks/{name}/rotate",
-    id: "rotateWebhook",
-    summary: "Replace the secret",
-    description: "For 24 hours events are signed with both secrets.",
-    run: (webhooks, name) => webhooks.rotate(name),
-    shows: withSecret,
-  },
+  act("pause", "Pause a webhook", "Nothing is sent until it is resumed."),
+  act("resume", "Resume a webhook", "Goes on where it was, at once."),
+  act("rotate", "Replace the secret", "For 24 hours events are signed with both.", withSecret),
 ];
 
 function toOperation({ run, needs, body, status = 200 }: Managing): Operation {

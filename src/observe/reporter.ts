@@ -48,10 +48,11 @@ export interface ServiceFacts {
 }
 
 /** There is a bound on webhooks, so there is one on their series. */
-interface WebhookFacts {
+export interface WebhookFacts {
   readonly name: string;
   readonly isPaused: boolean;
   readonly lagSeconds: number;
+  /** Attempts of this instance. */
   readonly sent: number;
   readonly failed: number;
 }

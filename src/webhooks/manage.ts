@@ -1,5 +1,6 @@
 /** What can be done with webhooks, over HTTP and on the command line. */
 
+import { grantRules } from "../auth/token.ts";
 import { type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { describe } from "../domain/json.ts";
@@ -15,9 +16,6 @@ import {
   type SendOptions,
 } from "./send.ts";
 
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
-const NAME_EXPECTED = "1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit";
-const URL_CHARACTERS_MAX = 2_048;
 /** For how long the old secret signs too. */
 const ROTATION_MS = 86_400_000;
 /** The instance that sends writes the record once a second. */
@@ -102,13 +100,7 @@ export class Webhooks {
 
   /** Goes on behind the change that is given, or behind the newest. */
   async replay(name: string, given: unknown): Promise<ShownWebhook> {
-    const { from } = parseMembers(given, ["from"]);
-    const isNumber = Number.isSafeInteger(from) && (from as number) >= 0;
-    if (from !== "newest" && !isNumber)
-      throw new Refusal(
-        "invalid_body",
-        `from: expected the number of a change, 0 for the oldest, or "newest", got ${describe(from)}`,
-      );
+    const { from } = parseBody(given, replayRules);
     await this.find(name);
     const cursor = from === "newest" ? await this.findNewest() : (from as number);
     // Refuses a number that the journal does not have.
@@ -161,55 +153,76 @@ export class Webhooks {
   }
 
   private parseNew(given: unknown): Pick<Webhook, "name" | "url" | "types"> {
-    const { url, name, types = changeTypes } = parseMembers(given, ["url", "name", "types"]);
-    const faults: string[] = [];
-    const expect = (member: string, isRight: boolean, expected: string, came: unknown): void => {
-      if (!isRight) faults.push(`${member}: expected ${expected}, got ${describe(came)}`);
-    };
-    const parsed = typeof url === "string" ? URL.parse(url) : null;
-    const isUrl =
-      parsed !== null &&
-      /^https?:$/.test(parsed.protocol) &&
-      parsed.href.length <= URL_CHARACTERS_MAX &&
-      parsed.username + parsed.password === "";
-    expect(
-      "url",
-      isUrl,
-      `an http or https URL of at most ${URL_CHARACTERS_MAX} characters without a user`,
-      url,
-    );
-    const literal = isUrl ? findLiteral(parsed) : undefined;
+    const { url } = Object(given) as { readonly url?: unknown };
+    const name = URL.parse(String(url))?.hostname.replaceAll(/[^A-Za-z0-9.-]/g, "");
+    const asked = parseBody(given, newRules, { name: name?.slice(0, 64), types: changeTypes });
+    const parsed = new URL(asked.url as string);
+    const literal = findLiteral(parsed);
     if (literal !== undefined && isPrivate(literal) && !this.options.webhooksPrivate)
-      faults.push(`url: ${explainPrivate(literal)}`);
-    const named = name ?? parsed?.hostname.replaceAll(/[^A-Za-z0-9.-]/g, "").slice(0, 64);
-    expect("name", typeof named === "string" && NAME.test(named), NAME_EXPECTED, named);
-    const isTypes =
-      Array.isArray(types) &&
-      types.length > 0 &&
-      types.every((type) => (changeTypes as readonly unknown[]).includes(type)) &&
-      new Set(types).size === types.length;
-    expect("types", isTypes, `one or more of ${changeTypes.join(", ")}`, types);
-    if (faults.length > 0) throw new Refusal("invalid_body", faults.join("; "));
-    return { name: named as string, url: parsed?.href ?? "", types: types as ChangeType[] };
+      throw new Refusal("invalid_body", `url: ${explainPrivate(literal)}`);
+    return {
+      name: asked.name as string,
+      url: parsed.href,
+      types: asked.types as readonly ChangeType[],
+    };
   }
 }
 
-/** Members that are null count as left out. A misspelt member is refused. */
-function parseMembers<Name extends string>(
+/** What a member of a body has to be. */
+interface Rule {
+  readonly expected: string;
+  readonly isRight: (value: unknown) => boolean;
+}
+
+const URL_CHARACTERS_MAX = 2_048;
+
+const newRules = {
+  url: {
+    expected: `an http or https URL of at most ${URL_CHARACTERS_MAX} characters without a user`,
+    isRight: (value) => {
+      const url = typeof value === "string" ? URL.parse(value) : null;
+      if (url === null || url.href.length > URL_CHARACTERS_MAX) return false;
+      return /^https?:$/.test(url.protocol) && url.username + url.password === "";
+    },
+  },
+  name: {
+    expected: grantRules.name.expected,
+    isRight: (value) => grantRules.name.find(value) !== undefined,
+  },
+  types: {
+    expected: `one or more of ${changeTypes.join(", ")}`,
+    isRight: (value) =>
+      Array.isArray(value) &&
+      value.length > 0 &&
+      new Set(value).size === value.length &&
+      value.every((type) => changeTypes.includes(type as ChangeType)),
+  },
+} as const satisfies Record<string, Rule>;
+
+const replayRules = {
+  from: {
+    expected: 'the number of a change, 0 for the oldest, or "newest"',
+    isRight: (value) => value === "newest" || (Number.isSafeInteger(value) && Number(value) >= 0),
+  },
+} as const satisfies Record<string, Rule>;
+
+/** A member that is null counts as left out. A misspelt one is refused. */
+function parseBody<Name extends string>(
   given: unknown,
-  known: readonly Name[],
-): Partial<Record<Name, unknown>> {
+  rules: Readonly<Record<Name, Rule>>,
+  defaults: Partial<Record<Name, unknown>> = {},
+): Record<Name, unknown> {
   if (typeof given !== "object" || given === null || Array.isArray(given))
     throw new Refusal("invalid_body", `body: expected an object, got ${describe(given)}`);
-  const unknown = Object.keys(given).filter((member) => !known.includes(member as Name));
-  if (unknown.length > 0)
-    throw new Refusal(
-      "invalid_body",
-      unknown
-        .map((member) => `${describe(member)}: unknown; known are ${known.join(", ")}`)
-        .join("; "),
-    );
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null)) as Partial<
-    Record<Name, unknown>
-  >;
+  const known = Object.keys(rules);
+  const entries = Object.entries(given).filter(([, value]) => value !== null);
+  const members: Record<string, unknown> = { ...defaults, ...Object.fromEntries(entries) };
+  const faults = Object.keys(members)
+    .filter((name) => !known.includes(name))
+    .map((name) => `${describe(name)}: unknown; known are ${known.join(", ")}`);
+  for (const [name, { expected, isRight }] of Object.entries<Rule>(rules))
+    if (!isRight(members[name]))
+      faults.push(`${name}: expected ${expected}, got ${describe(members[name])}`);
+  if (faults.length > 0) throw new Refusal("invalid_body", faults.join("; "));
+  return members;
 }

@@ -9,6 +9,7 @@ import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { type Attempt, hasSucceeded, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
+import type { WebhookFacts } from "../observe/reporter.ts";
 import type { WebhookStore } from "./manage.ts";
 import { sendEvent, type SendOptions, toEvent } from "./send.ts";
 
@@ -19,16 +20,6 @@ interface Limits extends SendOptions {
   readonly webhookLeaseSeconds: number;
   readonly webhookPollMs: number;
   readonly drainSecondsMax: number;
-}
-
-export interface WebhookReport {
-  readonly name: string;
-  readonly isPaused: boolean;
-  /** The age of the oldest change that is to be sent. */
-  readonly lagSeconds: number;
-  /** Attempts of this instance. */
-  readonly sent: number;
-  readonly failed: number;
 }
 
 const PAGE_LENGTH = 100;
@@ -81,7 +72,7 @@ export class WebhookSender {
     clearTimeout(timer);
   }
 
-  report(): Promise<WebhookReport[]> {
+  report(): Promise<WebhookFacts[]> {
     return Promise.all(
       [...this.receivers.values()].map(async ({ webhook, sent, failed }) => {
         const { name, cursor, types, paused } = webhook;
