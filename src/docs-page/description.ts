@@ -96,7 +96,7 @@ export const guides = {
   Authentication:
     "Send `Authorization: Bearer <token>` with every request. Health checks, this page and its description need no token." +
     "\n\nThe first start prints a token. `plantstore token create` and `POST /tokens` make more, with the scopes that a client needs: " +
-    "`plants:read`, `plants:write`, `tokens:manage`. Without a valid token the answer is 401; without the scope it is 403.",
+    "`plants:read`, `plants:write`, `tokens:manage`, `webhooks:manage`. Without a valid token the answer is 401; without the scope it is 403.",
   Paging:
     "Lists come in pages, in the order of the ids. The `Link` header has the address of the next page; follow it as it is. " +
     "The last page has none.\n\nTo get everything at once, ask for `Accept: application/x-ndjson` or `text/csv`: the answer is a stream.",
