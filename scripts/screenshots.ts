@@ -62,7 +62,7 @@ async function chooseFile(page: Page): Promise<void> {
     mimeType: "text/csv",
     buffer: Buffer.from(spreadsheet),
   });
-  await page.getByText("Nymphaea alba").first().waitFor();
+  await page.getByText("Nymphaea alba").filter({ visible: true }).first().waitFor();
 }
 
 await using demo = await startDemo({ port: "8080", plants: PLANTS });
