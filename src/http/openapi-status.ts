@@ -97,7 +97,7 @@ export function describeActivity({ sampleSeconds }: Config): Described {
     failures: {
       type: "array",
       items: objectOf(failure),
-      description: "The last 50 answers of status 4xx and the last 50 of 5xx, newest first.",
+      description: "The last 20 answers of status 4xx and the last 20 of 5xx, newest first.",
     },
     version: { ...text, description: "Of the program." },
     startedAtMs: integer,

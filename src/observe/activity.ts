@@ -4,7 +4,7 @@ import { Histogram, Metrics, type Totals } from "./metrics.ts";
 
 /** An hour of the interval in the configuration. */
 export const SAMPLES_MAX = 720;
-const FAILURES_MAX = 50;
+const FAILURES_MAX = 20;
 
 /** What happened in one interval. */
 export interface Sample {

@@ -246,8 +246,8 @@ describe("activity", () => {
       },
     ]);
     expect(JSON.stringify(shown)).not.toContain(secret);
-    await Promise.all(Array.from({ length: 60 }, () => send(service, "GET", "/none")));
-    expect((await show()).failures.length).toBe(50);
+    await Promise.all(Array.from({ length: 30 }, () => send(service, "GET", "/none")));
+    expect((await show()).failures.length).toBe(20);
   });
 
   test.each([

@@ -1,6 +1,6 @@
 /** Activity: what this instance did in the last hour, in bars with their values, and what failed. */
 
-import { signal, useSignal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { call, explain, isAbort } from "../api/service.ts";
@@ -123,7 +123,6 @@ export function ActivityView(): JSX.Element {
 
 function Shown({ now }: { readonly now: Activity }): JSX.Element {
   const slots = divide(now);
-  const isAll = useSignal(false);
   return (
     <>
       <Terms
@@ -146,7 +145,7 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
         <Listing
           caption="Recent failures"
           heads={["Time", "Status", "Request", "Token", "Request id"]}
-          rows={now.failures.slice(0, isAll.value ? undefined : FAILURES_SHOWN).map((failed) => [
+          rows={now.failures.map((failed) => [
             `${failed.requestId} ${failed.atMs}`,
             formatClock(failed.atMs),
             <span class={failed.status < 500 ? undefined : "field-fault"}>
@@ -160,18 +159,9 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
           ])}
         />
       )}
-      {now.failures.length > FAILURES_SHOWN && !isAll.value && (
-        <p>
-          <button type="button" class="button-link" onClick={() => (isAll.value = true)}>
-            Show all {formatCount(now.failures.length)}
-          </button>
-        </p>
-      )}
     </>
   );
 }
-
-const FAILURES_SHOWN = 10;
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const formatClock = (ms: number): string => clock.format(ms);

@@ -46,9 +46,7 @@ export function Chart(props: ChartProps): JSX.Element {
   const sum = (slot: number): number =>
     lines.reduce((total, { values }) => total + (values[slot] ?? 0), 0);
   const all = isStacked
-    ? times.length === 0
-      ? []
-      : Array.from({ length: SLOTS }, (_, slot) => sum(slot))
+    ? Array.from({ length: SLOTS }, (_, slot) => sum(slot))
     : lines.flatMap(({ values }) => values.map((value) => value ?? 0));
   const top = roundUp(Math.max(least, ...all));
   const bases = Array.from({ length: SLOTS }, () => HEIGHT);

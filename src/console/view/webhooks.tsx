@@ -149,7 +149,7 @@ function State({
 }: {
   readonly of: Shown;
 }): JSX.Element {
-  if (state === "paused") return <span class="field-note">Paused{reason && `: ${reason}`}</span>;
+  if (state === "paused") return <span class="field-note">{reason ?? "Paused"}</span>;
   if (failures === 0) return <>Active</>;
   return (
     <span class="field-fault">
