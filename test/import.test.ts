@@ -303,6 +303,16 @@ describe("plantstore import", () => {
     expect(finished.stderr).toContain(says);
   });
 
+  test("beyond the quota each plant is refused, and those that are stored already are not", async () => {
+    using at = makeWorkplace({ "plants.csv": "id,name\n1,a\n2,b\n3,c\n" });
+    const env = { ...at.env, PLANTSTORE_PLANTS_MAX: "2" };
+    for (const stdout of ["created 2, replayed 0", "created 0, replayed 2"]) {
+      const finished = await runCommand(["import", at.file("plants.csv")], env);
+      expect(finished).toMatchObject({ exitCode: 3, stdout: `${stdout}, refused 1\n` });
+      expect(finished.stderr).toContain("The store holds as many plants as it may");
+    }
+  });
+
   test("a sheet of a workbook is read, and its refused rows are kept as CSV", async () => {
     using at = makeWorkplace();
     const stock = rowsOf([

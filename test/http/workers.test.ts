@@ -61,6 +61,7 @@ describe("whichever thread is asked", () => {
       "/plants?tag=tropical",
       "/plants?name=monst",
       "/tags",
+      "/tags/counts",
     ]) {
       const [first, ...others] = await bodiesOf(await askAll("GET", path));
       expect(JSON.stringify(first)).toContain("tropical");
