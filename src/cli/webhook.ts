@@ -2,9 +2,8 @@
 
 import type { Client } from "../../client/client.ts";
 import type { Config } from "../config.ts";
-import type { Attempt } from "../domain/webhook.ts";
-import { hasSucceeded } from "../domain/webhook.ts";
-import { type ShownWebhook, Webhooks } from "../webhooks/manage.ts";
+import { type Attempt, hasSucceeded } from "../domain/webhook.ts";
+import { type ShownSecret, type ShownWebhook, Webhooks } from "../webhooks/manage.ts";
 import {
   CommandError,
   explainSystemError,
@@ -25,10 +24,7 @@ export interface WebhookOptions {
   readonly from?: string;
 }
 
-type Managed = Pick<
-  Webhooks,
-  "list" | "add" | "remove" | "test" | "pause" | "resume" | "replay" | "rotate"
->;
+type Managed = Omit<Webhooks, "get">;
 
 /** The same through a service. */
 function manageRemotely(client: Client): Managed {
@@ -108,7 +104,7 @@ export async function changeWebhook(
   const result = await manage(config, options, (webhooks): Promise<unknown> =>
     webhooks[action](name, from),
   );
-  if (action === "rotate") return printSecret(result as Secret, options);
+  if (action === "rotate") return printSecret(result as ShownSecret, options);
   if (options.json === true) return print(result ?? null);
   if (action === "test") {
     const attempt = result as Attempt;
@@ -121,9 +117,7 @@ export async function changeWebhook(
   }
 }
 
-type Secret = ShownWebhook & { readonly secret: string };
-
-async function printSecret(webhook: Secret, { json }: WebhookOptions): Promise<void> {
+async function printSecret(webhook: ShownSecret, { json }: WebhookOptions): Promise<void> {
   try {
     // Not process.stdout, which hides a failed write.
     const text = json === true ? JSON.stringify(webhook) : webhook.secret;

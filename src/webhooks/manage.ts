@@ -38,7 +38,7 @@ const show = (webhook: Webhook) => ({
   attempts: webhook.attempts,
 });
 export type ShownWebhook = ReturnType<typeof show>;
-type WithSecret = ShownWebhook & { readonly secret: string };
+export type ShownSecret = ShownWebhook & { readonly secret: string };
 
 export class Webhooks {
   private readonly store: WebhookStore;
@@ -58,7 +58,7 @@ export class Webhooks {
   }
 
   /** Begins behind the newest change. The secret is shown this once. */
-  async add(given: unknown): Promise<WithSecret> {
+  async add(given: unknown): Promise<ShownSecret> {
     const asked = this.parseNew(given);
     const secret = createSecret();
     const webhook: Webhook = {
@@ -108,7 +108,7 @@ export class Webhooks {
     return this.update(name, { cursor, paused: undefined });
   }
 
-  async rotate(name: string): Promise<WithSecret> {
+  async rotate(name: string): Promise<ShownSecret> {
     const secret = createSecret();
     const changed = await this.change(name, (webhook) => ({
       ...webhook,

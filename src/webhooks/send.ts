@@ -118,7 +118,6 @@ function post(
   const { host, hostname } = url;
   const target = new URL(url);
   target.hostname = isIP(address) === 6 ? `[${address}]` : address;
-  const isNamed = isIP(bare(hostname)) === 0;
   return fetch(target, {
     method: "POST",
     headers: { ...headers, host },
@@ -126,7 +125,7 @@ function post(
     signal,
     redirect: "manual",
     decompress: false,
-    ...(isNamed && { tls: { serverName: hostname } }),
+    ...(findLiteral(url) === undefined && { tls: { serverName: hostname } }),
   } as BunFetchRequestInit);
 }
 
@@ -150,16 +149,14 @@ function parseRetryAfter(header: string | null, nowMs: number): number {
   return Math.min(Math.max(ms || 0, 0), RETRY_AFTER_MS_MAX);
 }
 
-const bare = (host: string): string => host.replace(/^\[(.*)\]$/, "$1");
-
 /** Rejects if any address of the name is not public: which one would be used is not ours to choose. */
 async function findAddress(url: URL, { webhooksPrivate, resolve = lookUp }: SendOptions) {
-  const host = bare(url.hostname);
-  const addresses = isIP(host) === 0 ? await resolve(host) : [host];
+  const literal = findLiteral(url);
+  const addresses = literal === undefined ? await resolve(url.hostname) : [literal];
   const refused = addresses.find(isPrivate);
   if (refused !== undefined && !webhooksPrivate) throw new Error(explainPrivate(refused));
   const address = addresses.find((one) => isIP(one) === 4) ?? addresses[0];
-  if (address === undefined) throw new Error(`${host} has no address.`);
+  if (address === undefined) throw new Error(`${url.hostname} has no address.`);
   return address;
 }
 
@@ -188,6 +185,6 @@ export const isPrivate = (address: string): boolean =>
 
 /** The address that a URL has in place of a name. */
 export function findLiteral({ hostname }: URL): string | undefined {
-  const host = bare(hostname);
+  const host = hostname.replace(/^\[(.*)\]$/, "$1");
   return isIP(host) === 0 ? undefined : host;
 }
