@@ -15,7 +15,7 @@ import {
 } from "node:fs";
 import { Searcher } from "../src/store/sqlite/search.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import type { Store } from "../src/domain/store.ts";
+import type { Store, StoreLimits } from "../src/domain/store.ts";
 import { StoreOpenError } from "../src/domain/errors.ts";
 import {
   getSchemaVersion,
@@ -24,6 +24,7 @@ import {
   readStore,
 } from "../src/store/sqlite/database.ts";
 import { SqliteStore } from "../src/store/sqlite/store.ts";
+import { Room } from "../src/store/sqlite/writes.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";
@@ -322,6 +323,18 @@ test("pages that are read without a pause do not keep writes from being committe
   writes.abort();
   await Promise.all(readers);
   await store.close();
+});
+
+test("a disk that has become nearly full is noticed with the next commit", () => {
+  const room = new Room({ diskFreeBytesMin: 100 } as StoreLimits, "");
+  for (const [free, reason] of [
+    [100, undefined],
+    [99, "disk_low"],
+  ] as const) {
+    room.measureDisk = () => free;
+    room.prepare({} as never);
+    expect(room.refuseNew()?.reason).toBe(reason);
+  }
 });
 
 describe("searches, each on the same thread", () => {

@@ -1,6 +1,8 @@
 /** New plants are refused if the quota is used up, or the disk nearly full. Everything else goes on. */
 
 import { describe, expect, test } from "bun:test";
+import { statfsSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { catalogue } from "../../src/domain/errors.ts";
 import { engine } from "../support/database.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
@@ -55,9 +57,19 @@ describe("a quota", () => {
 describe.skipIf(engine !== "sqlite")("a disk with less free than the bound", () => {
   const { code } = catalogue.disk_low;
 
+  const withBound = (bytes: number) => ({ PLANTSTORE_DISK_FREE_BYTES_MIN: String(bytes) });
+
+  test("and less than half of it refuses all changes but removals, which the journal keeps too", async () => {
+    await using service = await startService(withBound(999_999_999_999_999));
+    await service.database.run("INSERT INTO plants (id, name) VALUES (1, 'n')");
+    const put = await send(service, "PUT", "/plants/1", { body: '{"name":"m"}' });
+    expect(await readError(put)).toMatchObject({ status: 503, error: code });
+    expect((await send(service, "DELETE", "/plants/1")).status).toBe(204);
+  });
+
   test("refuses new plants with 503; replays, reads, small changes and removals go on", async () => {
-    const full = { PLANTSTORE_DISK_FREE_BYTES_MIN: "999999999999999" };
-    await using service = await startService(full);
+    const { bavail, bsize } = statfsSync(tmpdir());
+    await using service = await startService(withBound(Math.round(bavail * bsize * 1.5)));
     // Stored by another process, with another bound.
     await service.database.run("INSERT INTO plants (id, name) VALUES (1, 'n'), (2, 'n')");
     const refused = await create(service, 3);

@@ -52,7 +52,6 @@ export type Write =
 /** A list of tokens: those that were not adopted. */
 export type Outcome = "created" | "replayed" | "done" | "more" | "refused" | readonly TokenRecord[];
 
-const DISK_CHECK_MS = 1_000;
 /** On a disk that is nearly full, a replacement may add so much text. */
 const GROWTH_MAX = 4_096;
 
@@ -63,8 +62,7 @@ export class Room {
   private plantsLeftBefore: number | undefined;
   private readonly limits: StoreLimits;
   private readonly folder: string;
-  private isDiskLow = false;
-  private checkedAtMs = Number.NEGATIVE_INFINITY;
+  private freeBytes = Number.POSITIVE_INFINITY;
 
   constructor(limits: StoreLimits, path: string) {
     this.limits = limits;
@@ -74,10 +72,8 @@ export class Room {
   /** Called at the beginning of every transaction that writes. */
   prepare({ asc }: Statements): void {
     const { plantsMax = 0, diskFreeBytesMin = 0 } = this.limits;
-    if (diskFreeBytesMin > 0 && performance.now() - this.checkedAtMs > DISK_CHECK_MS) {
-      this.checkedAtMs = performance.now();
-      this.isDiskLow = (this.measureDisk() ?? Number.POSITIVE_INFINITY) < diskFreeBytesMin;
-    }
+    // Each time: a second of large plants can fill what is left, and then not even a removal is possible.
+    if (diskFreeBytesMin > 0) this.freeBytes = this.measureDisk() ?? Number.POSITIVE_INFINITY;
     this.plantsLeft ??=
       plantsMax === 0
         ? Number.POSITIVE_INFINITY
@@ -102,12 +98,17 @@ export class Room {
   /** Why a new plant cannot be stored. */
   refuseNew(): Refusal | undefined {
     if ((this.plantsLeft as number) <= 0) return new Refusal("store_full");
-    return this.isDiskLow ? new Refusal("disk_low") : undefined;
+    return this.isDiskBelow(1) ? new Refusal("disk_low") : undefined;
   }
 
   refuseReplacement(plant: Plant, before: Plant): Refusal | undefined {
-    const isLarge = this.isDiskLow && lengthOf(plant) - lengthOf(before) > GROWTH_MAX;
-    return isLarge ? new Refusal("disk_low") : undefined;
+    const isLarge = lengthOf(plant) - lengthOf(before) > GROWTH_MAX;
+    // The journal keeps every version. What is left then is for removals.
+    return this.isDiskBelow(isLarge ? 1 : 1 / 2) ? new Refusal("disk_low") : undefined;
+  }
+
+  private isDiskBelow(share: number): boolean {
+    return this.freeBytes < (this.limits.diskFreeBytesMin ?? 0) * share;
   }
 
   take(plants: number): void {
