@@ -1,7 +1,7 @@
 import { Refusal } from "../domain/errors.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
-import { hashToken, isWellFormedToken } from "./token.ts";
+import { ENVIRONMENT_NAME, hashToken, isWellFormedToken } from "./token.ts";
 
 /** The bearer of a token, and what the token allows. */
 export interface Principal {
@@ -17,7 +17,7 @@ export interface Principal {
 }
 
 const environmentPrincipal: Principal = {
-  name: "PLANTSTORE_TOKEN",
+  name: ENVIRONMENT_NAME,
   prefix: undefined,
   scopes,
   expiresAtMs: undefined,

@@ -67,6 +67,8 @@ export async function issueToken(
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+/** What the token of the environment is called in logs and in the journal. No other token can pass for it. */
+export const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
 const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
 
@@ -75,8 +77,11 @@ const isScope = (value: unknown): boolean => scopes.includes(value as Scope);
 /** What each part of a new token has to be. `find` gives undefined for anything else. */
 export const grantRules = {
   name: {
-    expected: "1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit",
-    find: (value: unknown) => (typeof value === "string" && NAME.test(value) ? value : undefined),
+    expected: `1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit, not ${ENVIRONMENT_NAME}`,
+    find: (value: unknown) =>
+      typeof value === "string" && NAME.test(value) && value !== ENVIRONMENT_NAME
+        ? value
+        : undefined,
   },
   scopes: {
     expected: `one or more of ${scopes.join(",")}`,

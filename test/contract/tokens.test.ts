@@ -84,6 +84,7 @@ describe("tokens", () => {
     [{ name: "a" }, "scopes: expected one or more of plants:read,"],
     [{ name: "a b", scopes: ["plants:read"] }, 'got the string "a b"'],
     [{ name: 1, scopes: ["plants:read"] }, "name: expected"],
+    [{ name: "PLANTSTORE_TOKEN", scopes: ["plants:read"] }, "name: expected"],
     [{ name: "a", scopes: [] }, "got an array"],
     [{ name: "a", scopes: "plants:read" }, 'got the string "plants:read"'],
     [{ name: "a", scopes: ["plants:eat"] }, "scopes: "],
