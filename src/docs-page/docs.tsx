@@ -53,12 +53,6 @@ function findKeptToken(): string {
   }
 }
 
-const titles: Readonly<Record<string, string>> = {
-  plants: "Plants",
-  webhooks: "Webhooks",
-  operation: "Operating",
-};
-
 const guideAddress = (title: string): string => `/guides/${title.toLowerCase()}`;
 
 function Reference({ of: description }: { readonly of: Description }): JSX.Element {
@@ -66,7 +60,7 @@ function Reference({ of: description }: { readonly of: Description }): JSX.Eleme
   const operations = listOperations(description);
   const [introduction = "", errors = ""] = info.description.split("\n## Errors\n");
   const groups = tags.map(({ name }) => ({
-    name: titles[name] ?? name,
+    name: name.charAt(0).toUpperCase() + name.slice(1),
     operations: operations.filter(({ operation }) => operation.tags?.includes(name)),
   }));
   return (

@@ -61,8 +61,8 @@ describeInBrowser("the API reference", () => {
     await using view = await openDocs({ permissions: ["clipboard-read", "clipboard-write"] });
     const text = await view.page.locator("main").innerText();
     const contents = await view.page.getByRole("navigation", { name: "Contents" }).innerText();
-    for (const guide of ["Authentication", "Paging", "Retries", "Batches", "Errors"])
-      expect(contents).toContain(guide);
+    for (const title of ["Authentication", "Paging", "Retries", "Batches", "Errors", "Webhooks"])
+      expect(contents).toContain(title);
     expect(operationIds.length).toBeGreaterThan(8);
     for (const operationId of operationIds) expect(text).toContain(operationId);
     for (const schema of Object.keys(description.components.schemas))

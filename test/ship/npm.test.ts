@@ -70,6 +70,7 @@ describe("the package", () => {
       "src/main.ts",
       "src/observe",
       "src/store",
+      "src/webhooks",
       "src/workers",
     ]);
     expect(names.filter((name) => /\.(test|map)\b|tsconfig/.test(name))).toEqual([]);
@@ -79,7 +80,7 @@ describe("the package", () => {
     const unpacked = ["tar", "-xzOf", tarball, "package/dist/LICENSES.txt"];
     const text = await run(unpacked, { cwd: folder.path });
     for (const name of inPages) expect(text).toContain(`==== ${name} ====\n`);
-    expect(text.match(/Permission is hereby granted|Apache License/g)?.length).toBeGreaterThan(5);
+    expect(text.match(/Permission is hereby granted/g)).toHaveLength(inPages.length + 1);
   });
 
   test("runs no script where it is installed, and brings the runtime that it was tested with", () => {
