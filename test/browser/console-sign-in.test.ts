@@ -9,6 +9,7 @@ import {
   rowOf,
   signIn,
   startConsole,
+  type TestPage,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
@@ -162,16 +163,11 @@ describeInBrowser("a token that may not do everything", () => {
   });
 });
 
-/** The end of a token is in force within a few seconds. */
-async function refreshUntilSignedOut(page: Page): Promise<void> {
-  const signInHeading = page.getByRole("heading", { name: "Sign in" });
-  while (!(await signInHeading.isVisible())) {
-    await page
-      .getByRole("button", { name: "Refresh the list" })
-      .click()
-      .catch(() => undefined);
-    await page.waitForTimeout(200);
-  }
+/** The list follows the changes, so it notices by itself: the stream is cut off, and the next one refused. */
+async function untilSignedOut({ page, announceFailure }: TestPage): Promise<void> {
+  announceFailure("/changes", "failed");
+  announceFailure("/changes", 401);
+  await page.getByRole("heading", { name: "Sign in" }).waitFor({ timeout: 20_000 });
 }
 
 describeInBrowser("a token that ends while somebody works", () => {
@@ -179,11 +175,10 @@ describeInBrowser("a token that ends while somebody works", () => {
     const token = await createToken(service, { name: "lost phone" });
     await using view = await openConsole(service, { token, at: "#/plants?tag=shrub" });
     const { page } = view;
-    view.announceFailure("/plants", 401);
     await rowOf(page, "Rose").waitFor();
     const record = (await service.store.listTokens()).find(({ name }) => name === "lost phone");
     await service.store.revokeToken(record?.hash ?? "", Date.now());
-    await refreshUntilSignedOut(page);
+    await untilSignedOut(view);
     await page.getByText("no longer accepted").waitFor();
     await signIn(page, TEST_TOKEN);
     await rowOf(page, "Rose").waitFor();
@@ -197,12 +192,11 @@ describeInBrowser("a token that ends while somebody works", () => {
     });
     await using view = await openConsole(service, { token });
     const { page } = view;
-    view.announceFailure("/plants", 401);
     await rowOf(page, "Rose").waitFor();
     await service.database.run(
       `UPDATE tokens SET expires_at_ms = ${Date.now()} WHERE name = 'short'`,
     );
-    await refreshUntilSignedOut(page);
+    await untilSignedOut(view);
     await page.getByText("Your token has expired").waitFor();
   });
 });
