@@ -90,9 +90,13 @@ export type Operation =
       readonly bodyTypes?: readonly string[];
     };
 
+const methods = ["GET", "POST", "PUT", "DELETE"] as const;
+export type Method = (typeof methods)[number];
+
 export interface Route {
+  /** With its open parts in braces, as in the description. */
   readonly path: string;
-  readonly operations: Readonly<Partial<Record<"GET" | "POST" | "PUT" | "DELETE", Operation>>>;
+  readonly operations: Readonly<Partial<Record<Method, Operation>>>;
 }
 
 type Handler = (request: RoutedRequest) => Promise<Response>;
@@ -106,7 +110,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
   const countRequest =
     route === undefined
       ? metrics.counterOf("other", [])
-      : metrics.counterOf(describePath(route), Object.keys(route.operations));
+      : metrics.counterOf(route.path, Object.keys(route.operations));
   const isLogged = config.logRequests || config.logLevel === "debug";
   return async (request) => {
     const startedAtMs = performance.now();
@@ -193,18 +197,17 @@ function tabulate(route: Route | undefined, allow: string): ReadonlyMap<string, 
 
 const allowedMethods = ({ operations }: Route): string =>
   [
-    ...Object.keys(operations).flatMap((name) => (name === "GET" ? ["GET", "HEAD"] : [name])),
+    ...methods
+      .filter((method) => method in operations)
+      .flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])),
     "OPTIONS",
   ].join(", ");
-
-/** The path as the description writes it. */
-const describePath = ({ path }: Route): string => path.replace(/:([a-z]+)/g, "{$1}");
 
 /** With an id if it is one: a client may send anything, even a token, in its place. */
 const showPath = (route: Route | undefined, { params }: RoutedRequest): string =>
   route === undefined
     ? "other"
-    : describePath(route).replace("{id}", (open) =>
+    : route.path.replace("{id}", (open) =>
         /^(-?\d{1,19}|[0-9a-f]{16})$/.test(params?.["id"] ?? "") ? (params?.["id"] ?? "") : open,
       );
 

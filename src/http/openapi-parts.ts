@@ -2,7 +2,7 @@
 
 import { catalogue, type ErrorName } from "../domain/errors.ts";
 import { scopes } from "../domain/token.ts";
-import type { Operation } from "./handle.ts";
+import type { Method, Operation } from "./handle.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
 
 /** The failures of operations. Each is one response with one status, shared by every operation that can answer it. */
@@ -56,7 +56,7 @@ const failures = {
   Unavailable: ["overloaded", "store_unavailable", "store_busy", "shutting_down", "disk_low"],
 } as const satisfies Record<string, readonly [ErrorName, ...ErrorName[]]>;
 
-export type Failure = keyof typeof failures;
+type Failure = keyof typeof failures;
 
 const component = (kind: string, name: string): object => ({
   $ref: `#/components/${kind}/${name}`,
@@ -89,39 +89,72 @@ export const withHeaders = (...names: Header[]): object =>
     (["X-Request-Id", ...names] as const).map((name) => [name, component("headers", name)]),
   );
 
-/** An operation of the description, as far as the code looks into it. */
-export interface Described {
-  readonly operationId: string;
-  readonly summary: string;
-  readonly responses: Readonly<Record<string, object>>;
+type Responses = Readonly<Record<string, object>>;
+
+export interface Parameter {
+  readonly name: string;
+  readonly in: string;
   readonly [more: string]: unknown;
 }
 
-interface Details {
+/** What the description says of an operation. */
+interface Described {
+  /** Method and path. */
+  readonly at: `${Method} ${string}`;
+  readonly id: string;
+  readonly scope: Operation["scope"];
+  readonly summary: string;
   readonly tags?: readonly string[];
   readonly description?: string;
-  readonly parameters?: readonly object[];
+  readonly parameters?: readonly Parameter[];
   readonly requestBody?: object;
   /** The responses that are not failures. */
-  readonly answers: Described["responses"];
-  readonly fails: readonly Failure[];
+  readonly answers: Responses;
+  /** Besides those of every operation, and of every body. */
+  readonly fails?: readonly Failure[];
 }
 
-/** An operation that needs a token. */
-export function operation(
-  operationId: string,
-  scope: NonNullable<Operation["scope"]>,
-  summary: string,
-  { answers, fails, ...details }: Details,
-): Described {
-  const needs = scope === "any" ? "Needs a token, of any scope." : `Needs the scope \`${scope}\`.`;
-  const description = [details.description, needs].join(" ").trim();
-  const responses = {
+/** An operation as it is served and described. */
+export type Entry = Described & Operation;
+
+const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const;
+const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
+
+/** An operation of the description. */
+export function describeOperation(entry: Described) {
+  const { id, scope, summary, description, tags = ["plants"] } = entry;
+  const { parameters, requestBody, answers } = entry;
+  const isOpen = scope === undefined;
+  const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = entry;
+  const needs = isOpen
+    ? "Needs no token."
+    : scope === "any"
+      ? "Needs a token, of any scope."
+      : `Needs the scope \`${scope}\`.`;
+  const all: readonly Failure[] = [
+    ...fails,
+    ...(requestBody === undefined ? [] : bodyFailures),
+    ...(isOpen ? [] : tokenFailures),
+    ...(isOpen || scope === "any" ? [] : (["Forbidden"] as const)),
+    "UrlTooLong",
+    "InternalError",
+  ];
+  const responses: Responses = {
     ...answers,
-    ...failWith(...fails, "Unauthorized", "UrlTooLong", "RateLimited"),
-    ...failWith("InternalError", "Unavailable", ...(scope === "any" ? [] : ["Forbidden" as const])),
+    ...Object.fromEntries(
+      all.map((name) => [catalogue[failures[name][0]].status, component("responses", name)]),
+    ),
   };
-  return { operationId, tags: ["plants"], summary, ...details, description, responses };
+  return {
+    operationId: id,
+    tags,
+    summary,
+    parameters,
+    requestBody,
+    description: [description, needs].join(" ").trim(),
+    ...(isOpen && { security: [] }),
+    responses,
+  };
 }
 
 /** An answer with a body, in one or several media types. */
@@ -180,9 +213,9 @@ export const parameter = (
   description: string,
   itsSchema: object = text,
   place = "query",
-): object => ({ name, in: place, description, schema: itsSchema });
+): Parameter => ({ name, in: place, description, schema: itsSchema });
 
-export const limitParameter = (description: string): object =>
+export const limitParameter = (description: string): Parameter =>
   parameter("limit", description, {
     ...integer,
     minimum: 1,
@@ -197,12 +230,6 @@ const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
   429: ["Retry-After", "RateLimit", "RateLimit-Policy"],
   503: ["Retry-After"],
 };
-
-/** The responses of an operation that can fail in these ways, by status. */
-export const failWith = (...names: Failure[]): Described["responses"] =>
-  Object.fromEntries(
-    names.map((name) => [catalogue[failures[name][0]].status, component("responses", name)]),
-  );
 
 /** The responses and headers that operations refer to. */
 export function describeShared(): { readonly responses: object; readonly headers: object } {

@@ -4,18 +4,15 @@ import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { scopes } from "../domain/token.ts";
-import { created, describeOperations } from "./openapi-operations.ts";
 import {
-  answer,
   describeCatalogue,
-  type Described,
+  describeOperation,
   describeShared,
-  type Failure,
-  failWith,
-  json,
-  objectOf,
+  type Entry,
+  int64,
   text,
 } from "./openapi-parts.ts";
+import { created, listOperations, splitPlace } from "./operations.ts";
 import { TokenSchema } from "./tokens.ts";
 import { describeEvents, WebhookSchema } from "./webhooks.ts";
 
@@ -133,34 +130,7 @@ export function describeApi(config: Config): object {
       { name: "webhooks", description: "Who is told of changes." },
       { name: "operation", description: "For operators of the service." },
     ],
-    paths: withHead({
-      ...describeOperations(config),
-      "/livez": {
-        get: describeOpen(
-          "isAlive",
-          "Is the process alive?",
-          "Answers while the process does.",
-          status("alive"),
-        ),
-      },
-      "/readyz": {
-        get: describeOpen(
-          "isReady",
-          "Is the service ready?",
-          "Answers 200 if a write was committed and synced within the last second and the service is not shutting down.",
-          status("ready"),
-          "Unavailable",
-        ),
-      },
-      "/openapi.json": {
-        get: describeOpen(
-          "describeApi",
-          "This document",
-          "The description of the interface, in OpenAPI 3.1.",
-          json({ type: "object" }, { openapi: "3.1.0" }),
-        ),
-      },
-    }),
+    paths: describePaths(listOperations(config)),
     webhooks: describeEvents(created),
     components: {
       schemas: {
@@ -185,47 +155,45 @@ export function describeApi(config: Config): object {
   };
 }
 
-const status = (value: string): ReturnType<typeof json> =>
-  json(objectOf({ status: { ...text, enum: [value] } }), { status: value });
-
-function describeOpen(
-  operationId: string,
-  summary: string,
-  description: string,
-  content: ReturnType<typeof json>,
-  ...failures: Failure[]
-): Described {
-  return {
-    operationId,
-    tags: ["operation"],
-    summary,
-    description: `${description} Needs no token.`,
-    security: [],
-    responses: {
-      200: answer("Yes.", content),
-      ...failWith("BadRequest", "UrlTooLong", "InternalError", ...failures),
-    },
-  };
-}
+/** What stands in a path's open part. */
+const openParts: Readonly<Record<string, object>> = {
+  "/plants/{id}": {
+    description: "The plant's id, in plain decimal digits.",
+    schema: int64,
+    example: 1,
+  },
+  "/tokens/{id}": {
+    description: "The token's id, from the list.",
+    schema: text,
+    example: "9f86d081884c7d65",
+  },
+  "/webhooks/{name}": { description: "The webhook's name.", schema: text, example: "shop" },
+};
 
 /** HEAD answers wherever GET does: the same, without a body. */
-function withHead(paths: ReturnType<typeof describeOperations>): object {
-  return Object.fromEntries(
-    Object.entries(paths).map(([path, operations]) => {
-      const { get } = operations;
-      if (get === undefined) return [path, operations];
-      const responses = Object.entries(get.responses).map(([code, response]) => [
-        code,
-        { ...response, content: undefined },
-      ]);
-      const head = {
-        ...get,
-        operationId: `${get.operationId}Head`,
-        summary: `${get.summary}: headers only`,
-        description: "The headers that GET answers, without a body.",
-        responses: Object.fromEntries(responses),
-      };
-      return [path, { ...operations, head }];
-    }),
-  );
+function describePaths(entries: readonly Entry[]): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const entry of entries) {
+    const [method, path] = splitPlace(entry);
+    const [, start = "", name] = /^(.*\{(\w+)\})/.exec(path) ?? [];
+    const operations = (paths[path] ??=
+      name === undefined
+        ? {}
+        : { parameters: [{ name, in: "path", required: true, ...openParts[start] }] });
+    const described = describeOperation(entry);
+    operations[method.toLowerCase()] = described;
+    if (method !== "GET") continue;
+    const responses = Object.entries(described.responses).map(([code, response]) => [
+      code,
+      { ...response, content: undefined },
+    ]);
+    operations["head"] = {
+      ...described,
+      operationId: `${described.operationId}Head`,
+      summary: `${described.summary}: headers only`,
+      description: "The headers that GET answers, without a body.",
+      responses: Object.fromEntries(responses),
+    };
+  }
+  return paths;
 }

@@ -7,7 +7,8 @@ import { MetricsReporter, type Reports, type ServiceFacts } from "../observe/rep
 import { BodyReader, Memory } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
-import { createRoutes } from "./routes.ts";
+import { describeApi } from "./openapi.ts";
+import { createRoutes, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { Readiness } from "./status.ts";
 
@@ -56,7 +57,8 @@ export function startServer(given: Parts): RunningServer {
     addressOf: (request) => server.requestIP(request)?.address,
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };
-  const routes = [...createRoutes(config), ...createFileRoutes(config, consoleFolder)];
+  const operations = listOperations(config, JSON.stringify(describeApi(config)));
+  const routes = [...createRoutes(operations), ...createFileRoutes(config, consoleFolder)];
   limitHeads(config.headerBytesMax);
   const server = Bun.serve({
     hostname: config.host,
@@ -69,7 +71,10 @@ export function startServer(given: Parts): RunningServer {
     // The runtime's own 413 has no body, so the service bounds bodies itself.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
-      routes.map((route) => [config.basePath + route.path, createHandler(service, route)]),
+      routes.map((route) => [
+        config.basePath + route.path.replace(/\{(\w+)\}/, ":$1"),
+        createHandler(service, route),
+      ]),
     ),
     fetch: createHandler(service, undefined),
   });

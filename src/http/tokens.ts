@@ -1,4 +1,4 @@
-/** Tokens over HTTP: their list, new ones, and the end of one. */
+/** Tokens over HTTP: the client's own, their list, new ones, and the end of one. */
 
 import type { Principal } from "../auth/authenticate.ts";
 import { grantRules, issueToken, summarize, type TokenGrant } from "../auth/token.ts";
@@ -9,11 +9,10 @@ import { requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
   answer as describeAnswer,
-  type Described,
+  type Entry,
   json,
   maybe,
   objectOf,
-  operation,
   schema,
   scopesShown,
   text,
@@ -23,14 +22,18 @@ import { JSON_TYPE } from "./request-headers.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
-/** GET /tokens */
-export async function listTokens({ service }: Exchange): Promise<Response> {
+function showToken(_exchange: Exchange, principal: Principal): Response {
+  const { name: own, prefix, scopes: granted, expiresAtMs: endsAtMs } = principal;
+  const ends = endsAtMs === undefined ? undefined : new Date(endsAtMs).toISOString();
+  return answer(200, JSON.stringify({ name: own, prefix, scopes: granted, expires: ends }));
+}
+
+async function listTokens({ service }: Exchange): Promise<Response> {
   const tokens = await service.store.listTokens();
   return answer(200, JSON.stringify(tokens.map(summarize)));
 }
 
-/** POST /tokens */
-export async function createToken(exchange: Exchange, principal: Principal): Promise<Response> {
+async function createToken(exchange: Exchange, principal: Principal): Promise<Response> {
   const { request, service } = exchange;
   requireType(request.headers, JSON_TYPE);
   const grant = parseGrant(await service.bodies.readText(request), Date.now());
@@ -45,8 +48,7 @@ export async function createToken(exchange: Exchange, principal: Principal): Pro
   return answer(201, JSON.stringify({ token, ...summarize(record) }));
 }
 
-/** DELETE /tokens/{id} */
-export async function revokeToken(exchange: Exchange): Promise<Response> {
+async function revokeToken(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   await request.body?.cancel();
   await requireUnrevoked(exchange);
@@ -104,7 +106,6 @@ export const TokenSchema = objectOf({
   rate: { ...maybe("string"), description: "null for what the service allows every token." },
 });
 
-const till = { name: "till", scopes: ["plants:write"], expires: "90d" };
 const listed = {
   id: "9f86d081884c7d65",
   name: "till",
@@ -117,69 +118,98 @@ const listed = {
   rate: null,
 };
 
-export function describeTokens(): Record<string, Record<string, Described | object[]>> {
-  const tags = ["operation"];
-  const { name, expires, rate } = grantRules;
-  const asked = {
-    type: "object",
-    required: ["name", "scopes"],
-    additionalProperties: false,
-    properties: {
-      name: { ...text, description: `Unique among the tokens in use: ${name.expected}.` },
-      scopes: { type: "array", minItems: 1, items: { ...text, enum: scopes } },
-      expires: { ...maybe("string"), description: `Never, or ${expires.expected}.` },
-      rate: { ...maybe("string"), description: `Requests and batch lines: ${rate.expected}.` },
+const own = {
+  type: "object",
+  required: ["name", "scopes"],
+  properties: {
+    name: {
+      ...text,
+      description: "`PLANTSTORE_TOKEN` for the token from the service's environment.",
     },
-  };
-  return {
-    "/tokens": {
-      get: operation("listTokens", MANAGE, "List the tokens", {
-        tags,
-        description: "All that were ever made, oldest first. Never the token itself.",
-        answers: {
-          200: describeAnswer(
-            "The tokens.",
-            json({ type: "array", items: schema("Token") }, [listed]),
-          ),
-        },
-        fails: ["BadQuery"],
-      }),
-      post: operation("createToken", MANAGE, "Create a token", {
-        tags,
-        description:
-          "Answers with the token, this once. A token cannot hand out a scope that it lacks. " +
-          "If the answer is lost, the name is taken: revoke that token, and create it again.",
-        requestBody: { required: true, content: json(asked, till) },
-        answers: {
-          201: describeAnswer(
-            "The token works at once.",
-            json(
-              { allOf: [schema("Token"), objectOf({ token: text })] },
-              { token: "pst_…", ...listed },
-            ),
-          ),
-        },
-        fails: ["BadBody", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody", "TokenNameTaken"],
-      }),
+    prefix: { ...text, description: "Its first characters." },
+    scopes: scopesShown,
+    expires: { ...time, description: "Left out if it does not expire." },
+  },
+};
+
+const { name, expires, rate } = grantRules;
+const asked = {
+  type: "object",
+  required: ["name", "scopes"],
+  additionalProperties: false,
+  properties: {
+    name: { ...text, description: `Unique among the tokens in use: ${name.expected}.` },
+    scopes: { type: "array", minItems: 1, items: { ...text, enum: scopes } },
+    expires: { ...maybe("string"), description: `Never, or ${expires.expected}.` },
+    rate: { ...maybe("string"), description: `Requests and batch lines: ${rate.expected}.` },
+  },
+};
+
+const tags = ["operation"];
+
+export const tokenOperations: readonly Entry[] = [
+  {
+    at: "GET /token",
+    id: "describeToken",
+    scope: "any",
+    handle: showToken,
+    tags,
+    summary: "Show the token that the request was sent with",
+    answers: {
+      200: describeAnswer(
+        "The token, without its secret.",
+        json(own, { name: listed.name, prefix: listed.prefix, scopes: listed.scopes }),
+      ),
     },
-    "/tokens/{id}": {
-      parameters: [
-        {
-          name: "id",
-          in: "path",
-          required: true,
-          description: "The token's id, from the list.",
-          schema: text,
-          example: listed.id,
-        },
-      ],
-      delete: operation("revokeToken", MANAGE, "Revoke a token", {
-        tags,
-        description:
-          "Instances refuse it within 5 seconds. The last token that can manage tokens stays, unless the service has PLANTSTORE_TOKEN.",
-        answers: { 204: { description: "The token is revoked.", headers: withHeaders() } },
-        fails: ["BadQuery", "TokenNotFound", "LastManager"],
-      }),
+  },
+  {
+    at: "GET /tokens",
+    id: "listTokens",
+    scope: MANAGE,
+    handle: listTokens,
+    tags,
+    summary: "List the tokens",
+    description: "All that were ever made, oldest first. Never the token itself.",
+    answers: {
+      200: describeAnswer("The tokens.", json({ type: "array", items: schema("Token") }, [listed])),
     },
-  };
-}
+  },
+  {
+    at: "POST /tokens",
+    id: "createToken",
+    scope: MANAGE,
+    handle: createToken,
+    bodyTypes: [JSON_TYPE],
+    tags,
+    summary: "Create a token",
+    description:
+      "Answers with the token, this once. A token cannot hand out a scope that it lacks. " +
+      "If the answer is lost, the name is taken: revoke that token, and create it again.",
+    requestBody: {
+      required: true,
+      content: json(asked, { name: "till", scopes: ["plants:write"], expires: "90d" }),
+    },
+    answers: {
+      201: describeAnswer(
+        "The token works at once.",
+        json(
+          { allOf: [schema("Token"), objectOf({ token: text })] },
+          { token: "pst_…", ...listed },
+        ),
+      ),
+    },
+    fails: ["BadBody", "TokenNameTaken"],
+  },
+  {
+    at: "DELETE /tokens/{id}",
+    id: "revokeToken",
+    scope: MANAGE,
+    handle: revokeToken,
+    tags,
+    summary: "Revoke a token",
+    description:
+      "Instances refuse it within 5 seconds. The last token that can manage tokens stays, unless the service has PLANTSTORE_TOKEN.",
+    answers: { 204: { description: "The token is revoked.", headers: withHeaders() } },
+    fails: ["BadQuery", "TokenNotFound", "LastManager"],
+  },
+];

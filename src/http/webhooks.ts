@@ -1,30 +1,20 @@
 /** Webhooks over HTTP: the operations, how they are described, and what receivers are sent. */
 
-import type { Principal } from "../auth/authenticate.ts";
 import { changeTypes } from "../domain/change.ts";
 import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
 import { type Attempt, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { type ShownWebhook, Webhooks } from "../webhooks/manage.ts";
 import { requireType } from "./body.ts";
-import {
-  answer,
-  type Exchange,
-  LacksScope,
-  type Operation,
-  requireUnrevoked,
-  type Route,
-} from "./handle.ts";
+import { answer, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
   answer as describeAnswer,
-  type Described,
-  type Failure,
+  type Entry,
   int64,
   integer,
   json,
   maybe,
   objectOf,
-  operation,
   parameter,
   schema,
   text,
@@ -32,7 +22,6 @@ import {
 } from "./openapi-parts.ts";
 import { JSON_TYPE } from "./request-headers.ts";
 
-const SCOPE = "webhooks:manage";
 /** Longer than a receiver has time to answer a test. */
 const IDLE_SECONDS = 30;
 
@@ -109,18 +98,13 @@ const replay = objectOf({
   },
 });
 
-interface Managing {
-  readonly at: `${"GET" | "POST" | "DELETE"} ${string}`;
-  readonly id: string;
-  readonly summary: string;
-  readonly description: string;
+interface Managing extends Pick<Entry, "at" | "id" | "summary" | "description" | "fails"> {
   readonly run: (webhooks: Webhooks, name: string, given: unknown) => Promise<unknown>;
   /** A scope besides that of all webhooks: changes show plants. */
   readonly needs?: Scope;
   readonly status?: number;
   readonly body?: ReturnType<typeof json>;
   readonly shows?: ReturnType<typeof json>;
-  readonly fails?: readonly Failure[];
 }
 
 const act = (
@@ -137,7 +121,7 @@ const act = (
   shows,
 });
 
-const operations: readonly Managing[] = [
+const managed: readonly Managing[] = [
   {
     at: "GET /webhooks",
     id: "listWebhooks",
@@ -188,28 +172,25 @@ const operations: readonly Managing[] = [
   act("rotate", "Replace the secret", "For 24 hours events are signed with both.", withSecret),
 ];
 
-function toOperation({ run, needs, body, status = 200 }: Managing): Operation {
-  const handle = async (exchange: Exchange, { scopes }: Principal): Promise<Response> => {
-    const { request, service } = exchange;
-    if (needs !== undefined && !scopes.includes(needs)) throw new LacksScope(needs);
-    if (body === undefined) await request.body?.cancel();
-    else requireType(request.headers, JSON_TYPE);
-    const given = body && parseJson(await service.bodies.readText(request));
-    await requireUnrevoked(exchange);
-    service.limitIdle(request, IDLE_SECONDS);
-    const webhooks = new Webhooks(service.store, service.config);
-    const result = await run(webhooks, request.params?.["name"] ?? "", given);
-    return answer(status, status === 204 ? null : JSON.stringify(result));
-  };
-  return { scope: SCOPE, handle, ...(body && { bodyTypes: [JSON_TYPE] }) };
-}
-
-function describe(managing: Managing): Described {
-  const { at, id, summary, description, status = 200, body, shows = one, fails = [] } = managing;
-  return operation(id, SCOPE, summary, {
+function toEntry(managing: Managing): Entry {
+  const { run, needs, status = 200, body, shows = one, fails = [], ...described } = managing;
+  return {
+    ...described,
+    scope: "webhooks:manage",
     tags: ["webhooks"],
-    description,
-    ...(body && { requestBody: { required: true, content: body } }),
+    handle: async (exchange, { scopes }) => {
+      const { request, service } = exchange;
+      if (needs !== undefined && !scopes.includes(needs)) throw new LacksScope(needs);
+      if (body === undefined) await request.body?.cancel();
+      else requireType(request.headers, JSON_TYPE);
+      const given = body && parseJson(await service.bodies.readText(request));
+      await requireUnrevoked(exchange);
+      service.limitIdle(request, IDLE_SECONDS);
+      const webhooks = new Webhooks(service.store, service.config);
+      const result = await run(webhooks, request.params?.["name"] ?? "", given);
+      return answer(status, status === 204 ? null : JSON.stringify(result));
+    },
+    ...(body && { bodyTypes: [JSON_TYPE], requestBody: { required: true, content: body } }),
     answers: {
       [status]:
         status === 204
@@ -217,43 +198,14 @@ function describe(managing: Managing): Described {
           : describeAnswer("Done.", shows),
     },
     fails: [
-      ...(body ? (["BadBody", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const) : []),
-      ...(body ? [] : (["BadQuery"] as const)),
-      ...(at.includes("{name}") ? (["WebhookNotFound"] as const) : []),
+      body ? "BadBody" : "BadQuery",
+      ...(described.at.includes("{name}") ? (["WebhookNotFound"] as const) : []),
       ...fails,
     ],
-  });
+  };
 }
 
-/** What is made of each operation, by path and method. */
-function byPath<Made>(make: (managing: Managing) => Made): Map<string, Record<string, Made>> {
-  const paths = new Map<string, Record<string, Made>>();
-  for (const managing of operations) {
-    const [method = "", path = ""] = managing.at.split(" ");
-    paths.set(path, { ...paths.get(path), [method]: make(managing) });
-  }
-  return paths;
-}
-
-export const webhookRoutes: readonly Route[] = [...byPath(toOperation)].map(([path, ofPath]) => ({
-  path: path.replace("{name}", ":name"),
-  operations: ofPath,
-}));
-
-export function describeWebhooks(): Record<string, Record<string, Described | object[]>> {
-  const name = { ...parameter("name", "The webhook's name.", text, "path"), required: true };
-  return Object.fromEntries(
-    [...byPath(describe)].map(([path, ofPath]) => [
-      path,
-      {
-        ...(path.includes("{name}") && { parameters: [{ ...name, example: shop.name }] }),
-        ...Object.fromEntries(
-          Object.entries(ofPath).map(([method, made]) => [method.toLowerCase(), made]),
-        ),
-      },
-    ]),
-  );
-}
+export const webhookOperations = managed.map(toEntry);
 
 const eventHeaders = {
   "webhook-id": "The same in every attempt to send the event.",

@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { resolveConfig, settings } from "../../src/config.ts";
-import { createRoutes } from "../../src/http/routes.ts";
+import { createRoutes, listOperations } from "../../src/http/operations.ts";
 import { runCommand, spawnService } from "../support/command.ts";
 import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { run } from "../support/shipped.ts";
@@ -194,7 +194,7 @@ describe("the Kubernetes manifests", () => {
   });
 
   test("probe paths of the service", () => {
-    const paths = createRoutes(config).map(({ path }) => path);
+    const paths = createRoutes(listOperations(config)).map(({ path }) => path);
     const probed = (["startupProbe", "livenessProbe", "readinessProbe"] as const).map(
       (name) => container[name]?.httpGet,
     );

@@ -1,68 +1,139 @@
-/** Every operation that needs a token, as the description shows it. */
+/** Every operation: where it is, who may call it, how it is answered, and how the description shows it. */
 
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import { orders, TAG_PREFIX_CHARACTERS, WORDS_MAX } from "../domain/page.ts";
-import { lineBytesMax } from "./batch.ts";
+import { BATCH_TYPES, createPlants, lineBytesMax } from "./batch.ts";
+import { listChanges } from "./changes.ts";
+import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
+import { answerTags, countPlants, listPlants } from "./list.ts";
 import {
   answer,
   asText,
-  type Described,
+  type Entry,
   int64,
   integer,
   json,
   jsonAndLines,
   limitParameter,
   objectOf,
-  operation,
+  type Parameter,
   parameter,
   schema,
   text,
   withHeaders,
 } from "./openapi-parts.ts";
-import { describeActivity, describeMetrics, describeToken } from "./openapi-status.ts";
-import { describeTokens } from "./tokens.ts";
-import { describeWebhooks } from "./webhooks.ts";
+import { createPlant, readPlant, removePlant, replacePlant } from "./plants.ts";
+import { JSON_TYPE } from "./request-headers.ts";
+import { listStatusOperations } from "./status.ts";
+import { tokenOperations } from "./tokens.ts";
+import { webhookOperations } from "./webhooks.ts";
 
 const monstera = { id: 1, name: "Monstera deliciosa", tag: "tropical" };
 const ficus = { id: 2, name: "Ficus lyrata" };
 const { id: _id, ...withoutId } = monstera;
 
-export function describeOperations(
-  config: Config,
-): Record<string, { readonly get?: Described; readonly [more: string]: unknown }> {
-  return {
-    "/plants": { post: describeCreate(config), get: describeList(config) },
-    "/plants/batch": { post: describeBatch(config) },
-    "/plants/count": { get: describeCount() },
-    "/plants/{id}": {
-      parameters: [
-        {
-          name: "id",
-          in: "path",
-          required: true,
-          description: "The plant's id, in plain decimal digits.",
-          schema: int64,
-          example: 1,
-        },
-      ],
-      get: describeRead(),
-      put: describeReplace(config),
-      delete: describeRemove(),
-    },
-    "/tags": { get: describeTags() },
-    "/tags/counts": { get: describeTagCounts() },
-    "/changes": { get: describeChanges(config) },
-    ...describeWebhooks(),
-    "/token": { get: describeToken() },
-    ...describeTokens(),
-    "/activity": { get: describeActivity(config) },
-    "/metrics": { get: describeMetrics() },
-  };
+export const created = {
+  seq: 1_767_225_600_000_001,
+  time: "2026-01-01T00:00:00.000Z",
+  type: "created",
+  id: 1,
+  by: "till",
+  plant: { name: "Monstera", tag: "tropical" },
+};
+const replaced = {
+  ...created,
+  seq: 1_767_225_605_000_000,
+  time: "2026-01-01T00:00:05.000Z",
+  type: "replaced",
+  by: "office",
+  plant: { name: "Monstera deliciosa", tag: "tropical" },
+  before: created.plant,
+};
+
+/** In the order of the description, which is answered as it is given here. */
+export const listOperations = (config: Config, description = ""): readonly Entry[] => [
+  ...listPlantOperations(config),
+  ...webhookOperations,
+  ...tokenOperations,
+  ...listStatusOperations(config),
+  {
+    at: "GET /openapi.json",
+    id: "describeApi",
+    scope: undefined,
+    handle: () => respond(200, description),
+    tags: ["operation"],
+    summary: "This document",
+    description: "The description of the interface, in OpenAPI 3.1.",
+    answers: { 200: answer("Yes.", json({ type: "object" }, { openapi: "3.1.0" })) },
+  },
+];
+
+export const splitPlace = ({ at }: Entry) => at.split(" ") as [method: Method, path: string];
+
+export function createRoutes(entries: readonly Entry[]): readonly Route[] {
+  const routes = new Map<string, Route["operations"]>();
+  for (const entry of entries) {
+    const [method, path] = splitPlace(entry);
+    const hasQuery = entry.parameters?.some((given) => given.in === "query");
+    const bodyTypes = "bodyTypes" in entry ? entry.bodyTypes : undefined;
+    // The same members for each, because every request reads them.
+    const operation = { scope: entry.scope, handle: entry.handle, hasQuery, bodyTypes };
+    routes.set(path, { ...routes.get(path), [method]: operation as Operation });
+  }
+  return Array.from(routes, ([path, operations]) => ({ path, operations }));
 }
 
-function describeCreate(config: Config): Described {
-  return operation("createPlant", "plants:write", "Create a plant", {
+const filterParameters = [
+  parameter("tag", "Exactly this tag."),
+  parameter(
+    "name",
+    "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
+  ),
+  parameter(
+    "q",
+    `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
+  ),
+];
+
+const counted = {
+  count: { ...integer, description: "How many there are." },
+  exact: { type: "boolean", description: "False if there are at least so many." },
+};
+
+const tagParameters = [
+  parameter("prefix", "Only tags that begin with this, exactly."),
+  parameter("after", "The last tag seen; the page begins after it."),
+  limitParameter("Tags on a page."),
+];
+
+const precondition = (name: string, description: string): Parameter =>
+  parameter(name, description, text, "header");
+
+const changePreconditions = [
+  precondition("If-Match", "Answers 412 if the plant no longer has this entity tag."),
+  precondition("If-None-Match", "Answers 412 if the plant has this entity tag."),
+];
+
+const batchResults = [
+  { line: 1, status: 200 },
+  { line: 2, status: 200, replayed: true },
+  {
+    line: 3,
+    status: 409,
+    error: 3001,
+    message: "A different plant has the id 1; nothing was changed.",
+  },
+];
+
+const listPlantOperations = (config: Config): readonly Entry[] => [
+  {
+    at: "POST /plants",
+    id: "createPlant",
+    scope: "plants:write",
+    handle: createPlant,
+    bodyTypes: [JSON_TYPE],
+    summary: "Create a plant",
     description:
       "Creates a new plant in the store. " +
       "The same plant under the same id again answers 200 with `Idempotent-Replayed: true`; " +
@@ -82,12 +153,14 @@ function describeCreate(config: Config): Described {
         },
       },
     },
-    fails: ["BadPlant", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody", "IdTaken"],
-  });
-}
-
-function describeList(config: Config): Described {
-  return operation("listPlants", "plants:read", "List plants", {
+    fails: ["BadPlant", "IdTaken"],
+  },
+  {
+    at: "GET /plants",
+    id: "listPlants",
+    scope: "plants:read",
+    handle: listPlants,
+    summary: "List plants",
     description:
       "A page of plants in the order of their ids, as an array; the next page is in the `Link` header, which the last " +
       "page does not have. With `Accept: application/x-ndjson` or `text/csv` the whole (filtered) store comes as a " +
@@ -113,52 +186,14 @@ function describeList(config: Config): Described {
         "Link",
       ),
     },
-    fails: ["BadQuery"],
-  });
-}
-
-const filterParameters = [
-  parameter("tag", "Exactly this tag."),
-  parameter(
-    "name",
-    "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
-  ),
-  parameter(
-    "q",
-    `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
-  ),
-];
-
-const counted = {
-  count: { ...integer, description: "How many there are." },
-  exact: { type: "boolean", description: "False if there are at least so many." },
-};
-
-function describeCount(): Described {
-  return operation("countPlants", "plants:read", "Count plants", {
-    description:
-      "How many plants there are, or how many match. The service counts for a second at most; if that is not enough, " +
-      "`exact` is false and there are at least so many. The answer may be up to a second old.",
-    parameters: filterParameters,
-    answers: {
-      200: answer("The count.", json(objectOf(counted), { count: 1_000_000, exact: true })),
-    },
-    fails: ["BadQuery"],
-  });
-}
-
-function describeBatch(config: Config): Described {
-  const results = [
-    { line: 1, status: 200 },
-    { line: 2, status: 200, replayed: true },
-    {
-      line: 3,
-      status: 409,
-      error: 3001,
-      message: "A different plant has the id 1; nothing was changed.",
-    },
-  ];
-  return operation("createPlants", "plants:write", "Create many plants", {
+  },
+  {
+    at: "POST /plants/batch",
+    id: "createPlants",
+    scope: "plants:write",
+    handle: createPlants,
+    bodyTypes: BATCH_TYPES,
+    summary: "Create many plants",
     description:
       "Takes an array of plants and answers with an array of results, or takes one plant a line and answers with one " +
       "result a line, while the lines are still being sent. Results are in the order of the plants. " +
@@ -168,13 +203,29 @@ function describeBatch(config: Config): Described {
       "Read the results while you send lines: a slow reader holds up both directions. " +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
     requestBody: { required: true, content: jsonAndLines("NewPlant", [monstera, ficus]) },
-    answers: { 200: answer("A result for each plant.", jsonAndLines("BatchResult", results)) },
-    fails: ["BadPlant", "BodyTooSlow", "BodyTooLarge", "UnsupportedBody"],
-  });
-}
-
-function describeRead(): Described {
-  return operation("readPlant", "plants:read", "Read a plant", {
+    answers: { 200: answer("A result for each plant.", jsonAndLines("BatchResult", batchResults)) },
+    fails: ["BadPlant"],
+  },
+  {
+    at: "GET /plants/count",
+    id: "countPlants",
+    scope: "plants:read",
+    handle: countPlants,
+    summary: "Count plants",
+    description:
+      "How many plants there are, or how many match. The service counts for a second at most; if that is not enough, " +
+      "`exact` is false and there are at least so many. The answer may be up to a second old.",
+    parameters: filterParameters,
+    answers: {
+      200: answer("The count.", json(objectOf(counted), { count: 1_000_000, exact: true })),
+    },
+  },
+  {
+    at: "GET /plants/{id}",
+    id: "readPlant",
+    scope: "plants:read",
+    handle: readPlant,
+    summary: "Read a plant",
     parameters: [
       precondition("If-None-Match", "Answers 304 if the plant still has this entity tag."),
     ],
@@ -183,44 +234,37 @@ function describeRead(): Described {
       304: { description: "The plant has not changed.", headers: withHeaders("ETag") },
     },
     fails: ["BadCondition", "PlantNotFound"],
-  });
-}
-
-function describeReplace(config: Config): Described {
-  return operation("replacePlant", "plants:write", "Replace a plant", {
+  },
+  {
+    at: "PUT /plants/{id}",
+    id: "replacePlant",
+    scope: "plants:write",
+    handle: replacePlant,
+    summary: "Replace a plant",
     description:
       "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path. " +
       "With `If-Match`, a change that another client made in between is not overwritten.",
     parameters: changePreconditions,
     requestBody: describeBody(config, "Plant", { renamed: withoutId }),
     answers: { 200: answer("The plant is on disk.", json(schema("Plant"), withoutId), "ETag") },
-    fails: [
-      "BadReplacement",
-      "PlantNotFound",
-      "PreconditionFailed",
-      "BodyTooSlow",
-      "BodyTooLarge",
-      "UnsupportedBody",
-    ],
-  });
-}
-
-function describeRemove(): Described {
-  return operation("removePlant", "plants:write", "Remove a plant", {
+    fails: ["BadReplacement", "PlantNotFound", "PreconditionFailed"],
+  },
+  {
+    at: "DELETE /plants/{id}",
+    id: "removePlant",
+    scope: "plants:write",
+    handle: removePlant,
+    summary: "Remove a plant",
     parameters: changePreconditions,
     answers: { 204: { description: "The plant is removed, on disk.", headers: withHeaders() } },
     fails: ["BadCondition", "PlantNotFound", "PreconditionFailed"],
-  });
-}
-
-const tagParameters = [
-  parameter("prefix", "Only tags that begin with this, exactly."),
-  parameter("after", "The last tag seen; the page begins after it."),
-  limitParameter("Tags on a page."),
-];
-
-function describeTags(): Described {
-  return operation("listTags", "plants:read", "List the tags in use", {
+  },
+  {
+    at: "GET /tags",
+    id: "listTags",
+    scope: "plants:read",
+    handle: answerTags(false),
+    summary: "List the tags in use",
     description:
       "Each tag once, in the order of its UTF-8 bytes; the next page is in the `Link` header, which the last page " +
       `does not have. Tags of ${TAG_PREFIX_CHARACTERS} characters or more are not listed; if there are many, ` +
@@ -233,13 +277,13 @@ function describeTags(): Described {
         "Link",
       ),
     },
-    fails: ["BadQuery"],
-  });
-}
-
-function describeTagCounts(): Described {
-  const bulb = { tag: "bulb", count: 12, exact: true };
-  return operation("countTags", "plants:read", "Count the plants of each tag", {
+  },
+  {
+    at: "GET /tags/counts",
+    id: "countTags",
+    scope: "plants:read",
+    handle: answerTags(true),
+    summary: "Count the plants of each tag",
     description:
       "The tags in use, in the same order and pages as `GET /tags`, each with the number of its plants. " +
       "The service counts for a page for about a second; then the page ends early, with a next link.",
@@ -247,41 +291,26 @@ function describeTagCounts(): Described {
     answers: {
       200: answer(
         "The tags with their counts.",
-        json({ type: "array", items: objectOf({ tag: text, ...counted }) }, [bulb]),
+        json({ type: "array", items: objectOf({ tag: text, ...counted }) }, [
+          { tag: "bulb", count: 12, exact: true },
+        ]),
         "Link",
       ),
     },
-    fails: ["BadQuery"],
-  });
-}
-
-export const created = {
-  seq: 1_767_225_600_000_001,
-  time: "2026-01-01T00:00:00.000Z",
-  type: "created",
-  id: 1,
-  by: "till",
-  plant: { name: "Monstera", tag: "tropical" },
-};
-const replaced = {
-  ...created,
-  seq: 1_767_225_605_000_000,
-  time: "2026-01-01T00:00:05.000Z",
-  type: "replaced",
-  by: "office",
-  plant: { name: "Monstera deliciosa", tag: "tropical" },
-  before: created.plant,
-};
-
-function describeChanges({ changesDays }: Config): Described {
-  return operation("listChanges", "plants:read", "List or follow the changes", {
+  },
+  {
+    at: "GET /changes",
+    id: "listChanges",
+    scope: "plants:read",
+    handle: listChanges,
+    summary: "List or follow the changes",
     description:
       "Every create, replacement and removal, once, in the order of the commits: after a number was read, no smaller one " +
       "appears. A page is an array; if there is more by now, the next page is in the `Link` header. With " +
       "`Accept: application/x-ndjson` the rest comes as a stream, without a `limit`. With `Accept: text/event-stream` " +
       "events come and go on coming: `id` is the number, `event` the type, and `Last-Event-ID` resumes. " +
       "To keep a copy of the plants: note `Last-Change`, read all plants, then the changes after that number. " +
-      `Changes are kept for ${changesDays} days. A page that looked at many changes for few that match may end early or be empty, with a next link.`,
+      `Changes are kept for ${config.changesDays} days. A page that looked at many changes for few that match may end early or be empty, with a next link.`,
     parameters: [
       parameter(
         "after",
@@ -320,8 +349,8 @@ function describeChanges({ changesDays }: Config): Described {
       ),
     },
     fails: ["BadQuery", "ChangesGone"],
-  });
-}
+  },
+];
 
 function describeBody(config: Config, name: string, examples: Record<string, object>): object {
   return {
@@ -337,11 +366,3 @@ function describeBody(config: Config, name: string, examples: Record<string, obj
     },
   };
 }
-
-const precondition = (name: string, description: string): object =>
-  parameter(name, description, text, "header");
-
-const changePreconditions = [
-  precondition("If-Match", "Answers 412 if the plant no longer has this entity tag."),
-  precondition("If-None-Match", "Answers 412 if the plant has this entity tag."),
-];
