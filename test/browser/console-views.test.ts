@@ -279,7 +279,7 @@ describeInBrowser("a toast", () => {
       mimeType: "text/csv",
       buffer: Buffer.from("id,name\n71,Oak\n72,Ash\n73,Elm\n"),
     });
-    await page.getByRole("cell", { name: "Oak" }).waitFor();
+    await page.getByRole("cell", { name: "Oak", exact: true }).waitFor();
     const found = await page.evaluate<string>(`(() => {
       const button = document.querySelector("main .button-main");
       button.scrollIntoView({ block: "end" });
