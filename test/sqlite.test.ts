@@ -379,6 +379,19 @@ describe("searches, each on the same thread", () => {
     await store.close();
   });
 
+  test("go before counts, however many there are", async () => {
+    using folder = makeTemporaryFolder();
+    const store = new SqliteStore(`${folder.path}/plants.db`, limits);
+    await store.createPlant(plant);
+    let counted = 0;
+    const counts = Array.from({ length: 70 }, (_, at) => store.countPlants({ name: `a${at}` }));
+    for (const count of counts) count.then(() => counted++).catch(() => undefined);
+    expect((await store.listPlants(query)).plants).toEqual([plant]);
+    expect(counted).toBeLessThan(5);
+    await Promise.allSettled(counts);
+    await store.close();
+  });
+
   test("of a store that closes are refused", async () => {
     using folder = makeTemporaryFolder();
     const store = new SqliteStore(`${folder.path}/plants.db`, limits);

@@ -32,8 +32,8 @@ interface Search {
   readonly settle: (result: Result | Refusal) => void;
 }
 
-/** Each search takes a bounded time, so this bounds the wait of the last one. */
-const SEARCHES_WAITING_MAX = 64;
+/** Of a kind. Each search takes a bounded time, so this bounds the wait of the last one. */
+const WAITING_MAX = 64;
 const CLOSE_MS_MAX = 2_000;
 const START_MS_MAX = 2_000;
 /** The runtime ends the process if a thread cannot have descriptors for its event loop. */
@@ -61,7 +61,8 @@ export class Searcher {
   }
 
   private run(task: Task): Promise<Result> {
-    if (this.queue.length >= SEARCHES_WAITING_MAX) return Promise.reject(new Refusal("overloaded"));
+    const alike = this.queue.filter(({ task: { kind } }) => kind === task.kind);
+    if (alike.length >= WAITING_MAX) return Promise.reject(new Refusal("overloaded"));
     return new Promise((resolve, reject) => {
       const search: Search = {
         task,
@@ -97,7 +98,9 @@ export class Searcher {
 
   private startNext(): void {
     if (this.current !== undefined) return;
-    const search = this.queue.shift();
+    // A person waits for a list. Many counts at once must not take its place.
+    const list = this.queue.findIndex(({ task: { kind } }) => kind === "list");
+    const [search] = this.queue.splice(Math.max(0, list), 1);
     if (search === undefined) return;
     this.current = search;
     try {
