@@ -53,49 +53,40 @@ export function WebhooksView(): JSX.Element {
     const timer = setInterval(() => void listed.reload(), RELOAD_MS);
     return () => clearInterval(timer);
   }, []);
+  /** Says what came of it. */
   const act = async (run: () => Promise<string>): Promise<void> => {
-    try {
-      toast(await run());
-    } catch (error) {
-      toast(`That didn't work. ${explain(error)}`);
-    }
+    toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
     await listed.reload();
   };
-  const actions = ({ name, state }: Shown): JSX.Element => (
-    <Menu label={`Actions for ${name}`} buttonClass="button" button="Actions">
-      <MenuItem
-        label="Send a test"
-        onClick={() =>
-          void act(async () => {
-            const attempt = await ask<Attempt>(pathOf(name, "/test"), "POST");
-            return `The receiver answered ${describeAttempt(attempt)}.`;
-          })
-        }
-      />
-      <MenuItem
-        label={state === "active" ? "Pause" : "Resume"}
-        onClick={() =>
-          void act(async () => {
-            await ask(pathOf(name, state === "active" ? "/pause" : "/resume"), "POST");
-            return state === "active" ? `Paused “${name}”.` : `Resumed “${name}”.`;
-          })
-        }
-      />
-      <MenuItem label="Send changes again" onClick={() => (replaying.value = name)} />
-      <MenuItem
-        label="New secret"
-        note="the old one works for 24 hours"
-        onClick={() =>
-          void act(async () => {
-            secret.value = (await ask<WithSecret>(pathOf(name, "/rotate"), "POST")).secret;
-            return `“${name}” has a new secret.`;
-          })
-        }
-      />
-      <hr />
-      <MenuItem label="Remove" onClick={() => (ending.value = name)} />
-    </Menu>
-  );
+  const actions = ({ name, state }: Shown): JSX.Element => {
+    const tell = async <Answer,>(verb: string, say: (answer: Answer) => string): Promise<string> =>
+      say(await ask<Answer>(pathOf(name, `/${verb}`), "POST"));
+    const test = (): Promise<string> =>
+      tell<Attempt>("test", (attempt) => `The receiver answered ${describeAttempt(attempt)}.`);
+    const turn = (): Promise<string> =>
+      state === "active"
+        ? tell("pause", () => `Paused “${name}”.`)
+        : tell("resume", () => `Resumed “${name}”.`);
+    const rotate = (): Promise<string> =>
+      tell<WithSecret>("rotate", (made) => {
+        secret.value = made.secret;
+        return `“${name}” has a new secret.`;
+      });
+    return (
+      <Menu label={`Actions for ${name}`} buttonClass="button" button="Actions">
+        <MenuItem label="Send a test" onClick={() => void act(test)} />
+        <MenuItem label={state === "active" ? "Pause" : "Resume"} onClick={() => void act(turn)} />
+        <MenuItem label="Send changes again" onClick={() => (replaying.value = name)} />
+        <MenuItem
+          label="New secret"
+          note="the old one works for 24 hours"
+          onClick={() => void act(rotate)}
+        />
+        <hr />
+        <MenuItem label="Remove" onClick={() => (ending.value = name)} />
+      </Menu>
+    );
+  };
   const webhooks = listed.items.value;
   return (
     <ManagePage
