@@ -92,6 +92,7 @@ export const grantRules = {
   },
   /** A duration from now, or a date, which means its first moment in UTC, or a full time. */
   expires: {
+    optional: true,
     expected:
       "seconds, minutes, hours or days, as in 30m, 12h or 90d, at most 36500d, " +
       "or a date or time, as in 2030-01-31 or 2030-01-31T18:00Z",
@@ -104,6 +105,7 @@ export const grantRules = {
     },
   },
   rate: {
+    optional: true,
     expected: "a number per s, min or h, as in 100/s, or none",
     find: (value: unknown) =>
       typeof value === "string" && (value === UNLIMITED || findRate(value) !== undefined)

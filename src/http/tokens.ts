@@ -3,7 +3,7 @@
 import type { Principal } from "../auth/authenticate.ts";
 import { grantRules, issueToken, summarize, type TokenGrant } from "../auth/token.ts";
 import { Refusal } from "../domain/errors.ts";
-import { describe, parseJson } from "../domain/json.ts";
+import { parseJson, parseMembers } from "../domain/json.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
@@ -66,29 +66,11 @@ async function revokeToken(exchange: Exchange): Promise<Response> {
 const isManager = ({ scopes: has, expiresAtMs = Infinity }: TokenRecord): boolean =>
   has.includes(MANAGE) && expiresAtMs > Date.now();
 
-type Field = keyof typeof grantRules;
-const fields = Object.keys(grantRules) as Field[];
-const optional: readonly string[] = ["expires", "rate"] satisfies Field[];
-
-/** A misspelt member is refused: without its expiry, a token would work for ever. */
 function parseGrant(body: string, nowMs: number): TokenGrant {
-  const asked = parseJson(body) as Readonly<Record<string, unknown>> | null;
-  if (typeof asked !== "object" || asked === null || Array.isArray(asked))
-    throw new Refusal("invalid_body", `body: expected an object, got ${describe(asked)}`);
-  const faults = Object.keys(asked)
-    .filter((name) => !fields.includes(name as Field))
-    .map((name) => `${describe(name)}: unknown; known are ${fields.join(", ")}`);
-  const grant: Record<string, unknown> = { createdAtMs: nowMs };
-  for (const field of fields) {
-    const value = asked[field] ?? undefined;
-    if (value === undefined && optional.includes(field)) continue;
-    const { expected, find } = grantRules[field];
-    grant[field === "expires" ? "expiresAtMs" : field] = find(value, nowMs);
-    if (find(value, nowMs) === undefined)
-      faults.push(`${field}: expected ${expected}, got ${describe(value)}`);
-  }
-  if (faults.length > 0) throw new Refusal("invalid_body", faults.join("; "));
-  return grant as unknown as TokenGrant;
+  const { find, ...rule } = grantRules.expires;
+  const rules = { ...grantRules, expires: { ...rule, find: (text: unknown) => find(text, nowMs) } };
+  const { expires: expiresAtMs, ...grant } = parseMembers(parseJson(body), rules);
+  return { ...grant, expiresAtMs, createdAtMs: nowMs };
 }
 
 const time = { ...text, format: "date-time" };

@@ -3,7 +3,7 @@
 import { grantRules } from "../auth/token.ts";
 import { type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { describe } from "../domain/json.ts";
+import { parseMembers } from "../domain/json.ts";
 import type { ServedStore } from "../domain/store.ts";
 import type { Attempt, Webhook } from "../domain/webhook.ts";
 import {
@@ -100,9 +100,9 @@ export class Webhooks {
 
   /** Goes on behind the change that is given, or behind the newest. */
   async replay(name: string, given: unknown): Promise<ShownWebhook> {
-    const { from } = parseBody(given, replayRules);
+    const { from } = parseMembers(given, replayRules);
     await this.find(name);
-    const cursor = from === "newest" ? await this.findNewest() : (from as number);
+    const cursor = from === "newest" ? await this.findNewest() : from;
     // Refuses a number that the journal does not have.
     if (from !== "newest") await this.readChanges(cursor);
     return this.update(name, { cursor, paused: undefined });
@@ -155,23 +155,12 @@ export class Webhooks {
   private parseNew(given: unknown): Pick<Webhook, "name" | "url" | "types"> {
     const { url } = Object(given) as { readonly url?: unknown };
     const name = URL.parse(String(url))?.hostname.replaceAll(/[^A-Za-z0-9.-]/g, "");
-    const asked = parseBody(given, newRules, { name: name?.slice(0, 64), types: changeTypes });
-    const parsed = new URL(asked.url as string);
-    const literal = findLiteral(parsed);
+    const asked = parseMembers(given, newRules, { name: name?.slice(0, 64), types: changeTypes });
+    const literal = findLiteral(asked.url);
     if (literal !== undefined && isPrivate(literal) && !this.options.webhooksPrivate)
       throw new Refusal("invalid_body", `url: ${explainPrivate(literal)}`);
-    return {
-      name: asked.name as string,
-      url: parsed.href,
-      types: asked.types as readonly ChangeType[],
-    };
+    return { ...asked, url: asked.url.href };
   }
-}
-
-/** What a member of a body has to be. */
-interface Rule {
-  readonly expected: string;
-  readonly isRight: (value: unknown) => boolean;
 }
 
 const URL_CHARACTERS_MAX = 2_048;
@@ -179,50 +168,31 @@ const URL_CHARACTERS_MAX = 2_048;
 const newRules = {
   url: {
     expected: `an http or https URL of at most ${URL_CHARACTERS_MAX} characters without a user`,
-    isRight: (value) => {
+    find: (value: unknown) => {
       const url = typeof value === "string" ? URL.parse(value) : null;
-      if (url === null || url.href.length > URL_CHARACTERS_MAX) return false;
-      return /^https?:$/.test(url.protocol) && url.username + url.password === "";
+      if (url === null || url.href.length > URL_CHARACTERS_MAX) return undefined;
+      return /^https?:$/.test(url.protocol) && url.username + url.password === "" ? url : undefined;
     },
   },
-  name: {
-    expected: grantRules.name.expected,
-    isRight: (value) => grantRules.name.find(value) !== undefined,
-  },
+  name: grantRules.name,
   types: {
     expected: `one or more of ${changeTypes.join(", ")}`,
-    isRight: (value) =>
+    find: (value: unknown) =>
       Array.isArray(value) &&
       value.length > 0 &&
       new Set(value).size === value.length &&
-      value.every((type) => changeTypes.includes(type as ChangeType)),
+      value.every((type) => changeTypes.includes(type as ChangeType))
+        ? (value as readonly ChangeType[])
+        : undefined,
   },
-} as const satisfies Record<string, Rule>;
+};
 
 const replayRules = {
   from: {
     expected: 'the number of a change, 0 for the oldest, or "newest"',
-    isRight: (value) => value === "newest" || (Number.isSafeInteger(value) && Number(value) >= 0),
+    find: (value: unknown) =>
+      value === "newest" || (Number.isSafeInteger(value) && Number(value) >= 0)
+        ? (value as number | "newest")
+        : undefined,
   },
-} as const satisfies Record<string, Rule>;
-
-/** A member that is null counts as left out. A misspelt one is refused. */
-function parseBody<Name extends string>(
-  given: unknown,
-  rules: Readonly<Record<Name, Rule>>,
-  defaults: Partial<Record<Name, unknown>> = {},
-): Record<Name, unknown> {
-  if (typeof given !== "object" || given === null || Array.isArray(given))
-    throw new Refusal("invalid_body", `body: expected an object, got ${describe(given)}`);
-  const known = Object.keys(rules);
-  const entries = Object.entries(given).filter(([, value]) => value !== null);
-  const members: Record<string, unknown> = { ...defaults, ...Object.fromEntries(entries) };
-  const faults = Object.keys(members)
-    .filter((name) => !known.includes(name))
-    .map((name) => `${describe(name)}: unknown; known are ${known.join(", ")}`);
-  for (const [name, { expected, isRight }] of Object.entries<Rule>(rules))
-    if (!isRight(members[name]))
-      faults.push(`${name}: expected ${expected}, got ${describe(members[name])}`);
-  if (faults.length > 0) throw new Refusal("invalid_body", faults.join("; "));
-  return members;
-}
+};
