@@ -68,7 +68,10 @@ const isManager = ({ scopes: has, expiresAtMs = Infinity }: TokenRecord): boolea
 
 function parseGrant(body: string, nowMs: number): TokenGrant {
   const { find, ...rule } = grantRules.expires;
-  const rules = { ...grantRules, expires: { ...rule, find: (text: unknown) => find(text, nowMs) } };
+  const rules = {
+    ...grantRules,
+    expires: { ...rule, find: (asked: unknown) => find(asked, nowMs) },
+  };
   const { expires: expiresAtMs, ...grant } = parseMembers(parseJson(body), rules);
   return { ...grant, expiresAtMs, createdAtMs: nowMs };
 }

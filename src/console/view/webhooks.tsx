@@ -59,19 +59,18 @@ export function WebhooksView(): JSX.Element {
     await listed.reload();
   };
   const actions = ({ name, state }: Shown): JSX.Element => {
-    const tell = async <Answer,>(verb: string, say: (answer: Answer) => string): Promise<string> =>
-      say(await ask<Answer>(pathOf(name, `/${verb}`), "POST"));
-    const test = (): Promise<string> =>
-      tell<Attempt>("test", (attempt) => `The receiver answered ${describeAttempt(attempt)}.`);
-    const turn = (): Promise<string> =>
-      state === "active"
-        ? tell("pause", () => `Paused “${name}”.`)
-        : tell("resume", () => `Resumed “${name}”.`);
-    const rotate = (): Promise<string> =>
-      tell<WithSecret>("rotate", (made) => {
-        secret.value = made.secret;
-        return `“${name}” has a new secret.`;
-      });
+    const post = <Answer,>(verb: string): Promise<Answer> =>
+      ask<Answer>(pathOf(name, `/${verb}`), "POST");
+    const test = async (): Promise<string> =>
+      `The receiver answered ${describeAttempt(await post<Attempt>("test"))}.`;
+    const turn = async (): Promise<string> => {
+      await post(state === "active" ? "pause" : "resume");
+      return state === "active" ? `Paused “${name}”.` : `Resumed “${name}”.`;
+    };
+    const rotate = async (): Promise<string> => {
+      secret.value = (await post<WithSecret>("rotate")).secret;
+      return `“${name}” has a new secret.`;
+    };
     return (
       <Menu label={`Actions for ${name}`} buttonClass="button" button="Actions">
         <MenuItem label="Send a test" onClick={() => void act(test)} />
