@@ -8,8 +8,13 @@ import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
 import { type Encoding, WrongEncoding } from "../format/encoding.ts";
-import { type FileFormat, type PlantRecord, readPlants } from "../format/plants.ts";
-import { type Rejected, RejectsFormat } from "../format/rejects.ts";
+import {
+  type FileFormat,
+  type PlantRecord,
+  readPlants,
+  type Rejected,
+  RejectsFormat,
+} from "../format/plants.ts";
 import {
   CommandError,
   createPlants,

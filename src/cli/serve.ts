@@ -24,7 +24,7 @@ export async function serve(config: Config): Promise<void> {
   const backups =
     config.backupTo === ""
       ? undefined
-      : new (await import("./backup-schedule.ts")).BackupSchedule(config, log);
+      : new (await import("./backup.ts")).BackupSchedule(config, log);
   const commits = new Commits();
   const store = await openStore(
     config.databaseUrl,

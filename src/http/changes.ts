@@ -10,7 +10,7 @@ import {
 import { lengthOf, type Plant } from "../domain/plant.ts";
 import { type Chunk, formatEvent } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
-import { answerStream, formatNextLink, retryWhileOverloaded, takeTick, VARY } from "./list.ts";
+import { answerStream, formatNextLink, retryWhileOverloaded, takeTick, VARY } from "./plants.ts";
 import { parseChangeQuery } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import { answerText, requireRoomToAnswer } from "./stream.ts";

@@ -6,7 +6,6 @@ import { orders, TAG_PREFIX_CHARACTERS, WORDS_MAX } from "../domain/page.ts";
 import { BATCH_TYPES, createPlants, lineBytesMax } from "./batch.ts";
 import { listChanges } from "./changes.ts";
 import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
-import { answerTags, countPlants, listPlants } from "./list.ts";
 import {
   answer,
   asText,
@@ -23,7 +22,15 @@ import {
   text,
   withHeaders,
 } from "./openapi-parts.ts";
-import { createPlant, readPlant, removePlant, replacePlant } from "./plants.ts";
+import {
+  answerTags,
+  countPlants,
+  createPlant,
+  listPlants,
+  readPlant,
+  removePlant,
+  replacePlant,
+} from "./plants.ts";
 import { JSON_TYPE } from "./request-headers.ts";
 import { listStatusOperations } from "./status.ts";
 import { tokenOperations } from "./tokens.ts";

@@ -3,9 +3,8 @@
 import { Client, type RetryOptions, ServiceError } from "../../../client/client.ts";
 import { catalogue, Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type { PlantRecord } from "../../format/plants.ts";
+import { type PlantRecord, RejectsFormat } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
-import { RejectsFormat } from "../../format/rejects.ts";
 import { compare, isSame } from "./compare.ts";
 import {
   type Ending,

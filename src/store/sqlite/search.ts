@@ -136,7 +136,7 @@ export class Searcher {
       throw new Error(`a thread cannot start: ${free} descriptors are free`);
     const started = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     const threads = process.getBuiltinModule("node:worker_threads");
-    const worker = new threads.Worker(new URL("search-worker.ts", import.meta.url), {
+    const worker = new threads.Worker(new URL("store-worker.ts", import.meta.url), {
       workerData: { ...this.setup, started } satisfies SearchWorkerSetup,
     });
     // This thread takes no connection, and so no descriptor, until the other has what it needs.
