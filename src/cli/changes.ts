@@ -1,28 +1,25 @@
 /** plantstore changes: the journal, from the store or a running service. */
 
-import type { ChangePage as RemotePage } from "../../client/client.ts";
+import type { ChangePage as RemotePage, Client } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { type Change, type ChangePage, formatChange } from "../domain/change.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import {
-  findClient,
   Interrupted,
-  requireStore,
+  parseChangeNumber,
   retryBusy,
+  type TargetOptions,
   untilInterrupted,
-  UsageError,
-  withStore,
+  withTarget,
 } from "./command.ts";
 import { openStandardOutput, ReaderGone } from "./files.ts";
 import { describeRetry, printError } from "./terminal.ts";
 
-export interface ChangesOptions {
+export interface ChangesOptions extends TargetOptions {
   readonly after?: string;
   readonly follow?: boolean;
   readonly json?: boolean;
-  readonly url?: string;
-  readonly databaseUrl?: string;
 }
 
 const PAGE_LENGTH = 1_000;
@@ -33,16 +30,22 @@ const onRetry = (error: Error, waitMs: number): void => printError(describeRetry
 type Page = Pick<ChangePage, "changes" | "last" | "hasMore">;
 type ReadPage = (after: number, signal: AbortSignal) => Promise<Page>;
 
-const readStore =
-  (store: Store): ReadPage =>
-  (after, signal) => {
-    const query = { after, limit: PAGE_LENGTH, id: undefined, types: undefined };
-    return retryBusy(store, () => store.readChanges(query), { signal, onRetry });
-  };
+const readers = {
+  ofService:
+    (client: Client): ReadPage =>
+    async (after, signal) =>
+      toPage(await client.listChangePage({ after }, { signal, onRetry })),
+  ofStore:
+    (store: Store): ReadPage =>
+    (after, signal) => {
+      const query = { after, limit: PAGE_LENGTH, id: undefined, types: undefined };
+      return retryBusy(store, () => store.readChanges(query), { signal, onRetry });
+    },
+};
 
 export async function printChanges(config: Config, options: ChangesOptions): Promise<void> {
-  const client = findClient(options, config);
-  const after = parseAfter(options.after ?? "0");
+  const expected = `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
+  const after = parseChangeNumber("--after", options.after ?? "0", expected);
   const format = options.json === true ? formatChange : formatForPeople;
 
   const print = async (read: ReadPage, signal: AbortSignal): Promise<void> => {
@@ -56,30 +59,15 @@ export async function printChanges(config: Config, options: ChangesOptions): Pro
       signal.throwIfAborted();
     }
   };
-  if (client === undefined) await requireStore(config);
   try {
     await untilInterrupted((signal) =>
-      client === undefined
-        ? withStore(config, (store) => print(readStore(store), signal))
-        : print(
-            async (last) =>
-              toPage(await client.listChangePage({ after: last }, { signal, onRetry })),
-            signal,
-          ),
+      withTarget(config, options, readers, (read) => print(read, signal)),
     );
   } catch (error) {
     if (error instanceof ReaderGone) return;
     if (error instanceof Interrupted) process.exit(error.exitCode);
     throw error;
   }
-}
-
-function parseAfter(text: string): number {
-  const after = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
-  if (Number.isSafeInteger(after)) return after;
-  throw new UsageError(
-    `--after: ${JSON.stringify(text)} is not allowed; expected an integer from 0 to ${Number.MAX_SAFE_INTEGER}`,
-  );
 }
 
 const toPlant = (id: bigint, content: RemotePage["changes"][number]["plant"]): Plant | undefined =>

@@ -245,11 +245,58 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
   return { location: path, version, newest: migrations.length };
 }
 
-/** A client of the service that --url names; undefined without --url. */
-export function findClient(
-  options: { readonly url?: string; readonly databaseUrl?: string },
+/** Flags that name a running service or a store. */
+export interface TargetOptions {
+  readonly url?: string;
+  readonly databaseUrl?: string;
+}
+
+/** The same things, done by a service or in a store. */
+interface Sides<Target> {
+  readonly ofService: (client: Client) => Target;
+  readonly ofStore: (store: Store, config: Config) => Target;
+}
+
+/** A store that is missing is made only if `isMade`. */
+export async function withTarget<Target, Result>(
   config: Config,
-): Client | undefined {
+  options: TargetOptions,
+  { ofService, ofStore }: Sides<Target>,
+  use: (target: Target) => Promise<Result>,
+  isMade = false,
+): Promise<Result> {
+  const client = findClient(options, config);
+  if (client !== undefined) return use(ofService(client));
+  if (!isMade) await requireStore(config);
+  return (isMade ? withStoreOrNew : withStore)(config, (store) => use(ofStore(store, config)));
+}
+
+/** Resolves to the JSON of the answer, or to undefined if it has no body. */
+export async function askService<Answer>(
+  client: Client,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<Answer> {
+  const headers = { "content-type": "application/json" };
+  const init = body === undefined ? {} : { body: JSON.stringify(body) };
+  const response = await client.request(path, { method, headers, ...init });
+  try {
+    return (response.status === 204 ? undefined : await response.json()) as Answer;
+  } catch (cause) {
+    throw new CommandError("The service does not answer as a plant store does.", { cause });
+  }
+}
+
+/** The number of a change. */
+export function parseChangeNumber(flag: string, text: string, expected: string): number {
+  const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+  if (Number.isSafeInteger(number)) return number;
+  throw new UsageError(`${flag}: ${JSON.stringify(text)} is not allowed; expected ${expected}`);
+}
+
+/** A client of the service that --url names; undefined without --url. */
+export function findClient(options: TargetOptions, config: Config): Client | undefined {
   if (options.url === undefined) return undefined;
   if (options.databaseUrl !== undefined)
     throw new UsageError("--url and --database-url: give one of them, the service or the store");

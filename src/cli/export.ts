@@ -10,6 +10,7 @@ import {
   Interrupted,
   readPages,
   requireStore,
+  type TargetOptions,
   untilInterrupted,
   UsageError,
   withStore,
@@ -18,14 +19,12 @@ import { openFileOutput, openStandardOutput, ReaderGone, requireOutsideStore } f
 import { findFormat } from "./import.ts";
 import { countOf, formatSeconds, Progress } from "./terminal.ts";
 
-export interface ExportOptions {
+export interface ExportOptions extends TargetOptions {
   readonly format?: keyof typeof forms;
   readonly tag?: string;
   readonly name?: string;
   readonly output?: string;
   readonly force?: boolean;
-  readonly url?: string;
-  readonly databaseUrl?: string;
   readonly quiet?: boolean;
 }
 

@@ -210,3 +210,15 @@ function identify(path: string): string {
     return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
   }
 }
+
+/** Prints what cannot be shown again. Not by process.stdout, which hides a failed write. */
+export async function printSecret(
+  text: string,
+  explainLoss: (reason: string) => string | Promise<string>,
+): Promise<void> {
+  try {
+    await writeDescriptor(STANDARD_OUTPUT, `${text}\n`);
+  } catch (cause) {
+    throw new CommandError(await explainLoss(explainSystemError(cause)), { cause });
+  }
+}

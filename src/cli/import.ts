@@ -22,6 +22,7 @@ import {
   explain,
   findClient,
   Interrupted,
+  type TargetOptions,
   timeUntilInterrupted,
   toRefused,
   UsageError,
@@ -52,14 +53,12 @@ const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
 const REFUSED_PRINTED_MAX = 10;
 
-export interface ImportOptions {
+export interface ImportOptions extends TargetOptions {
   readonly format?: FormatName;
   readonly map?: string;
   readonly delimiter?: string;
   readonly encoding?: Encoding;
   readonly sheet?: string;
-  readonly url?: string;
-  readonly databaseUrl?: string;
   readonly rejects?: string;
   readonly force?: boolean;
   readonly json?: boolean;

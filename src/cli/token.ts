@@ -5,21 +5,11 @@ import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { type Scope, scopes, type TokenSummary } from "../domain/token.ts";
 import type { Client } from "../../client/client.ts";
-import {
-  CommandError,
-  explainSystemError,
-  findClient,
-  requireStore,
-  UsageError,
-  withStore,
-  withStoreOrNew,
-} from "./command.ts";
-import { STANDARD_OUTPUT, writeDescriptor } from "./files.ts";
+import { askService, CommandError, type TargetOptions, UsageError, withTarget } from "./command.ts";
+import { printSecret } from "./files.ts";
 import { printTable } from "./terminal.ts";
 
-export interface TokenOptions {
-  readonly url?: string;
-  readonly databaseUrl?: string;
+export interface TokenOptions extends TargetOptions {
   readonly json?: boolean;
 }
 
@@ -39,51 +29,27 @@ interface Tokens {
   readonly revoke: (token: TokenSummary) => Promise<unknown>;
 }
 
-const tokensOfStore = (store: Store): Tokens => ({
-  list: async () => (await store.listTokens()).map(summarize),
-  create: async (grant) => {
-    const { token, record } = await issueToken(store, grant);
-    return { token, ...summarize(record) };
-  },
-  revoke: async ({ id }) => {
-    const token = (await store.listTokens()).find(({ hash }) => hash.startsWith(id));
-    if (token !== undefined) await store.revokeToken(token.hash, Date.now());
-  },
-});
-
-const tokensOfService = (client: Client): Tokens => ({
-  list: async () => readJson<TokenSummary[]>(await client.request("/tokens")),
-  create: async ({ expiresAtMs, name, scopes: granted, rate }) => {
-    const expires = expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString();
-    const response = await client.request("/tokens", {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ name, scopes: granted, expires, rate }),
-    });
-    return readJson<Made>(response);
-  },
-  revoke: ({ id }) => client.request(`/tokens/${id}`, { method: "DELETE" }),
-});
-
-async function readJson<Answer>(response: Response): Promise<Answer> {
-  try {
-    return (await response.json()) as Answer;
-  } catch (cause) {
-    throw new CommandError("The service does not answer as a plant store does.", { cause });
-  }
-}
-
-async function withTokens<Result>(
-  config: Config,
-  options: TokenOptions,
-  use: (tokens: Tokens) => Promise<Result>,
-  withOne: typeof withStore = withStore,
-): Promise<Result> {
-  const client = findClient(options, config);
-  if (client !== undefined) return use(tokensOfService(client));
-  if (withOne === withStore) await requireStore(config);
-  return withOne(config, (store) => use(tokensOfStore(store)));
-}
+const tokens = {
+  ofStore: (store: Store): Tokens => ({
+    list: async () => (await store.listTokens()).map(summarize),
+    create: async (grant) => {
+      const { token, record } = await issueToken(store, grant);
+      return { token, ...summarize(record) };
+    },
+    revoke: async ({ id }) => {
+      const token = (await store.listTokens()).find(({ hash }) => hash.startsWith(id));
+      if (token !== undefined) await store.revokeToken(token.hash, Date.now());
+    },
+  }),
+  ofService: (client: Client): Tokens => ({
+    list: () => askService(client, "GET", "/tokens"),
+    create: ({ expiresAtMs, name, scopes: granted, rate }) => {
+      const expires = expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString();
+      return askService(client, "POST", "/tokens", { name, scopes: granted, expires, rate });
+    },
+    revoke: ({ id }) => askService(client, "DELETE", `/tokens/${id}`),
+  }),
+};
 
 export async function createToken(config: Config, options: CreateOptions): Promise<void> {
   const createdAtMs = Date.now();
@@ -94,39 +60,30 @@ export async function createToken(config: Config, options: CreateOptions): Promi
     expiresAtMs: parseExpiry(options.expires, createdAtMs),
     rate: options.rate === undefined ? undefined : parsePart("rate", options.rate),
   };
-  const create = async (tokens: Tokens): Promise<void> => {
-    const made = await tokens.create(grant);
-    try {
-      // Not process.stdout, which hides a failed write.
-      await writeDescriptor(
-        STANDARD_OUTPUT,
-        `${options.json ? JSON.stringify(made) : made.token}\n`,
-      );
-    } catch (error) {
+  const create = async (target: Tokens): Promise<void> => {
+    const made = await target.create(grant);
+    await printSecret(options.json ? JSON.stringify(made) : made.token, async (reason) => {
       // The token was never seen.
-      await tokens.revoke(made);
-      throw new CommandError(
-        `The token could not be written to standard output and was revoked. ${explainSystemError(error)}`,
-        { cause: error },
-      );
-    }
+      await target.revoke(made);
+      return `The token could not be written to standard output and was revoked. ${reason}`;
+    });
   };
-  await withTokens(config, options, create, withStoreOrNew);
+  await withTarget(config, options, tokens, create, true);
   if (process.stdout.isTTY)
     process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
 }
 
 export async function listTokens(config: Config, options: TokenOptions): Promise<void> {
-  const tokens = await withTokens(config, options, ({ list }) => list());
+  const found = await withTarget(config, options, tokens, ({ list }) => list());
   if (options.json) {
-    process.stdout.write(`${JSON.stringify(tokens, null, 2)}\n`);
+    process.stdout.write(`${JSON.stringify(found, null, 2)}\n`);
     return;
   }
-  if (tokens.length === 0) {
+  if (found.length === 0) {
     process.stdout.write("No tokens yet. Create one: plantstore token create --name <name>\n");
     return;
   }
-  const hasRates = tokens.some(({ rate }) => rate !== null);
+  const hasRates = found.some(({ rate }) => rate !== null);
   printTable(
     [
       "NAME",
@@ -138,7 +95,7 @@ export async function listTokens(config: Config, options: TokenOptions): Promise
       "STATE",
       hasRates ? "RATE" : "",
     ],
-    tokens.map((token) => [
+    found.map((token) => [
       token.name,
       `${token.prefix}…`,
       token.scopes.join(","),
@@ -156,7 +113,7 @@ export async function revokeToken(
   nameOrPrefix: string,
   options: TokenOptions,
 ): Promise<void> {
-  const revoked = await withTokens(config, options, async ({ list, revoke }) => {
+  const revoked = await withTarget(config, options, tokens, async ({ list, revoke }) => {
     const token = findOne(await list(), nameOrPrefix);
     await revoke(token);
     return token;
@@ -167,8 +124,8 @@ export async function revokeToken(
 }
 
 /** By name first, then by prefix. */
-function findOne(tokens: readonly TokenSummary[], nameOrPrefix: string): TokenSummary {
-  const unrevoked = tokens.filter((token) => token.revoked === null);
+function findOne(listed: readonly TokenSummary[], nameOrPrefix: string): TokenSummary {
+  const unrevoked = listed.filter((token) => token.revoked === null);
   const named = unrevoked.filter((token) => token.name === nameOrPrefix);
   const found =
     named.length > 0

@@ -2,22 +2,20 @@
 
 import type { Client } from "../../client/client.ts";
 import type { Config } from "../config.ts";
+import type { Store } from "../domain/store.ts";
 import { type Attempt, hasSucceeded } from "../domain/webhook.ts";
 import { type ShownSecret, type ShownWebhook, Webhooks } from "../webhooks/manage.ts";
 import {
+  askService,
   CommandError,
-  explainSystemError,
-  findClient,
-  requireStore,
-  UsageError,
-  withStore,
+  parseChangeNumber,
+  type TargetOptions,
+  withTarget,
 } from "./command.ts";
-import { STANDARD_OUTPUT, writeDescriptor } from "./files.ts";
+import { printSecret } from "./files.ts";
 import { printTable } from "./terminal.ts";
 
-export interface WebhookOptions {
-  readonly url?: string;
-  readonly databaseUrl?: string;
+export interface WebhookOptions extends TargetOptions {
   readonly json?: boolean;
   readonly name?: string;
   readonly types?: string;
@@ -28,12 +26,8 @@ type Managed = Omit<Webhooks, "get">;
 
 /** The same through a service. */
 function manageRemotely(client: Client): Managed {
-  const ask = async (method: string, path: string, body?: unknown): Promise<never> => {
-    const init = body === undefined ? {} : { body: JSON.stringify(body) };
-    const headers = { "content-type": "application/json" };
-    const response = await client.request(`/webhooks${path}`, { method, headers, ...init });
-    return (response.status === 204 ? undefined : await response.json()) as never;
-  };
+  const ask = (method: string, path: string, body?: unknown): Promise<never> =>
+    askService(client, method, `/webhooks${path}`, body);
   const act =
     (action: string) =>
     (name: string, body?: unknown): Promise<never> =>
@@ -50,16 +44,10 @@ function manageRemotely(client: Client): Managed {
   };
 }
 
-async function manage<Result>(
-  config: Config,
-  options: WebhookOptions,
-  use: (webhooks: Managed) => Promise<Result>,
-): Promise<Result> {
-  const client = findClient(options, config);
-  if (client !== undefined) return use(manageRemotely(client));
-  await requireStore(config);
-  return withStore(config, (store) => use(new Webhooks(store, config)));
-}
+const managed = {
+  ofService: manageRemotely,
+  ofStore: (store: Store, config: Config): Managed => new Webhooks(store, config),
+};
 
 export type WebhookAction = Exclude<keyof Managed, "list" | "add">;
 
@@ -70,11 +58,14 @@ export async function addWebhook(
 ): Promise<void> {
   const types = options.types?.split(",").map((type) => type.trim());
   const asked = { url, name: options.name ?? null, types: types ?? null };
-  await printSecret(await manage(config, options, (webhooks) => webhooks.add(asked)), options);
+  await printNewSecret(
+    await withTarget(config, options, managed, (webhooks) => webhooks.add(asked)),
+    options,
+  );
 }
 
 export async function listWebhooks(config: Config, options: WebhookOptions): Promise<void> {
-  const webhooks = await manage(config, options, (managed) => managed.list());
+  const webhooks = await withTarget(config, options, managed, (target) => target.list());
   if (options.json === true) return print(webhooks);
   if (webhooks.length === 0)
     return void process.stdout.write("No webhooks yet. Add one: plantstore webhook add <url>\n");
@@ -101,10 +92,10 @@ export async function changeWebhook(
   options: WebhookOptions,
 ): Promise<void> {
   const from = action === "replay" ? { from: parseFrom(options.from) } : undefined;
-  const result = await manage(config, options, (webhooks): Promise<unknown> =>
+  const result = await withTarget(config, options, managed, (webhooks): Promise<unknown> =>
     webhooks[action](name, from),
   );
-  if (action === "rotate") return printSecret(result as ShownSecret, options);
+  if (action === "rotate") return printNewSecret(result as ShownSecret, options);
   if (options.json === true) return print(result ?? null);
   if (action === "test") {
     const attempt = result as Attempt;
@@ -117,18 +108,12 @@ export async function changeWebhook(
   }
 }
 
-async function printSecret(webhook: ShownSecret, { json }: WebhookOptions): Promise<void> {
-  try {
-    // Not process.stdout, which hides a failed write.
-    const text = json === true ? JSON.stringify(webhook) : webhook.secret;
-    await writeDescriptor(STANDARD_OUTPUT, `${text}\n`);
-  } catch (error) {
-    throw new CommandError(
-      `The secret of ${webhook.name} could not be written to standard output. ${explainSystemError(error)} Get another: plantstore webhook rotate ${webhook.name}`,
-      { cause: error },
-    );
-  }
-}
+const printNewSecret = (webhook: ShownSecret, { json }: WebhookOptions): Promise<void> =>
+  printSecret(
+    json === true ? JSON.stringify(webhook) : webhook.secret,
+    (reason) =>
+      `The secret of ${webhook.name} could not be written to standard output. ${reason} Get another: plantstore webhook rotate ${webhook.name}`,
+  );
 
 const print = (value: unknown): void =>
   void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
@@ -137,11 +122,11 @@ const print = (value: unknown): void =>
 const describeAttempt = ({ time, durationMs, status, error, answer }: Attempt): string =>
   `${time} ${status ?? error} in ${durationMs} ms${answer ? ` ${JSON.stringify(answer)}` : ""}`;
 
-function parseFrom(text = ""): number | "newest" {
-  if (text === "newest") return text;
-  const from = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
-  if (Number.isSafeInteger(from)) return from;
-  throw new UsageError(
-    `--from: ${JSON.stringify(text)} is not allowed; expected the number of a change, 0 for the oldest that is kept, or newest`,
-  );
-}
+const parseFrom = (text = ""): number | "newest" =>
+  text === "newest"
+    ? text
+    : parseChangeNumber(
+        "--from",
+        text,
+        "the number of a change, 0 for the oldest that is kept, or newest",
+      );
