@@ -3,13 +3,14 @@
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
-import type {
-  CountQuery,
-  PlantCount,
-  PlantPage,
-  PlantQuery,
-  TagPage,
-  TagQuery,
+import {
+  type CountQuery,
+  isSearch,
+  type PlantCount,
+  type PlantPage,
+  type PlantQuery,
+  type TagPage,
+  type TagQuery,
 } from "../../domain/page.ts";
 import type {
   Created,
@@ -104,6 +105,28 @@ export async function openPostgresStore(
   return new PostgresStore(target, description, limits, isOrdered);
 }
 
+/** A few at a time. Many searches would take all connections, and most of this thread's time, from other requests. */
+class Line {
+  private places: number;
+  private readonly waiting: (() => void)[] = [];
+
+  constructor(places: number) {
+    this.places = places;
+  }
+
+  async run<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (this.places > 0) this.places--;
+    else await new Promise<void>((resolve) => this.waiting.push(resolve));
+    try {
+      return await work();
+    } finally {
+      const next = this.waiting.shift();
+      if (next === undefined) this.places++;
+      else next();
+    }
+  }
+}
+
 class PostgresStore implements Store {
   readonly description: StoreDescription;
   private readonly limits: Limits;
@@ -114,11 +137,16 @@ class PostgresStore implements Store {
   private readonly writes: Batcher<Write, Outcome>;
   private readonly reads: Batcher<bigint, Plant | undefined>;
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
-  private readonly counts = new Counts((query) =>
-    this.readers.run(this.deadline(), (connection) =>
-      countPlants(connection, query, this.limits.scanRowsMax),
-    ),
-  );
+  private readonly searches = new Line(2);
+  private readonly countsLine = new Line(1);
+  private readonly counts = new Counts((query) => {
+    const deadlineMs = this.deadline();
+    return this.countsLine.run(() =>
+      this.readers.run(deadlineMs, (connection) =>
+        countPlants(connection, query, this.limits.scanRowsMax),
+      ),
+    );
+  });
   private readonly journal: Journal;
   private readonly quota: Quota | undefined;
   /** Whether the engine can tell the order of commits. */
@@ -214,9 +242,11 @@ class PostgresStore implements Store {
   }
 
   listPlants(query: PlantQuery): Promise<PlantPage> {
-    return this.readers.run(this.deadline(), (connection) =>
-      listPlants(connection, query, this.limits.scanRowsMax),
-    );
+    const list = (connection: Connection): Promise<PlantPage> =>
+      listPlants(connection, query, this.limits.scanRowsMax);
+    const deadlineMs = this.deadline();
+    const run = (): Promise<PlantPage> => this.readers.run(deadlineMs, list);
+    return isSearch(query) ? this.searches.run(run) : run();
   }
 
   listTags(query: TagQuery): Promise<TagPage> {
