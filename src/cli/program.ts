@@ -118,6 +118,10 @@ function addSettings(
   return command;
 }
 
+/** For commands that work on a store or through a service. */
+const addTarget = (command: Command): Command =>
+  addSettings(command, ["databaseUrl"]).option("--url <url>", URL_MEANING);
+
 let injectedLimits: Partial<Limits> = {};
 
 /** For tests, which cannot wait as long as a client may. */
@@ -155,7 +159,7 @@ function printConfig({ config, sources }: Resolved, isJson: boolean): void {
 }
 
 function addImport(command: Command): void {
-  addSettings(command, ["databaseUrl"])
+  addTarget(command)
     .description("Store the plants of a file. Plants that are stored already are left as they are.")
     .argument(
       "<file|->",
@@ -175,7 +179,6 @@ function addImport(command: Command): void {
     .addOption(
       choice("--encoding <encoding>", "how the file is encoded (default: detected)", encodings),
     )
-    .option("--url <url>", URL_MEANING)
     .option(
       "--rejects <file>",
       "write the refused records there, with reasons, to mend and import again; - for standard output",
@@ -216,7 +219,7 @@ Examples:
   zcat plants.ndjson.gz | plantstore import - --format ndjson --url http://127.0.0.1:8080`;
 
 function addExport(command: Command): void {
-  addSettings(command, ["databaseUrl"])
+  addTarget(command)
     .description("Write all plants, or those that match, by ascending id.")
     .addOption(
       choice(
@@ -232,7 +235,6 @@ function addExport(command: Command): void {
       "a file that appears when it is complete; - for standard output, the default",
     )
     .option("--force", "replace the file of --output")
-    .option("--url <url>", URL_MEANING)
     .option("--quiet", QUIET_MEANING)
     .addHelpText("after", EXPORT_HELP)
     .action(async (options: ExportOptions) =>
@@ -251,12 +253,11 @@ Examples:
   plantstore export --tag tropical --url https://plants.example | gzip > tropical.ndjson.gz`;
 
 function addChanges(command: Command): void {
-  addSettings(command, ["databaseUrl"])
+  addTarget(command)
     .description("Print what was created, replaced and removed, in the order of the commits.")
     .option("--after <number>", "only changes after this number")
     .option("--follow", "go on with changes as they are made")
     .option("--json", "as JSON, one change on each line")
-    .option("--url <url>", URL_MEANING)
     .addHelpText("after", CHANGES_HELP)
     .action(async (options: ChangesOptions) => {
       const { printChanges } = await import("./changes.ts");
@@ -309,7 +310,7 @@ Examples:
   DATABASE_URL=postgres://… plantstore copy --from sqlite:./data/plants.db`;
 
 function addTokenCommands(token: Command): void {
-  addSettings(token.command("create"), ["databaseUrl"])
+  addTarget(token.command("create"))
     .description("Create a token and print it, this once.")
     .requiredOption("--name <name>", "its name, unique among the tokens in use")
     .option(
@@ -325,22 +326,19 @@ function addTokenCommands(token: Command): void {
       "--rate <rate>",
       "requests and batch lines that it may send, as in 100/s, 6000/min or none (default: PLANTSTORE_RATE_LIMIT)",
     )
-    .option("--url <url>", URL_MEANING)
     .option("--json", "as JSON, with its facts")
     .action(async (options: CreateOptions) =>
       (await import("./token.ts")).createToken(configOf(options), options),
     );
-  addSettings(token.command("list"), ["databaseUrl"])
+  addTarget(token.command("list"))
     .description("List the tokens: names, scopes, times, and the prefix of each.")
-    .option("--url <url>", URL_MEANING)
     .option("--json", "as JSON")
     .action(async (options: TokenOptions) =>
       (await import("./token.ts")).listTokens(configOf(options), options),
     );
-  addSettings(token.command("revoke"), ["databaseUrl"])
+  addTarget(token.command("revoke"))
     .description("Revoke a token. Running services refuse it within 5 seconds.")
     .argument("<name|prefix>", "which token")
-    .option("--url <url>", URL_MEANING)
     .action(async (nameOrPrefix: string, options: TokenOptions) =>
       (await import("./token.ts")).revokeToken(configOf(options), nameOrPrefix, options),
     );
@@ -358,9 +356,7 @@ const webhookCommands: readonly [WebhookAction, string][] = [
 
 function addWebhookCommands(webhook: Command): void {
   const add = (name: string, description: string): Command =>
-    addSettings(webhook.command(name).description(description), ["databaseUrl"])
-      .option("--url <url>", URL_MEANING)
-      .option("--json", "as JSON");
+    addTarget(webhook.command(name).description(description)).option("--json", "as JSON");
   add("add", "Send every change from now on to a URL. Prints the secret that signs, this once.")
     .argument("<target>", "the URL, as in https://shop.example/plants")
     .option("--name <name>", "its name (default: the host of the URL)")

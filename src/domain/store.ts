@@ -163,23 +163,24 @@ export interface StoreLimits {
 }
 
 /** What requests need of a store. */
-export type ServedStore = Pick<
-  Store,
-  | "createPlant"
-  | "createPlants"
-  | "findPlant"
-  | "listPlants"
-  | "listTags"
-  | "countPlants"
-  | "replacePlant"
-  | "removePlant"
-  | "readChanges"
-  | "listWebhooks"
-  | "putWebhook"
-  | "probe"
-  | "findToken"
-  | "touchTokens"
-  | "listTokens"
-  | "createToken"
-  | "revokeToken"
->;
+export const servedMethods = [
+  "createPlant",
+  "createPlants",
+  "findPlant",
+  "listPlants",
+  "listTags",
+  "countPlants",
+  "replacePlant",
+  "removePlant",
+  "readChanges",
+  "listWebhooks",
+  "putWebhook",
+  "probe",
+  "findToken",
+  "touchTokens",
+  "listTokens",
+  "createToken",
+  "revokeToken",
+] as const satisfies readonly (keyof Store)[];
+
+export type ServedStore = Pick<Store, (typeof servedMethods)[number]>;

@@ -5,37 +5,18 @@ import { scopes } from "../domain/token.ts";
 import type { Method, Operation } from "./handle.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
 
+const inRequest = ["malformed_request", "invalid_query"] as const;
+const inCondition = [...inRequest, "invalid_id", "invalid_precondition"] as const;
+const inBody = ["invalid_utf8", "invalid_json", "body_incomplete"] as const;
+
 /** The failures of operations. Each is one response with one status, shared by every operation that can answer it. */
 const failures = {
   BadRequest: ["malformed_request"],
-  BadQuery: ["malformed_request", "invalid_query"],
-  BadCondition: ["malformed_request", "invalid_query", "invalid_id", "invalid_precondition"],
-  BadPlant: [
-    "malformed_request",
-    "invalid_query",
-    "invalid_utf8",
-    "invalid_json",
-    "invalid_plant",
-    "body_incomplete",
-  ],
-  BadReplacement: [
-    "malformed_request",
-    "invalid_query",
-    "invalid_id",
-    "invalid_precondition",
-    "invalid_utf8",
-    "invalid_json",
-    "invalid_plant",
-    "body_incomplete",
-  ],
-  BadBody: [
-    "malformed_request",
-    "invalid_query",
-    "invalid_utf8",
-    "invalid_json",
-    "invalid_body",
-    "body_incomplete",
-  ],
+  BadQuery: inRequest,
+  BadCondition: inCondition,
+  BadPlant: [...inRequest, ...inBody, "invalid_plant"],
+  BadReplacement: [...inCondition, ...inBody, "invalid_plant"],
+  BadBody: [...inRequest, ...inBody, "invalid_body"],
   Unauthorized: ["token_missing", "token_invalid", "token_expired"],
   Forbidden: ["insufficient_scope"],
   PlantNotFound: ["plant_not_found"],

@@ -2,6 +2,9 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import packageJson from "../../package.json";
+import type { Config } from "../config.ts";
+import type { Store, StoreDescription, StoreFigures, StoreLimits } from "../domain/store.ts";
+import type { TokenRecord } from "../domain/token.ts";
 import { ActivityLog, StoreFigure } from "./activity.ts";
 import { Histogram, Metrics } from "./metrics.ts";
 
@@ -10,23 +13,10 @@ const LOOP_CHECK_MS = 250;
 
 export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics" | "noteFailure">;
 
-interface ObservedStore {
-  readonly description: { readonly engine: string };
-  readonly writesWaiting: number;
-  readonly changesWritten: number;
-  readonly measureBytes: () => Promise<number | undefined>;
-  readonly countPlants: () => Promise<{ readonly count: number }>;
-  readonly readFigures: () => StoreFigures;
-  readonly listTokens: () => Promise<readonly ObservedToken[]>;
-}
-
-type FigureName = "diskFreeBytes" | "connectionsInUse" | "callersWaiting" | "retries" | "connects";
-type StoreFigures = Readonly<Partial<Record<FigureName, number | undefined>>>;
-
-interface ObservedToken {
-  readonly expiresAtMs: number | undefined;
-  readonly revokedAtMs: number | undefined;
-}
+type ObservedStore = Pick<
+  Store,
+  "writesWaiting" | "changesWritten" | "measureBytes" | "countPlants" | "readFigures" | "listTokens"
+> & { readonly description: Pick<StoreDescription, "engine"> };
 
 /** The commits of plants. */
 export class Commits {
@@ -59,13 +49,8 @@ export interface WebhookFacts {
 
 interface Observed extends ServiceFacts {
   readonly store: ObservedStore;
-  readonly limits: {
-    readonly queueLengthMax: number;
-    readonly bodyBytesTotalMax: number;
-    readonly sampleSeconds: number;
-    readonly plantsMax?: number;
-    readonly diskFreeBytesMin?: number;
-  };
+  readonly limits: Pick<Config, "sampleSeconds"> &
+    Pick<StoreLimits, "queueLengthMax" | "bodyBytesTotalMax" | "plantsMax" | "diskFreeBytesMin">;
   /** Undefined if no client has asked for it. */
   readonly findReadiness: () => boolean | undefined;
 }
@@ -355,7 +340,7 @@ const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | u
 
 const WEEK_MS = 7 * 86_400_000;
 
-function countExpiring(tokens: readonly ObservedToken[]): number {
+function countExpiring(tokens: readonly TokenRecord[]): number {
   const now = Date.now();
   return tokens.filter(
     ({ expiresAtMs = Infinity, revokedAtMs }) =>

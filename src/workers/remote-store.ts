@@ -2,29 +2,14 @@
 
 import { type ErrorName, Refusal, toRefusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
-import type { Created, ServedStore } from "../domain/store.ts";
+import { type Created, type ServedStore, servedMethods } from "../domain/store.ts";
 import { describeError } from "../observe/log.ts";
 import { endOfTick, pause } from "../store/batcher.ts";
 
-const forwarded = [
-  "findPlant",
-  "listPlants",
-  "listTags",
-  "countPlants",
-  "readChanges",
-  "listWebhooks",
-  "putWebhook",
-  "replacePlant",
-  "removePlant",
-  "probe",
-  "findToken",
-  "touchTokens",
-  "listTokens",
-  "createToken",
-  "revokeToken",
-] as const satisfies readonly (keyof ServedStore)[];
+/** Creates go in another form. */
+const forwarded = servedMethods.filter((name) => name !== "createPlant" && name !== "createPlants");
 
-type Forwarded = Pick<ServedStore, (typeof forwarded)[number]>;
+type Forwarded = Omit<ServedStore, "createPlant" | "createPlants">;
 
 /** The methods that the owner offers to callers. */
 export function methodsOf(store: ServedStore) {
