@@ -62,7 +62,7 @@ export interface TagPage {
 
 export interface Count {
   readonly count: number;
-  /** False if there are at least so many. */
+  /** False if there may be more. */
   readonly exact: boolean;
 }
 

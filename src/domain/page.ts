@@ -40,7 +40,7 @@ export interface CountPage {
 
 export interface PlantCount {
   readonly count: number;
-  /** False if there are at least so many. */
+  /** False if there may be more. */
   readonly exact: boolean;
 }
 
@@ -59,7 +59,7 @@ export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
 
 /** Names may be long: a page of long names is a shorter page, whatever its limit. */
 const CHARACTERS_MAX = 2_097_152;
-/** So long a search looks for a page. */
+/** How long a search looks for a page. */
 const SEARCH_MS_MAX = 50;
 
 /** Takes a page off rows in key order. */

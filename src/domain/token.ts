@@ -29,7 +29,7 @@ export interface TokenUse {
   readonly usedAtMs: number;
 }
 
-/** A token as people see it: with a handle, and without anything that could be sent. */
+/** A token as people see it: with an id, and without its secret. */
 export interface TokenSummary {
   /** The first digits of its hash. */
   readonly id: string;

@@ -1,4 +1,4 @@
-/** From the bytes of a file to plants, in constant memory, each record judged alone; and the refused records back into a file. */
+/** From the bytes of a file to plants, in constant memory, each judged alone; refused ones back into a file. */
 
 import { Refusal } from "../domain/errors.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";

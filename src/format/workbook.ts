@@ -223,7 +223,7 @@ async function* readElements(
       end = found.index + found[0].length;
     }
     text = text.slice(end);
-    // What is no such element may be long; a tag that is cut off is not.
+    // Other content may be long. A tag that is cut off is short.
     if (!opening.test(text)) text = text.slice(-CUT_TAG_CHARACTERS_MAX);
     if (text.length > rowCharactersMax)
       throw new MalformedFile(`A row has more than ${rowCharactersMax} characters.`);
@@ -355,7 +355,7 @@ function readCell(attributes: string, inner: string, reader: CellReader): string
   if (type !== "n" || value.trim() === "" || Number.isNaN(number)) return quote(value);
   const isDate = reader.dateStyles.has(findAttribute(attributes, "s") ?? "0");
   if (isDate && number >= 0 && number < DAYS_MAX) return formatDate(number, reader.is1904);
-  // Spreadsheets keep 15 digits. Of a longer number the last ones are lost already.
+  // Spreadsheets keep 15 digits. A longer number has lost its last ones already.
   if (Math.abs(number) >= 1e15) return quote(UNUSABLE + number.toExponential().toUpperCase());
   return String(Number(number.toPrecision(15)));
 }
@@ -364,7 +364,7 @@ function readCell(attributes: string, inner: string, reader: CellReader): string
 const DAYS_MAX = 2_958_466;
 
 function formatDate(days: number, is1904: boolean): string {
-  // Excel counts a 29 February 1900, which there was not.
+  // Excel counts a 29 February 1900. There was none.
   const before = days < 60 ? 31 : 30;
   const epochMs = is1904 ? Date.UTC(1904, 0, 1) : Date.UTC(1899, 11, before);
   const [date = "", time = ""] = new Date(epochMs + Math.round(days * 86_400) * 1000)

@@ -58,7 +58,7 @@ const replaced = {
   before: created.plant,
 };
 
-/** In the order of the description, which is answered as it is given here. */
+/** In the order of the description. `description` is its text. */
 export const listOperations = (config: Config, description = ""): readonly Entry[] => [
   ...listPlantOperations(config),
   ...webhookOperations,
@@ -105,7 +105,7 @@ const filterParameters = [
 
 const counted = {
   count: { ...integer, description: "How many there are." },
-  exact: { type: "boolean", description: "False if there are at least so many." },
+  exact: { type: "boolean", description: "False if there may be more." },
 };
 
 const tagParameters = [
@@ -221,7 +221,7 @@ const listPlantOperations = (config: Config): readonly Entry[] => [
     summary: "Count plants",
     description:
       "How many plants there are, or how many match. The service counts for a second at most; if that is not enough, " +
-      "`exact` is false and there are at least so many. The answer may be up to a second old.",
+      "`exact` is false and there are at least that many. The answer may be up to a second old.",
     parameters: filterParameters,
     answers: {
       200: answer("The count.", json(objectOf(counted), { count: 1_000_000, exact: true })),

@@ -43,7 +43,7 @@ export function parseCountQuery(url: string): CountQuery {
   return query;
 }
 
-/** No word asks for nothing. */
+/** A text without words filters nothing. */
 function parseWords(text: string): string | undefined | Fault {
   const { length } = splitWords(text);
   if (length > WORDS_MAX) return Fault.of("q", `at most ${WORDS_MAX} words`, text);

@@ -100,7 +100,7 @@ const replay = objectOf({
 
 interface Managing extends Pick<Entry, "at" | "id" | "summary" | "description" | "fails"> {
   readonly run: (webhooks: Webhooks, name: string, given: unknown) => Promise<unknown>;
-  /** A scope besides that of all webhooks: changes show plants. */
+  /** One more scope: changes show plants. */
   readonly needs?: Scope;
   readonly status?: number;
   readonly body?: ReturnType<typeof json>;

@@ -43,7 +43,7 @@ export class ActivityLog {
   readonly size: StoreFigure;
   private readonly blocks: readonly Metrics[];
   private readonly samples: Sample[] = [];
-  /** Of status 4xx and 5xx: many of the former must not push out the latter. */
+  /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
   private readonly failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
   private last: Totals = Metrics.addUp([]);
   private lastLatencies = addUpLatencies([]);
@@ -95,7 +95,7 @@ export class ActivityLog {
     if (this.samples.length > SAMPLES_MAX) this.samples.shift();
     this.last = now;
     this.lastLatencies = latencies;
-    // The chart of its size is for the hour before a person looks at it.
+    // The chart of the size shows the hour before a person opens it.
     void this.size.refresh(SIZE_KNOWN_MS / 2);
   }
 }
@@ -119,7 +119,7 @@ function countBetween({ requests }: Totals, statusMin: number, statusMax: number
   return sum;
 }
 
-/** To the digits that mean something. */
+/** To three digits: the histogram has no more. */
 const round = (ms: number | undefined): number | undefined =>
   ms === undefined ? undefined : Number(ms.toPrecision(3));
 

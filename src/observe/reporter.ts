@@ -37,7 +37,7 @@ export interface ServiceFacts {
   readonly reportWebhooks?: () => Promise<readonly WebhookFacts[]> | undefined;
 }
 
-/** There is a bound on webhooks, so there is one on their series. */
+/** The number of webhooks is bounded, so that of their series is too. */
 export interface WebhookFacts {
   readonly name: string;
   readonly isPaused: boolean;

@@ -57,7 +57,7 @@ export class Webhooks {
     return show(await this.find(name));
   }
 
-  /** Begins behind the newest change. The secret is shown this once. */
+  /** Begins behind the newest change. The secret is shown only here. */
   async add(given: unknown): Promise<ShownSecret> {
     const asked = this.parseNew(given);
     const secret = createSecret();

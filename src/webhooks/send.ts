@@ -49,7 +49,7 @@ function sign(secret: string, text: string): string {
   return `v1,${new Bun.CryptoHasher("sha256", key).update(text).digest("base64")}`;
 }
 
-/** Never rejects: what went wrong is in the attempt. Aborted by the signal, it has an error too. */
+/** Never rejects: the attempt says what went wrong, also if the signal aborted it. */
 export async function sendEvent(
   { url, secret, oldSecret }: Pick<Webhook, "url" | "secret" | "oldSecret">,
   { id, body }: Event,
@@ -149,7 +149,7 @@ function parseRetryAfter(header: string | null, nowMs: number): number {
   return Math.min(Math.max(ms || 0, 0), RETRY_AFTER_MS_MAX);
 }
 
-/** Rejects if any address of the name is not public: which one would be used is not ours to choose. */
+/** Rejects if any address of the name is not public. */
 async function findAddress(url: URL, { webhooksPrivate, resolve = lookUp }: SendOptions) {
   const literal = findLiteral(url);
   const addresses = literal === undefined ? await resolve(url.hostname) : [literal];
@@ -168,7 +168,7 @@ async function lookUp(host: string): Promise<readonly string[]> {
 export const explainPrivate = (address: string): string =>
   `${address} is not a public address, and PLANTSTORE_WEBHOOKS_PRIVATE is not true.`;
 
-/** All that is not global unicast, by IANA's registries of special-purpose addresses. Of IPv6, only 2000::/3 is. */
+/** Everything but global unicast, by IANA's registries of special-purpose addresses. In IPv6 that is 2000::/3. */
 const networks = `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24
   192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
   ::/3 4000::/2 8000::/1 2001::/23 2001:db8::/32 2002::/16 3fff::/20`;

@@ -23,11 +23,11 @@ interface Limits extends SendOptions {
 }
 
 const PAGE_LENGTH = 100;
-/** The list of webhooks is read once in so many polls. */
+/** From one read of the list of webhooks to the next. */
 const LIST_POLLS = 10;
-/** The record is written so often within a lease. */
+/** How often the record is written within a lease. */
 const WRITES_A_LEASE = 6;
-/** After an event more are likely: the webhook is kept for so long. */
+/** After an event more are likely. The instance keeps the webhook for this time. */
 const LINGER_MS = 1_000;
 /** A cursor moves on over changes that are not wanted. It is written before the journal could be trimmed past it. */
 const CURSOR_AGE_US_MAX = 3_600_000_000;
@@ -293,7 +293,7 @@ class Receiver {
     else this.failed++;
   }
 
-  /** Writes where it is, if that was not done for long. */
+  /** Writes the cursor, if it was not written for long. */
   async saveOld(): Promise<void> {
     if (this.webhook.cursor - this.savedCursor > CURSOR_AGE_US_MAX) await this.write({});
   }

@@ -140,7 +140,7 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(301n)).toMatchObject({ name: "Mint", tag: null });
   });
 
-  test("says what is different, and updates it where nobody has changed it since", async () => {
+  test("says what is different, and updates it if it has not changed since", async () => {
     for (const id of [401n, 402n, 403n, 404n])
       await service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
     await using view = await openConsole(service, {

@@ -167,7 +167,7 @@ describe("activity", () => {
   const show = async (query = ""): Promise<Shown> =>
     (await (await send(service, "GET", `/activity${query}`)).json()) as Shown;
 
-  test("has samples, with null for what nobody knows, and on request only new ones", async () => {
+  test("has samples, with null for what is unknown, and on request only new ones", async () => {
     const startedAtMs = Date.now();
     await service.create('{"id":1,"name":"a"}');
     await service.create("{}");

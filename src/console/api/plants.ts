@@ -98,7 +98,7 @@ export async function findTaken(id: bigint, signal?: AbortSignal): Promise<Plant
 }
 
 const GAP_PAGES_MAX = 20;
-/** People count from 1. Larger ids are bar codes and the like, which nobody counts on from. */
+/** People count from 1. Larger ids are bar codes and the like, which do not go on by one. */
 const COUNTED_MAX = 1_000_000_000n;
 
 /** The first free id after this one, or after the last that people have counted to; undefined if none was found. */

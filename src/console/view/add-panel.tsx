@@ -39,7 +39,7 @@ export function AddPanel(): JSX.Element {
   const id = useSignal(draft?.id ?? "");
   const name = useSignal(draft?.name ?? "");
   const tag = useSignal(draft === undefined ? last?.tag : draft.tag);
-  /** Nobody has typed it. */
+  /** It was not typed. */
   const proposed = useSignal("");
   /** An id that is still being typed is not wrong yet. */
   const isJudged = useSignal(false);

@@ -32,7 +32,7 @@ interface Search {
   readonly settle: (result: Result | Refusal) => void;
 }
 
-/** Of a kind. Each search takes a bounded time, so this bounds the wait of the last one. */
+/** Of each kind. Each search takes a bounded time, so this bounds the wait of the last one. */
 const WAITING_MAX = 64;
 const CLOSE_MS_MAX = 2_000;
 const START_MS_MAX = 2_000;

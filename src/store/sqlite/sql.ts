@@ -57,7 +57,7 @@ function prepareWalk(db: Database, order: Order, condition: string) {
   const rows = `FROM plants WHERE ${condition} id ${from} ?2`;
   return {
     page: db.prepare<PlantRow, From>(`SELECT id, name, tag ${rows} ORDER BY id ${order} LIMIT ?3`),
-    // The last of so many rows. There may be fewer.
+    // The last row of a piece, if there are as many.
     last: db.prepare<{ id: bigint }, From>(
       `SELECT id ${rows} ORDER BY id ${order} LIMIT 1 OFFSET ?3 - 1`,
     ),
@@ -237,7 +237,7 @@ export function searchPlants(
   return { plants: page.plants, next: undefined };
 }
 
-/** So many take some ten milliseconds. */
+/** Counting these takes some ten milliseconds. */
 const COUNT_ROWS = 200_000;
 
 /** Needs a read transaction. */

@@ -1,4 +1,4 @@
-/** A thread with a read-only connection of its own: it copies a store, or searches and counts until it is told to close. */
+/** A thread with a connection of its own: it copies a store, or searches and counts until it is told to close. */
 
 import { parentPort, workerData } from "node:worker_threads";
 import { StoreOpenError } from "../../domain/errors.ts";

@@ -52,7 +52,7 @@ export type Write =
 /** A list of tokens: those that were not adopted. */
 export type Outcome = "created" | "replayed" | "done" | "more" | "refused" | readonly TokenRecord[];
 
-/** On a disk that is nearly full, a replacement may add so much text. */
+/** The text that a replacement may add on a disk that is nearly full. */
 const GROWTH_MAX = 4_096;
 
 /** Whether there is room for new plants: by the quota, and on the disk. */
@@ -85,7 +85,7 @@ export class Room {
     this.plantsLeft = this.plantsLeftBefore;
   }
 
-  /** The bytes that are free, after some microseconds; undefined if the system does not tell. */
+  /** Free bytes; undefined if the system does not tell. Asking takes some microseconds. */
   measureDisk(): number | undefined {
     try {
       const { bavail, bsize } = statfsSync(this.folder);
@@ -210,7 +210,7 @@ function createPlant(statements: Statements, plant: Plant, room: Room): Outcome 
     return "created";
   }
   const row = statements.findPlant.get(id);
-  // Only a plant that was not tried is missing.
+  // It is missing only if it was not tried.
   return row === null ? (refusal as Refusal) : judgeCreate(plant, toPlant(row));
 }
 
