@@ -53,17 +53,11 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
     createAll(
       exchange,
       principal.name,
-      { open: "[", between: ",", close: "]" },
+      ["[", ",", "]"],
       pace(readArray(text, service, signal), signal),
     ),
   );
   return answer(200, results);
-}
-
-interface Punctuation {
-  readonly open: string;
-  readonly between: string;
-  readonly close: string;
 }
 
 /** Slows a batch down to the rate of its token. */
@@ -81,7 +75,7 @@ async function* createLines(
   try {
     const chunks = readChunks(reader, countUnread(request), service, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, by, { open: "", between: "", close: "" }, pace(blocks, signal));
+    yield* createAll(exchange, by, ["", "", ""], pace(blocks, signal));
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.memory);
@@ -93,7 +87,7 @@ async function* createLines(
 async function* createAll(
   exchange: Exchange,
   by: string,
-  { open, between, close }: Punctuation,
+  [open, between, close]: readonly [string, string, string],
   blocks: AsyncIterable<Line[]>,
 ): AsyncGenerator<string> {
   const { service, requestId } = exchange;

@@ -122,12 +122,6 @@ interface RequestCount extends StatusCount {
   readonly method: string;
 }
 
-interface OperationDurations {
-  readonly path: string;
-  readonly method: string;
-  readonly durations: Histogram;
-}
-
 export interface Totals {
   readonly requests: readonly RequestCount[];
   readonly gauges: Readonly<Gauges>;
@@ -223,7 +217,7 @@ export class Metrics {
   }
 
   /** From the head of a request to its answer, or to the beginning of a stream. */
-  static addUpDurations(blocks: readonly Metrics[]): OperationDurations[] {
+  static addUpDurations(blocks: readonly Metrics[]) {
     const paths = blocks[0]?.paths ?? [];
     const all = paths.flatMap((path, index) =>
       timedMethods.map((method) => {

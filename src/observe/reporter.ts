@@ -63,13 +63,6 @@ export interface BackupState {
   last: { readonly atMs: number; readonly bytes: number } | undefined;
 }
 
-interface Activity extends ReturnType<ActivityLog["read"]> {
-  readonly intervalMs: number;
-  readonly backups: BackupState | undefined;
-  readonly version: string;
-  readonly startedAtMs: number;
-}
-
 export class MetricsReporter {
   private readonly blocks: readonly Metrics[];
   private readonly observed: Observed;
@@ -114,7 +107,7 @@ export class MetricsReporter {
   }
 
   /** With the samples after that time, oldest first. */
-  readonly readActivity = async (sinceMs: number): Promise<Activity> => {
+  readonly readActivity = async (sinceMs: number) => {
     // Measured for the next sample. This answer does not wait for a database server.
     void this.activity.size.refresh();
     return {

@@ -6,18 +6,6 @@ import { onServer, type OpenLimits } from "./pool.ts";
 import { findVersion, NEWEST_SCHEMA, refuseNewerSchema } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
 
-interface PostgresInspection {
-  readonly location: string;
-  readonly durability: string;
-  /** Undefined if the database has no plant store; then the rest is empty. */
-  readonly schemaVersion: number | undefined;
-  readonly newestVersion: number;
-  readonly faults: readonly string[];
-  readonly plants: PlantCounts | undefined;
-  readonly tokens: TokenCounts | undefined;
-  readonly bytes: bigint;
-}
-
 /** Everything that the service relies on: each table with its columns, each index. */
 const expectedColumns: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   plants: { id: "bigint", name: "text", tag: "text" },
@@ -68,10 +56,8 @@ const SIZE = "SELECT pg_database_size(current_database()) AS bytes";
 /** Counting takes time in proportion to the plants. */
 const COUNT_MS_MAX = 3_600_000;
 
-export async function inspectPostgres(
-  target: Target,
-  limits: OpenLimits,
-): Promise<PostgresInspection> {
+/** Without a version, the database has no plant store, and the rest is empty. */
+export function inspectPostgres(target: Target, limits: OpenLimits) {
   const location = describeTarget(target);
   return onServer(target, limits, async (connection) => {
     connection.deadlineMs = performance.now() + COUNT_MS_MAX;

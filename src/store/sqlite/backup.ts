@@ -105,12 +105,8 @@ async function copyInto(
   return { ...facts, path };
 }
 
-interface TemporaryFile extends Disposable {
-  readonly path: string;
-}
-
 /** Beside the file that it becomes. Readable by its owner alone, because it holds hashes of tokens. */
-function makeTemporaryFile(beside: string, owner: Stats | undefined): TemporaryFile {
+function makeTemporaryFile(beside: string, owner: Stats | undefined) {
   const path = `${beside}.${randomBytes(6).toString("hex")}.tmp`;
   closeSync(openSync(path, "wx", 0o600));
   // A store that root restores must still belong to the service.

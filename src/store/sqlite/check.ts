@@ -22,21 +22,12 @@ interface Fault {
   readonly message: string;
 }
 
-interface Inspection {
-  readonly faults: readonly Fault[];
-  /** Undefined if the file is not a plant store, or has a schema that we do not know; then so are the counts. */
-  readonly schemaVersion: number | undefined;
-  readonly plants: PlantCounts | undefined;
-  readonly tokens: TokenCounts | undefined;
-  readonly fileBytes: number;
-  /** The size of the log. Its newest part is not in the file yet. */
-  readonly logBytes: number;
-}
-
 const FAULTS_MAX = 10;
 
-export function inspectStore(path: string, nowMs: number): Inspection {
+/** Without a version, the file is not a plant store, or has a schema that we do not know. Then nothing is counted. */
+export function inspectStore(path: string, nowMs: number) {
   return readStore(path, (db) => {
+    // The newest part of the log is not in the file yet.
     const sizes = { fileBytes: fileBytesOf(path), logBytes: fileBytesOf(`${path}-wal`) };
     const faults: Fault[] = [];
     /** What cannot be read is a fault. A store that is locked, or that we may not read, is not. */
