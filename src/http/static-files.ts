@@ -17,7 +17,7 @@ export function createFileRoutes({ basePath }: Config, consoleFolder: string): r
   if (consoleFiles !== undefined) {
     routes.push(
       { path: "/", operations: { GET: serveIndex(consoleFiles) } },
-      { path: "/console/:file", operations: { GET: serveNamed(consoleFiles) } },
+      { path: "/console/{file}", operations: { GET: serveNamed(consoleFiles) } },
     );
     // Links in a page are relative: they work only if its path ends in a slash.
     if (basePath !== "") routes.push({ path: "", operations: { GET: redirectTo(`${basePath}/`) } });
@@ -26,7 +26,7 @@ export function createFileRoutes({ basePath }: Config, consoleFolder: string): r
   if (docsFiles !== undefined)
     routes.push(
       { path: "/docs", operations: { GET: serveIndex(docsFiles) } },
-      { path: "/docs/:file", operations: { GET: serveNamed(docsFiles) } },
+      { path: "/docs/{file}", operations: { GET: serveNamed(docsFiles) } },
     );
   return routes;
 }
@@ -38,7 +38,7 @@ const serveIndex = (files: Files): Operation => ({
   handle: (exchange) => answerFile(exchange, files.get(INDEX)),
 });
 
-/** The file that the path names as `:file`. */
+/** The file that the path names as `{file}`. */
 const serveNamed = (files: Files): Operation => ({
   scope: undefined,
   handle: (exchange) => answerFile(exchange, files.get(exchange.request.params?.["file"] ?? "")),

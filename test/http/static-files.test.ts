@@ -5,7 +5,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { catalogue } from "../../src/domain/errors.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import { readError, startService } from "../support/service.ts";
+import { readError, startService, TEST_TOKEN } from "../support/service.ts";
 import { connectRaw } from "../support/wire.ts";
 
 const SCRIPT = "console-0a1b2c3d.js";
@@ -86,6 +86,8 @@ describe("a page", () => {
       const headers = { "if-none-match": response.headers.get("etag") ?? "" };
       expect((await get(`/console/${name}`, headers)).status).toBe(304);
     }
+    const metrics = await get("/metrics", { authorization: `Bearer ${TEST_TOKEN}` });
+    expect(await metrics.text()).toContain('{method="GET",path="/console/{file}",status="304"}');
   });
 
   test("answers HEAD as GET, without the body, and no other method", async () => {
