@@ -4,6 +4,7 @@ import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import {
+  type CountPage,
   type CountQuery,
   isSearch,
   type PlantCount,
@@ -105,28 +106,6 @@ export async function openPostgresStore(
   return new PostgresStore(target, description, limits, isOrdered);
 }
 
-/** A few at a time. Many searches would take all connections, and most of this thread's time, from other requests. */
-class Line {
-  private places: number;
-  private readonly waiting: (() => void)[] = [];
-
-  constructor(places: number) {
-    this.places = places;
-  }
-
-  async run<Result>(work: () => Promise<Result>): Promise<Result> {
-    if (this.places > 0) this.places--;
-    else await new Promise<void>((resolve) => this.waiting.push(resolve));
-    try {
-      return await work();
-    } finally {
-      const next = this.waiting.shift();
-      if (next === undefined) this.places++;
-      else next();
-    }
-  }
-}
-
 class PostgresStore implements Store {
   readonly description: StoreDescription;
   private readonly limits: Limits;
@@ -137,16 +116,10 @@ class PostgresStore implements Store {
   private readonly writes: Batcher<Write, Outcome>;
   private readonly reads: Batcher<bigint, Plant | undefined>;
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
-  private readonly searches = new Line(2);
-  private readonly countsLine = new Line(1);
-  private readonly counts = new Counts((query) => {
-    const deadlineMs = this.deadline();
-    return this.countsLine.run(() =>
-      this.readers.run(deadlineMs, (connection) =>
-        countPlants(connection, query, this.limits.scanRowsMax),
-      ),
-    );
-  });
+  /** A few at a time. Many would take all connections, and most of this thread's time, from other requests. */
+  private readonly searches: Batcher<PlantQuery, PlantPage>;
+  private readonly pieces: Batcher<PlantQuery, CountPage>;
+  private readonly counts = new Counts((query) => this.pieces.submit(query));
   private readonly journal: Journal;
   private readonly quota: Quota | undefined;
   /** Whether the engine can tell the order of commits. */
@@ -201,6 +174,17 @@ class PostgresStore implements Store {
         }),
       readLimits,
     );
+    const each =
+      <Page>(
+        read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,
+      ) =>
+      (queries: readonly PlantQuery[], deadlineMs: number): Promise<Page[]> =>
+        this.readers.run(deadlineMs, (connection) =>
+          Promise.all(queries.map((query) => read(connection, query, limits.scanRowsMax))),
+        );
+    const alone = { ...limits, batchLengthMax: 1 };
+    this.searches = new Batcher(each(listPlants), alone, { inFlightMax: 2 });
+    this.pieces = new Batcher(each(countPlants), alone);
     this.trimmer = new Trimmer(limits, (beforeMs) =>
       this.control.run(this.deadline(), (connection) => trimChanges(connection, beforeMs)),
     );
@@ -242,11 +226,10 @@ class PostgresStore implements Store {
   }
 
   listPlants(query: PlantQuery): Promise<PlantPage> {
-    const list = (connection: Connection): Promise<PlantPage> =>
-      listPlants(connection, query, this.limits.scanRowsMax);
-    const deadlineMs = this.deadline();
-    const run = (): Promise<PlantPage> => this.readers.run(deadlineMs, list);
-    return isSearch(query) ? this.searches.run(run) : run();
+    if (isSearch(query)) return this.searches.submit(query);
+    return this.readers.run(this.deadline(), (connection) =>
+      listPlants(connection, query, this.limits.scanRowsMax),
+    );
   }
 
   listTags(query: TagQuery): Promise<TagPage> {
@@ -345,7 +328,8 @@ class PostgresStore implements Store {
 
   async close(): Promise<void> {
     this.trimmer.stop();
-    await Promise.all([this.writes.close(), this.reads.close(), this.lookUps.close()]);
+    const { writes, reads, lookUps, searches, pieces } = this;
+    await Promise.all([writes, reads, lookUps, searches, pieces].map((batcher) => batcher.close()));
     for (const pool of [this.writers, this.readers, this.control]) pool.close();
   }
 
