@@ -126,17 +126,17 @@ export function OperationCard({ placed, description }: OperationProps): JSX.Elem
           )}
           {choose("Content-Type", "Content type", bodies)}
           {choose("Accept", "Accept", accepted)}
-          <button class="main" type="submit">
+          <button class="button button-main" type="submit">
             Send request
           </button>
           {sent.value?.stop !== undefined && (
-            <button type="button" onClick={sent.value.stop}>
+            <button class="button" type="button" onClick={sent.value.stop}>
               Stop
             </button>
           )}
         </form>
         <div>
-          <Samples name={`${method} ${path}`} code={() => write(request.value)} />
+          <Samples name={`${method} ${path}`} request={request.value} />
           {sent.value !== undefined && <Live name={`${method} ${path}`} sent={sent.value} />}
         </div>
       </div>
@@ -144,9 +144,6 @@ export function OperationCard({ placed, description }: OperationProps): JSX.Elem
     </section>
   );
 }
-
-const write = (request: Parameters<(typeof languages)[number]["write"]>[0]): string =>
-  languages.find(({ key }) => key === language.value)?.write(request) ?? "";
 
 interface FieldProps {
   readonly id: string;
@@ -164,14 +161,13 @@ const Field = ({ id, label, note, text, children }: FieldProps): JSX.Element => 
   </div>
 );
 
-function Samples({
-  name,
-  code,
-}: {
+interface SamplesProps {
   readonly name: string;
-  readonly code: () => string;
-}): JSX.Element {
-  const text = code();
+  readonly request: SnippetRequest;
+}
+
+function Samples({ name, request }: SamplesProps): JSX.Element {
+  const text = languages.find(({ key }) => key === language.value)?.write(request) ?? "";
   return (
     <section class="samples" aria-label={`${name} in code`}>
       <div class="bar" role="group" aria-label="Language">
@@ -179,6 +175,7 @@ function Samples({
           <button
             key={key}
             type="button"
+            class="button button-small"
             aria-pressed={key === language.value}
             onClick={() => {
               language.value = key;
@@ -191,7 +188,7 @@ function Samples({
         {"clipboard" in navigator && (
           <button
             type="button"
-            class="copy"
+            class="button button-small copy"
             onClick={() => void navigator.clipboard.writeText(text)}
           >
             Copy

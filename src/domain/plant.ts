@@ -133,9 +133,12 @@ export interface Condition {
   readonly noneMatch?: EntityTags | undefined;
 }
 
+export const isSame = (one: Plant, other: Plant): boolean =>
+  one.id === other.id && one.name === other.name && one.tag === other.tag;
+
 /** What becomes of a create if a plant has the id already. */
 export function judgeCreate(plant: Plant, stored: Plant): "replayed" | Refusal {
-  if (stored.name === plant.name && stored.tag === plant.tag) return "replayed";
+  if (isSame(stored, plant)) return "replayed";
   return new Refusal("id_taken", `A different plant has the id ${plant.id}; nothing was changed.`);
 }
 

@@ -87,9 +87,6 @@ export async function findPlant(id: bigint): Promise<Versioned | undefined> {
   }
 }
 
-export const isSame = (a: Plant, b: Plant): boolean =>
-  a.id === b.id && a.name === b.name && a.tag === b.tag;
-
 /** The plant that has the id, if any. Asked as a list: a missing plant is not a failed request then. */
 export async function findTaken(id: bigint, signal?: AbortSignal): Promise<Plant | undefined> {
   const after = id === INT64_MIN ? undefined : id - 1n;

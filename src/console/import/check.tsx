@@ -1,11 +1,11 @@
 /** Checking a file before it is imported: how it is read, and how it compares to the store. */
 
 import { useSignal } from "@preact/signals";
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import type { Plant } from "../../domain/plant.ts";
 import { formatBytes, formatCount } from "../state/format.ts";
-import { Button, Notice, Tag, Terms } from "../view/controls.tsx";
-import { Field, fieldProps } from "../view/form.tsx";
+import { Button, Check, Notice, Table, Tag, Terms } from "../view/controls.tsx";
+import { Choice } from "../view/form.tsx";
 import { type Comparison, listMissing, type Preview, UNREADABLE } from "./messages.ts";
 import { chooseAnother, type Mapping, readAs, startImport } from "./state.ts";
 
@@ -49,7 +49,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
   const { reading, sheets, columns, table, rows } = preview;
   const missing = listMissing(reading);
   const updating = useSignal(false);
-  const differences = comparison?.end === undefined ? [] : comparison.differences;
+  const differences = comparison?.differences ?? [];
   return (
     <>
       <p class="import-file">
@@ -104,7 +104,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
               id={`import-${field}`}
               label={label}
               value={reading.headings[field] ?? ""}
-              isFaulty={missing.includes(field)}
+              fault={missing.includes(field) ? "Which column is it?" : undefined}
               options={[
                 ["", field === "tag" ? "No tags" : "Choose a column…"],
                 ...columns.map((heading) => [heading, heading] as const),
@@ -122,60 +122,37 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
       {table.length > 0 && (
         <details class="raw" open={missing.length > 0}>
           <summary>The file's first rows</summary>
-          <Table label="The file's first rows" head={table[0] ?? []}>
-            {table.slice(1).map((cells, row) => (
-              <tr key={row}>
-                {cells.map((cell, column) => (
-                  <td key={column} class="cut">
-                    {cell}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </Table>
+          <Table
+            label="The file's first rows"
+            heads={table[0] ?? []}
+            rows={table
+              .slice(1)
+              .map((cells, at) => [at, ...cells.map((cell) => <span class="cut">{cell}</span>)])}
+          />
         </details>
       )}
       {comparison !== undefined && <Compared comparison={comparison} />}
       {differences.length > 0 && (
-        <label class="check">
-          <input
-            type="checkbox"
-            checked={updating.value}
-            onChange={(event) => {
-              updating.value = event.currentTarget.checked;
-            }}
-          />
+        <Check isOn={updating.value} onChange={(isOn) => (updating.value = isOn)}>
           Update the{" "}
           {differences.length === 1
             ? "different one"
             : `${formatCount(differences.length)} different ones`}
-        </label>
+        </Check>
       )}
       {rows.length > 0 && (
         <Table
           label="Preview"
           caption="The first rows, as they will be stored"
-          head={[reading.kind === "xlsx" ? "Row" : "Line", "Id", "Name", "Tag"]}
-        >
-          {rows.map(({ line, plant }) => (
-            <tr key={line}>
-              <td class="digits faint">{line}</td>
-              {typeof plant === "string" ? (
-                <td colSpan={3} class="field-fault">
-                  {plant}
-                </td>
-              ) : (
-                <>
-                  <td class="row-id">{String(plant.id)}</td>
-                  <td>{plant.name}</td>
-                  <td>
-                    <Tag tag={plant.tag} />
-                  </td>
-                </>
-              )}
-            </tr>
-          ))}
-        </Table>
+          heads={[reading.kind === "xlsx" ? "Row" : "Line", "Id", "Name", "Tag"]}
+          rows={rows.map(({ line, plant }) => [
+            line,
+            <span class="digits faint">{line}</span>,
+            ...(typeof plant === "string"
+              ? [<span class="field-fault">{plant}</span>]
+              : [<Id of={plant} />, plant.name, <Tag tag={plant.tag} />]),
+          ])}
+        />
       )}
       <div class="form-actions">
         <Button
@@ -216,7 +193,7 @@ function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Elem
         </p>
       )}
       {end === "failed" && <p class="faint">The rows could not all be compared with the store.</p>}
-      {different > 0 && (
+      {differences.length > 0 && (
         <Table
           label="Different plants"
           caption={
@@ -224,36 +201,39 @@ function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Elem
               ? `The first ${SHOWN_MAX} that are different in the store`
               : "Different in the store"
           }
-          head={["Id", "In the store", "In the file"]}
-        >
-          {differences.slice(0, SHOWN_MAX).map(({ stored, given }) => (
-            <tr key={stored.id}>
-              <td class="row-id">{String(stored.id)}</td>
-              <Version plant={stored} other={given} />
-              <Version plant={given} other={stored} />
-            </tr>
-          ))}
-        </Table>
+          heads={["Id", "In the store", "In the file"]}
+          rows={differences
+            .slice(0, SHOWN_MAX)
+            .map(({ stored, given }) => [
+              stored.id,
+              <Id of={stored} />,
+              <Version plant={stored} other={given} />,
+              <Version plant={given} other={stored} />,
+            ])}
+        />
       )}
     </section>
   );
 }
 
-const Version = ({
-  plant,
-  other,
-}: {
+const Id = ({ of: { id } }: { readonly of: Plant }): JSX.Element => (
+  <span class="row-id">{String(id)}</span>
+);
+
+interface VersionProps {
   readonly plant: Plant;
   readonly other: Plant;
-}): JSX.Element => (
-  <td>
+}
+
+const Version = ({ plant, other }: VersionProps): JSX.Element => (
+  <>
     {plant.name === other.name ? plant.name : <mark>{plant.name}</mark>}{" "}
     {plant.tag === other.tag ? (
       <Tag tag={plant.tag} />
     ) : (
       <mark>{plant.tag === undefined ? "no tag" : <Tag tag={plant.tag} />}</mark>
     )}
-  </td>
+  </>
 );
 
 function PreviewNotice({ preview }: { readonly preview: Preview }): JSX.Element | null {
@@ -279,56 +259,3 @@ function PreviewNotice({ preview }: { readonly preview: Preview }): JSX.Element 
     </>
   );
 }
-
-interface ChoiceProps {
-  readonly id: string;
-  readonly label: string;
-  readonly value: string;
-  readonly options: readonly (readonly [string, string])[];
-  readonly isFaulty?: boolean;
-  readonly onChange: (value: string) => void;
-}
-
-function Choice({ id, label, value, options, isFaulty, onChange }: ChoiceProps): JSX.Element {
-  const fault = isFaulty === true ? "Which column is it?" : undefined;
-  return (
-    <Field id={id} label={label} fault={fault}>
-      <select
-        {...fieldProps(id, fault)}
-        value={value}
-        onChange={(event) => onChange(event.currentTarget.value)}
-      >
-        {options.map(([each, text]) => (
-          <option key={each} value={each} selected={each === value}>
-            {text}
-          </option>
-        ))}
-      </select>
-    </Field>
-  );
-}
-
-interface TableProps {
-  readonly label: string;
-  readonly caption?: string;
-  readonly head: readonly string[];
-  readonly children: ComponentChildren;
-}
-
-export const Table = ({ label, caption, head, children }: TableProps): JSX.Element => (
-  <div class="table-frame" tabIndex={0} role="region" aria-label={label}>
-    <table class="table">
-      {caption !== undefined && <caption>{caption}</caption>}
-      <thead>
-        <tr>
-          {head.map((text, at) => (
-            <th key={at} scope="col">
-              {text}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>{children}</tbody>
-    </table>
-  </div>
-);

@@ -63,7 +63,7 @@ export interface Comparison {
   readonly same: number;
   readonly refused: number;
   readonly different: number;
-  /** The first ones, and all of them at the end. */
+  /** Empty until the end. */
   readonly differences: readonly Difference[];
   /** From 0 to 1. */
   readonly share: number;
@@ -113,11 +113,14 @@ export interface Outcome {
   readonly refused: Blob | undefined;
 }
 
-export interface Job {
+export interface Begun {
   readonly file: File;
   readonly reading: Reading;
   /** The plants to update, as they were compared. */
   readonly updates: readonly Difference[];
+}
+
+export interface Job extends Begun {
   readonly url: string;
   readonly token: string;
 }

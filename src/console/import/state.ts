@@ -7,6 +7,7 @@ import { forgetTags, refresh } from "../state/plants.ts";
 import { endSession, mayRead, token } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
 import {
+  type Begun,
   type Comparison,
   type Difference,
   type FromWorker,
@@ -17,12 +18,6 @@ import {
   type Reading,
   type ToWorker,
 } from "./messages.ts";
-
-interface Begun {
-  readonly file: File;
-  readonly reading: Reading;
-  readonly updates: readonly Difference[];
-}
 
 export type Running = Begun & {
   readonly step: "running";

@@ -1,13 +1,17 @@
-/** Importing: choose a file, check how it is read, watch the progress, see what was refused. */
+/** Importing: choose, drop or paste a file, check how it is read, watch the progress, see what was refused. */
 
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import { formatCount, formatSeconds } from "../state/format.ts";
-import { mayRead } from "../state/session.ts";
-import { Button, Notice, Terms } from "../view/controls.tsx";
+import { route } from "../state/route.ts";
+import { mayRead, mayWrite } from "../state/session.ts";
+import { announce } from "../state/toasts.ts";
+import { Button, Notice, Table, Terms } from "../view/controls.tsx";
 import { Drawing } from "../view/empty-states.tsx";
 import { download } from "../view/export.tsx";
-import { CheckFile, Table } from "./check.tsx";
+import { isTyping } from "../view/shortcuts.tsx";
+import { CheckFile } from "./check.tsx";
 import { type Progress, toFormat } from "./messages.ts";
 import {
   cancelImport,
@@ -191,19 +195,62 @@ function RefusedRows({ now }: { readonly now: Running | Ended }): JSX.Element {
       </div>
       <Table
         label="Refused rows"
-        head={[now.reading.kind === "xlsx" ? "Row" : "Line", "Reason", "Content"]}
-      >
-        {firstRefused.map(({ line, reason, text }) => (
-          <tr key={line}>
-            <td class="digits">{line}</td>
-            <td>{reason}</td>
-            <td class="digits faint cut">{text}</td>
-          </tr>
-        ))}
-      </Table>
+        heads={[now.reading.kind === "xlsx" ? "Row" : "Line", "Reason", "Content"]}
+        rows={firstRefused.map(({ line, reason, text }) => [
+          line,
+          <span class="digits">{line}</span>,
+          reason,
+          <span class="digits faint cut">{text}</span>,
+        ])}
+      />
       {refused > firstRefused.length && (
         <p class="faint">Only the first {formatCount(firstRefused.length)} are shown.</p>
       )}
     </div>
   );
 }
+
+/** A running import is not replaced. */
+const canTake = (): boolean =>
+  mayWrite.value && route.value.view !== "activity" && current.value.step !== "running";
+
+function take(file: File | undefined): void {
+  if (file === undefined || !canTake()) return;
+  chooseFile(file);
+  location.hash = "#/import";
+  announce(`Reading ${file.name}.`);
+}
+
+const isOver = signal(false);
+
+export const DropTarget = (): JSX.Element | null =>
+  isOver.value ? <div class="drop-over">Drop the file to import it</div> : null;
+
+const hasFiles = (event: DragEvent): boolean =>
+  event.dataTransfer?.types.includes("Files") ?? false;
+
+document.addEventListener("dragover", (event) => {
+  if (!hasFiles(event)) return;
+  // Without this the browser would leave the page and open the file.
+  event.preventDefault();
+  isOver.value = canTake();
+});
+document.addEventListener("dragleave", (event) => {
+  if (event.relatedTarget === null) isOver.value = false;
+});
+document.addEventListener("drop", (event) => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  isOver.value = false;
+  take(event.dataTransfer?.files[0]);
+});
+document.addEventListener("paste", (event) => {
+  if (isTyping(event.target) || !canTake()) return;
+  const [file] = event.clipboardData?.files ?? [];
+  const text = event.clipboardData?.getData("text") ?? "";
+  // A single value is not a row.
+  const isRows = /[\t\n]|^[[{]/.test(text.trim());
+  if (file === undefined && !isRows) return;
+  event.preventDefault();
+  take(file ?? new File([text], "Pasted rows"));
+});

@@ -105,6 +105,7 @@ class PlantList {
 
   /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
   put(plant: Plant): void {
+    noteTag(plant.tag);
     if (this.isLoading) this.late.push(() => this.put(plant));
     const index = this.placeOf(plant.id);
     const isThere = this.plants[index]?.id === plant.id;
@@ -182,7 +183,6 @@ let counting: ReturnType<typeof setTimeout> | undefined;
 function apply({ id, plant }: Change): void {
   if (plant === undefined) list.value.take(id);
   else list.value.put({ id, name: plant.name, tag: plant.tag });
-  noteTag(plant?.tag);
   counting ??= setTimeout(() => {
     counting = undefined;
     if (token.value !== undefined) void list.value.readCount(true);
@@ -253,7 +253,7 @@ const SUGGESTIONS_MAX = 50;
 /** The first tags in use; `isAll` if there are no others. */
 let known: Awaited<ReturnType<typeof readTags>> | undefined;
 
-export function noteTag(tag: string | undefined): void {
+function noteTag(tag: string | undefined): void {
   if (tag !== undefined && known?.tags.some((each) => each.tag === tag) === false)
     known = undefined;
 }

@@ -2,20 +2,19 @@
 
 import { computed, effect, signal, untracked } from "@preact/signals";
 import type { Client } from "../../../client/client.ts";
-import type { Plant } from "../../domain/plant.ts";
+import { isSame, type Plant } from "../../domain/plant.ts";
 import {
   Changed,
   createPlant,
   type Filter,
   findPlant,
-  isSame,
   removePlant,
   replacePlant,
   Taken,
 } from "../api/plants.ts";
 import { call, explain, isAbort } from "../api/service.ts";
 import { formatCount } from "./format.ts";
-import { list, noteTag } from "./plants.ts";
+import { list } from "./plants.ts";
 import { token } from "./session.ts";
 import { toast } from "./toasts.ts";
 
@@ -116,7 +115,6 @@ export const tagSelected = (tag: string | undefined): Promise<void> =>
     if (plant.tag === tag) return undefined;
     const saved = await replacePlant({ ...plant, tag }, etag);
     list.value.put(saved.plant);
-    noteTag(tag);
     return () => replacePlant(plant, saved.etag);
   });
 

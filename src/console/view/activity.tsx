@@ -5,24 +5,8 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { call, explain, isAbort } from "../api/service.ts";
 import { formatBytes, formatCount, formatFigure, formatSeconds } from "../state/format.ts";
-import { Chart, picked, SLOTS, type Values } from "./chart.tsx";
-import { Notice, Terms } from "./controls.tsx";
-import { Listing } from "./manage.tsx";
-
-/** The counts are per interval. */
-interface Sample {
-  readonly atMs: number;
-  readonly requests: number;
-  readonly errors: number;
-  readonly refused: number;
-  readonly creates: number;
-  readonly readP50Ms: number | null;
-  readonly readP99Ms: number | null;
-  readonly writeP50Ms: number | null;
-  readonly writeP99Ms: number | null;
-  readonly waiting: number;
-  readonly storeBytes: number | null;
-}
+import { Chart, divide, type Figure, formatClock, type Sample } from "./chart.tsx";
+import { Notice, Table, Terms } from "./controls.tsx";
 
 interface Failure {
   readonly atMs: number;
@@ -122,7 +106,7 @@ export function ActivityView(): JSX.Element {
 }
 
 function Shown({ now }: { readonly now: Activity }): JSX.Element {
-  const slots = divide(now);
+  const slots = divide(now.samples, now.intervalMs);
   return (
     <>
       <Terms
@@ -135,15 +119,16 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
       />
       <div class="charts">
         {figures.map((figure) => (
-          <ChartCard key={figure.title} figure={figure} slots={slots} />
+          <Chart key={figure.title} figure={figure} slots={slots} />
         ))}
       </div>
       <h2>Recent failures</h2>
       {now.failures.length === 0 ? (
         <p class="faint">None since the start.</p>
       ) : (
-        <Listing
-          caption="Recent failures"
+        <Table
+          label="Recent failures"
+          isListing
           heads={["Time", "Status", "Request", "Token", "Request id"]}
           rows={now.failures.map((failed) => [
             `${failed.requestId} ${failed.atMs}`,
@@ -161,47 +146,6 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
       )}
     </>
   );
-}
-
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const formatClock = (ms: number): string => clock.format(ms);
-
-interface Slots {
-  readonly intervalMs: number;
-  /** When each slot begins. */
-  readonly startMs: (slot: number) => number;
-  readonly samples: readonly (readonly Sample[])[];
-}
-
-const LENGTHS = [1, 3, 12];
-
-/** As short as all samples allow: just after the start, a bar is one sample. */
-function divide({ samples, intervalMs }: Activity): Slots {
-  const lastMs = samples.at(-1)?.atMs ?? Date.now();
-  const spanMs = lastMs - (samples[0]?.atMs ?? lastMs);
-  const length = LENGTHS.find((each) => spanMs < (SLOTS - 1) * each * intervalMs) ?? 12;
-  const slotMs = length * intervalMs;
-  const first = Math.floor(lastMs / slotMs) - SLOTS + 1;
-  const divided: Sample[][] = Array.from({ length: SLOTS }, () => []);
-  for (const sample of samples) divided[Math.floor(sample.atMs / slotMs) - first]?.push(sample);
-  return { intervalMs, startMs: (slot) => (first + slot) * slotMs, samples: divided };
-}
-
-interface Series {
-  readonly label: string;
-  readonly color: string;
-  readonly of: (sample: Sample) => number | null;
-}
-
-interface Figure {
-  readonly title: string;
-  readonly unit: string;
-  readonly format?: (value: number) => string;
-  /** The least that the scale shows. */
-  readonly least: number;
-  /** Counts are shown per second, on top of each other; otherwise the highest value counts. */
-  readonly isCount?: boolean;
-  readonly series: readonly Series[];
 }
 
 const formatMs = (value: number): string => `${formatFigure(value)} ms`;
@@ -263,64 +207,3 @@ const figures: readonly Figure[] = [
     series: [{ label: "Size", color: "--leaf", of: ({ storeBytes }) => storeBytes }],
   },
 ];
-
-const TIMES = [0, 15, 30, 45];
-
-function ChartCard({
-  figure,
-  slots,
-}: {
-  readonly figure: Figure;
-  readonly slots: Slots;
-}): JSX.Element {
-  const { title, unit, format = formatFigure, series, least, isCount = false } = figure;
-  const lines = series.map(({ label, color, of }) => {
-    const values = slots.samples.map((samples): number | null => {
-      const known = samples.map(of).filter((value) => value !== null);
-      if (known.length === 0) return null;
-      if (!isCount) return Math.max(...known);
-      const sum = known.reduce((total, value) => total + value, 0);
-      return (sum * 1000) / (known.length * slots.intervalMs);
-    });
-    return { label, color, values };
-  });
-  const slot = picked.value;
-  const valueOf = (values: Values): string => {
-    const value =
-      (slot === undefined ? values.findLast((one) => one !== null) : values[slot]) ?? null;
-    return value === null ? "–" : format(value);
-  };
-  const moment = slot === undefined ? unit : formatClock(slots.startMs(slot));
-  const texts = lines.map(({ label, values }) => `${label} ${valueOf(values)}`);
-  return (
-    <figure class="chart-card">
-      <figcaption>
-        <h2>{title}</h2>
-        <span class="faint">{moment}</span>
-        <dl class="chart-now">
-          {/* The largest is drawn first, and read last. */}
-          {(isCount ? lines : lines.toReversed()).map(({ label, color, values }) => (
-            <div key={label}>
-              <dt class={lines.length > 1 ? undefined : "visually-hidden"}>
-                <svg class="line-sample" viewBox="0 0 10 10" aria-hidden="true">
-                  <path d="M0 0h10v10H0z" fill={`var(${color})`} />
-                </svg>
-                {label}
-              </dt>
-              <dd>{valueOf(values)}</dd>
-            </div>
-          ))}
-        </dl>
-      </figcaption>
-      <Chart
-        title={title}
-        valueText={`${moment}: ${texts.join(", ")}`}
-        lines={lines}
-        isStacked={isCount}
-        format={format}
-        least={least}
-        times={TIMES.map((each) => formatClock(slots.startMs(each)))}
-      />
-    </figure>
-  );
-}

@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
-import { list, noteTag } from "../state/plants.ts";
+import { list } from "../state/plants.ts";
 import { linkTo, openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
@@ -82,7 +82,6 @@ export function AddPanel(): JSX.Element {
     void run(async () => {
       const outcome = await createPlant(plant);
       list.value.put(plant);
-      noteTag(plant.tag);
       keep("sessionStorage", trail.added, { id: String(plant.id), tag: plant.tag });
       const shown = formatName(plant);
       toast(

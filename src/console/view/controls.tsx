@@ -1,4 +1,4 @@
-/** The parts that every view is made of: icons, buttons, tags, notices, menus. */
+/** The parts that every view is made of: icons, buttons, tags, tables, notices, menus. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
@@ -9,8 +9,6 @@ const paths = {
   plus: "M10 4v12M4 10h12",
   close: "m5 5 10 10M15 5 5 15",
   back: "M12 4.5 6.5 10l5.5 5.5",
-  down: "m5 7.5 5 5 5-5",
-  up: "m5 12.5 5-5 5 5",
   share: "M10 12V3.5M6.5 6.5 10 3l3.5 3.5M4 11v4.5c0 .5.5 1 1 1h10c.5 0 1-.5 1-1V11",
   plants:
     "M10 17V9M10 12C10 8.5 7.5 6.5 3.5 6.5c0 4 2.5 6 6.5 6M10 9c0-3.5 2.5-5.5 6.5-5.5 0 4-2.5 6-6.5 6",
@@ -106,6 +104,23 @@ export const MenuItem = ({ label, note, onClick }: MenuItemProps): JSX.Element =
   </button>
 );
 
+interface CheckProps {
+  readonly isOn: boolean;
+  readonly onChange: (isOn: boolean) => void;
+  readonly children: ComponentChildren;
+}
+
+export const Check = ({ isOn, onChange, children }: CheckProps): JSX.Element => (
+  <label class="check">
+    <input
+      type="checkbox"
+      checked={isOn}
+      onChange={(event) => onChange(event.currentTarget.checked)}
+    />
+    {children}
+  </label>
+);
+
 interface TagProps {
   readonly tag: string | undefined;
   /** Makes it a button. */
@@ -145,6 +160,56 @@ export const Terms = (props: TermsProps): JSX.Element => (
       </div>
     ))}
   </dl>
+);
+
+interface TableProps {
+  readonly label: string;
+  readonly caption?: string;
+  readonly heads: readonly string[];
+  /** The last cell of a short row is wide. */
+  readonly rows: readonly (readonly [
+    key: bigint | number | string,
+    ...cells: ComponentChildren[],
+  ])[];
+  /** As long as it has rows; on a phone each row is a card. Otherwise it scrolls. */
+  readonly isListing?: boolean;
+}
+
+export const Table = ({ label, caption, heads, rows, isListing }: TableProps): JSX.Element => (
+  <div
+    class={isListing === true ? "table-frame listing" : "table-frame"}
+    tabIndex={isListing === true ? undefined : 0}
+    role="region"
+    aria-label={label}
+  >
+    <table class="table">
+      {caption !== undefined && <caption>{caption}</caption>}
+      <thead>
+        <tr>
+          {heads.map((head, at) => (
+            <th key={at} scope="col">
+              {head === "" ? <span class="visually-hidden">Actions</span> : head}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(([key, ...cells]) => (
+          <tr key={key}>
+            {cells.map((cell, at) => (
+              <td
+                key={at}
+                colSpan={at === cells.length - 1 ? Math.max(1, heads.length - at) : 1}
+                data-head={heads[at]}
+              >
+                {cell}
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </div>
 );
 
 interface NoticeProps {

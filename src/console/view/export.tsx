@@ -62,7 +62,6 @@ export const exporting = signal<
 >(undefined);
 
 const PIECE_BYTES = 4_000_000;
-const REPORT_MS = 100;
 
 /** An export that stays incomplete saves no file. */
 async function exportPlants(filter: Filter, format: Format): Promise<void> {
@@ -98,21 +97,16 @@ async function exportPlants(filter: Filter, format: Format): Promise<void> {
 async function collect(written: Pieces, report: (bytes: number) => void): Promise<Blob> {
   const pieces: Blob[] = [];
   let chunks: Uint8Array<ArrayBuffer>[] = [];
-  let chunkBytes = 0;
   let bytes = 0;
-  let reportedAtMs = 0;
+  let pieceEnd = PIECE_BYTES;
   for await (const chunk of written) {
     chunks.push(chunk);
-    chunkBytes += chunk.length;
     bytes += chunk.length;
-    if (chunkBytes > PIECE_BYTES) {
-      pieces.push(new Blob(chunks));
-      chunks = [];
-      chunkBytes = 0;
-    }
-    if (performance.now() - reportedAtMs < REPORT_MS) continue;
-    reportedAtMs = performance.now();
     report(bytes);
+    if (bytes < pieceEnd) continue;
+    pieces.push(new Blob(chunks));
+    chunks = [];
+    pieceEnd = bytes + PIECE_BYTES;
   }
   return new Blob([...pieces, ...chunks]);
 }

@@ -131,6 +131,31 @@ export const fieldProps = (
   "aria-invalid": fault === undefined ? "false" : "true",
 });
 
+interface ChoiceProps {
+  readonly id: string;
+  readonly label: string;
+  readonly value: string;
+  readonly options: readonly (readonly [value: string, label: string])[];
+  readonly fault?: string | undefined;
+  readonly onChange: (value: string) => void;
+}
+
+export const Choice = (props: ChoiceProps): JSX.Element => (
+  <Field id={props.id} label={props.label} fault={props.fault}>
+    <select
+      {...fieldProps(props.id, props.fault)}
+      value={props.value}
+      onChange={(event) => props.onChange(event.currentTarget.value)}
+    >
+      {props.options.map(([value, text]) => (
+        <option key={value} value={value} selected={value === props.value}>
+          {text}
+        </option>
+      ))}
+    </select>
+  </Field>
+);
+
 export function findIdFault(text: string): string | undefined {
   const written = text.trim();
   if (written === "") return "Enter an id.";

@@ -5,7 +5,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { call, explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, IconButton, Notice } from "./controls.tsx";
+import { Button, Check, IconButton, Notice } from "./controls.tsx";
 import { Field, fieldProps, Form, useTask } from "./form.tsx";
 
 /** Resolves to the answer; undefined if it has no body. */
@@ -37,42 +37,6 @@ export function useItems<Item>(path: string): Listed<Item> {
   useEffect(() => void reload(), []);
   return { items, failure, reload };
 }
-
-interface ListingProps {
-  /** For screen readers. */
-  readonly caption: string;
-  readonly heads: readonly string[];
-  readonly rows: readonly (readonly [key: string, ...cells: ComponentChildren[]])[];
-}
-
-/** A table; on a phone each row is a card. */
-export const Listing = ({ caption, heads, rows }: ListingProps): JSX.Element => (
-  <div class="table-frame listing">
-    <table class="table">
-      <caption class="visually-hidden">{caption}</caption>
-      <thead>
-        <tr>
-          {heads.map((head) => (
-            <th key={head} scope="col">
-              {head === "" ? <span class="visually-hidden">Actions</span> : head}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map(([key, ...cells]) => (
-          <tr key={key}>
-            {cells.map((cell, index) => (
-              <td key={heads[index]} data-head={heads[index]}>
-                {cell}
-              </td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </div>
-);
 
 interface ManagePageProps {
   readonly title: string;
@@ -243,17 +207,16 @@ export const Checks = ({ legend, options, chosen }: ChecksProps): JSX.Element =>
   <fieldset class="checks">
     <legend>{legend}</legend>
     {options.map(([value, label]) => (
-      <label key={value} class="check">
-        <input
-          type="checkbox"
-          checked={chosen.value.includes(value)}
-          onChange={({ currentTarget: { checked } }) => {
-            const others = chosen.value.filter((each) => each !== value);
-            chosen.value = checked ? [...others, value] : others;
-          }}
-        />
+      <Check
+        key={value}
+        isOn={chosen.value.includes(value)}
+        onChange={(isOn) => {
+          const others = chosen.value.filter((each) => each !== value);
+          chosen.value = isOn ? [...others, value] : others;
+        }}
+      >
         {label}
-      </label>
+      </Check>
     ))}
   </fieldset>
 );

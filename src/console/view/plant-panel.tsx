@@ -4,12 +4,12 @@ import { effect, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Change } from "../../../client/client.ts";
-import type { Plant } from "../../domain/plant.ts";
-import { Changed, isSame, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
+import { isSame, type Plant } from "../../domain/plant.ts";
+import { Changed, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { arrived } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
-import { list, noteTag, removeWithUndo, restore } from "../state/plants.ts";
+import { list, removeWithUndo, restore } from "../state/plants.ts";
 import { isOpen, openPlant, refine } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
@@ -263,7 +263,6 @@ function EditForm({ versioned, rival, onChange, onDone }: EditFormProps): JSX.El
         // The person may have begun a further edit meanwhile.
         const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
         keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
-        noteTag(saved.plant.tag);
         toast(`Saved ${formatName(saved.plant)}.`);
         onChange(saved);
         if (!isLeft.current) onDone();

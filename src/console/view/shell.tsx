@@ -4,9 +4,8 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { isLost, tryAgain } from "../api/service.ts";
-import { DropTarget } from "../import/drop.tsx";
 import { importProgress } from "../import/state.ts";
-import { ImportView } from "../import/view.tsx";
+import { DropTarget, ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
 import { linkTo, route } from "../state/route.ts";
 import {

@@ -7,6 +7,7 @@ import { openPlant, route } from "../state/route.ts";
 import { hasSelection, selectAll } from "../state/selection.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
 import { act, toasts } from "../state/toasts.ts";
+import { Check } from "./controls.tsx";
 import { Dialog } from "./manage.tsx";
 
 export const isShortcutsOpen = signal(false);
@@ -97,14 +98,9 @@ export function Shortcuts(): JSX.Element | null {
             </div>
           ))}
       </dl>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={hasShortcuts.value}
-          onChange={(event) => setShortcuts(event.currentTarget.checked)}
-        />
+      <Check isOn={hasShortcuts.value} onChange={setShortcuts}>
         Use single-key shortcuts
-      </label>
+      </Check>
     </Dialog>
   );
 }

@@ -6,7 +6,7 @@ import { useEffect } from "preact/hooks";
 import { ServiceError, type TokenFacts } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
-import { Button, Mark, Notice } from "./controls.tsx";
+import { Button, Check, Mark, Notice } from "./controls.tsx";
 import { Field, fieldProps, focusField, Form } from "./form.tsx";
 
 const reasons: Readonly<Record<SignedOut, string | undefined>> = {
@@ -96,14 +96,9 @@ export function SignIn(): JSX.Element {
               }}
             />
           </Field>
-          <label class="check">
-            <input
-              type="checkbox"
-              checked={isKept.value}
-              onChange={(event) => (isKept.value = event.currentTarget.checked)}
-            />
+          <Check isOn={isKept.value} onChange={(isOn) => (isKept.value = isOn)}>
             Stay signed in on this device
-          </label>
+          </Check>
           <div aria-live="assertive" class="visually-hidden">
             {fault.value}
           </div>

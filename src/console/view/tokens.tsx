@@ -6,18 +6,9 @@ import { plantScopes, type Scope, type TokenSummary } from "../../domain/token.t
 import { formatCount, formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
-import { Button } from "./controls.tsx";
-import { Field } from "./form.tsx";
-import {
-  ask,
-  Checks,
-  FormDialog,
-  Listing,
-  ManagePage,
-  ShownOnce,
-  TextField,
-  useItems,
-} from "./manage.tsx";
+import { Button, Table } from "./controls.tsx";
+import { Choice } from "./form.tsx";
+import { ask, Checks, FormDialog, ManagePage, ShownOnce, TextField, useItems } from "./manage.tsx";
 
 const labels: Readonly<Partial<Record<string, string>>> = {
   "plants:read": "Read plants",
@@ -52,8 +43,9 @@ export function TokensView(): JSX.Element {
     >
       <ShownOnce title="The new token" secret={made} />
       {tokens.length > 0 && (
-        <Listing
-          caption="Tokens"
+        <Table
+          label="Tokens"
+          isListing
           heads={["Name", "Access", "Expires", "Last used", ""]}
           rows={shown.map((token) => [
             token.id,
@@ -150,19 +142,13 @@ function NewToken({ made, isOpen, reload }: NewTokenProps): JSX.Element {
         options={has.map((scope) => [scope, labels[scope] ?? scope])}
         chosen={chosen}
       />
-      <Field id="token-expires" label="Expires">
-        <select
-          id="token-expires"
-          value={expires.value}
-          onChange={(event) => (expires.value = event.currentTarget.value)}
-        >
-          {Object.entries(expiries).map(([value, label]) => (
-            <option key={value} value={value}>
-              {label}
-            </option>
-          ))}
-        </select>
-      </Field>
+      <Choice
+        id="token-expires"
+        label="Expires"
+        value={expires.value}
+        options={Object.entries(expiries)}
+        onChange={(value) => (expires.value = value)}
+      />
       <TextField
         id="token-rate"
         label="Rate limit"

@@ -8,17 +8,8 @@ import { type Attempt, hasSucceeded } from "../../domain/webhook.ts";
 import { explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
-import { Menu, MenuItem } from "./controls.tsx";
-import {
-  ask,
-  Checks,
-  FormDialog,
-  Listing,
-  ManagePage,
-  ShownOnce,
-  TextField,
-  useItems,
-} from "./manage.tsx";
+import { Menu, MenuItem, Table } from "./controls.tsx";
+import { ask, Checks, FormDialog, ManagePage, ShownOnce, TextField, useItems } from "./manage.tsx";
 
 interface Shown {
   readonly name: string;
@@ -98,8 +89,9 @@ export function WebhooksView(): JSX.Element {
       <ShownOnce title="The secret of the webhook" secret={secret} />
       {webhooks?.length === 0 && <p class="faint">No webhooks yet.</p>}
       {webhooks !== undefined && webhooks.length > 0 && (
-        <Listing
-          caption="Webhooks"
+        <Table
+          label="Webhooks"
+          isListing
           heads={["Name", "Sends", "State", "Last attempts", ""]}
           rows={webhooks.map((webhook) => [
             webhook.name,
