@@ -125,9 +125,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
           <Table
             label="The file's first rows"
             heads={table[0] ?? []}
-            rows={table
-              .slice(1)
-              .map((cells, at) => [at, ...cells.map((cell) => <span class="cut">{cell}</span>)])}
+            rows={table.slice(1).map(toRawRow)}
           />
         </details>
       )}
@@ -167,6 +165,11 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
     </>
   );
 }
+
+const toRawRow = (cells: readonly string[], at: number): [number, ...JSX.Element[]] => [
+  at,
+  ...cells.map((cell) => <span class="cut">{cell}</span>),
+];
 
 const SHOWN_MAX = 50;
 
