@@ -135,8 +135,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         exchange.tokenName = principal.name;
         low = rates.take(principal);
         requireScope(principal, operation.scope);
-        if (operation.hasQuery === undefined && request.url.includes("?"))
-          requireNoQuery(request.url);
+        if (operation.hasQuery !== true && request.url.includes("?")) requireNoQuery(request.url);
         response = await operation.handle(exchange, principal);
       }
     } catch (error) {

@@ -86,6 +86,7 @@ export async function createTestSchema(
   await server.run(`DO $$ BEGIN
     CREATE ROLE ${name} SUPERUSER LOGIN;
     ALTER ROLE ${name} SET default_transaction_isolation TO '${isolation}';
+    ALTER ROLE ${name} SET search_path TO ${name};
     CREATE SCHEMA ${name} AUTHORIZATION ${name};
   END $$`);
   return {
