@@ -29,7 +29,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   http: ["webhooks", "auth", "format", "store", "domain", "observe", "."],
   client: [],
   console: ["client", "domain", "format"],
-  "docs-page": [],
+  "docs-page": ["console"],
   workers: ["http", "auth", "store", "domain", "observe", "."],
   cli: "client workers http webhooks auth store format domain observe .".split(" "),
 };

@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { type ComponentChildren, type JSX, render } from "preact";
+import { KEPT_SESSION, recall } from "../console/state/storage.ts";
 import {
   addressOf,
   type Description,
@@ -20,7 +21,9 @@ const place = signal(location.hash);
 
 async function show(): Promise<void> {
   field.addEventListener("input", useToken);
-  if (field.value === "") field.value = findKeptToken();
+  // Of a person who stays signed in to the console on this device.
+  const kept = recall("localStorage", KEPT_SESSION) as { readonly token?: string } | undefined;
+  if (field.value === "") field.value = kept?.token ?? "";
   // A browser may have kept the token over a reload.
   useToken();
   const response = await fetch("openapi.json");
@@ -41,16 +44,6 @@ function scroll(): void {
 
 function useToken(): void {
   token.value = field.value.trim();
-}
-
-/** Of a person who stays signed in to the console on this device. */
-function findKeptToken(): string {
-  try {
-    const key = `plantstore.session ${new URL(".", document.baseURI).pathname}`;
-    return (JSON.parse(localStorage.getItem(key) ?? "{}") as { token?: string }).token ?? "";
-  } catch {
-    return "";
-  }
 }
 
 const guideAddress = (title: string): string => `/guides/${title.toLowerCase()}`;

@@ -232,7 +232,7 @@ describeInBrowser("every view of the console", () => {
   );
 
   test.each([
-    ["dark", 1280, 800],
+    ["dark", 960, 800],
     ["light", 390, 844],
   ] as const)(
     "fits: %s, %d pixels wide",

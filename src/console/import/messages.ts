@@ -18,19 +18,24 @@ export interface Reading {
   readonly headings: Headings;
 }
 
+/** Nothing is known of it yet. */
+export const unread: Reading = {
+  kind: "csv",
+  encoding: "utf-8",
+  delimiter: ",",
+  sheet: undefined,
+  isHeadless: undefined,
+  headings: {},
+};
+
 export const isTable = ({ kind }: Reading): boolean => kind === "csv" || kind === "xlsx";
 
 /** A workbook is read as CSV, and its refused rows are kept as CSV. */
-export const toFormat = (reading: Reading): FileFormat =>
-  reading.kind === "xlsx"
-    ? {
-        ...reading,
-        kind: "csv",
-        delimiter: ",",
-        countsRows: true,
-        isHeadless: reading.isHeadless === true,
-      }
-    : { ...reading, kind: reading.kind, isHeadless: reading.isHeadless === true };
+export const toFormat = ({ kind, ...reading }: Reading): FileFormat => ({
+  ...reading,
+  isHeadless: reading.isHeadless === true,
+  ...(kind === "xlsx" ? { kind: "csv", delimiter: ",", countsRows: true } : { kind }),
+});
 
 /** The fields that still need a column. */
 export const listMissing = (reading: Reading): PlantField[] =>

@@ -19,6 +19,7 @@ import {
   type Preview,
   type Reading,
   toFormat,
+  unread,
   UNREADABLE,
 } from "./messages.ts";
 
@@ -86,14 +87,7 @@ export const readRecords = (
 
 /** Reads the file as chosen, or guesses how. */
 export async function previewFile(file: File, chosen: Reading | undefined): Promise<Preview> {
-  let reading: Reading = chosen ?? {
-    kind: "csv",
-    encoding: "utf-8",
-    delimiter: ",",
-    sheet: undefined,
-    isHeadless: undefined,
-    headings: {},
-  };
+  let reading = chosen ?? unread;
   let columns: string[] = [];
   let table: string[][] = [];
   let sheets: readonly string[] = [];
@@ -126,16 +120,15 @@ export async function previewFile(file: File, chosen: Reading | undefined): Prom
 
 async function guessReading(file: File): Promise<Reading> {
   const bytes = await file.slice(0, SNIFFED_BYTES).arrayBuffer();
-  const rest = { sheet: undefined, isHeadless: undefined, headings: {} };
   // Workbooks are archives.
   if (new TextDecoder("latin1").decode(bytes.slice(0, 4)) === "PK\u0003\u0004")
-    return { kind: "xlsx", encoding: "utf-8", delimiter: ",", ...rest };
+    return { ...unread, kind: "xlsx" };
   const guessed = await guessEncoding(file);
   const start = new TextDecoder(guessed).decode(bytes);
   const kind = guessKind(file.name, start);
   // JSON is UTF-8 by definition.
   const encoding = kind !== "csv" && guessed === "windows-1252" ? "utf-8" : guessed;
-  return { kind, encoding, delimiter: guessDelimiter(start), ...rest };
+  return { ...unread, kind, encoding, delimiter: guessDelimiter(start) };
 }
 
 async function guessEncoding(file: File): Promise<Encoding> {

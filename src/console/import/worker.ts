@@ -91,7 +91,7 @@ async function* compare(file: File, reading: Reading, client: Client): AsyncGene
     }
     yield describe("complete");
   } catch {
-    // Comparing is a service to the reader; the import itself says what is wrong with the file or the store.
+    // The import itself says what is wrong with the file or the store.
     yield describe("failed");
   }
 }

@@ -19,14 +19,10 @@ export const everything: Filter = { q: undefined, tag: undefined, order: "asc" }
 export const route = signal<Route>(parseRoute(location.hash));
 
 addEventListener("hashchange", () => {
-  show(parseRoute(location.hash));
-});
-
-function show(next: Route): void {
   // Other views do not have the filter in their address, and lead back to it.
   keep("sessionStorage", trail.filter, linkTo(undefined));
-  route.value = next;
-}
+  route.value = parseRoute(location.hash);
+});
 
 function parseRoute(hash: string): Route {
   const [, path = "", query = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash) ?? [];

@@ -110,7 +110,7 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
   return (
     <>
       <Terms
-        class="figures figures-text"
+        class="facts"
         of={[
           ["Version", now.version],
           ["Running for", formatSeconds((Date.now() - now.startedAtMs) / 1000)],

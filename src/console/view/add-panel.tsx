@@ -60,7 +60,7 @@ export function AddPanel(): JSX.Element {
     focusField("add-id");
     if (id.value === "") void propose(findInt64(last?.id ?? "")).catch(() => undefined);
   }, []);
-  // Who types now replaces the proposal.
+  // Typing replaces the proposal.
   useLayoutEffect(() => {
     const field = document.activeElement as HTMLInputElement | null;
     if (field?.id === "add-id" && field.value === proposed.value) field.select();

@@ -8,7 +8,6 @@ const paths = {
   search: "M9 3.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 0 1 0-11ZM13 13l4 4",
   plus: "M10 4v12M4 10h12",
   close: "m5 5 10 10M15 5 5 15",
-  back: "M12 4.5 6.5 10l5.5 5.5",
   share: "M10 12V3.5M6.5 6.5 10 3l3.5 3.5M4 11v4.5c0 .5.5 1 1 1h10c.5 0 1-.5 1-1V11",
   plants:
     "M10 17V9M10 12C10 8.5 7.5 6.5 3.5 6.5c0 4 2.5 6 6.5 6M10 9c0-3.5 2.5-5.5 6.5-5.5 0 4-2.5 6-6.5 6",
@@ -36,18 +35,10 @@ export function Icon({ name }: { readonly name: IconName }): JSX.Element {
   );
 }
 
-export function Mark(): JSX.Element {
-  return (
-    <svg class="mark" viewBox="0 0 32 32" fill="none" stroke-linecap="round" aria-hidden="true">
-      <path
-        fill="var(--leaf)"
-        d="M27.5 3.5C15 3 6.5 8 6 16.5c-.2 4 1.8 7 5 8.2 9 2.8 16.5-6.7 16.5-21.2Z"
-      />
-      <path stroke="var(--paper)" stroke-width="1.8" d="M21 10.5C15.5 13.5 11.8 18 10.2 24.5" />
-      <path stroke="var(--leaf)" stroke-width="2.2" d="M10.2 24.5 9.2 29.5" />
-    </svg>
-  );
-}
+/** The build adds a hash to its address. */
+const leaf = document.querySelector<HTMLLinkElement>("link[rel=icon]")?.href;
+
+export const Mark = (): JSX.Element => <img class="mark" src={leaf} alt="" />;
 
 interface ButtonProps {
   readonly type?: "button" | "submit";
@@ -75,14 +66,13 @@ interface IconButtonProps {
   readonly icon: IconName;
   readonly label: string;
   readonly isFramed?: boolean;
-  readonly class?: string;
   readonly onClick: () => void;
 }
 
 export const IconButton = (props: IconButtonProps): JSX.Element => (
   <button
     type="button"
-    class={`${props.isFramed === true ? "button button-icon" : "button-plain"} ${props.class ?? ""}`}
+    class={props.isFramed === true ? "button button-icon" : "button-plain"}
     aria-label={props.label}
     title={props.label}
     onClick={props.onClick}
@@ -148,13 +138,13 @@ export function Tag({ tag, onPick, tabIndex }: TagProps): JSX.Element | null {
 
 interface TermsProps {
   readonly class: string;
-  readonly of: readonly (readonly [term: string, description: ComponentChildren])[];
+  readonly of: readonly (readonly [term: ComponentChildren, description: ComponentChildren])[];
 }
 
 export const Terms = (props: TermsProps): JSX.Element => (
   <dl class={props.class}>
-    {props.of.map(([term, description]) => (
-      <div key={term}>
+    {props.of.map(([term, description], at) => (
+      <div key={at}>
         <dt>{term}</dt>
         <dd>{description}</dd>
       </div>

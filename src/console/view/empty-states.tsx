@@ -8,56 +8,29 @@ import { currentFilter, everything, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { Button } from "./controls.tsx";
 
-const kinds = {
-  ground: {},
-  thin: {},
-  fill: { fill: "var(--sunk)" },
-  dashed: { "stroke-dasharray": "3 4" },
-  label: { stroke: "var(--leaf)", fill: "var(--paper)" },
-  leaf: { stroke: "var(--leaf)", fill: "var(--leaf-soft)" },
-  stem: { stroke: "var(--leaf)", "stroke-width": 2 },
-  lens: { stroke: "var(--leaf)", "stroke-width": 2, fill: "var(--sheet)", "fill-opacity": 0.75 },
-  handle: { stroke: "var(--leaf)", "stroke-width": 4 },
-} as const;
-
-type Drawing = readonly (readonly [kind: keyof typeof kinds, path: string])[];
-
-const pot: Drawing = [
-  ["fill", "M52 78h56l-6 34H58l-6-34Z"],
-  ["fill", "M48 68h64v10H48z"],
-  ["ground", "M24 112h112"],
-];
+const pot = ["M52 78h56l-6 34H58l-6-34Z", "M48 68h64v10H48z", "M24 112h112"];
 
 const drawings = {
   /** A pot with a label, and no plant. */
-  emptyPot: [["label", "M88 22h16v34l-8 14-8-14z"], ["thin", "M92 30h8M92 36h8M92 42h5"], ...pot],
-  /** A lens over a pot whose plant is missing. */
-  noMatch: [
-    ["dashed", "M68 68c0-14-8-22-22-24 0 14 8 22 22 24ZM68 68c0-18 8-28 24-32 2 18-8 30-24 32Z"],
-    ...pot,
-    ["lens", "M123 50a19 19 0 1 1-38 0 19 19 0 0 1 38 0Z"],
-    ["handle", "m118 64 16 16"],
-  ],
+  emptyPot: ["M88 22h16v34l-8 14-8-14zM92 30h8M92 36h8M92 42h5", ...pot],
+  /** A lens over a pot. */
+  noMatch: [...pot, "M123 50a19 19 0 1 1-38 0 19 19 0 0 1 38 0ZM118 64l16 16"],
   cutStem: [
-    ["leaf", "M80 30c0-14-9-21-26-22 0 15 9 22 26 22ZM80 36c0-15 9-23 27-24 1 16-10 24-27 24Z"],
-    ["stem", "M80 30v14M80 56v12"],
-    ["thin", "m66 46 8 3M94 46l-8 3M66 56l7-2M94 56l-7-2"],
+    "M80 30c0-14-9-21-26-22 0 15 9 22 26 22ZM80 36c0-15 9-23 27-24 1 16-10 24-27 24Z",
+    "M80 30v14M80 56v12M66 46l8 3M94 46l-8 3M66 56l7-2M94 56l-7-2",
     ...pot,
   ],
   /** A sheet of rows above a pot. */
   sheet: [
-    ["label", "M56 8h48v50H56z"],
-    ["thin", "M56 20h48M56 32h48M56 44h48M72 8v50"],
-    ["stem", "M80 62v14M74 71l6 6 6-6"],
-    ["fill", "M52 84h56l-5 28H57l-5-28Z"],
-    ["ground", "M24 112h112"],
+    "M56 8h48v50H56zM56 20h48M56 32h48M56 44h48M72 8v50M80 62v14M74 71l6 6 6-6",
+    "M52 84h56l-5 28H57l-5-28ZM24 112h112",
   ],
-} as const satisfies Record<string, Drawing>;
+} as const;
 
 export const Drawing = ({ name }: { readonly name: keyof typeof drawings }): JSX.Element => (
   <svg class="drawing" viewBox="0 0 160 120" aria-hidden="true">
-    {drawings[name].map(([kind, path]) => (
-      <path key={path} {...kinds[kind]} d={path} />
+    {drawings[name].map((path) => (
+      <path key={path} d={path} />
     ))}
   </svg>
 );

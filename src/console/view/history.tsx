@@ -18,38 +18,43 @@ const CHANGES_MAX = 100;
 /** The keys of the list walk past many plants. */
 const DELAY_MS = 150;
 
-type Changes = readonly Change[] | "reading" | { readonly problem: string };
+interface Changes {
+  /** Newest first. */
+  readonly changes: readonly Change[];
+  /** Why there are none. */
+  readonly note?: string;
+}
 
-/** Newest first. They are read again when there are others. */
+/** Reads them again when a new one arrives. */
 function useChanges({ id, types }: ChangeQuery): Changes {
-  const changes = useSignal<Changes>("reading");
+  const read = useSignal<Changes>({ changes: [], note: "Loading…" });
   const news = useRef(0);
   const isMine = (change: Change): boolean =>
     id === change.id || types?.includes(change.type) === true;
   news.current = arrived.value.findLast(isMine)?.seq ?? news.current;
   useEffect(() => {
     const controller = new AbortController();
-    const read = async (): Promise<void> => {
+    const readAll = async (): Promise<void> => {
       const found: Change[] = [];
       try {
         await call(async (client) => {
           for await (const change of client.changes({ id, types }, controller))
             if (found.push(change) > 2 * CHANGES_MAX) found.splice(0, CHANGES_MAX);
         });
-        changes.value = found.toReversed();
+        read.value = { changes: found.toReversed() };
       } catch (error) {
         if (isAbort(error)) return;
-        const problem = isStatus(error, 410) ? "This store keeps no history." : explain(error);
-        changes.value = { problem };
+        const note = isStatus(error, 410) ? "This store keeps no history." : explain(error);
+        read.value = { changes: [], note };
       }
     };
-    const timer = setTimeout(() => void read(), DELAY_MS);
+    const timer = setTimeout(() => void readAll(), DELAY_MS);
     return () => {
       clearTimeout(timer);
       controller.abort();
     };
   }, [id, news.current]);
-  return changes.value;
+  return read.value;
 }
 
 const verbs = { created: "Added", replaced: "Changed", removed: "Deleted" } as const;
@@ -66,17 +71,15 @@ const toVersion = (change: Change | undefined, id: bigint, content: Change["plan
 });
 
 interface VersionsProps {
-  readonly changes: Changes;
+  readonly note: string | undefined;
   readonly versions: readonly Version[];
   /** What is not lost needs no button. */
   readonly isThere: (plant: Plant) => boolean;
   readonly onBringBack: (plant: Plant) => unknown;
 }
 
-function Versions({ changes, versions, isThere, onBringBack }: VersionsProps): JSX.Element {
-  if (changes === "reading") return <p class="faint late">Loading…</p>;
-  if ("problem" in changes) return <p class="faint">{changes.problem}</p>;
-  if (versions.length === 0) return <p class="faint">None in the last days.</p>;
+function Versions({ note, versions, isThere, onBringBack }: VersionsProps): JSX.Element {
+  if (versions.length === 0) return <p class="faint late">{note ?? "None in the last days."}</p>;
   return (
     <ul class="entries">
       {versions.map(({ change, plant }) => (
@@ -109,16 +112,15 @@ interface HistoryProps {
 }
 
 export function History({ id, current, onBringBack }: HistoryProps): JSX.Element {
-  const changes = useChanges({ id });
-  const known = Array.isArray(changes) ? (changes as readonly Change[]) : [];
-  const oldest = known.at(-1);
-  const versions = known.map((change) => toVersion(change, id, change.plant ?? change.before));
+  const { changes, note } = useChanges({ id });
+  const oldest = changes.at(-1);
+  const versions = changes.map((change) => toVersion(change, id, change.plant ?? change.before));
   if (oldest?.type === "replaced") versions.push(toVersion(undefined, id, oldest.before));
   return (
     <section class="history" aria-labelledby="history-title">
       <h3 id="history-title">History</h3>
       <Versions
-        changes={changes}
+        note={note}
         versions={versions}
         isThere={(plant) => current !== undefined && isSame(plant, current)}
         onBringBack={onBringBack}
@@ -128,14 +130,13 @@ export function History({ id, current, onBringBack }: HistoryProps): JSX.Element
 }
 
 export function DeletedPanel(): JSX.Element {
-  const changes = useChanges({ types: ["removed"] });
+  const { changes, note } = useChanges({ types: ["removed"] });
   void list.value.version.value;
-  const known = Array.isArray(changes) ? (changes as readonly Change[]) : [];
   return (
     <Panel title="Recently deleted">
       <Versions
-        changes={changes}
-        versions={known.map((change) => toVersion(change, change.id, change.before))}
+        note={note}
+        versions={changes.map((change) => toVersion(change, change.id, change.before))}
         isThere={({ id }) => list.value.indexOf(id) >= 0}
         onBringBack={restore}
       />

@@ -178,6 +178,13 @@ export function FormDialog(props: FormDialogProps): JSX.Element {
   );
 }
 
+/** Of a dialog that makes a new one. */
+export interface NewProps {
+  readonly secret: Signal<string | undefined>;
+  readonly isOpen: Signal<boolean>;
+  readonly reload: () => Promise<void>;
+}
+
 interface TextFieldProps {
   readonly id: string;
   readonly label: string;

@@ -38,20 +38,10 @@ export function Panel({ title, keys, children }: PanelProps): JSX.Element {
   return (
     <section class="panel" aria-labelledby="panel-title">
       <div class="panel-head">
-        {canClose && (
-          <IconButton
-            icon="back"
-            label="Back to the list"
-            class="panel-back"
-            onClick={closePanel}
-          />
-        )}
         <h2 id="panel-title" tabIndex={-1} ref={heading}>
           {title}
         </h2>
-        {canClose && (
-          <IconButton icon="close" label="Close" class="panel-close" onClick={closePanel} />
-        )}
+        {canClose && <IconButton icon="close" label="Close" onClick={closePanel} />}
       </div>
       <div class="panel-body">{children}</div>
     </section>

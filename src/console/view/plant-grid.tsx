@@ -70,7 +70,7 @@ export function PlantGrid(): JSX.Element {
     if (scroller.current !== null) observer.observe(scroller.current);
     return () => observer.disconnect();
   }, []);
-  // What one reads does not move when plants appear or disappear above it.
+  // The rows in sight stay in place when plants appear or disappear above them.
   useLayoutEffect(() => {
     const element = scroller.current;
     if (element === null || anchor.current === undefined) return;

@@ -175,7 +175,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   );
 }
 
-/** Fewer fit in. */
+/** Shorter names fit in. */
 const LONG_CHARACTERS = 200;
 
 function Shown({ plant }: { readonly plant: Plant }): JSX.Element {

@@ -103,11 +103,14 @@ function Filters(): JSX.Element {
       />
       <ExportMenu />
       {mayWrite.value && (
-        <a class="button button-main" href={linkTo("new")} aria-keyshortcuts="n">
+        <a
+          class="button button-main"
+          href={linkTo("new")}
+          aria-label="Add plant"
+          aria-keyshortcuts="n"
+        >
           <Icon name="plus" />
-          <span>
-            Add <span class="wide">plant</span>
-          </span>
+          Add <span class="wide">plant</span>
         </a>
       )}
     </search>

@@ -7,7 +7,7 @@ import { openPlant, route } from "../state/route.ts";
 import { hasSelection, selectAll } from "../state/selection.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
 import { act, toasts } from "../state/toasts.ts";
-import { Check } from "./controls.tsx";
+import { Check, Terms } from "./controls.tsx";
 import { Dialog } from "./manage.tsx";
 
 export const isShortcutsOpen = signal(false);
@@ -84,20 +84,12 @@ export function Shortcuts(): JSX.Element | null {
   if (!isShortcutsOpen.value) return null;
   return (
     <Dialog title="Keyboard shortcuts" onClose={() => (isShortcutsOpen.value = false)}>
-      <dl class="keys">
-        {shortcuts
+      <Terms
+        class="keys"
+        of={shortcuts
           .filter(([, , needs]) => needs.every(({ value }) => value))
-          .map(([keys, does]) => (
-            <div key={does}>
-              <dt>
-                {keys.map((key) => (
-                  <kbd key={key}>{key}</kbd>
-                ))}
-              </dt>
-              <dd>{does}</dd>
-            </div>
-          ))}
-      </dl>
+          .map(([keys, does]) => [keys.map((key) => <kbd key={key}>{key}</kbd>), does])}
+      />
       <Check isOn={hasShortcuts.value} onChange={setShortcuts}>
         Use single-key shortcuts
       </Check>

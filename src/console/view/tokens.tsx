@@ -1,6 +1,6 @@
 /** Tokens: who can use the store, made and revoked here. */
 
-import { type Signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { plantScopes, type Scope, type TokenSummary } from "../../domain/token.ts";
 import { formatCount, formatTime } from "../state/format.ts";
@@ -8,7 +8,16 @@ import { identity } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Table } from "./controls.tsx";
 import { Choice } from "./form.tsx";
-import { ask, Checks, FormDialog, ManagePage, ShownOnce, TextField, useItems } from "./manage.tsx";
+import {
+  ask,
+  Checks,
+  FormDialog,
+  ManagePage,
+  type NewProps,
+  ShownOnce,
+  TextField,
+  useItems,
+} from "./manage.tsx";
 
 const labels: Readonly<Partial<Record<string, string>>> = {
   "plants:read": "Read plants",
@@ -28,7 +37,7 @@ export function TokensView(): JSX.Element {
   const listed = useItems<TokenSummary>("/tokens");
   const isMaking = useSignal(false);
   const isAll = useSignal(false);
-  const made = useSignal<string | undefined>(undefined);
+  const secret = useSignal<string | undefined>(undefined);
   const ending = useSignal<TokenSummary | undefined>(undefined);
   const tokens = listed.items.value ?? [];
   const over = tokens.filter(isOver).length;
@@ -41,7 +50,7 @@ export function TokensView(): JSX.Element {
       label="New token"
       onNew={() => (isMaking.value = true)}
     >
-      <ShownOnce title="The new token" secret={made} />
+      <ShownOnce title="The new token" secret={secret} />
       {tokens.length > 0 && (
         <Table
           label="Tokens"
@@ -68,7 +77,7 @@ export function TokensView(): JSX.Element {
           </button>
         </p>
       )}
-      {isMaking.value && <NewToken made={made} isOpen={isMaking} reload={listed.reload} />}
+      {isMaking.value && <NewToken secret={secret} isOpen={isMaking} reload={listed.reload} />}
       {ending.value !== undefined && (
         <FormDialog
           title={`Revoke “${ending.value.name}”?`}
@@ -99,13 +108,7 @@ const Name = ({ token }: { readonly token: TokenSummary }): JSX.Element => (
   </>
 );
 
-interface NewTokenProps {
-  readonly made: Signal<string | undefined>;
-  readonly isOpen: Signal<boolean>;
-  readonly reload: () => Promise<void>;
-}
-
-function NewToken({ made, isOpen, reload }: NewTokenProps): JSX.Element {
+function NewToken({ secret, isOpen, reload }: NewProps): JSX.Element {
   // A token cannot hand out what it lacks.
   const has = identity.value?.scopes ?? [];
   const name = useSignal("");
@@ -121,7 +124,7 @@ function NewToken({ made, isOpen, reload }: NewTokenProps): JSX.Element {
       expires: expires.value || undefined,
       rate: rate.value.trim() || undefined,
     });
-    made.value = token;
+    secret.value = token;
     await reload();
   };
   return (

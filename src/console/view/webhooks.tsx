@@ -9,7 +9,16 @@ import { explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { Menu, MenuItem, Table } from "./controls.tsx";
-import { ask, Checks, FormDialog, ManagePage, ShownOnce, TextField, useItems } from "./manage.tsx";
+import {
+  ask,
+  Checks,
+  FormDialog,
+  ManagePage,
+  type NewProps,
+  ShownOnce,
+  TextField,
+  useItems,
+} from "./manage.tsx";
 
 interface Shown {
   readonly name: string;
@@ -81,7 +90,7 @@ export function WebhooksView(): JSX.Element {
   return (
     <ManagePage
       title="Webhooks"
-      intro="Other systems are told of every change of a plant, signed and in order."
+      intro="Each sends the changes of plants to another system, signed and in order."
       listed={listed}
       label="New webhook"
       onNew={() => (isAdding.value = true)}
@@ -158,13 +167,7 @@ const Attempts = ({ of: [last, ...others] }: { readonly of: readonly Attempt[] }
     </details>
   );
 
-interface NewWebhookProps {
-  readonly secret: Signal<string | undefined>;
-  readonly isOpen: Signal<boolean>;
-  readonly reload: () => Promise<void>;
-}
-
-function NewWebhook({ secret, isOpen, reload }: NewWebhookProps): JSX.Element {
+function NewWebhook({ secret, isOpen, reload }: NewProps): JSX.Element {
   const url = useSignal("");
   const name = useSignal("");
   const types = useSignal<readonly string[]>(changeTypes);
