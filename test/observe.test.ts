@@ -62,7 +62,7 @@ describe("activity", () => {
         readFigures: () => ({}),
         listTokens: async () => [],
       },
-      limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1 },
+      limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
       findReadiness: () => undefined,
     });
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {

@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
+import { findFreePort } from "./support/postgres-files.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 
 const ops = join(import.meta.dir, "../ops");
@@ -23,6 +24,7 @@ async function scrape(): Promise<string> {
     ...env,
     PLANTSTORE_BACKUP_TO: folder.path,
     PLANTSTORE_PLANTS_MAX: "1000",
+    PORT: String(findFreePort()),
   });
   await sendPlant(service.started.url, { id: 1n, name: "Fern", tag: null });
   await fetch(`${service.started.url}/readyz`);
@@ -57,6 +59,7 @@ test("the metrics say how many, how long and how full", () => {
   expect(value("plantstore_log_lines_dropped_total")).toBe(0);
   expect(value("process_cpu_seconds_total")).toBeGreaterThan(0);
   if (process.platform === "linux") {
+    expect(value("plantstore_open_connections")).toBeWithin(1, 10);
     expect(value("process_open_fds")).toBeGreaterThan(3);
     expect(value("process_max_fds")).toBeGreaterThan(value("process_open_fds"));
   }

@@ -1,6 +1,7 @@
 /** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
 
 import { readdirSync, readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
 import type { Store, StoreDescription, StoreFigures, StoreLimits } from "../domain/store.ts";
@@ -49,7 +50,7 @@ export interface WebhookFacts {
 
 interface Observed extends ServiceFacts {
   readonly store: ObservedStore;
-  readonly limits: Pick<Config, "sampleSeconds"> &
+  readonly limits: Pick<Config, "sampleSeconds" | "port"> &
     Pick<StoreLimits, "queueLengthMax" | "bodyBytesTotalMax" | "plantsMax" | "diskFreeBytesMin">;
   /** Undefined if no client has asked for it. */
   readonly findReadiness: () => boolean | undefined;
@@ -165,6 +166,11 @@ export class MetricsReporter {
         "plantstore_requests_in_flight",
         "Requests that are not answered yet.",
         gauges.requestsInFlight,
+      ),
+      gauge(
+        "plantstore_open_connections",
+        "Connections of clients.",
+        await countConnections(limits.port),
       ),
       family(
         "plantstore_batch_lines_total",
@@ -357,6 +363,19 @@ function formatDescriptors(): string[] {
     ];
   } catch {
     return [];
+  }
+}
+
+/** Those of a port that are established. Only Linux tells; the port has to be known. */
+async function countConnections(port: number): Promise<number | undefined> {
+  if (port === 0) return undefined;
+  try {
+    const lists = ["tcp", "tcp6"].map((name) => readFile(`/proc/self/net/${name}`, "latin1"));
+    const hex = port.toString(16).toUpperCase().padStart(4, "0");
+    const established = new RegExp(`^ *\\d+: [0-9A-F]+:${hex} [0-9A-F:]+ 01 `, "gm");
+    return (await Promise.all(lists)).join("").match(established)?.length ?? 0;
+  } catch {
+    return undefined;
   }
 }
 
