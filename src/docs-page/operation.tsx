@@ -167,18 +167,18 @@ interface SamplesProps {
 }
 
 function Samples({ name, request }: SamplesProps): JSX.Element {
-  const text = languages.find(({ key }) => key === language.value)?.write(request) ?? "";
+  const text = languages.find(({ title }) => title === language.value)?.write(request) ?? "";
   return (
     <section class="samples" aria-label={`${name} in code`}>
       <div class="bar" role="group" aria-label="Language">
-        {languages.map(({ key, title }) => (
+        {languages.map(({ title }) => (
           <button
-            key={key}
+            key={title}
             type="button"
             class="button button-small"
-            aria-pressed={key === language.value}
+            aria-pressed={title === language.value}
             onClick={() => {
-              language.value = key;
+              language.value = title;
             }}
           >
             {title}

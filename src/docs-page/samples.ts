@@ -9,16 +9,12 @@ export interface SnippetRequest {
   readonly body?: string | undefined;
 }
 
-export const languages: readonly {
-  readonly key: string;
-  readonly title: string;
-  readonly write: (request: SnippetRequest) => string;
-}[] = [
-  { key: "curl", title: "curl", write: writeCurl },
-  { key: "javascript", title: "JavaScript", write: writeJavaScript },
-  { key: "python", title: "Python", write: writePython },
-  { key: "go", title: "Go", write: writeGo },
-];
+export const languages = [
+  { title: "curl", write: writeCurl },
+  { title: "JavaScript", write: writeJavaScript },
+  { title: "Python", write: writePython },
+  { title: "Go", write: writeGo },
+] as const;
 
 /** For a POSIX shell. With `--data` curl would read a body that begins with `@` from a file. */
 export function writeCurl({ method, url, headers, body }: SnippetRequest): string {

@@ -148,7 +148,16 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
   );
 }
 
-const formatMs = (value: number): string => `${formatFigure(value)} ms`;
+const latency = (title: string, unit: string, p99: keyof Sample, p50: keyof Sample): Figure => ({
+  title,
+  unit,
+  format: (value) => `${formatFigure(value)} ms`,
+  least: 5,
+  series: [
+    { label: "p99", color: "--edge", of: (sample) => sample[p99] },
+    { label: "p50", color: "--leaf", of: (sample) => sample[p50] },
+  ],
+});
 
 const figures: readonly Figure[] = [
   {
@@ -166,26 +175,8 @@ const figures: readonly Figure[] = [
       { label: "5xx", color: "--soil", of: ({ errors }) => errors },
     ],
   },
-  {
-    title: "Read latency",
-    unit: "until answered",
-    format: formatMs,
-    least: 5,
-    series: [
-      { label: "p99", color: "--edge", of: ({ readP99Ms }) => readP99Ms },
-      { label: "p50", color: "--leaf", of: ({ readP50Ms }) => readP50Ms },
-    ],
-  },
-  {
-    title: "Write latency",
-    unit: "until on disk",
-    format: formatMs,
-    least: 5,
-    series: [
-      { label: "p99", color: "--edge", of: ({ writeP99Ms }) => writeP99Ms },
-      { label: "p50", color: "--leaf", of: ({ writeP50Ms }) => writeP50Ms },
-    ],
-  },
+  latency("Read latency", "until answered", "readP99Ms", "readP50Ms"),
+  latency("Write latency", "until on disk", "writeP99Ms", "writeP50Ms"),
   {
     title: "Created",
     unit: "plants per second",

@@ -211,7 +211,7 @@ interface ChecksProps {
 }
 
 export const Checks = ({ legend, options, chosen }: ChecksProps): JSX.Element => (
-  <fieldset class="checks">
+  <fieldset>
     <legend>{legend}</legend>
     {options.map(([value, label]) => (
       <Check
