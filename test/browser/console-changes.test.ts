@@ -30,6 +30,12 @@ const setHidden = (page: Page, isHidden: boolean): Promise<unknown> =>
   page.evaluate(`Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true });
     document.dispatchEvent(new Event("visibilitychange"))`);
 
+/** Each on plants of its own. */
+const looks: readonly (readonly ["light" | "dark", { width: number; height: number }, number])[] = [
+  ["light", { width: 1280, height: 800 }, 110],
+  ["dark", { width: 390, height: 780 }, 120],
+];
+
 describeInBrowser("the list", () => {
   test("shows what others add, change and delete, and what one reads stays in its place", async () => {
     await using view = await openConsole(service);
@@ -74,63 +80,75 @@ describeInBrowser("the list", () => {
 });
 
 describeInBrowser("a plant that is open", () => {
-  test("shows what others make of it, and its history; an edit stays as it is, and says so", async () => {
-    await using view = await openConsole(service, { at: "#/plants/110" });
-    const { page } = view;
-    await page.locator(".shown-name", { hasText: "Plant 110" }).waitFor();
-    await send("PUT", 110, { name: "Theirs" });
-    await page.locator(".shown-name", { hasText: "Theirs" }).waitFor();
-    await page.getByRole("button", { name: "Edit" }).click();
-    const name = page.getByLabel("Name", { exact: true });
-    await name.fill("Mine");
-    await send("PUT", 110, { name: "Theirs again" });
-    await page.getByText("Someone else changed this plant. Your edit isn't saved yet.").waitFor();
-    expect(await name.inputValue()).toBe("Mine");
-    await page.getByRole("button", { name: "Overwrite with mine" }).click();
-    await toastOf(page, "Saved “Mine”").waitFor();
-    expect(await service.findPlant(110n)).toMatchObject({ name: "Mine" });
+  test.each(looks)(
+    "shows what others make of it, and its history; an edit stays as it is, and says so: %s",
+    async (colorScheme, viewport, id) => {
+      await using view = await openConsole(service, {
+        at: `#/plants/${id}`,
+        colorScheme,
+        viewport,
+      });
+      const { page } = view;
+      await page.locator(".shown-name", { hasText: `Plant ${id}` }).waitFor();
+      await send("PUT", id, { name: "Theirs" });
+      await page.locator(".shown-name", { hasText: "Theirs" }).waitFor();
+      await page.getByRole("button", { name: "Edit" }).click();
+      const name = page.getByLabel("Name", { exact: true });
+      await name.fill("Mine");
+      await send("PUT", id, { name: "Theirs again" });
+      await page.getByText("Someone else changed this plant. Your edit isn't saved yet.").waitFor();
+      expect(await name.inputValue()).toBe("Mine");
+      await page.getByRole("button", { name: "Overwrite with mine" }).click();
+      await toastOf(page, "Saved “Mine”").waitFor();
+      expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Mine" });
 
-    // An earlier version is brought back from its history.
-    await send("PUT", 111, { name: "Second version", tag: "b" });
-    await page.goto(`${service.url}/#/plants/111`);
-    const entries = page.locator(".entry");
-    await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
-    await expectAccessible(page);
-    const first = entries.filter({ hasText: "Added by" });
-    await first.getByRole("button", { name: "Bring back" }).click();
-    await toastOf(page, "Brought back “Plant 111”").waitFor();
-    expect(await service.findPlant(111n)).toMatchObject({ name: "Plant 111", tag: "a" });
-    // What is current needs no button.
-    await entries.nth(2).waitFor();
-    expect(await page.getByRole("button", { name: "Bring back" }).count()).toBe(1);
-  });
+      // An earlier version is brought back from its history.
+      await send("PUT", id + 1, { name: "Second version", tag: "b" });
+      await page.goto(`${service.url}/#/plants/${id + 1}`);
+      const entries = page.locator(".entry");
+      await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
+      await expectAccessible(page);
+      const first = entries.filter({ hasText: "Added by" });
+      await first.getByRole("button", { name: "Bring back" }).click();
+      await toastOf(page, `Brought back “Plant ${id + 1}”`).waitFor();
+      expect(await service.findPlant(BigInt(id + 1))).toMatchObject({
+        name: `Plant ${id + 1}`,
+        tag: "a",
+      });
+      // What is current needs no button.
+      await entries.nth(2).waitFor();
+      expect(await page.getByRole("button", { name: "Bring back" }).count()).toBe(1);
+    },
+  );
 });
 
 describeInBrowser("a plant that was deleted", () => {
-  test("is brought back from the list of those, and at its own address", async () => {
-    const id = 500;
-    const viewport = { width: 390, height: 780 };
-    await sendPlant(service.url, { id: BigInt(id), name: `Lost ${id}`, tag: "b" });
-    await send("DELETE", id);
-    await using view = await openConsole(service, { colorScheme: "dark", viewport });
-    const { page } = view;
-    await page.getByRole("link", { name: "Recently deleted" }).click();
-    const entry = page.locator(".entry", { hasText: `Lost ${id}` });
-    await entry.waitFor();
-    await expectAccessible(page);
-    await entry.getByRole("button", { name: "Bring back" }).click();
-    await toastOf(page, `Restored “Lost ${id}”`).waitFor();
-    await entry.getByRole("button").waitFor({ state: "detached" });
-    expect(await service.findPlant(BigInt(id))).toMatchObject({ tag: "b" });
+  test.each(looks)(
+    "is brought back from the list of those, and at its own address: %s",
+    async (colorScheme, viewport, first) => {
+      const [id, other] = [first + 400, first + 40];
+      await sendPlant(service.url, { id: BigInt(id), name: `Lost ${id}`, tag: "b" });
+      await send("DELETE", id);
+      await using view = await openConsole(service, { colorScheme, viewport });
+      const { page } = view;
+      await page.getByRole("link", { name: "Recently deleted" }).click();
+      const entry = page.locator(".entry", { hasText: `Lost ${id}` });
+      await entry.waitFor();
+      await expectAccessible(page);
+      await entry.getByRole("button", { name: "Bring back" }).click();
+      await toastOf(page, `Restored “Lost ${id}”`).waitFor();
+      await entry.getByRole("button").waitFor({ state: "detached" });
+      expect(await service.findPlant(BigInt(id))).toMatchObject({ tag: "b" });
 
-    await send("DELETE", 150);
-    view.announceFailure("/plants/150", 404);
-    await page.goto(`${service.url}/#/plants/150`);
-    await page.getByText("There is no plant with this id").waitFor();
-    await page.getByRole("button", { name: "Bring back" }).first().click();
-    await page.locator(".shown-name", { hasText: "Plant 150" }).waitFor();
-    expect(await service.findPlant(150n)).toMatchObject({ name: "Plant 150" });
-  });
+      await send("DELETE", other);
+      view.announceFailure(`/plants/${other}`, 404);
+      await page.goto(`${service.url}/#/plants/${other}`);
+      await page.getByText("There is no plant with this id").waitFor();
+      await page.getByRole("button", { name: "Bring back" }).first().click();
+      await page.locator(".shown-name", { hasText: `Plant ${other}` }).waitFor();
+      expect(await service.findPlant(BigInt(other))).toMatchObject({ name: `Plant ${other}` });
+    },
+  );
 });
 
 describeInBrowser("a service that keeps no changes", () => {

@@ -43,51 +43,75 @@ async function setTag(page: Page, tag: string): Promise<void> {
   await page.getByRole("button", { name: "Set tag" }).click();
 }
 
-const tagOf = async (id: bigint): Promise<unknown> => (await service.findPlant(id))?.tag;
+const tagOf = async (id: number): Promise<unknown> => (await service.findPlant(BigInt(id)))?.tag;
+
+/** Each on plants of its own. */
+const looks: readonly (readonly ["light" | "dark", { width: number; height: number }, number])[] = [
+  ["light", { width: 1280, height: 800 }, 0],
+  ["dark", { width: 390, height: 780 }, 20],
+];
 
 describeInBrowser("several plants", () => {
-  test("are tagged, deleted and brought back; those that someone else changed are left alone", async () => {
-    await using view = await openConsole(service, { at: "#/plants?tag=few" });
-    const { page } = view;
-    await check(page, 2);
-    await check(page, 5, ["Shift"]);
-    await page.getByText("4 selected").waitFor();
-    await expectAccessible(page);
-    await setTag(page, "moved");
-    await toastOf(page, "Changed 4 plants.").waitFor();
-    expect(await Promise.all([1n, 2n, 5n, 6n].map(tagOf))).toEqual([
-      "few",
-      "moved",
-      "moved",
-      "few",
-    ]);
-    await toastOf(page, "Changed").getByRole("button", { name: "Undo" }).click();
-    await toastOf(page, "Undone: 4 plants.").waitFor();
-    expect(await tagOf(2n)).toBe("few");
+  test.each(looks)(
+    "are tagged, deleted and brought back; those that someone else changed are left alone: %s",
+    async (colorScheme, viewport, before) => {
+      await using view = await openConsole(service, {
+        at: "#/plants?tag=few",
+        colorScheme,
+        viewport,
+      });
+      const { page } = view;
+      await check(page, before + 2);
+      await check(page, before + 5, ["Shift"]);
+      await page.getByText("4 selected").waitFor();
+      await expectAccessible(page);
+      await setTag(page, "moved");
+      await toastOf(page, "Changed 4 plants.").waitFor();
+      expect(await Promise.all([1, 2, 5, 6].map((id) => tagOf(before + id)))).toEqual([
+        "few",
+        "moved",
+        "moved",
+        "few",
+      ]);
+      await toastOf(page, "Changed").getByRole("button", { name: "Undo" }).click();
+      await toastOf(page, "Undone: 4 plants.").waitFor();
+      expect(await tagOf(before + 2)).toBe("few");
 
-    await check(page, 3);
-    await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "Deleted 1 plant.").waitFor();
-    expect(await service.findPlant(3n)).toBeUndefined();
-    await page.keyboard.press("u");
-    await toastOf(page, "Undone: 1 plant.").waitFor();
-    await rowOf(page, "Plant 3").first().waitFor();
+      await check(page, before + 3);
+      await page.getByRole("button", { name: "Delete" }).click();
+      await toastOf(page, "Deleted 1 plant.").waitFor();
+      expect(await service.findPlant(BigInt(before + 3))).toBeUndefined();
+      await page.keyboard.press("u");
+      await toastOf(page, "Undone: 1 plant.").waitFor();
+      await rowOf(page, `Plant ${before + 3}`)
+        .first()
+        .waitFor();
 
-    await holdFeed(page);
-    await check(page, 10);
-    await check(page, 12, ["Shift"]);
-    await change(11, { name: "Theirs", tag: "few" });
-    await setTag(page, "mine");
-    await page.getByText("“Plant 11” (11): Someone else changed it.").waitFor();
-    await expectAccessible(page);
-    await toastOf(page, "Changed 2 plants. 1 not.").waitFor();
-    expect(await Promise.all([10n, 11n, 12n].map(tagOf))).toEqual(["mine", "few", "mine"]);
-    // It stays selected as it is now, so a second try is a decision.
-    await page.getByText("1 selected").waitFor();
-    await setTag(page, "mine");
-    await toastOf(page, "Changed 1 plant.").waitFor();
-    expect(await service.findPlant(11n)).toMatchObject({ name: "Theirs", tag: "mine" });
-  });
+      await holdFeed(page);
+      await check(page, before + 10);
+      await check(page, before + 12, ["Shift"]);
+      await change(before + 11, { name: "Theirs", tag: "few" });
+      await setTag(page, "mine");
+      await page
+        .getByText(`“Plant ${before + 11}” (${before + 11}): Someone else changed it.`)
+        .waitFor();
+      await expectAccessible(page);
+      await toastOf(page, "Changed 2 plants. 1 not.").waitFor();
+      expect(await Promise.all([10, 11, 12].map((id) => tagOf(before + id)))).toEqual([
+        "mine",
+        "few",
+        "mine",
+      ]);
+      // It stays selected as it is now, so a second try is a decision.
+      await page.getByText("1 selected").waitFor();
+      await setTag(page, "mine");
+      await toastOf(page, "Changed 1 plant.").waitFor();
+      expect(await service.findPlant(BigInt(before + 11))).toMatchObject({
+        name: "Theirs",
+        tag: "mine",
+      });
+    },
+  );
 
   test("are all that match but some, exported; too many to change at once are refused", async () => {
     await using view = await openConsole(service, { at: "#/plants?q=plant+many" });
