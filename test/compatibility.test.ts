@@ -10,10 +10,11 @@ const first = released as unknown as Description;
 const served = JSON.parse(JSON.stringify(describeApi(resolveConfig({}, {}).config))) as Description;
 
 /** Clients had to expect error codes that they do not know, but not scopes. Only tokens made for them have the new ones. */
-const accepted = ["GET /token 200 application/json.scopes[]: has other values"];
+const accepted = new Set(["GET /token 200 application/json.scopes[]: has other values"]);
 
 test("a client written against the released description works with the served one", () => {
-  expect(findBreaks(first, served)).toEqual(accepted);
+  // A release freezes the description again, so later there may be fewer.
+  expect(findBreaks(first, served).filter((found) => !accepted.has(found))).toEqual([]);
 });
 
 /** Any part of a description, to be changed by a test. */
