@@ -47,7 +47,7 @@ async function startAll(run: Run, stored = 0): Promise<(load: Load) => Candidate
 
 /* What profiles showed, for targets that are missed. */
 const ONE_CONNECTION =
-  "The statement takes about 50 µs of the service on both servers. The checks of a request, the queue of the group commit and the entry of the journal take the rest, and a single client shares them with nobody.";
+  "The statement takes about 50 µs of the service on both servers. The checks of a request, the queue of the group commit and the entry of the journal take the rest, and a single client pays for all of it.";
 const SHARED_CORES =
   "The load generator and both servers share the cores, so the rate also has what the load generator takes for a request.";
 const PAGE =

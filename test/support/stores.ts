@@ -77,6 +77,8 @@ function reading<Result>(path: string, read: (db: Database) => Result): Result {
   // Not read-only: after a crash the first to open the file has to recover its log.
   const db = new Database(path, { readwrite: true, create: false, safeIntegers: true });
   try {
+    // Another process may be recovering it now.
+    db.run("PRAGMA busy_timeout = 5000");
     return read(db);
   } finally {
     db.close();
