@@ -110,7 +110,7 @@ describe("plantstore token", () => {
     [["create", "--name", "a", "--expires", "2030-13-31"], 2, '"2030-13-31" is not allowed'],
     [["create", "--name", "a", "--expires", "9999-01-31"], 2, "at most 36500d"],
     [["create", "--name", "a", "--expires", "2030-01-31T12:00"], 2, "is not allowed"],
-    [["revoke", "nobody"], 1, "No token in use has the name or prefix"],
+    [["revoke", "missing"], 1, "No token in use has the name or prefix"],
     [["revoke", ""], 1, "No token in use has the name or prefix"],
     [["revoke", "pst_"], 1, "No token in use has the name or prefix"],
   ])("%j is refused and changes nothing", async (args, exitCode, says) => {

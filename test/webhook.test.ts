@@ -61,7 +61,7 @@ describe.each([
     expect(listed).not.toHaveProperty("secret");
     expect(await fail("replay", "shop", "--from", "soon")).toStartWith("2 plantstore: --from:");
     expect(await fail("add", "ftp://shop.example/")).toStartWith("1 plantstore: ");
-    expect(await fail("pause", "nobody")).toContain("There is no webhook with this name.");
+    expect(await fail("pause", "missing")).toContain("There is no webhook with this name.");
     expect(await run("remove", "shop")).toBe("Removed shop.");
     const headers = { authorization: `Bearer ${TEST_TOKEN}` };
     const metrics = await (await fetch(`${url}/metrics`, { headers })).text();

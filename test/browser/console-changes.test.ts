@@ -124,7 +124,7 @@ describeInBrowser("a plant that is open", () => {
 
 describeInBrowser("a plant that was deleted", () => {
   test.each(looks)(
-    "is brought back from the list of those, and at its own address: %s",
+    "can be restored from Recently deleted and from its own page: %s",
     async (colorScheme, viewport, first) => {
       const [id, other] = [first + 400, first + 40];
       await sendPlant(service.url, { id: BigInt(id), name: `Lost ${id}`, tag: "b" });
@@ -152,7 +152,7 @@ describeInBrowser("a plant that was deleted", () => {
 });
 
 describeInBrowser("a service that keeps no changes", () => {
-  test("has a list all the same, and says that there is no history", async () => {
+  test("still shows the list, and says that there is no history", async () => {
     await using own = await startConsole({ PLANTSTORE_CHANGES_DAYS: "0" });
     await sendPlant(own.url, { id: 1n, name: "Rose", tag: null });
     await using view = await openConsole(own, { at: "#/plants/1", token: null });

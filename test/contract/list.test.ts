@@ -343,7 +343,7 @@ describe("a count", () => {
   const count = async (query: string): Promise<unknown> =>
     (await send(service, "GET", `/plants/count${query}`)).json();
 
-  test("is that of all plants, or of those that a list with the same filters has", async () => {
+  test("matches a list with the same filters", async () => {
     expect(await count("")).toEqual({ count: 250, exact: true });
     expect(await count("?tag=ten")).toEqual({ count: 25, exact: true });
     expect(await count("?tag=Ten")).toEqual({ count: 0, exact: true });

@@ -365,9 +365,9 @@ describe("is refused:", () => {
   test("an unknown name, a number that is not in the journal, and one in the future", async () => {
     await call("POST", "", { url: "https://shop.example/" });
     for (const action of ["test", "pause", "resume", "rotate"])
-      expect(await refuse("POST", `/nobody/${action}`)).toBe(3008);
-    expect(await refuse("DELETE", "/nobody")).toBe(3008);
-    expect(await refuse("POST", "/nobody/replay", '{"from":0}')).toBe(3008);
+      expect(await refuse("POST", `/missing/${action}`)).toBe(3008);
+    expect(await refuse("DELETE", "/missing")).toBe(3008);
+    expect(await refuse("POST", "/missing/replay", '{"from":0}')).toBe(3008);
     expect(await refuse("POST", "/shop.example/replay", '{"from":1}')).toBe(3004);
     expect(await refuse("POST", "/shop.example/replay", '{"from":9000000000000000}')).toBe(1005);
     for (const from of ["-1", "1.5", '"oldest"', "null"])
