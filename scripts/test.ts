@@ -1,4 +1,4 @@
-/** Runs all test scripts in two rows side by side, because much of their time is waiting. */
+/** Runs all test scripts in three rows side by side, because much of their time is waiting. */
 
 import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,8 @@ import { join } from "node:path";
 /** The scripts of a row run one after the other. */
 const rows = [
   ["test:sqlite", "test:torture"],
-  ["test:browser", "test:servers", "test:postgres", "test:serializable", "test:ship"],
+  ["test:browser", "test:servers", "test:serializable"],
+  ["test:wire", "test:postgres", "test:ship"],
 ] as const;
 
 /** These have their files on the disk. */

@@ -90,9 +90,12 @@ export class Searcher {
     for (const search of [...(current ? [current] : []), ...queue])
       search.settle(new Refusal("shutting_down"));
     if (worker === undefined) return;
-    const ended = new Promise((resolve) => worker.once("exit", resolve));
-    worker.postMessage("close" satisfies SearchOrder);
-    await Promise.race([ended, Bun.sleep(CLOSE_MS_MAX)]);
+    await new Promise((resolve) => {
+      worker.once("exit", resolve);
+      worker.postMessage("close" satisfies SearchOrder);
+      // Does not keep a command alive that has closed its store.
+      setTimeout(resolve, CLOSE_MS_MAX).unref();
+    });
     await worker.terminate();
   }
 
