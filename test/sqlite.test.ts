@@ -325,6 +325,34 @@ test("pages that are read without a pause do not keep writes from being committe
   await store.close();
 });
 
+test("pages that waited for a large one are read together", async () => {
+  using folder = makeTemporaryFolder();
+  const store = new SqliteStore(`${folder.path}/plants.db`, limits);
+  const query = {
+    after: undefined,
+    limit: 1,
+    tag: undefined,
+    name: undefined,
+    order: "asc",
+  } as const;
+  const large = {
+    ...query,
+    get charactersMax() {
+      Bun.sleepSync(3);
+      return undefined;
+    },
+  };
+  let pagesRead = 0;
+  const read = [large, ...Array.from({ length: 50 }, () => query)].map(async (one) => {
+    await store.listPlants(one);
+    pagesRead++;
+  });
+  for (let ticks = 0; ticks < 10; ticks++) await new Promise(setImmediate);
+  expect(pagesRead).toBe(51);
+  await Promise.all(read);
+  await store.close();
+});
+
 test("a disk that has become nearly full is noticed with the next commit", () => {
   const room = new Room({ diskFreeBytesMin: 100 } as StoreLimits, "");
   for (const [free, reason] of [

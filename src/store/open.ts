@@ -2,7 +2,8 @@
 
 import type { OnMigrate, Store, StoreLimits } from "../domain/store.ts";
 import { isPostgresUrl, parsePostgresUrl, type Target } from "./postgres/url.ts";
-import { SqliteReader, SqliteStore } from "./sqlite/store.ts";
+import { SqliteReader } from "./sqlite/read.ts";
+import { SqliteStore } from "./sqlite/store.ts";
 
 /** Bounds for engines that are servers: connections, and the time that one statement may take. */
 export interface ServerLimits {

@@ -7,7 +7,7 @@ import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { openReader } from "../store/open.ts";
-import { WRITING_MS } from "../store/sqlite/store.ts";
+import { WRITING_MS } from "../store/sqlite/read.ts";
 import { Caller, createRemoteStore, type Results } from "./remote-store.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 

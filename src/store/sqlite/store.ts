@@ -1,19 +1,7 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
 import type { Database } from "bun:sqlite";
-import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
-import {
-  type CountQuery,
-  isSearch,
-  type PlantCount,
-  type PlantPage,
-  type PlantQuery,
-  type TagPage,
-  type TagQuery,
-  takePage,
-  takeTags,
-} from "../../domain/page.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import type {
   Created,
@@ -23,10 +11,8 @@ import type {
   StoreLimits,
 } from "../../domain/store.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
-import { Batcher, type Committed, pause } from "../batcher.ts";
-import { Counts } from "../counts.ts";
-import { ChangePageBuilder, Entries, partOf, requireJournal, Trimmer } from "../journal.ts";
-import { toPlant, toTokenRecord, toWebhook } from "../rows.ts";
+import { Batcher, type Committed } from "../batcher.ts";
+import { Entries, Trimmer } from "../journal.ts";
 import {
   type Durability,
   fileBytesOf,
@@ -34,208 +20,14 @@ import {
   isSyncFailure,
   makeDurable,
   openDatabase,
-  openReadOnly,
   reopenDatabase,
   StoreLockedError,
   translate,
   watchFiles,
 } from "./database.ts";
-import { Searcher } from "./search.ts";
-import { connect, type Connection, disconnect, inSnapshot, walkPlants, walkTags } from "./sql.ts";
+import { SqliteReads, WRITING_MS } from "./read.ts";
+import { connect, type Connection, disconnect } from "./sql.ts";
 import { applyWrite, concernsPlants, type Outcome, Room, type Write } from "./writes.ts";
-
-/**
- * A thread that reads a large page has milliseconds of work with it. So after a page, reading rests this many times as
- * long as the page took, if there are writes.
- */
-const PAGE_REST = 3;
-/** Of pages that take longer to read, one is read in a tick: it is answered or refused before the next takes memory. */
-const LARGE_PAGE_MS = 2;
-/** The plants that one tick looks up. The others are looked up when these are answered, so few are in memory at once. */
-const LOOK_UP_CHARACTERS_MAX = 524_288;
-/** A client that has been answered sends its next write soon. */
-export const WRITING_MS = 100;
-
-/** What the owner of a store and the readers on other threads have in common. Readers do not block the writer. */
-abstract class SqliteReads {
-  /** One read transaction for all plants asked for in one tick: its lock costs more than a look-up. */
-  private readonly lookUps: Batcher<bigint, Plant | undefined>;
-  private readonly searcher: Searcher;
-  private readonly counts = new Counts((query) => this.searcher.count(query));
-  /** Pages that wait for their turn. One is read in a tick, so there are commits between two of them. */
-  private readonly pages: Batcher<() => unknown, unknown>;
-  protected readonly limits: StoreLimits;
-  /** Set for the rest of the tick in which a large page was read. */
-  private isTickTaken = false;
-  /** The number of the last break in the journal, once it was looked for; 0 if there is none. */
-  private lastBreak: number | undefined;
-  /** While there are writes, no page is read before this time. */
-  private restsUntilMs = 0;
-
-  constructor(path: string, limits: StoreLimits) {
-    this.pages = new Batcher((reads) => this.readInTurn(reads), { ...limits, batchLengthMax: 1 });
-    this.limits = limits;
-    this.lookUps = new Batcher((ids) => this.findPlants(ids), limits);
-    // These alone: a thread cannot be given the functions among the limits.
-    const { queueSecondsMax, scanRowsMax } = limits;
-    this.searcher = new Searcher({ path, queueSecondsMax, scanRowsMax });
-  }
-
-  /** Whether clients of this thread are writing. */
-  protected abstract isWriting(): boolean;
-  /** The connection to use now. Throws if there is none. */
-  protected abstract connected(): Connection;
-  /** The same, but throws if a plant that can be read may not be on disk. */
-  protected abstract connectedToPlants(): Connection;
-
-  findPlant(id: bigint): Promise<Plant | undefined> {
-    return this.lookUps.submit(id);
-  }
-
-  async listPlants(query: PlantQuery): Promise<PlantPage> {
-    if (isSearch(query)) {
-      // The thread opens the file by itself, so whether it may be read is decided here.
-      this.readPlants(() => undefined);
-      return this.searcher.search(query);
-    }
-    return this.readPage(({ statements }) =>
-      takePage(walkPlants(statements, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
-    );
-  }
-
-  async readChanges(query: ChangeQuery): Promise<ChangePage> {
-    requireJournal(this.limits);
-    return this.readPage(({ statements }) => {
-      // To find it takes a scan. While a process keeps a journal, nothing makes another break.
-      if (query.after === 0) this.lastBreak ??= Number(statements.lastBreak.get()?.last ?? 0);
-      const page = new ChangePageBuilder(query);
-      const start = query.after || (this.lastBreak as number);
-      for (const row of statements.readChanges.iterate(start, partOf(query)))
-        if (!page.add(row)) return page.finish();
-      return page.finish(Number(statements.newestChange.get()?.newest));
-    });
-  }
-
-  async listTags(query: TagQuery): Promise<TagPage> {
-    return this.readPlants((connection) =>
-      inSnapshot(connection, () => takeTags(walkTags(connection.statements, query), query.limit)),
-    );
-  }
-
-  async countPlants(query: CountQuery = {}, msMax?: number): Promise<PlantCount> {
-    this.readPlants(() => undefined);
-    return this.counts.count(query, msMax);
-  }
-
-  async findToken(hash: string): Promise<TokenRecord | undefined> {
-    const row = this.read(() => this.connected().statements.findToken.get(hash));
-    return row === null ? undefined : toTokenRecord(row);
-  }
-
-  async listTokens(): Promise<TokenRecord[]> {
-    return this.read(() => this.connected().statements.listTokens.all()).map(toTokenRecord);
-  }
-
-  readonly listWebhooks: Store["listWebhooks"] = async () =>
-    this.read(() => this.connected().statements.listWebhooks.all()).map(toWebhook);
-
-  async close(): Promise<void> {
-    await this.lookUps.close();
-    await this.pages.close();
-    await this.searcher.close();
-  }
-
-  private findPlants(ids: readonly bigint[]): Committed<Plant | undefined> {
-    try {
-      const connection = this.connectedToPlants();
-      const found: (Plant | undefined)[] = [];
-      let characters = 0;
-      return inSnapshot(connection, () => {
-        for (const id of ids) {
-          if (characters > LOOK_UP_CHARACTERS_MAX) break;
-          const row = connection.statements.findPlant.get(id);
-          const plant = row === null ? undefined : toPlant(row);
-          characters += plant === undefined ? 0 : lengthOf(plant);
-          found.push(plant);
-        }
-        return found;
-      });
-    } catch (error) {
-      if (isLocked(error)) return "locked";
-      throw translate(error);
-    }
-  }
-
-  /** At once, or when it is its turn. */
-  private async readPage<Page>(read: (connection: Connection) => Page): Promise<Page> {
-    const readNow = (): Page => {
-      const startedAtMs = performance.now();
-      const rest = (): void => {
-        const nowMs = performance.now();
-        this.restsUntilMs = nowMs + (nowMs - startedAtMs) * PAGE_REST;
-      };
-      const page = this.readPlants(read);
-      rest();
-      if (performance.now() - startedAtMs > LARGE_PAGE_MS) {
-        this.isTickTaken = true;
-        setImmediate(() => (this.isTickTaken = false));
-      }
-      // By the end of the tick its text is made and sent, which takes as long again.
-      if (this.isWriting()) setImmediate(rest);
-      return page;
-    };
-    const isFree = !this.isTickTaken && this.pages.waiting === 0 && this.restMs() <= 0;
-    return isFree ? readNow() : (this.pages.submit(readNow) as Promise<Page>);
-  }
-
-  private async readInTurn(reads: readonly (() => unknown)[]): Promise<unknown[]> {
-    for (let restMs = this.restMs(); restMs > 0; restMs = this.restMs()) await pause(restMs);
-    return reads.map((read) => read());
-  }
-
-  private restMs(): number {
-    return this.isWriting() ? this.restsUntilMs - performance.now() : 0;
-  }
-
-  private readPlants<Result>(query: (connection: Connection) => Result): Result {
-    return this.read(() => query(this.connectedToPlants()));
-  }
-
-  private read<Result>(query: () => Result): Result {
-    try {
-      return query();
-    } catch (error) {
-      throw translate(error);
-    }
-  }
-}
-
-/** Reads on a thread beside the one that owns the store. The owner has made durable what can be read. */
-export class SqliteReader extends SqliteReads {
-  protected readonly isWriting: () => boolean;
-  private connection: Connection | undefined;
-
-  constructor(path: string, limits: StoreLimits, isWriting: () => boolean) {
-    super(path, limits);
-    this.isWriting = isWriting;
-    this.connection = connect(openReadOnly(path));
-  }
-
-  override async close(): Promise<void> {
-    await super.close();
-    disconnect(this.connection);
-    this.connection = undefined;
-  }
-
-  protected connected(): Connection {
-    if (this.connection === undefined) throw new Refusal("shutting_down");
-    return this.connection;
-  }
-
-  protected connectedToPlants(): Connection {
-    return this.connected();
-  }
-}
 
 interface WriteConnection extends Connection {
   durability: Durability;
