@@ -132,19 +132,19 @@ export const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word)
 
 /** Which plants a search finds. */
 class Filter {
-  private readonly part: Part | undefined;
-  private readonly words: readonly Part[];
+  private readonly part: string | undefined;
+  private readonly words: readonly string[];
 
   constructor({ name, q = "" }: CountQuery) {
-    this.part = name === undefined ? undefined : new Part(fold(name));
-    this.words = splitWords(q).map((word) => new Part(foldAccents(word)));
+    this.part = name === undefined ? undefined : fold(name);
+    this.words = splitWords(q).map(foldAccents);
   }
 
   accepts({ name, tag }: Plant): boolean {
-    if (this.part !== undefined && !this.part.isIn(fold(name))) return false;
+    if (this.part !== undefined && !isPartOf(this.part, fold(name))) return false;
     if (this.words.length === 0) return true;
     const texts = (tag === undefined ? [name] : [name, tag]).map(foldAccents);
-    return this.words.every((word) => texts.some((text) => word.isIn(text)));
+    return this.words.every((word) => texts.some((text) => isPartOf(word, text)));
   }
 }
 
@@ -163,39 +163,9 @@ export function findHint({ name, q = "" }: CountQuery): string | undefined {
 /** String.includes takes up to this many steps a character. */
 const SHORT_PART_MAX = 8;
 
-/** A part of a folded text. Finding it takes time in proportion to the text. */
-class Part {
-  private readonly part: string;
-  /** For each beginning of the part: the length of its longest end that the part begins with. */
-  private readonly borders: number[] = [0];
-
-  constructor(part: string) {
-    this.part = part;
-    for (let end = 1, length = 0; end < this.part.length; end++) {
-      length = this.extend(length, this.part.charCodeAt(end));
-      this.borders.push(length);
-    }
-  }
-
-  isIn(text: string): boolean {
-    const { part } = this;
-    if (part.length <= SHORT_PART_MAX) return text.includes(part);
-    // Knuth, Morris and Pratt: String.includes would compare a part of 1,000 letters at every position.
-    for (let at = 0, length = 0; at < text.length; at++) {
-      length = this.extend(length, text.charCodeAt(at));
-      if (length === part.length) return true;
-    }
-    return false;
-  }
-
-  /** How much of the part's beginning the text ends with, if it ended with `length` of it before this unit. */
-  private extend(length: number, unit: number): number {
-    let matched = length;
-    while (matched > 0 && this.part.charCodeAt(matched) !== unit)
-      matched = this.borders[matched - 1] as number;
-    return this.part.charCodeAt(matched) === unit ? matched + 1 : matched;
-  }
-}
+/** The time is in proportion to the text: a buffer finds a long part so, and String.includes does not. */
+const isPartOf = (part: string, text: string): boolean =>
+  part.length <= SHORT_PART_MAX ? text.includes(part) : Buffer.from(text).includes(part);
 
 const BEYOND_ASCII = /[\u0080-\uffff]/;
 /** No letter below these has a composed form with a mark. */
@@ -255,19 +225,9 @@ export interface TagPrefix {
   readonly bytes: number;
 }
 
-/** Prefixes of a page: from `from`, and before `until` if it is defined. */
-export interface TagPrefixRange {
-  readonly from: string;
-  readonly until: string | undefined;
-}
-
-/** Undefined if no tag can be on the page. */
-export function findTagPrefixRange({ prefix, after }: TagQuery): TagPrefixRange | undefined {
-  if (!isComplete(prefix)) return undefined;
-  const behind = after === undefined ? prefix : findBehind(after);
-  if (behind === undefined) return undefined;
-  return { from: laterOf(behind, prefix), until: findEnd(prefix) };
-}
+/** The first text that may be on the page, if it is not before the prefix; undefined if there can be none. */
+export const firstTagOf = ({ after }: TagQuery): string | undefined =>
+  after === undefined ? "" : findBehind(after);
 
 /** The first text behind this prefix; undefined if there can be none. */
 export function findBehind(head: string): string | undefined {
@@ -314,7 +274,3 @@ function findEnd(prefix: string): string | undefined {
   }
   return undefined;
 }
-
-/** In the order of UTF-8, which is not that of strings. */
-const laterOf = (one: string, other: string): string =>
-  Buffer.compare(Buffer.from(one), Buffer.from(other)) > 0 ? one : other;

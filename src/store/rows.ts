@@ -16,6 +16,22 @@ export const toPlant = (row: PlantRow): Plant =>
 
 const hasTag = (row: PlantRow): row is PlantRow & { readonly tag: string } => row.tag !== null;
 
+export const TOKEN_COLUMNS =
+  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms, rate";
+
+/** In the order of the columns. */
+export const toTokenValues = (token: TokenRecord) => [
+  token.hash,
+  token.prefix,
+  token.name,
+  token.scopes.join(" "),
+  token.createdAtMs,
+  token.expiresAtMs ?? null,
+  token.lastUsedAtMs ?? null,
+  token.revokedAtMs ?? null,
+  token.rate ?? null,
+];
+
 export interface TokenRow {
   readonly hash: string;
   readonly prefix: string;
@@ -51,6 +67,19 @@ export interface WebhookRow {
 }
 
 export const toWebhook = ({ record }: WebhookRow): Webhook => JSON.parse(record) as Webhook;
+
+/** Which statement puts `next` in the place of `last`, and the values of it. */
+export function planWebhook(
+  next: Webhook | undefined,
+  last: Webhook | undefined,
+): ["insert" | "update" | "delete", string[]] {
+  const found = last === undefined ? [] : [last.name, last.version];
+  if (next === undefined) return ["delete", found];
+  const stored = [next.version, JSON.stringify(next)];
+  return last === undefined
+    ? ["insert", [next.name, ...stored]]
+    : ["update", [...found, ...stored]];
+}
 
 /** How much a store holds. */
 export interface PlantCounts {

@@ -15,14 +15,16 @@ import {
 export type Parameter = string | number | bigint | boolean | null;
 
 /** An array in PostgreSQL's notation: one parameter for a column of any number of rows. */
-export const toArray = (values: readonly (string | number | bigint | undefined)[]): string =>
+export const toArray = (values: readonly Element[]): string =>
   `{${values.map(toElement).join(",")}}`;
+
+type Element = string | number | bigint | null | undefined;
 
 const SIGNS = /["\\]/;
 const EVERY_SIGN = /["\\]/g;
 
-function toElement(value: string | number | bigint | undefined): string {
-  if (typeof value !== "string") return value === undefined ? "NULL" : String(value);
+function toElement(value: Element): string {
+  if (typeof value !== "string") return String(value ?? "NULL");
   // Always quoted: a bare NULL or { has a meaning of its own.
   return `"${SIGNS.test(value) ? value.replace(EVERY_SIGN, "\\$&") : value}"`;
 }

@@ -3,8 +3,8 @@
 import {
   type CountPage,
   findBehind,
-  findTagPrefixRange,
   firstIdOf,
+  firstTagOf,
   isComplete,
   isSearch,
   PageBuilder,
@@ -13,8 +13,6 @@ import {
   TAG_PREFIX_CHARACTERS,
   TAG_PREFIXES_MAX,
   type TagPage,
-  type TagPrefix,
-  type TagPrefixRange,
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
@@ -186,47 +184,38 @@ export async function countPlants(
 
 /** One statement finds a page of tags that can all be listed. Where some are too long, another follows. */
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
-  const prefixes: TagPrefix[] = [];
+  const heads: string[] = [];
   let wanted = query.limit + 1;
-  let range = findTagPrefixRange(query);
-  while (range !== undefined && wanted > 0 && prefixes.length <= TAG_PREFIXES_MAX) {
+  for (let from = firstTagOf(query); from !== undefined && wanted > 0;) {
     // Twice as many each time, so a few statements pass over many tags that are too long.
-    const rowsMax = Math.max(wanted, prefixes.length);
-    const piece = await readPrefixes(connection, range, rowsMax);
-    prefixes.push(...piece);
-    if (piece.length < rowsMax) break;
-    wanted -= piece.filter(({ head }) => isComplete(head)).length;
-    const from = findBehind(piece.at(-1)?.head ?? "");
-    range = from === undefined ? undefined : { from, until: range.until };
+    const rowsMax = Math.max(wanted, heads.length);
+    const rows = await connection.query<{ readonly head: string }>(HEADS, [
+      query.prefix,
+      from,
+      rowsMax,
+    ]);
+    heads.push(...rows.map(({ head }) => head));
+    if (rows.length < rowsMax || heads.length > TAG_PREFIXES_MAX) break;
+    wanted -= rows.filter(({ head }) => isComplete(head)).length;
+    from = findBehind(heads.at(-1) as string);
   }
-  return takeTags(prefixes, query.limit);
-}
-
-async function readPrefixes(
-  connection: Connection,
-  { from, until }: TagPrefixRange,
-  rowsMax: number,
-): Promise<readonly TagPrefix[]> {
-  const rows = await connection.query<{ readonly head: string }>(
-    until === undefined ? PREFIXES : PREFIXES_UNTIL,
-    until === undefined ? [from, rowsMax] : [from, rowsMax, until],
+  return takeTags(
+    heads.map((head) => ({ head, bytes: head.length })),
+    query.limit,
   );
-  return rows.map(({ head }) => ({ head, bytes: head.length }));
 }
 
-const PREFIXES = prefixesBy("");
-const PREFIXES_UNTIL = prefixesBy(`AND left(tag, ${TAG_PREFIX_CHARACTERS}) < $3::text`);
+const HEAD = `left(tag, ${TAG_PREFIX_CHARACTERS})`;
 
-/** One step down the index a tag, however many plants have it. The last row of the recursion has no head. */
-function prefixesBy(andBefore: string): string {
-  const first = (comparison: string): string =>
-    `SELECT left(tag, ${TAG_PREFIX_CHARACTERS}) AS head FROM plants
-      WHERE tag IS NOT NULL AND left(tag, ${TAG_PREFIX_CHARACTERS}) ${comparison} ${andBefore}
-      ORDER BY left(tag, ${TAG_PREFIX_CHARACTERS}) LIMIT 1`;
-  return `WITH RECURSIVE heads AS (
-    (${first(">= $1::text")})
+const nextHead = (comparison: string): string =>
+  `SELECT ${HEAD} AS head FROM plants WHERE tag IS NOT NULL AND ${HEAD} ${comparison} ORDER BY ${HEAD} LIMIT 1`;
+
+const HAS_PREFIX = "left(head, length($1::text)) = $1::text";
+
+/** One step down the index a tag, however many plants have it. The last row may be another one, or have no head. */
+const HEADS = `WITH RECURSIVE heads AS (
+    (${nextHead('>= greatest($1::text COLLATE "C", $2::text)')})
     UNION ALL
-    SELECT (${first("> heads.head")}) FROM heads WHERE head IS NOT NULL
+    SELECT (${nextHead("> heads.head")}) FROM heads WHERE ${HAS_PREFIX}
   )
-  SELECT head FROM heads WHERE head IS NOT NULL LIMIT $2::int`;
-}
+  SELECT head FROM heads WHERE ${HAS_PREFIX} LIMIT $3::int`;

@@ -26,7 +26,16 @@ import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
 import { Counts } from "../counts.ts";
 import { requireJournal, Trimmer } from "../journal.ts";
-import { type TokenRow, toTokenRecord, usableWith, toWebhook, type WebhookRow } from "../rows.ts";
+import {
+  planWebhook,
+  TOKEN_COLUMNS,
+  type TokenRow,
+  toTokenRecord,
+  toTokenValues,
+  toWebhook,
+  usableWith,
+  type WebhookRow,
+} from "../rows.ts";
 import { type Webhook, WEBHOOKS_MAX } from "../../domain/webhook.ts";
 import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, type Parameter, toArray } from "./connection.ts";
@@ -52,10 +61,8 @@ const PROBE_ATTEMPTS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
 
 /* Statements about tokens may be sent twice: the second time they change nothing. */
-const COLUMNS =
-  "hash, prefix, name, scopes, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms, rate";
-const FIND_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
-const LIST_TOKENS = `SELECT ${COLUMNS} FROM plantstore_tokens ORDER BY created_at_ms, name`;
+const FIND_TOKENS = `SELECT ${TOKEN_COLUMNS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
+const LIST_TOKENS = `SELECT ${TOKEN_COLUMNS} FROM plantstore_tokens ORDER BY created_at_ms, name`;
 /** The locks make two revocations wait for each other; otherwise each could count on the other's token. */
 const REVOKE_TOKEN = `WITH usable AS MATERIALIZED (
     SELECT t.hash FROM plantstore_tokens t WHERE ${usableWith("$3::text", "$2::bigint")} ORDER BY t.hash FOR UPDATE
@@ -66,15 +73,15 @@ const TOUCH_TOKENS = `UPDATE plantstore_tokens t
   SET last_used_at_ms = greatest(u.used_at_ms, coalesce(t.last_used_at_ms, 0))
   FROM unnest($1::text[], $2::bigint[]) AS u (hash, used_at_ms) WHERE t.hash = u.hash`;
 const GIVEN = `unnest($1::text[], $2::text[], $3::text[], $4::text[],
-  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[]) AS given (${COLUMNS})`;
-const INSERT_TOKENS = `INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${COLUMNS} FROM ${GIVEN}
+  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[]) AS given (${TOKEN_COLUMNS})`;
+const INSERT_TOKENS = `INSERT INTO plantstore_tokens (${TOKEN_COLUMNS}) SELECT ${TOKEN_COLUMNS} FROM ${GIVEN}
   ON CONFLICT DO NOTHING`;
 /** Of several instances one makes the mark, and the token with it. */
 const INSERT_FIRST_TOKEN = `WITH first AS (
     INSERT INTO plantstore_marks (name, at_ms) SELECT 'first_token', created_at_ms FROM ${GIVEN}
     WHERE NOT EXISTS (SELECT 1 FROM plantstore_tokens) ON CONFLICT DO NOTHING RETURNING at_ms
   )
-  INSERT INTO plantstore_tokens (${COLUMNS}) SELECT ${COLUMNS} FROM first, ${GIVEN}
+  INSERT INTO plantstore_tokens (${TOKEN_COLUMNS}) SELECT ${TOKEN_COLUMNS} FROM first, ${GIVEN}
   ON CONFLICT DO NOTHING`;
 const MERGE_TOKENS = `UPDATE plantstore_tokens t
   SET revoked_at_ms = coalesce(t.revoked_at_ms, given.revoked_at_ms),
@@ -82,14 +89,16 @@ const MERGE_TOKENS = `UPDATE plantstore_tokens t
   FROM ${GIVEN} WHERE t.hash = given.hash`;
 
 const LIST_WEBHOOKS = "SELECT record FROM plantstore_webhooks ORDER BY name";
-const INSERT_WEBHOOK = `INSERT INTO plantstore_webhooks (name, version, record)
-  SELECT $1::text, $2::text, $3::text
-  WHERE (SELECT count(*) FROM plantstore_webhooks) < ${WEBHOOKS_MAX}
-  ON CONFLICT DO NOTHING RETURNING name`;
-const UPDATE_WEBHOOK = `UPDATE plantstore_webhooks SET version = $3::text, record = $4::text
-  WHERE name = $1::text AND version = $2::text RETURNING name`;
-const DELETE_WEBHOOK = `DELETE FROM plantstore_webhooks
-  WHERE name = $1::text AND version = $2::text RETURNING name`;
+const PUT_WEBHOOK = {
+  insert: `INSERT INTO plantstore_webhooks (name, version, record)
+    SELECT $1::text, $2::text, $3::text
+    WHERE (SELECT count(*) FROM plantstore_webhooks) < ${WEBHOOKS_MAX}
+    ON CONFLICT DO NOTHING RETURNING name`,
+  update: `UPDATE plantstore_webhooks SET version = $3::text, record = $4::text
+    WHERE name = $1::text AND version = $2::text RETURNING name`,
+  delete: `DELETE FROM plantstore_webhooks
+    WHERE name = $1::text AND version = $2::text RETURNING name`,
+};
 
 /** Resolves when the schema is up to date. */
 export async function openPostgresStore(
@@ -315,15 +324,8 @@ class PostgresStore implements Store {
   }
 
   async putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
-    const replaced = last === undefined ? [] : [last.name, last.version];
-    const stored = next === undefined ? [] : [next.version, JSON.stringify(next)];
-    const put =
-      next === undefined
-        ? this.runOnControl(DELETE_WEBHOOK, replaced)
-        : last === undefined
-          ? this.runOnControl(INSERT_WEBHOOK, [next.name, ...stored])
-          : this.runOnControl(UPDATE_WEBHOOK, [...replaced, ...stored]);
-    return (await put).length === 1;
+    const [kind, values] = planWebhook(next, last);
+    return (await this.runOnControl(PUT_WEBHOOK[kind], values)).length === 1;
   }
 
   async close(): Promise<void> {
@@ -339,17 +341,10 @@ class PostgresStore implements Store {
     statements: readonly string[],
   ): Promise<readonly TokenRecord[]> {
     const hashes = records.map(({ hash }) => hash);
-    const values = [
-      toArray(hashes),
-      toArray(records.map(({ prefix }) => prefix)),
-      toArray(records.map(({ name }) => name)),
-      toArray(records.map(({ scopes }) => scopes.join(" "))),
-      toArray(records.map(({ createdAtMs }) => createdAtMs)),
-      toArray(records.map(({ expiresAtMs }) => expiresAtMs)),
-      toArray(records.map(({ lastUsedAtMs }) => lastUsedAtMs)),
-      toArray(records.map(({ revokedAtMs }) => revokedAtMs)),
-      toArray(records.map(({ rate }) => rate)),
-    ];
+    const rows = records.map(toTokenValues);
+    const values = TOKEN_COLUMNS.split(", ").map((_, column) =>
+      toArray(rows.map((row) => row[column])),
+    );
     return this.control.run(this.deadline(), async (connection) => {
       for (const statement of statements) await connection.query(statement, values);
       const found = await findTokens(connection, hashes);

@@ -11,8 +11,10 @@ import type {
   StoreLimits,
 } from "../../domain/store.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
+import type { Webhook } from "../../domain/webhook.ts";
 import { Batcher, type Committed } from "../batcher.ts";
 import { Entries, Trimmer } from "../journal.ts";
+import { planWebhook, toTokenValues } from "../rows.ts";
 import {
   type Durability,
   fileBytesOf,
@@ -26,8 +28,18 @@ import {
   watchFiles,
 } from "./database.ts";
 import { SqliteReads, WRITING_MS } from "./read.ts";
-import { connect, type Connection, disconnect } from "./sql.ts";
-import { applyWrite, concernsPlants, type Outcome, Room, type Write } from "./writes.ts";
+import { connect, type Connection, disconnect, type Statements } from "./sql.ts";
+import { changePlant, createPlant, Room, type Transaction } from "./writes.ts";
+
+interface Write {
+  /** Done only once everything that can be read is durable. */
+  readonly concernsPlants: boolean;
+  /** An Error fails this write alone. */
+  readonly apply: (transaction: Transaction) => unknown;
+}
+
+/** So many blocks take about a millisecond. */
+const TRIM_ROWS = 1_000;
 
 interface WriteConnection extends Connection {
   durability: Durability;
@@ -38,7 +50,7 @@ interface WriteConnection extends Connection {
 export class SqliteStore extends SqliteReads implements Store {
   readonly description: StoreDescription;
   private readonly path: string;
-  private readonly writes: Batcher<Write, Outcome>;
+  private readonly writes: Batcher<Write, unknown>;
   private connection: WriteConnection | undefined;
   /** After a failure the store reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
@@ -65,33 +77,39 @@ export class SqliteStore extends SqliteReads implements Store {
       // The first request tries again, and is refused if it fails.
     }
     this.writes = new Batcher((batch) => this.commit(batch), limits, limits);
-    this.trimmer = new Trimmer(
-      limits,
-      async (beforeMs) => (await this.writes.submit({ kind: "trimChanges", beforeMs })) === "more",
+    this.trimmer = new Trimmer(limits, (beforeMs) =>
+      this.writePlants(
+        ({ statements }) => statements.trimChanges.run(beforeMs, TRIM_ROWS).changes === TRIM_ROWS,
+      ),
     );
   }
 
   createPlant(plant: Plant, by?: string): Promise<Created> {
-    const created = this.writes.submit({ kind: "createPlant", plant, by }, lengthOf(plant));
-    return created as Promise<Created>;
+    return this.writes.submit(toCreate(plant, by), lengthOf(plant)) as Promise<Created>;
   }
 
   createPlants(plants: readonly Plant[], by?: string): Promise<(Created | Refusal)[]> {
-    const writes = plants.map((plant): Write => ({ kind: "createPlant", plant, by }));
+    const writes = plants.map((plant) => toCreate(plant, by));
     const created = this.writes.submitAll(writes, plants.map(lengthOf));
     return created as Promise<(Created | Refusal)[]>;
   }
 
-  async replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
-    await this.writes.submit({ kind: "replacePlant", plant, condition, by }, lengthOf(plant));
+  replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
+    return this.writePlants(
+      (transaction) => changePlant(transaction, plant.id, plant, condition, by),
+      lengthOf(plant),
+    );
   }
 
-  async removePlant(id: bigint, condition: Condition, by?: string): Promise<void> {
-    await this.writes.submit({ kind: "removePlant", id, condition, by });
+  removePlant(id: bigint, condition: Condition, by?: string): Promise<void> {
+    return this.writePlants((transaction) =>
+      changePlant(transaction, id, undefined, condition, by),
+    );
   }
 
-  async probe(): Promise<void> {
-    await this.writes.submit({ kind: "probe" });
+  /** It finds out whether a plant could be created. */
+  probe(): Promise<void> {
+    return this.writePlants(({ statements }) => void statements.probe.run(Date.now()));
   }
 
   protected isWriting(): boolean {
@@ -115,28 +133,42 @@ export class SqliteStore extends SqliteReads implements Store {
     }
   }
 
-  readonly createToken: Store["createToken"] = async (token) =>
-    (await this.writes.submit({ kind: "createToken", token, onlyFirst: false })) === "done";
-
-  readonly createFirstToken: Store["createToken"] = async (token) =>
-    (await this.writes.submit({ kind: "createToken", token, onlyFirst: true })) === "done";
-
-  async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
-    const write = { kind: "revokeToken", hash, revokedAtMs, unlessLast } as const;
-    return (await this.writes.submit(write)) === "done";
+  createToken(token: TokenRecord): Promise<boolean> {
+    return this.write((statements) => insertToken(statements, token, false));
   }
 
-  async touchTokens(uses: readonly TokenUse[]): Promise<void> {
-    await this.writes.submit({ kind: "touchTokens", uses });
+  createFirstToken(token: TokenRecord): Promise<boolean> {
+    return this.write((statements) => insertToken(statements, token, true));
   }
 
-  async adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
-    const outcome = await this.writes.submit({ kind: "adoptTokens", records });
-    return outcome as readonly TokenRecord[];
+  revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
+    return this.write(({ revokeToken, findToken }) => {
+      revokeToken.run(revokedAtMs, hash, unlessLast ?? null);
+      return typeof findToken.get(hash)?.revoked_at_ms === "bigint";
+    });
   }
 
-  readonly putWebhook: Store["putWebhook"] = async (next, last) =>
-    (await this.writes.submit({ kind: "putWebhook", next, last })) === "done";
+  touchTokens(uses: readonly TokenUse[]): Promise<void> {
+    return this.write(({ touchToken }) => {
+      for (const { usedAtMs, hash } of uses) touchToken.run(usedAtMs, hash);
+    });
+  }
+
+  adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
+    return this.write((statements) => {
+      // All of these first: a revocation frees a name that another token may have.
+      const absent = records.filter(
+        ({ hash, revokedAtMs = null, lastUsedAtMs = null }) =>
+          statements.mergeToken.run(revokedAtMs, lastUsedAtMs, hash).changes === 0,
+      );
+      return absent.filter((token) => !insertToken(statements, token, false));
+    });
+  }
+
+  putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
+    const [kind, values] = planWebhook(next, last);
+    return this.write(({ webhook }) => webhook[kind].run(...values).changes === 1);
+  }
 
   override async close(): Promise<void> {
     this.trimmer.stop();
@@ -146,7 +178,20 @@ export class SqliteStore extends SqliteReads implements Store {
     this.disconnect();
   }
 
-  private commit(batch: readonly Write[]): Committed<Outcome> {
+  private write<Outcome>(apply: (statements: Statements) => Outcome): Promise<Outcome> {
+    const write: Write = { concernsPlants: false, apply: ({ statements }) => apply(statements) };
+    return this.writes.submit(write) as Promise<Outcome>;
+  }
+
+  private writePlants<Outcome>(
+    apply: (transaction: Transaction) => Outcome,
+    characters?: number,
+  ): Promise<Exclude<Outcome, Refusal>> {
+    const written = this.writes.submit({ concernsPlants: true, apply }, characters);
+    return written as Promise<Exclude<Outcome, Refusal>>;
+  }
+
+  private commit(batch: readonly Write[]): Committed<unknown> {
     try {
       return this.commitOn(this.connected(), batch);
     } catch (error) {
@@ -156,15 +201,16 @@ export class SqliteStore extends SqliteReads implements Store {
     }
   }
 
-  private commitOn(connection: WriteConnection, batch: readonly Write[]): Outcome[] {
+  private commitOn(connection: WriteConnection, batch: readonly Write[]): unknown[] {
     const { db, statements, room } = connection;
     connection.assertFilesNotMoved();
-    if (connection.durability !== "everything" && batch.some(concernsPlants)) {
+    const concernsPlants = batch.some((write) => write.concernsPlants);
+    if (connection.durability !== "everything" && concernsPlants) {
       const durability = this.makeDurable(connection);
       if (durability !== "everything") throw new StoreLockedError(this.path);
     }
     const entries = this.limits.changesDays > 0 ? new Entries() : undefined;
-    const isBreak = entries === undefined && !this.isBreakMarked && batch.some(concernsPlants);
+    const isBreak = entries === undefined && !this.isBreakMarked && concernsPlants;
     let changes = 0;
     const writeChanges = (): void => {
       if (entries === undefined || entries.count === 0) return;
@@ -175,8 +221,9 @@ export class SqliteStore extends SqliteReads implements Store {
     try {
       room.prepare(statements);
       if (isBreak) statements.insertChanges.run(0, Date.now(), "[]");
+      const transaction = { statements, room, entries };
       const outcomes = batch.map((write) => {
-        const outcome = applyWrite(db, statements, write, room, entries);
+        const outcome = applyAlone(db, transaction, write);
         if (entries?.isFull === true) writeChanges();
         return outcome;
       });
@@ -185,7 +232,7 @@ export class SqliteStore extends SqliteReads implements Store {
       this.committedAtMs = performance.now();
       this.changesWritten += changes;
       this.isBreakMarked ||= isBreak;
-      return outcomes as Outcome[];
+      return outcomes;
     } catch (error) {
       room.rollBack();
       // A full disk and an I/O error have rolled back already.
@@ -239,3 +286,22 @@ export class SqliteStore extends SqliteReads implements Store {
     this.connection = undefined;
   }
 }
+
+const toCreate = (plant: Plant, by: string | undefined): Write => ({
+  concernsPlants: true,
+  apply: (transaction) => createPlant(transaction, plant, by),
+});
+
+/** If the transaction is still open after an error, SQLite undid that statement alone, and only this write fails. */
+function applyAlone(db: Database, transaction: Transaction, { apply }: Write): unknown {
+  try {
+    return apply(transaction);
+  } catch (error) {
+    if (!db.inTransaction) throw error;
+    return translate(error);
+  }
+}
+
+/** False if another token has the name, or if it is not the first one and should be. */
+const insertToken = (statements: Statements, token: TokenRecord, onlyFirst: boolean): boolean =>
+  statements.insertToken.run(...toTokenValues(token), onlyFirst).changes === 1;
