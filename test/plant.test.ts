@@ -12,7 +12,7 @@ import {
   parseNewPlant,
   parseReplacement,
 } from "../src/domain/plant.ts";
-import { NewPlantSchema, PlantSchema } from "../src/http/openapi.ts";
+import { NewPlantShape, PlantShape } from "../src/http/operations.ts";
 
 const RUNS = 5_000 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 
@@ -59,15 +59,15 @@ function isAccepted(parse: () => unknown): boolean {
 }
 
 test.each([
-  ["a new plant", NewPlantSchema, parseNewPlant],
-  ["a replacement", PlantSchema, (text: string) => parseReplacement(text, 1n)],
+  ["a new plant", NewPlantShape.schema, parseNewPlant],
+  ["a replacement", PlantShape.schema, (text: string) => parseReplacement(text, 1n)],
 ] as const)("%s is accepted if and only if its schema accepts it", (_name, schema, parse) => {
   const compiled = Compile(schema);
   const seen = new Set<boolean>();
   fc.assert(
     fc.property(candidate.filter(isExpressible), (came) => {
       // A replacement may repeat the id of its path, which no schema can say.
-      const body = schema === PlantSchema ? withoutId(came) : came;
+      const body = schema === PlantShape.schema ? withoutId(came) : came;
       const accepted = isAccepted(() => parse(JSON.stringify(body)));
       seen.add(accepted);
       expect(accepted).toBe(compiled.Check(body));

@@ -12,7 +12,7 @@ import type { Reports } from "../observe/reporter.ts";
 import { allArrived, flushOverdue } from "../store/batcher.ts";
 import { type BodyReader, countUnread, LINGER_SECONDS_MAX, type Memory } from "./body.ts";
 import type { Feed } from "./feed.ts";
-import { requireNoQuery } from "./query.ts";
+import { parseQuery } from "./query.ts";
 import { logRequest } from "./request-log.ts";
 
 /** What every operation can use. */
@@ -135,7 +135,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         exchange.tokenName = principal.name;
         low = rates.take(principal);
         requireScope(principal, operation.scope);
-        if (operation.hasQuery !== true && request.url.includes("?")) requireNoQuery(request.url);
+        if (operation.hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
         response = await operation.handle(exchange, principal);
       }
     } catch (error) {

@@ -1,9 +1,8 @@
-/** Parts that the descriptions of several operations share. */
+/** What the description of every operation is made of. */
 
 import { catalogue, type ErrorName } from "../domain/errors.ts";
 import { scopes } from "../domain/token.ts";
 import type { Method, Operation } from "./handle.ts";
-import { LIMIT_DEFAULT, LIMIT_MAX } from "./query.ts";
 
 const inRequest = ["malformed_request", "invalid_query"] as const;
 const inCondition = [...inRequest, "invalid_id", "invalid_precondition"] as const;
@@ -39,19 +38,98 @@ const failures = {
 
 type Failure = keyof typeof failures;
 
-const component = (kind: string, name: string): object => ({
+const component = (kind: string, name: string): Schema => ({
   $ref: `#/components/${kind}/${name}`,
 });
 
-export const schema = (name: string): object => component("schemas", name);
+type Schema = Readonly<Record<string, unknown>>;
 
-const NDJSON_TYPE = "application/x-ndjson";
+/** A value of the interface: its schema, and an example. */
+export interface Shape {
+  readonly schema: Schema;
+  readonly example: unknown;
+  /** What else the description says of it as a parameter. */
+  readonly more?: Schema;
+}
+
+const shapeOf =
+  (type: Schema) =>
+  (example?: unknown, description?: string, more?: Schema): Shape => ({
+    schema: { ...type, description, ...more },
+    example,
+  });
+
+export const text = shapeOf({ type: "string" });
+export const time = shapeOf({ type: "string", format: "date-time" });
+export const integer = shapeOf({ type: "integer" });
+export const int64 = shapeOf({ type: "integer", format: "int64" });
+export const number = shapeOf({ type: "number" });
+export const flag = shapeOf({ type: "boolean" });
+
+/** Or null. */
+export const maybe = ({ schema, example }: Shape): Shape => ({
+  schema: { ...schema, type: [schema["type"], "null"] },
+  example,
+});
+
+export const explained = ({ schema, example }: Shape, description: string): Shape => ({
+  schema: { ...schema, description },
+  example,
+});
+
+export const list = (item: Shape, description?: string, more?: Schema): Shape => ({
+  schema: { type: "array", items: item.schema, description, ...more },
+  example: item.example === undefined ? undefined : [item.example],
+});
+
+type Members = Readonly<Record<string, Shape>>;
+
+/** Every member is required, except these. */
+export const object = (
+  members: Members,
+  { optional = [], ...more }: Schema & { readonly optional?: readonly string[] } = {},
+): Shape => ({
+  schema: {
+    type: "object",
+    required: Object.keys(members).filter((name) => !optional.includes(name)),
+    properties: mapValues(members, ({ schema }) => schema),
+    ...more,
+  },
+  example: mapValues(members, ({ example }) => example),
+});
+
+export const mapValues = <Value, Result>(
+  values: Readonly<Record<string, Value>>,
+  map: (value: Value) => Result,
+): Readonly<Record<string, Result>> =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
+
+/** A shape that the description has once, under this name. */
+export const refer = (name: string, { example }: Shape): Shape => ({
+  schema: component("schemas", name),
+  example,
+});
+
+/** With these members too. */
+export const both = (shape: Shape, members: Members): Shape => {
+  const { schema, example } = object(members);
+  return {
+    schema: { allOf: [shape.schema, schema] },
+    example: Object.assign({}, example, shape.example),
+  };
+};
+
+export const scopesShown = list(
+  text("plants:write"),
+  `Out of ${scopes.join(", ")}. Later versions may add some: ignore those that you do not know.`,
+);
 
 const headers = {
   "X-Request-Id":
     "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
   Link: 'The next page, as `<…>; rel="next"` (RFC 8288). The last page has none.',
   "Last-Change": "The number of the newest change.",
+  "Idempotent-Replayed": "`true` if the plant was in the store already.",
   ETag: "A strong entity tag of the plant.",
   "WWW-Authenticate": "RFC 6750.",
   "Retry-After": "Seconds.",
@@ -72,39 +150,30 @@ export const withHeaders = (...names: Header[]): object =>
 
 type Responses = Readonly<Record<string, object>>;
 
-export interface Parameter {
-  readonly name: string;
-  readonly in: string;
-  readonly [more: string]: unknown;
-}
-
-/** What the description says of an operation. */
-interface Described {
+/** An operation as it is served and described. */
+export type Entry = Operation & {
   /** Method and path. */
   readonly at: `${Method} ${string}`;
-  readonly id: string;
-  readonly scope: Operation["scope"];
   readonly summary: string;
-  readonly tags?: readonly string[];
   readonly description?: string;
-  readonly parameters?: readonly Parameter[];
+  readonly query?: Members;
+  readonly headers?: Members;
   readonly requestBody?: object;
   /** The responses that are not failures. */
   readonly answers: Responses;
   /** Besides those of every operation, and of every body. */
   readonly fails?: readonly Failure[];
-}
+};
 
-/** An operation as it is served and described. */
-export type Entry = Described & Operation;
+/** By operation id. */
+export type Entries = Readonly<Record<string, Entry>>;
 
 const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
 
 /** An operation of the description. */
-export function describeOperation(entry: Described) {
-  const { id, scope, summary, description, tags = ["plants"] } = entry;
-  const { parameters, requestBody, answers } = entry;
+export function describeOperation(operationId: string, tag: string, entry: Entry) {
+  const { scope, summary, description, query, headers: sent, requestBody, answers } = entry;
   const isOpen = scope === undefined;
   const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = entry;
   const needs = isOpen
@@ -127,10 +196,10 @@ export function describeOperation(entry: Described) {
     ),
   };
   return {
-    operationId: id,
-    tags,
+    operationId,
+    tags: [tag],
     summary,
-    parameters,
+    parameters: [...describeParameters("query", query), ...describeParameters("header", sent)],
     requestBody,
     description: [description, needs].join(" ").trim(),
     ...(isOpen && { security: [] }),
@@ -138,71 +207,48 @@ export function describeOperation(entry: Described) {
   };
 }
 
+/** What a parameter means is said beside its schema. */
+export const describeParameters = (
+  place: string,
+  parameters: Members = {},
+  required?: true,
+): object[] =>
+  Object.entries(parameters).map(([name, { schema, example, more }]) => {
+    const { description, ...type } = schema;
+    return { name, in: place, required, description, schema: type, example, ...more };
+  });
+
+type Content = Readonly<Record<string, Shape>>;
+
 /** An answer with a body, in one or several media types. */
-export const answer = (
-  description: string,
-  content: Readonly<Record<string, Media>>,
-  ...names: Header[]
-): object => ({ description, headers: withHeaders(...names), content });
-
-interface Media {
-  readonly schema: object;
-  readonly example: unknown;
-}
-
-export const json = (itsSchema: object, example: unknown): Readonly<Record<string, Media>> => ({
-  "application/json": { schema: itsSchema, example },
+export const answer = (description: string, content: Content, ...names: Header[]): object => ({
+  description,
+  headers: withHeaders(...names),
+  content,
 });
+
+/** The answers of an operation that has one besides failures. */
+export const ok = (...described: Parameters<typeof answer>): Responses => ({
+  200: answer(...described),
+});
+export const done = (description: string): Responses => ({
+  204: { description, headers: withHeaders() },
+});
+
+export const json = (shape: Shape): Content => ({ "application/json": shape });
 
 /** An array of these as JSON, and one of them a line. */
-export const jsonAndLines = (
-  name: string,
-  examples: readonly object[],
-): Readonly<Record<string, Media>> => ({
-  ...json({ type: "array", items: schema(name) }, examples),
-  [NDJSON_TYPE]: {
-    // OpenAPI 3.1 has no schema for lines of JSON: to validators and generators they are text.
-    schema: { type: "string", description: `One ${name} a line, as JSON.` },
-    example: examples.map((line) => `${JSON.stringify(line)}\n`).join(""),
-  },
+export const jsonAndLines = (name: string, examples: readonly unknown[]): Content => ({
+  ...json({
+    schema: { type: "array", items: component("schemas", name) },
+    example: examples,
+  }),
+  // OpenAPI 3.1 has no schema for lines of JSON: to validators and generators they are text.
+  "application/x-ndjson": text(
+    examples.map((line) => `${JSON.stringify(line)}\n`).join(""),
+    `One ${name} a line, as JSON.`,
+  ),
 });
-
-export const asText = (type: string, example: string): Readonly<Record<string, Media>> => ({
-  [type]: { schema: text, example },
-});
-
-export const text = { type: "string" } as const;
-export const integer = { type: "integer" } as const;
-export const maybe = (type: string): object => ({ type: [type, "null"] });
-export const int64 = { type: "integer", format: "int64" } as const;
-
-export const scopesShown = {
-  type: "array",
-  items: text,
-  description: `Out of ${scopes.join(", ")}. Later versions may add some: ignore those that you do not know.`,
-};
-
-/** Every property is required. */
-export const objectOf = (properties: object): object => ({
-  type: "object",
-  required: Object.keys(properties),
-  properties,
-});
-
-export const parameter = (
-  name: string,
-  description: string,
-  itsSchema: object = text,
-  place = "query",
-): Parameter => ({ name, in: place, description, schema: itsSchema });
-
-export const limitParameter = (description: string): Parameter =>
-  parameter("limit", description, {
-    ...integer,
-    minimum: 1,
-    maximum: LIMIT_MAX,
-    default: LIMIT_DEFAULT,
-  });
 
 const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
   401: ["WWW-Authenticate"],
@@ -213,35 +259,26 @@ const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
 };
 
 /** The responses and headers that operations refer to. */
-export function describeShared(): { readonly responses: object; readonly headers: object } {
-  return {
-    responses: Object.fromEntries(
-      Object.entries(failures).map(([name, codes]) => [name, describeFailure(codes)]),
-    ),
-    headers: Object.fromEntries(
-      Object.entries(headers).map(([name, description]) => [
-        name,
-        { description, schema: { type: "string" } },
-      ]),
-    ),
-  };
-}
+export const describeShared = (): object => ({
+  responses: mapValues(failures, describeFailure),
+  headers: mapValues(headers, (description) => ({ description, schema: { type: "string" } })),
+});
 
 function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
+  const entries = names.map((name) => ({ name, ...catalogue[name] }));
+  const examples = entries.map(({ name, code, meaning }) => [
+    name,
+    { value: { error: code, message: meaning } },
+  ]);
   return {
-    description: names
-      .map((name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`)
+    description: entries
+      .map(({ name, code, meaning }) => `- \`${code} ${name}\`: ${meaning}`)
       .join("\n"),
     headers: withHeaders(...(headersByStatus[catalogue[names[0]].status] ?? [])),
     content: {
       "application/json": {
-        schema: schema("Error"),
-        examples: Object.fromEntries(
-          names.map((name) => [
-            name,
-            { value: { error: catalogue[name].code, message: catalogue[name].meaning } },
-          ]),
-        ),
+        schema: component("schemas", "Error"),
+        examples: Object.fromEntries(examples),
       },
     },
   };

@@ -1,112 +1,22 @@
 /** The description of the interface, in OpenAPI. */
 
 import type { Config } from "../config.ts";
-import { changeTypes } from "../domain/change.ts";
-import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { scopes } from "../domain/token.ts";
 import {
   describeCatalogue,
   describeOperation,
+  describeParameters,
   describeShared,
-  type Entry,
   int64,
+  mapValues,
+  type Shape,
   text,
 } from "./openapi-parts.ts";
-import { created, listOperations, splitPlace } from "./operations.ts";
-import { TokenSchema } from "./tokens.ts";
-import { describeEvents, WebhookSchema } from "./webhooks.ts";
+import { created, listOperations, shapes, splitPlace } from "./operations.ts";
+import { describeEvents } from "./webhooks.ts";
 
 /** The version of the interface, not of the program. */
 const INTERFACE_VERSION = "1.0.0";
-
-/** The checks in domain/plant.ts accept exactly what these two describe. */
-export const PlantSchema = {
-  type: "object",
-  required: ["name"],
-  properties: {
-    name: {
-      type: "string",
-      description:
-        "The name of the plant. Any string, even an empty one, without U+0000 and unpaired surrogates.",
-    },
-    tag: {
-      type: "string",
-      description:
-        "Tag that specifies the type. The same rules as for the name. A plant without a tag leaves it out; it is never null.",
-    },
-  },
-} as const;
-
-export const NewPlantSchema = {
-  type: "object",
-  required: ["id", ...PlantSchema.required],
-  properties: {
-    id: {
-      type: "integer",
-      format: "int64",
-      description: `Identification number of the plant: any integer from ${INT64_MIN} to ${INT64_MAX}, kept exactly. A double rounds ids beyond ${Number.MAX_SAFE_INTEGER}.`,
-    },
-    ...PlantSchema.properties,
-  },
-} as const;
-
-const ErrorSchema = {
-  type: "object",
-  required: ["error", "message"],
-  properties: {
-    error: {
-      type: "integer",
-      format: "int32",
-      description: "Numeric error value, from the catalogue.",
-    },
-    message: { type: "string", description: "Error text for people." },
-  },
-} as const;
-
-const BatchResultSchema = {
-  type: "object",
-  required: ["line", "status"],
-  properties: {
-    line: {
-      type: "integer",
-      description: "The number of the line, or the place in the array, from 1.",
-    },
-    status: {
-      type: "integer",
-      description: "The status that a create of this line alone would have.",
-    },
-    replayed: { type: "boolean", description: "True if the plant was in the store already." },
-    ...ErrorSchema.properties,
-  },
-} as const;
-
-const ChangeSchema = {
-  type: "object",
-  required: ["seq", "time", "type", "id"],
-  properties: {
-    seq: {
-      type: "integer",
-      format: "int64",
-      description:
-        "Grows in the order of the commits, with gaps. At least the time of the change in microseconds since 1970, and within the range of doubles.",
-    },
-    time: { type: "string", format: "date-time" },
-    type: { type: "string", enum: changeTypes },
-    id: NewPlantSchema.properties.id,
-    by: {
-      type: "string",
-      description: "The name of the token. Left out if a command changed the store itself.",
-    },
-    plant: {
-      ...PlantSchema,
-      description: "The plant since this change. Left out if it was removed.",
-    },
-    before: {
-      ...PlantSchema,
-      description: "The plant until this change. Left out if it was created.",
-    },
-  },
-} as const;
 
 export function describeApi(config: Config): object {
   return {
@@ -133,16 +43,7 @@ export function describeApi(config: Config): object {
     paths: describePaths(listOperations(config)),
     webhooks: describeEvents(created),
     components: {
-      schemas: {
-        Plant: PlantSchema,
-        NewPlant: NewPlantSchema,
-        StoredPlant: { ...NewPlantSchema, description: "A plant with its id." },
-        BatchResult: BatchResultSchema,
-        Change: ChangeSchema,
-        Token: TokenSchema,
-        Webhook: WebhookSchema,
-        Error: ErrorSchema,
-      },
+      schemas: mapValues(shapes, ({ schema }: Shape) => schema),
       ...describeShared(),
       securitySchemes: {
         bearerAuth: {
@@ -156,44 +57,35 @@ export function describeApi(config: Config): object {
 }
 
 /** What stands in a path's open part. */
-const openParts: Readonly<Record<string, object>> = {
-  "/plants/{id}": {
-    description: "The plant's id, in plain decimal digits.",
-    schema: int64,
-    example: 1,
-  },
-  "/tokens/{id}": {
-    description: "The token's id, from the list.",
-    schema: text,
-    example: "9f86d081884c7d65",
-  },
-  "/webhooks/{name}": { description: "The webhook's name.", schema: text, example: "shop" },
+const openParts: Readonly<Record<string, Shape>> = {
+  "/plants/{id}": int64(1, "The plant's id, in plain decimal digits."),
+  "/tokens/{id}": text("9f86d081884c7d65", "The token's id, from the list."),
+  "/webhooks/{name}": text("shop", "The webhook's name."),
 };
 
-/** HEAD answers wherever GET does: the same, without a body. */
-function describePaths(entries: readonly Entry[]): object {
+function describePaths(operations: ReturnType<typeof listOperations>): object {
   const paths: Record<string, Record<string, object>> = {};
-  for (const entry of entries) {
-    const [method, path] = splitPlace(entry);
-    const [, start = "", name] = /^(.*\{(\w+)\})/.exec(path) ?? [];
-    const operations = (paths[path] ??=
-      name === undefined
-        ? {}
-        : { parameters: [{ name, in: "path", required: true, ...openParts[start] }] });
-    const described = describeOperation(entry);
-    operations[method.toLowerCase()] = described;
-    if (method !== "GET") continue;
-    const responses = Object.entries(described.responses).map(([code, response]) => [
-      code,
-      { ...response, content: undefined },
-    ]);
-    operations["head"] = {
-      ...described,
-      operationId: `${described.operationId}Head`,
-      summary: `${described.summary}: headers only`,
-      description: "The headers that GET answers, without a body.",
-      responses: Object.fromEntries(responses),
-    };
-  }
+  for (const [tag, entries] of Object.entries(operations))
+    for (const [id, entry] of Object.entries(entries)) {
+      const [method, path] = splitPlace(entry);
+      const [, start = "", name = ""] = /^(.*\{(\w+)\})/.exec(path) ?? [];
+      const { [start]: shape } = openParts;
+      const described = describeOperation(id, tag, entry);
+      paths[path] = {
+        ...paths[path],
+        ...(shape && { parameters: describeParameters("path", { [name]: shape }, true) }),
+        [method.toLowerCase()]: described,
+        ...(method === "GET" && { head: describeHead(described) }),
+      };
+    }
   return paths;
 }
+
+/** HEAD answers wherever GET does: the same, without a body. */
+const describeHead = (described: ReturnType<typeof describeOperation>): object => ({
+  ...described,
+  operationId: `${described.operationId}Head`,
+  summary: `${described.summary}: headers only`,
+  description: "The headers that GET answers, without a body.",
+  responses: mapValues(described.responses, (response) => ({ ...response, content: undefined })),
+});

@@ -25,11 +25,12 @@ import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
+  filters,
   formatNextQuery,
-  parseCountQuery,
   parsePlantQuery,
-  parseTagQuery,
+  parseQuery,
   requireRoomForNext,
+  tagParameters,
 } from "./query.ts";
 import {
   chooseForm,
@@ -240,14 +241,15 @@ async function* formatPages(
 
 /** GET /plants/count */
 export async function countPlants({ request, service }: Exchange): Promise<Response> {
-  return answer(200, JSON.stringify(await service.store.countPlants(parseCountQuery(request.url))));
+  const counted = await service.store.countPlants(parseQuery(request.url, filters));
+  return answer(200, JSON.stringify(counted));
 }
 
 /** GET /tags, and with counts GET /tags/counts */
 export const answerTags =
   (hasCounts: boolean) =>
   async ({ request, service }: Exchange): Promise<Response> => {
-    const query = parseTagQuery(request.url);
+    const query = parseQuery(request.url, tagParameters);
     requireRoomForNext(request.url, TAG_BYTES_MAX, service.config.urlBytesMax);
     const page = await service.store.listTags(query);
     const { tags, next } = hasCounts ? await countEach(service.store, page) : page;

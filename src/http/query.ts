@@ -3,63 +3,185 @@
 import { type ChangeQuery, type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
-import {
-  type CountQuery,
-  type Order,
-  orders,
-  type PlantQuery,
-  splitWords,
-  type TagQuery,
-  WORDS_MAX,
-} from "../domain/page.ts";
+import { type Order, orders, type PlantQuery, splitWords, WORDS_MAX } from "../domain/page.ts";
 import { isStorable } from "../domain/plant.ts";
+import { int64, integer, list, type Shape, text } from "./openapi-parts.ts";
 
-export const LIMIT_DEFAULT = 100;
-export const LIMIT_MAX = 1000;
-
-/** A stream has no pages, so it has no limit. */
-export function parsePlantQuery(url: string, isStream: boolean): PlantQuery {
-  const given = new Parameters(url, ["limit", "after", "tag", "name", "q", "order"]);
-  const query: PlantQuery = {
-    limit: given.limit(isStream),
-    after: given.take<bigint | undefined>("after", (text) => parseInt64("after", text), undefined),
-    tag: given.text("tag"),
-    name: given.text("name"),
-    q: given.take<string | undefined>("q", parseWords, undefined),
-    order: given.take<Order>("order", parseOrder, "asc"),
-  };
-  given.requireSound();
-  return query;
+/** How a parameter is described and read. */
+interface Parameter<Value> extends Shape {
+  readonly expected: string;
+  /** Undefined for a value that is not allowed; null for one that counts as left out. */
+  readonly find: (given: string) => Value | null | undefined;
+  readonly fallback: Value;
 }
 
-export function parseCountQuery(url: string): CountQuery {
-  const given = new Parameters(url, ["tag", "name", "q"]);
-  const query: CountQuery = {
-    tag: given.text("tag"),
-    name: given.text("name"),
-    q: given.take<string | undefined>("q", parseWords, undefined),
-  };
-  given.requireSound();
-  return query;
+type Known = Readonly<Record<string, Parameter<unknown>>>;
+type Values<Names extends Known> = {
+  readonly [Name in keyof Names]: Names[Name] extends Parameter<infer Value> ? Value : never;
+};
+
+const LIMIT_DEFAULT = 100;
+const LIMIT_MAX = 1000;
+
+const limitTo = (description: string): Parameter<number> => ({
+  ...integer(undefined, description, { minimum: 1, maximum: LIMIT_MAX, default: LIMIT_DEFAULT }),
+  expected: `an integer from 1 to ${LIMIT_MAX}`,
+  find: (given) => {
+    const limit = /^\d{1,4}$/.test(given) ? Number(given) : 0;
+    return limit >= 1 && limit <= LIMIT_MAX ? limit : undefined;
+  },
+  fallback: LIMIT_DEFAULT,
+});
+
+const anyText = (description: string): Parameter<string | undefined> => ({
+  ...text(undefined, description),
+  expected: "text",
+  find: (given) => given,
+  fallback: undefined,
+});
+
+const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
+  ...int64(undefined, description),
+  expected: `an integer from ${INT64_MIN} to ${INT64_MAX}`,
+  find: findPlainInt64,
+  fallback: undefined,
+});
+
+export const filters = {
+  tag: anyText("Exactly this tag."),
+  name: anyText(
+    "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
+  ),
+  q: {
+    ...anyText(
+      `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
+    ),
+    expected: `at most ${WORDS_MAX} words`,
+    find: (given: string) => {
+      const { length } = splitWords(given);
+      if (length > WORDS_MAX) return undefined;
+      return length === 0 ? null : given;
+    },
+  },
+};
+
+export const plantParameters = {
+  limit: limitTo("Plants on a page."),
+  after: anyInt64("The id of the last plant seen; the page begins after it."),
+  ...filters,
+  order: {
+    ...text(undefined, "By id.", { enum: orders, default: "asc" }),
+    expected: orders.join(" or "),
+    find: (given: string) => orders.find((known) => known === given),
+    fallback: "asc" as Order,
+  },
+};
+
+export const tagParameters = {
+  prefix: { ...anyText("Only tags that begin with this, exactly."), fallback: "" },
+  after: anyText("The last tag seen; the page begins after it."),
+  limit: limitTo("Tags on a page."),
+};
+
+export const changeParameters = {
+  after: {
+    ...int64(
+      undefined,
+      "The number of the last change seen. 0, or nothing: begin with the oldest that is kept.",
+      { minimum: 0, default: 0 },
+    ),
+    expected: `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`,
+    find: (given: string) => {
+      const value = /^\d{1,16}$/.test(given) ? Number(given) : Number.NaN;
+      return Number.isSafeInteger(value) ? value : undefined;
+    },
+    fallback: 0,
+  },
+  limit: limitTo("Changes on a page."),
+  id: anyInt64("Only changes of this plant."),
+  type: {
+    ...list(
+      text(undefined, undefined, { enum: changeTypes }),
+      "Only these types, separated by commas.",
+    ),
+    more: { style: "form", explode: false },
+    expected: `${changeTypes.join(", ")}, or several of them with commas`,
+    find: (given: string) => {
+      const types = given.split(",") as ChangeType[];
+      const isSound = types.every((type) => changeTypes.includes(type));
+      return isSound && new Set(types).size === types.length ? types : undefined;
+    },
+    fallback: undefined as readonly ChangeType[] | undefined,
+  },
+};
+
+export const activityParameters = {
+  since: {
+    ...integer(undefined, "Only samples later than this, in milliseconds since 1970.", {
+      minimum: 0,
+    }),
+    expected: "milliseconds since 1970",
+    find: (given: string) => (/^\d{1,15}$/.test(given) ? Number(given) : undefined),
+    fallback: 0,
+  },
+};
+
+const noLimit: Parameter<number> = {
+  ...limitTo(""),
+  expected: "no limit for a stream, which has no pages",
+  find: () => undefined,
+  fallback: LIMIT_MAX,
+};
+const plantStreamParameters = { ...plantParameters, limit: noLimit };
+const changeStreamParameters = { ...changeParameters, limit: noLimit };
+
+export const parsePlantQuery = (url: string, isStream: boolean): PlantQuery =>
+  parseQuery(url, isStream ? plantStreamParameters : plantParameters);
+
+/** A client that reconnects sends the number of the last event that it has seen in a header. */
+export function parseChangeQuery(
+  url: string,
+  isStream: boolean,
+  lastEventId: string | null,
+): ChangeQuery {
+  const known = isStream ? changeStreamParameters : changeParameters;
+  const { type: types, ...query } = parseQuery(url, known);
+  if (lastEventId === null) return { ...query, types };
+  const after = known.after.find(lastEventId);
+  if (after !== undefined) return { ...query, types, after };
+  throw new Refusal("invalid_query", explain("Last-Event-ID", known.after, lastEventId));
 }
 
-/** A text without words filters nothing. */
-function parseWords(text: string): string | undefined | Fault {
-  const { length } = splitWords(text);
-  if (length > WORDS_MAX) return Fault.of("q", `at most ${WORDS_MAX} words`, text);
-  return length === 0 ? undefined : text;
+/** Throws a Refusal that names every fault. */
+export function parseQuery<Names extends Known>(url: string, known: Names): Values<Names> {
+  const given: Record<string, string> = {};
+  const faults: string[] = [];
+  for (const [name, value, pair] of splitPairs(url))
+    if (name === undefined || !Object.hasOwn(known, name))
+      faults.push(
+        `${quote(name ?? pair.replace(/=.*/s, ""))}: unknown; known are ${Object.keys(known).join(", ") || "none"}`,
+      );
+    else if (value === undefined)
+      faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);
+    else if (given[name] !== undefined) faults.push(`${name}: given more than once`);
+    else given[name] = value;
+  const values: Record<string, unknown> = {};
+  for (const [name, parameter] of Object.entries(known)) {
+    const came = given[name];
+    const found = came === undefined ? null : parameter.find(came);
+    if (found === undefined) faults.push(explain(name, parameter, came));
+    values[name] = found ?? parameter.fallback;
+  }
+  if (faults.length > 0) throw new Refusal("invalid_query", faults.join("; "));
+  return values as Values<Names>;
 }
 
-export function parseTagQuery(url: string): TagQuery {
-  const given = new Parameters(url, ["prefix", "after", "limit"]);
-  const query: TagQuery = {
-    prefix: given.text("prefix") ?? "",
-    after: given.text("after"),
-    limit: given.limit(false),
-  };
-  given.requireSound();
-  return query;
-}
+const explain = (name: string, { expected }: Parameter<unknown>, came = ""): string =>
+  `${name}: expected ${expected}, got ${quote(came)}`;
+
+const SHOWN_CHARACTERS_MAX = 40;
+
+const quote = (given: string): string => JSON.stringify(given.slice(0, SHOWN_CHARACTERS_MAX));
 
 /** The query of the page that begins after this id or tag. Its filters are written as the client wrote them. */
 export function formatNextQuery(url: string, limit: number, after: string): string {
@@ -84,148 +206,6 @@ export function requireRoomForNext(url: string, afterBytesMax: number, urlBytesM
 
 /** Of the names and marks that a next link may add. */
 const LIMIT_BYTES_MAX = "after=&limit=1000&".length;
-
-/** A client that reconnects sends the number of the last event that it has seen in a header. */
-export function parseChangeQuery(
-  url: string,
-  isStream: boolean,
-  lastEventId: string | null,
-): ChangeQuery {
-  const given = new Parameters(url, ["after", "limit", "id", "type"]);
-  const after = given.take("after", (text) => parseNumber("after", text), 0);
-  const query: ChangeQuery = {
-    after: given.check(lastEventId === null ? after : parseNumber("Last-Event-ID", lastEventId), 0),
-    limit: given.limit(isStream),
-    id: given.take<bigint | undefined>("id", (text) => parseInt64("id", text), undefined),
-    types: given.take<ChangeQuery["types"]>("type", parseTypes, undefined),
-  };
-  given.requireSound();
-  return query;
-}
-
-function parseNumber(name: string, text: string): number | Fault {
-  const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
-  if (Number.isSafeInteger(value)) return value;
-  return Fault.of(name, `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`, text);
-}
-
-function parseTypes(text: string): readonly ChangeType[] | Fault {
-  const types = text.split(",");
-  if (types.every(isChangeType) && new Set(types).size === types.length) return types;
-  return Fault.of("type", `${changeTypes.join(", ")}, or several of them with commas`, text);
-}
-
-const isChangeType = (text: string): text is ChangeType =>
-  (changeTypes as readonly string[]).includes(text);
-
-/** For operations without parameters. */
-export function requireNoQuery(url: string): void {
-  new Parameters(url, []).requireSound();
-}
-
-/** The client wants activity after this time; 0 means all of it. */
-export function parseSince(url: string): number {
-  const given = new Parameters(url, ["since"]);
-  const since = given.take("since", parseTime, 0);
-  given.requireSound();
-  return since;
-}
-
-function parseLimit(text: string): number | Fault {
-  const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0;
-  if (limit >= 1 && limit <= LIMIT_MAX) return limit;
-  return Fault.of("limit", `an integer from 1 to ${LIMIT_MAX}`, text);
-}
-
-function refuseLimit(): Fault {
-  return new Fault("limit: not allowed with a stream, which has no pages");
-}
-
-function parseInt64(name: string, text: string): bigint | Fault {
-  return (
-    findPlainInt64(text) ?? Fault.of(name, `an integer from ${INT64_MIN} to ${INT64_MAX}`, text)
-  );
-}
-
-function parseOrder(text: string): Order | Fault {
-  return orders.find((known) => known === text) ?? Fault.of("order", orders.join(" or "), text);
-}
-
-function parseTime(text: string): number | Fault {
-  if (/^\d{1,15}$/.test(text)) return Number(text);
-  return Fault.of("since", "milliseconds since 1970", text);
-}
-
-const SHOWN_CHARACTERS_MAX = 40;
-
-/** What is wrong with a parameter. */
-class Fault {
-  readonly message: string;
-
-  constructor(message: string) {
-    this.message = message;
-  }
-
-  static of(name: string, expected: string, came: string): Fault {
-    const shown = JSON.stringify(came.slice(0, SHOWN_CHARACTERS_MAX));
-    return new Fault(`${name}: expected ${expected}, got ${shown}`);
-  }
-}
-
-type Parse<Value> = (text: string) => Value | Fault;
-
-class Parameters<Name extends string> {
-  private readonly known: readonly Name[];
-  private readonly given: Partial<Record<Name, string>> = {};
-  private readonly faults: string[] = [];
-
-  constructor(url: string, known: readonly Name[]) {
-    this.known = known;
-    for (const [name, value, pair] of splitPairs(url)) this.add(name, value, pair);
-  }
-
-  /** Any text, as it is. */
-  text(name: Name): string | undefined {
-    return this.given[name];
-  }
-
-  limit(isStream: boolean): number {
-    return isStream
-      ? this.take("limit" as Name, refuseLimit, LIMIT_MAX)
-      : this.take("limit" as Name, parseLimit, LIMIT_DEFAULT);
-  }
-
-  take<Value>(name: Name, parse: Parse<Value>, fallback: Value): Value {
-    const text = this.given[name];
-    return this.check(text === undefined ? fallback : parse(text), fallback);
-  }
-
-  check<Value>(value: Value | Fault, fallback: Value): Value {
-    if (!(value instanceof Fault)) return value;
-    this.faults.push(value.message);
-    return fallback;
-  }
-
-  /** Called when all parameters are taken. Throws a Refusal that names every fault. */
-  requireSound(): void {
-    if (this.faults.length > 0) throw new Refusal("invalid_query", this.faults.join("; "));
-  }
-
-  private add(name: string | undefined, value: string | undefined, pair: string): void {
-    if (!this.isKnown(name))
-      this.faults.push(
-        `${JSON.stringify((name ?? pair.replace(/=.*/s, "")).slice(0, SHOWN_CHARACTERS_MAX))}: unknown; known are ${this.known.join(", ") || "none"}`,
-      );
-    else if (value === undefined)
-      this.faults.push(`${name}: expected UTF-8 without U+0000, percent-encoded`);
-    else if (this.given[name] !== undefined) this.faults.push(`${name}: given more than once`);
-    else this.given[name] = value;
-  }
-
-  private isKnown(name: string | undefined): name is Name {
-    return this.known.includes(name as Name);
-  }
-}
 
 type Pair = readonly [name: string | undefined, value: string | undefined, pair: string];
 

@@ -9,14 +9,18 @@ import { requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
   answer as describeAnswer,
-  type Entry,
+  both,
+  done,
+  type Entries,
   json,
+  list,
   maybe,
-  objectOf,
-  schema,
+  object,
+  ok,
+  refer,
   scopesShown,
   text,
-  withHeaders,
+  time,
 } from "./openapi-parts.ts";
 import { JSON_TYPE } from "./request-headers.ts";
 
@@ -76,125 +80,79 @@ function parseGrant(body: string, nowMs: number): TokenGrant {
   return { ...grant, expiresAtMs, createdAtMs: nowMs };
 }
 
-const time = { ...text, format: "date-time" };
-const maybeTime = { ...maybe("string"), format: "date-time" };
-
-export const TokenSchema = objectOf({
-  id: { ...text, description: "Names the token in `DELETE /tokens/{id}`." },
-  name: text,
-  prefix: { ...text, description: "The first characters of the token." },
+export const TokenShape = object({
+  id: text("9f86d081884c7d65", "Names the token in `DELETE /tokens/{id}`."),
+  name: text("till"),
+  prefix: text("pst_Ab12Cd", "The first characters of the token."),
   scopes: scopesShown,
-  created: time,
-  expires: maybeTime,
-  lastUsed: { ...maybeTime, description: "Written down every 30 seconds." },
-  revoked: maybeTime,
-  rate: { ...maybe("string"), description: "null for what the service allows every token." },
+  created: time("2026-01-01T00:00:00.000Z"),
+  expires: maybe(time("2026-04-01T00:00:00.000Z")),
+  lastUsed: maybe(time(null, "Written down every 30 seconds.")),
+  revoked: maybe(time(null)),
+  rate: maybe(text(null, "null for what the service allows every token.")),
 });
+const Token = refer("Token", TokenShape);
 
-const listed = {
-  id: "9f86d081884c7d65",
-  name: "till",
-  prefix: "pst_Ab12Cd",
-  scopes: ["plants:write"],
-  created: "2026-01-01T00:00:00.000Z",
-  expires: "2026-04-01T00:00:00.000Z",
-  lastUsed: null,
-  revoked: null,
-  rate: null,
-};
-
-const own = {
-  type: "object",
-  required: ["name", "scopes"],
-  properties: {
-    name: {
-      ...text,
-      description: "`PLANTSTORE_TOKEN` for the token from the service's environment.",
-    },
-    prefix: { ...text, description: "Its first characters." },
+const OwnShape = object(
+  {
+    name: text("till", "`PLANTSTORE_TOKEN` for the token from the service's environment."),
+    prefix: text("pst_Ab12Cd", "Its first characters."),
     scopes: scopesShown,
-    expires: { ...time, description: "Left out if it does not expire." },
+    expires: time(undefined, "Left out if it does not expire."),
   },
-};
+  { optional: ["prefix", "expires"] },
+);
 
 const { name, expires, rate } = grantRules;
-const asked = {
-  type: "object",
-  required: ["name", "scopes"],
-  additionalProperties: false,
-  properties: {
-    name: { ...text, description: `Unique among the tokens in use: ${name.expected}.` },
-    scopes: { type: "array", minItems: 1, items: { ...text, enum: scopes } },
-    expires: { ...maybe("string"), description: `Never, or ${expires.expected}.` },
-    rate: { ...maybe("string"), description: `Requests and batch lines: ${rate.expected}.` },
-  },
-};
-
-const tags = ["operation"];
-
-export const tokenOperations: readonly Entry[] = [
+const GrantShape = object(
   {
+    name: text("till", `Unique among the tokens in use: ${name.expected}.`),
+    scopes: list(text("plants:write", undefined, { enum: scopes }), undefined, { minItems: 1 }),
+    expires: maybe(text("90d", `Never, or ${expires.expected}.`)),
+    rate: maybe(text(undefined, `Requests and batch lines: ${rate.expected}.`)),
+  },
+  { optional: ["expires", "rate"], additionalProperties: false },
+);
+
+export const tokenOperations: Entries = {
+  describeToken: {
     at: "GET /token",
-    id: "describeToken",
     scope: "any",
     handle: showToken,
-    tags,
     summary: "Show the token that the request was sent with",
-    answers: {
-      200: describeAnswer(
-        "The token, without its secret.",
-        json(own, { name: listed.name, prefix: listed.prefix, scopes: listed.scopes }),
-      ),
-    },
+    answers: ok("The token, without its secret.", json(OwnShape)),
   },
-  {
+  listTokens: {
     at: "GET /tokens",
-    id: "listTokens",
     scope: MANAGE,
     handle: listTokens,
-    tags,
     summary: "List the tokens",
     description: "All that were ever made, oldest first. Never the token itself.",
-    answers: {
-      200: describeAnswer("The tokens.", json({ type: "array", items: schema("Token") }, [listed])),
-    },
+    answers: ok("The tokens.", json(list(Token))),
   },
-  {
+  createToken: {
     at: "POST /tokens",
-    id: "createToken",
     scope: MANAGE,
     handle: createToken,
     bodyTypes: [JSON_TYPE],
-    tags,
     summary: "Create a token",
     description:
       "Answers with the token, this once. A token cannot hand out a scope that it lacks. " +
       "If the answer is lost, the name is taken: revoke that token, and create it again.",
-    requestBody: {
-      required: true,
-      content: json(asked, { name: "till", scopes: ["plants:write"], expires: "90d" }),
-    },
+    requestBody: { required: true, content: json(GrantShape) },
     answers: {
-      201: describeAnswer(
-        "The token works at once.",
-        json(
-          { allOf: [schema("Token"), objectOf({ token: text })] },
-          { token: "pst_…", ...listed },
-        ),
-      ),
+      201: describeAnswer("The token works at once.", json(both(Token, { token: text("pst_…") }))),
     },
     fails: ["BadBody", "TokenNameTaken"],
   },
-  {
+  revokeToken: {
     at: "DELETE /tokens/{id}",
-    id: "revokeToken",
     scope: MANAGE,
     handle: revokeToken,
-    tags,
     summary: "Revoke a token",
     description:
       "Instances refuse it within 5 seconds. The last token that can manage tokens stays, unless the service has PLANTSTORE_TOKEN.",
-    answers: { 204: { description: "The token is revoked.", headers: withHeaders() } },
+    answers: done("The token is revoked."),
     fails: ["BadQuery", "TokenNotFound", "LastManager"],
   },
-];
+};
