@@ -3,6 +3,7 @@
 import { catalogue, type ErrorName } from "../domain/errors.ts";
 import { scopes } from "../domain/token.ts";
 import type { Method, Operation } from "./handle.ts";
+import { component, list, mapValues, type Members, type Shape, text } from "./shape.ts";
 
 const inRequest = ["malformed_request", "invalid_query"] as const;
 const inCondition = [...inRequest, "invalid_id", "invalid_precondition"] as const;
@@ -37,87 +38,6 @@ const failures = {
 } as const satisfies Record<string, readonly [ErrorName, ...ErrorName[]]>;
 
 type Failure = keyof typeof failures;
-
-const component = (kind: string, name: string): Schema => ({
-  $ref: `#/components/${kind}/${name}`,
-});
-
-type Schema = Readonly<Record<string, unknown>>;
-
-/** A value of the interface: its schema, and an example. */
-export interface Shape {
-  readonly schema: Schema;
-  readonly example: unknown;
-  /** What else the description says of it as a parameter. */
-  readonly more?: Schema;
-}
-
-const shapeOf =
-  (type: Schema) =>
-  (example?: unknown, description?: string, more?: Schema): Shape => ({
-    schema: { ...type, description, ...more },
-    example,
-  });
-
-export const text = shapeOf({ type: "string" });
-export const time = shapeOf({ type: "string", format: "date-time" });
-export const integer = shapeOf({ type: "integer" });
-export const int64 = shapeOf({ type: "integer", format: "int64" });
-export const number = shapeOf({ type: "number" });
-export const flag = shapeOf({ type: "boolean" });
-
-/** Or null. */
-export const maybe = ({ schema, example }: Shape): Shape => ({
-  schema: { ...schema, type: [schema["type"], "null"] },
-  example,
-});
-
-export const explained = ({ schema, example }: Shape, description: string): Shape => ({
-  schema: { ...schema, description },
-  example,
-});
-
-export const list = (item: Shape, description?: string, more?: Schema): Shape => ({
-  schema: { type: "array", items: item.schema, description, ...more },
-  example: item.example === undefined ? undefined : [item.example],
-});
-
-type Members = Readonly<Record<string, Shape>>;
-
-/** Every member is required, except these. */
-export const object = (
-  members: Members,
-  { optional = [], ...more }: Schema & { readonly optional?: readonly string[] } = {},
-): Shape => ({
-  schema: {
-    type: "object",
-    required: Object.keys(members).filter((name) => !optional.includes(name)),
-    properties: mapValues(members, ({ schema }) => schema),
-    ...more,
-  },
-  example: mapValues(members, ({ example }) => example),
-});
-
-export const mapValues = <Value, Result>(
-  values: Readonly<Record<string, Value>>,
-  map: (value: Value) => Result,
-): Readonly<Record<string, Result>> =>
-  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
-
-/** A shape that the description has once, under this name. */
-export const refer = (name: string, { example }: Shape): Shape => ({
-  schema: component("schemas", name),
-  example,
-});
-
-/** With these members too. */
-export const both = (shape: Shape, members: Members): Shape => {
-  const { schema, example } = object(members);
-  return {
-    schema: { allOf: [shape.schema, schema] },
-    example: Object.assign({}, example, shape.example),
-  };
-};
 
 export const scopesShown = list(
   text("plants:write"),
@@ -215,7 +135,8 @@ export const describeParameters = (
 ): object[] =>
   Object.entries(parameters).map(([name, { schema, example, more }]) => {
     const { description, ...type } = schema;
-    return { name, in: place, required, description, schema: type, example, ...more };
+    const parameter = { name, in: place, required, description, schema: type, example };
+    return Object.assign(parameter, more);
   });
 
 type Content = Readonly<Record<string, Shape>>;
@@ -265,15 +186,15 @@ export const describeShared = (): object => ({
 });
 
 function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
-  const entries = names.map((name) => ({ name, ...catalogue[name] }));
-  const examples = entries.map(({ name, code, meaning }) => [
-    name,
-    { value: { error: code, message: meaning } },
-  ]);
+  const lines = names.map(
+    (name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`,
+  );
+  const examples = names.map((name) => {
+    const { code: error, meaning: message } = catalogue[name];
+    return [name, { value: { error, message } }];
+  });
   return {
-    description: entries
-      .map(({ name, code, meaning }) => `- \`${code} ${name}\`: ${meaning}`)
-      .join("\n"),
+    description: lines.join("\n"),
     headers: withHeaders(...(headersByStatus[catalogue[names[0]].status] ?? [])),
     content: {
       "application/json": {

@@ -7,12 +7,9 @@ import {
   describeOperation,
   describeParameters,
   describeShared,
-  int64,
-  mapValues,
-  type Shape,
-  text,
 } from "./openapi-parts.ts";
 import { created, listOperations, shapes, splitPlace } from "./operations.ts";
+import { int64, mapValues, type Shape, text } from "./shape.ts";
 import { describeEvents } from "./webhooks.ts";
 
 /** The version of the interface, not of the program. */

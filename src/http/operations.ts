@@ -11,20 +11,9 @@ import {
   done,
   type Entries,
   type Entry,
-  explained,
-  flag,
-  int64,
-  integer,
   json,
   jsonAndLines,
-  list,
-  mapValues,
-  object,
   ok,
-  refer,
-  type Shape,
-  text,
-  time,
   withHeaders,
 } from "./openapi-parts.ts";
 import {
@@ -36,8 +25,21 @@ import {
   removePlant,
   replacePlant,
 } from "./plants.ts";
-import { changeParameters, filters, plantParameters, tagParameters } from "./query.ts";
+import { changeParameters, filterParameters, plantParameters, tagParameters } from "./query.ts";
 import { JSON_TYPE } from "./request-headers.ts";
+import {
+  explained,
+  flag,
+  int64,
+  integer,
+  list,
+  mapValues,
+  object,
+  refer,
+  type Shape,
+  text,
+  time,
+} from "./shape.ts";
 import { listStatusOperations } from "./status.ts";
 import { TokenShape, tokenOperations } from "./tokens.ts";
 import { WebhookShape, webhookOperations } from "./webhooks.ts";
@@ -234,7 +236,7 @@ const listPlantOperations = (config: Config): Entries => ({
     description:
       "How many plants there are, or how many match. The service counts for a second at most; if that is not enough, " +
       "`exact` is false and there are at least that many. The answer may be up to a second old.",
-    query: filters,
+    query: filterParameters,
     answers: ok("The count.", json(object(counted))),
   },
   readPlant: {

@@ -25,7 +25,7 @@ import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
-  filters,
+  filterParameters,
   formatNextQuery,
   parsePlantQuery,
   parseQuery,
@@ -241,7 +241,7 @@ async function* formatPages(
 
 /** GET /plants/count */
 export async function countPlants({ request, service }: Exchange): Promise<Response> {
-  const counted = await service.store.countPlants(parseQuery(request.url, filters));
+  const counted = await service.store.countPlants(parseQuery(request.url, filterParameters));
   return answer(200, JSON.stringify(counted));
 }
 

@@ -5,7 +5,7 @@ import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { type Order, orders, type PlantQuery, splitWords, WORDS_MAX } from "../domain/page.ts";
 import { isStorable } from "../domain/plant.ts";
-import { int64, integer, list, type Shape, text } from "./openapi-parts.ts";
+import { int64, integer, list, type Shape, text } from "./shape.ts";
 
 /** How a parameter is described and read. */
 interface Parameter<Value> extends Shape {
@@ -47,7 +47,7 @@ const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
   fallback: undefined,
 });
 
-export const filters = {
+export const filterParameters = {
   tag: anyText("Exactly this tag."),
   name: anyText(
     "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
@@ -68,7 +68,7 @@ export const filters = {
 export const plantParameters = {
   limit: limitTo("Plants on a page."),
   after: anyInt64("The id of the last plant seen; the page begins after it."),
-  ...filters,
+  ...filterParameters,
   order: {
     ...text(undefined, "By id.", { enum: orders, default: "asc" }),
     expected: orders.join(" or "),
@@ -225,10 +225,10 @@ function splitPairs(url: string): Pair[] {
 const PLAIN = /^[\w.-]*$/;
 
 /** The platform's own parser would silently replace invalid bytes. */
-function decode(text: string): string | undefined {
-  if (PLAIN.test(text)) return text;
+function decode(encoded: string): string | undefined {
+  if (PLAIN.test(encoded)) return encoded;
   try {
-    const decoded = decodeURIComponent(text.replaceAll("+", " "));
+    const decoded = decodeURIComponent(encoded.replaceAll("+", " "));
     return isStorable(decoded) ? decoded : undefined;
   } catch {
     return undefined;

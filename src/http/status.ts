@@ -6,19 +6,9 @@ import type { Store } from "../domain/store.ts";
 import { SAMPLES_MAX } from "../observe/activity.ts";
 import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
 import { answer, type Exchange } from "./handle.ts";
-import {
-  type Entries,
-  explained,
-  integer,
-  json,
-  list,
-  maybe,
-  number,
-  object,
-  ok,
-  text,
-} from "./openapi-parts.ts";
+import { type Entries, json, ok } from "./openapi-parts.ts";
 import { activityParameters, parseQuery } from "./query.ts";
+import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
 
 /** Any client may ask, and a probe is a commit: the service makes at most one in this time. */
 const PROBE_VALID_MS = 1_000;

@@ -9,20 +9,14 @@ import { requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
   answer as describeAnswer,
-  both,
   done,
   type Entries,
   json,
-  list,
-  maybe,
-  object,
   ok,
-  refer,
   scopesShown,
-  text,
-  time,
 } from "./openapi-parts.ts";
 import { JSON_TYPE } from "./request-headers.ts";
+import { both, list, maybe, object, refer, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 

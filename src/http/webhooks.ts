@@ -9,14 +9,17 @@ import { requireType } from "./body.ts";
 import { answer, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
   answer as describeAnswer,
-  both,
   describeParameters,
   done,
   type Entry,
+  json,
+} from "./openapi-parts.ts";
+import { JSON_TYPE } from "./request-headers.ts";
+import {
+  both,
   explained,
   int64,
   integer,
-  json,
   list,
   mapValues,
   maybe,
@@ -25,8 +28,7 @@ import {
   type Shape,
   text,
   time,
-} from "./openapi-parts.ts";
-import { JSON_TYPE } from "./request-headers.ts";
+} from "./shape.ts";
 
 /** Longer than a receiver has time to answer a test. */
 const IDLE_SECONDS = 30;

@@ -1,0 +1,82 @@
+/** The values of the interface, as the description shows them. */
+
+export const component = (kind: string, name: string): Schema => ({
+  $ref: `#/components/${kind}/${name}`,
+});
+
+type Schema = Readonly<Record<string, unknown>>;
+
+/** A value of the interface: its schema, and an example. */
+export interface Shape {
+  readonly schema: Schema;
+  readonly example: unknown;
+  /** What else the description says of it as a parameter. */
+  readonly more?: Schema;
+}
+
+const shapeOf =
+  (type: Schema) =>
+  (example?: unknown, description?: string, more?: Schema): Shape => ({
+    schema: { ...type, description, ...more },
+    example,
+  });
+
+export const text = shapeOf({ type: "string" });
+export const time = shapeOf({ type: "string", format: "date-time" });
+export const integer = shapeOf({ type: "integer" });
+export const int64 = shapeOf({ type: "integer", format: "int64" });
+export const number = shapeOf({ type: "number" });
+export const flag = shapeOf({ type: "boolean" });
+
+/** Or null. */
+export const maybe = ({ schema, example }: Shape): Shape => ({
+  schema: { ...schema, type: [schema["type"], "null"] },
+  example,
+});
+
+export const explained = ({ schema, example }: Shape, description: string): Shape => ({
+  schema: { ...schema, description },
+  example,
+});
+
+export const list = (item: Shape, description?: string, more?: Schema): Shape => ({
+  schema: { type: "array", items: item.schema, description, ...more },
+  example: item.example === undefined ? undefined : [item.example],
+});
+
+export type Members = Readonly<Record<string, Shape>>;
+
+/** Every member is required, except these. */
+export const object = (
+  members: Members,
+  { optional = [], ...more }: Schema & { readonly optional?: readonly string[] } = {},
+): Shape => ({
+  schema: {
+    type: "object",
+    required: Object.keys(members).filter((name) => !optional.includes(name)),
+    properties: mapValues(members, ({ schema }) => schema),
+    ...more,
+  },
+  example: mapValues(members, ({ example }) => example),
+});
+
+export const mapValues = <Value, Result>(
+  values: Readonly<Record<string, Value>>,
+  map: (value: Value) => Result,
+): Readonly<Record<string, Result>> =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
+
+/** A shape that the description has once, under this name. */
+export const refer = (name: string, { example }: Shape): Shape => ({
+  schema: component("schemas", name),
+  example,
+});
+
+/** With these members too. */
+export const both = (shape: Shape, members: Members): Shape => {
+  const { schema, example } = object(members);
+  return {
+    schema: { allOf: [shape.schema, schema] },
+    example: Object.assign({}, example, shape.example),
+  };
+};
