@@ -1,6 +1,5 @@
 /** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
 
-import { isIP } from "node:net";
 import { DAY_MS, findDurationMs, findRate } from "./auth/rate-limit.ts";
 import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
 
@@ -9,11 +8,8 @@ export type LogLevel = (typeof logLevels)[number];
 
 const WORKERS_MAX = 64;
 
-export interface Setting<Value> {
-  /** Absent for secrets: every user of the machine can read a command line. */
-  readonly flag?: string;
-  readonly env: string;
-  readonly default: string | undefined;
+interface Rule<Value> {
+  readonly default?: string;
   readonly meaning: string;
   /** Returns undefined, or throws a TypeError that says why, if the text is not allowed. */
   readonly parse: (text: string) => Value | undefined;
@@ -29,24 +25,18 @@ const trueOrFalse = {
   allowed: "true or false",
 };
 
-export const settings = {
+const rules = {
   host: {
-    flag: "--host",
-    env: "HOST",
     default: "127.0.0.1",
     meaning: "Address to listen on; 0.0.0.0 for every network.",
     parse: (text) => (/^[A-Za-z0-9.:_-]+$/.test(text) ? text : undefined),
     allowed: "a host name or an IP address",
-  } satisfies Setting<string>,
+  },
   port: {
-    flag: "--port",
-    env: "PORT",
     meaning: "Port to listen on; 0 picks a free one.",
     ...integer("8080", 0, 65_535),
   },
   databaseUrl: {
-    flag: "--database-url",
-    env: "DATABASE_URL",
     default: "sqlite:./data/plants.db",
     meaning: "Where the plants are kept: sqlite:<file> or postgres://…",
     parse: (text) => {
@@ -56,154 +46,134 @@ export const settings = {
     allowed:
       "sqlite:<file>, as in sqlite:./data/plants.db, or postgres://user:password@host:port/database",
     mask: maskStoreUrl,
-  } satisfies Setting<string>,
+  },
   token: {
-    env: "PLANTSTORE_TOKEN",
-    default: undefined,
     meaning: "A token with all scopes, in addition to those in the store.",
     parse: (text) => (/^[A-Za-z0-9._~+/-]{16,}=*$/.test(text) ? text : undefined),
     allowed: "at least 16 characters out of A-Z a-z 0-9 - . _ ~ + /",
     secret: true,
-  } satisfies Setting<string>,
+  },
   basePath: {
-    flag: "--base-path",
-    env: "PLANTSTORE_BASE_PATH",
     default: "",
     meaning: "Prefix of every path, as in /shop.",
     parse: (text) => (/^(\/[A-Za-z0-9._~-]+)*$/.test(text) ? text : undefined),
     allowed: "nothing, or segments of A-Z a-z 0-9 . _ ~ - that each begin with /",
-  } satisfies Setting<string>,
+  },
   corsOrigins: {
-    flag: "--cors-origins",
-    env: "PLANTSTORE_CORS_ORIGINS",
     default: "",
     meaning: "Origins whose pages may call the service, separated by commas; * for all.",
-    parse: parseOrigins,
+    parse: (text) =>
+      text === "*" ? [text] : parseList(text, (origin) => URL.parse(origin)?.origin === origin),
     allowed: "nothing, *, or origins as in https://shop.example,http://localhost:3000",
-  } satisfies Setting<readonly string[]>,
+  },
   logLevel: {
-    flag: "--log-level",
-    env: "PLANTSTORE_LOG_LEVEL",
     default: "info",
     meaning: "The lowest level that is logged; debug logs every request.",
     parse: (text) => logLevels.find((level) => level === text),
     allowed: logLevels.join(", "),
-  } satisfies Setting<LogLevel>,
+  },
   logRequests: {
-    flag: "--log-requests",
-    env: "PLANTSTORE_LOG_REQUESTS",
     meaning: "Whether every request is logged, at level info.",
     ...trueOrFalse,
   },
   trustedProxies: {
-    flag: "--trusted-proxies",
-    env: "PLANTSTORE_TRUSTED_PROXIES",
     default: "",
     meaning:
       "Proxies whose Forwarded or X-Forwarded-For header gives the client's address in the log.",
-    parse: parseNetworks,
+    parse: (text) => parseList(text, isNetwork),
     allowed: "nothing, or addresses and networks as in 127.0.0.1,10.0.0.0/8,::1",
-  } satisfies Setting<readonly string[]>,
+  },
   workers: {
-    flag: "--workers",
-    env: "PLANTSTORE_WORKERS",
     default: "1",
     meaning:
       "HTTP worker threads. More than one needs Linux; one further thread then writes for all of them.",
     parse: parseWorkers,
     allowed: `an integer from 1 to ${WORKERS_MAX}`,
-  } satisfies Setting<number>,
+  },
   rateLimit: {
-    flag: "--rate-limit",
-    env: "PLANTSTORE_RATE_LIMIT",
     default: "",
     meaning: "Requests and batch lines that each token may send, as in 100/s or 6000/min.",
     parse: (text) => (text === "" || findRate(text) !== undefined ? text : undefined),
     allowed: "nothing, or a number per s, min or h, as in 100/s",
-  } satisfies Setting<string>,
+  },
   bodyBytesMax: {
-    flag: "--body-bytes-max",
-    env: "PLANTSTORE_BODY_BYTES_MAX",
     meaning: "Largest request body.",
     ...integer("1048576", 64, 1_073_741_824),
   },
   bodyBytesTotalMax: {
-    flag: "--body-bytes-total-max",
-    env: "PLANTSTORE_BODY_BYTES_TOTAL_MAX",
     meaning: "Memory for all request bodies and unread answers together.",
     ...integer("67108864", 64, 68_719_476_736),
   },
   idleSecondsMax: {
-    flag: "--idle-seconds-max",
-    env: "PLANTSTORE_IDLE_SECONDS_MAX",
     meaning: "Seconds until an idle connection is closed.",
     ...integer("30", 5, 255),
   },
   backupTo: {
-    flag: "--backup-to",
-    env: "PLANTSTORE_BACKUP_TO",
     default: "",
     meaning: "SQLite: folder for backups that the service makes while it runs.",
     parse: (text) => text,
     allowed: "a folder",
-  } satisfies Setting<string>,
+  },
   backupEvery: {
-    flag: "--backup-every",
-    env: "PLANTSTORE_BACKUP_EVERY",
     default: "15m",
     meaning: "Time from one backup to the next, as in 15m.",
     parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * DAY_MS ? text : undefined),
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
-  } satisfies Setting<string>,
+  },
   backupKeep: {
-    flag: "--backup-keep",
-    env: "PLANTSTORE_BACKUP_KEEP",
     meaning: "Number of backups to keep.",
     ...integer("48", 1, 100_000),
   },
   writeConnections: {
-    flag: "--write-connections",
-    env: "PLANTSTORE_WRITE_CONNECTIONS",
     meaning: "PostgreSQL: connections for writes, each with one batch in flight.",
     ...integer("2", 1, 64),
   },
   readConnections: {
-    flag: "--read-connections",
-    env: "PLANTSTORE_READ_CONNECTIONS",
     meaning: "PostgreSQL: connections for reads.",
     ...integer("4", 1, 64),
   },
   plantsMax: {
-    flag: "--plants-max",
-    env: "PLANTSTORE_PLANTS_MAX",
     meaning: "Plants that the store may hold; 0 for no limit.",
     ...integer("0", 0, 999_999_999_999_999),
   },
   diskFreeBytesMin: {
-    flag: "--disk-free-bytes-min",
-    env: "PLANTSTORE_DISK_FREE_BYTES_MIN",
     meaning: "SQLite: free disk space below which new plants are refused; 0 for no limit.",
     ...integer("67108864", 0, 999_999_999_999_999),
   },
   changesDays: {
-    flag: "--changes-days",
-    env: "PLANTSTORE_CHANGES_DAYS",
     meaning: "Days that changes are kept for GET /changes; 0 keeps none.",
     ...integer("7", 0, 3_650),
   },
   webhooksPrivate: {
-    flag: "--webhooks-private",
-    env: "PLANTSTORE_WEBHOOKS_PRIVATE",
     meaning: "Whether webhooks may be sent to private, loopback and link-local addresses.",
     ...trueOrFalse,
   },
   drainDelaySeconds: {
-    flag: "--drain-delay-seconds",
-    env: "PLANTSTORE_DRAIN_DELAY_SECONDS",
     meaning: "Seconds between /readyz turning 503 and the listener closing, for load balancers.",
     ...integer("0", 0, 300),
   },
-} as const satisfies Record<string, Setting<unknown>>;
+} satisfies Record<string, Rule<unknown>>;
+
+export type SettingName = keyof typeof rules;
+
+export interface Setting<Value> extends Rule<Value> {
+  readonly env: string;
+  /** Absent for secrets: every user of the machine can read a command line. */
+  readonly flag: string | undefined;
+}
+
+/** Variables that other programs have under the same name. */
+const unprefixed = new Set(["HOST", "PORT", "DATABASE_URL"]);
+
+/** `logLevel` is --log-level and PLANTSTORE_LOG_LEVEL. */
+export const settings = Object.fromEntries(
+  Object.entries(rules).map(([name, rule]: [string, Rule<unknown>]) => {
+    const words = name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    const variable = words.toUpperCase().replaceAll("-", "_");
+    const env = unprefixed.has(variable) ? variable : `PLANTSTORE_${variable}`;
+    return [name, { ...rule, env, flag: rule.secret ? undefined : `--${words}` }];
+  }),
+) as unknown as { readonly [Name in SettingName]: Setting<ValueOf<Name>> };
 
 /** Limits that no operator has a reason to change. They are part of the Config so tests can inject others. */
 const fixedLimits = {
@@ -248,10 +218,8 @@ const IDLE_MARGIN_SECONDS = 5;
 
 export type Limits = Readonly<typeof fixedLimits>;
 
-export type SettingName = keyof typeof settings;
-
 type ValueOf<Name extends SettingName> = Exclude<
-  ReturnType<(typeof settings)[Name]["parse"]>,
+  ReturnType<(typeof rules)[Name]["parse"]>,
   undefined
 >;
 
@@ -375,21 +343,20 @@ function integer(
   };
 }
 
-function parseNetworks(text: string): readonly string[] | undefined {
-  const networks = text === "" ? [] : text.split(",").map((network) => network.trim());
-  return networks.every(isNetwork) ? networks : undefined;
+function parseList(
+  text: string,
+  isAllowed: (item: string) => boolean,
+): readonly string[] | undefined {
+  const items = text === "" ? [] : text.split(",").map((item) => item.trim());
+  return items.every(isAllowed) ? items : undefined;
 }
 
+/** By the platform's parser of URLs, which leaves an address as it is: node:net takes longer to load. */
 function isNetwork(text: string): boolean {
-  const [address = "", bits = "0", ...more] = text.split("/");
-  const bitsMax = isIP(address) === 6 ? 128 : 32;
-  return (
-    isIP(address) !== 0 && more.length === 0 && /^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax
-  );
-}
-
-function parseOrigins(text: string): readonly string[] | undefined {
-  const origins = text === "" ? [] : text.split(",").map((origin) => origin.trim());
-  if (origins.includes("*")) return origins.length === 1 ? origins : undefined;
-  return origins.every((origin) => URL.parse(origin)?.origin === origin) ? origins : undefined;
+  const [, address = "", bits = "0"] =
+    /^(\d+(?:\.\d+){3}|[\da-f:.]*:[\da-f:.]*)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
+  const isV6 = address.includes(":");
+  const host = isV6 ? `[${address}]` : address;
+  const found = URL.parse(`http://${host}/`)?.hostname;
+  return (isV6 ? found !== undefined : found === host) && Number(bits) <= (isV6 ? 128 : 32);
 }

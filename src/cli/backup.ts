@@ -21,14 +21,14 @@ import {
   roundToMs,
 } from "./terminal.ts";
 
-export interface TransferOptions {
+interface TransferOptions {
   readonly json?: boolean;
 }
 
 export async function backUp(
   config: Config,
-  file: string,
   { json = false }: TransferOptions,
+  file: string,
 ): Promise<void> {
   const [from, to] = [requireSqlite(config.databaseUrl), requirePath(file)];
   if (to === "-" && process.stdout.isTTY)
@@ -46,8 +46,8 @@ export async function backUp(
 
 export async function restore(
   config: Config,
-  file: string,
   { json = false }: TransferOptions,
+  file: string,
 ): Promise<void> {
   const [from, to] = [requirePath(file), requireSqlite(config.databaseUrl)];
   await report("restored", "Restored, and the store verified.", from, to, json, (signal) =>
@@ -62,8 +62,9 @@ export async function restore(
 
 /** Leaves nothing behind. */
 export async function verifyBackup(
-  folder: string,
+  _: Config,
   { json = false }: TransferOptions,
+  folder: string,
 ): Promise<void> {
   const newest = readBackups(requirePath(folder)).findLast(({ isComplete }) => isComplete);
   if (newest === undefined)
@@ -121,10 +122,8 @@ async function report(
   try {
     transferred = await untilInterrupted(transfer);
   } catch (error) {
-    if (!(error instanceof Interrupted)) throw error;
-    printError("interrupted; nothing was changed.");
-    // Now: the thread that copies is in the middle of a statement and would be waited for.
-    process.exit(error.exitCode);
+    if (error instanceof Interrupted) printError("interrupted; nothing was changed.");
+    throw error;
   }
   const seconds = (performance.now() - startedAtMs) / 1000;
   const { path, schemaVersion, plants, tokens, bytes } = transferred;

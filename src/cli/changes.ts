@@ -1,23 +1,22 @@
 /** plantstore changes: the journal, from the store or a running service. */
 
-import type { ChangePage as RemotePage, Client } from "../../client/client.ts";
+import type { Change as RemoteChange, Client } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import { type Change, type ChangePage, formatChange } from "../domain/change.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import {
-  Interrupted,
   parseChangeNumber,
   retryBusy,
   type TargetOptions,
   untilInterrupted,
   withTarget,
 } from "./command.ts";
-import { openStandardOutput, ReaderGone } from "./files.ts";
+import { openStandardOutput } from "./files.ts";
 import { describeRetry, printError } from "./terminal.ts";
 
-export interface ChangesOptions extends TargetOptions {
-  readonly after?: string;
+interface ChangesOptions extends TargetOptions {
+  readonly after: string;
   readonly follow?: boolean;
   readonly json?: boolean;
 }
@@ -33,8 +32,10 @@ type ReadPage = (after: number, signal: AbortSignal) => Promise<Page>;
 const readers = {
   ofService:
     (client: Client): ReadPage =>
-    async (after, signal) =>
-      toPage(await client.listChangePage({ after }, { signal, onRetry })),
+    async (after, signal) => {
+      const page = await client.listChangePage({ after }, { signal, onRetry });
+      return { ...page, changes: page.changes.map(toChange) };
+    },
   ofStore:
     (store: Store): ReadPage =>
     (after, signal) => {
@@ -45,8 +46,8 @@ const readers = {
 
 export async function printChanges(config: Config, options: ChangesOptions): Promise<void> {
   const expected = `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
-  const after = parseChangeNumber("--after", options.after ?? "0", expected);
-  const format = options.json === true ? formatChange : formatForPeople;
+  const after = parseChangeNumber("--after", options.after, expected);
+  const format = options.json ? formatChange : formatForPeople;
 
   const print = async (read: ReadPage, signal: AbortSignal): Promise<void> => {
     const output = openStandardOutput(signal);
@@ -54,37 +55,25 @@ export async function printChanges(config: Config, options: ChangesOptions): Pro
       const page = await read(last, signal);
       await output.write(page.changes.map((change) => `${format(change)}\n`).join(""));
       ({ last } = page);
-      if (!page.hasMore && options.follow !== true) return;
+      if (!page.hasMore && !options.follow) return;
       await Bun.sleep(page.hasMore ? 0 : FOLLOW_MS);
       signal.throwIfAborted();
     }
   };
-  try {
-    await untilInterrupted((signal) =>
-      withTarget(config, options, readers, (read) => print(read, signal)),
-    );
-  } catch (error) {
-    if (error instanceof ReaderGone) return;
-    if (error instanceof Interrupted) process.exit(error.exitCode);
-    throw error;
-  }
+  await untilInterrupted((signal) =>
+    withTarget(config, options, readers, (read) => print(read, signal)),
+  );
 }
 
-const toPlant = (id: bigint, content: RemotePage["changes"][number]["plant"]): Plant | undefined =>
-  content && { id, name: content.name, tag: content.tag };
-
-function toPage({ changes, ...rest }: RemotePage): Page {
+function toChange({ time, plant, before, ...change }: RemoteChange): Change {
+  const toPlant = (content: RemoteChange["plant"]): Plant | undefined =>
+    content && { id: change.id, name: content.name, tag: content.tag };
   return {
-    ...rest,
-    changes: changes.map(({ seq, time, type, id, by, plant, before }) => ({
-      seq,
-      atMs: Date.parse(time),
-      type,
-      id,
-      by,
-      plant: toPlant(id, plant),
-      before: toPlant(id, before),
-    })),
+    ...change,
+    by: change.by,
+    atMs: Date.parse(time),
+    plant: toPlant(plant),
+    before: toPlant(before),
   };
 }
 

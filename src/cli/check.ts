@@ -26,13 +26,13 @@ interface Checked {
 }
 
 /** Changes nothing. */
-export async function check(config: Config, isJson: boolean): Promise<void> {
+export async function check(config: Config, options: { readonly json?: boolean }): Promise<void> {
   const url = parseStoreUrl(config.databaseUrl);
   const { place, rows, faults, schemaVersion, plants, tokens, size, bytes } =
     url.engine === "sqlite" ? checkSqlite(url.path) : await checkPostgres(url.target, config);
   const [kind, store] = place;
   const ok = faults.length === 0;
-  if (isJson) {
+  if (options.json) {
     const counts = { plants: plants ?? null, tokens: tokens ?? null };
     const facts = { ok, store, faults, schema: schemaVersion ?? null, ...counts, bytes };
     process.stdout.write(`${formatJson(facts)}\n`);
@@ -146,7 +146,10 @@ const formatJson = (facts: Readonly<Record<string, unknown>>): string =>
     typeof value === "bigint" ? exactJson.rawJSON(String(value)) : value,
   );
 
-export async function migrate(config: Config, isDryRun: boolean): Promise<void> {
+export async function migrate(
+  config: Config,
+  { dryRun: isDryRun = false }: { readonly dryRun?: boolean },
+): Promise<void> {
   const { location, version, newest } = await findSchema(config);
   const before = version ?? 0;
   const url = parseStoreUrl(config.databaseUrl);
@@ -185,11 +188,11 @@ const HEALTH_RETRY_MS = 100;
 /** For container engines and systemd: a minimal image has no other client. */
 export async function checkHealth(
   { host, port, basePath }: Config,
-  waitSeconds: string,
+  { wait }: { readonly wait: string },
 ): Promise<void> {
-  if (!/^\d{1,4}$/.test(waitSeconds))
-    throw new UsageError(`--wait: ${JSON.stringify(waitSeconds)} is not allowed; expected seconds`);
-  const untilMs = performance.now() + Number(waitSeconds) * 1000;
+  if (!/^\d{1,4}$/.test(wait))
+    throw new UsageError(`--wait: ${JSON.stringify(wait)} is not allowed; expected seconds`);
+  const untilMs = performance.now() + Number(wait) * 1000;
   // An address that means every network is none to call.
   const called = { "0.0.0.0": "127.0.0.1", "::": "::1" }[host] ?? host;
   const url = `http://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;

@@ -75,6 +75,11 @@ type SignalName = keyof typeof exitCodes;
 /** npm repeats a Ctrl-C that the terminal has sent to every process already: the two are one. */
 export const SAME_SIGNAL_MS = 500;
 
+/** The reader of a pipe has closed it, as `head` does. */
+export class ReaderGone extends Error {
+  override readonly name = "ReaderGone";
+}
+
 /** The exit code is that of a process which the signal has ended: 128 and its number. */
 export class Interrupted extends Error {
   override readonly name = "Interrupted";
@@ -112,13 +117,10 @@ export async function untilInterrupted<Result>(
 /** For commands that report how far they came: the failure is returned. */
 export async function timeUntilInterrupted(
   use: (signal: AbortSignal) => Promise<void>,
-): Promise<{ readonly seconds: number; readonly failure?: { readonly error: unknown } }> {
+): Promise<{ readonly seconds: number; readonly error: unknown }> {
   const startedAtMs = performance.now();
-  const failure = await untilInterrupted(use).then(
-    () => ({}),
-    (error: unknown) => ({ failure: { error } }),
-  );
-  return { seconds: (performance.now() - startedAtMs) / 1000, ...failure };
+  const error: unknown = await untilInterrupted(use).catch((failure: unknown) => failure);
+  return { seconds: (performance.now() - startedAtMs) / 1000, error };
 }
 
 /** Said before a migration begins, because there is no way back without a backup. */
@@ -208,24 +210,6 @@ export const toRefused = ({ reason, message }: Refusal): Refused => ({
   message,
 });
 
-/** Opening creates a missing store, so a typo would look like an empty one. */
-export async function requireStore(config: Config): Promise<void> {
-  const { location, exists } = await findStore(config);
-  if (!exists) throw new CommandError(`There is no store at ${location}.`);
-}
-
-/** Creates a missing store, and says so: in the wrong folder that would go unnoticed. */
-export async function withStoreOrNew<Result>(
-  config: Config,
-  use: (store: Store) => Promise<Result>,
-): Promise<Result> {
-  const { location, exists } = await findStore(config);
-  return withStore(config, (store) => {
-    if (!exists) printError(`created a new store at ${location}`);
-    return use(store);
-  });
-}
-
 async function findStore(config: Config): Promise<{ location: string; exists: boolean }> {
   const url = parseStoreUrl(config.databaseUrl);
   if (url.engine === "sqlite") return { location: resolve(url.path), exists: existsSync(url.path) };
@@ -255,21 +239,39 @@ export interface TargetOptions {
 interface Sides<Target> {
   readonly ofService: (client: Client) => Target;
   readonly ofStore: (store: Store, config: Config) => Target;
+  /** Whether a store that is missing is made. Otherwise a typo would look like an empty one. */
+  readonly isMade?: boolean;
 }
 
-/** A store that is missing is made only if `isMade`. */
 export async function withTarget<Target, Result>(
   config: Config,
   options: TargetOptions,
-  { ofService, ofStore }: Sides<Target>,
+  { ofService, ofStore, isMade = false }: Sides<Target>,
   use: (target: Target) => Promise<Result>,
-  isMade = false,
 ): Promise<Result> {
   const client = findClient(options, config);
   if (client !== undefined) return use(ofService(client));
-  if (!isMade) await requireStore(config);
-  return (isMade ? withStoreOrNew : withStore)(config, (store) => use(ofStore(store, config)));
+  const { location, exists } = await findStore(config);
+  if (!exists && !isMade) throw new CommandError(`There is no store at ${location}.`);
+  return withStore(config, (store) => {
+    // In the wrong folder, a new store would go unnoticed.
+    if (!exists) printError(`created a new store at ${location}`);
+    return use(ofStore(store, config));
+  });
 }
+
+interface PlantTarget {
+  createBatch(plants: readonly Plant[], settle: Settle, retrying: RetryOptions): Promise<void>;
+  exportBlocks(filter: Filter, retrying: RetryOptions): AsyncIterable<readonly Plant[]>;
+}
+
+export const plantsOf: Sides<PlantTarget> = {
+  ofService: (client) => client,
+  ofStore: (store) => ({
+    createBatch: (plants, settle, retrying) => createPlants(store, plants, settle, retrying),
+    exportBlocks: (filter, retrying) => readPages(store, filter, retrying),
+  }),
+};
 
 /** Resolves to the JSON of the answer, or to undefined if it has no body. */
 export async function askService<Answer>(
@@ -296,7 +298,7 @@ export function parseChangeNumber(flag: string, text: string, expected: string):
 }
 
 /** A client of the service that --url names; undefined without --url. */
-export function findClient(options: TargetOptions, config: Config): Client | undefined {
+function findClient(options: TargetOptions, config: Config): Client | undefined {
   if (options.url === undefined) return undefined;
   if (options.databaseUrl !== undefined)
     throw new UsageError("--url and --database-url: give one of them, the service or the store");

@@ -16,7 +16,6 @@ import {
   findSchema,
   Interrupted,
   readPages,
-  requireStore,
   retryBusy,
   timeUntilInterrupted,
   UsageError,
@@ -34,7 +33,7 @@ import {
   roundToMs,
 } from "./terminal.ts";
 
-export interface CopyOptions {
+interface CopyOptions {
   readonly from?: string;
   readonly to?: string;
   readonly json?: boolean;
@@ -66,8 +65,8 @@ type Resolve = (databaseUrl: string | undefined) => Config;
 
 export async function copyStore(options: CopyOptions, resolveConfig: Resolve): Promise<void> {
   const { from, to } = parseEnds(options, resolveConfig);
-  await requireStore(from);
-  const { location, version = 0, newest } = await findSchema(from);
+  const { location, version, newest } = await findSchema(from);
+  if (version === undefined) throw new CommandError(`There is no store at ${location}.`);
   if (version < newest)
     throw new CommandError(
       `${location} has schema ${version}, and a copy does not change its source. ` +
@@ -77,7 +76,7 @@ export async function copyStore(options: CopyOptions, resolveConfig: Resolve): P
     plants: { copied: 0, present: 0 },
     tokens: { copied: 0, present: 0, different: 0 },
   };
-  const { seconds, failure } = await timeUntilInterrupted((signal) =>
+  const { seconds, error } = await timeUntilInterrupted((signal) =>
     // The source first: if it cannot be opened, no target is made.
     withStore(from, (source) =>
       withStore(to, async (target) => {
@@ -88,13 +87,13 @@ export async function copyStore(options: CopyOptions, resolveConfig: Resolve): P
       }),
     ),
   );
-  if (report.ends === undefined) throw failure?.error;
+  if (report.ends === undefined) throw error;
   if (options.json) {
     const { ends, plants, tokens, verification = null } = report;
-    const facts = { event: "copied", finished: failure === undefined, ...ends, plants, tokens };
+    const facts = { event: "copied", finished: error === undefined, ...ends, plants, tokens };
     await printLine(JSON.stringify({ ...facts, verification, seconds: roundToMs(seconds) }));
   }
-  if (failure !== undefined) fail(failure.error, report.plants);
+  if (error !== undefined) fail(error, report.plants);
   summarize(report, seconds, options.json === true);
 }
 
@@ -148,7 +147,7 @@ export async function copyPlants(
   const counting = (): Promise<PlantCount> => source.countPlants({}, Number.POSITIVE_INFINITY);
   const total = (await retryBusy(source, counting)).count;
   let [stage, done] = ["copying", 0];
-  const progress = new Progress(isQuiet, () => ({
+  using progress = new Progress(isQuiet, () => ({
     stage,
     plants: done,
     part: total && done / total,
@@ -174,23 +173,19 @@ export async function copyPlants(
           "Nothing in it was replaced. Copy into an empty store.",
       );
   };
-  try {
-    const copied = await sumUp(source, retrying, create);
-    [stage, done] = ["verifying", 0];
-    const [again, arrived] = await Promise.all([
-      sumUp(source, retrying),
-      sumUp(target, retrying, (plants) => void (done += plants.length)),
-    ]);
-    const changed = again.sha256 !== copied.sha256 ? from : to;
-    const equal = again.sha256 === arrived.sha256;
-    if (changed === from || (!equal && arrived.count <= again.count))
-      throw new CommandError(
-        `${changed} was written to during the copy. Stop the service and run the copy again.`,
-      );
-    report.verification = { equal, from: again, to: arrived };
-  } finally {
-    progress.close();
-  }
+  const copied = await sumUp(source, retrying, create);
+  [stage, done] = ["verifying", 0];
+  const [again, arrived] = await Promise.all([
+    sumUp(source, retrying),
+    sumUp(target, retrying, (plants) => void (done += plants.length)),
+  ]);
+  const changed = again.sha256 !== copied.sha256 ? from : to;
+  const equal = again.sha256 === arrived.sha256;
+  if (changed === from || (!equal && arrived.count <= again.count))
+    throw new CommandError(
+      `${changed} was written to during the copy. Stop the service and run the copy again.`,
+    );
+  report.verification = { equal, from: again, to: arrived };
 }
 
 async function sumUp(
@@ -277,8 +272,7 @@ function fail(error: unknown, { copied, present }: Report["plants"]): never {
     "Running the copy again continues it.";
   if (error instanceof Interrupted) {
     printError(`interrupted. ${state}`);
-    // Now: a connection may be waiting for its server.
-    process.exit(error.exitCode);
+    throw error;
   }
   if (error instanceof StoresDiffer || copied + present === 0) throw error;
   throw new CommandError(`${explain(error)}\nThe copy did not finish: ${state}`, { cause: error });

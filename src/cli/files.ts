@@ -19,7 +19,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { parseStoreUrl } from "../store/open.ts";
 import { companions } from "../store/sqlite/backup.ts";
 import { syncFile } from "../store/sqlite/database.ts";
-import { CommandError, explainSystemError, UsageError } from "./command.ts";
+import { CommandError, explainSystemError, ReaderGone, UsageError } from "./command.ts";
 
 export const STANDARD_INPUT = 0;
 export const STANDARD_OUTPUT = 1;
@@ -109,11 +109,6 @@ interface Output {
   readonly abandon: () => void;
 }
 
-/** The reader of a pipe has closed it, as `head` does. */
-export class ReaderGone extends Error {
-  override readonly name = "ReaderGone";
-}
-
 export function openStandardOutput(signal: AbortSignal): Output {
   return {
     write: async (text) => {
@@ -186,25 +181,20 @@ export function requireOutsideStore(flag: string, path: string, databaseUrl: str
     throw new UsageError(`${flag}: ${path} is part of the store, its ${companion}`);
 }
 
-export const isSameFile = (path: string, other: string): boolean =>
+/** A number is the descriptor of a file that is open. */
+export const isSameFile = (path: string, other: string | number): boolean =>
   identify(path) === identify(other);
 
-/** Whether the path names the regular file that is open as this descriptor. */
-export function isOpenAs(path: string, descriptor: number): boolean {
-  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
-  if (found?.isFile() !== true) return false;
-  const open = fstatSync(descriptor, { bigint: true });
-  return found.dev === open.dev && found.ino === open.ino;
-}
-
 /** The same for all names of a file, hard and symbolic links included. A file that does not exist is known by its place. */
-function identify(path: string): string {
+function identify(file: string | number): string {
   try {
-    const { dev, ino } = statSync(path, { bigint: true });
-    return `${dev}:${ino}`;
+    const options = { bigint: true } as const;
+    const found = typeof file === "number" ? fstatSync(file, options) : statSync(file, options);
+    return `${found.dev}:${found.ino}`;
   } catch (error) {
-    const folder = dirname(resolve(path));
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") return resolve(path);
+    const path = resolve(String(file));
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") return path;
+    const folder = dirname(path);
     if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink())
       return identify(resolve(folder, readlinkSync(path)));
     return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));

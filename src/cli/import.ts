@@ -2,7 +2,7 @@
 
 import { closeSync, fstatSync, openSync } from "node:fs";
 import { extname } from "node:path";
-import { type Refused, type RetryOptions, ServiceError, type Settle } from "../../client/client.ts";
+import { type Refused, ServiceError, type Settle } from "../../client/client.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
@@ -17,19 +17,17 @@ import {
 } from "../format/plants.ts";
 import {
   CommandError,
-  createPlants,
   EXIT_DIFFERENT,
   explain,
-  findClient,
   Interrupted,
+  plantsOf,
   type TargetOptions,
   timeUntilInterrupted,
   toRefused,
   UsageError,
-  withStoreOrNew,
+  withTarget,
 } from "./command.ts";
 import {
-  isOpenAs,
   isSameFile,
   readDescriptor,
   requireFree,
@@ -53,7 +51,7 @@ const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
 const REFUSED_PRINTED_MAX = 10;
 
-export interface ImportOptions extends TargetOptions {
+interface ImportOptions extends TargetOptions {
   readonly format?: FormatName;
   readonly map?: string;
   readonly delimiter?: string;
@@ -75,89 +73,50 @@ interface Tally {
 
 export async function importPlants(
   config: Config,
-  path: string,
   options: ImportOptions,
+  path: string,
 ): Promise<void> {
   const format = parseFormat(path, options);
-  const client = findClient(options, config);
-  if (options.rejects !== undefined && options.rejects !== "-") {
-    const isSource =
-      path === "-" ? isOpenAs(options.rejects, STANDARD_INPUT) : isSameFile(options.rejects, path);
-    // Opening the rejects would empty the file before its first line is read.
-    if (isSource) throw new UsageError(`--rejects: ${options.rejects} is the file to import`);
-    const rejectsKind = findFormat(options.rejects) ?? format.kind;
-    if (rejectsKind !== format.kind)
-      throw new UsageError(
-        `--rejects: ${options.rejects} would hold ${format.kind}; choose another name`,
-      );
-    if (client === undefined) requireOutsideStore("--rejects", options.rejects, config.databaseUrl);
-  }
-  const { descriptor, bytesTotal } = openSource(path);
-  const isWorkbook = format.kind === "csv" && format.countsRows === true;
-  if (isWorkbook && bytesTotal === undefined)
-    throw new UsageError(`${path}: a workbook is read from a file, not from a pipe`);
-  let bytesRead = 0;
+  const source = openSource(path, format);
+  requireRejects(config, options, format, source);
   const tally: Tally = { created: 0, replayed: 0, refused: 0, unknown: 0 };
 
-  const run = async (signal: AbortSignal): Promise<void> => {
-    const progress = new Progress(options.quiet === true, () => ({
+  const { seconds, error } = await timeUntilInterrupted(async (signal) => {
+    let part: number | undefined;
+    using progress = new Progress(options.quiet, () => ({
       plants: tally.created + tally.replayed,
       refused: tally.refused,
-      part: bytesTotal && bytesRead / bytesTotal,
+      part,
     }));
     const print = (line: string): void => progress.print(line);
-    const retrying: RetryOptions = { signal, onRetry: progress.onRetry };
-    const readSource = async function* (): AsyncGenerator<Uint8Array> {
-      if (isWorkbook) {
-        const { openWorkbook } = await import("../format/workbook.ts");
-        const { readRows } = await openWorkbook(Bun.file(path));
-        const onProgress = (share: number): void => {
-          bytesRead = share * (bytesTotal ?? 0);
-        };
-        return yield* readRows({ sheet: options.sheet, onProgress });
-      }
-      for await (const chunk of readDescriptor(descriptor, signal)) {
-        bytesRead += chunk.length;
-        yield chunk;
-      }
-    };
-    const importInto = async (create: Create): Promise<void> => {
-      const rejectsFormat = new RejectsFormat(format);
+    const chunks = readSource(source, options.sheet, signal, (read) => {
+      part = read;
+    });
+    await withTarget(config, options, { ...plantsOf, isMade: true }, async (target) => {
       const rejects =
         options.rejects === undefined
           ? printRejects(print)
-          : openRejects(options.rejects, options.force === true, rejectsFormat);
-      const blocks = readPlants(readSource(), format, {
+          : openRejects(options.rejects, options.force, format);
+      const blocks = readPlants(chunks, format, {
         recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
         blockLengthMax: BLOCK_LENGTH_MAX,
         encoding: options.encoding,
         onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
-        onHeading: rejectsFormat.onHeading,
+        onHeading: rejects.onHeading,
       });
+      const retrying = { signal, onRetry: progress.onRetry };
       try {
         for await (const block of blocks) {
           signal.throwIfAborted();
+          const create: Create = (plants, settle) => target.createBatch(plants, settle, retrying);
           await importBlock(block, create, rejects, tally);
         }
       } finally {
         await rejects.close();
       }
-    };
-    try {
-      await (client === undefined
-        ? withStoreOrNew(config, (store) =>
-            importInto((plants, settle) => createPlants(store, plants, settle, retrying)),
-          )
-        : importInto((plants, settle) => client.createBatch(plants, settle, retrying)));
-    } finally {
-      progress.close();
-    }
-  };
-
-  const { seconds, failure } = await timeUntilInterrupted(run);
-  // Standard output belongs to the rejects if they go there.
-  const print = options.rejects === "-" ? printError : printLine;
-  await summarize({ ...tally, seconds, failure, isJson: options.json === true, print });
+    });
+  });
+  await summarize(tally, seconds, error, options);
 }
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
@@ -198,15 +157,18 @@ async function importBlock(
 }
 
 interface Rejects {
+  readonly onHeading?: (heading: string) => void;
   readonly add: (rejected: readonly Rejected[]) => Promise<void>;
   readonly close: () => Promise<void>;
 }
 
 /** All refused records, in the format of the import. */
-function openRejects(path: string, force: boolean, format: RejectsFormat): Rejects {
+function openRejects(path: string, force = false, fileFormat: FileFormat): Rejects {
+  const format = new RejectsFormat(fileFormat);
   if (path !== "-") requireFree(path, force);
   const descriptor = path === "-" ? STANDARD_OUTPUT : openSync(path, force ? "w" : "wx");
   return {
+    onHeading: format.onHeading,
     add: (rejected) => writeDescriptor(descriptor, format.add(rejected)),
     close: async () => {
       await writeDescriptor(descriptor, format.end());
@@ -230,16 +192,62 @@ function printRejects(print: (line: string) => void): Rejects {
   };
 }
 
-/** Open until the process ends. A pipe has no size. */
-function openSource(path: string): { descriptor: number; bytesTotal: number | undefined } {
-  if (path === "-") return { descriptor: STANDARD_INPUT, bytesTotal: undefined };
-  const descriptor = openSync(path, "r");
-  const found = fstatSync(descriptor);
-  if (found.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
-  return { descriptor, bytesTotal: found.isFile() ? found.size : undefined };
+interface Source {
+  readonly path: string;
+  /** Open until the process ends. */
+  readonly descriptor: number;
+  /** Undefined for a pipe. */
+  readonly bytes: number | undefined;
+  readonly isWorkbook: boolean;
 }
 
-export type FormatName = FileFormat["kind"] | "xlsx";
+function openSource(path: string, format: FileFormat): Source {
+  const descriptor = path === "-" ? STANDARD_INPUT : openSync(path, "r");
+  const found = fstatSync(descriptor);
+  if (found.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
+  const bytes = path !== "-" && found.isFile() ? found.size : undefined;
+  const isWorkbook = format.kind === "csv" && format.countsRows === true;
+  if (isWorkbook && bytes === undefined)
+    throw new UsageError(`${path}: a workbook is read from a file, not from a pipe`);
+  return { path, descriptor, bytes, isWorkbook };
+}
+
+/** `onProgress` is told how much is read, from 0 to 1. */
+async function* readSource(
+  { path, descriptor, bytes, isWorkbook }: Source,
+  sheet: string | undefined,
+  signal: AbortSignal,
+  onProgress: (part: number) => void,
+): AsyncGenerator<Uint8Array> {
+  if (isWorkbook) {
+    const { openWorkbook } = await import("../format/workbook.ts");
+    const { readRows } = await openWorkbook(Bun.file(path));
+    return yield* readRows({ sheet, onProgress });
+  }
+  let bytesRead = 0;
+  for await (const chunk of readDescriptor(descriptor, signal)) {
+    bytesRead += chunk.length;
+    if (bytes) onProgress(bytesRead / bytes);
+    yield chunk;
+  }
+}
+
+/** Opening the rejects would empty the file that is to be read, or the store. */
+function requireRejects(
+  { databaseUrl }: Config,
+  { rejects, url }: ImportOptions,
+  { kind }: FileFormat,
+  { descriptor }: Source,
+): void {
+  if (rejects === undefined || rejects === "-") return;
+  if (isSameFile(rejects, descriptor))
+    throw new UsageError(`--rejects: ${rejects} is the file to import`);
+  if ((findFormat(rejects) ?? kind) !== kind)
+    throw new UsageError(`--rejects: ${rejects} would hold ${kind}; choose another name`);
+  if (url === undefined) requireOutsideStore("--rejects", rejects, databaseUrl);
+}
+
+type FormatName = FileFormat["kind"] | "xlsx";
 
 const formatsByExtension: Readonly<Record<string, FormatName>> = {
   ".ndjson": "ndjson",
@@ -254,7 +262,7 @@ export const findFormat = (path: string): FormatName | undefined =>
   formatsByExtension[extname(path).toLowerCase()];
 
 function parseFormat(path: string, options: ImportOptions): FileFormat {
-  const kind = options.format ?? findFormat(path);
+  const { format: kind = findFormat(path), map, delimiter, encoding, sheet } = options;
   if (kind === undefined && /\.(xls|ods)$/i.test(path))
     throw new CommandError(`${path}: save the workbook as .xlsx or as CSV, and import that file.`);
   if (kind === undefined)
@@ -263,39 +271,31 @@ function parseFormat(path: string, options: ImportOptions): FileFormat {
         ? "--format is needed to read standard input: ndjson, json or csv"
         : `${path}: the name does not tell the format; give --format ndjson, json, csv or xlsx`,
     );
-  const headings = options.map === undefined ? {} : parseMap(options.map);
-  if (options.sheet !== undefined && kind !== "xlsx")
-    throw new UsageError("--sheet: only with a workbook (.xlsx)");
-  if (options.delimiter !== undefined && kind !== "csv")
-    throw new UsageError("--delimiter: only with CSV");
-  if (kind === "xlsx") {
-    if (options.encoding !== undefined) throw new UsageError("--encoding: a workbook has its own");
-    return { kind: "csv", headings, delimiter: ",", countsRows: true };
-  }
-  if (kind !== "csv") {
-    if (options.map !== undefined) throw new UsageError("--map: only with CSV, which has headings");
-    return { kind };
-  }
-  const delimiter = options.delimiter ?? (extname(path).toLowerCase() === ".tsv" ? "tab" : ",");
-  return {
-    kind,
-    headings,
-    delimiter: delimiter === "tab" ? "\t" : delimiter,
-  };
+  const isTable = kind === "csv" || kind === "xlsx";
+  const misplaced = [
+    sheet !== undefined && kind !== "xlsx" && "--sheet: only with a workbook (.xlsx)",
+    delimiter !== undefined && kind !== "csv" && "--delimiter: only with CSV",
+    encoding !== undefined && kind === "xlsx" && "--encoding: a workbook has its own",
+    map !== undefined && !isTable && "--map: only with CSV, which has headings",
+  ].find((fault) => fault !== false);
+  if (misplaced !== undefined) throw new UsageError(misplaced);
+  if (!isTable) return { kind };
+  const headings = map === undefined ? {} : parseMap(map);
+  if (kind === "xlsx") return { kind: "csv", headings, delimiter: ",", countsRows: true };
+  const sign = delimiter ?? (extname(path).toLowerCase() === ".tsv" ? "tab" : ",");
+  return { kind, headings, delimiter: sign === "tab" ? "\t" : sign };
 }
 
 /** `id=Nr,name=Plant`: the field, and the heading of its column. */
 function parseMap(text: string): Headings {
   const headings: Partial<Record<PlantField, string>> = {};
   for (const pair of text.split(",")) {
-    const equals = pair.indexOf("=");
-    const heading = pair.slice(equals + 1).trim();
-    if (equals === -1 || heading === "")
+    const [, name, heading] = /^\s*([^=]*?)\s*=\s*(.*?\S)\s*$/s.exec(pair) ?? [];
+    const field = plantFields.find((known) => known === name);
+    if (heading === undefined)
       throw new UsageError(
         `--map: ${JSON.stringify(pair)} is not allowed; expected field=heading, as in name=Plant,tag=Type`,
       );
-    const name = pair.slice(0, equals).trim();
-    const field = plantFields.find((known) => known === name);
     if (field === undefined)
       throw new UsageError(
         `--map: ${JSON.stringify(name)} is not a field of a plant; the fields are ${plantFields.join(", ")}`,
@@ -306,41 +306,40 @@ function parseMap(text: string): Headings {
   return headings;
 }
 
-interface Summary extends Readonly<Tally> {
-  readonly seconds: number;
-  readonly failure: { readonly error: unknown } | undefined;
-  readonly isJson: boolean;
-  readonly print: (line: string) => Promise<void> | void;
-}
-
 /** Throws if the import failed. */
-async function summarize(summary: Summary): Promise<void> {
-  const { failure, isJson, refused, print } = summary;
-  if (failure === undefined) {
-    await print(formatSummary(summary));
-    if (refused > 0) process.exitCode = EXIT_DIFFERENT;
+async function summarize(
+  tally: Tally,
+  seconds: number,
+  error: unknown,
+  { json: isJson = false, rejects }: ImportOptions,
+): Promise<void> {
+  const finished = error === undefined;
+  const summary = formatSummary(tally, seconds, isJson ? { finished } : undefined);
+  // Standard output belongs to the rejects if they go there.
+  const print = rejects === "-" ? printError : printLine;
+  if (finished) {
+    await print(summary);
+    if (tally.refused > 0) process.exitCode = EXIT_DIFFERENT;
     return;
   }
-  const { error } = failure;
-  const again =
-    summary.unknown > 0 && isUnsure(error)
-      ? `No answer came for ${countOf(summary.unknown, "plant")}, which may be stored too. Running it again is safe.`
-      : "Running it again is safe.";
   if (error instanceof UsageError || error instanceof ConfigError) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(`${error.message} Name the columns with --map id=…,name=…,tag=…`);
+  if (isJson || error instanceof Interrupted) await print(summary);
+  const unknown =
+    tally.unknown > 0 && isUnsure(error)
+      ? `No answer came for ${countOf(tally.unknown, "plant")}, which may be stored too. `
+      : "";
+  const again = `${unknown}Running it again is safe.`;
   if (error instanceof Interrupted) {
-    await print(formatSummary(summary));
     printError(`interrupted. ${again}`);
-    // A read that waits for its pipe would keep the process alive.
-    process.exit(error.exitCode);
+    throw error;
   }
-  if (isJson) await print(formatSummary(summary));
-  const stored = summary.created + summary.replayed;
   const why =
     error instanceof WrongEncoding
       ? `${error.message} Accept that with --encoding ${error.guess}.`
       : explain(error);
+  const stored = tally.created + tally.replayed;
   throw new CommandError(
     `${why}\nThe import did not finish: ${stored} plants are stored. ${again}`,
     { cause: error },
@@ -356,11 +355,13 @@ function isUnsure(error: unknown): boolean {
   );
 }
 
-function formatSummary({ created, replayed, refused, seconds, failure, isJson }: Summary): string {
-  if (isJson) {
-    const finished = failure === undefined;
-    return JSON.stringify({ finished, created, replayed, refused, seconds: roundToMs(seconds) });
-  }
+function formatSummary(
+  { created, replayed, refused }: Tally,
+  seconds: number,
+  json?: { readonly finished: boolean },
+): string {
+  if (json)
+    return JSON.stringify({ ...json, created, replayed, refused, seconds: roundToMs(seconds) });
   if (!process.stdout.isTTY) return `created ${created}, replayed ${replayed}, refused ${refused}`;
   const [c, r, f] = [created, replayed, refused].map(formatCount);
   const rate = formatCount((created + replayed + refused) / seconds);

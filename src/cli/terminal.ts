@@ -9,6 +9,9 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
   }
 }
 
+export const printJson = (value: unknown): void =>
+  void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+
 /** A sentence, and below it one fact a line. */
 export function printFacts(
   sentence: string,
@@ -88,7 +91,7 @@ export class Progress {
   private readonly startedAtMs = performance.now();
   private readonly timer: Timer | undefined;
 
-  constructor(isQuiet: boolean, read: () => Reading) {
+  constructor(isQuiet = false, read: () => Reading) {
     const isShown = !isQuiet && process.stderr.isTTY && process.env["TERM"] !== "dumb";
     if (!isShown) return;
     this.timer = setInterval(() => {
@@ -108,7 +111,7 @@ export class Progress {
   }
 
   /** Clears the moving line. */
-  close(): void {
+  [Symbol.dispose](): void {
     if (this.timer === undefined) return;
     clearInterval(this.timer);
     process.stderr.write(CLEAR_LINE);

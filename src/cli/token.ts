@@ -7,13 +7,13 @@ import { type Scope, scopes, type TokenSummary } from "../domain/token.ts";
 import type { Client } from "../../client/client.ts";
 import { askService, CommandError, type TargetOptions, UsageError, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
-import { printTable } from "./terminal.ts";
+import { printJson, printLine, printTable } from "./terminal.ts";
 
-export interface TokenOptions extends TargetOptions {
+interface TokenOptions extends TargetOptions {
   readonly json?: boolean;
 }
 
-export interface CreateOptions extends TokenOptions {
+interface CreateOptions extends TokenOptions {
   readonly name: string;
   readonly scopes: string;
   readonly expires?: string;
@@ -68,33 +68,20 @@ export async function createToken(config: Config, options: CreateOptions): Promi
       return `The token could not be written to standard output and was revoked. ${reason}`;
     });
   };
-  await withTarget(config, options, tokens, create, true);
+  await withTarget(config, options, { ...tokens, isMade: true }, create);
   if (process.stdout.isTTY)
     process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
 }
 
 export async function listTokens(config: Config, options: TokenOptions): Promise<void> {
   const found = await withTarget(config, options, tokens, ({ list }) => list());
-  if (options.json) {
-    process.stdout.write(`${JSON.stringify(found, null, 2)}\n`);
-    return;
-  }
-  if (found.length === 0) {
-    process.stdout.write("No tokens yet. Create one: plantstore token create --name <name>\n");
-    return;
-  }
+  if (options.json) return printJson(found);
+  if (found.length === 0)
+    return printLine("No tokens yet. Create one: plantstore token create --name <name>");
   const hasRates = found.some(({ rate }) => rate !== null);
+  const head = ["NAME", "PREFIX", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE"];
   printTable(
-    [
-      "NAME",
-      "PREFIX",
-      "SCOPES",
-      "CREATED",
-      "EXPIRES",
-      "LAST USED",
-      "STATE",
-      hasRates ? "RATE" : "",
-    ],
+    hasRates ? [...head, "RATE"] : head,
     found.map((token) => [
       token.name,
       `${token.prefix}…`,
@@ -103,15 +90,15 @@ export async function listTokens(config: Config, options: TokenOptions): Promise
       showTime(token.expires),
       showTime(token.lastUsed),
       stateOf(token),
-      hasRates ? (token.rate ?? "-") : "",
+      ...(hasRates ? [token.rate ?? "-"] : []),
     ]),
   );
 }
 
 export async function revokeToken(
   config: Config,
-  nameOrPrefix: string,
   options: TokenOptions,
+  nameOrPrefix: string,
 ): Promise<void> {
   const revoked = await withTarget(config, options, tokens, async ({ list, revoke }) => {
     const token = findOne(await list(), nameOrPrefix);

@@ -13,9 +13,9 @@ import {
   withTarget,
 } from "./command.ts";
 import { printSecret } from "./files.ts";
-import { printTable } from "./terminal.ts";
+import { printJson, printTable } from "./terminal.ts";
 
-export interface WebhookOptions extends TargetOptions {
+interface WebhookOptions extends TargetOptions {
   readonly json?: boolean;
   readonly name?: string;
   readonly types?: string;
@@ -49,74 +49,67 @@ const managed = {
   ofStore: (store: Store, config: Config): Managed => new Webhooks(store, config),
 };
 
-export type WebhookAction = Exclude<keyof Managed, "list" | "add">;
+type WebhookAction = Exclude<keyof Managed, "list" | "add">;
 
 export async function addWebhook(
   config: Config,
-  url: string,
   options: WebhookOptions,
+  url: string,
 ): Promise<void> {
-  const types = options.types?.split(",").map((type) => type.trim());
-  const asked = { url, name: options.name ?? null, types: types ?? null };
-  await printNewSecret(
-    await withTarget(config, options, managed, (webhooks) => webhooks.add(asked)),
-    options,
+  const types = options.types?.split(",").map((type) => type.trim()) ?? null;
+  const given = { url, name: options.name ?? null, types };
+  await withTarget(config, options, managed, async (webhooks) =>
+    printNewSecret(await webhooks.add(given), options),
   );
 }
 
 export async function listWebhooks(config: Config, options: WebhookOptions): Promise<void> {
   const webhooks = await withTarget(config, options, managed, (target) => target.list());
-  if (options.json === true) return print(webhooks);
+  if (options.json) return printJson(webhooks);
   if (webhooks.length === 0)
     return void process.stdout.write("No webhooks yet. Add one: plantstore webhook add <url>\n");
   printTable(
     ["NAME", "URL", "TYPES", "STATE", "LAST CHANGE", "FAILURES", "LAST ATTEMPT"],
-    webhooks.map((webhook) => [
-      webhook.name,
-      webhook.url,
-      webhook.types.join(","),
-      webhook.state,
-      String(webhook.lastChange),
-      String(webhook.failures),
-      webhook.attempts[0] === undefined ? "never" : describeAttempt(webhook.attempts[0]),
+    webhooks.map(({ name, url, types, state, lastChange, failures, attempts: [last] }) => [
+      name,
+      url,
+      types.join(","),
+      state,
+      String(lastChange),
+      String(failures),
+      last === undefined ? "never" : describeAttempt(last),
     ]),
   );
   for (const { name, reason } of webhooks)
     if (reason !== null) process.stdout.write(`\n${name} is paused: ${reason}\n`);
 }
 
-export async function changeWebhook(
-  config: Config,
-  action: WebhookAction,
-  name: string,
-  options: WebhookOptions,
-): Promise<void> {
-  const from = action === "replay" ? { from: parseFrom(options.from) } : undefined;
-  const result = await withTarget(config, options, managed, (webhooks): Promise<unknown> =>
-    webhooks[action](name, from),
-  );
-  if (action === "rotate") return printNewSecret(result as ShownSecret, options);
-  if (options.json === true) return print(result ?? null);
-  if (action === "test") {
-    const attempt = result as Attempt;
-    process.stdout.write(`${describeAttempt(attempt)}\n`);
-    if (!hasSucceeded(attempt)) throw new CommandError(`${name} did not take the event.`);
-  } else if (action === "remove") process.stdout.write(`Removed ${name}.\n`);
-  else {
-    const { state, lastChange } = result as ShownWebhook;
-    process.stdout.write(`${name} is ${state}, after change ${lastChange}.\n`);
-  }
-}
+export const changeWebhook =
+  (action: WebhookAction) =>
+  async (config: Config, options: WebhookOptions, name: string): Promise<void> => {
+    const from = action === "replay" ? { from: parseFrom(options.from) } : undefined;
+    const result = await withTarget(config, options, managed, (webhooks): Promise<unknown> =>
+      webhooks[action](name, from),
+    );
+    if (action === "rotate") return printNewSecret(result as ShownSecret, options);
+    if (options.json) return printJson(result ?? null);
+    if (action === "test") {
+      const attempt = result as Attempt;
+      process.stdout.write(`${describeAttempt(attempt)}\n`);
+      if (!hasSucceeded(attempt)) throw new CommandError(`${name} did not take the event.`);
+    } else if (action === "remove") process.stdout.write(`Removed ${name}.\n`);
+    else {
+      const { state, lastChange } = result as ShownWebhook;
+      process.stdout.write(`${name} is ${state}, after change ${lastChange}.\n`);
+    }
+  };
 
 const printNewSecret = (webhook: ShownSecret, { json }: WebhookOptions): Promise<void> =>
   printSecret(
-    json === true ? JSON.stringify(webhook) : webhook.secret,
+    json ? JSON.stringify(webhook) : webhook.secret,
     (reason) =>
       `The secret of ${webhook.name} could not be written to standard output. ${reason} Get another: plantstore webhook rotate ${webhook.name}`,
   );
-
-const print = (value: unknown): void =>
-  void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
 
 /** In quotes, because an answer may hold what a terminal takes for a command. */
 const describeAttempt = ({ time, durationMs, status, error, answer }: Attempt): string =>
@@ -125,8 +118,4 @@ const describeAttempt = ({ time, durationMs, status, error, answer }: Attempt): 
 const parseFrom = (text = ""): number | "newest" =>
   text === "newest"
     ? text
-    : parseChangeNumber(
-        "--from",
-        text,
-        "the number of a change, 0 for the oldest that is kept, or newest",
-      );
+    : parseChangeNumber("--from", text, "the number of a change, 0 for the oldest, or newest");
