@@ -1,8 +1,8 @@
 /** The HTTP client of a plant store, for browsers, Node, Bun and Deno. */
 
 import {
-  Batch,
   type Created,
+  type Entry,
   Feed,
   findOutcome,
   findResult,
@@ -40,7 +40,7 @@ import {
   type TokenFacts,
   type Versioned,
 } from "./plants.ts";
-import { Backoff, type RetryOptions, SilenceGuard } from "./retry.ts";
+import { Backoff, type RetryOptions } from "./retry.ts";
 
 export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
 export type { Change, ChangePage, ChangeQuery } from "./changes.ts";
@@ -67,14 +67,6 @@ const EVENTS_TYPE = "text/event-stream";
 /** How long an aborted batch is still waited for, to learn what it stored. */
 const ABORTED_BATCH_MS_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
-
-/**
- * These read an answer while they send, over HTTP/1.1 too. Browsers do not, and the service stops reading from a client
- * that does not read its results.
- */
-const CAN_STREAM =
-  (globalThis as { process?: { versions?: { node?: string } } }).process?.versions?.node !==
-  undefined;
 
 export class Client extends Connection {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
@@ -251,12 +243,10 @@ export class Client extends Connection {
     const backoff = new Backoff(options, findWaitMs);
     let { after } = query;
     for (;;) {
-      const guard = new SilenceGuard(options.signal, 0);
       try {
         const path = `/changes${formatChangeQuery({ ...query, after })}`;
-        const init = { headers: { accept: EVENTS_TYPE }, signal: guard.signal };
-        const response = await guard.watch(this.request(path, init));
-        for await (const lines of this.readLines(response, guard, EVENTS_TYPE)) {
+        const init = { headers: { accept: EVENTS_TYPE } };
+        for await (const lines of this.readLines(path, init, options.signal)) {
           const data = lines.filter((line) => line.startsWith("data:"));
           const changes = findChanges(`[${data.map((line) => line.slice(5)).join(",")}]`);
           if (changes === undefined) throw this.notAPlantStore();
@@ -269,8 +259,6 @@ export class Client extends Connection {
         throw this.explainLoss(new Error("the stream ended"), options.signal);
       } catch (error) {
         await backoff.wait(error);
-      } finally {
-        guard.close();
       }
     }
   }
@@ -334,7 +322,7 @@ export class Client extends Connection {
     settle: Settle,
     options: RetryOptions = {},
   ): Promise<void> {
-    for await (const block of this.deliver(plants, options, false))
+    for await (const block of this.deliver(plants, options))
       for (const { index, outcome } of block) settle(index, outcome);
   }
 
@@ -346,102 +334,87 @@ export class Client extends Connection {
     plants: Iterable<Given> | AsyncIterable<Given>,
     options: RetryOptions = {},
   ): AsyncGenerator<Settled<Given>, void> {
-    for await (const block of this.deliver(plants, options, CAN_STREAM)) yield* block;
+    for await (const block of this.deliver(plants, options)) yield* block;
   }
 
   private async *deliver<Given extends NewPlant>(
     plants: Iterable<Given> | AsyncIterable<Given>,
     options: RetryOptions,
-    canStream: boolean,
   ): AsyncGenerator<Settled<Given>[], void> {
     const given = { ...this.options, ...options };
     const feed = new Feed(plants);
     const backoff = new Backoff(given, findWaitMs);
     try {
-      while (await feed.hasMore(given.signal))
-        try {
-          for await (const block of this.sendBatch(feed, given.signal, canStream)) {
-            if (block.length > 0) backoff.reset();
-            yield block;
+      for (;;) {
+        let left = await feed.takeBlock(given.signal);
+        if (left.length === 0) return;
+        while (left.length > 0) {
+          const unsettled = new Map(left.map((entry, at) => [at + 1, entry]));
+          try {
+            for await (const block of this.sendBatch(unsettled, given.signal)) {
+              if (block.length > 0) backoff.reset();
+              yield block;
+            }
+          } catch (error) {
+            await backoff.wait(error);
           }
-        } catch (error) {
-          await backoff.wait(error);
+          left = [...unsettled.values()];
         }
+      }
     } finally {
       feed.close();
     }
   }
 
-  /** One request. What it leaves unsettled goes back to the feed. */
+  /** One request. Takes out what it settles. */
   private async *sendBatch<Given extends NewPlant>(
-    feed: Feed<Given>,
+    unsettled: Map<number, Entry<Given>>,
     signal: AbortSignal | undefined,
-    canStream: boolean,
   ): AsyncGenerator<Settled<Given>[], void> {
-    const batch = new Batch(feed);
-    const stop = (): void => batch.stop();
-    signal?.addEventListener("abort", stop);
-    const guard = new SilenceGuard(signal, ABORTED_BATCH_MS_MAX);
+    const headers = { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE };
+    const body = Array.from(unsettled.values(), ({ line }) => line).join("");
+    const init = { method: "POST", headers, body };
     let failure: Failure = { message: `${this.url} did not answer for every plant.` };
-    try {
-      const body = canStream ? batch.stream() : await batch.takeText();
-      const init = {
-        method: "POST",
-        headers: { accept: NDJSON_TYPE, "content-type": NDJSON_TYPE },
-        body,
-        // A stream as a body needs this, which the types of the platforms do not know yet.
-        duplex: "half",
-        signal: guard.signal,
-      } as RequestInit;
-      const response = await guard.watch(this.request("/plants/batch", init));
-      for await (const lines of this.readLines(response, guard)) {
-        const block: Settled<Given>[] = [];
-        for (const line of lines) {
-          const result = findResult(line);
-          if (result === undefined) throw this.notAPlantStore();
-          const outcome = findOutcome(result);
-          const settled = outcome && batch.settle(result.line, outcome);
-          if (settled !== undefined) block.push(settled);
-          if (outcome === undefined)
-            failure = {
-              message: `${this.url}: ${result.message ?? `status ${result.status}`}`,
-              status: result.status,
-              code: result.error ?? 0,
-            };
+    const answers = this.readLines("/plants/batch", init, signal, ABORTED_BATCH_MS_MAX);
+    for await (const lines of answers) {
+      const block: Settled<Given>[] = [];
+      for (const line of lines) {
+        const result = findResult(line);
+        if (result === undefined) throw this.notAPlantStore();
+        const outcome = findOutcome(result);
+        const entry = unsettled.get(result.line);
+        if (outcome === undefined)
+          failure = {
+            message: `${this.url}: ${result.message ?? `status ${result.status}`}`,
+            status: result.status,
+            code: result.error ?? 0,
+          };
+        else if (entry !== undefined) {
+          unsettled.delete(result.line);
+          block.push({ index: entry.index, plant: entry.plant, outcome });
         }
-        yield block;
       }
-      if (!batch.isSettled) throw new ServiceError({ ...failure, isTransient: true });
-    } finally {
-      signal?.removeEventListener("abort", stop);
-      guard.close();
-      await batch.end();
+      yield block;
     }
+    if (unsettled.size > 0) throw new ServiceError({ ...failure, isTransient: true });
   }
 
   private async *streamPlants(
     query: PageQuery,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<Plant[], void> {
-    const { order } = query;
     let { after } = query;
-    const guard = new SilenceGuard(signal, 0);
-    try {
-      const init = { headers: { accept: NDJSON_TYPE }, signal: guard.signal };
-      const response = await guard.watch(this.request(`/plants${formatQuery(query)}`, init));
-      for await (const lines of this.readLines(response, guard)) {
-        const plants = findPlants(`[${lines.join(",")}]`);
-        const [first] = plants ?? [];
-        // One that repeats itself would be read for ever.
-        const isNext =
-          first !== undefined &&
-          (after === undefined || (order === "desc" ? first.id < after : first.id > after));
-        if (plants === undefined || !isNext) throw this.notAPlantStore();
-        yield plants;
-        after = plants.at(-1)?.id;
-      }
-    } finally {
-      guard.close();
+    const init = { headers: { accept: NDJSON_TYPE } };
+    for await (const lines of this.readLines(`/plants${formatQuery(query)}`, init, signal)) {
+      const plants = findPlants(`[${lines.join(",")}]`);
+      const [first] = plants ?? [];
+      // One that repeats itself would be read for ever.
+      const isNext =
+        first !== undefined &&
+        (after === undefined || (query.order === "desc" ? first.id < after : first.id > after));
+      if (plants === undefined || !isNext) throw this.notAPlantStore();
+      yield plants;
+      after = plants.at(-1)?.id;
     }
   }
 }

@@ -1,7 +1,7 @@
 /** Requests to one service, and what their failures mean. */
 
 import { explainAnswer, explainLoss, findWaitMs, ServiceError } from "./errors.ts";
-import { isAborted, retry, type RetryOptions, type SilenceGuard } from "./retry.ts";
+import { isAborted, retry, type RetryOptions, SilenceGuard } from "./retry.ts";
 
 export const NDJSON_TYPE = "application/x-ndjson";
 
@@ -54,18 +54,25 @@ export class Connection {
     throw await explainAnswer(this.url, response);
   }
 
-  /** Complete lines, in blocks. What no newline follows was cut off and is left out. */
+  /**
+   * The complete lines of an answer, in blocks, while it arrives. What no newline follows was cut off and is left out.
+   * After an abort the answer is still waited for, for the time of grace.
+   */
   protected async *readLines(
-    response: Response,
-    guard: SilenceGuard,
-    type = NDJSON_TYPE,
+    path: string,
+    init: RequestInit & { readonly headers: { readonly accept: string } },
+    signal: AbortSignal | undefined,
+    graceMs = 0,
   ): AsyncGenerator<string[], void> {
-    if (!response.headers.get("content-type")?.startsWith(type)) throw this.notAPlantStore();
-    const reader = (response.body as ReadableStream<Uint8Array>).getReader();
-    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-    let rest = "";
+    const guard = new SilenceGuard(signal, graceMs);
     try {
-      for (;;) {
+      const asked = this.request(path, { ...init, signal: guard.signal });
+      const { headers, body } = await guard.watch(asked);
+      if (!headers.get("content-type")?.startsWith(init.headers.accept))
+        throw this.notAPlantStore();
+      const reader = (body as ReadableStream<Uint8Array>).getReader();
+      const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+      for (let rest = ""; ;) {
         const { done, value } = await guard.watch(reader.read()).catch((error: unknown) => {
           throw this.explainLoss(error, guard.signal);
         });
@@ -75,7 +82,8 @@ export class Connection {
         if (lines.length > 0) yield lines;
       }
     } finally {
-      await reader.cancel().catch(() => undefined);
+      // Ends the request if it is still under way.
+      guard.close();
     }
   }
 
