@@ -94,18 +94,21 @@ export class Feed<Given extends NewPlant> {
     signal: AbortSignal | undefined,
   ): Promise<IteratorResult<Given> | undefined> {
     this.asked ??= (async () => this.iterator.next())();
-    let end = (): void => undefined;
+    let stop: (() => void) | undefined;
     const isOver = new Promise<undefined>((resolve) => {
-      end = () => resolve(undefined);
+      const end = (): void => resolve(undefined);
+      const timer = waitMs === undefined ? undefined : setTimeout(end, waitMs);
+      signal?.addEventListener("abort", end);
+      if (signal?.aborted) end();
+      stop = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", end);
+      };
     });
-    const timer = waitMs === undefined ? undefined : setTimeout(end, waitMs);
-    signal?.addEventListener("abort", end);
-    if (signal?.aborted) end();
     try {
       return await Promise.race([this.asked, isOver]);
     } finally {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", end);
+      stop?.();
     }
   }
 }

@@ -309,9 +309,9 @@ export function findIgnoredVariables(environment: Environment): string[] {
     .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
     .filter((name) => !isServiceLink(name, environment[name] ?? ""))
     .map((name) => {
-      const unprefixed = name.slice("PLANTSTORE_".length);
-      return known.has(unprefixed)
-        ? `${name} has no effect; the variable is called ${unprefixed}.`
+      const variable = name.slice("PLANTSTORE_".length);
+      return unprefixed.has(variable)
+        ? `${name} has no effect; the variable is called ${variable}.`
         : `${name} is not a setting and has no effect.`;
     });
 }

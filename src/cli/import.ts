@@ -316,7 +316,8 @@ async function summarize(
   const finished = error === undefined;
   const summary = formatSummary(tally, seconds, isJson ? { finished } : undefined);
   // Standard output belongs to the rejects if they go there.
-  const print = rejects === "-" ? printError : printLine;
+  const print = async (line: string): Promise<void> =>
+    rejects === "-" ? printError(line) : printLine(line);
   if (finished) {
     await print(summary);
     if (tally.refused > 0) process.exitCode = EXIT_DIFFERENT;

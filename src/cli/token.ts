@@ -81,7 +81,7 @@ export async function listTokens(config: Config, options: TokenOptions): Promise
   const hasRates = found.some(({ rate }) => rate !== null);
   const head = ["NAME", "PREFIX", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE"];
   printTable(
-    hasRates ? [...head, "RATE"] : head,
+    [...head, hasRates ? "RATE" : ""],
     found.map((token) => [
       token.name,
       `${token.prefix}…`,
@@ -90,7 +90,7 @@ export async function listTokens(config: Config, options: TokenOptions): Promise
       showTime(token.expires),
       showTime(token.lastUsed),
       stateOf(token),
-      ...(hasRates ? [token.rate ?? "-"] : []),
+      hasRates ? (token.rate ?? "-") : "",
     ]),
   );
 }
