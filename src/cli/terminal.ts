@@ -41,8 +41,6 @@ export const formatCount = (count: number | bigint): string =>
 export const countOf = (count: number, what: string): string =>
   `${formatCount(count)} ${what}${count === 1 ? "" : "s"}`;
 
-const threeDigits = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
-
 /** 1234567 is 1.23 MB. */
 export function formatBytes(bytes: number): string {
   const units = ["bytes", "kB", "MB", "GB", "TB"];
@@ -50,7 +48,7 @@ export function formatBytes(bytes: number): string {
   let unit = 0;
   // 999.5 already, because three digits would round it to 1,000.
   for (; value >= 999.5 && unit < units.length - 1; unit++) value /= 1000;
-  return `${threeDigits.format(value)} ${units[unit]}`;
+  return `${value.toLocaleString("en-US", { maximumSignificantDigits: 3 })} ${units[unit]}`;
 }
 
 /** 65 is 1:05, 3661 is 1:01:01. */
