@@ -2,14 +2,10 @@
 
 import { join } from "node:path";
 import { Glob } from "bun";
+import packageJson from "../package.json";
 
 /** Packages that the built pages contain. npm counts them as tools for development. */
-export const inPages: readonly string[] = [
-  "@preact/signals",
-  "@preact/signals-core",
-  "fflate",
-  "preact",
-];
+export const inPages: readonly string[] = ["@preact/signals", "@preact/signals-core", "preact"];
 
 const RUNTIME = `The executables contain the runtime Bun, under the MIT licence, with JavaScriptCore, under the LGPL 2, and other
 libraries. https://bun.com/docs/project/licensing names them and their sources.
@@ -18,7 +14,7 @@ libraries. https://bun.com/docs/project/licensing names them and their sources.
 if (import.meta.main) {
   const root = join(import.meta.dir, "..");
   const parts: string[] = [];
-  for (const name of ["commander", ...inPages]) {
+  for (const name of [...Object.keys(packageJson.dependencies), ...inPages]) {
     const folder = join(root, "node_modules", name);
     const files = new Glob("{LICENSE,NOTICE}").scanSync(folder);
     const texts = await Promise.all(

@@ -6,7 +6,11 @@ import { gzipSync } from "node:zlib";
 const root = `${import.meta.dir}/..`;
 const source = `${root}/src/console`;
 const docsSource = `${root}/src/docs-page`;
-export const workerEntry = `${source}/import/worker.ts`;
+/** Scripts that the console loads on demand, by their paths. */
+export const onDemand: Readonly<Record<string, string>> = {
+  "console/import.js": `${source}/import/worker.ts`,
+  "console/workbook.js": `${source}/workbook.ts`,
+};
 
 /** The console's first view: scripts that are loaded on demand do not count. */
 const COMPRESSED_BYTES_MAX = 100_000;
@@ -77,12 +81,11 @@ export const buildConsole = (folder: string): Promise<BuiltFile[]> =>
       path: "console/console.css",
       text: bundle(`${source}/css/style.css`),
     },
-    { reference: "console/import.js", path: "console/import.js", text: bundle(workerEntry) },
-    {
-      reference: "console/workbook.js",
-      path: "console/workbook.js",
-      text: bundle(`${source}/workbook.ts`),
-    },
+    ...Object.entries(onDemand).map(([path, entry]) => ({
+      reference: path,
+      path,
+      text: bundle(entry),
+    })),
     { reference: "./leaf.svg", path: "console/leaf.svg", text: leaf.text() },
   ]);
 

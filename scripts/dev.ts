@@ -1,7 +1,7 @@
 /** npm run dev: the console from its sources, reloaded as they change, in front of a running service. */
 
 import index from "../src/console/index.html";
-import { bundle, workerEntry } from "./build.ts";
+import { bundle, onDemand } from "./build.ts";
 
 const service = process.env["PLANTSTORE_URL"] ?? "http://127.0.0.1:8080";
 const port = Number(process.env["PORT"] ?? 5173);
@@ -12,8 +12,8 @@ const server = Bun.serve({
   development: { hmr: true },
   routes: {
     "/": index,
-    "/console/import.js": async () =>
-      new Response(await bundle(workerEntry), {
+    "/console/:script": async ({ params: { script } }) =>
+      new Response(await bundle(onDemand[`console/${script}`] ?? ""), {
         headers: { "content-type": "text/javascript", "cache-control": "no-store" },
       }),
   },

@@ -1,7 +1,9 @@
-/** Plants as an Excel workbook, made while they arrive. A bundle of its own, loaded on demand. */
+/** Excel workbooks: plants written while they arrive, and sheets read. A bundle of its own, loaded on demand. */
 
 import { strToU8, Zip, ZipDeflate } from "fflate";
 import type { Plant } from "../domain/plant.ts";
+
+export { openWorkbook } from "../format/workbook.ts";
 
 /** Excel's own limits; the heading is a row, too. */
 const PLANTS_MAX = 1_048_575;

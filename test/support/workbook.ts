@@ -20,6 +20,8 @@ export interface BookParts {
 export function makeWorkbook({ sheets, strings, styles, bookProperties }: BookParts): Uint8Array {
   const names = Object.keys(sheets);
   const parts: Record<string, string> = {
+    "[Content_Types].xml":
+      '<Types><Default Extension="xml" ContentType="application/xml"/></Types>',
     "_rels/.rels": `<Relationships>${link("rId1", "officeDocument", "xl/workbook.xml")}</Relationships>`,
     "xl/workbook.xml": `<workbook><workbookPr ${bookProperties ?? ""}/><sheets>${names
       .map((name, at) => `<sheet name="${name}" sheetId="${at + 1}" r:id="rId${at + 1}"/>`)

@@ -12,7 +12,8 @@ import {
 import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
 import { type PlantRecord, readPlants } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
-import { openWorkbook, type Workbook } from "../../format/workbook.ts";
+import type { Workbook } from "../../format/workbook.ts";
+import type * as workbookScript from "../workbook.ts";
 import {
   isTable,
   listMissing,
@@ -54,7 +55,12 @@ async function* readChunks(file: Blob, counter = { bytesRead: 0 }): AsyncGenerat
 /** A worker reads one file. */
 let workbook: Promise<Workbook> | undefined;
 
-const open = (file: File): Promise<Workbook> => (workbook ??= openWorkbook(file));
+const open = (file: File): Promise<Workbook> => (workbook ??= load(file));
+
+async function load(file: File): Promise<Workbook> {
+  const { openWorkbook } = (await import(self.name)) as typeof workbookScript;
+  return openWorkbook(file);
+}
 
 /** The bytes of the file, or the rows of its sheet as CSV. */
 async function* readTexts(
@@ -113,9 +119,14 @@ export async function previewFile(file: File, chosen: Reading | undefined): Prom
     }
     return { reading, sheets, columns, table, rows: await readFirst(file, reading) };
   } catch (error) {
-    const problem = error instanceof MalformedFile ? error.message : UNREADABLE;
-    return { reading, sheets, columns, table, problem, rows: [] };
+    return { reading, sheets, columns, table, problem: explainFile(error), rows: [] };
   }
+}
+
+export function explainFile(error: unknown): string {
+  // The script for workbooks has the class a second time.
+  const isByName = error instanceof Error && error.name === "MalformedFile";
+  return isByName || error instanceof MalformedFile ? error.message : UNREADABLE;
 }
 
 async function guessReading(file: File): Promise<Reading> {

@@ -67,8 +67,12 @@ function stopWorker(): void {
 /** Each task has a worker of its own, so what an earlier one still posts is not mixed up with it. */
 function startWorker(task: ToWorker): void {
   stopWorker();
-  const path = document.documentElement.dataset["importWorker"] ?? "";
-  const started = new Worker(new URL(path, baseUrl), { type: "module" });
+  const { importWorker = "", workbook = "" } = document.documentElement.dataset;
+  const started = new Worker(new URL(importWorker, baseUrl), {
+    type: "module",
+    // Tells the worker where the script for workbooks is, which it loads on demand.
+    name: new URL(workbook, baseUrl).href,
+  });
   const pass = (message: FromWorker): void => {
     if (started === worker) hear(message);
   };

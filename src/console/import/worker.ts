@@ -5,7 +5,6 @@ import { catalogue, Refusal } from "../../domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
 import { type PlantRecord, RejectsFormat } from "../../format/plants.ts";
-import { MalformedFile } from "../../format/records.ts";
 import {
   type Comparison,
   type Difference,
@@ -18,9 +17,8 @@ import {
   type Reading,
   toFormat,
   type ToWorker,
-  UNREADABLE,
 } from "./messages.ts";
-import { previewFile, readRecords } from "./preview.ts";
+import { explainFile, previewFile, readRecords } from "./preview.ts";
 
 const PROGRESS_MS = 150;
 const REQUESTS_MAX = 2;
@@ -230,5 +228,5 @@ function toEnding(error: unknown): Ending {
   if (error instanceof ServiceError && error.status === 401)
     return { kind: "token", isExpired: error.code === catalogue.token_expired.code };
   if (error instanceof ServiceError) return { kind: "failed", message: error.detail };
-  return { kind: "failed", message: error instanceof MalformedFile ? error.message : UNREADABLE };
+  return { kind: "failed", message: explainFile(error) };
 }
