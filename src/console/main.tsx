@@ -5,7 +5,7 @@ import { startFeed } from "./state/feed.ts";
 import { startSelection } from "./state/selection.ts";
 import { forgetTrail } from "./state/storage.ts";
 import { forgetTags, startLists } from "./state/plants.ts";
-import { route } from "./state/route.ts";
+import { route, titleOf } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
 import { forgetActivity } from "./view/activity.tsx";
@@ -13,16 +13,8 @@ import { exporting } from "./view/export.tsx";
 import { Shell } from "./view/shell.tsx";
 import { listenForKeys } from "./view/shortcuts.tsx";
 
-const titles = {
-  plants: "Plants",
-  import: "Import",
-  activity: "Activity",
-  tokens: "Tokens",
-  webhooks: "Webhooks",
-} as const;
-
 effect(() => {
-  const view = identity.value === undefined ? "Sign in" : titles[route.value.view];
+  const view = identity.value === undefined ? "Sign in" : titleOf(route.value.view);
   document.title = `${view} · Plant Store`;
 });
 // What one person did is not shown to the next who signs in.

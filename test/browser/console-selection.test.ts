@@ -123,7 +123,7 @@ describeInBrowser("several plants", () => {
     await page.getByRole("button", { name: "Export the selection" }).click();
     const [download] = await Promise.all([
       page.waitForEvent("download"),
-      page.getByText("as NDJSON").click(),
+      page.getByRole("button", { name: /as NDJSON/ }).click(),
     ]);
     const exported = (await Bun.file(await download.path()).text()).trim().split("\n");
     expect(exported.length).toBe(9_960);

@@ -155,7 +155,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
       <div class="form-actions">
         <Button
           kind="main"
-          isDisabled={isReading || rows.length === 0}
+          disabled={isReading || rows.length === 0}
           onClick={() => startImport(file, reading, updating.value ? differences : [])}
         >
           Start import

@@ -72,7 +72,7 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
             event.currentTarget.value = "";
           }}
         />
-        <Button kind="main" isDisabled={isReading} onClick={() => input.current?.click()}>
+        <Button kind="main" disabled={isReading} onClick={() => input.current?.click()}>
           {isReading ? "Reading…" : "Choose a file"}
         </Button>
       </div>
@@ -102,7 +102,7 @@ function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
       />
       <div class="form-actions">
         {now.step === "running" ? (
-          <Button isDisabled={now.isCancelling} onClick={cancelImport}>
+          <Button disabled={now.isCancelling} onClick={cancelImport}>
             {now.isCancelling ? "Cancelling…" : "Cancel"}
           </Button>
         ) : (

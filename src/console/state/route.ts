@@ -14,6 +14,9 @@ type Route =
 const otherViews = ["import", "activity", "tokens", "webhooks"] as const;
 type OtherView = (typeof otherViews)[number];
 
+export const titleOf = (view: Route["view"]): string =>
+  view.charAt(0).toUpperCase() + view.slice(1);
+
 export const everything: Filter = { q: undefined, tag: undefined, order: "asc" };
 
 export const route = signal<Route>(parseRoute(location.hash));

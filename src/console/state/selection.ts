@@ -125,6 +125,8 @@ async function readEtag(plant: Plant): Promise<string> {
   return found.etag;
 }
 
+const TOO_MANY = `More than ${formatCount(AT_ONCE_MAX)} plants are too many at once. Search or pick a tag.`;
+
 async function runOnSelected(
   doing: string,
   done: string,
@@ -137,19 +139,15 @@ async function runOnSelected(
     await call(async (client) => {
       for await (const block of readSelected(client, list.value.filter, stopping)) {
         for (const plant of block) jobs.push([plant, toRun(plant)]);
-        if (jobs.length > AT_ONCE_MAX) throw new TooMany();
+        if (jobs.length > AT_ONCE_MAX) return;
       }
     });
-    await runAll(doing, done, jobs);
+    if (jobs.length <= AT_ONCE_MAX) return await runAll(doing, done, jobs);
+    toast(`Nothing was done. ${TOO_MANY}`);
   } catch (error) {
-    work.value = undefined;
-    const why = error instanceof TooMany ? error.message : explain(error);
-    if (!isAbort(error)) toast(`Nothing was done. ${why}`);
+    if (!isAbort(error)) toast(`Nothing was done. ${explain(error)}`);
   }
-}
-
-class TooMany extends Error {
-  override readonly message = `More than ${formatCount(AT_ONCE_MAX)} plants are too many at once. Search or pick a tag.`;
+  work.value = undefined;
 }
 
 /** What was not done stays selected, as it is now. */

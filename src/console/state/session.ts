@@ -32,10 +32,9 @@ export const token = computed(() => session.value?.token);
 export const identity = computed(() => session.value?.identity);
 export const mayRead = computed(() => may("plants:read"));
 export const mayWrite = computed(() => may("plants:write"));
-export const mayManageWebhooks = computed(() => may("webhooks:manage"));
-export const mayManageTokens = computed(() => may("tokens:manage"));
 
-const may = (scope: Scope): boolean => session.value?.identity.scopes.includes(scope) ?? false;
+export const may = (scope: Scope): boolean =>
+  session.value?.identity.scopes.includes(scope) ?? false;
 
 export function beginSession(begun: Session, isKept: boolean): void {
   keep(isKept ? "localStorage" : "sessionStorage", isKept ? KEPT_SESSION : KEY, begun);

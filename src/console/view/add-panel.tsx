@@ -167,7 +167,7 @@ export function AddPanel(): JSX.Element {
         <TagField id="add-tag" tag={tag} />
         {error !== undefined && <FailureNotice of="save" error={error} />}
         <div class="form-actions">
-          <Button type="submit" kind="main" isDisabled={isBusy.value}>
+          <Button type="submit" kind="main" disabled={isBusy.value}>
             {isBusy.value ? "Sending…" : label}
           </Button>
         </div>

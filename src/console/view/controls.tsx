@@ -1,8 +1,7 @@
 /** The parts that every view is made of: icons, buttons, tags, tables, notices, menus. */
 
-import { useSignal } from "@preact/signals";
-import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import type { ButtonHTMLAttributes, ComponentChildren, JSX } from "preact";
+import { useId, useRef } from "preact/hooks";
 
 const paths = {
   search: "M9 3.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 0 1 0-11ZM13 13l4 4",
@@ -40,51 +39,29 @@ const leaf = document.querySelector<HTMLLinkElement>("link[rel=icon]")?.href;
 
 export const Mark = (): JSX.Element => <img class="mark" src={leaf} alt="" />;
 
-interface ButtonProps {
-  readonly type?: "button" | "submit";
-  readonly kind?: "main" | "danger" | "small" | undefined;
-  readonly isDisabled?: boolean;
-  /** The key that does the same. */
-  readonly shortcut?: string;
-  readonly onClick?: () => void;
-  readonly children: ComponentChildren;
+interface ButtonProps extends ButtonHTMLAttributes {
+  readonly kind?: "main" | "danger" | "small" | "plain" | undefined;
+  /** A button without a text: the icon, and what it does. */
+  readonly icon?: IconName;
+  readonly label?: string;
 }
 
-export const Button = (props: ButtonProps): JSX.Element => (
-  <button
-    type={props.type ?? "button"}
-    class={props.kind === undefined ? "button" : `button button-${props.kind}`}
-    disabled={props.isDisabled}
-    aria-keyshortcuts={props.shortcut}
-    onClick={props.onClick}
-  >
-    {props.children}
-  </button>
-);
-
-interface IconButtonProps {
-  readonly icon: IconName;
-  readonly label: string;
-  readonly isFramed?: boolean;
-  readonly onClick: () => void;
-}
-
-export const IconButton = (props: IconButtonProps): JSX.Element => (
+export const Button = ({ kind, icon, label, children, ...rest }: ButtonProps): JSX.Element => (
   <button
     type="button"
-    class={props.isFramed === true ? "button button-icon" : "button-plain"}
-    aria-label={props.label}
-    title={props.label}
-    onClick={props.onClick}
+    class={`button${kind === undefined ? "" : ` button-${kind}`}${icon === undefined ? "" : " button-icon"}`}
+    aria-label={label}
+    title={label}
+    {...rest}
   >
-    <Icon name={props.icon} />
+    {icon === undefined ? children : <Icon name={icon} />}
   </button>
 );
 
 interface MenuItemProps {
   readonly label: string;
   readonly note?: string;
-  readonly onClick: () => void;
+  readonly onClick: () => unknown;
 }
 
 export const MenuItem = ({ label, note, onClick }: MenuItemProps): JSX.Element => (
@@ -152,15 +129,14 @@ export const Terms = (props: TermsProps): JSX.Element => (
   </dl>
 );
 
+/** The last cell of a short row is wide. */
+export type TableRow = readonly [key: bigint | number | string, ...cells: ComponentChildren[]];
+
 interface TableProps {
   readonly label: string;
   readonly caption?: string;
   readonly heads: readonly string[];
-  /** The last cell of a short row is wide. */
-  readonly rows: readonly (readonly [
-    key: bigint | number | string,
-    ...cells: ComponentChildren[],
-  ])[];
+  readonly rows: readonly TableRow[];
   /** As long as it has rows; on a phone each row is a card. Otherwise it scrolls. */
   readonly isListing?: boolean;
 }
@@ -213,7 +189,7 @@ export const Notice = ({ kind, title, text, children }: NoticeProps): JSX.Elemen
   <div class={`notice notice-${kind}`} role={kind === "good" ? "status" : "alert"}>
     <Icon name={kind === "good" ? "check" : "warning"} />
     <div>
-      <p class="notice-title">{title}</p>
+      <strong>{title}</strong>
       {text !== undefined && <p>{text}</p>}
       {children}
     </div>
@@ -227,63 +203,26 @@ interface MenuProps {
   readonly children: ComponentChildren;
 }
 
-/** Tab walks through its links and buttons; Escape or a click outside closes it. */
+/** Escape or a click outside closes it, as does what is chosen. */
 export function Menu({ label, button, buttonClass, children }: MenuProps): JSX.Element {
-  const isOpen = useSignal(false);
-  const root = useRef<HTMLDivElement>(null);
-  const opener = useRef<HTMLButtonElement>(null);
-  const close = (): void => {
-    isOpen.value = false;
-  };
-
-  useEffect(() => {
-    if (!isOpen.value) return;
-    const listening = new AbortController();
-    for (const type of ["hashchange", "pointerdown", "focusin"])
-      addEventListener(
-        type,
-        ({ target }) => {
-          if (target === window || !root.current?.contains(target as Node)) close();
-        },
-        listening,
-      );
-    return () => listening.abort();
-  }, [isOpen.value]);
-
+  const id = useId();
+  const panel = useRef<HTMLDivElement>(null);
   return (
-    <div
-      class="menu"
-      ref={root}
-      onKeyDown={(event) => {
-        if (event.key !== "Escape" || !isOpen.value) return;
-        close();
-        opener.current?.focus();
-        event.stopPropagation();
-      }}
-    >
-      <button
-        type="button"
-        class={buttonClass}
-        ref={opener}
-        aria-label={label}
-        title={label}
-        aria-expanded={isOpen.value ? "true" : "false"}
-        onClick={() => {
-          isOpen.value = !isOpen.value;
-        }}
-      >
+    <>
+      <button type="button" class={buttonClass} aria-label={label} title={label} popovertarget={id}>
         {button}
       </button>
-      {isOpen.value && (
-        <div
-          class="menu-panel"
-          onClick={(event) => {
-            if ((event.target as Element).closest("button, a") !== null) close();
-          }}
-        >
-          {children}
-        </div>
-      )}
-    </div>
+      <div
+        class="menu-panel"
+        id={id}
+        popover="auto"
+        ref={panel}
+        onClick={(event) => {
+          if ((event.target as Element).closest("button, a") !== null) panel.current?.hidePopover();
+        }}
+      >
+        {children}
+      </div>
+    </>
   );
 }

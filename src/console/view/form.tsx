@@ -1,18 +1,17 @@
-/** Forms, and the fields of a plant with the rules of the interface: a form says what is wrong before it sends. */
+/** Forms and their fields, those of a plant with its rules: a form says what is wrong before it sends. */
 
 import { type Signal, useSignal } from "@preact/signals";
-import type { ComponentChildren, JSX } from "preact";
-import { useEffect } from "preact/hooks";
-import { ServiceError } from "../../../client/client.ts";
+import type { ComponentChildren, JSX, PartialInputHTMLAttributes } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { ServiceError, type TagCount } from "../../../client/client.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isStorable, type Plant } from "../../domain/plant.ts";
 import { Taken } from "../api/plants.ts";
-import { explain } from "../api/service.ts";
-import { formatName } from "../state/format.ts";
+import { explain, isAbort } from "../api/service.ts";
+import { formatName, formatTotal } from "../state/format.ts";
 import { suggestTags } from "../state/plants.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { Combobox } from "./combobox.tsx";
 import { Notice } from "./controls.tsx";
 
 interface Task {
@@ -41,6 +40,39 @@ export function useTask(): Task {
   return { isBusy, trouble, run };
 }
 
+/** Runs again when an input changes. The signal ends an earlier run. */
+export function useLater(
+  delayMs: number,
+  run: (signal: AbortSignal) => unknown,
+  inputs: readonly unknown[],
+): void {
+  useEffect(() => {
+    const controller = new AbortController();
+    const timer = setTimeout(() => run(controller.signal), delayMs);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, inputs);
+}
+
+const LOOK_UP_DELAY_MS = 250;
+
+/** Only a hint: the answer to the request decides. */
+export function useLookUp(
+  key: bigint | string | undefined,
+  look: (signal: AbortSignal) => Promise<Plant | undefined>,
+): Plant | undefined {
+  const found = useSignal<readonly [typeof key, Plant | undefined]>([undefined, undefined]);
+  const lookUp = async (signal: AbortSignal): Promise<void> => {
+    if (key === undefined || !mayRead.value) return;
+    const plant = await look(signal).catch(() => undefined);
+    if (!signal.aborted) found.value = [key, plant];
+  };
+  useLater(LOOK_UP_DELAY_MS, lookUp, [key]);
+  return found.value[0] === key ? found.value[1] : undefined;
+}
+
 const outcomes = { save: "Not saved", deletion: "Not deleted" } as const;
 
 interface FailureNoticeProps {
@@ -50,25 +82,24 @@ interface FailureNoticeProps {
 
 /** A write that was refused, or one that may have been carried out although no answer came. */
 export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
-  if (error instanceof Taken)
+  if (error instanceof Taken) {
+    const holder = error.by === undefined ? "another plant" : formatName(error.by);
     return (
-      <Notice
-        kind="fault"
-        title={`Id ${error.id} already belongs to ${error.by === undefined ? "another plant" : formatName(error.by)}`}
-      >
+      <Notice kind="fault" title={`Id ${error.id} already belongs to ${holder}`}>
         <p>
           Nothing was changed.{" "}
           {error.by !== undefined && <a href={linkTo(error.id)}>Open that plant</a>}
         </p>
       </Notice>
     );
+  }
   const isRefused = error instanceof ServiceError && !error.isTransient;
   const title = isRefused ? outcomes[of] : `Couldn't confirm the ${of}. It's safe to try again.`;
   return <Notice kind="fault" title={title} text={explain(error)} />;
 }
 
 interface FormProps {
-  readonly onSubmit: () => void;
+  readonly onSubmit: (form: HTMLFormElement) => void;
   readonly children: ComponentChildren;
 }
 
@@ -78,7 +109,7 @@ export const Form = ({ onSubmit, children }: FormProps): JSX.Element => (
     noValidate
     onSubmit={(event) => {
       event.preventDefault();
-      onSubmit();
+      onSubmit(event.currentTarget);
     }}
   >
     {children}
@@ -92,29 +123,26 @@ export function focusField(id: string): void {
 interface FieldProps {
   readonly id: string;
   readonly label: string;
-  readonly optional?: boolean;
-  readonly rule?: string;
+  readonly optional?: boolean | undefined;
+  readonly rule?: string | undefined;
   readonly fault?: string | undefined;
   /** Worth knowing, but not a fault. */
   readonly note?: ComponentChildren;
-  readonly children: ComponentChildren;
 }
 
-export function Field(props: FieldProps): JSX.Element {
+/** Its children need `fieldProps`. */
+export function Field(props: FieldProps & { readonly children: ComponentChildren }): JSX.Element {
   const { id, label, optional, rule, fault, note, children } = props;
   return (
     <div class={fault === undefined ? "field" : "field field-faulty"}>
       <label for={id}>
         {label}
-        {optional === true && <span class="field-optional"> (optional)</span>}
+        {optional === true && <span class="faint"> (optional)</span>}
       </label>
       {children}
       <div class="field-notes" id={`${id}-notes`}>
-        {fault === undefined ? (
-          rule !== undefined && <p class="field-rule">{rule}</p>
-        ) : (
-          <p class="field-fault">{fault}</p>
-        )}
+        {fault !== undefined && <p class="field-fault">{fault}</p>}
+        {fault === undefined && rule !== undefined && <p class="faint">{rule}</p>}
         {note !== undefined && note !== false && <p class="field-note">{note}</p>}
       </div>
     </div>
@@ -124,20 +152,36 @@ export function Field(props: FieldProps): JSX.Element {
 /** Ties an input to its field. */
 export const fieldProps = (
   id: string,
-  fault: string | undefined,
-): { id: string; "aria-describedby": string; "aria-invalid": "true" | "false" } => ({
+  fault?: string,
+): { id: string; name: string; "aria-describedby": string; "aria-invalid": "true" | "false" } => ({
   id,
+  name: id,
   "aria-describedby": `${id}-notes`,
   "aria-invalid": fault === undefined ? "false" : "true",
 });
 
+type InputProps = Omit<
+  PartialInputHTMLAttributes<HTMLInputElement>,
+  keyof FieldProps | "type" | "role"
+>;
+type TextFieldProps = FieldProps & InputProps & { readonly type?: "text" | "password" };
+
+export function TextField(props: TextFieldProps): JSX.Element {
+  const { id, label, optional, rule, fault, note, type = "text", ...input } = props;
+  return (
+    <Field id={id} label={label} optional={optional} rule={rule} fault={fault} note={note}>
+      <input {...fieldProps(id, fault)} type={type as "text"} autocomplete="off" {...input} />
+    </Field>
+  );
+}
+
 interface ChoiceProps {
   readonly id: string;
   readonly label: string;
-  readonly value: string;
+  readonly value?: string;
   readonly options: readonly (readonly [value: string, label: string])[];
   readonly fault?: string | undefined;
-  readonly onChange: (value: string) => void;
+  readonly onChange?: (value: string) => void;
 }
 
 export const Choice = (props: ChoiceProps): JSX.Element => (
@@ -145,7 +189,7 @@ export const Choice = (props: ChoiceProps): JSX.Element => (
     <select
       {...fieldProps(props.id, props.fault)}
       value={props.value}
-      onChange={(event) => props.onChange(event.currentTarget.value)}
+      onChange={(event) => props.onChange?.(event.currentTarget.value)}
     >
       {props.options.map(([value, text]) => (
         <option key={value} value={value} selected={value === props.value}>
@@ -161,9 +205,8 @@ export function findIdFault(text: string): string | undefined {
   if (written === "") return "Enter an id.";
   if (findInt64(written) !== undefined) return undefined;
   if (!/^-?[\d.eE+-]+$/.test(written)) return "Only digits, with a minus sign if negative.";
-  const digits = /^(-?)\d+$/.exec(written);
-  if (digits === null) return "The id must be a whole number.";
-  return digits[1] === "-"
+  if (!/^-?\d+$/.test(written)) return "The id must be a whole number.";
+  return written.startsWith("-")
     ? `Too small: the smallest id is ${INT64_MIN}.`
     : `Too large: the largest id is ${INT64_MAX}.`;
 }
@@ -187,18 +230,131 @@ interface NameFieldProps {
 export function NameField({ id, name, hasLines, note }: NameFieldProps): JSX.Element {
   const { value } = name;
   const fault = findTextFault(value);
-  const shared = {
-    ...fieldProps(id, fault),
-    autocomplete: "off" as const,
-    value,
-    onInput: (event: { currentTarget: { value: string } }) => {
-      name.value = event.currentTarget.value;
-    },
+  const field = { id, label: "Name", fault, note: note ?? findTextNote(value) };
+  const onInput = (event: { currentTarget: { value: string } }): void => {
+    name.value = event.currentTarget.value;
   };
+  if (hasLines !== true) return <TextField {...field} value={value} onInput={onInput} />;
   return (
-    <Field id={id} label="Name" fault={fault} note={note ?? findTextNote(value)}>
-      {hasLines === true ? <textarea {...shared} rows={4} /> : <input {...shared} type="text" />}
+    <Field {...field}>
+      <textarea {...fieldProps(id, fault)} rows={4} value={value} onInput={onInput} />
     </Field>
+  );
+}
+
+interface ComboboxProps extends PartialInputHTMLAttributes<HTMLInputElement> {
+  readonly id: string;
+  readonly value: string;
+  readonly onText: (text: string) => void;
+  /** Called when a suggestion is picked, or on Enter. */
+  readonly onChoose?: (text: string, isPicked: boolean) => void;
+}
+
+const SUGGEST_DELAY_MS = 120;
+
+/** A text field that suggests tags, after the combobox pattern of the ARIA Authoring Practices. */
+export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Element {
+  const { id, value } = input;
+  const isOpen = useSignal(false);
+  const options = useSignal<readonly TagCount[]>([]);
+  const active = useSignal(-1);
+  const typed = useSignal(false);
+  const listbox = useRef<HTMLUListElement>(null);
+
+  const suggest = async (signal: AbortSignal): Promise<void> => {
+    if (!isOpen.value || !mayRead.value) return;
+    try {
+      const found = await suggestTags(typed.value ? value : "", signal);
+      if (signal.aborted) return;
+      options.value = found;
+      active.value = -1;
+    } catch (error) {
+      if (!isAbort(error)) options.value = [];
+    }
+  };
+  useLater(typed.value ? SUGGEST_DELAY_MS : 0, suggest, [value, isOpen.value]);
+  useEffect(() => {
+    listbox.current?.children[active.value]?.scrollIntoView({ block: "nearest" });
+  }, [active.value]);
+
+  const open = (): void => {
+    typed.value = false;
+    isOpen.value = true;
+  };
+  const choose = (text: string, isPicked: boolean): void => {
+    isOpen.value = false;
+    onText(text);
+    onChoose?.(text, isPicked);
+  };
+  const move = (step: number): void => {
+    if (!isOpen.value) return open();
+    const count = options.value.length;
+    if (count > 0)
+      active.value = (active.value + step + count + (active.value < 0 && step < 0 ? 1 : 0)) % count;
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.key === "ArrowDown") move(1);
+    else if (event.key === "ArrowUp") move(-1);
+    else if (event.key === "Enter" && isOpen.value && active.value >= 0)
+      choose(options.value[active.value]?.tag ?? value, true);
+    else if (event.key === "Enter" && onChoose !== undefined) choose(value, false);
+    else if (event.key === "Escape" && isOpen.value) isOpen.value = false;
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  const isShown = isOpen.value && options.value.length > 0;
+  const isActive = isShown && active.value >= 0;
+  return (
+    <div class="combobox">
+      <input
+        {...input}
+        type="text"
+        role="combobox"
+        autocomplete="off"
+        aria-autocomplete="list"
+        aria-expanded={isShown ? "true" : "false"}
+        aria-controls={`${id}-options`}
+        aria-activedescendant={isActive ? `${id}-option-${active.value}` : undefined}
+        onInput={(event) => {
+          typed.value = true;
+          isOpen.value = true;
+          onText(event.currentTarget.value);
+        }}
+        onClick={open}
+        onBlur={() => {
+          isOpen.value = false;
+        }}
+        onKeyDown={onKeyDown}
+      />
+      <ul
+        class="options"
+        id={`${id}-options`}
+        role="listbox"
+        aria-label="Tags in use"
+        hidden={!isShown}
+        ref={listbox}
+      >
+        {options.value.map(({ tag, ...total }, index) => (
+          <li
+            key={tag}
+            id={`${id}-option-${index}`}
+            role="option"
+            class="option"
+            aria-selected={index === active.value ? "true" : "false"}
+            // Earlier than click: the field would lose its focus first.
+            onPointerDown={(event) => {
+              event.preventDefault();
+              choose(tag, true);
+            }}
+          >
+            <span class="cut">{tag === "" ? <i>empty tag</i> : tag}</span>{" "}
+            <small class="faint tabular">{formatTotal(total)}</small>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }
 
@@ -226,40 +382,7 @@ export function TagField({ id, tag }: TagFieldProps): JSX.Element {
     );
   return (
     <Field id={id} label="Tag" optional fault={fault} note={note}>
-      <Combobox
-        id={id}
-        inputProps={fieldProps(id, fault)}
-        value={tag.value ?? ""}
-        suggest={mayRead.value ? suggestTags : async () => []}
-        onInput={put}
-      />
+      <Combobox {...fieldProps(id, fault)} id={id} value={tag.value ?? ""} onText={put} />
     </Field>
   );
-}
-
-const LOOK_UP_DELAY_MS = 250;
-
-/** Only a hint: the answer to the request decides. */
-export function useLookUp(
-  key: bigint | string | undefined,
-  look: (signal: AbortSignal) => Promise<Plant | undefined>,
-): Plant | undefined {
-  const found = useSignal<readonly [typeof key, Plant | undefined]>([undefined, undefined]);
-  useEffect(() => {
-    if (key === undefined || !mayRead.value) return;
-    const controller = new AbortController();
-    const timer = setTimeout(() => {
-      look(controller.signal).then(
-        (plant) => {
-          found.value = [key, plant];
-        },
-        () => undefined,
-      );
-    }, LOOK_UP_DELAY_MS);
-    return () => {
-      clearTimeout(timer);
-      controller.abort();
-    };
-  }, [key]);
-  return found.value[0] === key ? found.value[1] : undefined;
 }

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import type { Change, ChangeQuery } from "../../../client/client.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
 import { call, explain, isAbort, isStatus } from "../api/service.ts";
@@ -11,6 +11,7 @@ import { formatTime } from "../state/format.ts";
 import { list, restore } from "../state/plants.ts";
 import { mayWrite } from "../state/session.ts";
 import { Button, Tag } from "./controls.tsx";
+import { useLater } from "./form.tsx";
 import { Panel } from "./panel.tsx";
 
 /** The newest ones are kept. */
@@ -32,28 +33,21 @@ function useChanges({ id, types }: ChangeQuery): Changes {
   const isMine = (change: Change): boolean =>
     id === change.id || types?.includes(change.type) === true;
   news.current = arrived.value.findLast(isMine)?.seq ?? news.current;
-  useEffect(() => {
-    const controller = new AbortController();
-    const readAll = async (): Promise<void> => {
-      const found: Change[] = [];
-      try {
-        await call(async (client) => {
-          for await (const change of client.changes({ id, types }, controller))
-            if (found.push(change) > 2 * CHANGES_MAX) found.splice(0, CHANGES_MAX);
-        });
-        read.value = { changes: found.toReversed() };
-      } catch (error) {
-        if (isAbort(error)) return;
-        const note = isStatus(error, 410) ? "This store keeps no history." : explain(error);
-        read.value = { changes: [], note };
-      }
-    };
-    const timer = setTimeout(() => void readAll(), DELAY_MS);
-    return () => {
-      clearTimeout(timer);
-      controller.abort();
-    };
-  }, [id, news.current]);
+  const readAll = async (signal: AbortSignal): Promise<void> => {
+    const found: Change[] = [];
+    try {
+      await call(async (client) => {
+        for await (const change of client.changes({ id, types }, { signal }))
+          if (found.push(change) > 2 * CHANGES_MAX) found.splice(0, CHANGES_MAX);
+      });
+      read.value = { changes: found.toReversed() };
+    } catch (error) {
+      if (isAbort(error)) return;
+      const note = isStatus(error, 410) ? "This store keeps no history." : explain(error);
+      read.value = { changes: [], note };
+    }
+  };
+  useLater(DELAY_MS, readAll, [id, news.current]);
   return read.value;
 }
 

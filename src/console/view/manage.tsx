@@ -5,8 +5,8 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { call, explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Check, IconButton, Notice } from "./controls.tsx";
-import { Field, fieldProps, Form, useTask } from "./form.tsx";
+import { Button, Notice, Table, type TableRow } from "./controls.tsx";
+import { Form, useTask } from "./form.tsx";
 
 /** Resolves to the answer; undefined if it has no body. */
 export async function ask<Answer>(path: string, method = "GET", body?: object): Promise<Answer> {
@@ -21,63 +21,91 @@ export async function ask<Answer>(path: string, method = "GET", body?: object): 
   return (text === "" ? undefined : JSON.parse(text)) as Answer;
 }
 
-interface Listed<Item> {
+/** A dialog with a form. It closes when `run` is done. */
+interface Question {
+  readonly title: string;
+  /** Of the button that does it. */
+  readonly label: string;
+  readonly kind?: "main" | "danger";
+  readonly content: ComponentChildren;
+  /** Resolves to what is to be said. */
+  readonly run: (given: FormData) => Promise<string | undefined>;
+}
+
+interface Manager<Item> {
   readonly items: Signal<readonly Item[] | undefined>;
   readonly failure: Signal<unknown>;
   readonly reload: () => Promise<void>;
+  readonly question: Signal<Question | undefined>;
+  /** Of what was made last. */
+  readonly secret: Signal<string | undefined>;
 }
 
-export function useItems<Item>(path: string): Listed<Item> {
+export function useManager<Item>(path: string): Manager<Item> {
   const items = useSignal<readonly Item[] | undefined>(undefined);
+  const question = useSignal<Question | undefined>(undefined);
+  const secret = useSignal<string | undefined>(undefined);
   const { trouble: failure, run } = useTask();
   const reload = (): Promise<void> =>
     run(async () => {
       items.value = await ask<readonly Item[]>(path);
     });
   useEffect(() => void reload(), []);
-  return { items, failure, reload };
+  return { items, failure, reload, question, secret };
 }
 
-interface ManagePageProps {
+interface ManagePageProps<Item> {
+  readonly manager: Manager<Item>;
   readonly title: string;
   readonly intro: string;
-  readonly listed: Listed<unknown>;
-  /** Of the button that makes a new one. */
-  readonly label: string;
-  readonly onNew: () => void;
-  readonly children: ComponentChildren;
+  readonly secretTitle: string;
+  readonly creation: Question;
+  readonly heads: readonly string[];
+  readonly rows: readonly TableRow[];
+  readonly children?: ComponentChildren;
 }
 
-export const ManagePage = (props: ManagePageProps): JSX.Element => (
-  <div class="single">
-    <div class="section-head">
-      <h1>{props.title}</h1>
-      <Button kind="main" onClick={props.onNew}>
-        {props.label}
-      </Button>
-    </div>
-    <p class="faint">{props.intro}</p>
-    {props.listed.failure.value !== undefined && (
-      <Notice
-        kind="fault"
-        title="Couldn't load the list"
-        text={explain(props.listed.failure.value)}
-      >
-        <Button kind="small" onClick={() => void props.listed.reload()}>
-          Try again
+export function ManagePage<Item>(props: ManagePageProps<Item>): JSX.Element {
+  const { title, creation, rows } = props;
+  const { items, failure, reload, question, secret } = props.manager;
+  return (
+    <div class="single">
+      <div class="section-head">
+        <h1>{title}</h1>
+        <Button kind="main" onClick={() => (question.value = creation)}>
+          {creation.title}
         </Button>
-      </Notice>
-    )}
-    {props.children}
-  </div>
-);
+      </div>
+      <p class="faint">{props.intro}</p>
+      {failure.value !== undefined && (
+        <Notice kind="fault" title="Couldn't load the list" text={explain(failure.value)}>
+          <Button kind="small" onClick={() => void reload()}>
+            Try again
+          </Button>
+        </Notice>
+      )}
+      {/* An open dialog would keep the focus. */}
+      {question.value === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}
+      {rows.length > 0 && <Table label={title} isListing heads={props.heads} rows={rows} />}
+      {items.value?.length === 0 && <p class="faint">No {title.toLowerCase()} yet.</p>}
+      {props.children}
+      {question.value !== undefined && (
+        <QuestionDialog
+          question={question.value}
+          onDone={reload}
+          onClose={() => (question.value = undefined)}
+        />
+      )}
+    </div>
+  );
+}
 
 interface ShownOnceProps {
   readonly title: string;
   readonly secret: Signal<string | undefined>;
 }
 
-export function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
+function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
   const field = useRef<HTMLInputElement>(null);
   const shown = secret.value;
   useEffect(() => field.current?.focus(), [shown]);
@@ -124,52 +152,43 @@ export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
     dialog.current?.showModal();
     dialog.current?.querySelector<HTMLElement>(".form input")?.focus();
   }, []);
-  const close = (): void => dialog.current?.close();
   return (
-    <dialog
-      ref={dialog}
-      aria-labelledby="dialog-title"
-      onClose={onClose}
-      onClick={(event) => {
-        if (event.target === dialog.current) close();
-      }}
-    >
-      <div class="dialog-body">
-        <div class="dialog-head">
-          <h2 id="dialog-title">{title}</h2>
-          <IconButton icon="close" label="Close" onClick={close} />
-        </div>
-        {children}
+    <dialog ref={dialog} aria-labelledby="dialog-title" closedby="any" onClose={onClose}>
+      <div class="dialog-head">
+        <h2 id="dialog-title">{title}</h2>
+        <Button kind="plain" icon="close" label="Close" onClick={() => dialog.current?.close()} />
       </div>
+      {children}
     </dialog>
   );
 }
 
-interface FormDialogProps extends DialogProps {
-  /** Of the button that does it. */
-  readonly label: string;
-  readonly kind?: "main" | "danger";
-  readonly run: () => Promise<void>;
+interface QuestionDialogProps {
+  readonly question: Question;
+  readonly onDone: () => Promise<void>;
+  readonly onClose: () => void;
 }
 
-/** Closes when it is done. */
-export function FormDialog(props: FormDialogProps): JSX.Element {
-  const { title, label, kind = "main", run, onClose, children } = props;
-  const { isBusy, trouble, run: runTask } = useTask();
-  const submit = async (): Promise<void> => {
-    await runTask(run);
+function QuestionDialog({ question, onDone, onClose }: QuestionDialogProps): JSX.Element {
+  const { isBusy, trouble, run } = useTask();
+  const submit = async (form: HTMLFormElement): Promise<void> => {
+    await run(async () => {
+      const said = await question.run(new FormData(form));
+      if (said !== undefined) toast(said);
+      await onDone();
+    });
     if (trouble.value === undefined) onClose();
   };
   return (
-    <Dialog title={title} onClose={onClose}>
-      <Form onSubmit={() => void submit()}>
-        {children}
+    <Dialog title={question.title} onClose={onClose}>
+      <Form onSubmit={(form) => void submit(form)}>
+        {question.content}
         {trouble.value !== undefined && (
           <Notice kind="fault" title="That didn't work" text={explain(trouble.value)} />
         )}
         <div class="form-actions">
-          <Button type="submit" kind={kind} isDisabled={isBusy.value}>
-            {label}
+          <Button type="submit" kind={question.kind ?? "main"} disabled={isBusy.value}>
+            {question.label}
           </Button>
           <Button onClick={onClose}>Cancel</Button>
         </div>
@@ -178,52 +197,25 @@ export function FormDialog(props: FormDialogProps): JSX.Element {
   );
 }
 
-/** Of a dialog that makes a new one. */
-export interface NewProps {
-  readonly secret: Signal<string | undefined>;
-  readonly isOpen: Signal<boolean>;
-  readonly reload: () => Promise<void>;
-}
-
-interface TextFieldProps {
-  readonly id: string;
-  readonly label: string;
-  readonly rule: string;
-  readonly optional?: boolean;
-  readonly text: Signal<string>;
-}
-
-export const TextField = ({ text, ...field }: TextFieldProps): JSX.Element => (
-  <Field {...field}>
-    <input
-      {...fieldProps(field.id, undefined)}
-      autocomplete="off"
-      value={text.value}
-      onInput={(event) => (text.value = event.currentTarget.value)}
-    />
-  </Field>
-);
+/** Undefined if the field is empty. */
+export const readText = (given: FormData, id: string): string | undefined =>
+  String(given.get(id)).trim() || undefined;
 
 interface ChecksProps {
+  readonly id: string;
   readonly legend: string;
   readonly options: readonly (readonly [value: string, label: string])[];
-  readonly chosen: Signal<readonly string[]>;
+  readonly chosen: readonly string[];
 }
 
-export const Checks = ({ legend, options, chosen }: ChecksProps): JSX.Element => (
+export const Checks = ({ id, legend, options, chosen }: ChecksProps): JSX.Element => (
   <fieldset>
     <legend>{legend}</legend>
     {options.map(([value, label]) => (
-      <Check
-        key={value}
-        isOn={chosen.value.includes(value)}
-        onChange={(isOn) => {
-          const others = chosen.value.filter((each) => each !== value);
-          chosen.value = isOn ? [...others, value] : others;
-        }}
-      >
+      <label class="check" key={value}>
+        <input type="checkbox" name={id} value={value} defaultChecked={chosen.includes(value)} />
         {label}
-      </Check>
+      </label>
     ))}
   </fieldset>
 );

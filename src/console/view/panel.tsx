@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { IconButton } from "./controls.tsx";
+import { Button } from "./controls.tsx";
 import { focusList, panelKeys } from "./shortcuts.tsx";
 
 interface PanelProps {
@@ -41,7 +41,7 @@ export function Panel({ title, keys, children }: PanelProps): JSX.Element {
         <h2 id="panel-title" tabIndex={-1} ref={heading}>
           {title}
         </h2>
-        {canClose && <IconButton icon="close" label="Close" onClick={closePanel} />}
+        {canClose && <Button kind="plain" icon="close" label="Close" onClick={closePanel} />}
       </div>
       <div class="panel-body">{children}</div>
     </section>

@@ -152,15 +152,15 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           {canChange && (
             <div class="form-actions">
               {draft === undefined && (
-                <Button shortcut="e" onClick={edit(true)}>
+                <Button aria-keyshortcuts="e" onClick={edit(true)}>
                   <Icon name="edit" />
                   Edit
                 </Button>
               )}
               <Button
                 kind="danger"
-                shortcut="Delete"
-                isDisabled={isBusy.value}
+                aria-keyshortcuts="Delete"
+                disabled={isBusy.value}
                 onClick={() => void remove(versioned)}
               >
                 <Icon name="trash" />
@@ -290,7 +290,7 @@ function EditForm({ versioned, rival, onChange, onDone }: EditFormProps): JSX.El
       />
       {!(trouble.value instanceof Changed) && (
         <div class="form-actions">
-          <Button type="submit" kind="main" isDisabled={isBusy.value}>
+          <Button type="submit" kind="main" disabled={isBusy.value}>
             {isBusy.value ? "Saving…" : "Save"}
           </Button>
           <Button onClick={discard}>Cancel</Button>

@@ -1,26 +1,33 @@
-/** The plants: search and filters, the list, and beside it the plant that is open. */
+/** The plants: search and filters, the list, what is selected, and beside the list the plant that is open. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import { findTaken } from "../api/plants.ts";
-import { formatName, formatTotal } from "../state/format.ts";
-import { list, suggestTags, total } from "../state/plants.ts";
+import { formatCount, formatName, formatTotal } from "../state/format.ts";
+import { list, total } from "../state/plants.ts";
 import { hasShortcuts } from "../state/storage.ts";
 import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.ts";
+import {
+  deleteSelected,
+  failures,
+  hasSelection,
+  selectAll,
+  selection,
+  tagSelected,
+  work,
+} from "../state/selection.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
-import { Combobox } from "./combobox.tsx";
-import { Icon, IconButton, Notice } from "./controls.tsx";
+import { Button, Icon, Notice } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
-import { useLookUp } from "./form.tsx";
+import { Combobox, useLookUp } from "./form.tsx";
 import { DeletedPanel } from "./history.tsx";
 import { Panel } from "./panel.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
-import { SelectionBar } from "./selection-bar.tsx";
 import { focusList } from "./shortcuts.tsx";
 
 export function PlantsView(): JSX.Element | null {
@@ -95,10 +102,9 @@ function Filters(): JSX.Element {
     <search class="filters">
       <SearchBox />
       <TagFilter />
-      <IconButton
+      <Button
         icon={isDescending ? "descending" : "ascending"}
         label={`Order: ${isDescending ? "Highest" : "Lowest"} id first`}
-        isFramed
         onClick={() => refine({ order: isDescending ? "asc" : "desc" })}
       />
       <ExportMenu />
@@ -182,11 +188,10 @@ function TagFilter(): JSX.Element {
       <Icon name="tag" />
       <Combobox
         id="tag-filter"
-        label="Filter by tag"
+        aria-label="Filter by tag"
         placeholder={tag === "" ? "empty tag" : "Any tag"}
         value={text.value}
-        suggest={suggestTags}
-        onInput={(next) => {
+        onText={(next) => {
           text.value = next;
           if (next === "" && tag !== undefined) refine({ tag: undefined });
         }}
@@ -195,7 +200,12 @@ function TagFilter(): JSX.Element {
         }
       />
       {tag !== undefined && (
-        <IconButton icon="close" label="Any tag" onClick={() => refine({ tag: undefined })} />
+        <Button
+          kind="plain"
+          icon="close"
+          label="Any tag"
+          onClick={() => refine({ tag: undefined })}
+        />
       )}
     </div>
   );
@@ -209,5 +219,97 @@ function ListBody(): JSX.Element {
     <div class="scroller">
       <ListStatus />
     </div>
+  );
+}
+
+/** Below the list: how many plants are selected, and what can be done to them. */
+function SelectionBar(): JSX.Element | null {
+  if (work.value !== undefined) return <Progress />;
+  if (!hasSelection.value && failures.value.length === 0) return null;
+  return (
+    <section class="selection" aria-label="Selection">
+      <Failures />
+      {hasSelection.value && (
+        <div class="selection-bar">
+          <Button kind="plain" icon="close" label="Select none" onClick={() => selectAll(false)} />
+          <strong class="tabular">{describeSelection()}</strong>
+          {mayWrite.value && (
+            <Button kind="danger" onClick={() => void deleteSelected()}>
+              <Icon name="trash" />
+              Delete
+            </Button>
+          )}
+          <ExportMenu isOfSelection />
+          {mayWrite.value && <TagForm />}
+        </div>
+      )}
+    </section>
+  );
+}
+
+function describeSelection(): string {
+  const { isAll, plants } = selection.value;
+  if (!isAll) return `${formatCount(plants.size)} selected`;
+  const { count } = list.value;
+  const all = count.value === undefined ? "All" : `All ${formatTotal(count.value)}`;
+  return `${all}${plants.size > 0 ? ` but ${formatCount(plants.size)}` : ""} selected`;
+}
+
+function TagForm(): JSX.Element {
+  const tag = useSignal("");
+  return (
+    <form
+      class="with-button"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void tagSelected(tag.value === "" ? undefined : tag.value);
+      }}
+    >
+      <Combobox
+        id="selection-tag"
+        aria-label="Tag for the selected plants"
+        placeholder="No tag"
+        value={tag.value}
+        onText={(text) => (tag.value = text)}
+      />
+      <Button type="submit">{tag.value === "" ? "Remove tag" : "Set tag"}</Button>
+    </form>
+  );
+}
+
+function Progress(): JSX.Element | null {
+  if (work.value === undefined) return null;
+  const { text, done, total, stop } = work.value;
+  return (
+    <section class="selection selection-bar" aria-label="Selection">
+      <strong class="tabular">
+        {text}… {total > 0 && `${formatCount(done)} of ${formatCount(total)}`}
+      </strong>
+      <progress value={total > 0 ? done : undefined} max={total} aria-label={text} />
+      <Button onClick={stop}>Stop</Button>
+    </section>
+  );
+}
+
+const FAILURES_SHOWN_MAX = 5;
+
+function Failures(): JSX.Element | null {
+  const failed = failures.value;
+  if (failed.length === 0) return null;
+  const more = failed.length - FAILURES_SHOWN_MAX;
+  return (
+    <Notice kind="warning" title={`Not done: ${formatCount(failed.length, "plant")}`}>
+      <ul>
+        {failed.slice(0, FAILURES_SHOWN_MAX).map(({ plant, why }) => (
+          <li key={plant.id}>
+            {formatName(plant)} ({String(plant.id)}): {why}
+          </li>
+        ))}
+        {more > 0 && <li>and {formatCount(more)} more, for the same reasons</li>}
+      </ul>
+      <Button kind="small" onClick={() => (failures.value = [])}>
+        OK
+      </Button>
+    </Notice>
   );
 }

@@ -7,15 +7,8 @@ import { isLost, tryAgain } from "../api/service.ts";
 import { importProgress } from "../import/state.ts";
 import { DropTarget, ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
-import { linkTo, route } from "../state/route.ts";
-import {
-  endSession,
-  identity,
-  mayManageTokens,
-  mayManageWebhooks,
-  mayRead,
-  mayWrite,
-} from "../state/session.ts";
+import { linkTo, route, titleOf } from "../state/route.ts";
+import { endSession, identity, may, mayRead, mayWrite } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { ActivityView } from "./activity.tsx";
 import { Button, Icon, Mark, Menu, MenuItem, Terms } from "./controls.tsx";
@@ -39,7 +32,7 @@ function Inside(): JSX.Element {
   return (
     <div class="shell">
       <a
-        class="skip"
+        class="button button-main skip"
         href="#main"
         onClick={(event) => {
           event.preventDefault();
@@ -69,7 +62,7 @@ function Inside(): JSX.Element {
       </div>
       {/* Charts have nothing to focus, but must scroll by keyboard. */}
       <main id="main" tabIndex={route.value.view === "activity" ? 0 : -1}>
-        <View />
+        <CurrentView />
       </main>
       <section class="toasts" aria-label="Messages">
         {toasts.value.map((each) => (
@@ -85,13 +78,17 @@ function Inside(): JSX.Element {
   );
 }
 
-function View(): JSX.Element | null {
-  const { view } = route.value;
-  if (view === "import" && mayWrite.value) return <ImportView />;
-  if (view === "activity" && mayRead.value) return <ActivityView />;
-  if (view === "tokens" && mayManageTokens.value) return <TokensView />;
-  if (view === "webhooks" && mayManageWebhooks.value) return <WebhooksView />;
-  if (view === "plants" && (mayRead.value || mayWrite.value)) return <PlantsView />;
+const views = {
+  plants: { View: PlantsView, isAllowed: () => mayRead.value || mayWrite.value },
+  import: { View: ImportView, isAllowed: () => mayWrite.value },
+  activity: { View: ActivityView, isAllowed: () => mayRead.value },
+  tokens: { View: TokensView, isAllowed: () => may("tokens:manage") },
+  webhooks: { View: WebhooksView, isAllowed: () => may("webhooks:manage") },
+} as const;
+
+function CurrentView(): JSX.Element {
+  const { View, isAllowed } = views[route.value.view];
+  if (isAllowed()) return <View />;
   return (
     <div class="single">
       <h1>Not allowed with this token</h1>
@@ -104,29 +101,22 @@ function View(): JSX.Element | null {
 
 function Tabs(): JSX.Element {
   const progress = importProgress.value;
-  const tabs = [
-    ["plants", mayRead.value ? "Plants" : "Add", true],
-    ["import", "Import", mayWrite.value],
-    ["activity", "Activity", mayRead.value],
-    ["tokens", "Tokens", mayManageTokens.value],
-    ["webhooks", "Webhooks", mayManageWebhooks.value],
-  ] as const;
-  const { view: current } = route.value;
+  const tabs = Object.keys(views) as (keyof typeof views)[];
   return (
     <nav class="tabs" aria-label="Views">
       {tabs
-        .filter(([, , isOffered]) => isOffered)
-        .map(([view, label]) => (
+        .filter((view) => views[view].isAllowed())
+        .map((view) => (
           <a
             key={view}
             class="tab"
             href={view === "plants" ? linkTo(undefined) : `#/${view}`}
-            aria-current={view === current ? "page" : undefined}
+            aria-current={view === route.value.view ? "page" : undefined}
           >
             <Icon name={view} />
-            <span>{label}</span>
+            <span>{view === "plants" && !mayRead.value ? "Add" : titleOf(view)}</span>
             {view === "import" && progress !== undefined && (
-              <span class="tab-note tabular">{Math.floor(progress * 100)} %</span>
+              <span class="tag tabular">{Math.floor(progress * 100)} %</span>
             )}
           </a>
         ))}
@@ -197,13 +187,11 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
     >
       <p>{text}</p>
       {action !== undefined && (
-        <button type="button" class="toast-action" aria-keyshortcuts="u" onClick={() => act(each)}>
+        <Button kind="plain" aria-keyshortcuts="u" onClick={() => act(each)}>
           {action.label}
-        </button>
+        </Button>
       )}
-      <button type="button" aria-label="Dismiss" onClick={() => dismiss(key)}>
-        <Icon name="close" />
-      </button>
+      <Button kind="plain" icon="close" label="Dismiss" onClick={() => dismiss(key)} />
     </div>
   );
 }

@@ -21,7 +21,7 @@ export const isTyping = (target: EventTarget | null): boolean =>
 export function listenForKeys(): void {
   document.addEventListener("keydown", (event) => {
     if (token.value === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
-    if (document.querySelector("dialog[open]") !== null) return;
+    if (document.querySelector("dialog[open], :popover-open") !== null) return;
     if (event.key === "Escape" ? leave() : !isTyping(event.target) && press(event.key))
       event.preventDefault();
   });
@@ -85,7 +85,7 @@ export function Shortcuts(): JSX.Element | null {
   return (
     <Dialog title="Keyboard shortcuts" onClose={() => (isShortcutsOpen.value = false)}>
       <Terms
-        class="keys"
+        class="facts"
         of={shortcuts
           .filter(([, , needs]) => needs.every(({ value }) => value))
           .map(([keys, does]) => [keys.map((key) => <kbd key={key}>{key}</kbd>), does])}

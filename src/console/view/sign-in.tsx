@@ -7,7 +7,7 @@ import { ServiceError, type TokenFacts } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Check, Mark, Notice } from "./controls.tsx";
-import { Field, fieldProps, focusField, Form } from "./form.tsx";
+import { focusField, Form, TextField } from "./form.tsx";
 
 const reasons: Readonly<Record<SignedOut, string | undefined>> = {
   never: undefined,
@@ -59,7 +59,7 @@ export function SignIn(): JSX.Element {
 
   const reason = reasons[signedOut.value];
   return (
-    <main class="sign-in">
+    <main>
       <div class="sign-in-card">
         <p class="brand">
           <Mark />
@@ -70,39 +70,32 @@ export function SignIn(): JSX.Element {
           <Notice kind="warning" title="You were signed out" text={reason} />
         )}
         <Form onSubmit={() => void check(text.value)}>
-          <Field
+          <TextField
             id="token"
             label="Token"
             fault={fault.value}
             rule={`Starts with pst_. Kept until you ${isKept.value ? "sign out" : "close this tab"}.`}
-          >
-            <input
-              {...fieldProps("token", fault.value)}
-              type="password"
-              autocomplete="off"
-              autocapitalize="off"
-              spellcheck={false}
-              value={text.value}
-              onInput={(event) => {
-                text.value = event.currentTarget.value;
-                fault.value = undefined;
-              }}
-              onPaste={(event) => {
-                const pasted = event.clipboardData?.getData("text") ?? "";
-                if (text.value !== "" || pasted.trim() === "") return;
-                event.preventDefault();
-                text.value = pasted.trim();
-                void check(pasted);
-              }}
-            />
-          </Field>
+            type="password"
+            value={text.value}
+            onInput={(event) => {
+              text.value = event.currentTarget.value;
+              fault.value = undefined;
+            }}
+            onPaste={(event) => {
+              const pasted = event.clipboardData?.getData("text") ?? "";
+              if (text.value !== "" || pasted.trim() === "") return;
+              event.preventDefault();
+              text.value = pasted.trim();
+              void check(pasted);
+            }}
+          />
           <Check isOn={isKept.value} onChange={(isOn) => (isKept.value = isOn)}>
             Stay signed in on this device
           </Check>
           <div aria-live="assertive" class="visually-hidden">
             {fault.value}
           </div>
-          <Button type="submit" kind="main" isDisabled={isChecking.value}>
+          <Button type="submit" kind="main" disabled={isChecking.value}>
             {isChecking.value ? "Checking…" : "Sign in"}
           </Button>
         </Form>

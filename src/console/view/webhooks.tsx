@@ -1,6 +1,5 @@
 /** Webhooks: the receivers of changes, how they are doing, and what can be done about it. */
 
-import { type Signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { type ChangeType, changeTypes } from "../../domain/change.ts";
@@ -8,17 +7,9 @@ import { type Attempt, hasSucceeded } from "../../domain/webhook.ts";
 import { explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
-import { Menu, MenuItem, Table } from "./controls.tsx";
-import {
-  ask,
-  Checks,
-  FormDialog,
-  ManagePage,
-  type NewProps,
-  ShownOnce,
-  TextField,
-  useItems,
-} from "./manage.tsx";
+import { Menu, MenuItem } from "./controls.tsx";
+import { TextField } from "./form.tsx";
+import { ask, Checks, ManagePage, readText, useManager } from "./manage.tsx";
 
 interface Shown {
   readonly name: string;
@@ -38,29 +29,51 @@ interface WithSecret {
 
 const RELOAD_MS = 5000;
 
-const pathOf = (name: string, verb = ""): string => `/webhooks/${encodeURIComponent(name)}${verb}`;
-
 const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
   `${status ?? error ?? "no answer"} after ${formatFigure(durationMs)} ms`;
 
 export function WebhooksView(): JSX.Element {
-  const listed = useItems<Shown>("/webhooks");
-  const isAdding = useSignal(false);
-  const secret = useSignal<string | undefined>(undefined);
-  const replaying = useSignal<string | undefined>(undefined);
-  const ending = useSignal<string | undefined>(undefined);
+  const manager = useManager<Shown>("/webhooks");
   useEffect(() => {
-    const timer = setInterval(() => void listed.reload(), RELOAD_MS);
+    const timer = setInterval(() => void manager.reload(), RELOAD_MS);
     return () => clearInterval(timer);
   }, []);
-  /** Says what came of it. */
-  const act = async (run: () => Promise<string>): Promise<void> => {
-    toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
-    await listed.reload();
+
+  const add = async (given: FormData): Promise<undefined> => {
+    const added = await ask<WithSecret>("/webhooks", "POST", {
+      url: readText(given, "webhook-url"),
+      name: readText(given, "webhook-name"),
+      types: given.getAll("webhook-types"),
+    });
+    manager.secret.value = added.secret;
   };
+  const creation = {
+    title: "New webhook",
+    label: "Add webhook",
+    run: add,
+    content: (
+      <>
+        <TextField id="webhook-url" label="URL" rule="Where the changes go." />
+        <TextField id="webhook-name" label="Name" optional rule="Otherwise the host of the URL." />
+        <Checks
+          id="webhook-types"
+          legend="Sends"
+          options={changeTypes.map((type) => [type, `Plants ${type}`])}
+          chosen={changeTypes}
+        />
+      </>
+    ),
+  };
+
   const actions = ({ name, state }: Shown): JSX.Element => {
-    const post = <Answer,>(verb: string): Promise<Answer> =>
-      ask<Answer>(pathOf(name, `/${verb}`), "POST");
+    const path = `/webhooks/${encodeURIComponent(name)}`;
+    const post = <Answer,>(verb: string, body?: object): Promise<Answer> =>
+      ask<Answer>(`${path}/${verb}`, "POST", body);
+    /** Says what came of it. */
+    const act = (run: () => Promise<string>) => async (): Promise<void> => {
+      toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
+      await manager.reload();
+    };
     const test = async (): Promise<string> =>
       `The receiver answered ${describeAttempt(await post<Attempt>("test"))}.`;
     const turn = async (): Promise<string> => {
@@ -68,78 +81,76 @@ export function WebhooksView(): JSX.Element {
       return state === "active" ? `Paused “${name}”.` : `Resumed “${name}”.`;
     };
     const rotate = async (): Promise<string> => {
-      secret.value = (await post<WithSecret>("rotate")).secret;
+      manager.secret.value = (await post<WithSecret>("rotate")).secret;
       return `“${name}” has a new secret.`;
+    };
+    const replay = (): void => {
+      manager.question.value = {
+        title: `Send changes to “${name}” again`,
+        label: "Send again",
+        run: async (given) => {
+          const text = readText(given, "webhook-from") ?? "newest";
+          await post("replay", { from: /^\d{1,16}$/.test(text) ? Number(text) : text });
+          return `“${name}” goes on from there.`;
+        },
+        content: (
+          <TextField
+            id="webhook-from"
+            label="After change number"
+            rule="0 sends all that are kept. Empty skips to the newest."
+            defaultValue="0"
+          />
+        ),
+      };
+    };
+    const remove = (): void => {
+      manager.question.value = {
+        title: `Remove “${name}”?`,
+        label: "Remove",
+        kind: "danger",
+        run: async () => {
+          await ask(path, "DELETE");
+          return `Removed “${name}”.`;
+        },
+        content: <p>It gets no more changes. This can't be undone.</p>,
+      };
     };
     return (
       <Menu label={`Actions for ${name}`} buttonClass="button" button="Actions">
-        <MenuItem label="Send a test" onClick={() => void act(test)} />
-        <MenuItem label={state === "active" ? "Pause" : "Resume"} onClick={() => void act(turn)} />
-        <MenuItem label="Send changes again" onClick={() => (replaying.value = name)} />
-        <MenuItem
-          label="New secret"
-          note="the old one works for 24 hours"
-          onClick={() => void act(rotate)}
-        />
+        <MenuItem label="Send a test" onClick={act(test)} />
+        <MenuItem label={state === "active" ? "Pause" : "Resume"} onClick={act(turn)} />
+        <MenuItem label="Send changes again" onClick={replay} />
+        <MenuItem label="New secret" note="the old one works for 24 hours" onClick={act(rotate)} />
         <hr />
-        <MenuItem label="Remove" onClick={() => (ending.value = name)} />
+        <MenuItem label="Remove" onClick={remove} />
       </Menu>
     );
   };
-  const webhooks = listed.items.value;
+
   return (
     <ManagePage
+      manager={manager}
       title="Webhooks"
       intro="Each sends the changes of plants to another system, signed and in order."
-      listed={listed}
-      label="New webhook"
-      onNew={() => (isAdding.value = true)}
-    >
-      <ShownOnce title="The secret of the webhook" secret={secret} />
-      {webhooks?.length === 0 && <p class="faint">No webhooks yet.</p>}
-      {webhooks !== undefined && webhooks.length > 0 && (
-        <Table
-          label="Webhooks"
-          isListing
-          heads={["Name", "Sends", "State", "Last attempts", ""]}
-          rows={webhooks.map((webhook) => [
-            webhook.name,
-            <>
-              <strong>{webhook.name}</strong> <span class="digits faint">{webhook.url}</span>
-            </>,
-            webhook.types.length === changeTypes.length ? "all changes" : webhook.types.join(", "),
-            <State of={webhook} />,
-            <Attempts of={webhook.attempts} />,
-            actions(webhook),
-          ])}
-        />
-      )}
-      {isAdding.value && <NewWebhook secret={secret} isOpen={isAdding} reload={listed.reload} />}
-      {replaying.value !== undefined && <Replay name={replaying} reload={listed.reload} />}
-      {ending.value !== undefined && (
-        <FormDialog
-          title={`Remove “${ending.value}”?`}
-          label="Remove"
-          kind="danger"
-          run={async () => {
-            await ask(pathOf(ending.value ?? ""), "DELETE");
-            toast(`Removed “${ending.value}”.`);
-            await listed.reload();
-          }}
-          onClose={() => (ending.value = undefined)}
-        >
-          <p>It gets no more changes. This can't be undone.</p>
-        </FormDialog>
-      )}
-    </ManagePage>
+      secretTitle="The secret of the webhook"
+      creation={creation}
+      heads={["Name", "Sends", "State", "Last attempts", ""]}
+      rows={(manager.items.value ?? []).map((webhook) => [
+        webhook.name,
+        <>
+          <strong>{webhook.name}</strong> <span class="digits faint">{webhook.url}</span>
+        </>,
+        webhook.types.length === changeTypes.length ? "all changes" : webhook.types.join(", "),
+        <State of={webhook} />,
+        <Attempts of={webhook.attempts} />,
+        actions(webhook),
+      ])}
+    />
   );
 }
 
-function State({
-  of: { state, reason, failures, nextAttempt },
-}: {
-  readonly of: Shown;
-}): JSX.Element {
+function State({ of: webhook }: { readonly of: Shown }): JSX.Element {
+  const { state, reason, failures, nextAttempt } = webhook;
   if (state === "paused") return <span class="field-note">{reason ?? "Paused"}</span>;
   if (failures === 0) return <>Active</>;
   return (
@@ -150,84 +161,20 @@ function State({
   );
 }
 
-const Attempts = ({ of: [last, ...others] }: { readonly of: readonly Attempt[] }): JSX.Element =>
-  last === undefined ? (
-    <>none yet</>
-  ) : (
+function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.Element {
+  const [last] = attempts;
+  if (last === undefined) return <>none yet</>;
+  return (
     <details>
       <summary class={hasSucceeded(last) ? undefined : "field-fault"}>
         {describeAttempt(last)}
       </summary>
-      {[last, ...others].map((attempt) => (
+      {attempts.map((attempt) => (
         <p key={attempt.time}>
           {formatTime(attempt.time)}: {describeAttempt(attempt)}{" "}
           {attempt.answer && <span class="digits faint">{attempt.answer}</span>}
         </p>
       ))}
     </details>
-  );
-
-function NewWebhook({ secret, isOpen, reload }: NewProps): JSX.Element {
-  const url = useSignal("");
-  const name = useSignal("");
-  const types = useSignal<readonly string[]>(changeTypes);
-  const add = async (): Promise<void> => {
-    const given = { url: url.value.trim(), name: name.value.trim() || undefined };
-    const added = await ask<WithSecret>("/webhooks", "POST", { ...given, types: types.value });
-    secret.value = added.secret;
-    await reload();
-  };
-  return (
-    <FormDialog
-      title="New webhook"
-      label="Add webhook"
-      run={add}
-      onClose={() => (isOpen.value = false)}
-    >
-      <TextField id="webhook-url" label="URL" rule="Where the changes go." text={url} />
-      <TextField
-        id="webhook-name"
-        label="Name"
-        optional
-        rule="Otherwise the host of the URL."
-        text={name}
-      />
-      <Checks
-        legend="Sends"
-        options={changeTypes.map((type) => [type, `Plants ${type}`])}
-        chosen={types}
-      />
-    </FormDialog>
-  );
-}
-
-interface ReplayProps {
-  readonly name: Signal<string | undefined>;
-  readonly reload: () => Promise<void>;
-}
-
-function Replay({ name, reload }: ReplayProps): JSX.Element {
-  const from = useSignal("0");
-  const replay = async (): Promise<void> => {
-    const text = from.value.trim();
-    const given = text === "" ? "newest" : /^\d{1,16}$/.test(text) ? Number(text) : text;
-    await ask(pathOf(name.value ?? "", "/replay"), "POST", { from: given });
-    toast(`“${name.value}” goes on from there.`);
-    await reload();
-  };
-  return (
-    <FormDialog
-      title={`Send changes to “${name.value}” again`}
-      label="Send again"
-      run={replay}
-      onClose={() => (name.value = undefined)}
-    >
-      <TextField
-        id="webhook-from"
-        label="After change number"
-        rule="0 sends all that are kept. Empty skips to the newest."
-        text={from}
-      />
-    </FormDialog>
   );
 }
