@@ -164,13 +164,12 @@ type InputProps = Omit<
   PartialInputHTMLAttributes<HTMLInputElement>,
   keyof FieldProps | "type" | "role"
 >;
-type TextFieldProps = FieldProps & InputProps & { readonly type?: "text" | "password" };
 
-export function TextField(props: TextFieldProps): JSX.Element {
-  const { id, label, optional, rule, fault, note, type = "text", ...input } = props;
+export function TextField(props: FieldProps & InputProps): JSX.Element {
+  const { id, label, optional, rule, fault, note, ...input } = props;
   return (
     <Field id={id} label={label} optional={optional} rule={rule} fault={fault} note={note}>
-      <input {...fieldProps(id, fault)} type={type as "text"} autocomplete="off" {...input} />
+      <input {...fieldProps(id, fault)} type="text" autocomplete="off" {...input} />
     </Field>
   );
 }

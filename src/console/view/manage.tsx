@@ -199,7 +199,7 @@ function QuestionDialog({ question, onDone, onClose }: QuestionDialogProps): JSX
 
 /** Undefined if the field is empty. */
 export const readText = (given: FormData, id: string): string | undefined =>
-  String(given.get(id)).trim() || undefined;
+  (given.get(id) as string).trim() || undefined;
 
 interface ChecksProps {
   readonly id: string;

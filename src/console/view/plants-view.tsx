@@ -279,13 +279,13 @@ function TagForm(): JSX.Element {
 
 function Progress(): JSX.Element | null {
   if (work.value === undefined) return null;
-  const { text, done, total, stop } = work.value;
+  const { text, done, total: all, stop } = work.value;
   return (
     <section class="selection selection-bar" aria-label="Selection">
       <strong class="tabular">
-        {text}… {total > 0 && `${formatCount(done)} of ${formatCount(total)}`}
+        {text}… {all > 0 && `${formatCount(done)} of ${formatCount(all)}`}
       </strong>
-      <progress value={total > 0 ? done : undefined} max={total} aria-label={text} />
+      <progress value={all > 0 ? done : undefined} max={all} aria-label={text} />
       <Button onClick={stop}>Stop</Button>
     </section>
   );

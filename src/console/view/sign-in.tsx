@@ -7,7 +7,7 @@ import { ServiceError, type TokenFacts } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Check, Mark, Notice } from "./controls.tsx";
-import { focusField, Form, TextField } from "./form.tsx";
+import { Field, fieldProps, focusField, Form } from "./form.tsx";
 
 const reasons: Readonly<Record<SignedOut, string | undefined>> = {
   never: undefined,
@@ -70,25 +70,30 @@ export function SignIn(): JSX.Element {
           <Notice kind="warning" title="You were signed out" text={reason} />
         )}
         <Form onSubmit={() => void check(text.value)}>
-          <TextField
+          <Field
             id="token"
             label="Token"
             fault={fault.value}
             rule={`Starts with pst_. Kept until you ${isKept.value ? "sign out" : "close this tab"}.`}
-            type="password"
-            value={text.value}
-            onInput={(event) => {
-              text.value = event.currentTarget.value;
-              fault.value = undefined;
-            }}
-            onPaste={(event) => {
-              const pasted = event.clipboardData?.getData("text") ?? "";
-              if (text.value !== "" || pasted.trim() === "") return;
-              event.preventDefault();
-              text.value = pasted.trim();
-              void check(pasted);
-            }}
-          />
+          >
+            <input
+              {...fieldProps("token", fault.value)}
+              type="password"
+              autocomplete="off"
+              value={text.value}
+              onInput={(event) => {
+                text.value = event.currentTarget.value;
+                fault.value = undefined;
+              }}
+              onPaste={(event) => {
+                const pasted = event.clipboardData?.getData("text") ?? "";
+                if (text.value !== "" || pasted.trim() === "") return;
+                event.preventDefault();
+                text.value = pasted.trim();
+                void check(pasted);
+              }}
+            />
+          </Field>
           <Check isOn={isKept.value} onChange={(isOn) => (isKept.value = isOn)}>
             Stay signed in on this device
           </Check>

@@ -65,15 +65,15 @@ export function WebhooksView(): JSX.Element {
     ),
   };
 
+  /** Says what came of it. */
+  const act = (run: () => Promise<string>) => async (): Promise<void> => {
+    toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
+    await manager.reload();
+  };
   const actions = ({ name, state }: Shown): JSX.Element => {
     const path = `/webhooks/${encodeURIComponent(name)}`;
     const post = <Answer,>(verb: string, body?: object): Promise<Answer> =>
       ask<Answer>(`${path}/${verb}`, "POST", body);
-    /** Says what came of it. */
-    const act = (run: () => Promise<string>) => async (): Promise<void> => {
-      toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
-      await manager.reload();
-    };
     const test = async (): Promise<string> =>
       `The receiver answered ${describeAttempt(await post<Attempt>("test"))}.`;
     const turn = async (): Promise<string> => {
