@@ -1,31 +1,10 @@
 /** What an instance did lately: samples of its counters, and the requests that failed. */
 
-import { Histogram, Metrics, type Totals } from "./metrics.ts";
+import { Histogram, Metrics } from "./metrics.ts";
 
 /** An hour of the interval in the configuration. */
 export const SAMPLES_MAX = 720;
 const FAILURES_MAX = 20;
-
-/** What happened in one interval. */
-export interface Sample {
-  readonly atMs: number;
-  readonly creates: number;
-  readonly requests: number;
-  /** 5xx. */
-  readonly errors: number;
-  /** 4xx. */
-  readonly refused: number;
-  readonly durableP50Ms: number | undefined;
-  readonly durableP99Ms: number | undefined;
-  /** From the head of a request to its answer. */
-  readonly readP50Ms: number | undefined;
-  readonly readP99Ms: number | undefined;
-  readonly writeP50Ms: number | undefined;
-  readonly writeP99Ms: number | undefined;
-  /** Writes that wait for a commit. */
-  readonly waiting: number;
-  readonly storeBytes: number | undefined;
-}
 
 /** A request that was refused or failed. It holds nothing that a client could have put a secret into. */
 export interface FailedRequest {
@@ -42,11 +21,10 @@ export interface FailedRequest {
 export class ActivityLog {
   readonly size: StoreFigure;
   private readonly blocks: readonly Metrics[];
-  private readonly samples: Sample[] = [];
+  private readonly samples: ReturnType<ActivityLog["compare"]>[] = [];
   /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
   private readonly failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
-  private last: Totals = Metrics.addUp([]);
-  private lastLatencies = addUpLatencies([]);
+  private last = summarize([]);
 
   constructor(blocks: readonly Metrics[], size: StoreFigure) {
     this.blocks = blocks;
@@ -54,13 +32,11 @@ export class ActivityLog {
   }
 
   /** With the samples after that time, oldest first, and the failures, newest first. */
-  read(sinceMs: number): { samples: readonly Sample[]; failures: readonly FailedRequest[] } {
+  read(sinceMs: number) {
+    const failures = this.failures.flat().toReversed();
     return {
       samples: this.samples.filter(({ atMs }) => atMs > sinceMs),
-      failures: this.failures
-        .flat()
-        .toReversed()
-        .toSorted((one, other) => other.atMs - one.atMs),
+      failures: failures.toSorted((one, other) => other.atMs - one.atMs),
     };
   }
 
@@ -70,19 +46,25 @@ export class ActivityLog {
   };
 
   sample(atMs: number, waiting: number): void {
-    const now = Metrics.addUp(this.blocks);
-    const latencies = addUpLatencies(this.blocks);
-    const creates = between(now.creates, this.last.creates);
-    const reads = between(latencies.reads, this.lastLatencies.reads);
-    const writes = between(latencies.writes, this.lastLatencies.writes).addAll(creates);
-    const since = (from: number, to: number): number =>
-      countBetween(now, from, to) - countBetween(this.last, from, to);
-    this.samples.push({
+    this.samples.push(this.compare(atMs, waiting));
+    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
+    // The chart of the size shows the hour before a person opens it.
+    void this.size.refresh(SIZE_KNOWN_MS / 2);
+  }
+
+  /** What happened since the last one. The description of GET /activity says what each figure is. */
+  private compare(atMs: number, waiting: number) {
+    const [last, now] = [this.last, summarize(this.blocks)];
+    this.last = now;
+    const creates = between(last.creates, now.creates);
+    const reads = between(last.reads, now.reads);
+    const writes = between(last.writes, now.writes);
+    return {
       atMs,
       creates: creates.count,
-      requests: since(0, 999),
-      errors: since(500, 999),
-      refused: since(400, 499),
+      requests: now.requests - last.requests,
+      errors: now.errors - last.errors,
+      refused: now.refused - last.refused,
       durableP50Ms: round(creates.quantile(0.5)),
       durableP99Ms: round(creates.quantile(0.99)),
       readP50Ms: round(reads.quantile(0.5)),
@@ -91,32 +73,33 @@ export class ActivityLog {
       writeP99Ms: round(writes.quantile(0.99)),
       waiting,
       storeBytes: this.size.value,
-    });
-    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
-    this.last = now;
-    this.lastLatencies = latencies;
-    // The chart of the size shows the hour before a person opens it.
-    void this.size.refresh(SIZE_KNOWN_MS / 2);
+    };
   }
 }
 
-const between = (to: Histogram, from: Histogram): Histogram =>
+const between = (from: Histogram, to: Histogram): Histogram =>
   new Histogram().addAll(to).addAll(from, -1);
 
-/** Of plants and tags. Creates are counted on their own; batches and feeds last as long as their clients want. */
-function addUpLatencies(blocks: readonly Metrics[]): { reads: Histogram; writes: Histogram } {
-  const [reads, writes] = [new Histogram(), new Histogram()];
-  for (const { method, path, durations } of Metrics.addUpDurations(blocks))
-    if (method === "GET" && /^\/(plants|tags)/.test(path)) reads.addAll(durations);
-    else if (path === "/plants/{id}") writes.addAll(durations);
-  return { reads, writes };
-}
-
-function countBetween({ requests }: Totals, statusMin: number, statusMax: number): number {
-  let sum = 0;
-  for (const { status, count } of requests)
-    if (status >= statusMin && status <= statusMax) sum += count;
-  return sum;
+function summarize(blocks: readonly Metrics[]) {
+  const { creates, requests, durations } = Metrics.addUp(blocks);
+  const count = (from: number, to: number): number =>
+    requests.reduce(
+      (sum, { status, count: more }) => sum + (status >= from && status <= to ? more : 0),
+      0,
+    );
+  // Of plants and tags. Batches and feeds last as long as their clients want.
+  const [reads, writes] = [new Histogram(), new Histogram().addAll(creates)];
+  for (const { method, path, durations: some } of durations)
+    if (method === "GET" && /^\/(plants|tags)/.test(path)) reads.addAll(some);
+    else if (path === "/plants/{id}") writes.addAll(some);
+  return {
+    creates,
+    reads,
+    writes,
+    requests: count(0, 999),
+    refused: count(400, 499),
+    errors: count(500, 999),
+  };
 }
 
 /** To three digits: the histogram has no more. */

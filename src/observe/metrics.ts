@@ -112,25 +112,6 @@ export const METRICS_BYTES =
 const FAILURE_STATUSES = [500, 503];
 const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
 
-interface StatusCount {
-  readonly status: number;
-  readonly count: number;
-}
-
-interface RequestCount extends StatusCount {
-  readonly path: string;
-  readonly method: string;
-}
-
-export interface Totals {
-  readonly requests: readonly RequestCount[];
-  readonly gauges: Readonly<Gauges>;
-  /** A batch answers 200 whatever becomes of its lines. */
-  readonly batchLines: readonly StatusCount[];
-  /** From the arrival of a new plant to its answer, so until it is on disk. */
-  readonly creates: Histogram;
-}
-
 type TimedMethod = (typeof timedMethods)[number];
 type CountRequest = (method: string, status: number, durationMs: number) => void;
 
@@ -189,10 +170,10 @@ export class Metrics {
   }
 
   /** The sum of blocks that count the same paths. */
-  static addUp(blocks: readonly Metrics[]): Totals {
+  static addUp(blocks: readonly Metrics[]) {
     const creates = new Histogram();
-    const byKind = new Map<number, number>();
     const held: Gauges = { bytesHeld: 0, requestsInFlight: 0, feedReaders: 0 };
+    const byKind = new Map<number, number>();
     for (const block of blocks) {
       creates.addAll(block.creates);
       for (const [index, name] of gauges.entries()) held[name] += block.gauges[index] ?? 0;
@@ -200,33 +181,29 @@ export class Metrics {
         byKind.set(kind, (byKind.get(kind) ?? 0) + count);
     }
     const paths = blocks[0]?.paths ?? [];
-    const counts = [...byKind].map(([kind, count]) => ({ kind, status: kind % STATUSES, count }));
-    return {
-      creates,
-      gauges: held,
-      batchLines: counts.filter(({ kind }) => kind < KINDS_A_PATH),
-      requests: counts
-        .filter(({ kind }) => kind >= KINDS_A_PATH)
-        .map(({ kind, status, count }) => ({
-          path: paths[Math.floor(kind / KINDS_A_PATH) - 1] ?? "other",
-          method: methods[Math.floor(kind / STATUSES) % methods.length] ?? "other",
-          status,
-          count,
-        })),
-    };
-  }
-
-  /** From the head of a request to its answer, or to the beginning of a stream. */
-  static addUpDurations(blocks: readonly Metrics[]) {
-    const paths = blocks[0]?.paths ?? [];
-    const all = paths.flatMap((path, index) =>
+    const counts = Array.from(byKind, ([kind, count]) => ({
+      method: methods[Math.floor(kind / STATUSES) % methods.length] ?? "other",
+      path: paths[Math.floor(kind / KINDS_A_PATH) - 1],
+      status: kind % STATUSES,
+      count,
+    }));
+    const durations = paths.flatMap((path, index) =>
       timedMethods.map((method) => {
-        const durations = new Histogram();
-        for (const block of blocks) durations.addAll(block.durationsOf(index, method));
-        return { path, method, durations };
+        const sum = new Histogram();
+        for (const block of blocks) sum.addAll(block.durationsOf(index, method));
+        return { method, path, durations: sum };
       }),
     );
-    return all.filter(({ durations }) => durations.count > 0);
+    return {
+      /** From the arrival of a new plant to its answer, so until it is on disk. */
+      creates,
+      gauges: held,
+      requests: counts.filter(({ path }) => path !== undefined),
+      /** A batch answers 200 whatever becomes of its lines. */
+      batchLines: counts.filter(({ path }) => path === undefined),
+      /** From the head of a request to its answer, or to the beginning of a stream. */
+      durations: durations.filter(({ durations: { count } }) => count > 0),
+    };
   }
 
   private part(start: number, length: number): Float64Array {

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
-import type { Store, StoreDescription, StoreFigures, StoreLimits } from "../domain/store.ts";
+import type { Store, StoreDescription, StoreLimits } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { ActivityLog, StoreFigure } from "./activity.ts";
 import { Histogram, Metrics } from "./metrics.ts";
@@ -122,8 +122,7 @@ export class MetricsReporter {
 
   /** All counters in the text format of Prometheus. */
   readonly formatMetrics = async (): Promise<string> => {
-    const { store, limits, commits, backups, findReadiness } = this.observed;
-    const { countDroppedLines, reportWebhooks } = this.observed;
+    const { store, limits, commits, backups, findReadiness, reportWebhooks } = this.observed;
     const isReady = findReadiness();
     const [tokens, webhooks = []] = await Promise.all([
       inTime(store.listTokens()),
@@ -131,205 +130,170 @@ export class MetricsReporter {
       inTime(this.plants.refresh()),
       this.activity.size.refresh(),
     ]);
-    const { creates, requests, batchLines, gauges } = Metrics.addUp(this.blocks);
-    const operations = Metrics.addUpDurations(this.blocks);
-    const storeBytes = this.activity.size.value;
-    const histogram = (name: string, help: string, values: Histogram): string =>
-      family(name, "histogram", help, histogramLines(values));
-    return [
-      family("plantstore_info", "gauge", "The version and the engine of the store, as labels.", [
-        [labels({ version: packageJson.version, engine: store.description.engine }), 1],
+    const { creates, requests, batchLines, durations, gauges } = Metrics.addUp(this.blocks);
+    const figures = store.readFigures();
+    const { diskFreeBytes } = figures;
+    const { version } = packageJson;
+    const values: Readonly<Record<Name, Value>> = {
+      plantstore_info: [[{ version, engine: store.description.engine }, 1]],
+      plantstore_ready: isReady === undefined ? undefined : Number(isReady),
+      plantstore_requests_total: requests.map(({ count, ...labels }) => [labels, count]),
+      plantstore_request_seconds: durations.map(({ durations: some, ...labels }) => [labels, some]),
+      plantstore_requests_in_flight: gauges.requestsInFlight,
+      plantstore_open_connections: await countConnections(limits.port),
+      plantstore_batch_lines_total: batchLines.map(({ status, count }) => [{ status }, count]),
+      plantstore_create_seconds: creates,
+      plantstore_commit_seconds: commits?.durations,
+      plantstore_commit_writes: commits?.sizes,
+      plantstore_writes_waiting: store.writesWaiting,
+      plantstore_writes_waiting_max: limits.queueLengthMax,
+      plantstore_held_bytes: gauges.bytesHeld,
+      plantstore_held_bytes_max: limits.bodyBytesTotalMax,
+      plantstore_store_bytes: this.activity.size.value,
+      plantstore_plants: this.plants.value,
+      plantstore_plants_max: limits.plantsMax || undefined,
+      plantstore_disk_free_bytes: diskFreeBytes,
+      plantstore_disk_free_bytes_min:
+        diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin || undefined,
+      plantstore_postgres_connections_in_use: figures.connectionsInUse,
+      plantstore_postgres_waiting: figures.callersWaiting,
+      plantstore_postgres_retries_total: figures.retries,
+      plantstore_postgres_connects_total: figures.connects,
+      plantstore_tokens_expiring: tokens && countExpiring(tokens),
+      plantstore_backups_total: backups && [
+        [{ result: "made" }, backups.made],
+        [{ result: "failed" }, backups.failed],
+      ],
+      plantstore_backup_interval_seconds: backups && backups.everyMs / 1000,
+      plantstore_backup_timestamp_seconds: backups?.last && backups.last.atMs / 1000,
+      plantstore_backup_bytes: backups?.last?.bytes,
+      plantstore_log_lines_dropped_total: this.observed.countDroppedLines?.() ?? 0,
+      plantstore_changes_total: store.changesWritten,
+      plantstore_feed_readers: gauges.feedReaders,
+      plantstore_webhook_lag_seconds: webhooks.map(({ name, lagSeconds }) => [
+        { webhook: name },
+        lagSeconds,
       ]),
-      gauge(
-        "plantstore_ready",
-        "1 if the last probe could write; without a value until /readyz was asked.",
-        isReady === undefined ? undefined : Number(isReady),
-      ),
-      family(
-        "plantstore_requests_total",
-        "counter",
-        "Requests that were answered, by method, path and status.",
-        requests.map(({ method, path, status, count }) => [
-          labels({ method, path, status }),
-          count,
-        ]),
-      ),
-      family(
-        "plantstore_request_seconds",
-        "histogram",
-        "Time from the head of a request to its answer, or to the beginning of a stream.",
-        operations.flatMap(({ method, path, durations }) =>
-          histogramLines(durations, { method, path }),
+      plantstore_webhook_paused: webhooks.map(({ name, isPaused }) => [
+        { webhook: name },
+        Number(isPaused),
+      ]),
+      plantstore_webhook_attempts_total: webhooks.flatMap(({ name, sent, failed }) => [
+        [{ webhook: name, result: "taken" }, sent],
+        [{ webhook: name, result: "failed" }, failed],
+      ]),
+      plantstore_event_loop_delay_seconds: this.loopDelays,
+      process_cpu_seconds_total: measureCpuSeconds(),
+      process_resident_memory_bytes: orNothing(() => process.memoryUsage.rss()),
+      process_open_fds: orNothing(() => readdirSync("/proc/self/fd").length),
+      process_max_fds: orNothing(readDescriptorsMax),
+      process_start_time_seconds: performance.timeOrigin / 1000,
+    };
+    return Object.entries(families)
+      .flatMap(([type, ofType]) =>
+        Object.entries(ofType).map(
+          ([name, help]) =>
+            `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${formatValue(name, values[name as Name])}`,
         ),
-      ),
-      gauge(
-        "plantstore_requests_in_flight",
-        "Requests that are not answered yet.",
-        gauges.requestsInFlight,
-      ),
-      gauge(
-        "plantstore_open_connections",
-        "Connections of clients.",
-        await countConnections(limits.port),
-      ),
-      family(
-        "plantstore_batch_lines_total",
-        "counter",
-        "Plants that were sent in batches, by the status of their result.",
-        batchLines.map(({ status, count }) => [labels({ status }), count]),
-      ),
-      histogram(
-        "plantstore_create_seconds",
-        "Time from the arrival of a new plant to its answer, that is, until it is on disk.",
-        creates,
-      ),
-      ...(commits === undefined
-        ? []
-        : [
-            histogram(
-              "plantstore_commit_seconds",
-              "Time that a commit of plants takes, with its sync.",
-              commits.durations,
-            ),
-            family(
-              "plantstore_commit_writes",
-              "histogram",
-              "Writes that share a commit.",
-              histogramLines(commits.sizes, {}, COMMIT_WRITES),
-            ),
-          ]),
-      gauge("plantstore_writes_waiting", "Writes that wait for a commit.", store.writesWaiting),
-      gauge(
-        "plantstore_writes_waiting_max",
-        "Limit of plantstore_writes_waiting; writes beyond it are refused.",
-        limits.queueLengthMax,
-      ),
-      gauge(
-        "plantstore_held_bytes",
-        "Memory for bodies that arrive and answers that are not read yet.",
-        gauges.bytesHeld,
-      ),
-      gauge(
-        "plantstore_held_bytes_max",
-        "Limit of plantstore_held_bytes; requests beyond it are refused.",
-        limits.bodyBytesTotalMax,
-      ),
-      gauge("plantstore_store_bytes", "Size of the store, its log included.", storeBytes),
-      gauge("plantstore_plants", "Plants in the store.", this.plants.value),
-      gauge("plantstore_plants_max", "Limit of plantstore_plants.", limits.plantsMax || undefined),
-      ...formatFigures(store.readFigures(), limits.diskFreeBytesMin || undefined),
-      gauge(
-        "plantstore_tokens_expiring",
-        "Tokens that stop working within a week.",
-        tokens === undefined ? undefined : countExpiring(tokens),
-      ),
-      ...formatBackups(backups),
-      counter(
-        "plantstore_log_lines_dropped_total",
-        "Log lines dropped because standard error was too slow.",
-        countDroppedLines?.() ?? 0,
-      ),
-      counter(
-        "plantstore_changes_total",
-        "Changes that were written to the journal.",
-        store.changesWritten,
-      ),
-      gauge("plantstore_feed_readers", "Clients that follow the changes.", gauges.feedReaders),
-      ...formatWebhooks(webhooks),
-      histogram(
-        "plantstore_event_loop_delay_seconds",
-        "How late the thread that writes gets to its timers.",
-        this.loopDelays,
-      ),
-      counter("process_cpu_seconds_total", "Processor time of the process.", measureCpuSeconds()),
-      gauge("process_resident_memory_bytes", "Memory of the process.", measureMemory()),
-      ...formatDescriptors(),
-      gauge(
-        "process_start_time_seconds",
-        "When the process started, since 1970.",
-        performance.timeOrigin / 1000,
-      ),
-    ].join("");
+      )
+      .join("");
   };
 }
 
-function formatWebhooks(webhooks: readonly WebhookFacts[]): string[] {
-  const lines = (valueOf: (webhook: WebhookFacts) => number, result?: string): Line[] =>
-    webhooks.map((webhook) => [
-      labels({ webhook: webhook.name, ...(result !== undefined && { result }) }),
-      valueOf(webhook),
-    ]);
-  return [
-    family(
-      "plantstore_webhook_lag_seconds",
-      "gauge",
+/** The name and the meaning of every metric, by its type. */
+const families = {
+  gauge: {
+    plantstore_info: "The version and the engine of the store, as labels.",
+    plantstore_ready: "1 if the last probe could write; without a value until /readyz was asked.",
+    plantstore_requests_in_flight: "Requests that are not answered yet.",
+    plantstore_open_connections: "Connections of clients.",
+    plantstore_writes_waiting: "Writes that wait for a commit.",
+    plantstore_writes_waiting_max:
+      "Limit of plantstore_writes_waiting; writes beyond it are refused.",
+    plantstore_held_bytes: "Memory for bodies that arrive and answers that are not read yet.",
+    plantstore_held_bytes_max: "Limit of plantstore_held_bytes; requests beyond it are refused.",
+    plantstore_store_bytes: "Size of the store, its log included.",
+    plantstore_plants: "Plants in the store.",
+    plantstore_plants_max: "Limit of plantstore_plants.",
+    plantstore_disk_free_bytes: "SQLite: free space of the disk.",
+    plantstore_disk_free_bytes_min: "SQLite: with less free space, new plants are refused.",
+    plantstore_postgres_connections_in_use: "PostgreSQL: connections with a statement under way.",
+    plantstore_postgres_waiting: "PostgreSQL: work that waits for a connection.",
+    plantstore_tokens_expiring: "Tokens that stop working within a week.",
+    plantstore_backup_interval_seconds: "Time from one backup to the next.",
+    plantstore_backup_timestamp_seconds: "When the newest backup began, since 1970.",
+    plantstore_backup_bytes: "Size of the newest backup.",
+    plantstore_feed_readers: "Clients that follow the changes.",
+    plantstore_webhook_lag_seconds:
       "Age of the oldest change that a webhook has not taken; 0 if it has all.",
-      lines(({ lagSeconds }) => lagSeconds),
-    ),
-    family(
-      "plantstore_webhook_paused",
-      "gauge",
-      "1 if nothing is sent to a webhook until a person resumes it.",
-      lines(({ isPaused }) => Number(isPaused)),
-    ),
-    family(
-      "plantstore_webhook_attempts_total",
-      "counter",
-      "Events that this instance sent to a webhook, by result.",
-      [...lines(({ sent }) => sent, "taken"), ...lines(({ failed }) => failed, "failed")],
-    ),
-  ];
-}
-
-function formatFigures(figures: StoreFigures, diskFreeBytesMin: number | undefined): string[] {
-  const { diskFreeBytes, connectionsInUse, callersWaiting, retries, connects } = figures;
-  return [
-    gauge("plantstore_disk_free_bytes", "SQLite: free space of the disk.", diskFreeBytes),
-    gauge(
-      "plantstore_disk_free_bytes_min",
-      "SQLite: with less free space, new plants are refused.",
-      diskFreeBytes === undefined ? undefined : diskFreeBytesMin,
-    ),
-    gauge(
-      "plantstore_postgres_connections_in_use",
-      "PostgreSQL: connections with a statement under way.",
-      connectionsInUse,
-    ),
-    gauge(
-      "plantstore_postgres_waiting",
-      "PostgreSQL: work that waits for a connection.",
-      callersWaiting,
-    ),
-    counter("plantstore_postgres_retries_total", "PostgreSQL: repeated attempts.", retries),
-    counter(
-      "plantstore_postgres_connects_total",
+    plantstore_webhook_paused: "1 if nothing is sent to a webhook until a person resumes it.",
+    process_resident_memory_bytes: "Memory of the process.",
+    process_open_fds: "Open descriptors.",
+    process_max_fds: "Descriptors that may be open.",
+    process_start_time_seconds: "When the process started, since 1970.",
+  },
+  counter: {
+    plantstore_requests_total: "Requests that were answered, by method, path and status.",
+    plantstore_batch_lines_total:
+      "Plants that were sent in batches, by the status of their result.",
+    plantstore_postgres_retries_total: "PostgreSQL: repeated attempts.",
+    plantstore_postgres_connects_total:
       "PostgreSQL: connections that were opened; more than there are, after losses.",
-      connects,
-    ),
+    plantstore_backups_total: "Backups since the start, by result.",
+    plantstore_log_lines_dropped_total: "Log lines dropped because standard error was too slow.",
+    plantstore_changes_total: "Changes that were written to the journal.",
+    plantstore_webhook_attempts_total: "Events that this instance sent to a webhook, by result.",
+    process_cpu_seconds_total: "Processor time of the process.",
+  },
+  histogram: {
+    plantstore_request_seconds:
+      "Time from the head of a request to its answer, or to the beginning of a stream.",
+    plantstore_create_seconds:
+      "Time from the arrival of a new plant to its answer, that is, until it is on disk.",
+    plantstore_commit_seconds: "Time that a commit of plants takes, with its sync.",
+    plantstore_commit_writes: "Writes that share a commit.",
+    plantstore_event_loop_delay_seconds: "How late the thread that writes gets to its timers.",
+  },
+};
+
+type Families = typeof families;
+type Name = { [Type in keyof Families]: keyof Families[Type] }[keyof Families];
+
+type Labels = Readonly<Record<string, string | number | undefined>>;
+/** One value, or one for each set of labels. */
+type Value = number | Histogram | undefined | readonly (readonly [Labels, number | Histogram])[];
+
+function formatValue(name: string, value: Value): string {
+  if (value === undefined) return "";
+  const series = Array.isArray(value) ? value : [[{}, value]];
+  return series
+    .flatMap(([labels, one]) =>
+      one instanceof Histogram ? formatHistogram(name, labels, one) : formatLine(name, labels, one),
+    )
+    .join("");
+}
+
+/** Seconds have one bucket for each doubling from a quarter of a millisecond to sixteen seconds. */
+function formatHistogram(name: string, labels: Labels, histogram: Histogram): string[] {
+  const [from, to, unit] = name.endsWith("_seconds") ? [0.25, 16_384, 1_000] : [1, 1_024, 1];
+  const bucket = (le: number | string, count: number): string =>
+    formatLine(`${name}_bucket`, { ...labels, le }, count);
+  return [
+    ...histogram.buckets(from, to).map(({ upToMs, count }) => bucket(upToMs / unit, count)),
+    bucket("+Inf", histogram.count),
+    formatLine(`${name}_sum`, labels, histogram.sumMs / unit),
+    formatLine(`${name}_count`, labels, histogram.count),
   ];
 }
 
-function formatBackups(backups: BackupState | undefined): string[] {
-  if (backups === undefined) return [];
-  const { everyMs, made, failed, last } = backups;
-  return [
-    family("plantstore_backups_total", "counter", "Backups since the start, by result.", [
-      [labels({ result: "made" }), made],
-      [labels({ result: "failed" }), failed],
-    ]),
-    gauge(
-      "plantstore_backup_interval_seconds",
-      "Time from one backup to the next.",
-      everyMs / 1000,
-    ),
-    gauge(
-      "plantstore_backup_timestamp_seconds",
-      "When the newest backup began, since 1970.",
-      last && last.atMs / 1000,
-    ),
-    gauge("plantstore_backup_bytes", "Size of the newest backup.", last?.bytes),
-  ];
+function formatLine(name: string, labels: Labels, value: number): string {
+  const pairs = Object.entries(labels).map(([key, text]) => `${key}="${escape(String(text))}"`);
+  return `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${value}\n`;
 }
+
+const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
+
+export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const ANSWER_MS_MAX = 1_000;
 
@@ -352,18 +316,18 @@ function measureCpuSeconds(): number {
   return (user + system) / 1e6;
 }
 
-/** Only Linux tells. Nothing if no file can be opened. */
-function formatDescriptors(): string[] {
+/** Only Linux tells some figures, in files, and no figure if no file can be opened. */
+function orNothing(read: () => number): number | undefined {
   try {
-    const open = readdirSync("/proc/self/fd").length;
-    const [, max] = /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
-    return [
-      gauge("process_open_fds", "Open descriptors.", open),
-      gauge("process_max_fds", "Descriptors that may be open.", Number(max)),
-    ];
+    return read();
   } catch {
-    return [];
+    return undefined;
   }
+}
+
+function readDescriptorsMax(): number {
+  const limits = readFileSync("/proc/self/limits", "utf8");
+  return Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
 }
 
 /** Those of a port that are established. Only Linux tells; the port has to be known. */
@@ -378,67 +342,3 @@ async function countConnections(port: number): Promise<number | undefined> {
     return undefined;
   }
 }
-
-/** Nothing if no file can be opened: the system tells it in a file. */
-function measureMemory(): number | undefined {
-  try {
-    return process.memoryUsage.rss();
-  } catch {
-    return undefined;
-  }
-}
-
-export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
-
-/** Prometheus gets one bucket for each doubling from a quarter of a millisecond to sixteen seconds. */
-const BUCKET_MS_MIN = 0.25;
-const BUCKET_MS_MAX = 16_384;
-
-type Line = readonly [suffixAndLabels: string, value: number];
-
-function family(name: string, type: string, help: string, lines: readonly Line[]): string {
-  const head = `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
-  return head + lines.map(([suffix, value]) => `${name}${suffix} ${value}\n`).join("");
-}
-
-interface Scale {
-  readonly from: number;
-  readonly to: number;
-  /** How many of the histogram's units make one of the metric's. */
-  readonly unit: number;
-}
-
-const SECONDS: Scale = { from: BUCKET_MS_MIN, to: BUCKET_MS_MAX, unit: 1_000 };
-const COMMIT_WRITES: Scale = { from: 1, to: 1_024, unit: 1 };
-
-const single =
-  (type: string) =>
-  (name: string, help: string, value: number | undefined): string =>
-    family(name, type, help, value === undefined ? [] : [["", value]]);
-const gauge = single("gauge");
-const counter = single("counter");
-
-function histogramLines(
-  histogram: Histogram,
-  more: Labels = {},
-  { from, to, unit }: Scale = SECONDS,
-): Line[] {
-  const buckets = histogram
-    .buckets(from, to)
-    .map(({ upToMs, count }): Line => [`_bucket${labels({ ...more, le: upToMs / unit })}`, count]);
-  return [
-    ...buckets,
-    [`_bucket${labels({ ...more, le: "+Inf" })}`, histogram.count],
-    [`_sum${labels(more)}`, histogram.sumMs / unit],
-    [`_count${labels(more)}`, histogram.count],
-  ];
-}
-
-type Labels = Readonly<Record<string, string | number>>;
-
-function labels(values: Labels): string {
-  const pairs = Object.entries(values).map(([name, value]) => `${name}="${escape(String(value))}"`);
-  return pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
-}
-
-const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
