@@ -6,30 +6,15 @@ import { onServer, type OpenLimits } from "./pool.ts";
 import { findVersion, NEWEST_SCHEMA, refuseNewerSchema } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
 
-/** Everything that the service relies on: each table with its columns, each index. */
-const expectedColumns: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  plants: { id: "bigint", name: "text", tag: "text" },
-  plantstore_tokens: {
-    hash: "text",
-    prefix: "text",
-    name: "text",
-    scopes: "text",
-    created_at_ms: "bigint",
-    expires_at_ms: "bigint",
-    last_used_at_ms: "bigint",
-    revoked_at_ms: "bigint",
-    rate: "text",
-  },
-  plantstore_marks: { name: "text", at_ms: "bigint" },
-  plantstore_changes: {
-    last: "bigint",
-    length: "integer",
-    lsn: "bigint",
-    at_us: "bigint",
-    entries: "text",
-    kept: "ARRAY",
-  },
-  plantstore_webhooks: { name: "text", version: "text", record: "text" },
+/** Everything that the service relies on: each table with the names and types of its columns, each index. */
+const expectedColumns = {
+  plants: "id bigint, name text, tag text",
+  plantstore_tokens:
+    "hash text, prefix text, name text, scopes text, created_at_ms bigint, expires_at_ms bigint, last_used_at_ms bigint, revoked_at_ms bigint, rate text",
+  plantstore_marks: "name text, at_ms bigint",
+  plantstore_changes:
+    "last bigint, length integer, lsn bigint, at_us bigint, entries text, kept ARRAY",
+  plantstore_webhooks: "name text, version text, record text",
 };
 const expectedIndexes = [
   "plants_pkey",
@@ -89,8 +74,8 @@ async function findColumnFaults(connection: Connection): Promise<string[]> {
   const rows = await connection.query<{ readonly name: string; readonly type: string }>(COLUMNS);
   const found = new Map(rows.map(({ name, type }) => [name, type]));
   return Object.entries(expectedColumns).flatMap(([table, columns]) =>
-    Object.entries(columns).flatMap(([column, type]) => {
-      const name = `${table}.${column}`;
+    columns.split(", ").flatMap((column) => {
+      const [name = "", type] = `${table}.${column}`.split(" ");
       const foundType = found.get(name);
       if (foundType === undefined) return `The column ${name} is missing.`;
       return foundType === type ? [] : `The column ${name} is of type ${foundType}.`;

@@ -165,24 +165,21 @@ class PostgresStore implements Store {
         onCommit: limits.onCommit,
       },
     );
-    const readLimits = { ...limits, batchLengthMax: FIND_LENGTH_MAX };
-    this.reads = new Batcher(
-      (ids, deadlineMs) =>
-        this.readers.run(deadlineMs, async (connection) => {
-          const found = await findPlants(connection, ids);
-          return ids.map((id) => found.get(id));
-        }),
-      readLimits,
-      { inFlightMax: readConnections },
-    );
-    this.lookUps = new Batcher(
-      (hashes, deadlineMs) =>
-        this.readers.run(deadlineMs, async (connection) => {
-          const found = await findTokens(connection, hashes);
-          return hashes.map((hash) => found.get(hash));
-        }),
-      readLimits,
-    );
+    const lookUp = <Key, Found>(
+      find: (connection: Connection, keys: readonly Key[]) => Promise<ReadonlyMap<Key, Found>>,
+      inFlightMax: number,
+    ): Batcher<Key, Found | undefined> =>
+      new Batcher(
+        (keys, deadlineMs) =>
+          this.readers.run(deadlineMs, async (connection) => {
+            const found = await find(connection, keys);
+            return keys.map((key) => found.get(key));
+          }),
+        { ...limits, batchLengthMax: FIND_LENGTH_MAX },
+        { inFlightMax },
+      );
+    this.reads = lookUp(findPlants, readConnections);
+    this.lookUps = lookUp(findTokens, 1);
     const each =
       <Page>(
         read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,

@@ -28,23 +28,23 @@ export interface Target {
 
 const SCHEME = /^postgres(ql)?:\/\//;
 const DEFAULT_PORT = 5432;
-const CONNECT_SECONDS_DEFAULT = 2;
-const CONNECT_SECONDS_MAX = 60;
+const CONNECT_SECONDS_DEFAULT = "2";
 
 export const isPostgresUrl = (url: string): boolean => SCHEME.test(url);
 
-/** Any other parameter is refused, so none is ignored. */
-const parameters = new Set([
-  "host",
-  "sslmode",
-  "sslrootcert",
-  "sslcert",
-  "sslkey",
-  "application_name",
-  "connect_timeout",
-  "target_session_attrs",
-  "prepare",
-]);
+/** What a parameter must match, and what is wrong with it otherwise. Any other is refused, so none is ignored. */
+const parameters: Readonly<Record<string, readonly [RegExp, string]>> = {
+  host: [/^/, ""],
+  sslmode: [new RegExp(`^(${sslModes.join("|")})$`), `is none of ${sslModes.join(", ")}`],
+  sslrootcert: [/^/, ""],
+  sslcert: [/^/, ""],
+  sslkey: [/^/, ""],
+  application_name: [/^/, ""],
+  connect_timeout: [/^0*([1-9]|[1-5]\d|60)$/, "is not a number of seconds from 1 to 60"],
+  // Only a server that takes writes is ever used.
+  target_session_attrs: [/^(read-write|primary|any)$/, "is neither read-write, primary nor any"],
+  prepare: [/^(true|false)$/, "is neither true nor false"],
+};
 
 const SHAPE =
   /^postgres(?:ql)?:\/\/(?:(?<user>[^:@/?#]*)(?::(?<password>[^@/?#]*))?@)?(?<hosts>[^/?#@]*)(?:\/(?<database>[^/?#]*))?(?:\?(?<query>[^#]*))?$/;
@@ -54,33 +54,32 @@ export function parsePostgresUrl(url: string): Target {
   const { groups } = SHAPE.exec(url) ?? {};
   if (groups === undefined) throw new TypeError("not postgres://user:password@host:port/database");
   const query = new URLSearchParams(groups["query"] ?? "");
-  for (const name of query.keys()) {
+  for (const [name, value] of query) {
+    const [allowed, otherwise] = parameters[name] ?? [];
     // The name is not shown: it may be the end of a password that has a bare ? in it.
-    if (!parameters.has(name))
-      throw new TypeError(`a parameter is none of ${[...parameters].join(", ")}`);
+    if (allowed === undefined)
+      throw new TypeError(`a parameter is none of ${Object.keys(parameters).join(", ")}`);
     if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} comes twice`);
+    if (!allowed.test(value)) throw new TypeError(`${name} ${otherwise}`);
   }
   if (query.has("sslcert") !== query.has("sslkey"))
     throw new TypeError("sslcert and sslkey go together");
   const user = decode(groups["user"] ?? "");
   if (user === "") throw new TypeError("the user is missing");
   const text = (name: string): string | undefined => query.get(name) ?? undefined;
-  // Only a server that takes writes is ever used.
-  if (!["read-write", "primary", "any"].includes(text("target_session_attrs") ?? "any"))
-    throw new TypeError("target_session_attrs is neither read-write, primary nor any");
   return {
     hosts: parseHosts(groups["hosts"] ?? "", text("host")),
     user,
     password: decode(groups["password"] ?? ""),
     // As in libpq.
     database: decode(groups["database"] ?? "") || user,
-    sslMode: parseSslMode(text("sslmode")),
+    sslMode: text("sslmode") as SslMode | undefined,
     rootCertificate: text("sslrootcert"),
     certificate: text("sslcert"),
     key: text("sslkey"),
     applicationName: text("application_name") ?? "plantstore",
-    connectSeconds: parseConnectSeconds(text("connect_timeout")),
-    prepare: parsePrepare(text("prepare")),
+    connectSeconds: Number(text("connect_timeout") ?? CONNECT_SECONDS_DEFAULT),
+    prepare: query.has("prepare") ? text("prepare") === "true" : undefined,
   };
 }
 
@@ -130,26 +129,4 @@ function parsePort(text: string | undefined): number {
   const port = text === undefined ? DEFAULT_PORT : Number(text);
   if (port >= 1 && port <= 65_535) return port;
   throw new TypeError("a port is not a number from 1 to 65535");
-}
-
-function parseSslMode(text: string | undefined): SslMode | undefined {
-  const mode = sslModes.find((known) => known === text);
-  if (text !== undefined && mode === undefined)
-    throw new TypeError(`sslmode is none of ${sslModes.join(", ")}`);
-  return mode;
-}
-
-function parseConnectSeconds(text: string | undefined): number {
-  if (text === undefined) return CONNECT_SECONDS_DEFAULT;
-  const seconds = /^\d{1,3}$/.test(text) ? Number(text) : 0;
-  if (seconds >= 1 && seconds <= CONNECT_SECONDS_MAX) return seconds;
-  throw new TypeError(
-    `connect_timeout is not a number of seconds from 1 to ${CONNECT_SECONDS_MAX}`,
-  );
-}
-
-function parsePrepare(text: string | undefined): boolean | undefined {
-  if (text === undefined) return undefined;
-  if (text === "true" || text === "false") return text === "true";
-  throw new TypeError("prepare is neither true nor false");
 }
