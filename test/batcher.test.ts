@@ -142,7 +142,7 @@ describe("group commit", () => {
     const group = new Batcher<string, string>(
       (writes) => {
         now += 1_000;
-        return locked ? "locked" : [...writes];
+        return locked ? [] : [...writes];
       },
       limits,
       { now: () => now },

@@ -157,3 +157,11 @@ export function toRefusal(error: unknown): Refusal {
 export class StoreOpenError extends Error {
   override readonly name = "StoreOpenError";
 }
+
+export function refuseNewerSchema(version: number, newest: number, location: string): void {
+  if (version > newest)
+    throw new StoreOpenError(
+      `${location} has schema ${version}, and this version of plantstore knows schemas up to ${newest}. ` +
+        "A newer plantstore wrote it; start that one.",
+    );
+}

@@ -83,19 +83,17 @@ export class PageBuilder {
   readonly plants: Plant[] = [];
   /** Of the last row that was looked at. */
   lastId: bigint | undefined;
-  private readonly limit: number;
-  private readonly filter: Filter | undefined;
+  private readonly query: PlantQuery;
+  private readonly accepts: ((plant: Plant) => boolean) | undefined;
   private readonly scanRowsMax: number;
-  private readonly charactersMax: number;
   private readonly now: () => number;
   private readonly endsAtMs: number;
   private seen = 0;
   private characters = 0;
 
   constructor(query: PlantQuery, scanRowsMax: number, now = () => performance.now()) {
-    this.limit = query.limit;
-    this.charactersMax = query.charactersMax ?? CHARACTERS_MAX;
-    this.filter = isSearch(query) ? new Filter(query) : undefined;
+    this.query = query;
+    this.accepts = isSearch(query) ? createFilter(query) : undefined;
     this.scanRowsMax = scanRowsMax;
     this.now = now;
     this.endsAtMs = now() + SEARCH_MS_MAX;
@@ -103,14 +101,15 @@ export class PageBuilder {
 
   /** False if the page is over before this row. */
   add(row: Plant): boolean {
-    const { plants, filter, seen } = this;
-    if (plants.length === this.limit || seen >= this.scanRowsMax) return false;
-    if (this.characters > this.charactersMax) return false;
-    if (filter !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
+    const { plants, accepts, seen } = this;
+    const { limit, charactersMax = CHARACTERS_MAX } = this.query;
+    if (plants.length === limit || seen >= this.scanRowsMax) return false;
+    if (this.characters > charactersMax) return false;
+    if (accepts !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
     this.seen++;
     this.characters += lengthOf(row);
     this.lastId = row.id;
-    if (filter === undefined || filter.accepts(row)) plants.push(row);
+    if (accepts === undefined || accepts(row)) plants.push(row);
     return true;
   }
 
@@ -131,21 +130,15 @@ export const WORDS_MAX = 16;
 export const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
 
 /** Which plants a search finds. */
-class Filter {
-  private readonly part: string | undefined;
-  private readonly words: readonly string[];
-
-  constructor({ name, q = "" }: CountQuery) {
-    this.part = name === undefined ? undefined : fold(name);
-    this.words = splitWords(q).map(foldAccents);
-  }
-
-  accepts({ name, tag }: Plant): boolean {
-    if (this.part !== undefined && !isPartOf(this.part, fold(name))) return false;
-    if (this.words.length === 0) return true;
+function createFilter({ name: searched, q = "" }: CountQuery): (plant: Plant) => boolean {
+  const part = searched === undefined ? undefined : fold(searched);
+  const words = splitWords(q).map(foldAccents);
+  return ({ name, tag }) => {
+    if (part !== undefined && !isPartOf(part, fold(name))) return false;
+    if (words.length === 0) return true;
     const texts = (tag === undefined ? [name] : [name, tag]).map(foldAccents);
-    return this.words.every((word) => texts.some((text) => isPartOf(word, text)));
-  }
+    return words.every((word) => texts.some((text) => isPartOf(word, text)));
+  };
 }
 
 /**

@@ -16,17 +16,15 @@ interface Pending<Write, Outcome> {
   /** How much text the write holds. */
   readonly characters: number;
   readonly deadlineMs: number;
-  /** Its place in the block that it came with. All writes of a block share `settle`. */
-  readonly index: number;
-  /** Only the first call for an index has an effect. */
-  readonly settle: (result: Result<Outcome>, index: number) => void;
+  /** Only the first call has an effect. */
+  readonly settle: (result: Result<Outcome>) => void;
 }
 
 /**
  * Commits a batch and returns one outcome a write, in order; an Error fails that write alone. Writes behind the last
- * outcome are part of the next batch.
+ * outcome are part of the next batch. No outcome at all means that another process has locked the store: the next
+ * batch begins a little later.
  * A throw means that the batch may or may not be stored, and fails every write in it.
- * `locked` means that nothing was tried: the batch is tried again until its time in the queue is over.
  * The callers are refused at the deadline, by the clock of the constructor.
  */
 export type Commit<Write, Outcome> = (
@@ -34,7 +32,7 @@ export type Commit<Write, Outcome> = (
   deadlineMs: number,
 ) => Committed<Outcome> | Promise<Committed<Outcome>>;
 
-export type Committed<Outcome> = Result<Outcome>[] | "locked";
+export type Committed<Outcome> = Result<Outcome>[];
 
 interface Options<Write> {
   /** Commits under way at one time. */
@@ -47,6 +45,8 @@ interface Options<Write> {
   readonly now?: () => number;
 }
 
+const defaults = { inFlightMax: 1, commitMsMin: 0, now: () => performance.now() };
+
 const LOCK_RETRY_MS = 5;
 /** A commit that takes longer is not waited for by writes that another lane could take. */
 const LANE_MS = 5;
@@ -57,11 +57,7 @@ const BLOCKS_SHARE = 0.5;
 export class Batcher<Write, Outcome> {
   private readonly commit: Commit<Write, Outcome>;
   private readonly limits: QueueLimits;
-  private readonly inFlightMax: number;
-  private readonly commitMsMin: number;
-  private readonly keyOf: ((write: Write) => unknown) | undefined;
-  private readonly now: () => number;
-  private readonly onCommit: StoreLimits["onCommit"];
+  private readonly options: Options<Write> & typeof defaults;
   private queue: Pending<Write, Outcome>[] = [];
   private charactersQueued = 0;
   /** Writes of blocks that wait for room in the queue. The oldest come first. */
@@ -79,11 +75,7 @@ export class Batcher<Write, Outcome> {
   constructor(commit: Commit<Write, Outcome>, limits: QueueLimits, options: Options<Write> = {}) {
     this.commit = commit;
     this.limits = limits;
-    this.inFlightMax = options.inFlightMax ?? 1;
-    this.commitMsMin = options.commitMsMin ?? 0;
-    this.keyOf = options.keyOf;
-    this.onCommit = options.onCommit;
-    this.now = options.now ?? (() => performance.now());
+    this.options = { ...defaults, ...options };
   }
 
   /** Writes that are queued or under way. */
@@ -106,7 +98,6 @@ export class Batcher<Write, Outcome> {
         write,
         characters,
         deadlineMs: this.deadline(),
-        index: 0,
         settle: (result) => {
           if (result instanceof Error) reject(result);
           else resolve(result);
@@ -132,23 +123,16 @@ export class Batcher<Write, Outcome> {
     return new Promise((resolve) => {
       const outcomes: (Outcome | Refusal)[] = [];
       let open = writes.length;
-      const settle = (result: Result<Outcome>, index: number): void => {
-        if (result instanceof Promise) {
-          const settleLate = (late: Outcome | Error): void => settle(late, index);
-          return void result.then(settleLate, settleLate);
-        }
-        if (index in outcomes) return;
-        outcomes[index] = result instanceof Error ? toRefusal(result) : result;
-        if (--open === 0) resolve(outcomes);
-      };
-      for (let index = 0; index < writes.length; index++)
-        this.overflow.push({
-          write: writes[index] as Write,
-          characters: characters[index] ?? 0,
-          deadlineMs,
-          index,
-          settle,
-        });
+      for (let index = 0; index < writes.length; index++) {
+        const settle = (result: Result<Outcome>): void => {
+          if (result instanceof Promise) return void result.then(settle, settle);
+          if (index in outcomes) return;
+          outcomes[index] = result instanceof Error ? toRefusal(result) : result;
+          if (--open === 0) resolve(outcomes);
+        };
+        const write = writes[index] as Write;
+        this.overflow.push({ write, characters: characters[index] ?? 0, deadlineMs, settle });
+      }
       this.start();
     });
   }
@@ -161,7 +145,7 @@ export class Batcher<Write, Outcome> {
   }
 
   private deadline(): number {
-    return this.now() + this.limits.queueSecondsMax * 1000;
+    return this.options.now() + this.limits.queueSecondsMax * 1000;
   }
 
   private hasRoom(characters: number, share: number): boolean {
@@ -175,7 +159,7 @@ export class Batcher<Write, Outcome> {
 
   private start(): void {
     this.timer ??= this.watch(this.limits.queueSecondsMax * 1000);
-    if (this.lanes === this.inFlightMax) return;
+    if (this.lanes === this.options.inFlightMax) return;
     if (this.lanes > 0 && this.isNextBatchSmall()) return;
     this.lanes++;
     const running = this.run().finally(() => this.running.delete(running));
@@ -188,7 +172,7 @@ export class Batcher<Write, Outcome> {
    */
   private isNextBatchSmall(): boolean {
     const queued = this.queue.length + this.overflow.length;
-    return queued < this.writesInFlight && this.now() < this.committedAtMs + LANE_MS;
+    return queued < this.writesInFlight && this.options.now() < this.committedAtMs + LANE_MS;
   }
 
   /** A lane ends when the queue is empty. A later write starts a new one. */
@@ -203,17 +187,14 @@ export class Batcher<Write, Outcome> {
         // The rest has the keys of writes under way. It is taken when they are settled.
         break;
       }
-      if (await this.commitBatch(batch)) continue;
-      this.putBack(batch);
-      await pause(LOCK_RETRY_MS);
+      await this.commitBatch(batch);
     }
     this.lanes--;
   }
 
-  /** False if another process has locked the store and the batch is still to be tried. */
-  private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<boolean> {
-    const startedAtMs = this.now();
-    const deadlineMs = Math.max(findDeadline(batch), startedAtMs + this.commitMsMin);
+  private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<void> {
+    const startedAtMs = this.options.now();
+    const deadlineMs = Math.max(findDeadline(batch), startedAtMs + this.options.commitMsMin);
     this.inFlight.set(batch, deadlineMs);
     this.committedAtMs = startedAtMs;
     try {
@@ -222,26 +203,23 @@ export class Batcher<Write, Outcome> {
         deadlineMs,
       );
       const outcomes = committed instanceof Promise ? await committed : committed;
-      if (outcomes === "locked") {
-        this.release(batch);
-        return false;
-      }
-      this.onCommit?.(this.now() - startedAtMs, outcomes.length);
+      const isLocked = outcomes.length === 0;
+      if (!isLocked) this.options.onCommit?.(this.options.now() - startedAtMs, outcomes.length);
       if (outcomes.length < batch.length) this.putBack(batch.slice(outcomes.length));
       const late: Promise<Outcome>[] = [];
       for (let index = 0; index < outcomes.length; index++) {
         const outcome = outcomes[index] as Result<Outcome>;
         if (outcome instanceof Promise) late.push(outcome);
         const pending = batch[index] as Pending<Write, Outcome>;
-        pending.settle(outcome, pending.index);
+        pending.settle(outcome);
       }
       if (late.length > 0) this.releaseAfter(late, batch);
       else this.release(batch);
+      if (isLocked) await pause(LOCK_RETRY_MS);
     } catch (error) {
-      for (const pending of batch) pending.settle(error as Error, pending.index);
+      for (const pending of batch) pending.settle(error as Error);
       this.release(batch);
     }
-    return true;
   }
 
   private putBack(batch: readonly Pending<Write, Outcome>[]): void {
@@ -251,8 +229,8 @@ export class Batcher<Write, Outcome> {
 
   private release(batch: readonly Pending<Write, Outcome>[]): void {
     this.inFlight.delete(batch);
-    if (this.keyOf !== undefined)
-      for (const { write } of batch) this.keysInFlight.delete(this.keyOf(write));
+    const { keyOf } = this.options;
+    if (keyOf !== undefined) for (const { write } of batch) this.keysInFlight.delete(keyOf(write));
   }
 
   private releaseAfter(
@@ -269,9 +247,10 @@ export class Batcher<Write, Outcome> {
 
   /** As many writes as a commit may have, and a bounded amount of text, so others get their turn. */
   private takeBatch(): Pending<Write, Outcome>[] {
+    this.refuseLate(this.options.now());
     this.fillQueue();
-    const { queue, limits, keyOf, keysInFlight } = this;
-    const now = this.now();
+    const { queue, limits, keysInFlight } = this;
+    const { keyOf } = this.options;
     const taken: Pending<Write, Outcome>[] = [];
     const held: Pending<Write, Outcome>[] = [];
     let characters = 0;
@@ -282,12 +261,8 @@ export class Batcher<Write, Outcome> {
       characters < COMMIT_CHARACTERS_MAX
     ) {
       const pending = queue[seen++] as Pending<Write, Outcome>;
-      if (pending.deadlineMs <= now) {
-        this.charactersQueued -= pending.characters;
-        pending.settle(new Refusal("store_busy"), pending.index);
-      } else if (keyOf !== undefined && keysInFlight.has(keyOf(pending.write))) {
-        held.push(pending);
-      } else {
+      if (keyOf !== undefined && keysInFlight.has(keyOf(pending.write))) held.push(pending);
+      else {
         taken.push(pending);
         characters += pending.characters;
       }
@@ -314,11 +289,10 @@ export class Batcher<Write, Outcome> {
   /** Every wait ends, even for a commit that has begun: that one may turn out to be stored. */
   private watch(afterMs: number): Timer {
     return setTimeout(() => {
-      const now = this.now();
+      const now = this.options.now();
       for (const [batch, deadlineMs] of this.inFlight)
         if (deadlineMs <= now)
-          for (const pending of batch)
-            pending.settle(new Refusal("store_unavailable"), pending.index);
+          for (const pending of batch) pending.settle(new Refusal("store_unavailable"));
       this.refuseLate(now);
       const deadlines = [
         ...this.inFlight.values(),
@@ -336,7 +310,7 @@ export class Batcher<Write, Outcome> {
     this.charactersQueued -= sumCharacters(late);
     const inTime = this.overflow.findIndex((pending) => !isLate(pending));
     late.push(...this.overflow.splice(0, inTime === -1 ? this.overflow.length : inTime));
-    for (const pending of late) pending.settle(new Refusal("store_busy"), pending.index);
+    for (const pending of late) pending.settle(new Refusal("store_busy"));
   }
 }
 

@@ -7,33 +7,18 @@ const COUNT_MS_MAX = 1_000;
 const CHEAP_MS = 100;
 const REUSE_MS = 1_000;
 
-export class Counts {
-  private readonly known = new Map<string, Promise<PlantCount>>();
-  private readonly countPage: (query: PlantQuery) => Promise<CountPage>;
+export function createCounter(countPage: (query: PlantQuery) => Promise<CountPage>) {
+  const known = new Map<string, Promise<PlantCount>>();
 
-  constructor(countPage: (query: PlantQuery) => Promise<CountPage>) {
-    this.countPage = countPage;
-  }
-
-  count({ tag, name, q }: CountQuery, msMax = COUNT_MS_MAX): Promise<PlantCount> {
-    const key = JSON.stringify([tag, name, q, msMax]);
-    const known = this.known.get(key) ?? this.countPages({ tag, name, q }, msMax, key);
-    this.known.set(key, known);
-    return known;
-  }
-
-  private async countPages(
-    { tag, name, q }: CountQuery,
-    msMax: number,
-    key: string,
-  ): Promise<PlantCount> {
+  async function countPages(query: CountQuery, msMax: number, key: string): Promise<PlantCount> {
     const startedAtMs = performance.now();
-    const query = { tag, name, q, order: "asc", limit: Number.POSITIVE_INFINITY } as const;
+    const { tag, name, q } = query;
+    const all = { tag, name, q, order: "asc", limit: Number.POSITIVE_INFINITY } as const;
     let count = 0;
     let tookMs = 0;
     try {
       for (let after: bigint | undefined; ;) {
-        const page = await this.countPage({ ...query, after });
+        const page = await countPage({ ...all, after });
         count += page.count;
         after = page.next;
         tookMs = performance.now() - startedAtMs;
@@ -41,9 +26,16 @@ export class Counts {
         if (tookMs > msMax) return { count, exact: false };
       }
     } finally {
-      const forget = (): unknown => this.known.delete(key);
+      const forget = (): unknown => known.delete(key);
       if (tookMs > CHEAP_MS) setTimeout(forget, REUSE_MS).unref();
       else forget();
     }
   }
+
+  return (query: CountQuery = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> => {
+    const key = JSON.stringify([query.tag, query.name, query.q, msMax]);
+    const counted = known.get(key) ?? countPages(query, msMax, key);
+    known.set(key, counted);
+    return counted;
+  };
 }

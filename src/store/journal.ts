@@ -195,28 +195,27 @@ export function requireJournal({ changesDays }: Pick<StoreLimits, "changesDays">
 const DAY_MS = 86_400_000;
 const TRIM_MORE_MS = 100;
 
-/** Removes what is too old, in steps. `trim` takes one step, and resolves to whether there may be more to remove. */
-export class Trimmer {
-  private timer: Timer | undefined;
-  private isStopped = false;
-
-  constructor(
-    { changesDays, trimSeconds }: Pick<StoreLimits, "changesDays" | "trimSeconds">,
-    trim: (beforeMs: number) => Promise<boolean>,
-  ) {
-    const step = async (): Promise<void> => {
-      // A store that cannot write now is trimmed later.
-      const hasMore = await trim(Date.now() - changesDays * DAY_MS).catch(() => false);
-      startTimer(hasMore ? TRIM_MORE_MS : trimSeconds * 1000);
-    };
-    const startTimer = (ms: number): void => {
-      if (!this.isStopped) this.timer = setTimeout(() => void step(), ms).unref();
-    };
-    startTimer(trimSeconds * 1000);
-  }
-
-  stop(): void {
-    this.isStopped = true;
-    clearTimeout(this.timer);
-  }
+/**
+ * Removes what is too old, in steps, until it is stopped. `trim` takes one step, and resolves to whether there may be
+ * more to remove.
+ */
+export function keepTrimmed(
+  { changesDays, trimSeconds }: Pick<StoreLimits, "changesDays" | "trimSeconds">,
+  trim: (beforeMs: number) => Promise<boolean>,
+): () => void {
+  let timer: Timer | undefined;
+  let isStopped = false;
+  const startTimer = (ms: number): void => {
+    if (!isStopped) timer = setTimeout(() => void step(), ms).unref();
+  };
+  const step = async (): Promise<void> => {
+    // A store that cannot write now is trimmed later.
+    const hasMore = await trim(Date.now() - changesDays * DAY_MS).catch(() => false);
+    startTimer(hasMore ? TRIM_MORE_MS : trimSeconds * 1000);
+  };
+  startTimer(trimSeconds * 1000);
+  return () => {
+    isStopped = true;
+    clearTimeout(timer);
+  };
 }

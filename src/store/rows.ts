@@ -90,6 +90,9 @@ export interface PlantCounts {
   readonly idMax: bigint | null;
 }
 
+export const COUNT_PLANTS = `SELECT count(*) AS count, count(tag) AS tagged, count(DISTINCT tag) AS tags,
+  min(id) AS "idMin", max(id) AS "idMax" FROM plants`;
+
 /** Both are SQL: the table, and the time now in milliseconds. */
 export const countTokens = (table: string, nowMs: string): string =>
   `WITH states AS (SELECT CASE WHEN revoked_at_ms IS NOT NULL THEN 'revoked'

@@ -54,11 +54,11 @@ describe("the schema", () => {
     await database.run(`UPDATE plantstore_schema SET version = ${NEWEST_SCHEMA + 1}`);
     const error = await rejectionOf(openStore(database.url, config));
     expect(error).toBeInstanceOf(StoreOpenError);
-    expect((error as Error).message).toContain("A newer plantstore has been here");
+    expect((error as Error).message).toContain("A newer plantstore wrote it");
     for (const command of [["migrate"], ["migrate", "--dry-run"], ["check"]])
       expect(await runCommand(command, { DATABASE_URL: database.url })).toMatchObject({
         exitCode: 1,
-        stderr: expect.stringContaining("A newer plantstore has been here") as string,
+        stderr: expect.stringContaining("A newer plantstore wrote it") as string,
       });
   });
 

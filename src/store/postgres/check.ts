@@ -1,9 +1,10 @@
 /** Looks into a database, in use or not, without changing it: what it holds, and what is wrong with it. */
 
-import { countTokens, type PlantCounts, type TokenCounts } from "../rows.ts";
+import { refuseNewerSchema } from "../../domain/errors.ts";
+import { COUNT_PLANTS, countTokens, type PlantCounts, type TokenCounts } from "../rows.ts";
 import type { Connection } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
-import { findVersion, NEWEST_SCHEMA, refuseNewerSchema } from "./schema.ts";
+import { findVersion, NEWEST_SCHEMA } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
 
 /** Everything that the service relies on: each table with the names and types of its columns, each index. */
@@ -33,8 +34,6 @@ const COLUMNS = `SELECT table_name || '.' || column_name AS name, data_type AS t
 const INDEXES = `SELECT c.relname AS name, i.indisvalid AS valid
   FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
   JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema()`;
-const COUNT_PLANTS = `SELECT count(*) AS count, count(tag) AS tagged, count(DISTINCT tag) AS tags,
-  min(id) AS "idMin", max(id) AS "idMax" FROM plants`;
 const COUNT_TOKENS = countTokens("plantstore_tokens", "extract(epoch FROM now()) * 1000");
 const SIZE = "SELECT pg_database_size(current_database()) AS bytes";
 
@@ -51,7 +50,7 @@ export function inspectPostgres(target: Target, limits: OpenLimits) {
     const known = { location, durability, schemaVersion, newestVersion: NEWEST_SCHEMA };
     if (schemaVersion === undefined)
       return { ...known, faults: [], plants: undefined, tokens: undefined, bytes: 0n };
-    refuseNewerSchema(schemaVersion, location);
+    refuseNewerSchema(schemaVersion, NEWEST_SCHEMA, location);
     // An older schema is for the migration to judge.
     const isNewest = schemaVersion === NEWEST_SCHEMA;
     const faults = isNewest

@@ -32,8 +32,7 @@ const ATTEMPTS_PER_CONNECTION = 3;
 export class ConnectionPool {
   private readonly hosts: Hosts;
   private readonly slots: readonly Slot[];
-  private readonly usersMax: number;
-  private readonly waitingMax: number;
+  private readonly limits: Limits;
   private readonly waiting: PromiseWithResolvers<Slot>[] = [];
   private isClosed = false;
   /** Attempts that failed and were repeated. */
@@ -41,15 +40,14 @@ export class ConnectionPool {
   /** Connections that were opened. */
   connects = 0;
 
-  constructor(hosts: Hosts, { connectionsMax, usersMax = 1, waitingMax }: Limits) {
+  constructor(hosts: Hosts, limits: Limits) {
     this.hosts = hosts;
-    this.slots = Array.from({ length: connectionsMax }, () => ({
+    this.limits = limits;
+    this.slots = Array.from({ length: limits.connectionsMax }, () => ({
       connection: undefined,
       opening: undefined,
       users: 0,
     }));
-    this.usersMax = usersMax;
-    this.waitingMax = waitingMax;
   }
 
   /**
@@ -105,7 +103,8 @@ export class ConnectionPool {
   /** The one with the fewest users. */
   private findFree(): Slot | undefined {
     let found: Slot | undefined;
-    for (const slot of this.slots) if (slot.users < (found?.users ?? this.usersMax)) found = slot;
+    const { usersMax = 1 } = this.limits;
+    for (const slot of this.slots) if (slot.users < (found?.users ?? usersMax)) found = slot;
     if (found !== undefined) found.users++;
     return found;
   }
@@ -133,7 +132,7 @@ export class ConnectionPool {
   }
 
   private async wait(deadlineMs: number): Promise<Slot> {
-    if (this.waiting.length >= this.waitingMax) throw new Refusal("overloaded");
+    if (this.waiting.length >= this.limits.waitingMax) throw new Refusal("overloaded");
     const turn = Promise.withResolvers<Slot>();
     this.waiting.push(turn);
     const timer = setTimeout(() => {

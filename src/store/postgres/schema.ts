@@ -1,6 +1,6 @@
 /** The schema, and how it is brought up to date: once, however many instances start together. */
 
-import { StoreOpenError } from "../../domain/errors.ts";
+import { refuseNewerSchema, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 import { type Connection, type Parameter, sqlStateOf } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
@@ -133,14 +133,6 @@ export async function findVersion(connection: Connection): Promise<number | unde
   }
 }
 
-export function refuseNewerSchema(version: number, location: string): void {
-  if (version > steps.length)
-    throw new StoreOpenError(
-      `${location} has schema ${version}, and this version of plantstore knows schemas up to ${steps.length}. ` +
-        "A newer plantstore has been here; start that one.",
-    );
-}
-
 export interface FoundSchema {
   readonly location: string;
   /** Undefined if the database has no plant store. */
@@ -152,7 +144,7 @@ export interface FoundSchema {
 export async function findSchema(target: Target, limits: OpenLimits): Promise<FoundSchema> {
   const location = describeTarget(target);
   const version = await onServer(target, limits, findVersion);
-  refuseNewerSchema(version ?? 0, location);
+  refuseNewerSchema(version ?? 0, NEWEST_SCHEMA, location);
   return { location, version, newest: steps.length };
 }
 
@@ -185,7 +177,7 @@ export async function migrate(
 ): Promise<void> {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
   const before = await findVersion(connection);
-  refuseNewerSchema(before ?? 0, location);
+  refuseNewerSchema(before ?? 0, NEWEST_SCHEMA, location);
   if (before === steps.length) return;
   if (before !== undefined && before > 0) onMigrate?.({ location, from: before, to: steps.length });
   try {
@@ -231,7 +223,7 @@ async function advance(connection: Connection, location: string): Promise<void> 
     if (locked !== undefined && (await takeSteps(connection, owner, Number(locked.version))))
       return;
     const reached = await findVersion(connection);
-    refuseNewerSchema(reached ?? 0, location);
+    refuseNewerSchema(reached ?? 0, NEWEST_SCHEMA, location);
     if (reached === steps.length) return;
     if (performance.now() > connection.deadlineMs)
       throw new StoreOpenError(`${location} is being migrated by another instance.`);

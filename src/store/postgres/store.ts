@@ -5,9 +5,7 @@ import { Refusal } from "../../domain/errors.ts";
 import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import {
   type CountPage,
-  type CountQuery,
   isSearch,
-  type PlantCount,
   type PlantPage,
   type PlantQuery,
   type TagPage,
@@ -24,8 +22,8 @@ import type {
 import type { ServerLimits } from "../open.ts";
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
-import { Counts } from "../counts.ts";
-import { requireJournal, Trimmer } from "../journal.ts";
+import { createCounter } from "../counts.ts";
+import { keepTrimmed, requireJournal } from "../journal.ts";
 import {
   planWebhook,
   TOKEN_COLUMNS,
@@ -128,13 +126,13 @@ class PostgresStore implements Store {
   /** A few at a time. Many would take all connections, and most of this thread's time, from other requests. */
   private readonly searches: Batcher<PlantQuery, PlantPage>;
   private readonly pieces: Batcher<PlantQuery, CountPage>;
-  private readonly counts = new Counts((query) => this.pieces.submit(query));
+  readonly countPlants = createCounter((query) => this.pieces.submit(query));
   private readonly journal: Journal;
   private readonly quota: Quota | undefined;
   /** Whether the engine can tell the order of commits. */
   private readonly isOrdered: boolean;
   private breaking: Promise<void> | undefined;
-  private readonly trimmer: Trimmer;
+  private readonly stopTrimming: () => void;
 
   constructor(target: Target, description: StoreDescription, limits: Limits, isOrdered: boolean) {
     this.description = description;
@@ -142,8 +140,7 @@ class PostgresStore implements Store {
     this.isOrdered = isOrdered;
     this.journal = { isOn: isOrdered && limits.changesDays > 0, written: 0 };
     const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
-    if (limits.plantsMax)
-      this.quota = new Quota(limits.plantsMax, (query, msMax) => this.countPlants(query, msMax));
+    if (limits.plantsMax) this.quota = new Quota(limits.plantsMax, this.countPlants);
     const hosts = new Hosts(target, limits);
     this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
     this.readers = new ConnectionPool(hosts, {
@@ -191,7 +188,7 @@ class PostgresStore implements Store {
     const alone = { ...limits, batchLengthMax: 1 };
     this.searches = new Batcher(each(listPlants), alone, { inFlightMax: 2 });
     this.pieces = new Batcher(each(countPlants), alone);
-    this.trimmer = new Trimmer(limits, (beforeMs) =>
+    this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
       this.control.run(this.deadline(), (connection) => trimChanges(connection, beforeMs)),
     );
   }
@@ -240,10 +237,6 @@ class PostgresStore implements Store {
 
   listTags(query: TagQuery): Promise<TagPage> {
     return this.readers.run(this.deadline(), (connection) => listTags(connection, query));
-  }
-
-  countPlants(query: CountQuery = {}, msMax?: number): Promise<PlantCount> {
-    return this.counts.count(query, msMax);
   }
 
   async probe(): Promise<void> {
@@ -326,7 +319,7 @@ class PostgresStore implements Store {
   }
 
   async close(): Promise<void> {
-    this.trimmer.stop();
+    this.stopTrimming();
     const { writes, reads, lookUps, searches, pieces } = this;
     await Promise.all([writes, reads, lookUps, searches, pieces].map((batcher) => batcher.close()));
     for (const pool of [this.writers, this.readers, this.control]) pool.close();

@@ -1,8 +1,9 @@
 /** Looks through a store, while the service may be running, and changes nothing. */
 
 import { Database, SQLiteError } from "bun:sqlite";
+import { isUtf8 } from "node:buffer";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { countTokens, type PlantCounts, type PlantRow, type TokenCounts } from "../rows.ts";
+import { COUNT_PLANTS, countTokens, type PlantCounts, type TokenCounts } from "../rows.ts";
 import {
   fileBytesOf,
   getSchemaVersion,
@@ -51,7 +52,10 @@ export function inspectStore(path: string, nowMs: number) {
     collect("tables", () => findMissing(db, schemaVersion));
     collect("integrity", () => findDamage(db, FAULTS_MAX));
     collect("text", () => findUnstorableTexts(db, FAULTS_MAX));
-    const plants = attempt("counts", () => countPlants(db));
+    const plants = attempt(
+      "counts",
+      () => db.query<PlantCounts, []>(COUNT_PLANTS).get() as PlantCounts,
+    );
     const tokens = attempt(
       "counts",
       () =>
@@ -101,50 +105,26 @@ export function findDamage(db: Database, faultsMax: number): string[] {
   return faults;
 }
 
-/** The driver puts this in the place of bytes that are not UTF-8. A client may also have stored it. */
-const REPLACEMENT = "\uFFFD";
-
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
-/**
- * Names and tags that no request could have stored: not UTF-8, or with U+0000, which SQLite accepts. Reads
- * every plant once, and the bytes of suspicious ones.
- */
+/** Names and tags that no request could have stored: not UTF-8, or with U+0000, which SQLite accepts. */
 function findUnstorableTexts(db: Database, faultsMax: number): string[] {
   const faults: string[] = [];
-  const bytesOf = db.query<Record<"name" | "tag", Uint8Array | null>, [bigint]>(
-    "SELECT CAST(name AS BLOB) AS name, CAST(tag AS BLOB) AS tag FROM plants WHERE id = ?",
+  // As bytes: as text, the driver puts U+FFFD in the place of what is not UTF-8, and a client may have stored that.
+  const plants = db.query<TextBytes, []>(
+    "SELECT id, CAST(name AS BLOB) AS name, CAST(tag AS BLOB) AS tag FROM plants",
   );
-  for (const row of db.query<PlantRow, []>("SELECT id, name, tag FROM plants").iterate()) {
-    if (!isSuspicious(row.name) && (row.tag === null || !isSuspicious(row.tag))) continue;
-    const bytes = bytesOf.get(row.id);
-    for (const member of ["name", "tag"] as const)
-      if (bytes?.[member] && !isStorable(bytes[member]))
-        faults.push(`The ${member} of plant ${row.id} is not UTF-8, or has U+0000 in it.`);
+  for (const plant of plants.iterate()) {
+    for (const member of ["name", "tag"] as const) {
+      const bytes = plant[member];
+      if (bytes !== null && (!isUtf8(bytes) || bytes.includes(0)))
+        faults.push(`The ${member} of plant ${plant.id} is not UTF-8, or has U+0000 in it.`);
+    }
     if (faults.length >= faultsMax) break;
   }
   return faults;
 }
 
-/** In a damaged file even a text column may hold something else. */
-const isSuspicious = (text: unknown): boolean =>
-  typeof text !== "string" || text.includes(REPLACEMENT) || text.includes("\0");
-
-function isStorable(bytes: Uint8Array): boolean {
-  try {
-    return !decoder.decode(bytes).includes("\0");
-  } catch {
-    return false;
-  }
+interface TextBytes {
+  readonly id: bigint;
+  readonly name: Uint8Array | null;
+  readonly tag: Uint8Array | null;
 }
-
-const countPlants = (db: Database): PlantCounts =>
-  db
-    .query<PlantCounts, []>(
-      `SELECT (SELECT count(*) FROM plants) AS count,
-        (SELECT count(*) FROM plants WHERE tag IS NOT NULL) AS tagged,
-        (SELECT count(DISTINCT tag) FROM plants WHERE tag IS NOT NULL) AS tags,
-        (SELECT min(id) FROM plants) AS idMin,
-        (SELECT max(id) FROM plants) AS idMax`,
-    )
-    .get() as PlantCounts;

@@ -3,7 +3,7 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { Refusal, StoreOpenError } from "../../domain/errors.ts";
+import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 
 /** Marks the file as a plant store: "PLNT". We never write into a file without it. */
@@ -168,7 +168,7 @@ function migrate(db: Database, path: string, onMigrate?: OnMigrate): void {
   if (readPragma(db, "user_version") === migrations.length) return;
   const steps = db.transaction(() => {
     const version = readPragma(db, "user_version");
-    refuseNewerSchema(version, path);
+    refuseNewerSchema(version, migrations.length, path);
     if (version > 0) onMigrate?.({ location: path, from: version, to: migrations.length });
     for (const step of migrations.slice(version)) db.run(step);
     db.run(`PRAGMA application_id = ${APPLICATION_ID}`);
@@ -185,14 +185,6 @@ function refuseForeignFile(db: Database, path: string): void {
   };
   if (found !== 0 || tables > 0n)
     throw new StoreOpenError(`${path} is a SQLite file, but not a plant store. It was left alone.`);
-}
-
-function refuseNewerSchema(version: number, path: string): void {
-  if (version > migrations.length)
-    throw new StoreOpenError(
-      `${path} has schema ${version}, and this version of plantstore knows schemas up to ${migrations.length}. ` +
-        "A newer plantstore wrote it; start that one.",
-    );
 }
 
 function readPragma(db: Database, name: "application_id" | "user_version"): number {
@@ -253,7 +245,7 @@ export function getSchemaVersion(db: Database, path: string): number {
   if (readPragma(db, "application_id") !== APPLICATION_ID)
     throw new StoreOpenError(`${path} is not a plant store.`);
   const version = readPragma(db, "user_version");
-  refuseNewerSchema(version, path);
+  refuseNewerSchema(version, migrations.length, path);
   return version;
 }
 

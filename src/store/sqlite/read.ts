@@ -17,7 +17,7 @@ import { lengthOf, type Plant } from "../../domain/plant.ts";
 import type { Store, StoreLimits } from "../../domain/store.ts";
 import type { TokenRecord } from "../../domain/token.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
-import { Counts } from "../counts.ts";
+import { createCounter } from "../counts.ts";
 import { ChangePageBuilder, partOf, requireJournal } from "../journal.ts";
 import { toPlant, toTokenRecord, toWebhook } from "../rows.ts";
 import { isLocked, openReadOnly, translate } from "./database.ts";
@@ -41,7 +41,7 @@ export abstract class SqliteReads {
   /** One read transaction for all plants asked for in one tick: its lock costs more than a look-up. */
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
   private readonly searcher: Searcher;
-  private readonly counts = new Counts((query) => this.searcher.count(query));
+  private readonly count = createCounter((query) => this.searcher.count(query));
   /** Pages that wait for their turn. */
   private readonly pages: Batcher<() => unknown, unknown>;
   protected readonly limits: StoreLimits;
@@ -102,9 +102,9 @@ export abstract class SqliteReads {
     );
   }
 
-  async countPlants(query: CountQuery = {}, msMax?: number): Promise<PlantCount> {
+  async countPlants(query?: CountQuery, msMax?: number): Promise<PlantCount> {
     this.readPlants(() => undefined);
-    return this.counts.count(query, msMax);
+    return this.count(query, msMax);
   }
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
@@ -141,7 +141,7 @@ export abstract class SqliteReads {
         return found;
       });
     } catch (error) {
-      if (isLocked(error)) return "locked";
+      if (isLocked(error)) return [];
       throw translate(error);
     }
   }

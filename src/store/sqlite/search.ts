@@ -25,7 +25,7 @@ export type SearchOrder = Task | "close";
 
 type Result = PlantPage | CountPage;
 
-export type SearchAnswer = { readonly page: Result } | { readonly error: Error };
+export type SearchAnswer = Result | Error;
 
 interface Search {
   readonly task: Task;
@@ -146,8 +146,8 @@ export class Searcher {
     if (free < DESCRIPTORS_AMPLE) Atomics.wait(started, 0, 0, START_MS_MAX);
     worker.on("message", (answer: SearchAnswer) => {
       if (worker !== this.worker) return;
-      if ("page" in answer) this.finish(answer.page);
-      else this.finish(new Refusal("store_unavailable", undefined, answer.error));
+      const isError = answer instanceof Error;
+      this.finish(isError ? new Refusal("store_unavailable", undefined, answer) : answer);
     });
     worker.on("error", (error) => {
       if (worker !== this.worker) return;

@@ -28,11 +28,9 @@ function search({ path, scanRowsMax, started }: SearchWorkerSetup): void {
   const perform = ({ kind, query }: Exclude<SearchOrder, "close">): SearchAnswer => {
     const work = kind === "list" ? searchPlants : countPlants;
     try {
-      return {
-        page: inSnapshot(connection, () => work(connection.statements, query, scanRowsMax)),
-      };
+      return inSnapshot(connection, () => work(connection.statements, query, scanRowsMax));
     } catch (error) {
-      return { error: error as Error };
+      return error as Error;
     }
   };
   parentPort?.on("message", (asked: SearchOrder) => {

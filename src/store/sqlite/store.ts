@@ -13,7 +13,7 @@ import type {
 import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
 import type { Webhook } from "../../domain/webhook.ts";
 import { Batcher, type Committed } from "../batcher.ts";
-import { Entries, Trimmer } from "../journal.ts";
+import { Entries, keepTrimmed } from "../journal.ts";
 import { planWebhook, toTokenValues } from "../rows.ts";
 import {
   type Durability,
@@ -57,7 +57,7 @@ export class SqliteStore extends SqliteReads implements Store {
   private committedAtMs = Number.NEGATIVE_INFINITY;
   /** Whether the journal shows that this process writes none: before its first change there is a break. */
   private isBreakMarked = false;
-  private readonly trimmer: Trimmer;
+  private readonly stopTrimming: () => void;
   changesWritten = 0;
   private isClosed = false;
 
@@ -77,7 +77,7 @@ export class SqliteStore extends SqliteReads implements Store {
       // The first request tries again, and is refused if it fails.
     }
     this.writes = new Batcher((batch) => this.commit(batch), limits, limits);
-    this.trimmer = new Trimmer(limits, (beforeMs) =>
+    this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
       this.writePlants(
         ({ statements }) => statements.trimChanges.run(beforeMs, TRIM_ROWS).changes === TRIM_ROWS,
       ),
@@ -171,7 +171,7 @@ export class SqliteStore extends SqliteReads implements Store {
   }
 
   override async close(): Promise<void> {
-    this.trimmer.stop();
+    this.stopTrimming();
     await this.writes.close();
     this.isClosed = true;
     await super.close();
@@ -195,7 +195,7 @@ export class SqliteStore extends SqliteReads implements Store {
     try {
       return this.commitOn(this.connected(), batch);
     } catch (error) {
-      if (isLocked(error)) return "locked";
+      if (isLocked(error)) return [];
       this.disconnectAfter(error);
       throw translate(error);
     }
