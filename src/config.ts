@@ -1,5 +1,6 @@
 /** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
 
+import { familyOf } from "./auth/address.ts";
 import { DAY_MS, findDurationMs, findRate } from "./auth/rate-limit.ts";
 import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
 
@@ -351,12 +352,9 @@ function parseList(
   return items.every(isAllowed) ? items : undefined;
 }
 
-/** By the platform's parser of URLs, which leaves an address as it is: node:net takes longer to load. */
 function isNetwork(text: string): boolean {
-  const [, address = "", bits = "0"] =
-    /^(\d+(?:\.\d+){3}|[\da-f:.]*:[\da-f:.]*)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
-  const isV6 = address.includes(":");
-  const host = isV6 ? `[${address}]` : address;
-  const found = URL.parse(`http://${host}/`)?.hostname;
-  return (isV6 ? found !== undefined : found === host) && Number(bits) <= (isV6 ? 128 : 32);
+  const [address = "", bits = "0", ...more] = text.split("/");
+  const family = familyOf(address);
+  const bitsMax = family === 6 ? 128 : 32;
+  return family !== 0 && more.length === 0 && /^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax;
 }

@@ -1,6 +1,7 @@
 /** One line of the log for a request: what, how long, and who. Never a token, a body or a query. */
 
-import { BlockList, isIP } from "node:net";
+import type { BlockList } from "node:net";
+import { createList, familyOf, isInList } from "../auth/address.ts";
 import type { Config } from "../config.ts";
 import type { Refusal } from "../domain/errors.ts";
 import type { Log } from "../observe/log.ts";
@@ -63,9 +64,9 @@ export function findClientAddress(
   if (trustedProxies.length === 0 || address === undefined) return address;
   const trusted = listOf(trustedProxies);
   const chain = listForwarded(headers);
-  while (trusted.check(address, familyOf(address))) {
+  while (isInList(trusted, address)) {
     const before = chain.pop();
-    if (before === undefined || isIP(before) === 0) return address;
+    if (before === undefined || familyOf(before) === 0) return address;
     address = before;
   }
   return address;
@@ -89,16 +90,7 @@ const splitHops = (forwarded: string): string[] =>
 const lists = new WeakMap<readonly string[], BlockList>();
 
 function listOf(networks: readonly string[]): BlockList {
-  const known = lists.get(networks);
-  if (known !== undefined) return known;
-  const list = new BlockList();
-  for (const network of networks) {
-    const [address = "", bits] = network.split("/");
-    if (bits === undefined) list.addAddress(address, familyOf(address));
-    else list.addSubnet(address, Number(bits), familyOf(address));
-  }
+  const list = lists.get(networks) ?? createList(networks);
   lists.set(networks, list);
   return list;
 }
-
-const familyOf = (address: string): "ipv4" | "ipv6" => (isIP(address) === 6 ? "ipv6" : "ipv4");

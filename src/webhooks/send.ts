@@ -1,6 +1,7 @@
 /** One event on its way to a receiver, by Standard Webhooks 1.0.0. Never to an address inside our own network. */
 
-import { BlockList, isIP } from "node:net";
+import type { BlockList } from "node:net";
+import { createList, familyOf, isInList } from "../auth/address.ts";
 import { type Change, formatChange } from "../domain/change.ts";
 import type { Attempt, Webhook } from "../domain/webhook.ts";
 
@@ -117,7 +118,7 @@ function post(
 ): Promise<Response> {
   const { host, hostname } = url;
   const target = new URL(url);
-  target.hostname = isIP(address) === 6 ? `[${address}]` : address;
+  target.hostname = familyOf(address) === 6 ? `[${address}]` : address;
   return fetch(target, {
     method: "POST",
     headers: { ...headers, host },
@@ -155,7 +156,7 @@ async function findAddress(url: URL, { webhooksPrivate, resolve = lookUp }: Send
   const addresses = literal === undefined ? await resolve(url.hostname) : [literal];
   const refused = addresses.find(isPrivate);
   if (refused !== undefined && !webhooksPrivate) throw new Error(explainPrivate(refused));
-  const address = addresses.find((one) => isIP(one) === 4) ?? addresses[0];
+  const address = addresses.find((one) => familyOf(one) === 4) ?? addresses[0];
   if (address === undefined) throw new Error(`${url.hostname} has no address.`);
   return address;
 }
@@ -169,22 +170,21 @@ export const explainPrivate = (address: string): string =>
   `${address} is not a public address, and PLANTSTORE_WEBHOOKS_PRIVATE is not true.`;
 
 /** Everything but global unicast, by IANA's registries of special-purpose addresses. In IPv6 that is 2000::/3. */
-const networks = `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24
-  192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
-  ::/3 4000::/2 8000::/1 2001::/23 2001:db8::/32 2002::/16 3fff::/20`;
+const networksV4 = `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24
+  192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4`;
+const networksV6 = `::/3 4000::/2 8000::/1 2001::/23 2001:db8::/32 2002::/16 3fff::/20`;
 /** One for each family: a list takes an IPv4 address for an IPv6 one too. */
-const blocked = { 4: new BlockList(), 6: new BlockList() };
-for (const network of networks.split(/\s+/)) {
-  const [address = "", bits] = network.split("/");
-  if (isIP(address) === 4) blocked[4].addSubnet(address, Number(bits), "ipv4");
-  else blocked[6].addSubnet(address, Number(bits), "ipv6");
-}
+const blocked = new Map<string, BlockList>();
 
-export const isPrivate = (address: string): boolean =>
-  isIP(address) === 6 ? blocked[6].check(address, "ipv6") : blocked[4].check(address, "ipv4");
+export function isPrivate(address: string): boolean {
+  const networks = familyOf(address) === 6 ? networksV6 : networksV4;
+  const list = blocked.get(networks) ?? createList(networks.split(/\s+/));
+  blocked.set(networks, list);
+  return isInList(list, address);
+}
 
 /** The address that a URL has in place of a name. */
 export function findLiteral({ hostname }: URL): string | undefined {
   const host = hostname.replace(/^\[(.*)\]$/, "$1");
-  return isIP(host) === 0 ? undefined : host;
+  return familyOf(host) === 0 ? undefined : host;
 }
