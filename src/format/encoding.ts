@@ -39,12 +39,11 @@ export async function* toUtf8(
     if (decode === undefined) {
       refuseBinary(chunk, false);
       const found = encoding ?? findUnicode(chunk);
-      if (found !== undefined && found !== "utf-8") {
+      if (found !== "utf-8") {
         isDecided = true;
         onEncoding?.(found);
-      }
-      decode = createDecoder(found ?? "utf-8");
-      bytes = chunk.subarray(findMarkLength(chunk, found ?? "utf-8"));
+      } else if (beginsWith(chunk, UTF8_MARK)) bytes = chunk.subarray(UTF8_MARK.length);
+      decode = createDecoder(found);
     }
     if (!isDecided) {
       const first = bytes.findIndex((byte) => byte >= 0x80);
@@ -98,25 +97,14 @@ export function refuseBinary(start: Uint8Array, mayBeArchive: boolean): void {
 const beginsWith = (bytes: Uint8Array, start: readonly number[]): boolean =>
   start.every((byte, at) => bytes[at] === byte);
 
-const marks: Readonly<Record<Encoding, readonly number[]>> = {
-  "utf-8": [0xef, 0xbb, 0xbf],
-  "utf-16le": [0xff, 0xfe],
-  "utf-16be": [0xfe, 0xff],
-  "windows-1252": [],
-};
+const UTF8_MARK = [0xef, 0xbb, 0xbf];
 
-function findMarkLength(start: Uint8Array, encoding: Encoding): number {
-  const mark = marks[encoding];
-  return beginsWith(start, mark) ? mark.length : 0;
-}
-
-function findUnicode(start: Uint8Array): Encoding | undefined {
-  const marked = encodings.find((known) => findMarkLength(start, known) > 0);
-  if (marked !== undefined) return marked;
-  const [first, second, third, fourth] = start;
-  if (first !== 0 && second === 0 && third !== 0 && fourth === 0) return "utf-16le";
-  if (first === 0 && second !== 0 && third === 0 && fourth !== 0) return "utf-16be";
-  return undefined;
+/** UTF-16 has a mark, or zeros in its first letters. */
+function findUnicode(start: Uint8Array): Encoding {
+  const zeros = Array.from(start.subarray(0, START_BYTES), (byte) => (byte === 0 ? "0" : "x"));
+  if (beginsWith(start, [0xff, 0xfe]) || zeros.join("") === "x0x0") return "utf-16le";
+  if (beginsWith(start, [0xfe, 0xff]) || zeros.join("") === "0x0x") return "utf-16be";
+  return "utf-8";
 }
 
 /** Whether a character of UTF-8 begins here. Where the chunk ends too soon to tell, it does. */
@@ -136,7 +124,7 @@ type Decode = (chunk?: Uint8Array) => Uint8Array;
 
 function createDecoder(encoding: Encoding): Decode {
   if (encoding === "utf-8") return (chunk = new Uint8Array()) => chunk;
-  const decoder = new TextDecoder(encoding, { fatal: true, ignoreBOM: true });
+  const decoder = new TextDecoder(encoding, { fatal: true });
   const encoder = new TextEncoder();
   return (chunk) => {
     try {

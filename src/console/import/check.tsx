@@ -6,8 +6,14 @@ import type { Plant } from "../../domain/plant.ts";
 import { formatBytes, formatCount } from "../state/format.ts";
 import { Button, Check, Notice, Table, Tag, Terms } from "../view/controls.tsx";
 import { Choice } from "../view/form.tsx";
-import { type Comparison, listMissing, type Preview, UNREADABLE } from "./messages.ts";
-import { chooseAnother, type Mapping, readAs, startImport } from "./state.ts";
+import {
+  type Checking,
+  type Comparison,
+  listMissing,
+  type Preview,
+  type Reading,
+} from "./messages.ts";
+import { checkFile, chooseAnother, startImport } from "./state.ts";
 
 /** What can be chosen about a file, and the values. */
 const choices = {
@@ -44,12 +50,18 @@ const entriesOf = <Key extends string, Value>(
   of: Readonly<Record<Key, Value>>,
 ): readonly (readonly [Key, Value])[] => Object.entries(of) as [Key, Value][];
 
-export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
-  const { file, preview, comparison, isReading } = now;
+interface CheckFileProps {
+  readonly now: Checking;
+  readonly preview: Preview;
+}
+
+export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
+  const { file, comparison, isReading, isComparing } = now;
   const { reading, sheets, columns, table, rows } = preview;
   const missing = listMissing(reading);
   const updating = useSignal(false);
   const differences = comparison?.differences ?? [];
+  const readAs = (changed: Partial<Reading>): void => checkFile(file, { ...reading, ...changed });
   return (
     <>
       <p class="import-file">
@@ -70,7 +82,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
               label={label}
               value={reading[what]}
               options={entriesOf<string, string>(options)}
-              onChange={(value) => readAs({ ...reading, ...GUESS, [what]: value })}
+              onChange={(value) => readAs({ ...GUESS, [what]: value })}
             />
           ))}
         {sheets.length > 1 && (
@@ -79,7 +91,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
             label="Sheet"
             value={reading.sheet ?? ""}
             options={sheets.map((sheet) => [sheet, sheet] as const)}
-            onChange={(sheet) => readAs({ ...reading, ...GUESS, sheet })}
+            onChange={(sheet) => readAs({ ...GUESS, sheet })}
           />
         )}
         {columns.length > 0 && (
@@ -91,7 +103,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
               ["false", "Column names"],
               ["true", "Data"],
             ]}
-            onChange={(value) => readAs({ ...reading, headings: {}, isHeadless: value === "true" })}
+            onChange={(value) => readAs({ headings: {}, isHeadless: value === "true" })}
           />
         )}
       </div>
@@ -111,8 +123,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
               ]}
               onChange={(heading) => {
                 const none = field === "tag" ? null : undefined;
-                const headings = { ...reading.headings, [field]: heading || none };
-                readAs({ ...reading, headings });
+                readAs({ headings: { ...reading.headings, [field]: heading || none } });
               }}
             />
           ))}
@@ -129,6 +140,7 @@ export function CheckFile({ now }: { readonly now: Mapping }): JSX.Element {
           />
         </details>
       )}
+      {isComparing && <progress aria-label="Comparing with the store" />}
       {comparison !== undefined && <Compared comparison={comparison} />}
       {differences.length > 0 && (
         <Check isOn={updating.value} onChange={(isOn) => (updating.value = isOn)}>
@@ -174,7 +186,8 @@ const toRawRow = (cells: readonly string[], at: number): [number, ...JSX.Element
 const SHOWN_MAX = 50;
 
 function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Element {
-  const { created, same, refused, different, differences, share, end } = comparison;
+  const { created, same, refused, differences, end } = comparison;
+  const different = differences.length;
   return (
     <section class="compared" aria-label="Compared with the store">
       <Terms
@@ -186,9 +199,6 @@ function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Elem
           ["Refused", formatCount(refused)],
         ]}
       />
-      {end === undefined && (
-        <progress aria-label="Comparing with the store" value={share} max={1} />
-      )}
       {end === "partial" && (
         <p class="faint">
           Only the first {formatCount(created + same + different + refused)} rows were compared. The
@@ -196,7 +206,7 @@ function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Elem
         </p>
       )}
       {end === "failed" && <p class="faint">The rows could not all be compared with the store.</p>}
-      {differences.length > 0 && (
+      {different > 0 && (
         <Table
           label="Different plants"
           caption={
@@ -241,10 +251,6 @@ const Version = ({ plant, other }: VersionProps): JSX.Element => (
 
 function PreviewNotice({ preview }: { readonly preview: Preview }): JSX.Element | null {
   const { reading, problem, rows } = preview;
-  if (problem === UNREADABLE)
-    return (
-      <Notice kind="fault" title={UNREADABLE} text="Choose it again, or choose another file." />
-    );
   if (problem !== undefined)
     return <Notice kind="fault" title="The file can't be read this way" text={problem} />;
   return (

@@ -1,4 +1,4 @@
-/** The messages between the page and the import worker. */
+/** What the page and the import worker tell each other. The worker's messages are parts of the page's state. */
 
 import type { Plant } from "../../domain/plant.ts";
 import type { Headings, PlantField } from "../../format/csv.ts";
@@ -17,16 +17,6 @@ export interface Reading {
   /** The columns of a table. The tag's is undefined until they are guessed, and null if there is none. */
   readonly headings: Headings;
 }
-
-/** Nothing is known of it yet. */
-export const unread: Reading = {
-  kind: "csv",
-  encoding: "utf-8",
-  delimiter: ",",
-  sheet: undefined,
-  isHeadless: undefined,
-  headings: {},
-};
 
 export const isTable = ({ kind }: Reading): boolean => kind === "csv" || kind === "xlsx";
 
@@ -67,16 +57,21 @@ export interface Comparison {
   readonly created: number;
   readonly same: number;
   readonly refused: number;
-  readonly different: number;
-  /** Empty until the end. */
   readonly differences: readonly Difference[];
-  /** From 0 to 1. */
-  readonly share: number;
-  /** Undefined while it goes on. */
-  readonly end: "complete" | "partial" | "failed" | undefined;
+  readonly end: "complete" | "partial" | "failed";
 }
 
-export const UNREADABLE = "The file can no longer be read.";
+/** A file is checked before it is imported. */
+export interface Checking {
+  readonly step: "check";
+  readonly file: File;
+  /** Undefined until the file is read for the first time. */
+  readonly preview?: Preview;
+  /** The preview is out of date. */
+  readonly isReading: boolean;
+  readonly isComparing: boolean;
+  readonly comparison?: Comparison;
+}
 
 export interface Progress {
   readonly created: number;
@@ -95,42 +90,26 @@ export interface Progress {
   }[];
 }
 
-export const nothingYet: Progress = {
-  created: 0,
-  updated: 0,
-  replayed: 0,
-  refused: 0,
-  bytesDone: 0,
-  seconds: 0,
-  isWaiting: false,
-  firstRefused: [],
-};
-
 export type Ending =
   | { readonly kind: "done" | "cancelled" }
   | { readonly kind: "token"; readonly isExpired: boolean }
   | { readonly kind: "failed"; readonly message: string };
 
-export interface Outcome {
-  readonly progress: Progress;
-  readonly ending: Ending;
-  /** All refused records. Undefined if the worker was stopped. */
-  readonly refused: Blob | undefined;
-}
-
 export interface Begun {
+  readonly step: "begun";
   readonly file: File;
   readonly reading: Reading;
   /** The plants to update, as they were compared. */
   readonly updates: readonly Difference[];
+  readonly progress: Progress;
+  readonly isCancelling: boolean;
+  /** Undefined while the import runs. */
+  readonly ending?: Ending;
+  /** All refused records. Undefined until the end, and if the worker was stopped. */
+  readonly refused?: Blob;
 }
 
-export interface Job extends Begun {
-  readonly url: string;
-  readonly token: string;
-}
-
-/** A worker gets one task. */
+/** A worker gets one task, and may be told to cancel it. */
 export type ToWorker =
   | {
       readonly to: "preview";
@@ -140,13 +119,8 @@ export type ToWorker =
       /** Undefined if it may not read plants: then nothing is compared. */
       readonly token: string | undefined;
     }
-  | (Job & { readonly to: "run" })
+  | (Begun & { readonly to: "run"; readonly url: string; readonly token: string })
   | { readonly to: "cancel" };
 
-export type FromWorker =
-  | { readonly is: "preview"; readonly preview: Preview }
-  | { readonly is: "comparison"; readonly comparison: Comparison }
-  | { readonly is: "progress"; readonly progress: Progress }
-  | (Outcome & { readonly is: "end" })
-  /** The worker failed; no more messages follow. */
-  | { readonly is: "broken" };
+/** What has changed in the state, or undefined if the worker failed and no more messages follow. */
+export type FromWorker = Partial<Omit<Checking, "step">> | Partial<Omit<Begun, "step">> | undefined;

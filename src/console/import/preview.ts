@@ -14,15 +14,17 @@ import { type PlantRecord, readPlants } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
 import type { Workbook } from "../../format/workbook.ts";
 import type * as workbookScript from "../workbook.ts";
-import {
-  isTable,
-  listMissing,
-  type Preview,
-  type Reading,
-  toFormat,
-  unread,
-  UNREADABLE,
-} from "./messages.ts";
+import { isTable, listMissing, type Preview, type Reading, toFormat } from "./messages.ts";
+
+/** Nothing is known of it yet. */
+const unread: Reading = {
+  kind: "csv",
+  encoding: "utf-8",
+  delimiter: ",",
+  sheet: undefined,
+  isHeadless: undefined,
+  headings: {},
+};
 
 const ROWS_SHOWN = 8;
 const SNIFFED_BYTES = 65_536;
@@ -126,7 +128,8 @@ export async function previewFile(file: File, chosen: Reading | undefined): Prom
 export function explainFile(error: unknown): string {
   // The script for workbooks has the class a second time.
   const isByName = error instanceof Error && error.name === "MalformedFile";
-  return isByName || error instanceof MalformedFile ? error.message : UNREADABLE;
+  if (isByName || error instanceof MalformedFile) return error.message;
+  return "The file can no longer be read. Choose it again, or choose another file.";
 }
 
 async function guessReading(file: File): Promise<Reading> {

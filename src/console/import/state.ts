@@ -6,50 +6,24 @@ import { formatCount } from "../state/format.ts";
 import { forgetTags, refresh } from "../state/plants.ts";
 import { endSession, mayRead, token } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
-import {
-  type Begun,
-  type Comparison,
-  type Difference,
-  type FromWorker,
-  nothingYet,
-  type Outcome,
-  type Preview,
-  type Progress,
-  type Reading,
-  type ToWorker,
+import type {
+  Begun,
+  Checking,
+  Difference,
+  Ending,
+  FromWorker,
+  Reading,
+  ToWorker,
 } from "./messages.ts";
 
-export type Running = Begun & {
-  readonly step: "running";
-  readonly progress: Progress;
-  readonly isCancelling: boolean;
-};
-
-export type Ended = Begun & Outcome & { readonly step: "ended" };
-
-export interface Mapping {
-  readonly step: "map";
-  readonly file: File;
-  readonly preview: Preview;
-  /** Undefined until it begins. */
-  readonly comparison?: Comparison;
-  /** The rows of the preview are out of date. */
-  readonly isReading: boolean;
-}
-
-type Import =
-  | { readonly step: "choose" }
-  | { readonly step: "reading"; readonly file: File }
-  | Mapping
-  | Running
-  | Ended;
+type Import = { readonly step: "choose" } | Checking | Begun;
 
 export const current = signal<Import>({ step: "choose" });
 
 /** From 0 to 1, while an import runs. */
 export const importProgress = computed(() => {
   const now = current.value;
-  return now.step === "running"
+  return now.step === "begun" && now.ending === undefined
     ? Math.min(1, now.progress.bytesDone / Math.max(1, now.file.size))
     : undefined;
 });
@@ -77,66 +51,54 @@ function startWorker(task: ToWorker): void {
     if (started === worker) hear(message);
   };
   started.addEventListener("message", ({ data }: MessageEvent<FromWorker>) => pass(data));
-  started.addEventListener("error", () => pass({ is: "broken" }));
+  started.addEventListener("error", () => pass(undefined));
   started.postMessage(task);
   worker = started;
 }
 
 const BROKEN = "The import failed unexpectedly.";
 
-function hear(message: FromWorker): void {
+function hear(change: FromWorker): void {
   const now = current.value;
-  if (message.is === "preview") {
-    if (now.step === "reading" || now.step === "map")
-      current.value = {
-        step: "map",
-        file: now.file,
-        preview: message.preview,
-        isReading: false,
-      };
-  } else if (message.is === "comparison") {
-    if (now.step === "map") current.value = { ...now, comparison: message.comparison };
-  } else if (now.step !== "running") {
+  if (change !== undefined) {
+    current.value = { ...now, ...change };
+    if ("ending" in change) conclude();
+  } else if (now.step === "begun") breakOff({ kind: "failed", message: BROKEN });
+  else {
     chooseAnother();
     announce(BROKEN);
-  } else if (message.is === "progress") current.value = { ...now, progress: message.progress };
-  else if (message.is === "end") end(now, message);
-  else breakOff(now, { kind: "failed", message: BROKEN });
+  }
 }
 
 /** What the worker has not reported yet stays unknown. */
-const breakOff = (now: Running, ending: Outcome["ending"]): void =>
-  end(now, { progress: now.progress, ending, refused: undefined });
+const breakOff = (ending: Ending): void => hear({ ending });
 
-function end({ file, reading, updates }: Running, { progress, ending, refused }: Outcome): void {
+function conclude(): void {
   stopWorker();
-  current.value = { step: "ended", file, reading, updates, progress, ending, refused };
-  const { created, updated, replayed, refused: count } = progress;
+  const { progress, ending } = current.value as Begun;
+  const { created, updated, replayed, refused } = progress;
   announce(
-    `The import has ended. ${formatCount(created)} added, ${formatCount(updated)} updated, ${formatCount(replayed)} already there, ${formatCount(count)} refused.`,
+    `The import has ended. ${formatCount(created)} added, ${formatCount(updated)} updated, ${formatCount(replayed)} already there, ${formatCount(refused)} refused.`,
   );
   forgetTags();
-  if (ending.kind === "token") endSession(ending.isExpired ? "expired" : "refused");
+  if (ending?.kind === "token") endSession(ending.isExpired ? "expired" : "refused");
   else if (mayRead.value) void refresh();
 }
 
-export function chooseFile(file: File): void {
-  current.value = { step: "reading", file };
-  startPreview(file, undefined);
-}
-
-function startPreview(file: File, reading: Reading | undefined): void {
+/** Guesses how to read the file if that is not given. */
+export function checkFile(file: File, reading?: Reading): void {
+  const now = current.value;
+  const shown = now.step === "check" && reading !== undefined ? now.preview : undefined;
+  current.value = {
+    step: "check",
+    file,
+    // The next choice may come before the preview.
+    ...(shown !== undefined && reading !== undefined && { preview: { ...shown, reading } }),
+    isReading: true,
+    isComparing: false,
+  };
   const allowed = mayRead.value ? token.value : undefined;
   startWorker({ to: "preview", file, reading, url: baseUrl, token: allowed });
-}
-
-export function readAs(reading: Reading): void {
-  const now = current.value;
-  if (now.step !== "map") return;
-  // The next choice may come before the preview.
-  const { file, preview } = now;
-  current.value = { step: "map", file, preview: { ...preview, reading }, isReading: true };
-  startPreview(file, reading);
 }
 
 /** Also starts an import again: plants that are already stored are recognised. */
@@ -145,22 +107,35 @@ export function startImport(
   reading: Reading,
   updates: readonly Difference[] = [],
 ): void {
-  const begun = { file, reading, updates };
-  current.value = { step: "running", ...begun, progress: nothingYet, isCancelling: false };
+  const begun: Begun = {
+    step: "begun",
+    file,
+    reading,
+    updates,
+    progress: {
+      created: 0,
+      updated: 0,
+      replayed: 0,
+      refused: 0,
+      bytesDone: 0,
+      seconds: 0,
+      isWaiting: false,
+      firstRefused: [],
+    },
+    isCancelling: false,
+  };
+  current.value = begun;
   announce("The import has started.");
   startWorker({ to: "run", ...begun, url: baseUrl, token: token.value ?? "" });
 }
 
 /** Ends in any case: a worker that does not react is terminated. */
 export function cancelImport(): void {
-  const begun = current.value;
-  if (begun.step !== "running") return;
-  current.value = { ...begun, isCancelling: true };
+  hear({ isCancelling: true });
   const cancelled = worker;
   cancelled?.postMessage({ to: "cancel" } satisfies ToWorker);
   setTimeout(() => {
-    const now = current.value;
-    if (now.step === "running" && worker === cancelled) breakOff(now, { kind: "cancelled" });
+    if (worker === cancelled && cancelled !== undefined) breakOff({ kind: "cancelled" });
   }, CANCEL_MS);
 }
 
@@ -171,5 +146,5 @@ export function chooseAnother(): void {
 
 addEventListener("beforeunload", (event) => {
   // Leaving the page would end the import.
-  if (current.value.step === "running") event.preventDefault();
+  if (importProgress.value !== undefined) event.preventDefault();
 });

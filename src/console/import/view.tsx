@@ -12,15 +12,13 @@ import { Drawing } from "../view/empty-states.tsx";
 import { download } from "../view/export.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile } from "./check.tsx";
-import { type Progress, toFormat } from "./messages.ts";
+import { type Begun, type Ending, type Progress, toFormat } from "./messages.ts";
 import {
   cancelImport,
+  checkFile,
   chooseAnother,
-  chooseFile,
   current,
-  type Ended,
   importProgress,
-  type Running,
   startImport,
 } from "./state.ts";
 
@@ -29,11 +27,13 @@ export function ImportView(): JSX.Element {
   return (
     <div class="single">
       <h1>Import</h1>
-      {(now.step === "choose" || now.step === "reading") && (
-        <ChooseFile isReading={now.step === "reading"} />
+      {now.step === "begun" ? (
+        <Course now={now} />
+      ) : now.step === "check" && now.preview !== undefined ? (
+        <CheckFile now={now} preview={now.preview} />
+      ) : (
+        <ChooseFile isReading={now.step === "check"} />
       )}
-      {now.step === "map" && <CheckFile now={now} />}
-      {(now.step === "running" || now.step === "ended") && <Begun now={now} />}
     </div>
   );
 }
@@ -68,7 +68,7 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
           accept=".xlsx,.csv,.tsv,.txt,.ndjson,.jsonl,.json,text/csv,application/json"
           onChange={(event) => {
             const [file] = event.currentTarget.files ?? [];
-            if (file !== undefined) chooseFile(file);
+            if (file !== undefined) checkFile(file);
             event.currentTarget.value = "";
           }}
         />
@@ -81,14 +81,18 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
   );
 }
 
-function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
-  const { file, progress } = now;
+function Course({ now }: { readonly now: Begun }): JSX.Element {
+  const { file, progress, ending } = now;
   return (
     <>
       <p class="import-file">
         <strong>{file.name}</strong>
       </p>
-      {now.step === "running" ? <ProgressBar now={now} /> : <EndNotice now={now} />}
+      {ending === undefined ? (
+        <ProgressBar now={now} />
+      ) : (
+        <EndNotice ending={ending} progress={progress} />
+      )}
       <Terms
         class="figures"
         of={[
@@ -101,13 +105,13 @@ function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
         ]}
       />
       <div class="form-actions">
-        {now.step === "running" ? (
+        {ending === undefined ? (
           <Button disabled={now.isCancelling} onClick={cancelImport}>
             {now.isCancelling ? "Cancelling…" : "Cancel"}
           </Button>
         ) : (
           <>
-            {now.ending.kind !== "done" && (
+            {ending.kind !== "done" && (
               <Button kind="main" onClick={() => startImport(file, now.reading, now.updates)}>
                 Import again
               </Button>
@@ -129,7 +133,7 @@ function Begun({ now }: { readonly now: Running | Ended }): JSX.Element {
 const countRows = ({ created, updated, replayed, refused }: Progress): number =>
   created + updated + replayed + refused;
 
-function ProgressBar({ now: { file, progress } }: { readonly now: Running }): JSX.Element {
+function ProgressBar({ now: { file, progress } }: { readonly now: Begun }): JSX.Element {
   const share = importProgress.value ?? 0;
   const { bytesDone, seconds } = progress;
   const rate = seconds > 0 ? Math.round(countRows(progress) / seconds) : 0;
@@ -160,7 +164,12 @@ const titles = {
   failed: "The import stopped",
 } as const;
 
-function EndNotice({ now: { ending, progress } }: { readonly now: Ended }): JSX.Element {
+interface EndNoticeProps {
+  readonly ending: Ending;
+  readonly progress: Progress;
+}
+
+function EndNotice({ ending, progress }: EndNoticeProps): JSX.Element {
   if (ending.kind !== "done") {
     const text =
       ending.kind === "failed"
@@ -177,9 +186,9 @@ function EndNotice({ now: { ending, progress } }: { readonly now: Ended }): JSX.
   return <Notice kind="warning" title={title} text={`All others are stored. It took ${took}.`} />;
 }
 
-function RefusedRows({ now }: { readonly now: Running | Ended }): JSX.Element {
+function RefusedRows({ now }: { readonly now: Begun }): JSX.Element {
   const { firstRefused, refused } = now.progress;
-  const all = now.step === "ended" ? now.refused : undefined;
+  const all = now.refused;
   return (
     <div class="refused">
       <div class="section-head">
@@ -212,11 +221,11 @@ function RefusedRows({ now }: { readonly now: Running | Ended }): JSX.Element {
 
 /** A running import is not replaced. */
 const canTake = (): boolean =>
-  mayWrite.value && route.value.view !== "activity" && current.value.step !== "running";
+  mayWrite.value && route.value.view !== "activity" && importProgress.value === undefined;
 
 function take(file: File | undefined): void {
   if (file === undefined || !canTake()) return;
-  chooseFile(file);
+  checkFile(file);
   location.hash = "#/import";
   announce(`Reading ${file.name}.`);
 }

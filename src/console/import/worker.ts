@@ -10,9 +10,7 @@ import {
   type Difference,
   type Ending,
   type FromWorker,
-  type Job,
   listMissing,
-  nothingYet,
   type Progress,
   type Reading,
   toFormat,
@@ -43,38 +41,28 @@ addEventListener("message", ({ data }: MessageEvent<ToWorker>) => {
 });
 
 // The page's error event does not cover rejections.
-addEventListener("unhandledrejection", () => post({ is: "broken" }));
+addEventListener("unhandledrejection", () => post(undefined));
 
 /** The first rows at once, and then how the file compares to the store. */
 async function show({ file, reading, url, token }: ToWorker & { to: "preview" }): Promise<void> {
   const preview = await previewFile(file, reading);
-  post({ is: "preview", preview });
   const isReadable = preview.rows.length > 0 && listMissing(preview.reading).length === 0;
-  if (token === undefined || !isReadable) return;
-  let postedAtMs = 0;
-  for await (const comparison of compare(file, preview.reading, new Client(url, token))) {
-    if (comparison.end === undefined && performance.now() - postedAtMs < PROGRESS_MS) continue;
-    postedAtMs = performance.now();
-    post({ is: "comparison", comparison });
-  }
+  const isComparing = token !== undefined && isReadable;
+  post({ preview, isReading: false, isComparing });
+  if (!isComparing) return;
+  const comparison = await compare(file, preview.reading, new Client(url, token));
+  post({ comparison, isComparing: false });
 }
 
-/** Reads the whole file, block by block. Yields how far it came after each. */
-async function* compare(file: File, reading: Reading, client: Client): AsyncGenerator<Comparison> {
+/** Reads the whole file, block by block. */
+async function compare(file: File, reading: Reading, client: Client): Promise<Comparison> {
   const counts = { created: 0, same: 0, refused: 0 };
-  const all: Difference[] = [];
-  const counter = { bytesRead: 0 };
-  const describe = (end?: Comparison["end"]): Comparison => ({
-    ...counts,
-    different: all.length,
-    differences: end === undefined ? [] : all,
-    share: Math.min(1, counter.bytesRead / Math.max(1, file.size)),
-    end,
-  });
+  const differences: Difference[] = [];
   let rows = 0;
   try {
-    for await (const records of readRecords(file, reading, counter)) {
-      if (rows >= ROWS_MAX || all.length >= DIFFERENCES_MAX) return yield describe("partial");
+    for await (const records of readRecords(file, reading)) {
+      if (rows >= ROWS_MAX || differences.length >= DIFFERENCES_MAX)
+        return { ...counts, differences, end: "partial" };
       rows += records.length;
       const given = records.flatMap(({ plant }) => (plant instanceof Refusal ? [] : [plant]));
       counts.refused += records.length - given.length;
@@ -83,14 +71,13 @@ async function* compare(file: File, reading: Reading, client: Client): AsyncGene
         const found = stored.get(plant.id);
         if (found === undefined) counts.created++;
         else if (isSame(plant, found)) counts.same++;
-        else all.push({ stored: found, given: plant });
+        else differences.push({ stored: found, given: plant });
       }
-      yield describe();
     }
-    yield describe("complete");
+    return { ...counts, differences, end: "complete" };
   } catch {
     // The import itself says what is wrong with the file or the store.
-    yield describe("failed");
+    return { ...counts, differences, end: "failed" };
   }
 }
 
@@ -119,17 +106,16 @@ async function findStored(
 const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
 
 /** Reads the file, sends its plants in batches, and counts the results. */
-async function run({ file, reading, updates, url, token }: Job): Promise<void> {
+async function run(task: ToWorker & { to: "run" }): Promise<void> {
+  const { file, reading, updates, url, token } = task;
   const { signal } = cancelling;
   const client = new Client(url, token);
   const rejects = new RejectsFormat(toFormat(reading));
   const compared = new Map(updates.map(({ stored }) => [stored.id, stored]));
   /** The browser may move blobs to disk. */
   const refused: Blob[] = [];
-  /** The batches that wait because the store is busy or does not answer. */
-  const waiting = new Set<readonly PlantRecord[]>();
   const startedAtMs = performance.now();
-  const progress = { ...nothingYet, firstRefused: [] as Progress["firstRefused"] };
+  const progress = { ...task.progress };
 
   /** Why the plant was not updated, if it was not. */
   const update = async (plant: Plant, retrying: RetryOptions): Promise<string | undefined> => {
@@ -154,14 +140,16 @@ async function run({ file, reading, updates, url, token }: Job): Promise<void> {
     const taken: PlantRecord[] = [];
     const retrying = {
       signal,
-      onRetry: () => waiting.add(records),
+      onRetry: () => {
+        progress.isWaiting = true;
+      },
       retriesMax: Number.POSITIVE_INFINITY,
     };
     try {
       await client.createBatch(
         good.map(({ plant }) => plant as Plant),
         (index, outcome) => {
-          waiting.delete(records);
+          progress.isWaiting = false;
           const record = good[index] as PlantRecord;
           if (typeof outcome === "string") progress[outcome]++;
           else if (outcome.code === ID_TAKEN && compared.has((record.plant as Plant).id))
@@ -172,7 +160,7 @@ async function run({ file, reading, updates, url, token }: Job): Promise<void> {
       );
       for (const record of taken) {
         const reason = await update(record.plant as Plant, retrying);
-        waiting.delete(records);
+        progress.isWaiting = false;
         if (reason !== undefined) reasons.set(record, reason);
       }
       progress.bytesDone = Math.max(progress.bytesDone, bytesRead);
@@ -215,13 +203,12 @@ async function run({ file, reading, updates, url, token }: Job): Promise<void> {
 
   const report = (): Progress => ({
     ...progress,
-    isWaiting: waiting.size > 0,
     seconds: (performance.now() - startedAtMs) / 1000,
   });
-  const timer = setInterval(() => post({ is: "progress", progress: report() }), PROGRESS_MS);
+  const timer = setInterval(() => post({ progress: report() }), PROGRESS_MS);
   const ending = await sendAll();
   clearInterval(timer);
-  post({ is: "end", progress: report(), ending, refused: new Blob([...refused, rejects.end()]) });
+  post({ progress: report(), ending, refused: new Blob([...refused, rejects.end()]) });
 }
 
 function toEnding(error: unknown): Ending {

@@ -15,17 +15,15 @@ import type * as workbook from "../workbook.ts";
 import { Button, Icon, Menu, MenuItem } from "./controls.tsx";
 
 type Blocks = AsyncIterable<readonly Plant[]>;
-type Pieces = AsyncIterable<Uint8Array<ArrayBuffer>>;
-
-const encoder = new TextEncoder();
+type Pieces = AsyncIterable<string | Uint8Array<ArrayBuffer>>;
 
 async function* writeTexts(
   blocks: Blocks,
   format: (plants: readonly Plant[]) => string,
   head: string,
 ): Pieces {
-  yield encoder.encode(head);
-  for await (const plants of blocks) yield encoder.encode(format(plants));
+  yield head;
+  for await (const plants of blocks) yield format(plants);
 }
 
 /** Most visits export no workbook, so its script is loaded on demand. */
@@ -61,21 +59,25 @@ export const exporting = signal<
   { readonly bytes: number; readonly cancel: () => void } | undefined
 >(undefined);
 
-const PIECE_BYTES = 4_000_000;
-
 /** An export that stays incomplete saves no file. */
 async function exportPlants(filter: Filter, format: Format): Promise<void> {
   const controller = new AbortController();
   const cancel = (): void => controller.abort();
   exporting.value = { bytes: 0, cancel };
+  /** The browser may move blobs to disk. */
+  const pieces: Blob[] = [];
+  let bytes = 0;
   try {
-    const content = await call((client) =>
-      collect(formats[format].write(readSelected(client, filter, controller)), (bytes) => {
+    await call(async (client) => {
+      for await (const written of formats[format].write(readSelected(client, filter, controller))) {
+        const piece = new Blob([written]);
+        pieces.push(piece);
+        bytes += piece.size;
         exporting.value = { bytes, cancel };
-      }),
-    );
+      }
+    });
     const name = `plants.${format.replace("excel.", "")}`;
-    download(content, name);
+    download(new Blob(pieces), name);
     toast(`Export complete: ${name}`);
   } catch (error) {
     // After signing out, the next person should not hear of it.
@@ -91,24 +93,6 @@ async function exportPlants(filter: Filter, format: Format): Promise<void> {
   } finally {
     exporting.value = undefined;
   }
-}
-
-/** The file, kept in pieces that the browser may move to disk. */
-async function collect(written: Pieces, report: (bytes: number) => void): Promise<Blob> {
-  const pieces: Blob[] = [];
-  let chunks: Uint8Array<ArrayBuffer>[] = [];
-  let bytes = 0;
-  let pieceEnd = PIECE_BYTES;
-  for await (const chunk of written) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    report(bytes);
-    if (bytes < pieceEnd) continue;
-    pieces.push(new Blob(chunks));
-    chunks = [];
-    pieceEnd = bytes + PIECE_BYTES;
-  }
-  return new Blob([...pieces, ...chunks]);
 }
 
 const REVOKE_MS = 60_000;
