@@ -19,7 +19,7 @@ async function read(
   }: { sheet?: string; unpackedBytesMax?: number } = {},
 ): Promise<unknown[]> {
   const { readRows } = await openWorkbook(new Blob([bytes]), unpackedBytesMax);
-  const format = { kind: "csv", headings: {}, delimiter: ",", countsRows: true } as const;
+  const format = { kind: "xlsx" } as const;
   const options = { recordBytesMax: 1_000_000, blockLengthMax: 100, encoding: "utf-8" } as const;
   const found: unknown[] = [];
   for await (const records of readPlants(readRows({ sheet }), format, options))
@@ -127,11 +127,17 @@ describe("a sheet as Excel writes it", () => {
         ["id", "name"],
         [1, name],
       ]);
-    const bytes = makeWorkbook({ sheets: { First: sheet("a"), "R&amp;D": sheet("b") } });
+    const sheets = { First: sheet("a"), "R&amp;D": sheet("b") };
+    const bytes = makeWorkbook({ sheets, chart: "Sales" });
     expect(await read(bytes)).toEqual([[2, 1n, "a", undefined]]);
     expect(await read(bytes, { sheet: "R&D" })).toEqual([[2, 1n, "b", undefined]]);
     const error = await rejectionOf(read(bytes, { sheet: "None" }));
-    expect((error as Error).message).toBe('No sheet is called "None"; there is "First", "R&D".');
+    expect((error as Error).message).toBe(
+      'No sheet is called "None"; there is "First", "R&D", "Sales".',
+    );
+    expect(String(await rejectionOf(read(bytes, { sheet: "Sales" })))).toContain(
+      'The sheet "Sales" is damaged, or is a chart.',
+    );
   });
 });
 
@@ -197,7 +203,7 @@ describe("a file that is no workbook, or too much of one", () => {
   test("a row beyond Excel's last is refused, and one over the limit is refused alone", async () => {
     const [head, row] = [rowsOf([["id", "name"]]), '<row r="1048577"><c><v>1</v></c></row>'];
     const tooFar = makeWorkbook({ sheets: { One: head + row } });
-    expect(String(await rejectionOf(read(tooFar)))).toContain(damaged);
+    expect(String(await rejectionOf(read(tooFar)))).toContain('The sheet "One" is damaged');
     const rows = rowsOf([
       [1, "x".repeat(1_000_000)],
       [2, "b"],

@@ -66,7 +66,7 @@ interface Form {
   readonly tail: string;
 }
 
-const forms: Readonly<Record<FileFormat["kind"], Form>> = {
+const forms: Readonly<Record<Exclude<FileFormat["kind"], "xlsx">, Form>> = {
   ndjson: { head: "", format: formatNdjson, between: "", tail: "" },
   json: {
     head: "[",

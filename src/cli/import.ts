@@ -52,7 +52,7 @@ const BLOCK_LENGTH_MAX = 2_000;
 const REFUSED_PRINTED_MAX = 10;
 
 interface ImportOptions extends TargetOptions {
-  readonly format?: FormatName;
+  readonly format?: FileFormat["kind"];
   readonly map?: string;
   readonly delimiter?: string;
   readonly encoding?: Encoding;
@@ -206,7 +206,7 @@ function openSource(path: string, format: FileFormat): Source {
   const found = fstatSync(descriptor);
   if (found.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
   const bytes = path !== "-" && found.isFile() ? found.size : undefined;
-  const isWorkbook = format.kind === "csv" && format.countsRows === true;
+  const isWorkbook = format.kind === "xlsx";
   if (isWorkbook && bytes === undefined)
     throw new UsageError(`${path}: a workbook is read from a file, not from a pipe`);
   return { path, descriptor, bytes, isWorkbook };
@@ -236,20 +236,19 @@ async function* readSource(
 function requireRejects(
   { databaseUrl }: Config,
   { rejects, url }: ImportOptions,
-  { kind }: FileFormat,
-  { descriptor }: Source,
+  format: FileFormat,
+  { descriptor, isWorkbook }: Source,
 ): void {
   if (rejects === undefined || rejects === "-") return;
   if (isSameFile(rejects, descriptor))
     throw new UsageError(`--rejects: ${rejects} is the file to import`);
+  const kind = isWorkbook ? "csv" : format.kind;
   if ((findFormat(rejects) ?? kind) !== kind)
     throw new UsageError(`--rejects: ${rejects} would hold ${kind}; choose another name`);
   if (url === undefined) requireOutsideStore("--rejects", rejects, databaseUrl);
 }
 
-type FormatName = FileFormat["kind"] | "xlsx";
-
-const formatsByExtension: Readonly<Record<string, FormatName>> = {
+const formatsByExtension: Readonly<Record<string, FileFormat["kind"]>> = {
   ".ndjson": "ndjson",
   ".jsonl": "ndjson",
   ".json": "json",
@@ -258,7 +257,7 @@ const formatsByExtension: Readonly<Record<string, FormatName>> = {
   ".xlsx": "xlsx",
 };
 
-export const findFormat = (path: string): FormatName | undefined =>
+export const findFormat = (path: string): FileFormat["kind"] | undefined =>
   formatsByExtension[extname(path).toLowerCase()];
 
 function parseFormat(path: string, options: ImportOptions): FileFormat {
@@ -281,7 +280,7 @@ function parseFormat(path: string, options: ImportOptions): FileFormat {
   if (misplaced !== undefined) throw new UsageError(misplaced);
   if (!isTable) return { kind };
   const headings = map === undefined ? {} : parseMap(map);
-  if (kind === "xlsx") return { kind: "csv", headings, delimiter: ",", countsRows: true };
+  if (kind === "xlsx") return { kind, headings };
   const sign = delimiter ?? (extname(path).toLowerCase() === ".tsv" ? "tab" : ",");
   return { kind, headings, delimiter: sign === "tab" ? "\t" : sign };
 }

@@ -15,18 +15,21 @@ import { type DecodeOptions, toUtf8 } from "./encoding.ts";
 import { ElementReader } from "./json-array.ts";
 import { type Line, LineReader } from "./records.ts";
 
-export type FileFormat =
-  | { readonly kind: "ndjson" }
-  | { readonly kind: "json" }
-  | {
-      readonly kind: "csv";
-      readonly headings: Headings;
-      readonly delimiter: string;
-      /** The first row is a plant. */
-      readonly isHeadless?: boolean;
-      /** The rows of a workbook are numbered, whatever lines their cells have. */
-      readonly countsRows?: boolean;
-    };
+/** What follows the kind is about tables. */
+export interface FileFormat {
+  readonly kind: "ndjson" | "json" | "csv" | "xlsx";
+  readonly headings?: Headings;
+  /** Of CSV. A comma if not given. */
+  readonly delimiter?: string;
+  /** The first row is a plant. */
+  readonly isHeadless?: boolean | undefined;
+}
+
+/** The sheet of a workbook is read as CSV, and its refused rows are kept as CSV. */
+export const isTable = ({ kind }: FileFormat): boolean => kind === "csv" || kind === "xlsx";
+
+export const delimiterOf = ({ kind, delimiter = "," }: FileFormat): string =>
+  kind === "xlsx" ? "," : delimiter;
 
 export interface PlantRecord {
   /** The line of the file on which it begins. */
@@ -50,14 +53,17 @@ export async function* readPlants(
   { recordBytesMax, blockLengthMax, onHeading, ...decoding }: ReadOptions,
 ): AsyncGenerator<PlantRecord[]> {
   // JSON is UTF-8 by definition, so a bad byte there spoils one record and says nothing about the rest.
-  const bytes = toUtf8(chunks, decoding, format.kind === "csv");
-  if (format.kind !== "csv") {
+  const bytes = toUtf8(chunks, decoding, isTable(format));
+  if (!isTable(format)) {
     const Reader = format.kind === "json" ? ElementReader : LineReader;
     for await (const lines of new Reader(recordBytesMax).read(bytes, blockLengthMax))
       yield lines.map((line) => toRecord(line, parseNewPlant));
     return;
   }
-  const { headings, delimiter, isHeadless, countsRows } = format;
+  const { kind, headings = {}, isHeadless } = format;
+  const delimiter = delimiterOf(format);
+  // The rows of a workbook are numbered, whatever lines their cells have.
+  const countsRows = kind === "xlsx";
   let parse: ((row: string) => Plant) | undefined;
   const reader = new RowReader(delimiter, recordBytesMax, countsRows);
   for await (const rows of reader.read(bytes, blockLengthMax)) {
@@ -72,7 +78,7 @@ export async function* readPlants(
     }
     const parseRow = parse;
     const records = rows.map((row) => toRecord(row, parseRow));
-    if (rows.length > 0) yield countsRows === true ? records.map(withoutMarks) : records;
+    if (rows.length > 0) yield countsRows ? records.map(withoutMarks) : records;
   }
   if (parse === undefined) throw new MissingColumn("The file is empty; expected a heading.");
 }
@@ -104,14 +110,14 @@ export interface Rejected {
  * both, and a second round replaces them. In a table they are columns; in JSON they are members.
  */
 export class RejectsFormat {
-  private readonly kind: FileFormat["kind"];
+  private readonly kind: "ndjson" | "json" | "csv";
   private readonly delimiter: string;
   private heading = "";
   private isEmpty = true;
 
   constructor(format: FileFormat) {
-    this.kind = format.kind;
-    this.delimiter = format.kind === "csv" ? format.delimiter : "";
+    this.kind = format.kind === "xlsx" ? "csv" : format.kind;
+    this.delimiter = delimiterOf(format);
   }
 
   /** For the option of `readPlants`. */

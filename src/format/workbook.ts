@@ -34,22 +34,21 @@ export async function openWorkbook(
 ): Promise<Workbook> {
   const bytes = new Uint8Array(await file.arrayBuffer());
   refuseBinary(bytes, true);
-  const read = async (options: ReadOptions): Promise<Sheet[]> => {
+  const read = async (options: ReadOptions, fault: string): Promise<Sheet[]> => {
     try {
       refuseLarge(bytes, unpackedBytesMax);
       return (await readXlsx(bytes, options)).sheets;
     } catch (cause) {
       if (cause instanceof MalformedFile) throw cause;
-      throw new MalformedFile("The file is damaged, or is not a workbook (.xlsx).", { cause });
+      throw new MalformedFile(fault, { cause });
     }
   };
   const sheets: string[] = [];
-  await read({
-    sheets: ({ name }) => {
-      sheets.push(name);
-      return false;
-    },
-  });
+  const listSheet = ({ name }: { name: string }): boolean => {
+    sheets.push(name);
+    return false;
+  };
+  await read({ sheets: listSheet }, "The file is damaged, or is not a workbook (.xlsx).");
 
   const parsed = new Map<string, Promise<Sheet[]>>();
   const readRows = async function* (options: RowOptions): AsyncGenerator<Uint8Array> {
@@ -59,7 +58,8 @@ export async function openWorkbook(
       throw new MalformedFile(`No sheet is called ${JSON.stringify(sheet)}; there is ${known}.`);
     }
     // Once for all readers: a sheet may have a million rows.
-    const reading = parsed.get(sheet) ?? read({ sheets: [sheet] });
+    const fault = `The sheet ${JSON.stringify(sheet)} is damaged, or is a chart.`;
+    const reading = parsed.get(sheet) ?? read({ sheets: [sheet] }, fault);
     parsed.set(sheet, reading);
     const [{ rows, cells }] = (await reading) as [Sheet];
     const encoder = new TextEncoder();

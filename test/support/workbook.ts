@@ -10,6 +10,8 @@ const link = (id: string, type: string, target: string): string =>
 export interface BookParts {
   /** The XML inside `sheetData`, by the names of the sheets. */
   readonly sheets: Readonly<Record<string, string>>;
+  /** The name of a sheet that is a chart. */
+  readonly chart?: string;
   /** The XML inside `sst`. */
   readonly strings?: string;
   readonly styles?: string;
@@ -17,7 +19,13 @@ export interface BookParts {
 }
 
 /** The bytes of an .xlsx file. Excel puts the texts behind the sheets that use them. */
-export function makeWorkbook({ sheets, strings, styles, bookProperties }: BookParts): Uint8Array {
+export function makeWorkbook({
+  sheets,
+  chart,
+  strings,
+  styles,
+  bookProperties,
+}: BookParts): Uint8Array {
   const names = Object.keys(sheets);
   const parts: Record<string, string> = {
     "[Content_Types].xml":
@@ -25,10 +33,14 @@ export function makeWorkbook({ sheets, strings, styles, bookProperties }: BookPa
     "_rels/.rels": `<Relationships>${link("rId1", "officeDocument", "xl/workbook.xml")}</Relationships>`,
     "xl/workbook.xml": `<workbook><workbookPr ${bookProperties ?? ""}/><sheets>${names
       .map((name, at) => `<sheet name="${name}" sheetId="${at + 1}" r:id="rId${at + 1}"/>`)
-      .join("")}</sheets></workbook>`,
+      .join("")}${
+      chart === undefined ? "" : `<sheet name="${chart}" sheetId="99" r:id="rIdC"/>`
+    }</sheets></workbook>`,
     "xl/_rels/workbook.xml.rels": `<Relationships>${names
       .map((_name, at) => link(`rId${at + 1}`, "worksheet", `worksheets/sheet${at + 1}.xml`))
-      .join("")}${link("rIdS", "sharedStrings", "/xl/sharedStrings.xml")}${link(
+      .join(
+        "",
+      )}${link("rIdC", "chartsheet", "chartsheets/sheet1.xml")}${link("rIdS", "sharedStrings", "/xl/sharedStrings.xml")}${link(
       "rIdT",
       "styles",
       "styles.xml",

@@ -3,11 +3,10 @@
 import type { Plant } from "../../domain/plant.ts";
 import type { Headings, PlantField } from "../../format/csv.ts";
 import type { Encoding } from "../../format/encoding.ts";
-import type { FileFormat } from "../../format/plants.ts";
+import { type FileFormat, isTable } from "../../format/plants.ts";
 
 /** How to read a file. */
-export interface Reading {
-  readonly kind: FileFormat["kind"] | "xlsx";
+export interface Reading extends FileFormat {
   readonly encoding: Encoding;
   readonly delimiter: string;
   /** Of a workbook. The first one until it is opened. */
@@ -17,15 +16,6 @@ export interface Reading {
   /** The columns of a table. The tag's is undefined until they are guessed, and null if there is none. */
   readonly headings: Headings;
 }
-
-export const isTable = ({ kind }: Reading): boolean => kind === "csv" || kind === "xlsx";
-
-/** A workbook is read as CSV, and its refused rows are kept as CSV. */
-export const toFormat = ({ kind, ...reading }: Reading): FileFormat => ({
-  ...reading,
-  isHeadless: reading.isHeadless === true,
-  ...(kind === "xlsx" ? { kind: "csv", delimiter: ",", countsRows: true } : { kind }),
-});
 
 /** The fields that still need a column. */
 export const listMissing = (reading: Reading): PlantField[] =>

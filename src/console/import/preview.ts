@@ -10,11 +10,11 @@ import {
   RowReader,
 } from "../../format/csv.ts";
 import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
-import { type PlantRecord, readPlants } from "../../format/plants.ts";
+import { delimiterOf, isTable, type PlantRecord, readPlants } from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
 import type { Workbook } from "../../format/workbook.ts";
 import type * as workbookScript from "../workbook.ts";
-import { isTable, listMissing, type Preview, type Reading, toFormat } from "./messages.ts";
+import { listMissing, type Preview, type Reading } from "./messages.ts";
 
 /** Nothing is known of it yet. */
 const unread: Reading = {
@@ -86,7 +86,7 @@ export const readRecords = (
   counter?: { bytesRead: number },
   onHeading?: (heading: string) => void,
 ): AsyncGenerator<PlantRecord[]> =>
-  readPlants(readTexts(file, reading, counter), toFormat(reading), {
+  readPlants(readTexts(file, reading, counter), reading, {
     recordBytesMax: RECORD_BYTES_MAX,
     blockLengthMax: BLOCK_LENGTH_MAX,
     encoding: reading.encoding,
@@ -183,8 +183,7 @@ function guessDelimiter(start: string): string {
 
 /** The first rows, the heading included. */
 async function readTable(file: File, reading: Reading): Promise<string[][]> {
-  const format = toFormat(reading);
-  const delimiter = format.kind === "csv" ? format.delimiter : "";
+  const delimiter = delimiterOf(reading);
   const chunks = toUtf8(readTexts(file, reading), reading, false);
   const table: string[][] = [];
   for await (const [row] of new RowReader(delimiter, RECORD_BYTES_MAX).read(chunks, 1)) {

@@ -12,7 +12,7 @@ import { Drawing } from "../view/empty-states.tsx";
 import { download } from "../view/export.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile } from "./check.tsx";
-import { type Begun, type Ending, type Progress, toFormat } from "./messages.ts";
+import type { Begun, Ending, Progress } from "./messages.ts";
 import {
   cancelImport,
   checkFile,
@@ -188,7 +188,10 @@ function EndNotice({ ending, progress }: EndNoticeProps): JSX.Element {
 
 function RefusedRows({ now }: { readonly now: Begun }): JSX.Element {
   const { firstRefused, refused } = now.progress;
-  const all = now.refused;
+  const {
+    refused: all,
+    reading: { kind },
+  } = now;
   return (
     <div class="refused">
       <div class="section-head">
@@ -196,7 +199,7 @@ function RefusedRows({ now }: { readonly now: Begun }): JSX.Element {
         {all !== undefined && (
           <Button
             kind="small"
-            onClick={() => download(all, `refused.${toFormat(now.reading).kind}`)}
+            onClick={() => download(all, `refused.${kind === "xlsx" ? "csv" : kind}`)}
           >
             Download all {formatCount(refused)}
           </Button>
@@ -204,7 +207,7 @@ function RefusedRows({ now }: { readonly now: Begun }): JSX.Element {
       </div>
       <Table
         label="Refused rows"
-        heads={[now.reading.kind === "xlsx" ? "Row" : "Line", "Reason", "Content"]}
+        heads={[kind === "xlsx" ? "Row" : "Line", "Reason", "Content"]}
         rows={firstRefused.map(({ line, reason, text }) => [
           line,
           <span class="digits">{line}</span>,

@@ -13,7 +13,6 @@ import {
   listMissing,
   type Progress,
   type Reading,
-  toFormat,
   type ToWorker,
 } from "./messages.ts";
 import { explainFile, previewFile, readRecords } from "./preview.ts";
@@ -110,7 +109,7 @@ async function run(task: ToWorker & { to: "run" }): Promise<void> {
   const { file, reading, updates, url, token } = task;
   const { signal } = cancelling;
   const client = new Client(url, token);
-  const rejects = new RejectsFormat(toFormat(reading));
+  const rejects = new RejectsFormat(reading);
   const compared = new Map(updates.map(({ stored }) => [stored.id, stored]));
   /** The browser may move blobs to disk. */
   const refused: Blob[] = [];
