@@ -7,7 +7,7 @@ import { refuseBinary } from "./encoding.ts";
 import { MalformedFile } from "./records.ts";
 
 /** A small archive can unpack to almost anything, and it is unpacked in memory. */
-export const UNPACKED_BYTES_MAX = 400_000_000;
+export const UNPACKED_BYTES_MAX = 250_000_000;
 
 interface RowOptions {
   /** The first one if not given. */
