@@ -1,19 +1,15 @@
 import { Refusal } from "../domain/errors.ts";
 import type { ServedStore } from "../domain/store.ts";
-import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
+import { scopes, type TokenRecord } from "../domain/token.ts";
 import { ENVIRONMENT_NAME, hashToken, isWellFormedToken } from "./token.ts";
 
 /** The bearer of a token, and what the token allows. */
-export interface Principal {
-  readonly name: string;
-  /** The token's first characters; undefined for the token from the environment, which is never shown. */
+export interface Principal extends Pick<
+  TokenRecord,
+  "name" | "scopes" | "expiresAtMs" | "hash" | "rate"
+> {
+  /** Undefined for the token from the environment, which is never shown. */
   readonly prefix: string | undefined;
-  readonly scopes: readonly Scope[];
-  readonly expiresAtMs: number | undefined;
-  /** Of the token, as hexadecimal digits. */
-  readonly hash: string;
-  /** The token's own rate, as in 100/s. */
-  readonly rate: string | undefined;
 }
 
 const environmentPrincipal: Principal = {
@@ -111,7 +107,7 @@ export class Authenticator {
 
   private async lookUp(hash: string): Promise<Principal> {
     // A look-up that began before the token was made does not find it.
-    const found = (await this.lookUps.get(hash)) ?? (await this.find(hash));
+    const found = (await this.lookUps.get(hash)) ?? (await this.read(hash));
     if (found === undefined) {
       this.cache.delete(hash);
       throw new Refusal("token_invalid");
@@ -122,17 +118,15 @@ export class Authenticator {
   }
 
   /** Concurrent requests with the same token share one look-up. */
-  private find(hash: string): Promise<CachedToken | undefined> {
-    const lookUp = this.read(hash).finally(() => this.lookUps.delete(hash));
-    this.lookUps.set(hash, lookUp);
-    return lookUp;
-  }
-
-  private async read(hash: string): Promise<CachedToken | undefined> {
+  private read(hash: string): Promise<CachedToken | undefined> {
     // The record may have changed since the question was sent.
     const checkedAtMs = this.clocks.monotonicMs();
-    const record = await this.tokens.findToken(hash);
-    return record === undefined ? undefined : { record, checkedAtMs };
+    const lookUp = this.tokens
+      .findToken(hash)
+      .then((record) => record && { record, checkedAtMs })
+      .finally(() => this.lookUps.delete(hash));
+    this.lookUps.set(hash, lookUp);
+    return lookUp;
   }
 
   private judge(record: TokenRecord): Principal {

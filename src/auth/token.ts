@@ -30,27 +30,18 @@ export function hashToken(token: string): string {
 }
 
 /** What a new token may do, and until when. */
-export interface TokenGrant {
-  readonly name: string;
-  readonly scopes: readonly Scope[];
-  readonly createdAtMs: number;
-  readonly expiresAtMs?: number | undefined;
-  readonly rate?: string | undefined;
-}
+export type TokenGrant = Pick<TokenRecord, "name" | "scopes" | "createdAtMs"> &
+  Partial<Pick<TokenRecord, "expiresAtMs" | "rate">>;
 
-export function toRecord(token: string, grant: TokenGrant): TokenRecord {
-  return {
-    hash: hashToken(token),
-    prefix: token.slice(0, PREFIX_LENGTH),
-    name: grant.name,
-    scopes: grant.scopes,
-    createdAtMs: grant.createdAtMs,
-    expiresAtMs: grant.expiresAtMs,
-    lastUsedAtMs: undefined,
-    revokedAtMs: undefined,
-    rate: grant.rate,
-  };
-}
+export const toRecord = (token: string, grant: TokenGrant): TokenRecord => ({
+  expiresAtMs: undefined,
+  rate: undefined,
+  ...grant,
+  hash: hashToken(token),
+  prefix: token.slice(0, PREFIX_LENGTH),
+  lastUsedAtMs: undefined,
+  revokedAtMs: undefined,
+});
 
 /** The token is shown once: the store keeps only its record. Throws a Refusal if the name is in use. */
 export async function issueToken(

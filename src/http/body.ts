@@ -77,10 +77,12 @@ export class Memory {
   }
 
   /** For bytes that are there until the promise settles. Rejects with a Refusal if they have no room. */
-  async holdUntil(settled: Promise<unknown>, bytes: number): Promise<void> {
+  async holdUntil<Result>(settled: Promise<Result>, bytes: number): Promise<Result> {
+    // If there is no room, the caller does not wait for it.
+    settled.catch(() => undefined);
     this.requireRoom(bytes);
     this.hold(bytes);
-    await settled.finally(() => this.hold(-bytes));
+    return settled.finally(() => this.hold(-bytes));
   }
 
   /**

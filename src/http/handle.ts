@@ -90,8 +90,8 @@ export type Operation =
       readonly bodyTypes?: readonly string[];
     };
 
-const methods = ["GET", "POST", "PUT", "DELETE"] as const;
-export type Method = (typeof methods)[number];
+const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"] as const;
+export type Method = Exclude<(typeof methods)[number], "HEAD" | "OPTIONS">;
 
 export interface Route {
   /** With its open parts in braces, as in the description. */
@@ -104,8 +104,8 @@ type Handler = (request: RoutedRequest) => Promise<Response>;
 /** The handler of a route; without one, of all unknown paths. */
 export function createHandler(service: Service, route: Route | undefined): Handler {
   const { authenticator, config, metrics, rates, readiness } = service;
-  const allow = route === undefined ? "" : allowedMethods(route);
-  const operations = tabulate(route, allow);
+  const operations = tabulate(route);
+  const allow = listMethods(operations);
   // Unknown paths share one counter; otherwise a client could create unlimited time series.
   const countRequest =
     route === undefined
@@ -130,8 +130,12 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       if (operation.scope === undefined) response = await operation.handle(exchange);
       else {
         const found = authenticator.authenticate(request.headers.get("authorization"));
-        // Awaiting a token that was checked lately would cost a microtask.
-        const principal = found instanceof Promise ? await holdBody(exchange, found) : found;
+        // Awaiting a token that was checked lately would cost a microtask. A client whose token is being looked up may
+        // send a body meanwhile.
+        const principal =
+          found instanceof Promise
+            ? await service.memory.holdUntil(found, countUnread(request))
+            : found;
         exchange.tokenName = principal.name;
         low = rates.take(principal);
         requireScope(principal, operation.scope);
@@ -168,39 +172,22 @@ export function createHandler(service: Service, route: Route | undefined): Handl
   };
 }
 
-/** A client whose token is being looked up may send a body meanwhile. */
-async function holdBody<Result>(
-  { request, service }: Exchange,
-  lookUp: Promise<Result>,
-): Promise<Result> {
-  const [found] = await Promise.all([
-    lookUp,
-    service.memory.holdUntil(lookUp, countUnread(request)),
-  ]);
-  return found;
-}
-
-/** The operations by method. The runtime sends no body in answer to HEAD, so HEAD is GET. */
-function tabulate(route: Route | undefined, allow: string): ReadonlyMap<string, Operation> {
+/** By method. The runtime sends no body in answer to HEAD, so HEAD is GET. */
+function tabulate(route: Route | undefined): ReadonlyMap<string, Operation> {
   if (route === undefined) return new Map();
   const { GET } = route.operations;
-  const options: Operation = { scope: undefined, handle: () => answer(204, null, { allow }) };
-  return new Map(
-    Object.entries({
-      ...route.operations,
-      ...(GET === undefined ? {} : { HEAD: GET }),
-      OPTIONS: options,
-    }),
+  const OPTIONS: Operation = {
+    scope: undefined,
+    handle: () => answer(204, null, { allow: listMethods(operations) }),
+  };
+  const operations = new Map<string, Operation>(
+    Object.entries({ ...route.operations, ...(GET && { HEAD: GET }), OPTIONS }),
   );
+  return operations;
 }
 
-const allowedMethods = ({ operations }: Route): string =>
-  [
-    ...methods
-      .filter((method) => method in operations)
-      .flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])),
-    "OPTIONS",
-  ].join(", ");
+const listMethods = (operations: ReadonlyMap<string, Operation>): string =>
+  methods.filter((method) => operations.has(method)).join(", ");
 
 /** With an id if it is one: a client may send anything, even a token, in its place. */
 const showPath = (route: Route | undefined, { params }: RoutedRequest): string =>

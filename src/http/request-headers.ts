@@ -20,47 +20,36 @@ export function chooseForm<Form extends string>(
   offers: readonly [Form, ...Form[]],
 ): Form {
   if (accept === null || accept === "*/*") return offers[0];
-  const ranges = accept.split(",").map(parseRange);
+  const weights = parseWeights(accept);
   let best = offers[0];
   let bestWeight = 0;
   for (const offer of offers) {
-    const weight = weigh(offer, ranges);
+    const weight = weigh(weights, offer, `${offer.split("/")[0]}/*`, "*/*");
     if (weight > bestWeight) [best, bestWeight] = [offer, weight];
   }
   return best;
 }
 
-interface Range {
-  readonly type: string;
-  readonly weight: number;
-}
-
-function parseRange(text: string): Range {
-  const [type = "", ...parameters] = text.split(";").map((part) => part.trim().toLowerCase());
-  const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2);
-  return { type, weight: weight === undefined ? 1 : Number(weight) || 0 };
-}
-
-/** The most specific range that covers the offer decides. */
-function weigh(offer: string, ranges: readonly Range[]): number {
-  const covering = [offer, `${offer.split("/")[0]}/*`, "*/*"];
-  for (const type of covering) {
-    const range = ranges.find((candidate) => candidate.type === type);
-    if (range !== undefined) return range.weight;
-  }
-  return 0;
-}
-
 /** RFC 9110, section 12.5.3. */
-const GZIP = /^(gzip|x-gzip|\*)(?:[ \t]*;[ \t]*q=([\d.]+))?$/;
+export const acceptsGzip = (header: string | null): boolean =>
+  weigh(parseWeights(header ?? ""), "gzip", "x-gzip", "*") > 0;
 
-export function acceptsGzip(header: string | null): boolean {
-  const codings = (header ?? "").split(",").map((coding) => GZIP.exec(coding.trim().toLowerCase()));
-  // A weight for gzip by name counts for more than a weight for all.
-  const named = codings.find((match) => match !== null && match[1] !== "*");
-  const found = named ?? codings.find((match) => match !== null);
-  return found !== undefined && found !== null && Number(found[2] ?? 1) > 0;
+type Weights = ReadonlyMap<string, number>;
+
+/** By type or coding, in lower case. Of several weights for one, the first counts. */
+function parseWeights(header: string): Weights {
+  const weights = new Map<string, number>();
+  for (const element of header.split(",").toReversed()) {
+    const [name = "", ...parameters] = element.split(";").map((part) => part.trim().toLowerCase());
+    const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2);
+    weights.set(name, weight === undefined ? 1 : Number(weight) || 0);
+  }
+  return weights;
 }
+
+/** The first of these names, the most specific one, decides. */
+const weigh = (weights: Weights, ...names: readonly string[]): number =>
+  weights.get(names.find((name) => weights.has(name)) ?? "") ?? 0;
 
 /** The condition of a change, RFC 9110 section 13. Throws a Refusal if a header is malformed. */
 export function parseCondition(headers: Headers): Condition {
@@ -87,26 +76,20 @@ function parseEntityTags(
   return comparison === "weak" ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
 }
 
-/** An entity tag of a list, with the separator behind it. */
-const ELEMENT = /((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)/y;
-/** RFC 9110, section 5.6.1.2: empty elements are ignored. */
-const EMPTY_ELEMENTS = /[ \t,]*/y;
+/**
+ * The next entity tag of a list, with the separator behind it. RFC 9110, section 5.6.1.2: empty elements are ignored.
+ * Element by element: a client could make one expression for the whole list run for hours.
+ */
+const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
 
-/** Element by element: a client could make one expression for the whole list run for hours. */
 function parseTags(header: string): string[] {
   const tags: string[] = [];
-  for (let at = skip(header, 0); at < header.length; at = skip(header, ELEMENT.lastIndex)) {
-    ELEMENT.lastIndex = at;
-    const tag = ELEMENT.exec(header)?.[1];
-    if (tag === undefined) throw new Refusal("invalid_precondition");
-    tags.push(tag);
-  }
+  ELEMENT.lastIndex = 0;
+  do {
+    const [found, tag] = ELEMENT.exec(header) ?? [];
+    if (found === undefined) throw new Refusal("invalid_precondition");
+    if (tag !== undefined) tags.push(tag);
+  } while (ELEMENT.lastIndex < header.length);
   if (tags.length === 0) throw new Refusal("invalid_precondition");
   return tags;
-}
-
-function skip(header: string, from: number): number {
-  EMPTY_ELEMENTS.lastIndex = from;
-  EMPTY_ELEMENTS.exec(header);
-  return EMPTY_ELEMENTS.lastIndex;
 }

@@ -12,37 +12,28 @@ const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");
 
 /** A folder that has not been built has no routes. */
 export function createFileRoutes({ basePath }: Config, consoleFolder: string): readonly Route[] {
-  const routes: Route[] = [];
-  const consoleFiles = findFiles(consoleFolder);
-  if (consoleFiles !== undefined) {
-    routes.push(
-      { path: "/", operations: { GET: serveIndex(consoleFiles) } },
-      { path: "/console/{file}", operations: { GET: serveNamed(consoleFiles) } },
-    );
-    // Links in a page are relative: they work only if its path ends in a slash.
-    if (basePath !== "") routes.push({ path: "", operations: { GET: redirectTo(`${basePath}/`) } });
-  }
-  const docsFiles = findFiles(DOCS_FOLDER);
-  if (docsFiles !== undefined)
-    routes.push(
-      { path: "/docs", operations: { GET: serveIndex(docsFiles) } },
-      { path: "/docs/{file}", operations: { GET: serveNamed(docsFiles) } },
-    );
+  const routes = [
+    ...serve(consoleFolder, "/", "/console/{file}"),
+    ...serve(DOCS_FOLDER, "/docs", "/docs/{file}"),
+  ];
+  // Links in a page are relative: they work only if its path ends in a slash.
+  if (basePath !== "" && routes.some(({ path }) => path === "/"))
+    routes.push({ path: "", operations: { GET: redirectTo(`${basePath}/`) } });
   return routes;
 }
 
 const INDEX = "index.html";
 
-const serveIndex = (files: Files): Operation => ({
-  scope: undefined,
-  handle: (exchange) => answerFile(exchange, files.get(INDEX)),
-});
-
-/** The file that the path names as `{file}`. */
-const serveNamed = (files: Files): Operation => ({
-  scope: undefined,
-  handle: (exchange) => answerFile(exchange, files.get(exchange.request.params?.["file"] ?? "")),
-});
+function serve(folder: string, ...paths: readonly string[]): Route[] {
+  const files = findFiles(folder);
+  if (files === undefined) return [];
+  const GET: Operation = {
+    scope: undefined,
+    handle: (exchange) =>
+      answerFile(exchange, files.get(exchange.request.params?.["file"] ?? INDEX)),
+  };
+  return paths.map((path) => ({ path, operations: { GET } }));
+}
 
 const redirectTo = (location: string): Operation => ({
   scope: undefined,
@@ -80,8 +71,7 @@ interface StaticFile {
 /** One sequence of bytes, so one strong entity tag. All clients are sent the same copy. */
 interface Form {
   readonly load: () => Blob | Promise<Blob>;
-  readonly etag: string;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly headers: Readonly<Record<string, string>> & { readonly etag: string };
 }
 
 /** The name has a hash of the content, so the content never changes. */
@@ -106,9 +96,9 @@ function openFile(name: string, path: string): StaticFile {
     vary: "Accept-Encoding",
   };
   return {
-    plain: { load: open(path), etag: `"${hash}"`, headers },
+    plain: { load: open(path), headers: { ...headers, etag: `"${hash}"` } },
     compressed: existsSync(`${path}.gz`)
-      ? { load: open(`${path}.gz`), etag: `"${hash}-gzip"`, headers }
+      ? { load: open(`${path}.gz`), headers: { ...headers, etag: `"${hash}-gzip"` } }
       : undefined,
   };
 }
@@ -139,8 +129,9 @@ async function answerFile({ request }: Exchange, file: StaticFile | undefined): 
   if (file === undefined) throw new Refusal("path_not_found");
   const isCompressed = acceptsGzip(request.headers.get("accept-encoding"));
   const form = (isCompressed ? file.compressed : undefined) ?? file.plain;
-  const headers = { ...form.headers, etag: form.etag };
-  if (isUnmodified(request.headers, form.etag)) return new Response(null, { status: 304, headers });
+  const { headers } = form;
+  if (isUnmodified(request.headers, headers.etag))
+    return new Response(null, { status: 304, headers });
   const response = new Response(await form.load(), { headers });
   if (form === file.compressed) response.headers.set("content-encoding", "gzip");
   return response;
