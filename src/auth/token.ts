@@ -43,14 +43,16 @@ export const toRecord = (token: string, grant: TokenGrant): TokenRecord => ({
   revokedAtMs: undefined,
 });
 
+export type IssuedToken = TokenSummary & { readonly token: string };
+
 /** The token is shown once: the store keeps only its record. Throws a Refusal if the name is in use. */
 export async function issueToken(
   store: Pick<TokenStore, "createToken">,
   grant: TokenGrant,
-): Promise<{ readonly token: string; readonly record: TokenRecord }> {
+): Promise<IssuedToken> {
   const token = mintToken();
   const record = toRecord(token, grant);
-  if (await store.createToken(record)) return { token, record };
+  if (await store.createToken(record)) return { token, ...summarize(record) };
   throw new Refusal(
     "token_name_taken",
     `A token named ${JSON.stringify(grant.name)} is in use; revoke it first, or choose another name.`,

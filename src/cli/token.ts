@@ -1,6 +1,12 @@
 /** plantstore token: creates, lists and revokes tokens, in the store or through a running service. */
 
-import { grantRules, issueToken, summarize, type TokenGrant } from "../auth/token.ts";
+import {
+  grantRules,
+  type IssuedToken,
+  issueToken,
+  summarize,
+  type TokenGrant,
+} from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { type Scope, scopes, type TokenSummary } from "../domain/token.ts";
@@ -20,22 +26,17 @@ interface CreateOptions extends TokenOptions {
   readonly rate?: string;
 }
 
-type Made = TokenSummary & { readonly token: string };
-
 /** The tokens of a store, or of a running service. */
 interface Tokens {
   readonly list: () => Promise<readonly TokenSummary[]>;
-  readonly create: (grant: TokenGrant) => Promise<Made>;
+  readonly create: (grant: TokenGrant) => Promise<IssuedToken>;
   readonly revoke: (token: TokenSummary) => Promise<unknown>;
 }
 
 const tokens = {
   ofStore: (store: Store): Tokens => ({
     list: async () => (await store.listTokens()).map(summarize),
-    create: async (grant) => {
-      const { token, record } = await issueToken(store, grant);
-      return { token, ...summarize(record) };
-    },
+    create: (grant) => issueToken(store, grant),
     revoke: async ({ id }) => {
       const token = (await store.listTokens()).find(({ hash }) => hash.startsWith(id));
       if (token !== undefined) await store.revokeToken(token.hash, Date.now());

@@ -49,7 +49,7 @@ function parseWeights(header: string): Weights {
 
 /** The first of these names, the most specific one, decides. */
 const weigh = (weights: Weights, ...names: readonly string[]): number =>
-  weights.get(names.find((name) => weights.has(name)) ?? "") ?? 0;
+  names.map((name) => weights.get(name)).find((weight) => weight !== undefined) ?? 0;
 
 /** The condition of a change, RFC 9110 section 13. Throws a Refusal if a header is malformed. */
 export function parseCondition(headers: Headers): Condition {

@@ -42,8 +42,7 @@ async function createToken(exchange: Exchange, principal: Principal): Promise<Re
       lacking,
       `The token lacks the scope ${lacking}, so it cannot hand it out.`,
     );
-  const { token, record } = await issueToken(service.store, grant);
-  return answer(201, JSON.stringify({ token, ...summarize(record) }));
+  return answer(201, JSON.stringify(await issueToken(service.store, grant)));
 }
 
 async function revokeToken(exchange: Exchange): Promise<Response> {
