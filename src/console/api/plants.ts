@@ -2,7 +2,7 @@
 
 import type { TagCount, Versioned } from "../../../client/client.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import type { Order, PlantCount } from "../../domain/page.ts";
+import type { Order } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { mayRead } from "../state/session.ts";
 import { call, isStatus } from "./service.ts";
@@ -24,7 +24,6 @@ const RETRYING = { delaysMs: [300, 900] };
 
 /** Another plant has the id; `by` is undefined if it can't be read. */
 export class Taken extends Error {
-  override readonly name = "Taken";
   readonly id: bigint;
   readonly by: Plant | undefined;
 
@@ -48,7 +47,6 @@ export async function createPlant(plant: Plant): Promise<"created" | "replayed">
 
 /** The plant is no longer as it was read; `current` is undefined if it was deleted. */
 export class Changed extends Error {
-  override readonly name = "Changed";
   readonly current: Versioned | undefined;
 
   constructor(current: Versioned | undefined) {
@@ -124,9 +122,6 @@ export async function findNamesake(name: string, signal: AbortSignal): Promise<P
   const { plants } = await call((client) => client.listPage({ q: name, limit: 100 }, { signal }));
   return plants.find((plant) => plant.name === name);
 }
-
-export const countPlants = (filter: Partial<Filter>, signal: AbortSignal): Promise<PlantCount> =>
-  call((client) => client.countPlants(filter, { signal }));
 
 /** The first tags in use with this prefix, and how many plants have each. */
 export async function readTags(

@@ -5,7 +5,6 @@ import type { Change, TagCount } from "../../../client/client.ts";
 import { type PlantCount, takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import {
-  countPlants,
   createPlant,
   type Filter,
   readTags,
@@ -42,7 +41,6 @@ class PlantList {
   /** The id that the next page starts after. */
   private after: bigint | undefined;
   private hasMore = true;
-  private isLoading = false;
   /** Changes that came while a page was loading: the page may be older. */
   private late: (() => void)[] = [];
   private readonly left = new AbortController();
@@ -53,12 +51,11 @@ class PlantList {
 
   /** Reads on until there is something new to show, and this id. A search may need many pages for that. */
   async loadMore(until?: bigint): Promise<void> {
-    if (this.isLoading || !this.hasMore) return;
+    if (this.phase.value === "loading" || !this.hasMore) return;
     if (this.plants.length >= LOADED_MAX) {
       this.phase.value = "full";
       return;
     }
-    this.isLoading = true;
     this.phase.value = "loading";
     const wanted = this.plants.length + FIRST_PAGE_LENGTH;
     const isReached = (): boolean =>
@@ -71,7 +68,6 @@ class PlantList {
       this.failure.value = error;
       this.phase.value = "failed";
     } finally {
-      this.isLoading = false;
       for (const change of this.late.splice(0)) change();
     }
   }
@@ -92,8 +88,10 @@ class PlantList {
     const isWhole = q === undefined && tag === undefined;
     try {
       if (isWhole || isAgain || total.value === undefined)
-        total.value = await countPlants({}, this.left.signal);
-      this.count.value = isWhole ? total.value : await countPlants({ q, tag }, this.left.signal);
+        total.value = await call((client) => client.countPlants({}, this.left));
+      this.count.value = isWhole
+        ? total.value
+        : await call((client) => client.countPlants({ q, tag }, this.left));
     } catch {
       // The list does without.
     }
@@ -106,7 +104,7 @@ class PlantList {
   /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
   put(plant: Plant): void {
     noteTag(plant.tag);
-    if (this.isLoading) this.late.push(() => this.put(plant));
+    if (this.phase.value === "loading") this.late.push(() => this.put(plant));
     const index = this.placeOf(plant.id);
     const isThere = this.plants[index]?.id === plant.id;
     const isBeyond = index === this.plants.length && this.hasMore;
@@ -118,7 +116,7 @@ class PlantList {
   }
 
   take(id: bigint): void {
-    if (this.isLoading) this.late.push(() => this.take(id));
+    if (this.phase.value === "loading") this.late.push(() => this.take(id));
     const index = this.indexOf(id);
     if (index === -1) return;
     this.plants.splice(index, 1);

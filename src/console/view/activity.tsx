@@ -221,9 +221,7 @@ function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: n
   picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
 }
 
-interface Line {
-  readonly label: string;
-  readonly color: string;
+interface Line extends Series {
   /** One for each slot. */
   readonly values: readonly (number | null)[];
 }
@@ -253,15 +251,15 @@ interface ChartProps {
 
 function Chart({ figure, slots }: ChartProps): JSX.Element {
   const { title, unit, format = formatFigure, series, least, isCount = false } = figure;
-  const lines = series.map(({ label, color, of }) => {
+  const lines = series.map((each) => {
     const values = slots.samples.map((samples): number | null => {
-      const known = samples.map(of).filter((value) => value !== null);
+      const known = samples.map(each.of).filter((value) => value !== null);
       if (known.length === 0) return null;
       if (!isCount) return Math.max(...known);
       const sum = known.reduce((total, value) => total + value, 0);
       return (sum * 1000) / (known.length * slots.intervalMs);
     });
-    return { label, color, values };
+    return { ...each, values };
   });
   const slot = picked.value;
   const valueOf = (values: Line["values"]): string => {
@@ -286,9 +284,7 @@ function Chart({ figure, slots }: ChartProps): JSX.Element {
           {(isCount ? lines : lines.toReversed()).map(({ label, color, values }) => (
             <div key={label}>
               <dt class={lines.length > 1 ? undefined : "visually-hidden"}>
-                <svg class="line-sample" viewBox="0 0 10 10" aria-hidden="true">
-                  <path d="M0 0h10v10H0z" fill={`var(${color})`} />
-                </svg>
+                <i class="swatch" style={{ background: `var(${color})` }} />
                 {label}
               </dt>
               <dd>{valueOf(values)}</dd>

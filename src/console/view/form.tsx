@@ -174,12 +174,9 @@ export function TextField(props: FieldProps & InputProps): JSX.Element {
   );
 }
 
-interface ChoiceProps {
-  readonly id: string;
-  readonly label: string;
+interface ChoiceProps extends FieldProps {
   readonly value?: string;
   readonly options: readonly (readonly [value: string, label: string])[];
-  readonly fault?: string | undefined;
   readonly onChange?: (value: string) => void;
 }
 

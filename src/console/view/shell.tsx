@@ -1,8 +1,7 @@
 /** The frame around every view: navigation, account menu, connection banner, toasts. */
 
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { isLost, tryAgain } from "../api/service.ts";
 import { importProgress } from "../import/state.ts";
 import { DropTarget, ImportView } from "../import/view.tsx";
@@ -51,7 +50,7 @@ function Inside(): JSX.Element {
       </header>
       <div role="status">
         {isLost.value && (
-          <div class="banner">
+          <div class="banner notice-warning">
             <Icon name="warning" />
             <p>No connection to the store. Trying again…</p>
             <Button kind="small" onClick={() => void tryAgain()}>
@@ -168,23 +167,17 @@ const ACTION_MS = 10_000;
 /** Goes away by itself, but not while the pointer or the focus is on it. */
 function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
   const { key, text, action } = each;
-  const isHeld = useSignal(false);
+  const note = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    if (isHeld.value || action?.isNeeded === true) return;
-    const timer = setTimeout(() => dismiss(key), action === undefined ? TOAST_MS : ACTION_MS);
-    return () => clearTimeout(timer);
-  }, [isHeld.value]);
-  const hold = (isOn: boolean) => (): void => {
-    isHeld.value = isOn;
-  };
+    if (action?.isNeeded === true) return;
+    const leave = (): void => {
+      if (note.current?.matches(":hover, :focus-within") === false) dismiss(key);
+    };
+    const timer = setInterval(leave, action === undefined ? TOAST_MS : ACTION_MS);
+    return () => clearInterval(timer);
+  }, []);
   return (
-    <div
-      class="toast"
-      onMouseEnter={hold(true)}
-      onMouseLeave={hold(false)}
-      onFocusIn={hold(true)}
-      onFocusOut={hold(false)}
-    >
+    <div class="toast" ref={note}>
       <p>{text}</p>
       {action !== undefined && (
         <Button kind="plain" aria-keyshortcuts="u" onClick={() => act(each)}>

@@ -7,7 +7,7 @@ import { ServiceError, type TokenFacts } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Check, Mark, Notice } from "./controls.tsx";
-import { Field, fieldProps, focusField, Form } from "./form.tsx";
+import { Field, fieldProps, focusField, Form, useTask } from "./form.tsx";
 
 const reasons: Readonly<Record<SignedOut, string | undefined>> = {
   never: undefined,
@@ -25,28 +25,24 @@ const SENDABLE = /^[\x21-\x7e]+$/;
 export function SignIn(): JSX.Element {
   const text = useSignal("");
   const fault = useSignal<string | undefined>(undefined);
-  const isChecking = useSignal(false);
+  const { isBusy, trouble, run } = useTask();
   const isKept = useSignal(false);
   useEffect(() => focusField("token"), []);
 
   const check = async (given: string): Promise<void> => {
-    if (isChecking.value) return;
     const token = given.trim().replaceAll(AROUND, "");
     if (token === "") fault.value = "Paste a token to sign in.";
     else if (!SENDABLE.test(token))
       fault.value = "This is not a token: it contains spaces or special characters.";
     else {
-      isChecking.value = true;
       fault.value = undefined;
-      try {
+      await run(async () => {
         const response = await call((client) => client.request("/token"), token);
         const identity = (await response.json()) as TokenFacts;
-        return beginSession({ token, identity }, isKept.value);
-      } catch (error) {
-        fault.value = explainRefusal(error);
-      } finally {
-        isChecking.value = false;
-      }
+        beginSession({ token, identity }, isKept.value);
+      });
+      if (trouble.value === undefined) return;
+      fault.value = explainRefusal(trouble.value);
     }
     focusField("token");
   };
@@ -100,8 +96,8 @@ export function SignIn(): JSX.Element {
           <div aria-live="assertive" class="visually-hidden">
             {fault.value}
           </div>
-          <Button type="submit" kind="main" disabled={isChecking.value}>
-            {isChecking.value ? "Checking…" : "Sign in"}
+          <Button type="submit" kind="main" disabled={isBusy.value}>
+            {isBusy.value ? "Checking…" : "Sign in"}
           </Button>
         </Form>
         <p class="sign-in-help">
