@@ -22,17 +22,22 @@ export const readPlant = (id: bigint, signal?: AbortSignal): Promise<Versioned> 
 /** Sends again after a lost answer: most outages are over within a second. */
 const RETRYING = { delaysMs: [300, 900] };
 
-/** Another plant has the id; `by` is undefined if it can't be read. */
-export class Taken extends Error {
+/** What is stored under the id stands in the way; `current` is undefined if it is gone or can't be read. */
+class Conflict extends Error {
   readonly id: bigint;
-  readonly by: Plant | undefined;
+  readonly current: Versioned | undefined;
 
-  constructor(id: bigint, by: Plant | undefined) {
-    super("Another plant has this id.");
+  constructor(id: bigint, current: Versioned | undefined) {
+    super(`Id ${id} is not as expected.`);
     this.id = id;
-    this.by = by;
+    this.current = current;
   }
 }
+
+/** Another plant has the id. */
+export class Taken extends Conflict {}
+/** Someone else changed or deleted the plant since it was read. */
+export class Changed extends Conflict {}
 
 /** Throws Taken. */
 export async function createPlant(plant: Plant): Promise<"created" | "replayed"> {
@@ -41,17 +46,7 @@ export async function createPlant(plant: Plant): Promise<"created" | "replayed">
   } catch (error) {
     if (!isStatus(error, 409)) throw error;
     const holder = mayRead.value ? await readPlant(plant.id).catch(() => undefined) : undefined;
-    throw new Taken(plant.id, holder?.plant);
-  }
-}
-
-/** The plant is no longer as it was read; `current` is undefined if it was deleted. */
-export class Changed extends Error {
-  readonly current: Versioned | undefined;
-
-  constructor(current: Versioned | undefined) {
-    super("Someone else changed this plant.");
-    this.current = current;
+    throw new Taken(plant.id, holder);
   }
 }
 
@@ -61,7 +56,7 @@ export async function replacePlant(plant: Plant, etag: string): Promise<Versione
     return await call((client) => client.replace(plant, { ...RETRYING, ifMatch: etag }));
   } catch (error) {
     if (!isStatus(error, 412) && !isStatus(error, 404)) throw error;
-    throw new Changed(await findPlant(plant.id));
+    throw new Changed(plant.id, await findPlant(plant.id));
   }
 }
 
@@ -72,7 +67,7 @@ export async function removePlant(id: bigint, etag: string): Promise<void> {
   } catch (error) {
     if (isStatus(error, 404)) return;
     if (!isStatus(error, 412)) throw error;
-    throw new Changed(await findPlant(id));
+    throw new Changed(id, await findPlant(id));
   }
 }
 

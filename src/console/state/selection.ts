@@ -121,7 +121,7 @@ export const tagSelected = (tag: string | undefined): Promise<void> =>
 /** Throws Changed if the plant is no longer as it was selected. */
 async function readEtag(plant: Plant): Promise<string> {
   const found = await findPlant(plant.id);
-  if (found === undefined || !isSame(found.plant, plant)) throw new Changed(found);
+  if (found === undefined || !isSame(found.plant, plant)) throw new Changed(plant.id, found);
   return found.etag;
 }
 

@@ -83,13 +83,11 @@ interface FailureNoticeProps {
 /** A write that was refused, or one that may have been carried out although no answer came. */
 export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
   if (error instanceof Taken) {
-    const holder = error.by === undefined ? "another plant" : formatName(error.by);
+    const { id, current } = error;
+    const holder = current === undefined ? "another plant" : formatName(current.plant);
     return (
-      <Notice kind="fault" title={`Id ${error.id} already belongs to ${holder}`}>
-        <p>
-          Nothing was changed.{" "}
-          {error.by !== undefined && <a href={linkTo(error.id)}>Open that plant</a>}
-        </p>
+      <Notice kind="fault" title={`Id ${id} already belongs to ${holder}`}>
+        <p>Nothing was changed. {current && <a href={linkTo(id)}>Open that plant</a>}</p>
       </Notice>
     );
   }

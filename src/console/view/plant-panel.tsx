@@ -43,7 +43,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const meet = (now: Versioned | undefined): void => {
     const before = loaded.value;
     const isKnown = typeof before === "object" && "plant" in before;
-    if (isEditing.value && isKnown && now?.etag !== before.etag) rival.value = new Changed(now);
+    if (isEditing.value && isKnown && now?.etag !== before.etag) rival.value = new Changed(id, now);
     else accept(now);
   };
   useEffect(() => {
