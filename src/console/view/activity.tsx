@@ -221,7 +221,9 @@ function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: n
   picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
 }
 
-interface Line extends Series {
+interface Line {
+  readonly label: string;
+  readonly color: string;
   /** One for each slot. */
   readonly values: readonly (number | null)[];
 }
@@ -251,15 +253,15 @@ interface ChartProps {
 
 function Chart({ figure, slots }: ChartProps): JSX.Element {
   const { title, unit, format = formatFigure, series, least, isCount = false } = figure;
-  const lines = series.map((each) => {
+  const lines = series.map(({ label, color, of }) => {
     const values = slots.samples.map((samples): number | null => {
-      const known = samples.map(each.of).filter((value) => value !== null);
+      const known = samples.map(of).filter((value) => value !== null);
       if (known.length === 0) return null;
       if (!isCount) return Math.max(...known);
       const sum = known.reduce((total, value) => total + value, 0);
       return (sum * 1000) / (known.length * slots.intervalMs);
     });
-    return { ...each, values };
+    return { label, color, values };
   });
   const slot = picked.value;
   const valueOf = (values: Line["values"]): string => {
