@@ -5,6 +5,7 @@ import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { makeTemporaryFolder, type TemporaryFolder } from "./folder.ts";
 import { signal } from "./processes.ts";
+import { makeWorkbook, rowsOf } from "./workbook.ts";
 
 const root = join(import.meta.dir, "../..");
 /** Not sources; some of them are large, or change while other tests run. */
@@ -57,8 +58,17 @@ export const fail = (command: readonly string[], options: RunOptions): Promise<s
     (error: unknown) => (error as Error).message,
   );
 
+const stock = makeWorkbook({
+  sheets: {
+    Stock: rowsOf([
+      ["id", "name"],
+      [301, "Mint"],
+    ]),
+  },
+});
+
 /**
- * Uses the service and the commands in an empty folder: workers, both pages, search and backup. A package that lacks a
+ * Uses the service and the commands in an empty folder: workers, both pages, search, import and backup. A package that lacks a
  * file fails at one of them. Other files in the folder must not matter.
  */
 export async function useEverything(
@@ -95,8 +105,14 @@ export async function useEverything(
     expect((await fetch(`${url}/plants`, { method: "POST", headers, body })).status).toBe(200);
     const found = await fetch(`${url}/plants?name=DELICI`, { headers });
     expect(await found.text()).toContain('"id":9007199254740993');
+    writeFileSync(join(cwd, "stock.xlsx"), stock);
+    const imported = await run([...command, "import", "stock.xlsx", "--url", url], {
+      cwd,
+      env: { ...env, PLANTSTORE_TOKEN: token },
+    });
+    expect(imported).toBe("created 1, replayed 0, refused 0\n");
     const backup = await run([...command, "backup", "backup.db", "--json"], { cwd, env });
-    expect(JSON.parse(backup)).toMatchObject({ plants: 1 });
+    expect(JSON.parse(backup)).toMatchObject({ plants: 2 });
     signalGroup("SIGINT");
     expect(await stderr).toContain('"event":"stopped"');
   } finally {
