@@ -265,7 +265,17 @@ describe("an export to a workbook", () => {
   }
 
   test("is read back without a difference", async () => {
-    const names = ["=1+1", "-5", "'@x", "", " a\r\nb\t", "_x000D_ <&>\"'", "\u0001\ufffe🌱", "ünï"];
+    const names = [
+      "=1+1",
+      "-5",
+      "'@x",
+      "",
+      " a\r\nb\t",
+      "_x000D_ <&>\"'",
+      "\u0001\ufffe\uffff🌱",
+      "#N/A",
+      "ünï",
+    ];
     const plants = names.map((name, at) => ({
       id: 9_223_372_036_854_775_807n - BigInt(at),
       name,
@@ -281,7 +291,7 @@ describe("an export to a workbook", () => {
       "plant 7 has a text of 32768",
     );
     async function* endless(): AsyncGenerator<readonly Plant[]> {
-      for (;;) yield { length: 600_000, map: () => [] } as unknown as readonly Plant[];
+      for (;;) yield { length: 600_000, *[Symbol.iterator]() {} } as unknown as readonly Plant[];
     }
     expect(String(await rejectionOf(write(endless())))).toContain("1048575 plants at most");
   });
