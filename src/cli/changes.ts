@@ -12,7 +12,7 @@ import {
   untilInterrupted,
   withTarget,
 } from "./command.ts";
-import { openStandardOutput } from "./files.ts";
+import { writeStandardOutput } from "./files.ts";
 import { describeRetry, printError } from "./terminal.ts";
 
 interface ChangesOptions extends TargetOptions {
@@ -50,10 +50,10 @@ export async function printChanges(config: Config, options: ChangesOptions): Pro
   const format = options.json ? formatChange : formatForPeople;
 
   const print = async (read: ReadPage, signal: AbortSignal): Promise<void> => {
-    const output = openStandardOutput(signal);
     for (let last = after; ;) {
       const page = await read(last, signal);
-      await output.write(page.changes.map((change) => `${format(change)}\n`).join(""));
+      const text = page.changes.map((change) => `${format(change)}\n`).join("");
+      await writeStandardOutput(text, signal);
       ({ last } = page);
       if (!page.hasMore && !options.follow) return;
       await Bun.sleep(page.hasMore ? 0 : FOLLOW_MS);

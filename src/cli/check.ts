@@ -41,7 +41,8 @@ export async function check(config: Config, options: { readonly json?: boolean }
       ["CHECK", "RESULT", "FOUND"],
       [
         ...rows,
-        ...describeCounts(plants, tokens),
+        ...(plants === undefined ? [] : describePlants(plants)),
+        ...(tokens === undefined ? [] : [["tokens", "", describeTokens(tokens)]]),
         ...(size === undefined ? [] : [["size", "", size]]),
         [kind, "", store],
       ],
@@ -109,26 +110,14 @@ async function checkPostgres(target: Target, config: Config): Promise<Checked> {
   };
 }
 
-function describeCounts(
-  plants: PlantCounts | undefined,
-  tokens: TokenCounts | undefined,
-): string[][] {
-  const rows: string[][] = [];
-  if (plants !== undefined) {
-    const { count, tagged, tags, idMin, idMax } = plants;
-    rows.push(
-      ["plants", "", formatCount(count)],
-      ["ids", "", idMin === null ? "none" : `${idMin} to ${idMax}`],
-      ["tags", "", `${formatCount(tags)} different, on ${formatCount(tagged)} of the plants`],
-    );
-  }
-  if (tokens !== undefined) {
-    const { active, expired, revoked } = tokens;
-    const counts = `${formatCount(active)} active, ${formatCount(expired)} expired, ${formatCount(revoked)} revoked`;
-    rows.push(["tokens", "", counts]);
-  }
-  return rows;
-}
+const describePlants = ({ count, tagged, tags, idMin, idMax }: PlantCounts): string[][] => [
+  ["plants", "", formatCount(count)],
+  ["ids", "", idMin === null ? "none" : `${idMin} to ${idMax}`],
+  ["tags", "", `${formatCount(tags)} different, on ${formatCount(tagged)} of the plants`],
+];
+
+const describeTokens = ({ active, expired, revoked }: TokenCounts): string =>
+  `${formatCount(active)} active, ${formatCount(expired)} expired, ${formatCount(revoked)} revoked`;
 
 /** Wrapped, so the table fits a terminal of 80 columns. */
 function describeFaults(name: string, messages: readonly string[]): string[][] {

@@ -11,7 +11,7 @@ import {
   UsageError,
   withTarget,
 } from "./command.ts";
-import { openFileOutput, openStandardOutput, requireOutsideStore } from "./files.ts";
+import { openFileOutput, requireOutsideStore, writeStandardOutput } from "./files.ts";
 import { findFormat } from "./import.ts";
 import { countOf, formatSeconds, Progress } from "./terminal.ts";
 
@@ -36,22 +36,18 @@ export async function exportPlants(config: Config, options: ExportOptions): Prom
 
   await untilInterrupted((signal) =>
     withTarget(config, options, plantsOf, async (target) => {
-      const output =
-        path === "-" ? openStandardOutput(signal) : openFileOutput(path, force, signal);
+      using file = path === "-" ? undefined : openFileOutput(path, force, signal);
+      const write = file?.write ?? ((text: string) => writeStandardOutput(text, signal));
       // Plants that scroll by on the terminal are progress enough.
       const isShown = path !== "-" || !process.stdout.isTTY;
       using progress = new Progress(quiet || !isShown, () => ({ plants: count }));
-      try {
-        const blocks = target.exportBlocks(options, { signal, onRetry: progress.onRetry });
-        for await (const plants of blocks) {
-          await output.write((count === 0 ? form.head : form.between) + form.format(plants));
-          count += plants.length;
-        }
-        await output.write(count === 0 ? form.head + form.tail : form.tail);
-        output.finish();
-      } finally {
-        output.abandon();
+      const blocks = target.exportBlocks(options, { signal, onRetry: progress.onRetry });
+      for await (const plants of blocks) {
+        await write((count === 0 ? form.head : form.between) + form.format(plants));
+        count += plants.length;
       }
+      await write(count === 0 ? form.head + form.tail : form.tail);
+      file?.finish();
     }),
   );
   const seconds = (performance.now() - startedAtMs) / 1000;

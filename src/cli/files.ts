@@ -101,26 +101,18 @@ async function orAborted<Result>(promise: Promise<Result>, signal: AbortSignal):
   }
 }
 
-interface Output {
-  readonly write: (text: string) => Promise<void>;
-  /** Puts the file in its place, on the disk. */
-  readonly finish: () => void;
-  /** Removes what was written. Does nothing after `finish`. */
-  readonly abandon: () => void;
+export async function writeStandardOutput(text: string, signal: AbortSignal): Promise<void> {
+  try {
+    await writeDescriptor(STANDARD_OUTPUT, text, signal);
+  } catch (error) {
+    throw (error as NodeJS.ErrnoException).code === "EPIPE" ? new ReaderGone() : error;
+  }
 }
 
-export function openStandardOutput(signal: AbortSignal): Output {
-  return {
-    write: async (text) => {
-      try {
-        await writeDescriptor(STANDARD_OUTPUT, text, signal);
-      } catch (error) {
-        throw (error as NodeJS.ErrnoException).code === "EPIPE" ? new ReaderGone() : error;
-      }
-    },
-    finish: () => undefined,
-    abandon: () => undefined,
-  };
+interface Output extends Disposable {
+  readonly write: (text: string) => Promise<void>;
+  /** Puts the file in its place, on the disk. Without it, what was written is removed at the end. */
+  readonly finish: () => void;
 }
 
 /** A file that appears when it is complete. */
@@ -152,7 +144,7 @@ export function openFileOutput(path: string, force: boolean, signal: AbortSignal
       named(() => renameSync(temporary, target));
       syncFile(dirname(target));
     },
-    abandon: () => {
+    [Symbol.dispose]: () => {
       close();
       rmSync(temporary, { force: true });
     },

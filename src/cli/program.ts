@@ -127,10 +127,7 @@ const load =
 function addServiceCommands(program: Command): void {
   addSettings(program.command("serve"))
     .description("Run the service.")
-    .addHelpText(
-      "after",
-      "\nPLANTSTORE_TOKEN, in the environment only, is a token with all scopes.",
-    )
+    .addHelpText("after", "\nPLANTSTORE_TOKEN, in the environment, is a token with all scopes.")
     .action(load(async () => (await import("./serve.ts")).serve));
   addSettings(program.command("config"))
     .description("Print the settings in effect, with secrets masked.")
@@ -310,16 +307,12 @@ function addStoreCommands(program: Command): void {
   backup
     .enablePositionalOptions()
     .command("verify")
-    .description(
-      "Restore the newest backup of plantstore serve --backup-to into TMPDIR, and compare every row.",
-    )
-    .argument("<folder>", "the folder of --backup-to")
+    .description("Restore the newest backup of a folder into TMPDIR, and compare every row.")
+    .argument("<folder>", "the folder of plantstore serve --backup-to")
     .option("--json", "as JSON")
     .action(load(async () => (await import("./backup.ts")).verifyBackup));
   addStore(program.command("restore"))
-    .description(
-      "Verify a backup, and make it the store. A store that exists is not overwritten: move it away first, or name another with --database-url.",
-    )
+    .description("Verify a backup, and make it the store. A store that exists is not overwritten.")
     .argument("<file|->", "the backup, or - for standard input")
     .option("--json", "as JSON")
     .action(load(async () => (await import("./backup.ts")).restore));
@@ -328,9 +321,7 @@ function addStoreCommands(program: Command): void {
     .option("--json", "as JSON")
     .action(load(async () => (await import("./check.ts")).check));
   addStore(program.command("migrate"))
-    .description(
-      "Bring the schema of the store up to date. The service does this when it starts, if its database user may.",
-    )
+    .description("Bring the schema of the store up to date. The service does so when it starts.")
     .option("--dry-run", "print the SQL, and change nothing")
     .action(load(async () => (await import("./check.ts")).migrate));
 }

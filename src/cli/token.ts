@@ -53,13 +53,21 @@ const tokens = {
 };
 
 export async function createToken(config: Config, options: CreateOptions): Promise<void> {
+  const { name, expires, rate } = options;
   const createdAtMs = Date.now();
+  const chosen = options.scopes.split(",").map((scope) => scope.trim());
+  const unknown = chosen.find((scope) => !scopes.includes(scope as Scope));
+  if (expires !== undefined && /^\d{4}-/.test(expires) && Date.parse(expires) <= createdAtMs)
+    throw new UsageError(`--expires: ${expires} is in the past`);
   const grant: TokenGrant = {
-    name: parsePart("name", options.name),
-    scopes: parseScopes(options.scopes),
+    name: accept("name", name, grantRules.name.find(name)),
+    scopes: accept("scopes", unknown ?? options.scopes, grantRules.scopes.find(chosen)),
     createdAtMs,
-    expiresAtMs: parseExpiry(options.expires, createdAtMs),
-    rate: options.rate === undefined ? undefined : parsePart("rate", options.rate),
+    expiresAtMs:
+      expires === undefined
+        ? undefined
+        : accept("expires", expires, grantRules.expires.find(expires, createdAtMs)),
+    rate: rate === undefined ? undefined : accept("rate", rate, grantRules.rate.find(rate)),
   };
   const create = async (target: Tokens): Promise<void> => {
     const made = await target.create(grant);
@@ -135,33 +143,14 @@ function findOne(listed: readonly TokenSummary[], nameOrPrefix: string): TokenSu
   return token;
 }
 
-const refuse = (flag: string, text: string, expected: string): UsageError =>
-  new UsageError(`--${flag}: ${JSON.stringify(text)} is not allowed; expected ${expected}`);
-
-function parsePart(part: "name" | "rate", text: string): string {
-  const { expected, find } = grantRules[part];
-  const found = find(text);
-  if (found === undefined) throw refuse(part, text, expected);
-  return found;
-}
-
-function parseScopes(text: string): readonly Scope[] {
-  const { expected, find } = grantRules.scopes;
-  const chosen = text.split(",").map((scope) => scope.trim());
-  const found = find(chosen);
+function accept<Value>(
+  flag: keyof typeof grantRules,
+  text: string,
+  found: Value | undefined,
+): Value {
   if (found !== undefined) return found;
-  const unknown = chosen.find((scope) => !scopes.includes(scope as Scope));
-  throw refuse("scopes", unknown ?? text, expected);
-}
-
-function parseExpiry(text: string | undefined, nowMs: number): number | undefined {
-  if (text === undefined) return undefined;
-  const { expected, find } = grantRules.expires;
-  const found = find(text, nowMs);
-  if (found !== undefined) return found;
-  if (/^\d{4}-/.test(text) && Date.parse(text) <= nowMs)
-    throw new UsageError(`--expires: ${text} is in the past`);
-  throw refuse("expires", text, expected);
+  const { expected } = grantRules[flag];
+  throw new UsageError(`--${flag}: ${JSON.stringify(text)} is not allowed; expected ${expected}`);
 }
 
 function stateOf({ expires, revoked }: TokenSummary): string {
