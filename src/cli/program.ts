@@ -187,7 +187,7 @@ function addTransferCommands(program: Command): void {
     .action(load(async () => (await import("./export.ts")).exportPlants));
   addTarget(program.command("changes"))
     .description("Print what was created, replaced and removed, in the order of the commits.")
-    .option("--after <number>", "only changes after this number (default: all that are kept)", "0")
+    .option("--after <number>", "only changes after this number; 0 for all that are kept", "0")
     .option("--follow", "go on with changes as they are made")
     .option("--json", "as JSON, one change on each line")
     .action(load(async () => (await import("./changes.ts")).printChanges));
