@@ -9,8 +9,16 @@ export const familyOf = (text: string): number => loadNet().isIP(text);
 
 const toType = (address: string): "ipv4" | "ipv6" => (familyOf(address) === 6 ? "ipv6" : "ipv4");
 
-/** Of addresses, and of networks as in 10.0.0.0/8. */
-export function createList(networks: readonly string[]): BlockList {
+const lists = new WeakMap<readonly string[], BlockList>();
+
+/** Whether it is one of these addresses, or in one of these networks, as in 10.0.0.0/8. */
+export function isIn(networks: readonly string[], address: string): boolean {
+  const list = lists.get(networks) ?? createList(networks);
+  lists.set(networks, list);
+  return list.check(address, toType(address));
+}
+
+function createList(networks: readonly string[]): BlockList {
   const list = new (loadNet().BlockList)();
   for (const network of networks) {
     const [address = "", bits] = network.split("/");
@@ -20,5 +28,37 @@ export function createList(networks: readonly string[]): BlockList {
   return list;
 }
 
-export const isInList = (list: BlockList, address: string): boolean =>
-  list.check(address, toType(address));
+/**
+ * Each proxy adds the address that it was called from at the end. A client can send such a header too, so only what
+ * trusted proxies have added counts: the last address that is not one of theirs.
+ */
+export function findClientAddress(
+  headers: Headers,
+  peer: string | undefined,
+  { trustedProxies }: { readonly trustedProxies: readonly string[] },
+): string | undefined {
+  let address = peer;
+  if (trustedProxies.length === 0 || address === undefined) return address;
+  const chain = listForwarded(headers);
+  while (isIn(trustedProxies, address)) {
+    const before = chain.pop();
+    if (before === undefined || familyOf(before) === 0) return address;
+    address = before;
+  }
+  return address;
+}
+
+/** RFC 7239, or what came before it. */
+function listForwarded(headers: Headers): string[] {
+  const forwarded = headers.get("forwarded");
+  const addresses =
+    forwarded === null
+      ? (headers.get("x-forwarded-for") ?? "").split(",")
+      : splitHops(forwarded).map((hop) => /(?:^|;)\s*for="?([^;"]*)/i.exec(hop)?.[1] ?? "");
+  // IPv6 may be in brackets, and either may have a port.
+  return addresses.map((text) => text.trim().replace(/^\[(.*)\](:\d+)?$|^([\d.]+):\d+$/, "$1$3"));
+}
+
+/** A comma inside quotes does not end a hop. */
+const splitHops = (forwarded: string): string[] =>
+  forwarded.match(/(?:"(?:[^"\\]|\\.)*"|[^,"])+/g) ?? [];

@@ -128,9 +128,7 @@ export class RateLimiter {
     try {
       yield* this.paceParts(blocks, token, rate, AbortSignal.any([signal, this.closing.signal]));
     } finally {
-      const count = this.countBatches(token) - 1;
-      if (count === 0) this.batches.delete(token.hash);
-      else this.batches.set(token.hash, count);
+      this.batches.set(token.hash, this.countBatches(token) - 1);
     }
   }
 

@@ -1,5 +1,6 @@
 /** One request, from its head to its answer. Every failure is caught here. */
 
+import { findClientAddress } from "../auth/address.ts";
 import type { Authenticator, Principal } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
 import { RateLimited, type RateLimiter, type RateState } from "../auth/rate-limit.ts";
@@ -13,7 +14,6 @@ import { allArrived, flushOverdue } from "../store/batcher.ts";
 import { type BodyReader, countUnread, LINGER_SECONDS_MAX, type Memory } from "./body.ts";
 import type { Feed } from "./feed.ts";
 import { parseQuery } from "./query.ts";
-import { logRequest } from "./request-log.ts";
 
 /** What every operation can use. */
 export interface Service {
@@ -196,6 +196,40 @@ const showPath = (route: Route | undefined, { params }: RoutedRequest): string =
     : route.path.replace("{id}", (open) =>
         /^(-?\d{1,19}|[0-9a-f]{16})$/.test(params?.["id"] ?? "") ? (params?.["id"] ?? "") : open,
       );
+
+const PATH_CHARACTERS_MAX = 200;
+/** https://www.w3.org/TR/trace-context/#traceparent-header */
+const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
+
+/** One line: what, how long, and who. Never a token, a body or a query. */
+function logRequest(exchange: Exchange, status: number, refusal: Refusal | undefined): void {
+  const { request, requestId, startedAtMs, tokenName, service } = exchange;
+  const { log, config } = service;
+  const { headers } = request;
+  const length = headers.get("content-length");
+  const fields = {
+    requestId,
+    traceId: TRACEPARENT.exec(headers.get("traceparent") ?? "")?.[1],
+    method: request.method,
+    path: pathOf(request.url).slice(0, PATH_CHARACTERS_MAX),
+    status,
+    durationMs: Math.round((performance.now() - startedAtMs) * 1000) / 1000,
+    token: tokenName,
+    client: findClientAddress(headers, service.addressOf(request), config),
+    bytes: length === null ? undefined : Number.parseInt(length, 10),
+  };
+  if (refusal === undefined) return (config.logRequests ? log.info : log.debug)("request", fields);
+  // The message may quote the body, so it is not logged. Our own failures are logged with their cause.
+  const failed = { ...fields, reason: refusal.reason };
+  if (status < 500) return log.info("request", failed);
+  const logFailure = status === 500 ? log.error : log.warn;
+  logFailure("request", { ...failed, cause: refusal.cause });
+}
+
+/** Without the query, which may hold anything. With an odd Host the URL has no origin. */
+function pathOf(url: string): string {
+  return url.replace(/^[a-z]+:\/\/[^/]*/, "").replace(/[?#].*$/s, "");
+}
 
 /** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;

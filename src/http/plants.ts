@@ -121,11 +121,11 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
   const first = await readPage(exchange, query);
   exchange.release = service.memory.reserve(countBytes(first.plants));
-  const pages: MakePages = (signal) => followPages(exchange, query, first, signal);
-  if (form !== CSV_TYPE)
-    return answerStream(exchange, form, (signal) => formatPages("", pages(signal), formatNdjson));
-  return answerStream(exchange, `${CSV_TYPE}; charset=utf-8; header=present`, (signal) =>
-    formatPages(CSV_HEAD, pages(signal), formatCsv),
+  const isCsv = form === CSV_TYPE;
+  const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
+  const format: Format = isCsv ? [CSV_HEAD, formatCsv] : ["", formatNdjson];
+  return answerStream(exchange, type, (signal) =>
+    formatPages(exchange, query, first, format, signal),
   );
 }
 
@@ -170,17 +170,20 @@ export function takeTick(): Promise<unknown> {
   return ticksTaken;
 }
 
-type MakePages = (signal: AbortSignal) => AsyncGenerator<PlantPage>;
+type Format = readonly [head: string, format: (plants: readonly Plant[]) => string];
 
-async function* followPages(
+async function* formatPages(
   exchange: Exchange,
   query: PlantQuery,
   first: PlantPage,
+  [head, format]: Format,
   signal: AbortSignal,
-): AsyncGenerator<PlantPage> {
-  let page = first;
-  for (;;) {
-    yield page;
+): AsyncGenerator<string> {
+  // Together with the first page, which counts as held memory until a piece is asked for.
+  let start = head;
+  for (let page = first; ;) {
+    if (page.plants.length > 0 || start !== "") yield start + format(page.plants);
+    start = "";
     const { next: after } = page;
     if (after === undefined) return;
     await takeTick();
@@ -223,19 +226,6 @@ export async function retryWhileOverloaded<Result>(
       if (!isOverload || performance.now() > deadlineMs) throw error;
       await Bun.sleep(RETRY_MS);
     }
-  }
-}
-
-async function* formatPages(
-  head: string,
-  pages: AsyncIterable<PlantPage>,
-  format: (plants: readonly Plant[]) => string,
-): AsyncGenerator<string> {
-  // Together with the first page, which counts as held memory until a piece is asked for.
-  let start = head;
-  for await (const { plants } of pages) {
-    if (plants.length > 0 || start !== "") yield start + format(plants);
-    start = "";
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
-import { findClientAddress } from "../../src/http/request-log.ts";
+import { findClientAddress } from "../../src/auth/address.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
