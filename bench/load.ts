@@ -126,6 +126,30 @@ export function listIds(first: number, issued: readonly number[], kind: Load["ki
   return kind === "create-random" ? numbers.map(scatter) : numbers;
 }
 
+/** Clients that follow the changes from the newest one on, and read all that they are sent. The result ends them. */
+export async function followChanges({ url }: Server, count: number): Promise<() => void> {
+  const newest = (await ask(`${url}/changes`, { method: "HEAD" })).headers.get("last-change");
+  const { hostname, port } = new URL(url);
+  const head = `GET /changes?after=${newest} HTTP/1.1\r\nHost: ${hostname}\r\nAccept: text/event-stream\r\n`;
+  const follow = async () => {
+    const { promise: answered, resolve, reject } = Promise.withResolvers<Buffer>();
+    const socket = await Bun.connect({
+      hostname,
+      port: Number(port),
+      socket: {
+        data: (_socket, bytes) => resolve(bytes),
+        close: () => reject(new WrongAnswer("a reader of the changes was cut off")),
+      },
+    });
+    socket.write(`${head}Authorization: ${headers.authorization}\r\n\r\n`);
+    const answer = String(await answered);
+    if (!answer.startsWith("HTTP/1.1 200 ")) throw new WrongAnswer(`the changes answer ${answer}`);
+    return socket;
+  };
+  const sockets = await Promise.all(Array.from({ length: count }, follow));
+  return () => sockets.forEach((socket) => socket.end());
+}
+
 const READ_BACK = 20;
 
 /**

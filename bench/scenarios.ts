@@ -1,10 +1,11 @@
 /** Every scenario, in the order in which it is measured and shown. */
 
-import { exportFrom, importInto, type Load, makeLines } from "./load.ts";
+import { exportFrom, followChanges, importInto, type Load, makeLines } from "./load.ts";
 import {
   BARE,
   type Candidate,
   checkStored,
+  loaded,
   measureTable,
   nameConnections,
   OURS,
@@ -23,6 +24,7 @@ import {
   CONNECTION_LEVELS,
   CONNECTIONS,
   FEW_ROUNDS,
+  READERS,
   ROUNDS,
   STORED,
   STORED_MANY,
@@ -95,12 +97,12 @@ function createTargets(table: Table): Target[] {
     return { tail: p99Ms / p50Ms, rssMb };
   }) as [Tail, Tail];
   const unbounded = `The bare runtime's is ${its.tail.toFixed(2)}. Ours also waits for commits.`;
-  const loaded = `The bare runtime takes ${its.rssMb.toFixed(0)} MB. Ours takes 15 to 20 more from its start on (see Start), for its code; the rest is what its requests leave for the collector.`;
+  const taken = `The bare runtime takes ${its.rssMb.toFixed(0)} MB. Ours takes 15 to 20 more from its start on (see Start), for its code; the rest is what its requests leave for the collector.`;
   return [
     ratioAtLeast("create / bare runtime", ours, bare, 0.88, reasons.create),
     ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 7.5, reasons.create),
     atMost("create: p99 / p50", our.tail, 2, unbounded),
-    atMost("create: memory, MB", our.rssMb, 60, loaded),
+    atMost("create: memory, MB", our.rssMb, 60, taken),
   ];
 }
 
@@ -308,6 +310,37 @@ const journal: Scenario = {
   },
 };
 
+const readers: Scenario = {
+  name: "readers",
+  title: "Create while clients follow the changes",
+  about: `POST /plants into an empty store, ${atUsual}, while ${READERS.toLocaleString("en")} clients read GET /changes as events.`,
+  measure: async (run) => {
+    const alone = await startOurs(run, makePath());
+    const path = makePath();
+    const server = await servePlants(`sqlite:${path}`);
+    run.stack.defer(server.stop);
+    const followed = loaded({
+      name: "with readers",
+      role: "ours",
+      server,
+      load: { kind: "create" },
+      countRows: () => countRows(path),
+    });
+    const measure: Candidate["measure"] = async (seconds) => {
+      const endReaders = await followChanges(server, READERS);
+      return followed.measure(seconds).finally(endReaders);
+    };
+    const table = await measureTable(run.isQuick, {
+      name: atUsual,
+      unit: "creates a second",
+      candidates: [alone({ kind: "create" }, "without readers"), { ...followed, measure }],
+    });
+    const [without, beside] = table.rows;
+    const what = `create: with / without ${READERS.toLocaleString("en")} readers`;
+    return { tables: [table], targets: [ratioAtLeast(what, beside, without, 0.9)] };
+  },
+};
+
 const backup: Scenario = {
   name: "backup",
   title: "Create while backups are made",
@@ -367,6 +400,7 @@ export const scenarios: readonly Scenario[] = [
   size,
   tagIndex,
   journal,
+  readers,
   backup,
   ...postgresScenarios,
   workers,

@@ -11,6 +11,8 @@ export const CONNECTIONS = 64;
 export const MANY_CONNECTIONS = 256;
 export const CONNECTION_LEVELS = [1, CONNECTIONS, MANY_CONNECTIONS] as const;
 
+export const READERS = 1_000;
+
 export const STORED = 1_000_000;
 export const STORED_MANY = 10_000_000;
 export const BULK_ROWS = 300_000;

@@ -8,19 +8,17 @@ import {
   type Change,
 } from "../domain/change.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
-import { type Chunk, formatEvent } from "./feed.ts";
+import { formatEvents } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { answerStream, formatNextLink, retryWhileOverloaded, takeTick, VARY } from "./plants.ts";
 import { parseChangeQuery } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
-import { answerText, requireRoomToAnswer } from "./stream.ts";
+import { answerText, type MakePieces, requireRoomToAnswer } from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
 
 /** How long a reader waits before it connects again. */
 const RETRY_MS = 2_000;
-/** To look through a page for nothing takes as long as to send so much. */
-const LOOK_CHARACTERS = 100_000;
 
 /** GET /changes */
 export async function listChanges(exchange: Exchange): Promise<Response> {
@@ -33,17 +31,14 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
   if (request.method === "HEAD") return answerHead(exchange, form, query);
   if (form === JSON_TYPE) return answerPage(exchange, query);
   // Read before anything is sent, so what cannot be read has a status of its own.
-  const first = await readText(exchange, query, isFeed ? formatEvents : formatLines);
-  const headers = toHeaders(first);
-  if (!isFeed)
-    return answerStream(
-      exchange,
-      form,
-      (signal) => readRest(exchange, query, first, signal),
-      headers,
-    );
-  return answerStream(exchange, form, (signal) => follow(exchange, query, first, signal), {
-    ...headers,
+  if (!isFeed) {
+    const first = await readLines(exchange, query);
+    const readOn: MakePieces = (signal) => readRest(exchange, query, first, signal);
+    return answerStream(exchange, form, readOn, toHeaders(first));
+  }
+  const newest = await exchange.service.store.readChanges({ ...query, limit: 0 });
+  return answerStream(exchange, form, (signal) => follow(exchange, query, signal), {
+    ...toHeaders(newest),
     // nginx would hold back events until it has a buffer full of them.
     "x-accel-buffering": "no",
   });
@@ -76,41 +71,39 @@ const toHeaders = ({ newest }: Pick<ChangePage, "newest">): { readonly "last-cha
   "last-change": String(newest),
 });
 
-type Format = (changes: readonly Change[]) => string;
-
-const formatLines: Format = (changes) =>
-  changes.map((change) => `${formatChange(change)}\n`).join("");
-const formatEvents: Format = (changes) => changes.map(formatEvent).join("");
-
-/** What of a page is sent. */
-interface PageText extends Omit<ChangePage, "changes"> {
-  text: string;
-}
-
-/** Looks twice for room, as others may have read meanwhile. The text counts as held until the client is sent it. */
-async function readText(
-  exchange: Exchange,
-  query: ChangeQuery,
-  format: Format,
-  signal?: AbortSignal,
-): Promise<PageText> {
-  const { config, memory, store } = exchange.service;
-  return retryWhileOverloaded(config.queueSecondsMax, async () => {
-    signal?.throwIfAborted();
-    memory.requireHalf(exchange.bytesHeld);
-    const { changes, ...page } = await store.readChanges(query);
-    memory.noteText(countCharacters(changes));
-    memory.requireHalf(exchange.bytesHeld);
-    const text = format(changes);
-    exchange.release = memory.reserve(Buffer.byteLength(text));
-    return { ...page, text };
-  });
+/** Looks twice for room, as others may have read meanwhile. */
+async function readPage({ service }: Exchange, query: ChangeQuery): Promise<ChangePage> {
+  const { memory, store } = service;
+  memory.requireHalf();
+  const page = await store.readChanges(query);
+  memory.noteText(countCharacters(page.changes));
+  memory.requireHalf();
+  return page;
 }
 
 const countCharacters = (changes: readonly Change[]): number =>
   changes.reduce((sum, { plant, before }) => sum + countIn(plant) + countIn(before), 0);
 
 const countIn = (plant: Plant | undefined): number => (plant === undefined ? 0 : lengthOf(plant));
+
+/** What of a page is sent. */
+interface PageText extends Omit<ChangePage, "changes"> {
+  text: string;
+}
+
+/** The text counts as held until the client is sent it. */
+const readLines = (
+  exchange: Exchange,
+  query: ChangeQuery,
+  signal?: AbortSignal,
+): Promise<PageText> =>
+  retryWhileOverloaded(exchange.service.config.queueSecondsMax, async () => {
+    signal?.throwIfAborted();
+    const { changes, ...page } = await readPage(exchange, query);
+    const text = changes.map((change) => `${formatChange(change)}\n`).join("");
+    exchange.release = exchange.service.memory.reserve(Buffer.byteLength(text));
+    return { ...page, text };
+  });
 
 /** Up to the newest change. */
 async function* readRest(
@@ -123,7 +116,7 @@ async function* readRest(
     if (page.text !== "") yield takeText(page);
     if (!page.hasMore) return;
     await takeTick();
-    page = await readText(exchange, { ...query, after: page.last }, formatLines, signal);
+    page = await readLines(exchange, { ...query, after: page.last }, signal);
   }
 }
 
@@ -138,60 +131,42 @@ function takeText(page: PageText): string {
 async function* follow(
   exchange: Exchange,
   query: ChangeQuery,
-  first: PageText,
   signal: AbortSignal,
-): AsyncGenerator<string> {
+): AsyncGenerator<string | Uint8Array> {
   const { config, feed, memory } = exchange.service;
   const quietMsMax = config.commentSeconds * 1000;
+  let last = query.after;
+  const makePiece = async (): Promise<string | Uint8Array> => {
+    signal.throwIfAborted();
+    memory.requireHalf();
+    let chunk = feed.find(last);
+    if (chunk === undefined) {
+      const page = await readPage(exchange, { ...query, after: last });
+      if (!wantsAll(query)) {
+        ({ last } = page);
+        return formatEvents(page.changes);
+      }
+      chunk = feed.keep(last, page);
+    }
+    ({ last } = chunk);
+    if (wantsAll(query)) return chunk.events;
+    return formatEvents(chunk.changes.filter((change) => isWanted(query, change)));
+  };
   // A reader of the feed is not refused when clients have not read their answers: it waits.
-  const untilRoom = (): Promise<void> =>
-    retryWhileOverloaded(Number.POSITIVE_INFINITY, async () => {
-      signal.throwIfAborted();
-      memory.requireHalf(exchange.bytesHeld);
-    });
+  const makeWhenRoom = () => retryWhileOverloaded(Number.POSITIVE_INFINITY, makePiece);
   feed.join();
   try {
-    let { last, hasMore } = first;
-    let owed = first.text.length || LOOK_CHARACTERS;
-    yield `retry: ${RETRY_MS}\n\n${takeText(first)}`;
+    yield `retry: ${RETRY_MS}\n\n`;
     let quietSinceMs = performance.now();
     while (!feed.isClosed) {
       signal.throwIfAborted();
-      const chunk = hasMore ? undefined : feed.find(last);
-      // It pays and waits before it has a text of its own, because that would not count meanwhile.
-      if (chunk !== undefined) {
-        const changes = findBehind(chunk, last, query);
-        const share = changes.length / (chunk.changes.length || 1);
-        await feed.pay(chunk.text.length * share, { isOwn: false });
-        ({ last } = chunk);
-        if (changes.length === 0) {
-          await takeTick();
-          continue;
-        }
-        await untilRoom();
-        yield changes === chunk.changes ? chunk.text : formatEvents(changes);
-      } else if (hasMore || feed.isBehind(last)) {
-        await feed.pay(owed, { isOwn: true });
-        await untilRoom();
-        // A filter that matches little looks at much, and others want their share of the thread.
-        await takeTick();
-        const limit = feed.ownLimit;
-        const page = await readText(
-          exchange,
-          { ...query, after: last, limit },
-          formatEvents,
-          signal,
-        );
-        ({ last, hasMore } = page);
-        owed = page.text.length || LOOK_CHARACTERS;
-        if (page.text === "") continue;
-        yield takeText(page);
-      } else {
-        await feed.wait(quietSinceMs + quietMsMax - performance.now(), signal);
-        if (performance.now() - quietSinceMs < quietMsMax) continue;
-        // The client learns how far it is, even if its filter has left out everything.
+      const quietMs = performance.now() - quietSinceMs;
+      const piece = await feed.takeTurn(last, quietMsMax - quietMs, signal, makeWhenRoom);
+      if (piece !== undefined && piece.length > 0) yield piece;
+      // The client learns how far it is, even if its filter has left out everything.
+      else if (performance.now() - quietSinceMs >= quietMsMax)
         yield wantsAll(query) ? ":\n\n" : `:\nid: ${last}\n\n`;
-      }
+      else continue;
       quietSinceMs = performance.now();
     }
   } finally {
@@ -200,12 +175,3 @@ async function* follow(
 }
 
 const wantsAll = ({ id, types }: ChangeQuery): boolean => id === undefined && types === undefined;
-
-function findBehind(
-  { after, changes }: Chunk,
-  last: number,
-  query: ChangeQuery,
-): readonly Change[] {
-  if (wantsAll(query) && after === last) return changes;
-  return changes.filter((change) => change.seq > last && isWanted(query, change));
-}

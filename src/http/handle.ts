@@ -43,8 +43,6 @@ export class Exchange {
   readonly request: RoutedRequest;
   readonly startedAtMs: number;
   readonly sentId: string | null;
-  /** What is held in memory of a streamed answer. */
-  bytesHeld = 0;
   /** Releases what was reserved for it until it begins. */
   release: (() => void) | undefined;
   /** The name of the token, once it is known. */
@@ -139,6 +137,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         exchange.tokenName = principal.name;
         low = rates.take(principal);
         requireScope(principal, operation.scope);
+        if (operation.scope === "plants:write") service.feed.noteWrite(startedAtMs);
         if (operation.hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
         response = await operation.handle(exchange, principal);
       }

@@ -194,13 +194,13 @@ async function* formatPages(
   }
 }
 
-/** Looks twice for room: other exports may have read their pages meanwhile. What it holds itself does not count. */
+/** Looks twice for room: other exports may have read their pages meanwhile. */
 async function readPage(exchange: Exchange, query: PlantQuery): Promise<PlantPage> {
   const { memory, store } = exchange.service;
-  memory.requireHalf(exchange.bytesHeld);
+  memory.requireHalf();
   const page = await store.listPlants(query);
   memory.noteText(countCharacters(page.plants));
-  memory.requireHalf(exchange.bytesHeld);
+  memory.requireHalf();
   return page;
 }
 

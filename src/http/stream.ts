@@ -80,11 +80,11 @@ export function toStream(
   const ending = new AbortController();
   const pieces = make(ending.signal);
   let watch: Timer | undefined;
-  let bytesLast = 0;
+  let bytesHeld = 0;
   let secondsMax = service.config.idleSecondsMax;
   const hold = (bytes: number): void => {
-    service.memory.hold(bytes - exchange.bytesHeld);
-    exchange.bytesHeld = bytes;
+    service.memory.hold(bytes - bytesHeld);
+    bytesHeld = bytes;
   };
   const end = (): void => {
     clearInterval(watch);
@@ -93,8 +93,8 @@ export function toStream(
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
       exchange.release?.();
-      // The runtime asks for a piece while it may still hold the last one.
-      hold(bytesKept + bytesLast);
+      // The runtime asks for a piece when the system has taken all of the last one.
+      hold(bytesKept);
       watch ??= watchToken(exchange, (refusal) => {
         if (ending.signal.aborted) return;
         clearInterval(watch);
@@ -113,8 +113,7 @@ export function toStream(
         service.limitIdle(request, secondsMax);
         if (!done) {
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
-          hold(bytesKept + bytesLast + bytes.length);
-          bytesLast = bytes.length;
+          hold(bytesKept + bytes.length);
           return controller.enqueue(bytes);
         }
       } catch (error) {

@@ -4,6 +4,8 @@ import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { scopes } from "../../src/domain/token.ts";
+import { Feed } from "../../src/http/feed.ts";
+import { createLog } from "../../src/observe/log.ts";
 import { EventReader } from "../support/events.ts";
 import { limits } from "../support/limits.ts";
 import { send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
@@ -93,6 +95,42 @@ test("a reader whose filter matches nothing lets others be answered while it loo
   expect((await fetch(`${service.url}/livez`)).status).toBe(200);
   expect(looks).toBeLessThan(LOOKS);
   expect(reader.comments).toBe(0);
+});
+
+describe("readers that are behind", () => {
+  /** What `see` returns each time that one of the readers has its turn. */
+  async function giveTurns<Seen>(readers: number, see: (feed: Feed) => Seen): Promise<Seen[]> {
+    const page = { changes: [], last: 0, hasMore: true, newest: 1 };
+    const log = createLog("error", () => undefined);
+    const feed = new Feed({ readChanges: async () => page }, log);
+    feed.join();
+    const { signal } = new AbortController();
+    const take = () => feed.takeTurn(0, 60_000, signal, async () => see(feed));
+    const seen = await Promise.all(Array.from({ length: readers }, take));
+    feed.close();
+    return seen as Seen[];
+  }
+
+  test("have their turns in different ticks, so a request waits for one of them at most", async () => {
+    let tick = 0;
+    const count = (): void => void (tick >= 0 && setImmediate(count, tick++));
+    count();
+    const ticks = await giveTurns(50, () => tick);
+    tick = Number.NEGATIVE_INFINITY;
+    expect(new Set(ticks).size).toBe(50);
+  });
+
+  test("leave most of the time to writes, as soon as there are any", async () => {
+    const TURN_MS = 2;
+    const begun = await giveTurns(4, (feed) => {
+      const begunAtMs = performance.now();
+      while (performance.now() < begunAtMs + TURN_MS);
+      feed.noteWrite(performance.now() + 60_000);
+      return begunAtMs;
+    });
+    for (const [index, atMs] of begun.slice(1).entries())
+      expect(atMs - (begun[index] ?? 0)).toBeGreaterThan(TURN_MS * 20);
+  });
 });
 
 test("a service that stops ends its readers at once, also those of its threads", async () => {
