@@ -158,18 +158,9 @@ export function PlantGrid(): JSX.Element {
           role="rowgroup"
           style={{ height: `${plants.length * rowHeight}px`, "--row-height": `${rowHeight}px` }}
         >
-          {plants.slice(start, end).map((plant, offset) => {
-            const index = start + offset;
-            return (
-              <Row
-                key={plant.id}
-                plant={plant}
-                index={index}
-                top={index * rowHeight}
-                isActive={index === active}
-              />
-            );
-          })}
+          {plants.slice(start, end).map((plant, at) => (
+            <Row key={plant.id} plant={plant} index={start + at} isActive={start + at === active} />
+          ))}
         </div>
       </div>
       <ListStatus />
@@ -180,7 +171,6 @@ export function PlantGrid(): JSX.Element {
 interface RowProps {
   readonly plant: Plant;
   readonly index: number;
-  readonly top: number;
   readonly isActive: boolean;
 }
 
@@ -188,7 +178,7 @@ interface RowProps {
 const countIdDigits = (plants: readonly Plant[]): number =>
   Math.max(...[plants[0], plants.at(-1)].map((plant) => String(plant?.id ?? "").length));
 
-function Row({ plant, index, top, isActive }: RowProps): JSX.Element {
+function Row({ plant, index, isActive }: RowProps): JSX.Element {
   const { id, name, tag } = plant;
   return (
     <div
@@ -199,7 +189,7 @@ function Row({ plant, index, top, isActive }: RowProps): JSX.Element {
       aria-selected={isSelected(id) ? "true" : "false"}
       aria-current={isOpen(id) ? "true" : undefined}
       data-active={isActive ? "" : undefined}
-      style={{ transform: `translateY(${top}px)` }}
+      style={{ "--index": index }}
     >
       {/* The whole cell is the target. */}
       <span role="gridcell" class="row-check" onClick={(event) => select(index, event.shiftKey)}>
