@@ -61,14 +61,18 @@ if (isWhole || flags.write) {
 process.exit(measured.every(isGood) ? 0 : 1);
 
 /** A failure is the scenario's result; the next scenario follows. */
-async function measureScenario({ name, title, about, measure }: Scenario): Promise<ScenarioResult> {
+async function measureScenario(scenario: Scenario): Promise<ScenarioResult> {
+  const { name, title, about, measure, profile } = scenario;
   const startedMs = performance.now();
   const measuredAt = new Date().toISOString();
   const stack = new AsyncDisposableStack();
-  const outcome = await measure({ stack, isQuick: flags.quick ?? false }).catch((error: Error) => {
+  const run = { stack, isQuick: flags.quick ?? false };
+  const outcome = await measure(run).catch((error: Error) => {
     process.stderr.write(`${error.stack ?? ""}\n`);
     return { tables: [], targets: [], failure: error.message };
   });
+  const isMissed = outcome.targets.some(({ isMet }) => !isMet);
+  const profiled = isMissed && profile !== undefined ? { profile: await profile(run) } : {};
   await stack.disposeAsync();
   removeTemporaryPaths();
   return {
@@ -80,6 +84,7 @@ async function measureScenario({ name, title, about, measure }: Scenario): Promi
     roundSeconds: ROUND_SECONDS,
     durationSeconds: Math.round((performance.now() - startedMs) / 1000),
     ...outcome,
+    ...profiled,
   };
 }
 

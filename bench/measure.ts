@@ -48,6 +48,8 @@ export interface Scenario extends Pick<ScenarioResult, "name" | "title" | "about
   /** --quick measures it too. */
   readonly isQuick?: boolean;
   readonly measure: (run: Run) => Promise<Pick<ScenarioResult, "tables" | "targets">>;
+  /** Where the time goes, if a target is missed. */
+  readonly profile?: (run: Run) => Promise<string>;
 }
 
 export interface Candidate {
@@ -197,11 +199,12 @@ export async function startOurs(
     loaded({ name, role: "ours", server, load: about, countRows: () => countRows(path) });
 }
 
-export async function startBare({ stack }: Run): Promise<Maker<Candidate>> {
-  const server = await servePlain("bare");
+/** With a store, it looks plants up. */
+export async function startBare({ stack }: Run, path = ""): Promise<Maker<Candidate>> {
+  const server = await servePlain("bare", path);
   stack.defer(server.stop);
-  return (about) =>
-    loaded({ name: BARE, role: "limit", server, load: { ...about, storesNothing: true } });
+  return (about, name = BARE) =>
+    loaded({ name, role: "limit", server, load: { ...about, storesNothing: true } });
 }
 
 /** Starts the peers, each on an empty store or on a million plants. */

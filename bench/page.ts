@@ -63,11 +63,12 @@ export function formatTargets(scenarios: readonly ScenarioResult[]): string {
       isMet ? "met" : "**missed**",
     ]),
   ]);
-  const reasons = scenarios.flatMap(({ targets }) =>
-    targets.flatMap(({ what, isMet, reason }) =>
+  const reasons = scenarios.flatMap(({ name, targets, profile }) => [
+    ...targets.flatMap(({ what, isMet, reason }) =>
       isMet || reason === "" ? [] : `- ${what}: ${reason}`,
     ),
-  );
+    ...(profile === undefined ? [] : [`- ${name}, by a profile of one more round: ${profile}`]),
+  ]);
   return [
     tableOf(["scenario", "what", "measured", "target", ""], rows),
     ...(reasons.length === 0 ? [] : ["Why targets were missed:", reasons.join("\n")]),

@@ -64,6 +64,8 @@ export interface ScenarioResult {
   readonly durationSeconds: number;
   readonly tables: readonly Table[];
   readonly targets: readonly Target[];
+  /** Where the time of our service went, if a target was missed. */
+  readonly profile?: string;
   /** A wrong answer or a lost plant. No figure of this scenario can be trusted. */
   readonly failure?: string;
 }

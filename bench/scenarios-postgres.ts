@@ -10,6 +10,7 @@ import {
   type Scenario,
   startOurs,
 } from "./measure.ts";
+import { profile } from "./profile.ts";
 import { ratioAtLeast, type Table } from "./results.ts";
 import { startDatabases, servePlain, servePlants } from "./servers.ts";
 import { CONNECTION_LEVELS, STORED } from "./settings.ts";
@@ -45,9 +46,8 @@ async function startAll(run: Run, stored = 0): Promise<(load: Load) => Candidate
   ];
 }
 
-/* What profiles showed, for targets that are missed. */
 const ONE_CONNECTION =
-  "The statement takes about 50 µs of the service on both servers. The checks of a request, the queue of the group commit and the entry of the journal take the rest, and a single client pays for all of it.";
+  "Both servers send one statement for a create. Ours also writes an entry of the journal and compares the clock, and a single client pays alone for the queue of the group commit.";
 const SHARED_CORES =
   "The load generator and both servers share the cores, so the rate also has what the load generator takes for a request.";
 const PAGE =
@@ -77,6 +77,11 @@ const postgresCreate: Scenario = {
       ),
     );
     return { tables, targets };
+  },
+  profile: async ({ stack }) => {
+    const { make, options } = await startDatabases(stack);
+    const { url } = await make(0);
+    return profile(url, { kind: "create", connections: 1, isShared: true }, options);
   },
 };
 

@@ -6,6 +6,7 @@ import { listCharts } from "../bench/charts.ts";
 import { listIds, readBack } from "../bench/load.ts";
 import { type Candidate, checkStored, measureTable } from "../bench/measure.ts";
 import { formatScenario, formatTargets, makePage } from "../bench/page.ts";
+import { describeProfile } from "../bench/profile.ts";
 import { listTree, parseMachineStat, parseStat } from "../bench/processes.ts";
 import {
   atMost,
@@ -281,6 +282,25 @@ describe("the page", () => {
     expect(files.length).toBeGreaterThan(0);
     expect(files.filter((file) => !existsSync(`${folder}/${file}`))).toEqual([]);
   });
+});
+
+test("a profile counts what is built in for its caller, and leaves out the start", () => {
+  const frame = (id: number, url: string, functionName: string, ...children: number[]) => ({
+    id,
+    callFrame: { url, functionName },
+    children,
+  });
+  const nodes = [
+    frame(1, "", "(root)", 2, 4),
+    frame(2, "file:///x/src/store/sqlite/read.ts", "find", 3),
+    frame(3, "", "get"),
+    frame(4, "file:///x/src/http/handle.ts", "", 5),
+    frame(5, "", "Response"),
+  ];
+  const profile = { nodes, samples: [2, 3, 3, 5, 1], timeDeltas: [1000, 1000, 1000, 1000, 1000] };
+  expect(describeProfile(profile, 1)).toBe(
+    "SQLite and its sync 50 %, requests and answers 25 %, the runtime outside our code (network and HTTP) 25 %",
+  );
 });
 
 describe("npm run bench", () => {

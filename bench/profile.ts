@@ -1,0 +1,77 @@
+/** Where our service spends the time of one more round, by the runtime's own profiler, and what else that round shows. */
+
+import { mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { type Load, load } from "./load.ts";
+import { ask, type Server, servePlants } from "./servers.ts";
+import { ROUND_SECONDS } from "./settings.ts";
+import { makePath, plantstore } from "./stores.ts";
+
+interface Profile {
+  readonly nodes: readonly {
+    readonly id: number;
+    readonly callFrame: { readonly url: string; readonly functionName: string };
+    readonly children?: readonly number[];
+  }[];
+  /** The node of each sample, and the microseconds since the last one. */
+  readonly samples: readonly number[];
+  readonly timeDeltas: readonly number[];
+}
+
+/** By the file of a function. What is built in has none: its own name stands behind the file of its caller. */
+const parts: readonly (readonly [place: RegExp, name: string])[] = [
+  [/^bun:sqlite|\/sqlite\/[\w-]+\.ts (get|run|all|next)\b/, "SQLite and its sync"],
+  [/^(bun|internal):sql/, "the client of PostgreSQL"],
+  [/\/src\/(http|auth|observe)\//, "requests and answers"],
+  [/\/src\/(domain|format)\//, "parsing and formatting plants"],
+  [/\/src\/store\//, "the queue, the journal and rows"],
+  [/^/, "the runtime outside our code (network and HTTP)"],
+];
+
+/** The shares of a profile in words, without its first milliseconds. */
+export function describeProfile({ nodes, samples, timeDeltas }: Profile, startMs: number): string {
+  const places = new Map<number, string>();
+  // Callers come before what they call.
+  for (const { id, callFrame, children = [] } of nodes) {
+    const place = callFrame.url || `${places.get(id) ?? ""} ${callFrame.functionName}`;
+    for (const each of [id, ...children]) places.set(each, place);
+  }
+  let us = 0;
+  const isLoaded = samples.map((_, index) => (us += timeDeltas[index] ?? 0) > startMs * 1000);
+  const found = samples
+    .filter((_, index) => isLoaded[index])
+    .map((id) => parts.find(([place]) => place.test(places.get(id) ?? ""))?.[1]);
+  const shares = parts
+    .map(([, name]) => [name, found.filter((one) => one === name).length / found.length] as const)
+    .filter(([, share]) => share >= 0.01)
+    .toSorted(([, one], [, other]) => other - one);
+  return shares.map(([name, share]) => `${name} ${(share * 100).toFixed(0)} %`).join(", ");
+}
+
+/** Starts our service with the profiler, and describes the round. */
+export async function profile(
+  databaseUrl: string,
+  use: Load | ((server: Server) => Promise<unknown>),
+  options?: Parameters<typeof servePlants>[1],
+): Promise<string> {
+  const folder = makePath("profile");
+  mkdirSync(folder);
+  const [runtime, main] = plantstore;
+  const program = [runtime, "--cpu-prof", `--cpu-prof-dir=${folder}`, main];
+  const server = await servePlants(databaseUrl, options, program);
+  let metrics: string;
+  try {
+    await (typeof use === "function" ? use(server) : load(server, use, ROUND_SECONDS));
+    metrics = await (await ask(`${server.url}/metrics`)).text();
+  } finally {
+    await server.stop();
+  }
+  const count = (upToSeconds: string): number =>
+    Number(metrics.match(`commit_seconds_bucket{le="${upToSeconds}"} (\\d+)`)?.[1]);
+  const commits = count("\\+Inf");
+  const late = 100 - (count("0.004") / commits) * 100;
+  // One alone checked the start.
+  const more = commits === 1 ? "" : ` Commits that took more than 4 ms: ${late.toFixed(1)} %.`;
+  const profiled = (await Bun.file(join(folder, readdirSync(folder)[0] ?? "")).json()) as Profile;
+  return `${describeProfile(profiled, server.startMs)}.${more}`;
+}
