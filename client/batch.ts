@@ -35,8 +35,8 @@ export interface Entry<Given extends NewPlant> {
 const BLOCK_LENGTH_MAX = 2_000;
 /** Long names make shorter blocks. */
 const BLOCK_CHARACTERS_MAX = 1_000_000;
-/** How long a block waits for one more plant. */
-const BLOCK_IDLE_MS = 50;
+/** How long a block waits for plants after its first. */
+const BLOCK_MS_MAX = 50;
 
 /** The plants to send, taken from what the caller gave. */
 export class Feed<Given extends NewPlant> {
@@ -58,29 +58,39 @@ export class Feed<Given extends NewPlant> {
    * after the plants that it gave before. An abort rejects too, unless there are plants.
    */
   async takeBlock(signal: AbortSignal | undefined): Promise<Entry<Given>[]> {
+    signal?.throwIfAborted();
+    if (this.failure !== undefined) throw this.failure.error;
     const entries: Entry<Given>[] = [];
     let characters = 0;
-    signal?.throwIfAborted();
+    const closing = new AbortController();
+    const end = (): void => closing.abort();
+    const isClosed = new Promise<undefined>((resolve) => {
+      closing.signal.addEventListener("abort", () => resolve(undefined));
+    });
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    signal?.addEventListener("abort", end);
     try {
       while (entries.length < BLOCK_LENGTH_MAX && characters < BLOCK_CHARACTERS_MAX) {
-        if (this.failure !== undefined) break;
         // Without a promise for each plant if the source needs none.
         const found = this.isAsync
-          ? await this.wait(entries.length === 0 ? undefined : BLOCK_IDLE_MS, signal)
+          ? await Promise.race([(this.asked ??= this.ask()), isClosed])
           : (this.iterator.next() as IteratorResult<Given>);
         if (found === undefined || found.done === true) break;
         this.asked = undefined;
         const line = `${formatPlant(found.value)}\n`;
         entries.push({ index: this.count++, plant: found.value, line });
         characters += line.length;
+        timer ??= setTimeout(end, BLOCK_MS_MAX);
       }
     } catch (error) {
       this.failure = { error };
+      if (entries.length === 0) throw error;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
     }
-    if (entries.length > 0) return entries;
-    if (this.failure !== undefined) throw this.failure.error;
-    signal?.throwIfAborted();
-    return [];
+    if (entries.length === 0) signal?.throwIfAborted();
+    return entries;
   }
 
   close(): void {
@@ -88,28 +98,8 @@ export class Feed<Given extends NewPlant> {
     void Promise.resolve(this.iterator.return?.()).catch(() => undefined);
   }
 
-  /** Undefined if nothing comes in time, or before an abort. */
-  private async wait(
-    waitMs: number | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<IteratorResult<Given> | undefined> {
-    this.asked ??= (async () => this.iterator.next())();
-    let stop: (() => void) | undefined;
-    const isOver = new Promise<undefined>((resolve) => {
-      const end = (): void => resolve(undefined);
-      const timer = waitMs === undefined ? undefined : setTimeout(end, waitMs);
-      signal?.addEventListener("abort", end);
-      if (signal?.aborted) end();
-      stop = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", end);
-      };
-    });
-    try {
-      return await Promise.race([this.asked, isOver]);
-    } finally {
-      stop?.();
-    }
+  private async ask(): Promise<IteratorResult<Given>> {
+    return this.iterator.next();
   }
 }
 
