@@ -76,6 +76,8 @@ const steps: readonly Step[] = [
       await rowOf(page, "Rose").waitFor();
       await page.getByRole("button", { name: "Share and export" }).click();
       await page.getByText("Copy link to this view").waitFor();
+      const item = await page.getByRole("button", { name: /as Excel workbook/ }).boundingBox();
+      expect(item?.x).toBeGreaterThan(0);
     },
   ],
   [
