@@ -166,7 +166,9 @@ export function parseQuery<Names extends Known>(url: string, known: Names): Valu
     else if (given[name] !== undefined) faults.push(`${name}: given more than once`);
     else given[name] = value;
   const values: Record<string, unknown> = {};
-  for (const [name, parameter] of Object.entries(known)) {
+  // Not by Object.entries, which takes half a microsecond.
+  for (const name in known) {
+    const parameter = known[name] as Parameter<unknown>;
     const came = given[name];
     const found = came === undefined ? null : parameter.find(came);
     if (found === undefined) faults.push(explain(name, parameter, came));
