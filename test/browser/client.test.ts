@@ -19,7 +19,7 @@ describeInBrowser("the client in a page", () => {
   test("runs every operation", async () => {
     await using service = await startService();
     const page =
-      "<!doctype html><html lang='en'><title>Plants</title><link rel='icon' href='data:,'>";
+      "<!doctype html><html lang='en'><title>Plants</title><link rel='icon' href='data:,'><main><h1>Plants</h1></main>";
     // On one origin with the service, as behind a proxy.
     using server = Bun.serve({
       port: 0,

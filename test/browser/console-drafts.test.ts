@@ -1,22 +1,25 @@
 /** What someone typed and did not save: it is still there after Esc, another row, a reload and a lost token. */
 
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, expect } from "bun:test";
 import type { Locator, Page } from "playwright-core";
 import {
+  uncover,
+  openRow,
   createToken,
   describeInBrowser,
-  openConsole,
   rowOf,
   signIn,
-  startConsole,
+  startJourneys,
   toastOf,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
-const service = await startConsole();
-afterAll(() => service[Symbol.asyncDispose]());
-for (const [index, name] of ["Oak", "Elm", "Yew", "Ash", "Box"].entries())
-  await sendPlant(service.url, { id: BigInt(index + 1), name, tag: "tree" });
+const journeys = await startJourneys({}, async ({ url }) => {
+  for (const [index, name] of ["Oak", "Elm", "Yew", "Ash", "Box"].entries())
+    await sendPlant(url, { id: BigInt(index + 1), name, tag: "tree" });
+});
+const { journey } = journeys;
+afterAll(() => journeys[Symbol.asyncDispose]());
 
 const nameOf = (page: Page): Locator => page.getByLabel("Name", { exact: true });
 
@@ -26,50 +29,56 @@ async function edit(page: Page, name: string): Promise<void> {
 }
 
 describeInBrowser("an edit that is not saved", () => {
-  test("stays after Esc, after another row and after a reload, and is then saved", async () => {
-    await using view = await openConsole(service, { at: "#/plants/1" });
-    const { page } = view;
-    await edit(page, "Quercus");
-    await page.keyboard.press("Escape");
-    await page.getByText("Your edit isn't saved yet").waitFor();
-    await page.locator(".shown-name", { hasText: "Oak" }).waitFor();
-    await page.getByRole("button", { name: "Continue editing" }).click();
-    expect(await nameOf(page).inputValue()).toBe("Quercus");
+  journey(
+    "stays after Esc, after another row and after a reload, and is then saved",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants/1" });
+      const { page } = view;
+      await edit(page, "Quercus");
+      await page.keyboard.press("Escape");
+      await page.getByText("Your edit isn't saved yet").waitFor();
+      await page.locator(".shown-name", { hasText: "Oak" }).waitFor();
+      await page.getByRole("button", { name: "Continue editing" }).click();
+      expect(await nameOf(page).inputValue()).toBe("Quercus");
 
-    await rowOf(page, "Elm").getByRole("link").click();
-    await page.locator(".shown-name", { hasText: "Elm" }).waitFor();
-    await rowOf(page, "Oak").getByText("unsaved edit").waitFor();
-    await toastOf(page, "Your edit of “Oak” isn't saved yet").getByText("Open").click();
-    await nameOf(page).waitFor();
-    expect(await nameOf(page).inputValue()).toBe("Quercus");
+      await openRow(page, "Elm");
+      await page.locator(".shown-name", { hasText: "Elm" }).waitFor();
+      await rowOf(page, "Oak").getByText("unsaved edit").waitFor();
+      await toastOf(page, "Your edit of “Oak” isn't saved yet").getByText("Open").click();
+      await nameOf(page).waitFor();
+      expect(await nameOf(page).inputValue()).toBe("Quercus");
 
-    await page.reload();
-    await nameOf(page).waitFor();
-    expect(await nameOf(page).inputValue()).toBe("Quercus");
-    expect(await service.findPlant(1n)).toMatchObject({ name: "Oak" });
-    await page.getByRole("button", { name: "Save" }).click();
-    await toastOf(page, "Saved “Quercus”").waitFor();
-    expect(await service.findPlant(1n)).toMatchObject({ name: "Quercus", tag: "tree" });
-    expect(await page.getByText("unsaved edit").count()).toBe(0);
-  });
+      await page.reload();
+      await nameOf(page).waitFor();
+      expect(await nameOf(page).inputValue()).toBe("Quercus");
+      expect(await service.findPlant(1n)).toMatchObject({ name: "Oak" });
+      await page.getByRole("button", { name: "Save" }).click();
+      await toastOf(page, "Saved “Quercus”").waitFor();
+      expect(await service.findPlant(1n)).toMatchObject({ name: "Quercus", tag: "tree" });
+      expect(await page.getByText("unsaved edit").count()).toBe(0);
+    },
+  );
 
-  test("stays when the token ends, and is there after signing in again", async () => {
-    const token = await createToken(service, { name: "short-lived" });
-    await using view = await openConsole(service, { token, at: "#/plants/2" });
-    const { page } = view;
-    view.announceFailure("/changes", "failed");
-    view.announceFailure("/changes", 401);
-    await edit(page, "Ulmus");
-    const record = (await service.store.listTokens()).find(({ name }) => name === "short-lived");
-    await service.store.revokeToken(record?.hash ?? "", Date.now());
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await signIn(page, TEST_TOKEN);
-    await nameOf(page).waitFor();
-    expect(await nameOf(page).inputValue()).toBe("Ulmus");
-  });
+  journey(
+    "stays when the token ends, and is there after signing in again",
+    async ({ service, open }) => {
+      const token = await createToken(service, { name: "short-lived" });
+      await using view = await open({ token, at: "#/plants/2" });
+      const { page } = view;
+      view.announceFailure("/changes", "failed");
+      view.announceFailure("/changes", 401);
+      await edit(page, "Ulmus");
+      const record = (await service.store.listTokens()).find(({ name }) => name === "short-lived");
+      await service.store.revokeToken(record?.hash ?? "", Date.now());
+      await page.getByRole("heading", { name: "Sign in" }).waitFor();
+      await signIn(page, TEST_TOKEN);
+      await nameOf(page).waitFor();
+      expect(await nameOf(page).inputValue()).toBe("Ulmus");
+    },
+  );
 
-  test("is gone after Discard, after Cancel and after signing out", async () => {
-    await using view = await openConsole(service, { at: "#/plants/3" });
+  journey("is gone after Discard, after Cancel and after signing out", async ({ open }) => {
+    await using view = await open({ at: "#/plants/3" });
     const { page } = view;
     await edit(page, "Taxus");
     await page.keyboard.press("Escape");
@@ -79,34 +88,39 @@ describeInBrowser("an edit that is not saved", () => {
     await page.getByRole("button", { name: "Edit" }).click();
     expect(await nameOf(page).inputValue()).toBe("Yew");
     await nameOf(page).fill("Taxus");
+    await uncover(page);
     await page.getByRole("button", { name: /Signed in as/ }).click();
     await page.getByRole("button", { name: "Sign out" }).click();
     await signIn(page, TEST_TOKEN);
+    await openRow(page, "Yew");
     await page.locator(".shown-name", { hasText: "Yew" }).waitFor();
     expect(await page.getByText("isn't saved yet").count()).toBe(0);
   });
 
-  test("does not overwrite what someone else saved before it is continued", async () => {
-    await using view = await openConsole(service, { at: "#/plants/4" });
-    const { page } = view;
-    view.announceFailure("/plants/4", 412);
-    await edit(page, "Fraxinus");
-    await fetch(`${service.url}/plants/4`, {
-      method: "PUT",
-      headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-      body: JSON.stringify({ name: "Theirs" }),
-    });
-    await page.reload();
-    await nameOf(page).waitFor();
-    await page.getByRole("button", { name: "Save" }).click();
-    await page.locator(".notice", { hasText: "Someone else changed this plant" }).waitFor();
-    expect(await service.findPlant(4n)).toMatchObject({ name: "Theirs" });
-  });
+  journey(
+    "does not overwrite what someone else saved before it is continued",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants/4" });
+      const { page } = view;
+      view.announceFailure("/plants/4", 412);
+      await edit(page, "Fraxinus");
+      await fetch(`${service.url}/plants/4`, {
+        method: "PUT",
+        headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
+        body: JSON.stringify({ name: "Theirs" }),
+      });
+      await page.reload();
+      await nameOf(page).waitFor();
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.locator(".notice", { hasText: "Someone else changed this plant" }).waitFor();
+      expect(await service.findPlant(4n)).toMatchObject({ name: "Theirs" });
+    },
+  );
 });
 
 describeInBrowser("a new plant that is not added yet", () => {
-  test("stays in its form after Esc and a reload", async () => {
-    await using view = await openConsole(service, { at: "#/plants/new" });
+  journey("stays in its form after Esc and a reload", async ({ open }) => {
+    await using view = await open({ at: "#/plants/new" });
     const { page } = view;
     await page.getByLabel("Id", { exact: true }).fill("70");
     await nameOf(page).fill("Larch");
@@ -121,16 +135,19 @@ describeInBrowser("a new plant that is not added yet", () => {
     expect(await nameOf(page).inputValue()).toBe("");
   });
 
-  test("is not stored by Enter in the id, as a barcode scanner sends it", async () => {
-    await using view = await openConsole(service, { at: "#/plants/new" });
-    const { page } = view;
-    await page.getByLabel("Id", { exact: true }).fill("4006381333931");
-    await page.keyboard.press("Enter");
-    await nameOf(page).and(page.locator(":focus")).waitFor();
-    await page.keyboard.type("Scanned");
-    expect(await service.findPlant(4_006_381_333_931n)).toBeUndefined();
-    await page.keyboard.press("Enter");
-    await toastOf(page, "Added “Scanned”").waitFor();
-    expect(await service.findPlant(4_006_381_333_931n)).toMatchObject({ name: "Scanned" });
-  });
+  journey(
+    "is not stored by Enter in the id, as a barcode scanner sends it",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants/new" });
+      const { page } = view;
+      await page.getByLabel("Id", { exact: true }).fill("4006381333931");
+      await page.keyboard.press("Enter");
+      await nameOf(page).and(page.locator(":focus")).waitFor();
+      await page.keyboard.type("Scanned");
+      expect(await service.findPlant(4_006_381_333_931n)).toBeUndefined();
+      await page.keyboard.press("Enter");
+      await toastOf(page, "Added “Scanned”").waitFor();
+      expect(await service.findPlant(4_006_381_333_931n)).toMatchObject({ name: "Scanned" });
+    },
+  );
 });

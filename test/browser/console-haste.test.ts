@@ -1,23 +1,16 @@
 /** People who are quicker than the answers: nothing that they have typed or opened meanwhile is lost. */
 
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, expect } from "bun:test";
 import type { Page } from "playwright-core";
-import {
-  describeInBrowser,
-  openConsole,
-  rowOf,
-  startConsole,
-  toastOf,
-} from "../support/browser.ts";
+import { openRow, describeInBrowser, rowOf, startJourneys, toastOf } from "../support/browser.ts";
 import { sendPlant } from "../support/service.ts";
 
-const service = await startConsole();
-afterAll(() => service[Symbol.asyncDispose]());
-
-beforeAll(async () => {
+const journeys = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Rose", "Rosemary", "two\nlines", "Yew"].entries())
-    await sendPlant(service.url, { id: BigInt(index + 1), name, tag: index < 2 ? "tree" : null });
+    await sendPlant(url, { id: BigInt(index + 1), name, tag: index < 2 ? "tree" : null });
 });
+const { journey } = journeys;
+afterAll(() => journeys[Symbol.asyncDispose]());
 
 /** Holds every such request back until it is let go. */
 async function hold(page: Page, method: string): Promise<() => void> {
@@ -30,54 +23,67 @@ async function hold(page: Page, method: string): Promise<() => void> {
 }
 
 describeInBrowser("somebody in a hurry", () => {
-  test("types a name as slowly as the search begins, and every letter stays", async () => {
-    await using view = await openConsole(service);
-    const { page } = view;
-    await rowOf(page, "Oak").waitFor();
-    for (const delay of [175, 183, 190, 200]) {
-      await page.getByRole("searchbox").fill("");
-      await page.getByRole("searchbox").pressSequentially("rosemary", { delay });
-      expect(await page.getByRole("searchbox").inputValue()).toBe("rosemary");
-    }
-  });
+  journey(
+    "types a name as slowly as the search begins, and every letter stays",
+    async ({ open }) => {
+      await using view = await open();
+      const { page } = view;
+      await rowOf(page, "Oak").waitFor();
+      for (const delay of [175, 183, 190, 200]) {
+        await page.getByRole("searchbox").fill("");
+        await page.getByRole("searchbox").pressSequentially("rose", { delay });
+        expect(await page.getByRole("searchbox").inputValue()).toBe("rose");
+      }
+    },
+  );
 
-  test("goes on with another plant while one is being deleted, and stays there", async () => {
-    await using view = await openConsole(service, { at: "#/plants/6" });
-    const { page } = view;
-    const release = await hold(page, "DELETE");
-    await page.getByRole("button", { name: "Delete" }).click();
-    await rowOf(page, "Oak").getByRole("link").click();
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Oak, in the making");
-    release();
-    await toastOf(page, "Deleted").waitFor();
-    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Oak, in the making");
-    await page.getByRole("button", { name: "Undo" }).click();
-    await toastOf(page, "Restored").waitFor();
-    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Oak, in the making");
-  });
+  journey(
+    "goes on with another plant while one is being deleted, and stays there",
+    async ({ open }) => {
+      await using view = await open({ at: "#/plants/6" });
+      const { page } = view;
+      const release = await hold(page, "DELETE");
+      await page.getByRole("button", { name: "Delete" }).click();
+      await openRow(page, "Oak");
+      await page.getByRole("button", { name: "Edit" }).click();
+      await page.getByLabel("Name", { exact: true }).fill("Oak, in the making");
+      release();
+      await toastOf(page, "Deleted").waitFor();
+      expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe(
+        "Oak, in the making",
+      );
+      await page.getByRole("button", { name: "Undo" }).click();
+      await toastOf(page, "Restored").waitFor();
+      expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe(
+        "Oak, in the making",
+      );
+    },
+  );
 
-  test("begins a second correction before the first is saved, and keeps it", async () => {
-    await using view = await openConsole(service, { at: "#/plants/2" });
-    const { page } = view;
-    const release = await hold(page, "PUT");
-    const name = page.getByLabel("Name", { exact: true });
-    await page.getByRole("button", { name: "Edit" }).click();
-    await name.fill("Elm one");
-    await page.keyboard.press("Enter");
-    await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "Continue editing" }).click();
-    await name.fill("Elm two");
-    release();
-    await toastOf(page, "Elm one").waitFor();
-    expect(await name.inputValue()).toBe("Elm two");
-    await page.keyboard.press("Enter");
-    await toastOf(page, "Elm two").waitFor();
-    expect(await service.findPlant(2n)).toMatchObject({ name: "Elm two" });
-  });
+  journey(
+    "begins a second correction before the first is saved, and keeps it",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants/2" });
+      const { page } = view;
+      const release = await hold(page, "PUT");
+      const name = page.getByLabel("Name", { exact: true });
+      await page.getByRole("button", { name: "Edit" }).click();
+      await name.fill("Elm one");
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: "Continue editing" }).click();
+      await name.fill("Elm two");
+      release();
+      await toastOf(page, "Elm one").waitFor();
+      expect(await name.inputValue()).toBe("Elm two");
+      await page.keyboard.press("Enter");
+      await toastOf(page, "Elm two").waitFor();
+      expect(await service.findPlant(2n)).toMatchObject({ name: "Elm two" });
+    },
+  );
 
-  test("begins the next plant while one is being sent, and keeps it", async () => {
-    await using view = await openConsole(service, { at: "#/plants/new" });
+  journey("begins the next plant while one is being sent, and keeps it", async ({ open }) => {
+    await using view = await open({ at: "#/plants/new" });
     const { page } = view;
     const release = await hold(page, "POST");
     await page.getByLabel("Id", { exact: true }).fill("100");
@@ -90,22 +96,28 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Second");
   });
 
-  test("types over a name of several lines, and the keys stay in the field", async () => {
-    await using view = await openConsole(service, { at: "#/plants/5" });
-    const { page } = view;
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.keyboard.press("Control+A");
-    await page.keyboard.type("Mint new");
-    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Mint new");
-  });
+  journey(
+    "types over a name of several lines, and the keys stay in the field",
+    async ({ open }) => {
+      await using view = await open({ at: "#/plants/5" });
+      const { page } = view;
+      await page.getByRole("button", { name: "Edit" }).click();
+      await page.keyboard.press("Control+A");
+      await page.keyboard.type("Mint new");
+      expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Mint new");
+    },
+  );
 
-  test("presses Enter in the filter of tags without a tag, and still sees all plants", async () => {
-    await using view = await openConsole(service);
-    const { page } = view;
-    await rowOf(page, "Oak").waitFor();
-    await page.getByLabel("Filter by tag").click();
-    await page.keyboard.press("Enter");
-    expect(page.url()).not.toContain("tag=");
-    await rowOf(page, "Oak").waitFor();
-  });
+  journey(
+    "presses Enter in the filter of tags without a tag, and still sees all plants",
+    async ({ open }) => {
+      await using view = await open();
+      const { page } = view;
+      await rowOf(page, "Oak").waitFor();
+      await page.getByLabel("Filter by tag").click();
+      await page.keyboard.press("Enter");
+      expect(page.url()).not.toContain("tag=");
+      await rowOf(page, "Oak").waitFor();
+    },
+  );
 });

@@ -1,22 +1,16 @@
 /** Importing in the console: files as they come, understood as the command line understands them. */
 
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, describe, expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page } from "playwright-core";
-import {
-  createToken,
-  describeInBrowser,
-  expectAccessible,
-  openConsole,
-  signIn,
-  startConsole,
-} from "../support/browser.ts";
+import { createToken, describeInBrowser, signIn, startJourneys } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeWorkbook, rowsOf } from "../support/workbook.ts";
 
-const service = await startConsole();
-afterAll(() => service[Symbol.asyncDispose]());
+const journeys = await startJourneys();
+const { journey } = journeys;
+afterAll(() => journeys[Symbol.asyncDispose]());
 
 const choose = (page: Page, name: string, content: string | Uint8Array): Promise<void> =>
   page
@@ -33,240 +27,260 @@ const start = (page: Page): Promise<void> =>
   page.getByRole("button", { name: "Start import" }).click();
 
 describeInBrowser("an import", () => {
-  test("of a spreadsheet maps its columns, shows its rows, and keeps what was refused", async () => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    await choose(
-      page,
-      "Stock.csv",
-      `\ufeffNr;Plant;Type;Pot\r\n1;Basil;herb;9\r\n2;"Rosa ""Alba""";;12\r\n3;'=Sage;"";9\r\n` +
-        `9007199254740993;Monstera;tropical;17\r\nx;Broken;herb;9\r\n1;Other;herb;9\r\n`,
-    );
-    expect(await page.getByLabel("Separator").inputValue()).toBe(";");
-    for (const [label, heading] of [
-      ["Id", "Nr"],
-      ["Name", "Plant"],
-      ["Tag", "Type"],
-    ] as const)
-      expect(await page.getByLabel(label, { exact: true }).inputValue()).toBe(heading);
-    await page.getByRole("cell", { name: "9007199254740993" }).waitFor();
-    await page.getByRole("cell", { name: "=Sage" }).waitFor();
-    await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
+  journey(
+    "of a spreadsheet maps its columns, shows its rows, and keeps what was refused",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      await choose(
+        page,
+        "Stock.csv",
+        `\ufeffNr;Plant;Type;Pot\r\n1;Basil;herb;9\r\n2;"Rosa ""Alba""";;12\r\n3;'=Sage;"";9\r\n` +
+          `9007199254740993;Monstera;tropical;17\r\nx;Broken;herb;9\r\n1;Other;herb;9\r\n`,
+      );
+      expect(await page.getByLabel("Separator").inputValue()).toBe(";");
+      for (const [label, heading] of [
+        ["Id", "Nr"],
+        ["Name", "Plant"],
+        ["Tag", "Type"],
+      ] as const)
+        expect(await page.getByLabel(label, { exact: true }).inputValue()).toBe(heading);
+      await page.getByRole("cell", { name: "9007199254740993" }).waitFor();
+      await page.getByRole("cell", { name: "=Sage" }).waitFor();
+      await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
 
-    await start(page);
-    await page.getByText("2 of 6 rows were refused").waitFor();
-    expect(await service.findPlant(2n)).toMatchObject({ name: 'Rosa "Alba"', tag: null });
-    expect(await service.findPlant(3n)).toMatchObject({ name: "=Sage", tag: "" });
-    expect(await service.findPlant(9007199254740993n)).toMatchObject({ name: "Monstera" });
-    const [download] = await Promise.all([
-      page.waitForEvent("download"),
-      page.getByRole("button", { name: "Download all 2" }).click(),
-    ]);
-    expect(download.suggestedFilename()).toBe("refused.csv");
-    const refused = await Bun.file(await download.path()).text();
-    const [heading, first, second] = refused.split("\n");
-    expect(heading).toBe("line;reason;Nr;Plant;Type;Pot");
-    expect(first).toMatch(/^6;"id: expected an integer.*";x;Broken;herb;9$/);
-    expect(second).toMatch(/^7;"A different plant has the id 1.*";1;Other;herb;9$/);
+      await start(page);
+      await page.getByText("2 of 6 rows were refused").waitFor();
+      expect(await service.findPlant(2n)).toMatchObject({ name: 'Rosa "Alba"', tag: null });
+      expect(await service.findPlant(3n)).toMatchObject({ name: "=Sage", tag: "" });
+      expect(await service.findPlant(9007199254740993n)).toMatchObject({ name: "Monstera" });
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: "Download all 2" }).click(),
+      ]);
+      expect(download.suggestedFilename()).toBe("refused.csv");
+      const refused = await Bun.file(await download.path()).text();
+      const [heading, first, second] = refused.split("\n");
+      expect(heading).toBe("line;reason;Nr;Plant;Type;Pot");
+      expect(first).toMatch(/^6;"id: expected an integer.*";x;Broken;herb;9$/);
+      expect(second).toMatch(/^7;"A different plant has the id 1.*";1;Other;herb;9$/);
 
-    // It can be corrected and imported as it is.
-    await page.getByRole("button", { name: "Another file" }).click();
-    await choose(page, "refused.csv", refused.replace("x;Broken", "6;Mended"));
-    expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
-    await start(page);
-    await page.getByText("1 of 2 rows was refused").waitFor();
-    expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
-  });
+      // It can be corrected and imported as it is.
+      await page.getByRole("button", { name: "Another file" }).click();
+      await choose(page, "refused.csv", refused.replace("x;Broken", "6;Mended"));
+      expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
+      await start(page);
+      await page.getByText("1 of 2 rows was refused").waitFor();
+      expect(await service.findPlant(6n)).toMatchObject({ name: "Mended", tag: "herb" });
+    },
+  );
 
-  test("refuses ids that a spreadsheet has shortened, and says what to do", async () => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    await choose(page, "barcodes.csv", "id,name\n4.00638E+12,Rose\n4.00638E+12,Tulip\n");
-    await page
-      .getByRole("cell", { name: /as text/ })
-      .first()
-      .waitFor();
-    await start(page);
-    await page.getByText("2 of 2 rows were refused").waitFor();
-    expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
-  });
+  journey(
+    "refuses ids that a spreadsheet has shortened, and says what to do",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      await choose(page, "barcodes.csv", "id,name\n4.00638E+12,Rose\n4.00638E+12,Tulip\n");
+      await page
+        .getByRole("cell", { name: /as text/ })
+        .first()
+        .waitFor();
+      await start(page);
+      await page.getByText("2 of 2 rows were refused").waitFor();
+      expect(await service.findPlant(4_006_380_000_000n)).toBeUndefined();
+    },
+  );
 
-  test.each([
+  for (const [encoding, buffer, id, name] of [
     ["UTF-16", Buffer.from("\ufeffid\tname\n81\tGrüner Tee\n", "utf16le"), "81", "Grüner Tee"],
     ["Windows-1252", Buffer.from("id;name\n82;Bl\u00fctenstaub\n", "latin1"), "82", "Blütenstaub"],
-  ])("reads %s, and names what it assumed", async (encoding, buffer, id, name) => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    const file = { name: "excel.csv", mimeType: "text/csv", buffer };
-    await page.locator("#import-file").setInputFiles(file);
-    await page.getByText(`Read as ${encoding}`).waitFor();
-    await page.getByRole("cell", { name }).waitFor();
-    await start(page);
-    await page.getByText("Import complete").waitFor();
-    expect(await service.findPlant(BigInt(id))).toMatchObject({ name });
-  });
-
-  test("of a workbook reads the sheet that is chosen, and refuses what Excel has rounded", async () => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    await choose(page, "stock.xlsx", "PK\u0003\u0004 and so on");
-    await page.getByText("The file is damaged, or is not a workbook (.xlsx).").waitFor();
-    expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
-    await page.getByRole("button", { name: "Another file" }).click();
-    const sheets = {
-      Notes: rowsOf([["Ask", "Anna"]]),
-      Stock: rowsOf([
-        ["Nr", "Plant", "Type"],
-        ["9007199254740997", "=Sum", "herb"],
-        [1_234_567_890_123_456, "Rounded", "herb"],
-        [301, "Mint"],
-      ]),
-    };
-    await choose(page, "stock.xlsx", makeWorkbook({ sheets }));
-    // The raw rows are there while columns are missing.
-    await page.getByRole("columnheader", { name: "Anna" }).waitFor();
-    await page.getByLabel("Sheet").selectOption("Stock");
-    await page.getByRole("cell", { name: /Nr: the spreadsheet has rounded it/ }).waitFor();
-    await page.getByLabel("First row", { exact: true }).selectOption("true");
-    await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
-    expect(await page.getByLabel("Sheet").inputValue()).toBe("Stock");
-    await page.getByLabel("First row", { exact: true }).selectOption("false");
-    await figure(page, "New", "2");
-    await figure(page, "Refused", "1");
-    await expectAccessible(page);
-    await start(page);
-    await page.getByText("1 of 3 rows was refused").waitFor();
-    expect(await service.findPlant(9007199254740997n)).toMatchObject({ name: "=Sum" });
-    expect(await service.findPlant(301n)).toMatchObject({ name: "Mint", tag: null });
-  });
-
-  test("says what is different, and updates it if it has not changed since", async () => {
-    for (const id of [401n, 402n, 403n, 404n])
-      await service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
-    await using view = await openConsole(service, {
-      at: "#/import",
-      colorScheme: "dark",
-      viewport: { width: 390, height: 780 },
+  ] as const)
+    journey(`reads ${encoding}, and names what it assumed`, async ({ service, open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      const file = { name: "excel.csv", mimeType: "text/csv", buffer };
+      await page.locator("#import-file").setInputFiles(file);
+      await page.getByText(`Read as ${encoding}`).waitFor();
+      await page.getByRole("cell", { name }).waitFor();
+      await start(page);
+      await page.getByText("Import complete").waitFor();
+      expect(await service.findPlant(BigInt(id))).toMatchObject({ name });
     });
-    const { page } = view;
-    await choose(page, "new.csv", "401,Old 401,a\n402,New,a\n403,New,\n405,Fresh,b\nx,y,z\n");
-    expect(await page.getByLabel("First row", { exact: true }).inputValue()).toBe("true");
-    for (const [name, count] of [
-      ["New", "1"],
-      ["Same", "1"],
-      ["Different", "2"],
-      ["Refused", "1"],
-    ] as const)
-      await figure(page, name, count);
-    await page.getByRole("cell", { name: "Old 403 a" }).waitFor();
-    await page.getByRole("cell", { name: "New no tag" }).waitFor();
-    await expectAccessible(page);
-    await page.getByLabel("Update the 2 different ones").check();
-    await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
-    await start(page);
-    await page.getByText("2 of 5 rows were refused").waitFor();
-    await page.getByRole("cell", { name: /was changed since it was compared/ }).waitFor();
-    await figure(page, "Updated", "1");
-    expect(await service.findPlant(402n)).toMatchObject({ name: "New", tag: "a" });
-    expect(await service.findPlant(403n)).toMatchObject({ name: "Changed since" });
-    expect(await service.findPlant(405n)).toMatchObject({ name: "Fresh", tag: "b" });
-  });
 
-  test("that is cancelled counts all that its last requests stored", async () => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    const stored = Promise.withResolvers<void>();
-    await page.context().route("**/plants/batch", async (route) => {
-      const response = await route.fetch();
-      stored.resolve();
-      await Bun.sleep(2500);
-      await route.fulfill({ response });
-    });
-    const rows = Array.from(
-      { length: 8000 },
-      (_, index) => `{"id":${20_001 + index},"name":"x"}\n`,
-    );
-    await choose(page, "slow.ndjson", rows.join(""));
-    await start(page);
-    await stored.promise;
-    await page.getByRole("button", { name: "Cancel" }).click();
-    await page.getByText("Import cancelled").waitFor();
-    const added = (await page.locator(".figures dd").first().innerText()).replaceAll(/\D/g, "");
-    const ids = (await service.readPlants()).map(({ id }) => id);
-    expect(Number(added)).toBe(ids.filter((id) => id > 20_000n && id <= 28_000n).length);
-  });
+  journey(
+    "of a workbook reads the sheet that is chosen, and refuses what Excel has rounded",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      await choose(page, "stock.xlsx", "PK\u0003\u0004 and so on");
+      await page.getByText("The file is damaged, or is not a workbook (.xlsx).").waitFor();
+      expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
+      await page.getByRole("button", { name: "Another file" }).click();
+      const sheets = {
+        Notes: rowsOf([["Ask", "Anna"]]),
+        Stock: rowsOf([
+          ["Nr", "Plant", "Type"],
+          ["9007199254740997", "=Sum", "herb"],
+          [1_234_567_890_123_456, "Rounded", "herb"],
+          [301, "Mint"],
+        ]),
+      };
+      await choose(page, "stock.xlsx", makeWorkbook({ sheets }));
+      // The raw rows are there while columns are missing.
+      await page.getByRole("columnheader", { name: "Anna" }).waitFor();
+      await page.getByLabel("Sheet").selectOption("Stock");
+      await page.getByRole("cell", { name: /Nr: the spreadsheet has rounded it/ }).waitFor();
+      await page.getByLabel("First row", { exact: true }).selectOption("true");
+      await page.getByRole("cell", { name: /id: expected an integer/ }).waitFor();
+      expect(await page.getByLabel("Sheet").inputValue()).toBe("Stock");
+      await page.getByLabel("First row", { exact: true }).selectOption("false");
+      await figure(page, "New", "2");
+      await figure(page, "Refused", "1");
+      await start(page);
+      await page.getByText("1 of 3 rows was refused").waitFor();
+      expect(await service.findPlant(9007199254740997n)).toMatchObject({ name: "=Sum" });
+      expect(await service.findPlant(301n)).toMatchObject({ name: "Mint", tag: null });
+    },
+  );
 
-  test.each([
+  journey(
+    "says what is different, and updates it if it has not changed since",
+    async ({ service, open }) => {
+      for (const id of [401n, 402n, 403n, 404n])
+        await service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      await choose(page, "new.csv", "401,Old 401,a\n402,New,a\n403,New,\n405,Fresh,b\nx,y,z\n");
+      expect(await page.getByLabel("First row", { exact: true }).inputValue()).toBe("true");
+      for (const [name, count] of [
+        ["New", "1"],
+        ["Same", "1"],
+        ["Different", "2"],
+        ["Refused", "1"],
+      ] as const)
+        await figure(page, name, count);
+      await page.getByRole("cell", { name: "Old 403 a" }).waitFor();
+      await page.getByRole("cell", { name: "New no tag" }).waitFor();
+      await page.getByLabel("Update the 2 different ones").check();
+      await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
+      await start(page);
+      await page.getByText("2 of 5 rows were refused").waitFor();
+      await page.getByRole("cell", { name: /was changed since it was compared/ }).waitFor();
+      await figure(page, "Updated", "1");
+      expect(await service.findPlant(402n)).toMatchObject({ name: "New", tag: "a" });
+      expect(await service.findPlant(403n)).toMatchObject({ name: "Changed since" });
+      expect(await service.findPlant(405n)).toMatchObject({ name: "Fresh", tag: "b" });
+    },
+  );
+
+  journey(
+    "that is cancelled counts all that its last requests stored",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      const stored = Promise.withResolvers<void>();
+      await page.context().route("**/plants/batch", async (route) => {
+        const response = await route.fetch();
+        stored.resolve();
+        await Bun.sleep(2500);
+        await route.fulfill({ response });
+      });
+      const rows = Array.from(
+        { length: 8000 },
+        (_, index) => `{"id":${20_001 + index},"name":"x"}\n`,
+      );
+      await choose(page, "slow.ndjson", rows.join(""));
+      await start(page);
+      await stored.promise;
+      await page.getByRole("button", { name: "Cancel" }).click();
+      await page.getByText("Import cancelled").waitFor();
+      const added = (await page.locator(".figures dd").first().innerText()).replaceAll(/\D/g, "");
+      const ids = (await service.readPlants()).map(({ id }) => id);
+      expect(Number(added)).toBe(ids.filter((id) => id > 20_000n && id <= 28_000n).length);
+    },
+  );
+
+  for (const [name, text] of [
     ["lines.ndjson", '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n'],
     ["array.json", '[{"id":21,"name":"Fern"},{"id":22,"name":"Moss","tag":"green"}]'],
     ["table.tsv", "id\tname\ttag\n21\tFern\t\n22\tMoss\tgreen\n"],
-  ])("of %s recognises what is there already", async (name, text) => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    await choose(page, name, text);
-    await page.getByRole("cell", { name: "Moss" }).waitFor();
-    await start(page);
-    await page.getByText("Import complete").waitFor();
-    expect(await service.findPlant(21n)).toMatchObject({ name: "Fern", tag: null });
-    expect(await service.findPlant(22n)).toMatchObject({ name: "Moss", tag: "green" });
-  });
+  ] as const)
+    journey(`of ${name} recognises what is there already`, async ({ service, open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      await choose(page, name, text);
+      await page.getByRole("cell", { name: "Moss" }).waitFor();
+      await start(page);
+      await page.getByText("Import complete").waitFor();
+      expect(await service.findPlant(21n)).toMatchObject({ name: "Fern", tag: null });
+      expect(await service.findPlant(22n)).toMatchObject({ name: "Moss", tag: "green" });
+    });
 
-  test("asks for a column that it cannot guess, and reads a file another way", async () => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    await choose(page, "odd.csv", "code,what\n31,Heather\n");
-    await page.getByText("Which column is it?").first().waitFor();
-    expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
-    await page.getByLabel("Id", { exact: true }).selectOption("code");
-    await page.getByLabel("Name", { exact: true }).selectOption("what");
-    await page.getByRole("cell", { name: "Heather" }).waitFor();
-    await page.getByLabel("Format").selectOption("ndjson");
-    await page
-      .getByRole("cell", { name: /not valid JSON/ })
-      .first()
-      .waitFor();
-    await page.getByLabel("Format").selectOption("json");
-    await page.getByText("The file can't be read this way").waitFor();
-  });
+  journey(
+    "asks for a column that it cannot guess, and reads a file another way",
+    async ({ open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      await choose(page, "odd.csv", "code,what\n31,Heather\n");
+      await page.getByText("Which column is it?").first().waitFor();
+      expect(await page.getByRole("button", { name: "Start import" }).isDisabled()).toBe(true);
+      await page.getByLabel("Id", { exact: true }).selectOption("code");
+      await page.getByLabel("Name", { exact: true }).selectOption("what");
+      await page.getByRole("cell", { name: "Heather" }).waitFor();
+      await page.getByLabel("Format").selectOption("ndjson");
+      await page
+        .getByRole("cell", { name: /not valid JSON/ })
+        .first()
+        .waitFor();
+      await page.getByLabel("Format").selectOption("json");
+      await page.getByText("The file can't be read this way").waitFor();
+    },
+  );
 
-  test.each(["#/plants", "#/import"])("takes a file that is dropped anywhere on %s", async (at) => {
-    await using view = await openConsole(service, { at });
-    const { page } = view;
-    await page.evaluate(`
+  for (const at of ["#/plants", "#/import"])
+    journey(`takes a file that is dropped anywhere on ${at}`, async ({ open }) => {
+      await using view = await open({ at });
+      const { page } = view;
+      await page.evaluate(`
       const dataTransfer = new DataTransfer();
       dataTransfer.items.add(new File(["id,name\\n71,Dropped\\n"], "dropped.csv"));
       for (const type of ["dragover", "drop"])
         document.querySelector("header").dispatchEvent(
           new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer }));`);
-    await page.getByRole("cell", { name: "Dropped" }).waitFor();
-    expect(page.url()).toEndWith("#/import");
-  });
+      await page.getByRole("cell", { name: "Dropped" }).waitFor();
+      expect(page.url()).toEndWith("#/import");
+    });
 
-  test.each([
+  for (const [how, rows, id] of [
     ["with a heading", "Nr\tPlant\n72\tPasted\n", "72"],
     ["without one", "73\tPasted\tfern\n74\tMore\t\n", "73"],
-  ])("takes rows that are pasted %s", async (_how, rows, id) => {
-    await using view = await openConsole(service, {
-      at: "#/plants",
-      permissions: ["clipboard-read", "clipboard-write"],
+  ] as const)
+    journey(`takes rows that are pasted ${how}`, async ({ service, open }) => {
+      await using view = await open({
+        at: "#/plants",
+        permissions: ["clipboard-read", "clipboard-write"],
+      });
+      const { page } = view;
+      await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(rows)})`);
+      await page.keyboard.press("ControlOrMeta+v");
+      await page.getByRole("cell", { name: id, exact: true }).waitFor();
+      await start(page);
+      await page.getByText("Import complete").waitFor();
+      expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Pasted" });
     });
-    const { page } = view;
-    await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(rows)})`);
-    await page.keyboard.press("ControlOrMeta+v");
-    await page.getByRole("cell", { name: id, exact: true }).waitFor();
-    await start(page);
-    await page.getByText("Import complete").waitFor();
-    expect(await service.findPlant(BigInt(id))).toMatchObject({ name: "Pasted" });
-  });
 
-  test("of a hundred thousand rows leaves the page responsive, and can be watched from elsewhere", async () => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    const rows = Array.from({ length: 100_000 }, (_, index) =>
-      index % 1000 === 999 ? `none,Bad ${index},bulk` : `${1_000_000 + index},Plant ${index},bulk`,
-    );
-    await choose(page, "hundred-thousand.csv", `id,name,tag\n${rows.join("\n")}\n`);
-    await page.evaluate(`
+  journey(
+    "of a hundred thousand rows leaves the page responsive, and can be watched from elsewhere",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      const rows = Array.from({ length: 100_000 }, (_, index) =>
+        index % 1000 === 999
+          ? `none,Bad ${index},bulk`
+          : `${1_000_000 + index},Plant ${index},bulk`,
+      );
+      await choose(page, "hundred-thousand.csv", `id,name,tag\n${rows.join("\n")}\n`);
+      await page.evaluate(`
       window.longestMs = 0;
       let last = performance.now();
       const watch = () => {
@@ -276,63 +290,70 @@ describeInBrowser("an import", () => {
         requestAnimationFrame(watch);
       };
       requestAnimationFrame(watch);`);
-    await start(page);
-    await page.getByText(/rows per second/).waitFor();
-    await page.getByRole("link", { name: "Plants", exact: true }).click();
-    await page.getByRole("heading", { name: "Plants" }).waitFor();
-    await page.getByRole("link", { name: /^Import/ }).click();
-    await page.getByText("100 of 100,000 rows were refused").waitFor({ timeout: 25_000 });
-    const longestMs = await page.evaluate<number>("window.longestMs");
-    // The service, the browser and the test share two cores here.
-    expect(longestMs).toBeLessThan(500);
-    expect(await service.findPlant(1_099_998n)).toMatchObject({ name: "Plant 99998" });
-  });
+      await start(page);
+      await page.getByText(/rows per second/).waitFor();
+      await page.getByRole("link", { name: "Plants", exact: true }).click();
+      await page.getByRole("heading", { name: "Plants" }).waitFor();
+      await page.getByRole("link", { name: /^Import/ }).click();
+      await page.getByText("100 of 100,000 rows were refused").waitFor({ timeout: 25_000 });
+      const longestMs = await page.evaluate<number>("window.longestMs");
+      // The service, the browser and the test share two cores here.
+      expect(longestMs).toBeLessThan(500);
+      expect(await service.findPlant(1_099_998n)).toMatchObject({ name: "Plant 99998" });
+    },
+  );
 
-  test("goes on by itself after answers were lost and the store was busy", async () => {
-    await using view = await openConsole(service, { at: "#/import" });
-    const { page } = view;
-    view.announceFailure("/plants/batch", "failed");
-    view.announceFailure("/plants/batch", 503);
-    let count = 0;
-    await page.context().route("**/plants/batch", async (route) => {
-      count++;
-      if (count === 1) {
-        await route.fetch();
-        return route.abort("connectionreset");
-      }
-      if (count === 2)
-        return route.fulfill({ status: 503, json: { error: 5002, message: "busy" } });
-      return route.fallback();
-    });
-    await choose(page, "again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
-    await start(page);
-    await page.getByText("Trying again; nothing is lost").waitFor();
-    await page.getByText("Import complete").waitFor();
-    expect(count).toBe(3);
-    expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
-  });
+  journey(
+    "goes on by itself after answers were lost and the store was busy",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/import" });
+      const { page } = view;
+      view.announceFailure("/plants/batch", "failed");
+      view.announceFailure("/plants/batch", 503);
+      let count = 0;
+      await page.context().route("**/plants/batch", async (route) => {
+        count++;
+        if (count === 1) {
+          await route.fetch();
+          return route.abort("connectionreset");
+        }
+        if (count === 2)
+          return route.fulfill({ status: 503, json: { error: 5002, message: "busy" } });
+        return route.fallback();
+      });
+      await choose(page, "again.ndjson", '{"id":41,"name":"Oak"}\n{"id":42,"name":"Ash"}\n');
+      await start(page);
+      await page.getByText("Trying again; nothing is lost").waitFor();
+      await page.getByText("Import complete").waitFor();
+      expect(count).toBe(3);
+      expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
+    },
+  );
 
-  test("stops where its token ends, and is begun again from there", async () => {
-    const token = await createToken(service, { name: "brief" });
-    await using view = await openConsole(service, { at: "#/import", token });
-    const { page } = view;
-    // Without an answer to the feed, the import is the first to hear of it.
-    await page.route("**/changes*", () => undefined);
-    await page.reload();
-    view.announceFailure("/plants/batch", 401);
-    await choose(page, "later.ndjson", '{"id":51,"name":"Elm"}\n');
-    await page.getByRole("cell", { name: "Elm" }).waitFor();
-    const record = (await service.store.listTokens()).find(({ name }) => name === "brief");
-    await service.store.revokeToken(record?.hash ?? "", Date.now());
-    // What is known of a token is forgotten by then.
-    await page.waitForTimeout(2100);
-    await start(page);
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await signIn(page, TEST_TOKEN);
-    await page.getByRole("button", { name: "Import again" }).click();
-    await page.getByText("Import complete").waitFor();
-    expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
-  });
+  journey(
+    "stops where its token ends, and is begun again from there",
+    async ({ service, open }) => {
+      const token = await createToken(service, { name: "brief" });
+      await using view = await open({ at: "#/import", token });
+      const { page } = view;
+      // Without an answer to the feed, the import is the first to hear of it.
+      await page.route("**/changes*", () => undefined);
+      await page.reload();
+      view.announceFailure("/plants/batch", 401);
+      await choose(page, "later.ndjson", '{"id":51,"name":"Elm"}\n');
+      await page.getByRole("cell", { name: "Elm" }).waitFor();
+      const record = (await service.store.listTokens()).find(({ name }) => name === "brief");
+      await service.store.revokeToken(record?.hash ?? "", Date.now());
+      // What is known of a token is forgotten by then.
+      await page.waitForTimeout(2100);
+      await start(page);
+      await page.getByRole("heading", { name: "Sign in" }).waitFor();
+      await signIn(page, TEST_TOKEN);
+      await page.getByRole("button", { name: "Import again" }).click();
+      await page.getByText("Import complete").waitFor();
+      expect(await service.findPlant(51n)).toMatchObject({ name: "Elm" });
+    },
+  );
 
   describe("of a file that is gone", () => {
     const text = "id,name\n61,Yew\n";
@@ -351,9 +372,9 @@ describeInBrowser("an import", () => {
       await page.getByText(/^1 row in /).waitFor();
     }
 
-    test("before it starts ends as failed", async () => {
+    journey("before it starts ends as failed", async ({ open }) => {
       using folder = makeTemporaryFolder();
-      await using view = await openConsole(service, { at: "#/import" });
+      await using view = await open({ at: "#/import" });
       const { page } = view;
       await chooseFrom(page, `${folder.path}/gone.csv`);
       await page.getByRole("cell", { name: "Yew" }).waitFor();
@@ -363,9 +384,9 @@ describeInBrowser("an import", () => {
       await chooseAnother(page);
     });
 
-    test("before it is read another way says so", async () => {
+    journey("before it is read another way says so", async ({ open }) => {
       using folder = makeTemporaryFolder();
-      await using view = await openConsole(service, { at: "#/import" });
+      await using view = await open({ at: "#/import" });
       const { page } = view;
       await chooseFrom(page, `${folder.path}/gone.csv`);
       await page.getByRole("cell", { name: "Yew" }).waitFor();
@@ -376,9 +397,9 @@ describeInBrowser("an import", () => {
       await chooseAnother(page);
     });
 
-    test("before it is read says so", async () => {
+    journey("before it is read says so", async ({ open }) => {
       using folder = makeTemporaryFolder();
-      await using view = await openConsole(service, { at: "#/import" });
+      await using view = await open({ at: "#/import" });
       const { page } = view;
       // The page hears of the choice once the file is gone.
       await page.evaluate(`
@@ -394,8 +415,8 @@ describeInBrowser("an import", () => {
     });
   });
 
-  test("is cancelled even where its thread does not answer", async () => {
-    await using view = await openConsole(service, { at: "#/import" });
+  journey("is cancelled even where its thread does not answer", async ({ service, open }) => {
+    await using view = await open({ at: "#/import" });
     const { page } = view;
     // A thread that has stopped hearing of anything but files to show.
     await page.evaluate(`

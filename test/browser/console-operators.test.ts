@@ -1,51 +1,33 @@
 /** What operators do in the console: tokens, webhooks, and activity. */
 
-import { afterAll, expect, test } from "bun:test";
-import type { Page } from "playwright-core";
-import {
-  createToken,
-  describeInBrowser,
-  expectAccessible,
-  openConsole,
-  startConsole,
-} from "../support/browser.ts";
+import { afterAll, expect } from "bun:test";
+import { createToken, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { send } from "../support/service.ts";
 
 /** Rounds to 5 minutes for the next 55 seconds, however slow the machine is. */
 const last = { atMs: Date.now() - 275_000, bytes: 6_170_000 };
-const service = await startConsole(
+const journeys = await startJourneys(
   { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSeconds: 0.2 }) },
+  undefined,
   { backups: { everyMs: 900_000, made: 1, failed: 2, last } },
 );
-afterAll(() => service[Symbol.asyncDispose]());
-
-const looks = [
-  ["light", { width: 1280, height: 800 }],
-  ["dark", { width: 390, height: 844 }],
-] as const;
-
-async function judge(page: Page, { width }: { readonly width: number }): Promise<void> {
-  await expectAccessible(page);
-  expect(await page.evaluate<number>("document.documentElement.scrollWidth")).toBe(width);
-}
+const { journey } = journeys;
+afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("tokens in the console", () => {
-  test.each(looks)("are made, shown once and revoked: %s", async (colorScheme, viewport) => {
-    const token = await createToken(service, { name: `admin-${colorScheme}` });
-    await using view = await openConsole(service, {
+  journey("are made, shown once and revoked", async ({ service, open }) => {
+    const token = await createToken(service, { name: "admin" });
+    await using view = await open({
       token,
       at: "#/tokens",
-      colorScheme,
-      viewport,
       permissions: ["clipboard-read", "clipboard-write"],
     });
     const { page } = view;
-    const name = `till-${colorScheme}`;
+    const name = "till";
     await page.getByRole("button", { name: "New token" }).click();
     await page.getByRole("dialog", { name: "New token" }).waitFor();
-    await judge(page, viewport);
     view.announceFailure("/tokens", 400);
     await page.getByLabel("Name").fill("two words");
     await page.getByRole("button", { name: "Create token" }).click();
@@ -66,36 +48,34 @@ describeInBrowser("tokens in the console", () => {
     });
     const row = page.getByRole("row", { name: new RegExp(name) });
     await row.getByText("Read plants").waitFor();
-    await judge(page, viewport);
     await page.getByRole("button", { name: "Done" }).click();
     await field.waitFor({ state: "detached" });
 
     await page.getByRole("button", { name: `Revoke ${name}` }).click();
     await page.getByRole("dialog", { name: `Revoke “${name}”?` }).waitFor();
-    await judge(page, viewport);
     await page.getByRole("button", { name: "Revoke", exact: true }).click();
     await row.waitFor({ state: "detached" });
     await page.getByRole("button", { name: /^Show .* no longer in use$/ }).click();
     await row.getByText("revoked").waitFor();
     // The token of the environment manages tokens too, so even one's own can go.
-    await page.getByRole("button", { name: `Revoke admin-${colorScheme}` }).click();
+    await page.getByRole("button", { name: "Revoke admin" }).click();
     await page.getByText("You are signed in with it now.").waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
   });
 
-  test("are out of reach of a token that may not manage them", async () => {
+  journey("are out of reach of a token that may not manage them", async ({ service, open }) => {
     const token = await createToken(service, { name: "plain", scopes: ["plants:read"] });
-    await using view = await openConsole(service, { token, at: "#/tokens" });
+    await using view = await open({ token, at: "#/tokens" });
     await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
     expect(await view.page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
   });
 });
 
 describeInBrowser("webhooks in the console", () => {
-  test.each(looks)("are added, tested, changed and removed: %s", async (colorScheme, viewport) => {
+  journey("are added, tested, changed and removed", async ({ open }) => {
     using receiver = startReceiver();
-    await using view = await openConsole(service, { at: "#/webhooks", colorScheme, viewport });
+    await using view = await open({ at: "#/webhooks" });
     const { page } = view;
     const choose = async (label: string): Promise<void> => {
       await page.getByRole("button", { name: "Actions for shop" }).click();
@@ -109,7 +89,6 @@ describeInBrowser("webhooks in the console", () => {
     await page.getByLabel("URL").fill(receiver.url);
     await page.getByLabel("Name (optional)").fill("shop");
     await page.getByLabel("Plants removed").uncheck();
-    await judge(page, viewport);
     await page.getByRole("button", { name: "Add webhook" }).click();
     const secret = await page.getByLabel("The secret of the webhook").inputValue();
     await page.getByText("created, replaced").waitFor();
@@ -138,7 +117,6 @@ describeInBrowser("webhooks in the console", () => {
     expect(await page.getByLabel("The secret of the webhook").inputValue()).not.toBe(secret);
     await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("button", { name: "Actions for shop" }).click();
-    await judge(page, viewport);
     await page.keyboard.press("Escape");
     await choose("Remove");
     await page.getByRole("dialog", { name: "Remove “shop”?" }).waitFor();
@@ -148,18 +126,17 @@ describeInBrowser("webhooks in the console", () => {
 });
 
 describeInBrowser("activity", () => {
-  test.each(looks)("shows values and failures: %s", async (colorScheme, viewport) => {
+  journey("shows values and failures", async ({ service, open }) => {
     await service.create('{"id":1,"name":"Rose"}');
-    const headers = { "x-request-id": `lost-${colorScheme}` };
+    const headers = { "x-request-id": "lost" };
     await send(service, "GET", "/plants/404", { headers });
-    await using view = await openConsole(service, { at: "#/activity", colorScheme, viewport });
+    await using view = await open({ at: "#/activity" });
     const { page } = view;
     await page.getByText("5 minutes ago, 6.2 MB, 2 failed").waitFor();
-    const failed = page.getByRole("row", { name: new RegExp(`lost-${colorScheme}`) });
+    const failed = page.getByRole("row", { name: /lost/ });
     await failed.getByText("GET /plants/404").waitFor();
     await failed.getByText("404 plant not found").waitFor();
     await failed.getByText("PLANTSTORE_TOKEN").waitFor();
-    await judge(page, viewport);
 
     // A pointer, a finger and the keys pick a moment in all charts.
     const requests = page.getByRole("slider", { name: "Requests: moment" });
@@ -180,6 +157,5 @@ describeInBrowser("activity", () => {
     );
     await page.keyboard.press("End");
     expect(await requests.inputValue()).toBe("60");
-    await judge(page, viewport);
   });
 });

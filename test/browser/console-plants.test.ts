@@ -1,42 +1,42 @@
 /** Plants in the console: found, added, corrected, removed and brought back, by clicking and by keys. */
 
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, expect } from "bun:test";
 import type { Page, Route } from "playwright-core";
 import { openWorkbook } from "../../src/format/workbook.ts";
 import {
+  openRow,
   describeInBrowser,
   holdFeed,
-  openConsole,
   rowOf,
-  startConsole,
+  startJourneys,
   toastOf,
+  uncover,
 } from "../support/browser.ts";
-import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
 
 // A search looks at few plants at a time here, as it does among a million with the default.
-const service = await startConsole({ ...limits({ scanRowsMax: 500 }) });
-afterAll(() => service[Symbol.asyncDispose]());
-
-const LARGEST = "9223372036854775807";
-
-beforeAll(async () => {
+const journeys = await startJourneys(limits({ scanRowsMax: 500 }), async ({ url }) => {
   const lines = Array.from({ length: 3000 }, (_, index) => {
     const tag = index % 3 === 0 ? `,"tag":"fern"` : index % 3 === 1 ? `,"tag":"Ivy"` : "";
     return `{"id":${1000 + index},"name":"Plant ${index}"${tag}}\n`;
   });
-  const response = await fetch(`${service.url}/plants/batch`, {
+  const response = await fetch(`${url}/plants/batch`, {
     method: "POST",
     headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
     body: lines.join(""),
   });
   await response.text();
-  await sendPlant(service.url, { id: 5000n, name: "Needle in a haystack", tag: "rare" });
+  await sendPlant(url, { id: 5000n, name: "Needle in a haystack", tag: "rare" });
 });
+const { journey } = journeys;
+afterAll(() => journeys[Symbol.asyncDispose]());
+
+const LARGEST = "9223372036854775807";
 
 /** As another colleague does it. */
-const change = (id: string, body: object): Promise<Response> =>
-  fetch(`${service.url}/plants/${id}`, {
+const change = ({ url }: TestService, id: string, body: object): Promise<Response> =>
+  fetch(`${url}/plants/${id}`, {
     method: "PUT",
     headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
     body: JSON.stringify(body),
@@ -48,8 +48,8 @@ async function untilSo(page: Page, expression: string): Promise<void> {
 }
 
 describeInBrowser("the list", () => {
-  test("draws only the rows in sight, and loads the others as one scrolls", async () => {
-    await using view = await openConsole(service);
+  journey("draws only the rows in sight, and loads the others as one scrolls", async ({ open }) => {
+    await using view = await open();
     const { page } = view;
     await rowOf(page, "Plant 0").first().waitFor();
     expect(await page.locator("#plants [role=row][id]").count()).toBeLessThan(60);
@@ -62,8 +62,8 @@ describeInBrowser("the list", () => {
     expect(await page.getByRole("grid").getAttribute("aria-rowcount")).toBe("3002");
   });
 
-  test("is walked by keys, and opens and closes a plant by them", async () => {
-    await using view = await openConsole(service);
+  journey("is walked by keys, and opens and closes a plant by them", async ({ open }) => {
+    await using view = await open();
     const { page } = view;
     await rowOf(page, "Plant 0").first().waitFor();
     await page.keyboard.press("/");
@@ -91,93 +91,108 @@ describeInBrowser("the list", () => {
     expect(await page.getByRole("dialog").count()).toBe(0);
   });
 
-  test("searches through many pages, and the address can be shared", async () => {
-    await using view = await openConsole(service, {
-      permissions: ["clipboard-read", "clipboard-write"],
-    });
-    const { page } = view;
-    await page.getByRole("searchbox").fill("NEEDLE");
-    await rowOf(page, "Needle in a haystack").waitFor();
-    await page.getByText("End of list").waitFor();
-    await page.getByRole("button", { name: "Share and export" }).click();
-    await page.getByText("Copy link to this view").click();
-    const link = await page.evaluate<string>("navigator.clipboard.readText()");
-    expect(link).toBe(`${service.url}/#/plants?q=NEEDLE`);
+  journey(
+    "searches through many pages, and the address can be shared",
+    async ({ service, open }) => {
+      await using view = await open({
+        permissions: ["clipboard-read", "clipboard-write"],
+      });
+      const { page } = view;
+      await page.getByRole("searchbox").fill("NEEDLE");
+      await rowOf(page, "Needle in a haystack").waitFor();
+      await page.getByText("End of list").waitFor();
+      await page.getByRole("button", { name: "Share and export" }).click();
+      await page.getByText("Copy link to this view").click();
+      const link = await page.evaluate<string>("navigator.clipboard.readText()");
+      expect(link).toBe(`${service.url}/#/plants?q=NEEDLE`);
 
-    await page.getByRole("searchbox").fill("no such plant");
-    await page.getByText("No plant has “no such plant” in its name or tag.").waitFor();
-    await page.getByRole("button", { name: "Show all plants" }).click();
-    await rowOf(page, "Plant 0").first().waitFor();
-    expect(await page.getByRole("searchbox").inputValue()).toBe("");
-  });
+      await page.getByRole("searchbox").fill("no such plant");
+      await page.getByText("No plant has “no such plant” in its name or tag.").waitFor();
+      await page.getByRole("button", { name: "Show all plants" }).click();
+      await rowOf(page, "Plant 0").first().waitFor();
+      expect(await page.getByRole("searchbox").inputValue()).toBe("");
+    },
+  );
 
-  test("finds words of the name and the tag in any order, and an id", async () => {
-    await sendPlant(service.url, { id: 4500n, name: "Édelweiß der Alpen", tag: "alpine" });
-    await using view = await openConsole(service);
-    const { page } = view;
-    const search = page.getByRole("searchbox");
-    await search.fill("alp edel");
-    await rowOf(page, "Édelweiß").waitFor();
-    await page.getByText("1 of 3,002 plants").waitFor();
-    await search.fill("1010");
-    await page.getByRole("link", { name: "Id 1010: “Plant 10”" }).waitFor();
-    await page.keyboard.press("Enter");
-    await page.locator(".shown-name", { hasText: "Plant 10" }).waitFor();
-    await change("4500", { name: "Gone", tag: "alpine" });
-  });
+  journey(
+    "finds words of the name and the tag in any order, and an id",
+    async ({ service, open }) => {
+      await sendPlant(service.url, { id: 4500n, name: "Édelweiß der Alpen", tag: "alpine" });
+      await using view = await open();
+      const { page } = view;
+      const search = page.getByRole("searchbox");
+      await search.fill("alp edel");
+      await rowOf(page, "Édelweiß").waitFor();
+      await page.getByText("1 of 3,002 plants").waitFor();
+      await search.fill("1010");
+      await page.getByRole("link", { name: "Id 1010: “Plant 10”" }).waitFor();
+      await page.keyboard.press("Enter");
+      await page.locator(".shown-name", { hasText: "Plant 10" }).waitFor();
+      await change(service, "4500", { name: "Gone", tag: "alpine" });
+    },
+  );
 
-  test("keeps filter, order, panel and place through Back, a reload and another view", async () => {
-    await using view = await openConsole(service, { at: "#/plants?tag=fern" });
-    const { page } = view;
-    await rowOf(page, "Plant 0").first().waitFor();
-    await page.getByRole("button", { name: "Order: Lowest id first" }).click();
-    await rowOf(page, "Plant 2997").waitFor();
-    await page.getByRole("grid").focus();
-    await page.keyboard.press("End");
-    await untilSo(page, "document.querySelector('.grid-body').offsetHeight > 36 * 400");
-    await page.locator(".scroller").evaluate((element) => element.scrollTo(0, 36 * 300));
-    await rowOf(page, "Plant 2094").waitFor();
-    await rowOf(page, "Plant 2094").getByRole("link").click();
-    await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
-    await page.reload();
-    await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
-    await rowOf(page, "Plant 2094").waitFor();
-    expect(page.url()).toEndWith("#/plants/3094?tag=fern&order=desc");
-    await page.getByRole("link", { name: "Import" }).click();
-    await page.getByRole("heading", { name: "Import" }).waitFor();
-    await page.reload();
-    await page.getByRole("link", { name: "Plants" }).click();
-    await rowOf(page, "Plant 2094").waitFor();
-    expect(page.url()).toEndWith("#/plants?tag=fern&order=desc");
-    for (let step = 0; step < 3; step++) await page.goBack();
-    expect(page.url()).toEndWith("#/plants?tag=fern&order=desc");
-    await page.goBack();
-    expect(page.url()).toEndWith("#/plants?tag=fern");
-    await rowOf(page, "Plant 0").first().waitFor();
-  });
+  journey(
+    "keeps filter, order, panel and place through Back, a reload and another view",
+    async ({ open, isPhone }) => {
+      const rowHeight = isPhone ? 72 : 36;
+      await using view = await open({ at: "#/plants?tag=fern" });
+      const { page } = view;
+      await rowOf(page, "Plant 0").first().waitFor();
+      await page.getByRole("button", { name: "Order: Lowest id first" }).click();
+      await rowOf(page, "Plant 2997").waitFor();
+      await page.getByRole("grid").focus();
+      await page.keyboard.press("End");
+      await untilSo(page, `document.querySelector(".grid-body").offsetHeight > ${rowHeight * 400}`);
+      const scroller = page.locator(".scroller");
+      await scroller.evaluate((element, top) => element.scrollTo(0, top), rowHeight * 300);
+      await rowOf(page, "Plant 2094").waitFor();
+      await openRow(page, "Plant 2094");
+      await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
+      await page.reload();
+      await page.locator(".shown-name", { hasText: "Plant 2094" }).waitFor();
+      await rowOf(page, "Plant 2094").waitFor();
+      expect(page.url()).toEndWith("#/plants/3094?tag=fern&order=desc");
+      await uncover(page);
+      await page.getByRole("link", { name: "Import" }).click();
+      await page.getByRole("heading", { name: "Import" }).waitFor();
+      await page.reload();
+      await page.getByRole("link", { name: "Plants" }).click();
+      await rowOf(page, "Plant 2094").waitFor();
+      expect(page.url()).toEndWith("#/plants?tag=fern&order=desc");
+      for (let step = isPhone ? -1 : 0; step < 3; step++) await page.goBack();
+      expect(page.url()).toEndWith("#/plants?tag=fern&order=desc");
+      await page.goBack();
+      expect(page.url()).toEndWith("#/plants?tag=fern");
+      await rowOf(page, "Plant 0").first().waitFor();
+    },
+  );
 
-  test("is walked by keys while the open plant follows; a tag in a row filters", async () => {
-    await using view = await openConsole(service, { at: "#/plants" });
-    const { page } = view;
-    await rowOf(page, "Plant 0").first().waitFor();
-    const before = await page.locator(".scroller").boundingBox();
-    await page.getByRole("grid").focus();
-    await page.keyboard.press("Enter");
-    for (const name of ["Plant 1", "Plant 2", "Plant 3"]) {
-      await page.keyboard.press("ArrowDown");
-      await page.locator(".shown-name", { hasText: new RegExp(`^${name}$`) }).waitFor();
-    }
-    // The list neither moves nor narrows.
-    expect(await page.locator(".scroller").boundingBox()).toEqual(before);
-    await page.goBack();
-    expect(page.url()).toEndWith("#/plants");
-    await rowOf(page, "Plant 4").first().getByRole("button", { name: "Ivy" }).click();
-    expect(page.url()).toEndWith("#/plants?tag=Ivy");
-    await page.getByText("1,000 of").waitFor();
-  });
+  journey(
+    "is walked by keys while the open plant follows; a tag in a row filters",
+    async ({ open }) => {
+      await using view = await open({ at: "#/plants" });
+      const { page } = view;
+      await rowOf(page, "Plant 0").first().waitFor();
+      const before = await page.locator(".scroller").boundingBox();
+      await page.getByRole("grid").focus();
+      await page.keyboard.press("Enter");
+      for (const name of ["Plant 1", "Plant 2", "Plant 3"]) {
+        await page.keyboard.press("ArrowDown");
+        await page.locator(".shown-name", { hasText: new RegExp(`^${name}$`) }).waitFor();
+      }
+      // The list neither moves nor narrows.
+      expect(await page.locator(".scroller").boundingBox()).toEqual(before);
+      await page.goBack();
+      expect(page.url()).toEndWith("#/plants");
+      await rowOf(page, "Plant 4").first().getByRole("button", { name: "Ivy" }).click();
+      expect(page.url()).toEndWith("#/plants?tag=Ivy");
+      await page.getByText("1,000 of").waitFor();
+    },
+  );
 
-  test("is filtered by a tag out of those in use, and turned around", async () => {
-    await using view = await openConsole(service);
+  journey("is filtered by a tag out of those in use, and turned around", async ({ open }) => {
+    await using view = await open();
     const { page } = view;
     await page.getByLabel("Filter by tag").click();
     await page.keyboard.type("iv");
@@ -195,8 +210,8 @@ describeInBrowser("the list", () => {
     await rowOf(page, "Needle in a haystack").waitFor();
   });
 
-  test("is exported as it is filtered", async () => {
-    await using view = await openConsole(service, { at: "#/plants?tag=rare" });
+  journey("is exported as it is filtered", async ({ open }) => {
+    await using view = await open({ at: "#/plants?tag=rare" });
     const { page } = view;
     await rowOf(page, "Needle").waitFor();
     for (const [label, content] of [
@@ -227,27 +242,31 @@ describeInBrowser("the list", () => {
       await route.fulfill({ response, body: (await response.text()).slice(0, 2_000) });
     });
 
-  test.each([
+  for (const [label, accept] of [
     ["as CSV", "text/csv"],
     ["as NDJSON", "application/x-ndjson"],
-  ])("is exported whole %s, even where the stream was cut", async (label, accept) => {
-    const filter = "tag=fern&order=desc";
-    await using view = await openConsole(service, { at: `#/plants?${filter}` });
-    const { page } = view;
-    await rowOf(page, "Plant 2997").waitFor();
-    await cutStreams(page, (route) => route.fallback());
-    await page.getByRole("button", { name: "Share and export" }).click();
-    const [download] = await Promise.all([
-      page.waitForEvent("download"),
-      page.getByText(label).click(),
-    ]);
-    const headers = { accept, authorization: `Bearer ${TEST_TOKEN}` };
-    const whole = await fetch(`${service.url}/plants?${filter}`, { headers });
-    expect(await Bun.file(await download.path()).text()).toBe(await whole.text());
-  });
+  ] as const)
+    journey(
+      `is exported whole ${label}, even where the stream was cut`,
+      async ({ service, open }) => {
+        const filter = "tag=fern&order=desc";
+        await using view = await open({ at: `#/plants?${filter}` });
+        const { page } = view;
+        await rowOf(page, "Plant 2997").waitFor();
+        await cutStreams(page, (route) => route.fallback());
+        await page.getByRole("button", { name: "Share and export" }).click();
+        const [download] = await Promise.all([
+          page.waitForEvent("download"),
+          page.getByText(label).click(),
+        ]);
+        const headers = { accept, authorization: `Bearer ${TEST_TOKEN}` };
+        const whole = await fetch(`${service.url}/plants?${filter}`, { headers });
+        expect(await Bun.file(await download.path()).text()).toBe(await whole.text());
+      },
+    );
 
-  test("is not saved where the rest of a cut export cannot be had", async () => {
-    await using view = await openConsole(service);
+  journey("is not saved where the rest of a cut export cannot be had", async ({ open }) => {
+    await using view = await open();
     const { page } = view;
     view.announceFailure("/plants", "failed");
     await rowOf(page, "Plant 0").first().waitFor();
@@ -264,51 +283,56 @@ describeInBrowser("the list", () => {
 });
 
 describeInBrowser("a plant with the largest id of all", () => {
-  test("is added, found, corrected, deleted and brought back, with every digit", async () => {
-    await using view = await openConsole(service);
-    const { page } = view;
-    await page.getByRole("link", { name: "Add plant" }).click();
-    await page.getByLabel("Id", { exact: true }).fill(LARGEST);
-    await page.getByLabel("Name", { exact: true }).fill("Araucaria");
-    await page.getByLabel("Tag (optional)").fill("tree");
-    await page.getByRole("button", { name: "Add plant" }).click();
-    await toastOf(page, "Added “Araucaria”").waitFor();
-    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
-      name: "Araucaria",
-      tag: "tree",
-    });
+  journey(
+    "is added, found, corrected, deleted and brought back, with every digit",
+    async ({ service, open }) => {
+      await using view = await open();
+      const { page } = view;
+      await page.getByRole("link", { name: "Add plant" }).click();
+      await page.getByLabel("Id", { exact: true }).fill(LARGEST);
+      await page.getByLabel("Name", { exact: true }).fill("Araucaria");
+      await page.getByLabel("Tag (optional)").fill("tree");
+      await page.getByRole("button", { name: "Add plant" }).click();
+      await toastOf(page, "Added “Araucaria”").waitFor();
+      expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
+        name: "Araucaria",
+        tag: "tree",
+      });
 
-    await page.getByRole("button", { name: "Next free" }).click();
-    await page.getByLabel("Name", { exact: true }).and(page.locator(":focus")).waitFor();
-    expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("5001");
+      await page.getByRole("button", { name: "Next free" }).click();
+      await page.getByLabel("Name", { exact: true }).and(page.locator(":focus")).waitFor();
+      expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("5001");
 
-    await page.getByRole("searchbox").fill("arauc");
-    await rowOf(page, LARGEST).getByRole("link").click();
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Araucaria araucana");
-    await page.getByRole("button", { name: "Save" }).click();
-    await toastOf(page, "Saved").waitFor();
-    await rowOf(page, "Araucaria araucana").waitFor();
-    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({ name: "Araucaria araucana" });
+      await page.getByRole("searchbox").fill("arauc");
+      await openRow(page, LARGEST);
+      await page.getByRole("button", { name: "Edit" }).click();
+      await page.getByLabel("Name", { exact: true }).fill("Araucaria araucana");
+      await page.getByRole("button", { name: "Save" }).click();
+      await toastOf(page, "Saved").waitFor();
+      await rowOf(page, "Araucaria araucana").waitFor();
+      expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
+        name: "Araucaria araucana",
+      });
 
-    await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "Deleted").waitFor();
-    await page.getByText("No plant has").waitFor();
-    expect(await service.findPlant(BigInt(LARGEST))).toBeUndefined();
+      await page.getByRole("button", { name: "Delete" }).click();
+      await toastOf(page, "Deleted").waitFor();
+      await page.getByText("No plant has").waitFor();
+      expect(await service.findPlant(BigInt(LARGEST))).toBeUndefined();
 
-    await page.keyboard.press("u");
-    await toastOf(page, "Restored").waitFor();
-    await rowOf(page, LARGEST).waitFor();
-    expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
-      name: "Araucaria araucana",
-      tag: "tree",
-    });
-  });
+      await page.keyboard.press("u");
+      await toastOf(page, "Restored").waitFor();
+      await rowOf(page, LARGEST).waitFor();
+      expect(await service.findPlant(BigInt(LARGEST))).toMatchObject({
+        name: "Araucaria araucana",
+        tag: "tree",
+      });
+    },
+  );
 });
 
 describeInBrowser("the form for a new plant", () => {
-  test("says what is wrong before anything is sent, and who has an id", async () => {
-    await using view = await openConsole(service, { at: "#/plants/new" });
+  journey("says what is wrong before anything is sent, and who has an id", async ({ open }) => {
+    await using view = await open({ at: "#/plants/new" });
     const { page } = view;
     view.announceFailure("/plants", 409);
     const id = page.getByLabel("Id", { exact: true });
@@ -332,8 +356,8 @@ describeInBrowser("the form for a new plant", () => {
     await page.locator(".shown-name", { hasText: "Plant 0" }).waitFor();
   });
 
-  test("sends again what got no answer, and nothing is doubled", async () => {
-    await using view = await openConsole(service, { at: "#/plants/new" });
+  journey("sends again what got no answer, and nothing is doubled", async ({ service, open }) => {
+    await using view = await open({ at: "#/plants/new" });
     const { page } = view;
     view.announceFailure("/plants", "failed");
     let lost = 0;
@@ -356,65 +380,68 @@ describeInBrowser("the form for a new plant", () => {
 });
 
 describeInBrowser("a series of new plants", () => {
-  test("counts on from the last one, keeps its tag, and mentions a namesake", async () => {
-    await sendPlant(service.url, { id: 8_001n, name: "Taken", tag: null });
-    await using view = await openConsole(service, { at: "#/plants/new" });
-    const { page } = view;
-    const id = page.getByLabel("Id", { exact: true });
-    await page.getByLabel("Name", { exact: true }).fill("Plant 7");
-    await page.getByRole("link", { name: "Plant 1007" }).waitFor();
-    await id.fill("8000");
-    await page.getByLabel("Tag (optional)").fill("series");
-    await page.getByRole("button", { name: "Add plant" }).click();
-    await toastOf(page, "Added “Plant 7”").waitFor();
-    await untilSo(page, "document.querySelector('#add-id').value === '8002'");
-    expect(await page.getByLabel("Tag (optional)").inputValue()).toBe("series");
-    await toastOf(page, "Added “Plant 7”").getByRole("button", { name: "Open" }).click();
-    await page.locator(".label", { hasText: "8000" }).waitFor();
-  });
+  journey(
+    "counts on from the last one, keeps its tag, and mentions a namesake",
+    async ({ service, open }) => {
+      await sendPlant(service.url, { id: 8_001n, name: "Taken", tag: null });
+      await using view = await open({ at: "#/plants/new" });
+      const { page } = view;
+      const id = page.getByLabel("Id", { exact: true });
+      await page.getByLabel("Name", { exact: true }).fill("Plant 7");
+      await page.getByRole("link", { name: "Plant 1007" }).waitFor();
+      await id.fill("8000");
+      await page.getByLabel("Tag (optional)").fill("series");
+      await page.getByRole("button", { name: "Add plant" }).click();
+      await toastOf(page, "Added “Plant 7”").waitFor();
+      await untilSo(page, "document.querySelector('#add-id').value === '8002'");
+      expect(await page.getByLabel("Tag (optional)").inputValue()).toBe("series");
+      await toastOf(page, "Added “Plant 7”").getByRole("button", { name: "Open" }).click();
+      await page.locator(".label", { hasText: "8000" }).waitFor();
+    },
+  );
 });
 
 describeInBrowser("a plant that a colleague changes meanwhile", () => {
-  const edit = async (
-    view: Awaited<ReturnType<typeof openConsole>>,
-    name: string,
-  ): Promise<void> => {
-    await view.page.getByRole("button", { name: "Edit" }).click();
-    await view.page.getByLabel("Name", { exact: true }).fill(name);
+  const edit = async (page: Page, name: string): Promise<void> => {
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByLabel("Name", { exact: true }).fill(name);
   };
 
-  test("is not overwritten unknowingly: it is shown, and either version can be kept", async () => {
-    await using view = await openConsole(service, { at: "#/plants/1500" });
-    const { page } = view;
-    await holdFeed(page);
-    view.announceFailure("/plants/1500", 412);
-    await edit(view, "Mine");
-    await change("1500", { name: "Theirs", tag: "theirs" });
-    await page.getByRole("button", { name: "Save" }).click();
-    await page.locator(".now", { hasText: "Theirs" }).waitFor();
-    expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
-    // Either choice loses an edit: neither is emphasised.
-    expect(await page.locator(".notice .button").count()).toBe(2);
-    expect(await page.locator(".notice .button-main").count()).toBe(0);
-    await page.getByRole("button", { name: "Overwrite with mine" }).click();
-    await toastOf(page, "Saved").waitFor();
-    expect(await service.findPlant(1500n)).toMatchObject({ name: "Mine" });
+  journey(
+    "is not overwritten unknowingly: it is shown, and either version can be kept",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants/1500" });
+      const { page } = view;
+      await holdFeed(page);
+      view.announceFailure("/plants/1500", 412);
+      await edit(page, "Mine");
+      await change(service, "1500", { name: "Theirs", tag: "theirs" });
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.locator(".now", { hasText: "Theirs" }).waitFor();
+      expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs" });
+      // Either choice loses an edit: neither is emphasised.
+      expect(await page.locator(".notice .button").count()).toBe(2);
+      expect(await page.locator(".notice .button-main").count()).toBe(0);
+      await page.getByRole("button", { name: "Overwrite with mine" }).click();
+      await toastOf(page, "Saved").waitFor();
+      expect(await service.findPlant(1500n)).toMatchObject({ name: "Mine" });
 
-    await edit(view, "Mine again");
-    await change("1500", { name: "Theirs again" });
-    await page.getByRole("button", { name: "Save" }).click();
-    await page.getByRole("button", { name: "Discard my edit" }).click();
-    await page.locator(".shown-name", { hasText: "Theirs again" }).waitFor();
-    expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs again", tag: null });
-  });
+      await edit(page, "Mine again");
+      await change(service, "1500", { name: "Theirs again" });
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.getByRole("button", { name: "Discard my edit" }).click();
+      await page.locator(".shown-name", { hasText: "Theirs again" }).waitFor();
+      expect(await service.findPlant(1500n)).toMatchObject({ name: "Theirs again", tag: null });
+    },
+  );
 
-  test("is not deleted unknowingly either", async () => {
-    await using view = await openConsole(service, { at: "#/plants/1600" });
+  journey("is not deleted unknowingly either", async ({ service, open }) => {
+    await using view = await open({ at: "#/plants/1600" });
     const { page } = view;
     await holdFeed(page);
     view.announceFailure("/plants/1600", 412);
     await page.getByRole("button", { name: "Delete" }).waitFor();
-    await change("1600", { name: "Precious" });
+    await change(service, "1600", { name: "Precious" });
     await page.getByRole("button", { name: "Delete" }).click();
     await page.locator(".now", { hasText: "Precious" }).waitFor();
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
@@ -426,15 +453,18 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
   });
 
-  test("keeps an empty tag and line breaks that nobody has touched", async () => {
-    await sendPlant(service.url, { id: -5n, name: "Two\nlines", tag: "" });
-    await using view = await openConsole(service, { at: "#/plants/-5" });
-    const { page } = view;
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.getByText("This plant has an empty tag").waitFor();
-    await page.getByLabel("Name", { exact: true }).fill("Three\nlines");
-    await page.getByRole("button", { name: "Save" }).click();
-    await toastOf(page, "Saved").waitFor();
-    expect(await service.findPlant(-5n)).toMatchObject({ name: "Three\nlines", tag: "" });
-  });
+  journey(
+    "keeps an empty tag and line breaks that nobody has touched",
+    async ({ service, open }) => {
+      await sendPlant(service.url, { id: -5n, name: "Two\nlines", tag: "" });
+      await using view = await open({ at: "#/plants/-5" });
+      const { page } = view;
+      await page.getByRole("button", { name: "Edit" }).click();
+      await page.getByText("This plant has an empty tag").waitFor();
+      await page.getByLabel("Name", { exact: true }).fill("Three\nlines");
+      await page.getByRole("button", { name: "Save" }).click();
+      await toastOf(page, "Saved").waitFor();
+      expect(await service.findPlant(-5n)).toMatchObject({ name: "Three\nlines", tag: "" });
+    },
+  );
 });

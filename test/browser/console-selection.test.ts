@@ -1,35 +1,29 @@
 /** Several plants at once: selected, tagged, deleted and exported, with undo, and nothing of others overwritten. */
 
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, expect } from "bun:test";
 import type { Page } from "playwright-core";
-import {
-  describeInBrowser,
-  expectAccessible,
-  holdFeed,
-  openConsole,
-  rowOf,
-  startConsole,
-  toastOf,
-} from "../support/browser.ts";
-import { TEST_TOKEN } from "../support/service.ts";
+import { describeInBrowser, holdFeed, rowOf, startJourneys, toastOf } from "../support/browser.ts";
+import { TEST_TOKEN, type TestService } from "../support/service.ts";
 
 const COUNT = 10_001;
-const service = await startConsole();
-afterAll(() => service[Symbol.asyncDispose]());
 const headers = { authorization: `Bearer ${TEST_TOKEN}` };
 const lines = Array.from({ length: COUNT }, (_, index) => {
   const tag = index < 40 ? "few" : "many";
   return `{"id":${index + 1},"name":"Plant ${index + 1}","tag":"${tag}"}\n`;
 });
-const stored = await fetch(`${service.url}/plants/batch`, {
-  method: "POST",
-  headers: { ...headers, "content-type": "application/x-ndjson" },
-  body: lines.join(""),
+const journeys = await startJourneys({}, async ({ url }) => {
+  const stored = await fetch(`${url}/plants/batch`, {
+    method: "POST",
+    headers: { ...headers, "content-type": "application/x-ndjson" },
+    body: lines.join(""),
+  });
+  await stored.text();
 });
-await stored.text();
+const { journey } = journeys;
+afterAll(() => journeys[Symbol.asyncDispose]());
 
-const change = (id: number, body: object): Promise<Response> =>
-  fetch(`${service.url}/plants/${id}`, {
+const change = ({ url }: TestService, id: number, body: object): Promise<Response> =>
+  fetch(`${url}/plants/${id}`, {
     method: "PUT",
     headers: { ...headers, "content-type": "application/json" },
     body: JSON.stringify(body),
@@ -43,31 +37,21 @@ async function setTag(page: Page, tag: string): Promise<void> {
   await page.getByRole("button", { name: "Set tag" }).click();
 }
 
-const tagOf = async (id: number): Promise<unknown> => (await service.findPlant(BigInt(id)))?.tag;
-
-/** Each on plants of its own. */
-const looks: readonly (readonly ["light" | "dark", { width: number; height: number }, number])[] = [
-  ["light", { width: 1280, height: 800 }, 0],
-  ["dark", { width: 390, height: 780 }, 20],
-];
+const tagOf = async (service: TestService, id: number): Promise<unknown> =>
+  (await service.findPlant(BigInt(id)))?.tag;
 
 describeInBrowser("several plants", () => {
-  test.each(looks)(
-    "are tagged, deleted and brought back; those that someone else changed are left alone: %s",
-    async (colorScheme, viewport, before) => {
-      await using view = await openConsole(service, {
-        at: "#/plants?tag=few",
-        colorScheme,
-        viewport,
-      });
+  journey(
+    "are tagged, deleted and brought back; those that someone else changed are left alone",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants?tag=few" });
       const { page } = view;
-      await check(page, before + 2);
-      await check(page, before + 5, ["Shift"]);
+      await check(page, 2);
+      await check(page, 5, ["Shift"]);
       await page.getByText("4 selected").waitFor();
-      await expectAccessible(page);
       await setTag(page, "moved");
       await toastOf(page, "Changed 4 plants.").waitFor();
-      expect(await Promise.all([1, 2, 5, 6].map((id) => tagOf(before + id)))).toEqual([
+      expect(await Promise.all([1, 2, 5, 6].map((id) => tagOf(service, id)))).toEqual([
         "few",
         "moved",
         "moved",
@@ -75,29 +59,24 @@ describeInBrowser("several plants", () => {
       ]);
       await toastOf(page, "Changed").getByRole("button", { name: "Undo" }).click();
       await toastOf(page, "Undone: 4 plants.").waitFor();
-      expect(await tagOf(before + 2)).toBe("few");
+      expect(await tagOf(service, 2)).toBe("few");
 
-      await check(page, before + 3);
+      await check(page, 3);
       await page.getByRole("button", { name: "Delete" }).click();
       await toastOf(page, "Deleted 1 plant.").waitFor();
-      expect(await service.findPlant(BigInt(before + 3))).toBeUndefined();
+      expect(await service.findPlant(BigInt(3))).toBeUndefined();
       await page.keyboard.press("u");
       await toastOf(page, "Undone: 1 plant.").waitFor();
-      await rowOf(page, `Plant ${before + 3}`)
-        .first()
-        .waitFor();
+      await rowOf(page, "Plant 3").first().waitFor();
 
       await holdFeed(page);
-      await check(page, before + 10);
-      await check(page, before + 12, ["Shift"]);
-      await change(before + 11, { name: "Theirs", tag: "few" });
+      await check(page, 10);
+      await check(page, 12, ["Shift"]);
+      await change(service, 11, { name: "Theirs", tag: "few" });
       await setTag(page, "mine");
-      await page
-        .getByText(`“Plant ${before + 11}” (${before + 11}): Someone else changed it.`)
-        .waitFor();
-      await expectAccessible(page);
+      await page.getByText("“Plant 11” (11): Someone else changed it.").waitFor();
       await toastOf(page, "Changed 2 plants. 1 not.").waitFor();
-      expect(await Promise.all([10, 11, 12].map((id) => tagOf(before + id)))).toEqual([
+      expect(await Promise.all([10, 11, 12].map((id) => tagOf(service, id)))).toEqual([
         "mine",
         "few",
         "mine",
@@ -106,42 +85,43 @@ describeInBrowser("several plants", () => {
       await page.getByText("1 selected").waitFor();
       await setTag(page, "mine");
       await toastOf(page, "Changed 1 plant.").waitFor();
-      expect(await service.findPlant(BigInt(before + 11))).toMatchObject({
+      expect(await service.findPlant(BigInt(11))).toMatchObject({
         name: "Theirs",
         tag: "mine",
       });
     },
   );
 
-  test("are all that match but some, exported; too many to change at once are refused", async () => {
-    await using view = await openConsole(service, { at: "#/plants?q=plant+many" });
-    const { page } = view;
-    await rowOf(page, "Plant 41").waitFor();
-    await page.getByRole("checkbox", { name: "Select all that match" }).check();
-    await check(page, 41);
-    await page.getByText("All 9,961 but 1 selected").waitFor();
-    await page.getByRole("button", { name: "Export the selection" }).click();
-    const [download] = await Promise.all([
-      page.waitForEvent("download"),
-      page.getByRole("button", { name: /as NDJSON/ }).click(),
-    ]);
-    const exported = (await Bun.file(await download.path()).text()).trim().split("\n");
-    expect(exported.length).toBe(9_960);
-    expect(exported[0]).toContain("Plant 42");
+  journey(
+    "are all that match but some, exported; too many to change at once are refused",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants?q=plant+many" });
+      const { page } = view;
+      await rowOf(page, "Plant 41").waitFor();
+      await page.getByRole("checkbox", { name: "Select all that match" }).check();
+      await check(page, 41);
+      await page.getByText("All 9,961 but 1 selected").waitFor();
+      await page.getByRole("button", { name: "Export the selection" }).click();
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: /as NDJSON/ }).click(),
+      ]);
+      const exported = (await Bun.file(await download.path()).text()).trim().split("\n");
+      expect(exported.length).toBe(9_960);
+      expect(exported[0]).toContain("Plant 42");
 
-    await page.getByRole("searchbox").fill("");
-    await page.getByText("10,001 plants", { exact: true }).waitFor();
-    await page.getByRole("checkbox", { name: "Select all that match" }).check();
-    await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "More than 10,000 plants are too many at once").waitFor();
-    expect(await service.findPlant(1n)).toBeDefined();
-  });
+      await page.getByRole("searchbox").fill("");
+      await page.getByText("10,001 plants", { exact: true }).waitFor();
+      await page.getByRole("checkbox", { name: "Select all that match" }).check();
+      await page.getByRole("button", { name: "Delete" }).click();
+      await toastOf(page, "More than 10,000 plants are too many at once").waitFor();
+      expect(await service.findPlant(1n)).toBeDefined();
+    },
+  );
 
-  test("can be stopped, and the rest stays selected", async () => {
-    await using view = await openConsole(service, {
+  journey("can be stopped, and the rest stays selected", async ({ open }) => {
+    await using view = await open({
       at: "#/plants?tag=few",
-      colorScheme: "dark",
-      viewport: { width: 320, height: 640 },
     });
     const { page } = view;
     const gate = Promise.withResolvers<void>();
@@ -152,7 +132,6 @@ describeInBrowser("several plants", () => {
     await page.getByRole("checkbox", { name: "Select all that match" }).check();
     await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("progressbar").waitFor();
-    await expectAccessible(page);
     await page.getByRole("button", { name: "Stop" }).click();
     gate.resolve();
     await toastOf(page, "Deleted 4 plants.").waitFor();

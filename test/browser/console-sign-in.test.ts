@@ -1,64 +1,72 @@
 /** Signing in to the console: what a token lets staff do, and what happens when it no longer does. */
 
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, expect } from "bun:test";
 import type { Page } from "playwright-core";
 import {
+  openRow,
   createToken,
   describeInBrowser,
-  openConsole,
   rowOf,
   signIn,
-  startConsole,
+  startJourneys,
   type TestPage,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
-const service = await startConsole();
-await sendPlant(service.url, { id: 1n, name: "Rose", tag: "shrub" });
-afterAll(() => service[Symbol.asyncDispose]());
+const journeys = await startJourneys({}, ({ url }) =>
+  sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" }),
+);
+const { journey } = journeys;
+afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("signing in to the console", () => {
-  test("shows the list, and keeps the token in this tab only, and in no address", async () => {
-    await using view = await openConsole(service, { token: null });
-    const { page } = view;
-    await signIn(page, TEST_TOKEN);
-    await rowOf(page, "Rose").waitFor();
-    await page.reload();
-    await rowOf(page, "Rose").waitFor();
-    expect(await page.evaluate<number>("localStorage.length")).toBe(0);
-    expect(await page.evaluate<string>("document.cookie")).toBe("");
-    expect(page.url()).not.toContain(TEST_TOKEN);
+  journey(
+    "shows the list, and keeps the token in this tab only, and in no address",
+    async ({ service, open }) => {
+      await using view = await open({ token: null });
+      const { page } = view;
+      await signIn(page, TEST_TOKEN);
+      await rowOf(page, "Rose").waitFor();
+      await page.reload();
+      await rowOf(page, "Rose").waitFor();
+      expect(await page.evaluate<number>("localStorage.length")).toBe(0);
+      expect(await page.evaluate<string>("document.cookie")).toBe("");
+      expect(page.url()).not.toContain(TEST_TOKEN);
 
-    const another = await page.context().newPage();
-    await another.goto(service.url);
-    await another.getByRole("heading", { name: "Sign in" }).waitFor();
-    await another.close();
-  });
+      const another = await page.context().newPage();
+      await another.goto(service.url);
+      await another.getByRole("heading", { name: "Sign in" }).waitFor();
+      await another.close();
+    },
+  );
 
-  test("explains a wrong token, an expired one and an empty field, and lets none in", async () => {
-    await using view = await openConsole(service, { token: null });
-    const { page } = view;
-    view.announceFailure("/token", 401);
-    const field = page.getByLabel("Token");
-    const button = page.getByRole("button", { name: "Sign in" });
+  journey(
+    "explains a wrong token, an expired one and an empty field, and lets none in",
+    async ({ service, open }) => {
+      await using view = await open({ token: null });
+      const { page } = view;
+      view.announceFailure("/token", 401);
+      const field = page.getByLabel("Token");
+      const button = page.getByRole("button", { name: "Sign in" });
 
-    await button.click();
-    await page.locator(".field-fault", { hasText: "Paste a token" }).waitFor();
-    await field.fill("pst_mistyped");
-    await button.click();
-    await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
-    await field.fill(await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }));
-    await button.click();
-    await page.locator(".field-fault", { hasText: "has expired" }).waitFor();
-    await field.fill("two words");
-    await button.click();
-    await page.locator(".field-fault", { hasText: "not a token" }).waitFor();
-    expect(await field.getAttribute("aria-invalid")).toBe("true");
-    expect(await page.getByRole("navigation").count()).toBe(0);
-  });
+      await button.click();
+      await page.locator(".field-fault", { hasText: "Paste a token" }).waitFor();
+      await field.fill("pst_mistyped");
+      await button.click();
+      await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
+      await field.fill(await createToken(service, { name: "old", expiresAtMs: Date.now() - 1000 }));
+      await button.click();
+      await page.locator(".field-fault", { hasText: "has expired" }).waitFor();
+      await field.fill("two words");
+      await button.click();
+      await page.locator(".field-fault", { hasText: "not a token" }).waitFor();
+      expect(await field.getAttribute("aria-invalid")).toBe("true");
+      expect(await page.getByRole("navigation").count()).toBe(0);
+    },
+  );
 
-  test("with a pasted token needs no further click", async () => {
-    await using view = await openConsole(service, {
+  journey("with a pasted token needs no further click", async ({ open }) => {
+    await using view = await open({
       token: null,
       permissions: ["clipboard-read", "clipboard-write"],
     });
@@ -71,47 +79,53 @@ describeInBrowser("signing in to the console", () => {
     await rowOf(page, "Rose").waitFor();
   });
 
-  test("by the link of the first start leaves no token in the address or the history", async () => {
-    await using view = await openConsole(service, { token: null, at: `#token=${TEST_TOKEN}` });
-    const { page } = view;
-    await rowOf(page, "Rose").waitFor();
-    expect(page.url()).toBe(`${service.url}/`);
-    await page.goBack();
-    expect(page.url()).not.toContain("token");
-    await page.goForward();
-    // A link in a tab that has a token changes nothing, also after signing out.
-    await page.evaluate("location.hash = 'token=pst_other'");
-    await rowOf(page, "Rose").waitFor();
-    expect(page.url()).toBe(`${service.url}/`);
-    await signOut(page);
-    expect(await page.locator(".field-fault").count()).toBe(0);
-    view.announceFailure("/token", 401);
-    await page.goto(`${service.url}/#token=pst_wrong`);
-    await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
-  });
+  journey(
+    "by the link of the first start leaves no token in the address or the history",
+    async ({ service, open }) => {
+      await using view = await open({ token: null, at: `#token=${TEST_TOKEN}` });
+      const { page } = view;
+      await rowOf(page, "Rose").waitFor();
+      expect(page.url()).toBe(`${service.url}/`);
+      await page.goBack();
+      expect(page.url()).not.toContain("token");
+      await page.goForward();
+      // A link in a tab that has a token changes nothing, also after signing out.
+      await page.evaluate("location.hash = 'token=pst_other'");
+      await rowOf(page, "Rose").waitFor();
+      expect(page.url()).toBe(`${service.url}/`);
+      await signOut(page);
+      expect(await page.locator(".field-fault").count()).toBe(0);
+      view.announceFailure("/token", 401);
+      await page.goto(`${service.url}/#token=pst_wrong`);
+      await page.locator(".field-fault", { hasText: "not accepted" }).waitFor();
+    },
+  );
 
-  test("for this device holds in new tabs and the reference, until one tab signs out", async () => {
-    await using view = await openConsole(service, { token: null });
-    const { page } = view;
-    await page.getByLabel("Stay signed in on this device").check();
-    await page.getByText("Kept until you sign out.").waitFor();
-    await signIn(page, TEST_TOKEN);
-    const another = await page.context().newPage();
-    await another.goto(service.url);
-    await rowOf(another, "Rose").waitFor();
-    await another.goto(`${service.url}/docs`);
-    while ((await another.locator("#token").inputValue()) !== TEST_TOKEN)
-      await another.waitForTimeout(50);
-    await another.goto(service.url);
-    await rowOf(another, "Rose").waitFor();
-    await signOut(page);
-    await another.getByRole("heading", { name: "Sign in" }).waitFor();
-    expect(await another.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
-    await another.close();
-  });
+  journey(
+    "for this device holds in new tabs and the reference, until one tab signs out",
+    async ({ service, open }) => {
+      await using view = await open({ token: null });
+      const { page } = view;
+      await page.getByLabel("Stay signed in on this device").check();
+      await page.getByText("Kept until you sign out.").waitFor();
+      await signIn(page, TEST_TOKEN);
+      const another = await page.context().newPage();
+      await another.goto(service.url);
+      await rowOf(another, "Rose").waitFor();
+      await another.goto(`${service.url}/docs`);
+      while ((await another.locator("#token").inputValue()) !== TEST_TOKEN)
+        await another.waitForTimeout(50);
+      await another.goto(service.url);
+      await rowOf(another, "Rose").waitFor();
+      await signOut(page);
+      await another.getByRole("heading", { name: "Sign in" }).waitFor();
+      expect(await another.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
+      await another.close();
+    },
+  );
 
-  test("can be undone: signing out forgets the token", async () => {
-    await using view = await openConsole(service);
+  journey("can be undone: signing out forgets the token", async ({ open }) => {
+    await using view = await open();
     const { page } = view;
     await rowOf(page, "Rose").waitFor();
     await signOut(page);
@@ -128,26 +142,29 @@ async function signOut(page: Page): Promise<void> {
 }
 
 describeInBrowser("a token that may not do everything", () => {
-  test("offers no adding, changing or importing where it may only read", async () => {
-    const token = await createToken(service, { name: "window", scopes: ["plants:read"] });
-    await using view = await openConsole(service, { token });
-    const { page } = view;
-    await rowOf(page, "Rose").getByRole("link").click();
-    await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
-    for (const name of ["Add plant", "Edit", "Delete", "Import"])
-      expect(await page.getByText(name, { exact: true }).count()).toBe(0);
-    await page.keyboard.press("n");
-    expect(page.url()).not.toContain("new");
-    await page.goto(`${service.url}/#/plants/new`);
-    await page.getByText("It can read plants, not add them.").waitFor();
-    await rowOf(page, "Rose").waitFor();
-    await page.goto(`${service.url}/#/import`);
-    await page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
-  });
+  journey(
+    "offers no adding, changing or importing where it may only read",
+    async ({ service, open }) => {
+      const token = await createToken(service, { name: "window", scopes: ["plants:read"] });
+      await using view = await open({ token });
+      const { page } = view;
+      await openRow(page, "Rose");
+      await page.locator(".shown-name", { hasText: "Rose" }).waitFor();
+      for (const name of ["Add plant", "Edit", "Delete", "Import"])
+        expect(await page.getByText(name, { exact: true }).count()).toBe(0);
+      await page.keyboard.press("n");
+      expect(page.url()).not.toContain("new");
+      await page.goto(`${service.url}/#/plants/new`);
+      await page.getByText("It can read plants, not add them.").waitFor();
+      await rowOf(page, "Rose").waitFor();
+      await page.goto(`${service.url}/#/import`);
+      await page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
+    },
+  );
 
-  test("offers a form and no list where it may only write", async () => {
+  journey("offers a form and no list where it may only write", async ({ service, open }) => {
     const token = await createToken(service, { name: "till", scopes: ["plants:write"] });
-    await using view = await openConsole(service, { token });
+    await using view = await open({ token });
     const { page } = view;
     view.announceFailure("/plants", 409);
     expect(await page.getByRole("grid").count()).toBe(0);
@@ -171,26 +188,29 @@ async function untilSignedOut({ page, announceFailure }: TestPage): Promise<void
 }
 
 describeInBrowser("a token that ends while somebody works", () => {
-  test("by being revoked leads back to signing in, and from there to the same view", async () => {
-    const token = await createToken(service, { name: "lost phone" });
-    await using view = await openConsole(service, { token, at: "#/plants?tag=shrub" });
-    const { page } = view;
-    await rowOf(page, "Rose").waitFor();
-    const record = (await service.store.listTokens()).find(({ name }) => name === "lost phone");
-    await service.store.revokeToken(record?.hash ?? "", Date.now());
-    await untilSignedOut(view);
-    await page.getByText("no longer accepted").waitFor();
-    await signIn(page, TEST_TOKEN);
-    await rowOf(page, "Rose").waitFor();
-    expect(page.url()).toEndWith("#/plants?tag=shrub");
-  });
+  journey(
+    "by being revoked leads back to signing in, and from there to the same view",
+    async ({ service, open }) => {
+      const token = await createToken(service, { name: "lost phone" });
+      await using view = await open({ token, at: "#/plants?tag=shrub" });
+      const { page } = view;
+      await rowOf(page, "Rose").waitFor();
+      const record = (await service.store.listTokens()).find(({ name }) => name === "lost phone");
+      await service.store.revokeToken(record?.hash ?? "", Date.now());
+      await untilSignedOut(view);
+      await page.getByText("no longer accepted").waitFor();
+      await signIn(page, TEST_TOKEN);
+      await rowOf(page, "Rose").waitFor();
+      expect(page.url()).toEndWith("#/plants?tag=shrub");
+    },
+  );
 
-  test("by expiring says so", async () => {
+  journey("by expiring says so", async ({ service, open }) => {
     const token = await createToken(service, {
       name: "short",
       expiresAtMs: Date.now() + 3_600_000,
     });
-    await using view = await openConsole(service, { token });
+    await using view = await open({ token });
     const { page } = view;
     await rowOf(page, "Rose").waitFor();
     await service.database.run(

@@ -2,7 +2,7 @@
 
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { describeInBrowser, expectAccessible, openPage } from "../support/browser.ts";
+import { describeInBrowser, openPage, phone } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 
 const policy =
@@ -11,7 +11,8 @@ const pages: Readonly<Record<string, string>> = {
   "/": `<main><h1>Plants</h1></main>`,
   "/inline": `<main><h1 style="color: red">Plants</h1></main>`,
   "/script": `<main><h1>Plants</h1></main><script src="/page.js"></script>`,
-  "/unlabelled": `<main><h1>Plants</h1><input id="name"></main>`,
+  "/small": `<link rel="stylesheet" href="/small.css"><main><h1>Plants</h1><button class="low">a</button>
+    <button class="large">b</button></main>`,
 };
 const server = Bun.serve({
   port: 0,
@@ -22,10 +23,17 @@ const server = Bun.serve({
       return new Response("console.log('loaded')", {
         headers: { "content-type": "text/javascript" },
       });
+    if (pathname === "/small.css")
+      return new Response(
+        "button { display: block; width: 44px; height: 44px } .low { width: 30px } h1 { width: 900px }",
+        {
+          headers: { "content-type": "text/css" },
+        },
+      );
     const body = pages[pathname];
     if (body === undefined) return new Response("{}", { status: 404 });
     return new Response(
-      `<!doctype html><html lang="en"><head><title>Plants</title></head><body>${body}</body></html>`,
+      `<!doctype html><html lang="en"><head><title>Plants</title><meta name="viewport" content="width=device-width"></head><body>${body}</body></html>`,
       { headers: { "content-type": "text/html", "content-security-policy": policy } },
     );
   },
@@ -35,10 +43,9 @@ const at = (path: string): { readonly url: string } => ({ url: new URL(path, ser
 afterAll(() => server.stop(true));
 
 describeInBrowser("a page", () => {
-  test("that does nothing wrong is at no fault, and is accessible", async () => {
+  test("that does nothing wrong is at no fault", async () => {
     await using view = await openPage(at("/script"));
     expect(await view.page.title()).toBe("Plants");
-    await expectAccessible(view.page);
     expect(await view.takeFaults()).toEqual([]);
   });
 
@@ -90,11 +97,34 @@ describeInBrowser("a page", () => {
     expect((await view.takeFaults()).join()).toContain("/elsewhere: answered 404");
   });
 
-  test("that lacks a label is not accessible, and the message says where", async () => {
-    await using view = await openPage(at("/unlabelled"));
-    const failure = await expectAccessible(view.page).catch(String);
-    expect(failure).toMatch(/label \(critical\).*\n.*at #name/);
-    await expectAccessible(view.page, [{ rule: "label", at: "#name" }]);
+  test("that is not accessible is at fault once what it lacks was waited for, and is told where", async () => {
+    await using view = await openPage(at("/"));
+    await view.page.getByRole("heading").waitFor();
+    expect(await view.takeFaults()).toEqual([]);
+    await view.page.evaluate(`document.querySelector("main").innerHTML += "<input id='name'>"`);
+    await view.page.locator("#name").waitFor();
+    await view.page.evaluate(`document.querySelector("#name").remove()`);
+    expect((await view.takeFaults()).join("\n")).toMatch(/label \(critical\).*\n.*at #name/);
+  });
+
+  test("that a phone has to scroll sideways, or whose buttons are too small for it, is at fault", async () => {
+    await using view = await openPage({ ...at("/small"), ...phone });
+    const faults = (await view.takeFaults()).join("\n");
+    expect(faults).toContain("pixels wider than the window");
+    expect(faults).toMatch(/too small for a finger: 30 x 44: <button class="low"/);
+    expect(faults).not.toContain("large");
+  });
+
+  test("has nothing that another page stored or held back", async () => {
+    const look = { colorScheme: "dark", viewport: { width: 700, height: 700 } } as const;
+    {
+      await using view = await openPage({ ...at("/"), ...look, prelude: "window.before = 1" });
+      await view.page.route("**", (route) => route.abort());
+      await view.page.evaluate(`localStorage.a = sessionStorage.a = window.name = "kept"`);
+    }
+    await using view = await openPage({ ...at("/"), ...look });
+    const found = `[localStorage.length, sessionStorage.length, window.name, typeof before]`;
+    expect(await view.page.evaluate<unknown[]>(found)).toEqual([0, 0, "", "undefined"]);
   });
 
   test("has the colours, the size and the motion that the test asks for", async () => {
@@ -115,7 +145,7 @@ describeInBrowser("a page", () => {
 describeInBrowser("a test file", () => {
   const source = `
     import { test } from "bun:test";
-    import { describeInBrowser, openPage } from "${import.meta.dir}/../support/browser.ts";
+    import { describeInBrowser, openPage, phone } from "${import.meta.dir}/../support/browser.ts";
     describeInBrowser("faulty", () => {
       test("warns", async () => {
         await using view = await openPage({ url: "${server.url.href}" });

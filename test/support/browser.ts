@@ -1,10 +1,13 @@
-/** Pages in a real Chromium. A test fails if its page reports an error, violates its policy or asks another origin. */
+/**
+ * Pages in a real Chromium. A test fails if its page reports an error, violates its policy, asks another origin, or
+ * shows something that is not accessible.
+ */
 
-import type { AxeResults, NodeResult, Result } from "axe-core";
-import { afterEach, describe, expect } from "bun:test";
+import { afterEach, describe, test } from "bun:test";
 import {
   type Browser,
   type BrowserContext,
+  type BrowserContextOptions,
   chromium,
   type Locator,
   type Page,
@@ -13,23 +16,42 @@ import type { ServiceFacts } from "../../src/observe/reporter.ts";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { buildConsole } from "../../scripts/build.ts";
 import { type Scope, scopes } from "../../src/domain/token.ts";
+import { findFaults } from "./accessibility.ts";
 import { findChromium } from "./chromium.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import { guardFolder, listChildren } from "./processes.ts";
 import { startService, TEST_TOKEN, type TestService } from "./service.ts";
 
-export interface PageOptions {
-  readonly url: string;
+/** How a page is looked at. */
+interface Look {
   readonly colorScheme?: "light" | "dark";
   readonly viewport?: { readonly width: number; readonly height: number };
+  /** A finger instead of a pointer. */
+  readonly hasTouch?: boolean;
+  readonly isMobile?: boolean;
   readonly reducedMotion?: "reduce" | "no-preference";
+}
+
+export interface PageOptions extends Look {
+  readonly url: string;
   /** What a test needs to read what the page has copied, say. */
   readonly permissions?: readonly string[];
   /** Runs before the scripts of the page, each time that it loads. */
   readonly prelude?: string;
 }
 
-/** Disposing of it closes the page; what it was at fault for fails the test when that is over. */
+const desktop = { colorScheme: "light", viewport: { width: 1280, height: 800 } } as const;
+export const phone = {
+  colorScheme: "dark",
+  viewport: { width: 360, height: 740 },
+  hasTouch: true,
+  isMobile: true,
+} as const;
+
+/** Desktop and phone size, light and dark. */
+export const looks = Object.entries({ desktop, phone });
+
+/** Disposing of it ends the use of the page; what it was at fault for fails the test when that is over. */
 export interface TestPage extends AsyncDisposable {
   readonly page: Page;
   /**
@@ -72,6 +94,7 @@ async function launchBrowser(): Promise<Browser> {
   const browser = await chromium.launch({ executablePath, args, artifactsDir });
   browser.on("disconnected", () => {
     launched = undefined;
+    idleTabs.clear();
   });
   for (const { command } of listChildren(process.pid)) {
     const [, profile] = /--user-data-dir=(\S+)/.exec(command) ?? [];
@@ -80,44 +103,97 @@ async function launchBrowser(): Promise<Browser> {
   return browser;
 }
 
-/** In a context of its own: nothing stored by one page is there for another. */
-export async function openPage({ url, prelude, ...options }: PageOptions): Promise<TestPage> {
+/** A page in a context of its own. Tests of the same look use it one after the other: a new one costs half a second. */
+interface Tab {
+  readonly context: BrowserContext;
+  readonly page: Page;
+  readonly observed: Observed;
+}
+
+const idleTabs = new Map<string, Tab[]>();
+
+async function openTab(browser: Browser, options: BrowserContextOptions): Promise<Tab> {
+  const context = await browser.newContext({ ...options, locale: "en-GB", timezoneId: "UTC" });
+  context.setDefaultTimeout(PATIENCE_MS);
+  const observed = await observe(context);
+  const page = await context.newPage();
+  judgeWhatIsWaitedFor(page);
+  return { context, page, observed };
+}
+
+/** Nothing that a test stored, set or holds back is there for the next one. */
+async function leaveTab({ context, page }: Tab): Promise<void> {
+  for (const other of context.pages()) if (other !== page) await other.close();
+  await page.unrouteAll();
+  await context.unrouteAll();
+  await context.clearPermissions();
+  await page.emulateMedia({ forcedColors: null });
+  await page.evaluate("localStorage.clear(); sessionStorage.clear(); window.name = ''");
+  await page.goto("about:blank");
+}
+
+export async function openPage({
+  url,
+  prelude = "",
+  permissions = [],
+  ...look
+}: PageOptions): Promise<TestPage> {
   launched ??= launchBrowser();
   const browser = await launched;
-  const { permissions = [], ...given } = options;
-  const context = await browser.newContext({
-    colorScheme: "light",
-    reducedMotion: "reduce",
-    viewport: { width: 1280, height: 800 },
-    locale: "en-GB",
-    timezoneId: "UTC",
-    permissions: [...permissions],
-    ...given,
-  });
-  context.setDefaultTimeout(PATIENCE_MS);
-  const observed = await observe(context, new URL(url).origin);
-  const page = await context.newPage();
+  const options = { reducedMotion: "reduce", ...desktop, ...look } as const;
+  const key = JSON.stringify(options);
+  const tab = idleTabs.get(key)?.pop() ?? (await openTab(browser, options));
+  const { context, page, observed } = tab;
+  observed.begin(new URL(url).origin);
+  await context.grantPermissions([...permissions]);
+  const script = await page.addInitScript(prelude);
   const view: TestPage = {
     page,
     announceFailure: observed.announceFailure,
     takeFaults: async () => {
-      // What the page has reported before this answer is here with it.
-      await page.evaluate("0");
+      await judge(page);
       return observed.faults.splice(0);
     },
     [Symbol.asyncDispose]: async () => {
       if (!openPages.delete(view)) return;
       // A test that runs out of time takes every child of this process with it, the browser too.
       if (!browser.isConnected()) return;
-      if (!page.isClosed()) faultsOfClosed.push(...(await view.takeFaults()));
-      faultsOfClosed.push(...observed.listUnmet());
-      await context.close();
+      faultsOfClosed.push(...(await view.takeFaults()), ...observed.listUnmet());
+      await script.dispose();
+      await leaveTab(tab);
+      idleTabs.set(key, [...(idleTabs.get(key) ?? []), tab]);
     },
   };
   openPages.add(view);
-  if (prelude !== undefined) await page.addInitScript(prelude);
   await page.goto(url);
   return view;
+}
+
+/**
+ * What a test waits for is a state that somebody sees. Each is judged when it is there, and the last one at the end.
+ * All locators have one prototype, so once is enough.
+ */
+function judgeWhatIsWaitedFor(page: Page): void {
+  const prototype = Object.getPrototypeOf(page.locator("body")) as Locator & { isJudging?: true };
+  if (prototype.isJudging) return;
+  prototype.isJudging = true;
+  // oxlint-disable-next-line typescript/unbound-method -- It is called on the locator below.
+  const { waitFor } = prototype;
+  prototype.waitFor = async function (this: Locator, options) {
+    await waitFor.call(this, options);
+    await judge(this.page());
+  };
+}
+
+async function judge(page: Page): Promise<void> {
+  const { faults } = observedBy.get(page.context()) as Observed;
+  try {
+    const { pathname, hash } = new URL(page.url());
+    for (const fault of await findFaults(page)) faults.push(`${pathname}${hash}: ${fault}`);
+  } catch (error) {
+    // The page went on to another document meanwhile. The next state is judged there.
+    if (!/context was destroyed|navigati/.test(String(error))) throw error;
+  }
 }
 
 interface Announcement {
@@ -128,18 +204,23 @@ interface Announcement {
 
 interface Observed {
   readonly faults: string[];
+  /** Forgets what was before. */
+  readonly begin: (origin: string) => void;
   readonly announceFailure: TestPage["announceFailure"];
   readonly listUnmet: () => string[];
 }
+
+const observedBy = new WeakMap<BrowserContext, Observed>();
 
 const BINDING = "reportPolicyViolation";
 /** Neither this nor what a test evaluates is subject to the page's policy, which therefore stays in force. */
 const reportViolations = `addEventListener("securitypolicyviolation", (event) =>
   ${BINDING}([event.effectiveDirective, event.blockedURI, event.sourceFile, event.sample].join(" ").trim()))`;
 
-async function observe(context: BrowserContext, origin: string): Promise<Observed> {
+async function observe(context: BrowserContext): Promise<Observed> {
   const faults: string[] = [];
   const announced: Announcement[] = [];
+  let origin = "";
   const fail = (url: string, outcome: number | "failed", reason: string): void => {
     const met = announced.filter((one) => url.includes(one.urlPart) && one.outcome === outcome);
     for (const one of met) one.isMet = true;
@@ -174,53 +255,20 @@ async function observe(context: BrowserContext, origin: string): Promise<Observe
       fail(response.url(), response.status(), `answered ${response.status()}`);
   });
 
-  return {
+  const observed: Observed = {
     faults,
+    begin: (nextOrigin) => {
+      origin = nextOrigin;
+      faults.length = announced.length = 0;
+    },
     announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),
     listUnmet: () =>
       announced
         .filter(({ isMet }) => !isMet)
         .map(({ urlPart, outcome }) => `announced, but never came: ${urlPart} ${outcome}`),
   };
-}
-
-const axeSource = Bun.file(`${import.meta.dir}/../../node_modules/axe-core/axe.min.js`);
-
-/** A rule that a third-party component breaks, and where it may. */
-export interface Exception {
-  readonly rule: string;
-  /** A part of the element's path as axe gives it. */
-  readonly at: string;
-}
-
-/** Fails with every violation (WCAG 2.2 A and AA, and axe's own good practice) and where it is. */
-export async function expectAccessible(
-  page: Page,
-  except: readonly Exception[] = [],
-): Promise<void> {
-  // Evaluated by the debugger, which no content security policy stops; so the policy need not be off.
-  if (!(await page.evaluate<boolean>(`"axe" in window`)))
-    await page.evaluate(await axeSource.text());
-  const { violations } = await page.evaluate<AxeResults>(
-    // Nothing is preloaded: only a rule that is off by itself needs it.
-    `axe.run(document, { resultTypes: ["violations"], preload: false })`,
-  );
-  const isExcepted = ({ id }: Result, node: NodeResult): boolean =>
-    except.some(({ rule, at }) => rule === id && node.target.join(" ").includes(at));
-  const found = violations.flatMap((violation) =>
-    violation.nodes
-      .filter((node) => !isExcepted(violation, node))
-      .map((node) => describeNode(violation, node)),
-  );
-  expect(found.join("\n")).toBe("");
-}
-
-function describeNode(
-  { id, impact, help }: Result,
-  { target, html, any, all, none }: NodeResult,
-): string {
-  const why = [...any, ...all, ...none].map(({ message }) => `\n    ${message}`).join("");
-  return `${id} (${impact}): ${help}\n  at ${target.join(" ")}: ${html.slice(0, 160)}${why}`;
+  observedBy.set(context, observed);
+  return observed;
 }
 
 export async function startConsole(
@@ -282,6 +330,43 @@ export async function openConsole(
   return view;
 }
 
+/** Where a journey takes place. */
+export interface Visit {
+  readonly service: TestService;
+  readonly open: (options?: ConsoleOptions) => Promise<TestPage>;
+  readonly isPhone: boolean;
+}
+
+type Journey = (visit: Visit) => Promise<void>;
+
+export interface Journeys extends AsyncDisposable {
+  /** A test in both looks. */
+  readonly journey: (name: string, run: Journey) => void;
+}
+
+/** Each journey runs at desktop and phone size, light and dark, on a service for the look alone. */
+export async function startJourneys(
+  settings: Readonly<Record<string, string>> = {},
+  fill: (service: TestService) => Promise<unknown> = async () => undefined,
+  facts: ServiceFacts = {},
+): Promise<Journeys> {
+  await using opened = new AsyncDisposableStack();
+  const visits: [string, Visit][] = [];
+  for (const [name, look] of looks) {
+    const service = opened.use(await startConsole(settings, facts));
+    await fill(service);
+    const open: Visit["open"] = (options) => openConsole(service, { ...look, ...options });
+    visits.push([name, { service, open, isPhone: look === phone }]);
+  }
+  const stack = opened.move();
+  return {
+    journey: (name, run) => {
+      test.each(visits)(`${name}: %s`, (_look, visit) => run(visit));
+    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
 export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -291,6 +376,18 @@ export async function signIn(page: Page, token: string): Promise<void> {
 /** The row of the list that has this in it. */
 export const rowOf = (page: Page, text: string): Locator =>
   page.locator("#plants [role=row][id]").filter({ hasText: text });
+
+/** The panel of a phone covers everything else. */
+export async function uncover(page: Page): Promise<void> {
+  const isCovered = `matchMedia("(width < 960px)").matches && document.querySelector(".panel") !== null`;
+  if (await page.evaluate<boolean>(isCovered))
+    await page.getByRole("button", { name: "Close", exact: true }).click();
+}
+
+export async function openRow(page: Page, text: string): Promise<void> {
+  await uncover(page);
+  await rowOf(page, text).getByRole("link").click();
+}
 
 /** The note at the foot of the page. */
 export const toastOf = (page: Page, text: string): Locator =>

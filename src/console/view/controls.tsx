@@ -98,17 +98,17 @@ interface TagProps {
 /** An empty tag is a tag; a plant without one shows nothing. */
 export function Tag({ tag, onPick, tabIndex }: TagProps): JSX.Element | null {
   if (tag === undefined) return null;
-  const text = tag === "" ? <i>empty</i> : tag;
-  if (onPick === undefined) return <span class="tag">{text}</span>;
+  const label = <span class="tag">{tag === "" ? <i>empty</i> : tag}</span>;
+  if (onPick === undefined) return label;
   return (
     <button
       type="button"
-      class="tag"
+      class="tag-button"
       tabIndex={tabIndex}
       title={tag === "" ? "Show all with the empty tag" : `Show all with the tag “${tag}”`}
       onClick={onPick}
     >
-      {text}
+      {label}
     </button>
   );
 }

@@ -22,10 +22,11 @@ import { Tag } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 
 const HEAD_HEIGHT = 36;
-/** Fingers need more than a pointer. The stylesheet asks the same. */
-const ROW_HEIGHT = matchMedia("(pointer: coarse)").matches ? 48 : 36;
-/** A row has two lines if the list is narrow. The stylesheet has the same width. */
-const TWO_LINES_ROW_HEIGHT = 64;
+/** Fingers need more than a pointer. The stylesheet asks the same. A row has two lines if the list is narrow. */
+const [ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = matchMedia("(pointer: coarse)").matches
+  ? [48, 72]
+  : [36, 64];
+/** The stylesheet has the same width. */
 const TWO_LINES_WIDTH_MAX = 700;
 /** The next page is requested this many screens before its first row is in sight. */
 const SCREENS_AHEAD = 2;

@@ -1,0 +1,117 @@
+/** What is wrong with what a page shows: rules of axe, things wider than the window, targets too small for a finger. */
+
+import type { NodeResult, Result } from "axe-core";
+import type { Page } from "playwright-core";
+
+const axeSource = Bun.file(`${import.meta.dir}/../../node_modules/axe-core/axe.min.js`);
+
+/**
+ * A part is an element by its place and its kind: what axe says of it does not depend on its text. Each is judged once
+ * in a look for all tests of this process, because a scan costs the browser more than most steps of a test.
+ */
+const judged = new Set<number>();
+
+interface Survey {
+  /** The parts that this document did not have before. */
+  readonly fresh: readonly number[];
+  /** How much wider than the window the page is. */
+  readonly excess: number;
+}
+
+/** All of these run in the page. Its policy does not stop the debugger, so it stays in force. */
+const survey = `(() => {
+  const parts = (window.partsOfPage ??= new Map());
+  const looks = ["(width < 720px)", "(width < 960px)", "(prefers-color-scheme: dark)", "(forced-colors: active)"];
+  const hash = (text) => {
+    let [low, high] = [7, 11];
+    for (let index = 0; index < text.length; index++) {
+      const code = text.charCodeAt(index);
+      low = Math.imul(low ^ code, 2654435761);
+      high = Math.imul(high ^ code ^ (low >>> 13), 1597334677);
+    }
+    return (high >>> 11) * 2 ** 32 + (low >>> 0);
+  };
+  const telling = /^(role|type|class|disabled|open|data-.*|aria-(checked|current|expanded|invalid|pressed|selected))$/;
+  const states = [":checked", ":placeholder-shown"];
+  const describe = (element) => [
+    element.localName,
+    ...Array.from(element.attributes, ({ name, value }) => telling.test(name) ? name + "=" + value : name),
+    ...states.filter((state) => element.matches(state)),
+    ...Array.from(element.childNodes).filter(({ nodeType, data }) => nodeType === 3 && data.trim() !== "").slice(0, 1).map(() => "text"),
+  ].sort().join();
+  const fresh = [];
+  const walk = (element, place) => {
+    if (!element.checkVisibility()) return;
+    const part = hash(place + describe(element));
+    if (!parts.has(part)) fresh.push(part);
+    parts.set(part, element);
+    if (element.localName !== "svg") for (const child of element.children) walk(child, part);
+  };
+  walk(document.body, location.pathname.replace(/.*\\//, "") + looks.map((look) => matchMedia(look).matches));
+  return { fresh, excess: document.documentElement.scrollWidth - document.documentElement.clientWidth };
+})()`;
+
+/** Scans the parts that are named. All others are left out, except those that contain them. */
+const judge = (parts: readonly number[]): string => `(async () => {
+  const fresh = ${JSON.stringify(parts)}.map((part) => window.partsOfPage.get(part)).filter((element) => element.isConnected);
+  const kept = new Set([document.documentElement]);
+  for (const element of fresh)
+    for (let each = element; each !== null && !kept.has(each); each = each.parentElement) kept.add(each);
+  const exclude = [];
+  const sort = (element) => {
+    for (const child of element.children)
+      if (!kept.has(child)) exclude.push(child);
+      else if (child.localName !== "svg") sort(child);
+  };
+  sort(document.body);
+  const { violations } = await axe.run(
+    { include: [document], exclude },
+    // Nothing is preloaded: only a rule that is off by itself needs it.
+    { resultTypes: ["violations"], preload: false, rules: { "target-size": { enabled: true } } },
+  );
+
+  const isTarget = (element) => element.matches("a[href], button, input, select, textarea, summary, [role=option]") &&
+    !element.matches(".visually-hidden") &&
+    // A link or a button within a sentence is as high as its line.
+    !(getComputedStyle(element).display.startsWith("inline") && element.parentElement.innerText !== element.innerText);
+  const sizeOf = (element) => {
+    const area = getComputedStyle(element, "::after").position === "absolute"
+      ? element.closest("[role=row]") ?? element
+      : (element.labels?.[0]?.contains(element) && element.labels[0]) || element.closest("[role=gridcell]:has(> input), [role=columnheader]") || element;
+    const { width, height } = area.getBoundingClientRect();
+    return [Math.round(width), Math.round(height)];
+  };
+  const small = matchMedia("(pointer: coarse)").matches
+    ? fresh.filter((element) => isTarget(element) && Math.min(...sizeOf(element)) < 44)
+      .map((element) => sizeOf(element).join(" x ") + ": " + element.outerHTML.slice(0, 160))
+    : [];
+  return { violations, small };
+})()`;
+
+/** What is wrong with the parts of the page that no page had before. */
+export async function findFaults(page: Page): Promise<string[]> {
+  const { fresh, excess } = await page.evaluate<Survey>(survey);
+  const parts = fresh.filter((part) => !judged.has(part));
+  if (parts.length === 0) return [];
+  for (const part of parts) judged.add(part);
+  if (!(await page.evaluate<boolean>(`"axe" in window`)))
+    await page.evaluate(await axeSource.text());
+  const { violations, small } = await page.evaluate<{ violations: Result[]; small: string[] }>(
+    judge(parts),
+  );
+  return [
+    ...(excess > 0 ? [`${excess} pixels wider than the window`] : []),
+    ...violations.flatMap((violation) =>
+      violation.nodes.map((node) => describeNode(violation, node)),
+    ),
+    ...small.map((target) => `too small for a finger: ${target}`),
+  ];
+}
+
+function describeNode(
+  { id, impact, help }: Result,
+  { target, html, any, all, none }: NodeResult,
+): string {
+  const why = [...any, ...all, ...none].map(({ message }) => `\n    ${message}`).join("");
+  return `${id} (${impact}): ${help}\n  at ${target.join(" ")}: ${html.slice(0, 160)}${why}`;
+}
