@@ -331,7 +331,7 @@ export async function openConsole(
 }
 
 /** Where a journey takes place. */
-export interface Visit {
+interface Visit {
   readonly service: TestService;
   readonly open: (options?: ConsoleOptions) => Promise<TestPage>;
   readonly isPhone: boolean;
@@ -339,7 +339,7 @@ export interface Visit {
 
 type Journey = (visit: Visit) => Promise<void>;
 
-export interface Journeys extends AsyncDisposable {
+interface Journeys extends AsyncDisposable {
   /** A test in both looks. */
   readonly journey: (name: string, run: Journey) => void;
 }
