@@ -18,12 +18,6 @@ interface Panel {
   readonly rows: readonly Row[];
 }
 
-interface Drawing {
-  /** None for a row that was not measured. */
-  readonly toValues: (row: Row) => readonly object[];
-  readonly layer: readonly object[];
-}
-
 const BAR_HEIGHT = 16;
 const NAMES_WIDTH = 210;
 const roles = ["ours", "peer", "limit"];
@@ -43,14 +37,13 @@ export function listCharts(scenarios: readonly ScenarioResult[]): Chart[] {
   const reads = [...atUsual("get", "one plant"), ...atUsual("list", "a page of 100")];
   const levels = tablesOf("postgres-create").map(({ name, rows }) => ({ title: name, rows }));
   return [
-    makeChart("create", `Durable creates a second, ${usual}`, atUsual("create"), bars),
-    makeChart("latency", `Latency of a create, p50 to p99, ${usual}`, atUsual("create"), ranges),
-    makeChart("read", `Reads a second from a million plants, ${usual}`, reads, bars),
-    makeChart("postgres", "Creates a second on PostgreSQL", levels, bars),
+    makeChart("create", `Durable creates a second, ${usual}`, atUsual("create")),
+    makeChart("read", `Reads a second from a million plants, ${usual}`, reads),
+    makeChart("postgres", "Creates a second on PostgreSQL", levels),
   ].flat();
 }
 
-function makeChart(file: string, title: string, panels: readonly Panel[], draw: Drawing): Chart[] {
+function makeChart(file: string, title: string, panels: readonly Panel[]): Chart[] {
   const vconcat = panels
     .filter(({ rows }) => rows.some(({ figures }) => figures !== undefined))
     .map(({ title: text, rows }) => ({
@@ -66,8 +59,8 @@ function makeChart(file: string, title: string, panels: readonly Panel[], draw: 
         },
         color: { field: "role", type: "nominal", scale: { domain: roles }, legend: null },
       },
-      data: { values: rows.flatMap(draw.toValues) },
-      layer: draw.layer,
+      data: { values: rows.flatMap(toBar) },
+      layer,
     }));
   if (vconcat.length === 0) return [];
   const spec = { title: { text: title, ...atStart, fontSize: 15, offset: 12 }, vconcat };
@@ -77,45 +70,22 @@ function makeChart(file: string, title: string, panels: readonly Panel[], draw: 
 const atStart = { anchor: "start", frame: "group" };
 /** The same in all panels, so they line up. */
 const namesExtent = { labelLimit: NAMES_WIDTH, minExtent: NAMES_WIDTH, maxExtent: NAMES_WIDTH };
-const onX = (field: string, type = "linear"): object => ({
-  field,
-  type: "quantitative",
-  axis: null,
-  scale: { type },
-});
+const onX = (field: string): object => ({ field, type: "quantitative", axis: null });
 const label = { type: "text", align: "left", dx: 8, color: { expr: "textColor" } };
 
-/** The median as a bar, and the slowest and the fastest round as a line on it. */
-const bars: Drawing = {
-  toValues: ({ name, role, figures }) =>
-    figures === undefined ? [] : [{ name, role, ...figures, label: formatNumber(figures.value) }],
-  layer: [
-    {
-      mark: { type: "bar", height: BAR_HEIGHT, cornerRadiusEnd: 2 },
-      encoding: { x: onX("value") },
-    },
-    {
-      mark: { type: "rule", color: { expr: "textColor" } },
-      encoding: { x: onX("min"), x2: { field: "max" }, color: null },
-    },
-    { mark: label, encoding: { x: onX("max"), text: { field: "label" }, color: null } },
-  ],
-};
+/** Nothing for a row that was not measured. */
+const toBar = ({ name, role, figures }: Row): object[] =>
+  figures === undefined ? [] : [{ name, role, ...figures, label: formatNumber(figures.value) }];
 
-/** From the median latency to that of the slowest request of a hundred. */
-const ranges: Drawing = {
-  toValues: ({ name, role, figures: { p50Ms = 0, p99Ms = 0 } = {} }) =>
-    p50Ms === 0
-      ? []
-      : [{ name, role, p50Ms, p99Ms, label: `${formatNumber(p50Ms)}–${formatNumber(p99Ms)} ms` }],
-  layer: [
-    {
-      mark: { type: "bar", height: BAR_HEIGHT / 2, cornerRadius: BAR_HEIGHT / 4 },
-      encoding: { x: onX("p50Ms", "log"), x2: { field: "p99Ms" } },
-    },
-    { mark: label, encoding: { x: onX("p99Ms", "log"), text: { field: "label" }, color: null } },
-  ],
-};
+/** The median as a bar, and the slowest and the fastest round as a line on it. */
+const layer = [
+  { mark: { type: "bar", height: BAR_HEIGHT, cornerRadiusEnd: 2 }, encoding: { x: onX("value") } },
+  {
+    mark: { type: "rule", color: { expr: "textColor" } },
+    encoding: { x: onX("min"), x2: { field: "max" }, color: null },
+  },
+  { mark: label, encoding: { x: onX("max"), text: { field: "label" }, color: null } },
+];
 
 /** What we use of the two libraries. They are installed with the benchmark, not with the project. */
 interface VegaLite {

@@ -20,6 +20,8 @@ export interface Load {
   readonly listPath?: string;
   /** The load shares all cores with the server. */
   readonly isShared?: boolean;
+  /** Clients that follow the changes meanwhile. */
+  readonly readers?: number;
   /** The server answers without storing. */
   readonly storesNothing?: boolean;
 }
@@ -47,13 +49,14 @@ export async function load(
   seconds: number,
 ): Promise<Sample & { readonly created: number }> {
   const first = ++rounds * IDS_A_ROUND;
+  const endReaders = await followChanges(server, about.readers ?? 0);
   const cpuBefore = readCpuSeconds(server.pids);
   const { requests, durationUs, failed, issued, latency, loadUs } = await runWrk(
     server,
     about,
     first,
     seconds,
-  );
+  ).finally(endReaders);
   const cpuSeconds = readCpuSeconds(server.pids) - cpuBefore;
   const rssMb = server.rssMb();
   if (failed > 0 || requests === 0)
@@ -127,7 +130,8 @@ export function listIds(first: number, issued: readonly number[], kind: Load["ki
 }
 
 /** Clients that follow the changes from the newest one on, and read all that they are sent. The result ends them. */
-export async function followChanges({ url }: Server, count: number): Promise<() => void> {
+async function followChanges({ url }: Server, count: number): Promise<() => void> {
+  if (count === 0) return () => {};
   const newest = (await ask(`${url}/changes`, { method: "HEAD" })).headers.get("last-change");
   const { hostname, port } = new URL(url);
   const head = `GET /changes?after=${newest} HTTP/1.1\r\nHost: ${hostname}\r\nAccept: text/event-stream\r\n`;

@@ -27,21 +27,11 @@ async function startAll(run: Run, stored = 0): Promise<(load: Load) => Candidate
   run.stack.defer(plain.stop);
   const path = stored === 0 ? makePath() : copyFilledStore(stored);
   const onSqlite = await startOurs(run, path, { isShared: true });
+  const ours = { name: "plantstore on PostgreSQL", role: "ours", server } as const;
+  const peer = { name: "one statement a request", role: "peer", server: plain } as const;
   return (load) => [
-    loaded({
-      name: "plantstore on PostgreSQL",
-      role: "ours",
-      server,
-      load,
-      countRows: database.countRows,
-    }),
-    loaded({
-      name: "one statement a request",
-      role: "peer",
-      server: plain,
-      load,
-      countRows: other.countRows,
-    }),
+    loaded({ ...ours, load, countRows: database.countRows }),
+    loaded({ ...peer, load, countRows: other.countRows }),
     onSqlite(load, "plantstore on SQLite"),
   ];
 }

@@ -32,13 +32,9 @@ export const workers: Scenario = {
     const tables: Table[] = [];
     for (const connections of [CONNECTIONS, MANY_CONNECTIONS]) {
       const load: Load = { kind: "create", connections, threads, isShared: true };
-      tables.push(
-        await measureTable(run.isQuick, {
-          name: nameConnections(connections),
-          unit: "creates a second",
-          candidates: makers.map((make) => make(load)),
-        }),
-      );
+      const candidates = makers.map((make) => make(load));
+      const plan = { name: nameConnections(connections), unit: "creates a second", candidates };
+      tables.push(await measureTable(run.isQuick, plan));
     }
     return { tables, targets: [] };
   },

@@ -1,11 +1,10 @@
 /** Every scenario, in the order in which it is measured and shown. */
 
-import { exportFrom, followChanges, importInto, type Load, makeLines } from "./load.ts";
+import { exportFrom, importInto, type Load, makeLines } from "./load.ts";
 import {
   BARE,
   type Candidate,
   checkStored,
-  loaded,
   measureTable,
   nameConnections,
   OURS,
@@ -16,7 +15,15 @@ import {
   startPeers,
 } from "./measure.ts";
 import { profile } from "./profile.ts";
-import { atMost, bestPeer, ratioAtLeast, rowOf, type Table, type Target } from "./results.ts";
+import {
+  atMost,
+  bestPeer,
+  ratioAtLeast,
+  type Row,
+  rowOf,
+  type Table,
+  type Target,
+} from "./results.ts";
 import { postgresScenarios } from "./scenarios-postgres.ts";
 import { start, workers } from "./scenarios-process.ts";
 import { FASTIFY, servePlants } from "./servers.ts";
@@ -84,26 +91,21 @@ const create: Scenario = {
   profile: () => profile(`sqlite:${makePath()}`, { kind: "create" }),
 };
 
-interface Tail {
-  readonly tail: number;
-  readonly rssMb: number;
-}
+const tailOf = (row: Row | undefined): number =>
+  (row?.figures?.p99Ms ?? Number.NaN) / (row?.figures?.p50Ms ?? Number.NaN);
+const rssOf = (row: Row | undefined): number => row?.figures?.rssMb ?? Number.NaN;
 
 function createTargets(table: Table): Target[] {
   const ours = rowOf(table, OURS);
   const peer = bestPeer(table);
   const bare = rowOf(table, BARE);
-  const [our, its] = [ours, bare].map((row) => {
-    const { p50Ms = Number.NaN, p99Ms = Number.NaN, rssMb = Number.NaN } = row?.figures ?? {};
-    return { tail: p99Ms / p50Ms, rssMb };
-  }) as [Tail, Tail];
-  const unbounded = `The bare runtime's is ${its.tail.toFixed(2)}. Ours also waits for the disk.`;
-  const taken = `The bare runtime takes ${its.rssMb.toFixed(0)} MB. More of the runtime's program is in use by ours, and its heap grows before it is collected.`;
+  const unbounded = `The bare runtime's is ${tailOf(bare).toFixed(2)}. Ours also waits for the disk.`;
+  const taken = `The bare runtime takes ${rssOf(bare).toFixed(0)} MB. More of the runtime's program is in use by ours, and its heap grows before it is collected.`;
   return [
     ratioAtLeast("create / bare runtime", ours, bare, 0.88, reasons.create),
     ratioAtLeast(`create / best peer (${peer?.name ?? "none"})`, ours, peer, 7.5, reasons.create),
-    atMost("create: p99 / p50", our.tail, 2, unbounded),
-    atMost("create: memory, MB", our.rssMb, 60, taken),
+    atMost("create: p99 / p50", tailOf(ours), 2, unbounded),
+    atMost("create: memory, MB", rssOf(ours), 60, taken),
   ];
 }
 
@@ -184,18 +186,16 @@ const compareStores =
       path: string,
       kind: Load["kind"],
       env?: Environment,
+      readers?: number,
     ])[],
     target: (table: Table) => Target,
   ): Scenario["measure"] =>
   async (run) => {
     const candidates: Candidate[] = [];
-    for (const [name, path, kind, env = {}] of makeStores())
-      candidates.push((await startOurs(run, path, { env }))({ kind }, name));
-    const table = await measureTable(run.isQuick, {
-      name: atUsual,
-      unit: "creates a second",
-      candidates,
-    });
+    for (const [name, path, kind, env = {}, readers = 0] of makeStores())
+      candidates.push((await startOurs(run, path, { env }))({ kind, readers }, name));
+    const plan = { name: atUsual, unit: "creates a second", candidates };
+    const table = await measureTable(run.isQuick, plan);
     return { tables: [table], targets: [target(table)] };
   };
 
@@ -329,32 +329,14 @@ const journal: Scenario = {
 const readers: Scenario = {
   name: "readers",
   title: "Create while clients follow the changes",
-  about: `POST /plants into an empty store, ${atUsual}, while ${READERS.toLocaleString("en")} clients read GET /changes as events.`,
-  measure: async (run) => {
-    const alone = await startOurs(run, makePath());
-    const path = makePath();
-    const server = await servePlants(`sqlite:${path}`);
-    run.stack.defer(server.stop);
-    const followed = loaded({
-      name: "with readers",
-      role: "ours",
-      server,
-      load: { kind: "create" },
-      countRows: () => countRows(path),
-    });
-    const measure: Candidate["measure"] = async (seconds) => {
-      const endReaders = await followChanges(server, READERS);
-      return followed.measure(seconds).finally(endReaders);
-    };
-    const table = await measureTable(run.isQuick, {
-      name: atUsual,
-      unit: "creates a second",
-      candidates: [alone({ kind: "create" }, "without readers"), { ...followed, measure }],
-    });
-    const [without, beside] = table.rows;
-    const what = `create: with / without ${READERS.toLocaleString("en")} readers`;
-    return { tables: [table], targets: [ratioAtLeast(what, beside, without, 0.9)] };
-  },
+  about: `POST /plants into an empty store, ${atUsual}, while clients read GET /changes as events.`,
+  measure: compareStores(
+    () => [
+      ["without readers", makePath(), "create"],
+      [`${READERS} readers`, makePath(), "create", {}, READERS],
+    ],
+    ({ rows: [none, many] }) => ratioAtLeast(`create: ${READERS} readers / none`, many, none, 0.9),
+  ),
 };
 
 const backup: Scenario = {
