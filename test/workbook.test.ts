@@ -189,10 +189,26 @@ describe("a file that is no workbook, or too much of one", () => {
     expect((error as Error).message).toContain(says);
   });
 
+  test.each([
+    ["has no number", '<c t="s"/>'],
+    ["has an empty number", '<c t="s"><v></v></c>'],
+    ["has a number beyond the last", '<c t="s"><v>3</v></c>'],
+  ])("a cell for a text that %s is refused, and not taken for another", async (_what, cell) => {
+    const sheet = `${HEAD}<row><c><v>1</v></c>${cell}</row>`;
+    const bytes = makeWorkbook({ sheets: { One: sheet }, strings: HEAD_TEXTS });
+    const error = await rejectionOf(read(bytes));
+    expect(error).toBeInstanceOf(MalformedFile);
+    expect((error as Error).message).toContain("a text that is not in the workbook");
+  });
+
   test("a limit is kept, whatever sizes the archive declares", async () => {
-    expect(String(await rejectionOf(read(book, { unpackedBytesMax: 200 })))).toContain(
-      "The workbook unpacks to more than 200 bytes.",
-    );
+    const wide = makeWorkbook({ sheets: { One: rowsOf([[1, "x".repeat(9_000)]]) } });
+    const says5000 = "The workbook unpacks to more than 5000 bytes.";
+    expect(wide.length).toBeLessThan(5000);
+    expect(String(await rejectionOf(read(wide, { unpackedBytesMax: 5000 })))).toContain(says5000);
+    // This one cannot even be read.
+    const huge = { size: 5001 } as Blob;
+    expect(String(await rejectionOf(openWorkbook(huge, 5000)))).toContain(says5000);
     for (const [declared, says] of [
       [0, "unpacks to more than"],
       [100, damaged],

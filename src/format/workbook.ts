@@ -1,7 +1,7 @@
 /** Excel workbooks (.xlsx): the rows of a sheet as CSV. The script that reads them is loaded on demand. */
 
 import { unzipSync } from "fflate";
-import { type CellValue, readXlsx, type ReadOptions, type Sheet } from "hucre/xlsx";
+import { type CellValue, readXlsx, type Sheet } from "hucre/xlsx";
 import { formatCell, UNUSABLE } from "./csv.ts";
 import { refuseBinary } from "./encoding.ts";
 import { MalformedFile } from "./records.ts";
@@ -32,25 +32,21 @@ export async function openWorkbook(
   file: Blob,
   unpackedBytesMax = UNPACKED_BYTES_MAX,
 ): Promise<Workbook> {
+  refuseLarge(file.size, unpackedBytesMax);
   const bytes = new Uint8Array(await file.arrayBuffer());
   refuseBinary(bytes, true);
-  const read = async (options: ReadOptions, fault: string): Promise<Sheet[]> => {
-    try {
-      refuseLarge(bytes, unpackedBytesMax);
-      return (await readXlsx(bytes, options)).sheets;
-    } catch (cause) {
-      if (cause instanceof MalformedFile) throw cause;
-      throw new MalformedFile(fault, { cause });
-    }
-  };
   const sheets: string[] = [];
   const listSheet = ({ name }: { name: string }): boolean => {
     sheets.push(name);
     return false;
   };
-  await read({ sheets: listSheet }, "The file is damaged, or is not a workbook (.xlsx).");
+  await orMalformed("The file is damaged, or is not a workbook (.xlsx).", async () => {
+    refuseLarge(countUnpacked(bytes), unpackedBytesMax);
+    refuseMissingTexts(bytes);
+    await readXlsx(bytes, { sheets: listSheet });
+  });
 
-  const parsed = new Map<string, Promise<Sheet[]>>();
+  const parsed = new Map<string, Promise<Sheet>>();
   const readRows = async function* (options: RowOptions): AsyncGenerator<Uint8Array> {
     const { sheet = sheets[0] ?? "", columnsMin = 1, onProgress } = options;
     if (!sheets.includes(sheet)) {
@@ -59,9 +55,11 @@ export async function openWorkbook(
     }
     // Once for all readers: a sheet may have a million rows.
     const fault = `The sheet ${JSON.stringify(sheet)} is damaged, or is a chart.`;
-    const reading = parsed.get(sheet) ?? read({ sheets: [sheet] }, fault);
+    const read = async (): Promise<Sheet> =>
+      (await readXlsx(bytes, { sheets: [sheet] })).sheets[0] as Sheet;
+    const reading = parsed.get(sheet) ?? orMalformed(fault, read);
     parsed.set(sheet, reading);
-    const [{ rows, cells }] = (await reading) as [Sheet];
+    const { rows, cells } = await reading;
     const encoder = new TextEncoder();
     let width: number | undefined;
     let csv = "";
@@ -92,8 +90,22 @@ export async function openWorkbook(
 
 const CSV_PIECE_CHARACTERS = 65_536;
 
+async function orMalformed<Result>(fault: string, run: () => Promise<Result>): Promise<Result> {
+  try {
+    return await run();
+  } catch (cause) {
+    if (cause instanceof MalformedFile) throw cause;
+    throw new MalformedFile(fault, { cause });
+  }
+}
+
+function refuseLarge(bytes: number, bytesMax: number): void {
+  if (bytes > bytesMax)
+    throw new MalformedFile(`The workbook unpacks to more than ${bytesMax} bytes.`);
+}
+
 /** The library unpacks no part beyond its declared size, unless that is 0. */
-function refuseLarge(archive: Uint8Array, bytesMax: number): void {
+function countUnpacked(archive: Uint8Array): number {
   let bytes = 0;
   unzipSync(archive, {
     filter: ({ name, originalSize }) => {
@@ -101,8 +113,30 @@ function refuseLarge(archive: Uint8Array, bytesMax: number): void {
       return false;
     },
   });
-  if (bytes > bytesMax)
-    throw new MalformedFile(`The workbook unpacks to more than ${bytesMax} bytes.`);
+  return bytes;
+}
+
+/** A cell that has the number of a text, and that number. */
+const TEXT_CELL =
+  /<(?:\w+:)?c(?=[^<>]*\st=["']s["'])(?:[^<>]*\/>|[^<>]*>[\s\S]*?<\/?(?:\w+:)?[cv](?:\s[^<>]*)?>\s*(\d*))/g;
+
+/** The library takes a missing number for the first text, and a text that is not there for an empty cell. */
+function refuseMissingTexts(archive: Uint8Array): void {
+  const parts = unzipSync(archive, {
+    filter: ({ name }) => /(sharedStrings|worksheets\/[^/]+)\.xml$/i.test(name),
+  });
+  let texts = 0;
+  let end = 0;
+  for (const part of Object.values(parts)) {
+    const xml = new TextDecoder().decode(part);
+    for (const [, number] of xml.matchAll(TEXT_CELL))
+      end = Math.max(end, number ? Number(number) + 1 : Number.POSITIVE_INFINITY);
+    texts += xml.match(/<(?:\w+:)?si[\s>/]/g)?.length ?? 0;
+  }
+  if (end > texts)
+    throw new MalformedFile(
+      "A cell refers to a text that is not in the workbook. Open it in a spreadsheet, save it, and import it again.",
+    );
 }
 
 /** Digits stay bare: an id is not text that a spreadsheet could run. */
