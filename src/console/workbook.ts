@@ -33,7 +33,7 @@ export async function* writeWorkbook(
   }
 }
 
-/** An empty cell is no tag. */
+/** A plant without a tag has an empty cell. */
 async function* toRows(blocks: AsyncIterable<readonly Plant[]>): AsyncGenerator<(string | null)[]> {
   let count = 0;
   for await (const plants of blocks) {

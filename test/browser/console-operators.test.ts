@@ -53,8 +53,19 @@ describeInBrowser("tokens in the console", () => {
 
     await page.getByRole("button", { name: `Revoke ${name}` }).click();
     await page.getByRole("dialog", { name: `Revoke “${name}”?` }).waitFor();
+    const gate = Promise.withResolvers<void>();
+    await page.route("**/tokens/*", async (route) => {
+      await gate.promise;
+      await route.continue();
+    });
     await page.getByRole("button", { name: "Revoke", exact: true }).click();
-    await row.waitFor({ state: "detached" });
+    // The answer comes late, and leaves the next dialog open.
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "New token" }).click();
+    gate.resolve();
+    await page.locator("tr", { hasText: name }).waitFor({ state: "detached" });
+    await page.getByRole("dialog", { name: "New token" }).waitFor();
+    await page.keyboard.press("Escape");
     await page.getByRole("button", { name: /^Show .* no longer in use$/ }).click();
     await row.getByText("revoked").waitFor();
     // The token of the environment manages tokens too, so even one's own can go.

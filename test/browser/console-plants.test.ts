@@ -453,18 +453,15 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
   });
 
-  journey(
-    "keeps an empty tag and line breaks that nobody has touched",
-    async ({ service, open }) => {
-      await sendPlant(service.url, { id: -5n, name: "Two\nlines", tag: "" });
-      await using view = await open({ at: "#/plants/-5" });
-      const { page } = view;
-      await page.getByRole("button", { name: "Edit" }).click();
-      await page.getByText("This plant has an empty tag").waitFor();
-      await page.getByLabel("Name", { exact: true }).fill("Three\nlines");
-      await page.getByRole("button", { name: "Save" }).click();
-      await toastOf(page, "Saved").waitFor();
-      expect(await service.findPlant(-5n)).toMatchObject({ name: "Three\nlines", tag: "" });
-    },
-  );
+  journey("keeps an empty tag and line breaks that were not touched", async ({ service, open }) => {
+    await sendPlant(service.url, { id: -5n, name: "Two\nlines", tag: "" });
+    await using view = await open({ at: "#/plants/-5" });
+    const { page } = view;
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByText("This plant has an empty tag").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("Three\nlines");
+    await page.getByRole("button", { name: "Save" }).click();
+    await toastOf(page, "Saved").waitFor();
+    expect(await service.findPlant(-5n)).toMatchObject({ name: "Three\nlines", tag: "" });
+  });
 });

@@ -66,6 +66,9 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: /Signed in as/ }).click();
     await page.getByText("API reference").waitFor();
+    expect(await page.locator(".menu-panel:popover-open dl").innerText()).toMatch(
+      /Expires:\s+never/,
+    );
   },
   "the keys": async (page) => {
     await page.keyboard.press("Escape");
@@ -146,7 +149,7 @@ describeInBrowser("every view of the console", () => {
   // The journeys have the other two of the four looks.
   test.each([
     ["dark", { width: 960, height: 800 }],
-    ["light", { width: 390, height: 844 }],
+    ["light", { width: 320, height: 640 }],
   ] as const)("is accessible and fits: %s, %j", async (colorScheme, viewport) => {
     await using view = await openConsole(service, { token: null, colorScheme, viewport });
     view.announceFailure("/token", 401);
@@ -171,6 +174,27 @@ describeInBrowser("the list beside an open plant", () => {
     await page.locator(".shown-name").waitFor();
     const box = await rowOf(page, "Plant 1").first().locator(".row-name").boundingBox();
     expect(box?.width).toBeGreaterThan(300);
+  });
+});
+
+describeInBrowser("a menu", () => {
+  test("closes when Tab leaves it, and when the address changes", async () => {
+    await using view = await openConsole(service);
+    const { page } = view;
+    const link = page.getByRole("button", { name: "Copy link to this view" });
+    const menu = page.getByRole("button", { name: "Share and export" });
+    await menu.click();
+    await link.waitFor();
+    await page.getByRole("button", { name: /as NDJSON/ }).focus();
+    await page.keyboard.press("Tab");
+    await link.waitFor({ state: "hidden" });
+    await menu.click();
+    await link.waitFor();
+    await menu.click();
+    await link.waitFor({ state: "hidden" });
+    await menu.click();
+    await page.evaluate(`location.hash = "#/plants?tag=a"`);
+    await link.waitFor({ state: "hidden" });
   });
 });
 

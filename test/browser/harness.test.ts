@@ -113,6 +113,9 @@ describeInBrowser("a page", () => {
     expect(faults).toContain("pixels wider than the window");
     expect(faults).toMatch(/too small for a finger: 30 x 44: <button class="low"/);
     expect(faults).not.toContain("large");
+    // It is too wide in every state, also in one without a new part.
+    expect((await view.takeFaults()).join()).toContain("pixels wider than the window");
+    await view.page.evaluate(`document.querySelector("h1").remove()`);
   });
 
   test("has nothing that another page stored or held back", async () => {

@@ -94,11 +94,13 @@ const judge = (parts: readonly number[]): string => `(async () => {
   return { violations, small };
 })()`;
 
-/** What is wrong with the parts of the page that no page had before. */
+/** Whether the page is too wide, and what is wrong with its parts that no page had before. */
 export async function findFaults(page: Page): Promise<string[]> {
   const { fresh, excess } = await page.evaluate<Survey>(survey);
+  // This depends on the texts, too.
+  const wide = excess > 0 ? [`${excess} pixels wider than the window`] : [];
   const parts = fresh.filter((part) => !judged.has(part));
-  if (parts.length === 0) return [];
+  if (parts.length === 0) return wide;
   for (const part of parts) judged.add(part);
   if (!(await page.evaluate<boolean>(`"axe" in window`)))
     await page.evaluate(`window.judgedAtMs = Infinity;${await axeSource.text()}`);
@@ -106,7 +108,7 @@ export async function findFaults(page: Page): Promise<string[]> {
     judge(parts),
   );
   return [
-    ...(excess > 0 ? [`${excess} pixels wider than the window`] : []),
+    ...wide,
     ...violations.flatMap((violation) =>
       violation.nodes.map((node) => describeNode(violation, node)),
     ),

@@ -51,7 +51,7 @@ export const phone = {
 /** Desktop and phone size, light and dark. */
 export const looks = Object.entries({ desktop, phone });
 
-/** Disposing of it ends the use of the page; what it was at fault for fails the test when that is over. */
+/** Disposing of it ends the use of the page. Its faults fail the test when the test is over. */
 export interface TestPage extends AsyncDisposable {
   readonly page: Page;
   /**
@@ -342,6 +342,8 @@ type Journey = (visit: Visit) => Promise<void>;
 interface Journeys extends AsyncDisposable {
   /** A test in both looks. */
   readonly journey: (name: string, run: Journey) => void;
+  /** A test of something that no look changes, at desktop size. */
+  readonly once: (name: string, run: Journey) => void;
 }
 
 /** Each journey runs at desktop and phone size, light and dark, on a service for the look alone. */
@@ -362,6 +364,9 @@ export async function startJourneys(
   return {
     journey: (name, run) => {
       test.each(visits)(`${name}: %s`, (_look, visit) => run(visit));
+    },
+    once: (name, run) => {
+      test(name, () => run((visits[0] as [string, Visit])[1]));
     },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };

@@ -56,7 +56,7 @@ interface CheckFileProps {
 }
 
 export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
-  const { file, comparison, isReading, isComparing } = now;
+  const { file, comparison, isReading, comparing } = now;
   const { reading, sheets, columns, table, rows } = preview;
   const missing = listMissing(reading);
   const updating = useSignal(false);
@@ -140,7 +140,9 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
           />
         </details>
       )}
-      {isComparing && <progress aria-label="Comparing with the store" />}
+      {comparing !== undefined && (
+        <progress aria-label="Comparing with the store" value={comparing} max={1} />
+      )}
       {comparison !== undefined && <Compared comparison={comparison} />}
       {differences.length > 0 && (
         <Check isOn={updating.value} onChange={(isOn) => (updating.value = isOn)}>

@@ -59,7 +59,8 @@ export interface Checking {
   readonly preview?: Preview;
   /** The preview is out of date. */
   readonly isReading: boolean;
-  readonly isComparing: boolean;
+  /** How much of the file was compared with the store, from 0 to 1, while that goes on. */
+  readonly comparing: number | undefined;
   readonly comparison?: Comparison;
 }
 

@@ -95,7 +95,7 @@ export function checkFile(file: File, reading?: Reading): void {
     // The next choice may come before the preview.
     ...(shown !== undefined && reading !== undefined && { preview: { ...shown, reading } }),
     isReading: true,
-    isComparing: false,
+    comparing: undefined,
   };
   const allowed = mayRead.value ? token.value : undefined;
   startWorker({ to: "preview", file, reading, url: baseUrl, token: allowed });

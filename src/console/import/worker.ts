@@ -46,20 +46,29 @@ addEventListener("unhandledrejection", () => post(undefined));
 async function show({ file, reading, url, token }: ToWorker & { to: "preview" }): Promise<void> {
   const preview = await previewFile(file, reading);
   const isReadable = preview.rows.length > 0 && listMissing(preview.reading).length === 0;
-  const isComparing = token !== undefined && isReadable;
-  post({ preview, isReading: false, isComparing });
-  if (!isComparing) return;
-  const comparison = await compare(file, preview.reading, new Client(url, token));
-  post({ comparison, isComparing: false });
+  const canCompare = token !== undefined && isReadable;
+  post({ preview, isReading: false, comparing: canCompare ? 0 : undefined });
+  if (!canCompare) return;
+  const counter = { bytesRead: 0 };
+  const report = (): void => post({ comparing: counter.bytesRead / file.size });
+  const timer = setInterval(report, PROGRESS_MS);
+  const comparison = await compare(file, preview.reading, new Client(url, token), counter);
+  clearInterval(timer);
+  post({ comparison, comparing: undefined });
 }
 
 /** Reads the whole file, block by block. */
-async function compare(file: File, reading: Reading, client: Client): Promise<Comparison> {
+async function compare(
+  file: File,
+  reading: Reading,
+  client: Client,
+  counter: { bytesRead: number },
+): Promise<Comparison> {
   const counts = { created: 0, same: 0, refused: 0 };
   const differences: Difference[] = [];
   let rows = 0;
   try {
-    for await (const records of readRecords(file, reading)) {
+    for await (const records of readRecords(file, reading, counter)) {
       if (rows >= ROWS_MAX || differences.length >= DIFFERENCES_MAX)
         return { ...counts, differences, end: "partial" };
       rows += records.length;

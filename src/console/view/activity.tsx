@@ -111,9 +111,9 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
       <Terms
         class="facts"
         of={[
-          ["Version", now.version],
-          ["Running for", formatSeconds((Date.now() - now.startedAtMs) / 1000)],
-          ["Last backup", describeBackups(now.backups)],
+          ["Version:", now.version],
+          ["Running for:", formatSeconds((Date.now() - now.startedAtMs) / 1000)],
+          ["Last backup:", describeBackups(now.backups)],
         ]}
       />
       <div class="charts">

@@ -1,7 +1,7 @@
 /** The parts that every view is made of: icons, buttons, tags, tables, notices, menus. */
 
 import type { ButtonHTMLAttributes, ComponentChildren, JSX } from "preact";
-import { useId, useRef } from "preact/hooks";
+import { useEffect, useId, useRef } from "preact/hooks";
 
 const paths = {
   search: "M9 3.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 0 1 0-11ZM13 13l4 4",
@@ -203,10 +203,15 @@ interface MenuProps {
   readonly children: ComponentChildren;
 }
 
-/** Escape or a click outside closes it, as does what is chosen. */
+/** Escape or a click outside closes it, as do a choice, another address, and Tab when it leaves the menu. */
 export function Menu({ label, button, buttonClass, children }: MenuProps): JSX.Element {
   const id = useId();
   const panel = useRef<HTMLDivElement>(null);
+  const close = (): void => panel.current?.hidePopover();
+  useEffect(() => {
+    addEventListener("hashchange", close);
+    return () => removeEventListener("hashchange", close);
+  }, []);
   return (
     <>
       <button type="button" class={buttonClass} aria-label={label} title={label} popovertarget={id}>
@@ -218,7 +223,12 @@ export function Menu({ label, button, buttonClass, children }: MenuProps): JSX.E
         popover="auto"
         ref={panel}
         onClick={(event) => {
-          if ((event.target as Element).closest("button, a") !== null) panel.current?.hidePopover();
+          if ((event.target as Element).closest("button, a") !== null) close();
+        }}
+        onFocusOut={({ currentTarget, relatedTarget: next }) => {
+          if (!(next instanceof Element) || currentTarget.contains(next)) return;
+          // The menu's own button closes it by itself.
+          if (next.getAttribute("popovertarget") !== id) close();
         }}
       >
         {children}

@@ -68,6 +68,7 @@ interface ManagePageProps<Item> {
 export function ManagePage<Item>(props: ManagePageProps<Item>): JSX.Element {
   const { title, creation, rows } = props;
   const { items, failure, reload, question, secret } = props.manager;
+  const asked = question.value;
   return (
     <div class="single">
       <div class="section-head">
@@ -85,15 +86,18 @@ export function ManagePage<Item>(props: ManagePageProps<Item>): JSX.Element {
         </Notice>
       )}
       {/* An open dialog would keep the focus. */}
-      {question.value === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}
+      {asked === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}
       {rows.length > 0 && <Table label={title} isListing heads={props.heads} rows={rows} />}
       {items.value?.length === 0 && <p class="faint">No {title.toLowerCase()} yet.</p>}
       {props.children}
-      {question.value !== undefined && (
+      {asked !== undefined && (
         <QuestionDialog
-          question={question.value}
+          question={asked}
           onDone={reload}
-          onClose={() => (question.value = undefined)}
+          onClose={() => {
+            // A slow answer does not close the dialog that was opened next.
+            if (question.value === asked) question.value = undefined;
+          }}
         />
       )}
     </div>

@@ -59,7 +59,7 @@ function Inside(): JSX.Element {
           </div>
         )}
       </div>
-      {/* Charts have nothing to focus, but must scroll by keyboard. */}
+      {/* The charts use the arrow keys, so the page itself takes the focus to be scrolled by them. */}
       <main id="main" tabIndex={route.value.view === "activity" ? 0 : -1}>
         <CurrentView />
       </main>
@@ -141,14 +141,14 @@ function Account(): JSX.Element {
         class="facts"
         of={[
           [
-            "Token",
+            "Token:",
             <>
               {who?.name}
               {who?.prefix !== undefined && <span class="digits faint"> {who.prefix}…</span>}
             </>,
           ],
-          ["Access", access.join(" and ") || "none"],
-          ["Expires", who?.expires === undefined ? "never" : formatTime(who.expires)],
+          ["Access:", access.join(" and ") || "none"],
+          ["Expires:", who?.expires === undefined ? "never" : formatTime(who.expires)],
         ]}
       />
       <hr />
