@@ -139,18 +139,15 @@ async function* follow(
   const makePiece = async (): Promise<string | Uint8Array> => {
     signal.throwIfAborted();
     memory.requireHalf();
-    let chunk = feed.find(last);
-    if (chunk === undefined) {
-      const page = await readPage(exchange, { ...query, after: last });
-      if (!wantsAll(query)) {
-        ({ last } = page);
-        return formatEvents(page.changes);
-      }
-      chunk = feed.keep(last, page);
-    }
-    ({ last } = chunk);
-    if (wantsAll(query)) return chunk.events;
-    return formatEvents(chunk.changes.filter((change) => isWanted(query, change)));
+    const after = last;
+    const kept = feed.find(after);
+    const page = kept ?? (await readPage(exchange, { ...query, after }));
+    ({ last } = page);
+    if (wantsAll(query) && (kept === undefined || kept.after === after))
+      return (kept ?? feed.keep(after, page)).events;
+    // What is kept has earlier changes, and those that others want.
+    const isDue = (change: Change): boolean => change.seq > after && isWanted(query, change);
+    return formatEvents(page.changes.filter(isDue));
   };
   // A reader of the feed is not refused when clients have not read their answers: it waits.
   const makeWhenRoom = () => retryWhileOverloaded(Number.POSITIVE_INFINITY, makePiece);
@@ -170,7 +167,7 @@ async function* follow(
       quietSinceMs = performance.now();
     }
   } finally {
-    feed.leave();
+    feed.leave(signal);
   }
 }
 

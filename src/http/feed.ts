@@ -44,8 +44,8 @@ export class Feed {
   private chunks: Chunk[] = [];
   /** The number of the newest change; undefined before the first look. */
   private newest: number | undefined;
-  /** In the order in which they have come. */
-  private readonly waiters = new Set<Waiter>();
+  /** By the readers' signals, in the order of their turns. A reader keeps its place while it sends a comment. */
+  private readonly waiters = new Map<AbortSignal, Waiter | undefined>();
   private isGivingTurns = false;
   /** How many clients follow the changes. */
   readers = 0;
@@ -65,23 +65,29 @@ export class Feed {
     if (!this.isPolling) void this.poll();
   }
 
-  leave(): void {
+  leave(signal: AbortSignal): void {
     this.readers--;
+    this.waiters.delete(signal);
   }
 
   /** Ends every reader. */
   close(): void {
     this.isClosed = true;
-    for (const { expire } of this.waiters) expire();
+    for (const waiter of this.waiters.values()) waiter?.expire();
   }
 
-  /** For the time after this one, most of the thread belongs to the writes. */
+  /** After this time, writes get most of the thread for a while. */
   noteWrite(nowMs: number): void {
     this.busyUntilMs = nowMs + BUSY_MS;
   }
 
+  /** The one that goes on after this number. It may have earlier changes, too. */
   find(after: number): Chunk | undefined {
-    return this.chunks.findLast((chunk) => chunk.after === after);
+    return this.chunks.findLast(
+      ({ after: begin, last, changes: [first] }) =>
+        // A chunk that begins at 0 lacks the changes that were no longer in the journal.
+        begin === after || (first !== undefined && first.seq <= after && after < last),
+    );
   }
 
   keep(after: number, { changes, last }: Pick<ChangePage, "changes" | "last">): Chunk {
@@ -108,19 +114,21 @@ export class Feed {
       const end = (made?: Promise<Piece>): void => {
         clearTimeout(timer);
         signal.removeEventListener("abort", expire);
-        this.waiters.delete(waiter);
         resolve(made);
       };
-      const expire = (): void => end();
+      const expire = (): void => {
+        this.waiters.set(signal, undefined);
+        end();
+      };
       const begin = async (): Promise<void> => {
+        this.waiters.delete(signal);
         const made = make();
         end(made);
         await made.catch(() => undefined);
       };
-      const waiter: Waiter = { after, begin, expire };
       const timer = setTimeout(expire, msMax);
       signal.addEventListener("abort", expire);
-      this.waiters.add(waiter);
+      this.waiters.set(signal, { after, begin, expire });
       void this.giveTurns();
     });
   }
@@ -150,7 +158,8 @@ export class Feed {
 
   private findReady(): Waiter | undefined {
     const { newest = 0 } = this;
-    for (const waiter of this.waiters) if (waiter.after < newest) return waiter;
+    for (const waiter of this.waiters.values())
+      if (waiter !== undefined && waiter.after < newest) return waiter;
     return undefined;
   }
 

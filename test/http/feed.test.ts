@@ -98,14 +98,19 @@ test("a reader whose filter matches nothing lets others be answered while it loo
 });
 
 describe("readers that are behind", () => {
-  /** What `see` returns each time that one of the readers has its turn. */
-  async function giveTurns<Seen>(readers: number, see: (feed: Feed) => Seen): Promise<Seen[]> {
+  function openFeed(): Feed {
     const page = { changes: [], last: 0, hasMore: true, newest: 1 };
     const log = createLog("error", () => undefined);
     const feed = new Feed({ readChanges: async () => page }, log);
     feed.join();
-    const { signal } = new AbortController();
-    const take = () => feed.takeTurn(0, 60_000, signal, async () => see(feed));
+    return feed;
+  }
+
+  /** What `see` returns each time that one of the readers has its turn. */
+  async function giveTurns<Seen>(readers: number, see: (feed: Feed) => Seen): Promise<Seen[]> {
+    const feed = openFeed();
+    const take = () =>
+      feed.takeTurn(0, 60_000, new AbortController().signal, async () => see(feed));
     const seen = await Promise.all(Array.from({ length: readers }, take));
     feed.close();
     return seen as Seen[];
@@ -131,6 +136,50 @@ describe("readers that are behind", () => {
     for (const [index, atMs] of begun.slice(1).entries())
       expect(atMs - (begun[index] ?? 0)).toBeGreaterThan(TURN_MS * 20);
   });
+
+  test("keep their places when they are sent a comment", async () => {
+    const feed = openFeed();
+    const order: string[] = [];
+    const takeAs = (name: string, isRead?: Promise<void>) => {
+      const { signal } = new AbortController();
+      return (msMax = 60_000) =>
+        feed.takeTurn(0, msMax, signal, async () => {
+          order.push(name);
+          await isRead;
+        });
+    };
+    const { promise: isRead, resolve: endRead } = Promise.withResolvers<void>();
+    const [slow, early, late] = [takeAs("slow", isRead), takeAs("early"), takeAs("late")];
+    const turns = [slow()];
+    const commented = early(1);
+    turns.push(late());
+    await commented;
+    turns.push(early());
+    endRead();
+    await Promise.all(turns);
+    expect(order).toEqual(["slow", "early", "late"]);
+    feed.close();
+  });
+});
+
+test("a reader that is between others is sent what was read for them", async () => {
+  await using service = await startService();
+  const { store } = service;
+  const { readChanges } = store;
+  let reads = 0;
+  store.readChanges = (query) => {
+    if (query.limit > 0) reads++;
+    return readChanges.call(store, query);
+  };
+  for (const id of [1, 2, 3, 4]) await service.create(`{"id":${id},"name":"a"}`);
+  await using first = await EventReader.open(service.url, authorization);
+  const [, second, ...rest] = await first.take(4);
+  await using later = await EventReader.open(service.url, authorization, `?after=${second?.id}`);
+  expect(await later.take(2)).toEqual(rest);
+  const query = `?after=${second?.id}&id=4`;
+  await using filtered = await EventReader.open(service.url, authorization, query);
+  expect(await filtered.take(1)).toEqual(rest.slice(1));
+  expect(reads).toBe(1);
 });
 
 test("a service that stops ends its readers at once, also those of its threads", async () => {

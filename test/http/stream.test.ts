@@ -153,22 +153,20 @@ describe.concurrent("a stream", () => {
       taken += LINES_A_PIECE;
     }
     expect(taken).toBeGreaterThan(LINES_A_PIECE);
-    const readLog = (): string => readFileSync(logPath, "utf8");
-    // On a busy machine the service may wait for the next line instead of for the reader. That ends the batch, and
-    // the lines behind it are dropped.
-    const isBrokenOff = (): boolean => readLog().includes('"batch_broken_off"');
-    if (!isBrokenOff()) expect(taken).toBeLessThan(LINES_MAX);
+    expect(taken).toBeLessThan(LINES_MAX);
     if (process.platform === "linux") expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
     expect((await fetch(`${service.started.url}/readyz`)).status).toBe(200);
 
     // It is not waited for without end: the connection is cut off, and the answer stays without its end.
     const cutOff = new Promise((resolve) => deaf.once("close", resolve));
     let tail = "";
+    const readLog = (): string => readFileSync(logPath, "utf8");
+    // On a busy machine the service may wait for the next line instead of for the reader: then the batch ends by that.
     while (!/"answer_cut_off"|"batch_broken_off"/.test(readLog())) await Bun.sleep(50);
     deaf.on("data", (bytes: Buffer) => {
       tail = (tail + bytes.toString("latin1")).slice(-7);
     });
     await cutOff;
-    if (!isBrokenOff()) expect(tail).not.toEndWith("0\r\n\r\n");
+    if (!readLog().includes('"batch_broken_off"')) expect(tail).not.toEndWith("0\r\n\r\n");
   }, 60_000);
 });
