@@ -31,6 +31,8 @@ import { connect, type Connection, disconnect, inSnapshot, walkPlants, walkTags 
 const PAGE_REST = 3;
 /** Of pages that take longer to read, one is read in a tick: it is answered or refused before the next takes memory. */
 const LARGE_PAGE_MS = 2;
+/** Pages that waited are read together for so long. Then other requests get their turn, and these are answered. */
+const PAGES_MS_MAX = 10;
 /** The plants that one tick looks up. The others are looked up when these are answered, so few are in memory at once. */
 const LOOK_UP_CHARACTERS_MAX = 524_288;
 /** A client that has been answered sends its next write soon. */
@@ -170,14 +172,15 @@ export abstract class SqliteReads {
 
   /**
    * Those that follow the last page wait for the next tick. If it were one page a tick, busy clients would keep the
-   * queue filled after one large page, and read a third slower from then on.
+   * queue filled after one large page, and read slower from then on.
    */
   private async readInTurn(reads: readonly (() => unknown)[]): Promise<unknown[]> {
     for (let restMs = this.restMs(); restMs > 0; restMs = this.restMs()) await pause(restMs);
+    const endsAtMs = performance.now() + PAGES_MS_MAX;
     const pages: Promise<unknown>[] = [];
     for (const read of reads) {
       pages.push(Promise.try(read));
-      if (!this.mayRead()) break;
+      if (!this.mayRead() || performance.now() > endsAtMs) break;
     }
     return pages;
   }
