@@ -64,7 +64,9 @@ const rules = {
     default: "",
     meaning: "Origins whose pages may call the service, separated by commas; * for all.",
     parse: (text) =>
-      text === "*" ? [text] : parseList(text, (origin) => URL.parse(origin)?.origin === origin),
+      text.trim() === "*"
+        ? ["*"]
+        : parseList(text, (origin) => URL.parse(origin)?.origin === origin),
     allowed: "nothing, *, or origins as in https://shop.example,http://localhost:3000",
   },
   logLevel: {

@@ -62,9 +62,8 @@ export async function restore(
 
 /** Leaves nothing behind. */
 export async function verifyBackup(
-  _: Config,
-  { json = false }: TransferOptions,
   folder: string,
+  { json = false }: TransferOptions,
 ): Promise<void> {
   const newest = readBackups(requirePath(folder)).findLast(({ isComplete }) => isComplete);
   if (newest === undefined)

@@ -310,7 +310,8 @@ function addStoreCommands(program: Command): void {
     .description("Restore the newest backup of a folder into TMPDIR, and compare every row.")
     .argument("<folder>", "the folder of plantstore serve --backup-to")
     .option("--json", "as JSON")
-    .action(load(async () => (await import("./backup.ts")).verifyBackup));
+    // Without the settings: it uses none.
+    .action(async (folder, options) => (await import("./backup.ts")).verifyBackup(folder, options));
   addStore(program.command("restore"))
     .description("Verify a backup, and make it the store. A store that exists is not overwritten.")
     .argument("<file|->", "the backup, or - for standard input")

@@ -158,6 +158,7 @@ const bad: [url: string, message: string][] = [
   ],
   ["postgres://ada@db?sslmode=disable&sslmode=require", "the parameter sslmode comes twice"],
   ["postgres://ada@db?password=secret", PARAMETERS],
+  ["postgres://ada@db?constructor=1", PARAMETERS],
   ["postgres://ada@db?user=ada", PARAMETERS],
   ["postgres://ada@db?options=-csearch_path%3Dshop", PARAMETERS],
   ["postgres://ada@db?SSLMODE=disable", PARAMETERS],

@@ -55,7 +55,7 @@ export function parsePostgresUrl(url: string): Target {
   if (groups === undefined) throw new TypeError("not postgres://user:password@host:port/database");
   const query = new URLSearchParams(groups["query"] ?? "");
   for (const [name, value] of query) {
-    const [allowed, otherwise] = parameters[name] ?? [];
+    const [allowed, otherwise] = (Object.hasOwn(parameters, name) && parameters[name]) || [];
     // The name is not shown: it may be the end of a password that has a bare ? in it.
     if (allowed === undefined)
       throw new TypeError(`a parameter is none of ${Object.keys(parameters).join(", ")}`);
