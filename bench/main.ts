@@ -72,7 +72,10 @@ async function measureScenario(scenario: Scenario): Promise<ScenarioResult> {
     return { tables: [], targets: [], failure: error.message };
   });
   const isMissed = outcome.targets.some(({ isMet }) => !isMet);
-  const profiled = isMissed && profile !== undefined ? { profile: await profile(run) } : {};
+  const profiled =
+    isMissed && profile !== undefined
+      ? { profile: await profile(run).catch((error: Error) => `none, because ${error.message}`) }
+      : {};
   await stack.disposeAsync();
   removeTemporaryPaths();
   return {

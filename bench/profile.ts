@@ -70,7 +70,7 @@ export async function profile(
     Number(metrics.match(`commit_seconds_bucket{le="${upToSeconds}"} (\\d+)`)?.[1]);
   const commits = count("\\+Inf");
   const late = 100 - (count("0.004") / commits) * 100;
-  // One alone checked the start.
+  // A single commit is the check at the start.
   const more = commits === 1 ? "" : ` Commits that took more than 4 ms: ${late.toFixed(1)} %.`;
   const profiled = (await Bun.file(join(folder, readdirSync(folder)[0] ?? "")).json()) as Profile;
   return `${describeProfile(profiled, server.startMs)}.${more}`;

@@ -156,7 +156,7 @@ export function findHint({ name, q = "" }: CountQuery): string | undefined {
 /** String.includes takes up to this many steps a character. */
 const SHORT_PART_MAX = 8;
 
-/** The time is in proportion to the text: a buffer finds a long part so, and String.includes does not. */
+/** Takes time in proportion to the text. With a long part, String.includes would take more. */
 const isPartOf = (part: string, text: string): boolean =>
   part.length <= SHORT_PART_MAX ? text.includes(part) : Buffer.from(text).includes(part);
 

@@ -316,7 +316,7 @@ function measureCpuSeconds(): number {
   return (user + system) / 1e6;
 }
 
-/** Only Linux tells some figures, in files, and no figure if no file can be opened. */
+/** Some figures are in files that only Linux has, and none can be read if no file can be opened. */
 function orNothing(read: () => number): number | undefined {
   try {
     return read();

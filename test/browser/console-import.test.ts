@@ -291,7 +291,7 @@ describeInBrowser("an import", () => {
       let last = performance.now();
       const watch = () => {
         const now = performance.now();
-        if (last > window.judgedAtMs) window.longestMs = Math.max(window.longestMs, now - last);
+        window.longestMs = Math.max(window.longestMs, now - last);
         last = now;
         requestAnimationFrame(watch);
       };
@@ -304,7 +304,6 @@ describeInBrowser("an import", () => {
       await page.getByRole("link", { name: /^Import/ }).click();
       await page.waitForSelector("text=100 of 100,000 rows were refused", { timeout: 25_000 });
       const longestMs = await page.evaluate<number>("window.longestMs");
-      expect(longestMs).toBeGreaterThan(0);
       // The service, the browser and the test share two cores here.
       expect(longestMs).toBeLessThan(500);
       expect(await service.findPlant(1_099_998n)).toMatchObject({ name: "Plant 99998" });

@@ -171,11 +171,8 @@ describe("the journal", () => {
     const { changes: old, newest } = await untrimmed.readChanges(all);
     expect(old.length).toBeGreaterThan(100);
     await using store = await openIn(database, { trimSeconds: 0.05 });
-    // A page of a slow store may be empty and have more behind it.
-    let page = await store.readChanges(all);
-    for (; page.hasMore || page.changes.length > 1; page = await store.readChanges(all))
-      await Bun.sleep(20);
-    expect(page.changes.map(({ seq }) => seq)).toEqual([newest]);
+    while ((await store.readChanges(all)).changes.length > 1) await Bun.sleep(20);
+    expect((await store.readChanges(all)).changes.map(({ seq }) => seq)).toEqual([newest]);
     await store.createPlant(plant(2_000n, "new"));
     const { changes } = await store.readChanges({ ...all, after: newest });
     expect(changes.map(({ id }) => id)).toEqual([2_000n]);

@@ -48,16 +48,11 @@ const survey = `(() => {
     if (element.localName !== "svg") for (const child of element.children) walk(child, part);
   };
   walk(document.body, location.pathname.replace(/.*\\//, "") + looks.map((look) => matchMedia(look).matches));
-  window.judgedAtMs = performance.now();
   return { fresh, excess: document.documentElement.scrollWidth - document.documentElement.clientWidth };
 })()`;
 
-/**
- * Scans the parts that are named. All others are left out, except those that contain them. A test that measures the
- * page leaves out the time until `judgedAtMs`.
- */
+/** Scans the parts that are named. All others are left out, except those that contain them. */
 const judge = (parts: readonly number[]): string => `(async () => {
-  window.judgedAtMs = Infinity;
   const fresh = ${JSON.stringify(parts)}.map((part) => window.partsOfPage.get(part)).filter((element) => element.isConnected);
   const kept = new Set([document.documentElement]);
   for (const element of fresh)
@@ -90,7 +85,6 @@ const judge = (parts: readonly number[]): string => `(async () => {
     ? fresh.filter((element) => isTarget(element) && Math.min(...sizeOf(element)) < 44)
       .map((element) => sizeOf(element).join(" x ") + ": " + element.outerHTML.slice(0, 160))
     : [];
-  window.judgedAtMs = performance.now();
   return { violations, small };
 })()`;
 
@@ -103,7 +97,7 @@ export async function findFaults(page: Page): Promise<string[]> {
   if (parts.length === 0) return wide;
   for (const part of parts) judged.add(part);
   if (!(await page.evaluate<boolean>(`"axe" in window`)))
-    await page.evaluate(`window.judgedAtMs = Infinity;${await axeSource.text()}`);
+    await page.evaluate(await axeSource.text());
   const { violations, small } = await page.evaluate<{ violations: Result[]; small: string[] }>(
     judge(parts),
   );

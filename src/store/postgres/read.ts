@@ -212,7 +212,7 @@ const nextHead = (comparison: string): string =>
 
 const HAS_PREFIX = "left(head, length($1::text)) = $1::text";
 
-/** One step down the index a tag, however many plants have it. The last row may be another one, or have no head. */
+/** One step down the index a tag, however many plants have it. The last row may lack the prefix, or be empty. */
 const HEADS = `WITH RECURSIVE heads AS (
     (${nextHead('>= greatest($1::text COLLATE "C", $2::text)')})
     UNION ALL
