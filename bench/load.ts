@@ -58,7 +58,7 @@ export async function load(
     seconds,
   ).finally(endReaders);
   const cpuSeconds = readCpuSeconds(server.pids) - cpuBefore;
-  const rssMb = server.rssMb();
+  const [rssMb, fileMb] = [server.rssMb(), server.rssMb("RssFile")];
   if (failed > 0 || requests === 0)
     throw new WrongAnswer(
       `of ${requests} requests ${failed} were refused, cut off, or unanswered after ${ANSWER_SECONDS_MAX} s`,
@@ -70,6 +70,7 @@ export async function load(
     value: requests / (durationUs / 1e6),
     ...latency,
     rssMb,
+    fileMb,
     cpuUs: (cpuSeconds * 1e6) / requests,
     loadCores: loadUs / durationUs,
     created: ids.length,

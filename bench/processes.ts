@@ -68,10 +68,12 @@ export async function waitUntilIdle(roots: readonly number[]): Promise<void> {
   }
 }
 
-export function readRssMb(roots: readonly number[]): number {
+/** VmRSS is all memory; RssFile is what of it are pages of files, such as the runtime's program. */
+export function readRssMb(roots: readonly number[], kind: "VmRSS" | "RssFile" = "VmRSS"): number {
   const kilobytes = listTree(readProcesses(), roots).map((pid) => {
     try {
-      return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
+      const status = readFileSync(`/proc/${pid}/status`, "utf8");
+      return Number(status.match(`${kind}:\\s+(\\d+)`)?.[1] ?? 0);
     } catch {
       return 0;
     }

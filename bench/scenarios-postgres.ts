@@ -36,6 +36,11 @@ async function startAll(run: Run, stored = 0): Promise<(load: Load) => Candidate
   ];
 }
 
+const profileOn = (stored: number, load: Load) => async (run: Run) => {
+  const { make, options } = await startDatabases(run.stack);
+  return profile((await make(stored)).url, load, options);
+};
+
 const ONE_CONNECTION =
   "Both servers send one statement for a create. Ours also writes an entry of the journal and compares the clock, and a single client pays alone for the queue of the group commit.";
 const SHARED_CORES =
@@ -68,11 +73,7 @@ const postgresCreate: Scenario = {
     );
     return { tables, targets };
   },
-  profile: async ({ stack }) => {
-    const { make, options } = await startDatabases(stack);
-    const { url } = await make(0);
-    return profile(url, { kind: "create", connections: 1, isShared: true }, options);
-  },
+  profile: profileOn(0, { kind: "create", connections: 1, isShared: true }),
 };
 
 const postgresRead: Scenario = {
@@ -94,6 +95,7 @@ const postgresRead: Scenario = {
       targets: [ratioAtLeast("PostgreSQL, page of 100 / plain server", first, second, 1, PAGE)],
     };
   },
+  profile: profileOn(STORED, { kind: "list", isShared: true }),
 };
 
 export const postgresScenarios: readonly Scenario[] = [postgresCreate, postgresRead];

@@ -14,7 +14,7 @@ export interface Server {
   readonly startMs: number;
   /** The server, and the database behind it. */
   readonly pids: readonly number[];
-  readonly rssMb: () => number;
+  readonly rssMb: (kind?: "RssFile") => number;
   readonly durability: string;
   readonly stop: () => Promise<void>;
 }
@@ -63,7 +63,7 @@ async function startServer(options: ServerOptions): Promise<Server> {
       url,
       startMs,
       pids: [child.pid, databasePid ?? []].flat(),
-      rssMb: () => readRssMb([child.pid]),
+      rssMb: (kind) => readRssMb([child.pid], kind),
       durability: await readDurability(outputPath),
       stop,
     };
