@@ -136,7 +136,7 @@ describe("a sheet as Excel writes it", () => {
       'No sheet is called "None"; there is "First", "R&D", "Sales".',
     );
     expect(String(await rejectionOf(read(bytes, { sheet: "Sales" })))).toContain(
-      'The sheet "Sales" is damaged, or is a chart.',
+      'The sheet "Sales" is damaged, is a chart, or has more than 20 million cells.',
     );
   });
 });
@@ -214,6 +214,27 @@ describe("a file that is no workbook, or too much of one", () => {
       [100, damaged],
     ] as const)
       expect(String(await rejectionOf(read(declareSizes(book, declared))))).toContain(says);
+    const sizesFollow = declareSizes(book, 100, 0);
+    expect(String(await rejectionOf(read(sizesFollow)))).toContain("unpacks to more than");
+  });
+
+  test("a limit is kept, whichever directory the archive says that it has", async () => {
+    const sheets = { One: rowsOf([["id", "name", "x".repeat(100_000)]]) };
+    const archive = Buffer.from(makeWorkbook({ sheets }));
+    archive.writeUInt16LE(0, archive.lastIndexOf("PK\u0005\u0006") + 8);
+    const reading = read(archive, { unpackedBytesMax: 10_000 });
+    expect(String(await rejectionOf(reading))).toContain("unpacks to more than 10000 bytes");
+  });
+
+  test("a cell far out takes no memory for those before it", async () => {
+    const rows = rowsOf([
+      ["id", "name"],
+      [1, "a"],
+    ]);
+    const far = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>';
+    expect(await read(makeWorkbook({ sheets: { One: rows + far } }))).toEqual([
+      [2, 1n, "a", undefined],
+    ]);
   });
 
   test("a row beyond Excel's last is refused, and one over the limit is refused alone", async () => {
@@ -231,15 +252,20 @@ describe("a file that is no workbook, or too much of one", () => {
   });
 });
 
-/** The same archive, with another unpacked size for every part in its directory. */
-function declareSizes(archive: Uint8Array, bytes: number): Uint8Array {
+/** The same archive, with other sizes for every part in its directory. */
+function declareSizes(archive: Uint8Array, unpacked: number, packed?: number): Uint8Array {
   const copy = Buffer.from(archive);
   for (
     let at = copy.indexOf("PK\u0001\u0002");
     at !== -1;
     at = copy.indexOf("PK\u0001\u0002", at + 1)
-  )
-    copy.writeUInt32LE(bytes, at + 24);
+  ) {
+    copy.writeUInt32LE(unpacked, at + 24);
+    if (packed === undefined) continue;
+    copy.writeUInt32LE(packed, at + 20);
+    // The sizes follow the data.
+    copy.writeUInt16LE(8, at + 8);
+  }
   return copy;
 }
 
@@ -250,6 +276,7 @@ describe("a hostile workbook", () => {
     ["rows", { sheets: { One: "<row>".repeat(many) } }],
     ["tags of rows", { sheets: { One: "<row ".repeat(many) } }],
     ["cells", { sheets: { One: `<row>${"<c>".repeat(many)}</row>` } }],
+    ["columns", { sheets: { One: '<cols t="s">'.repeat(many) } }],
     ["texts", { sheets: { One: sheet }, strings: `<si>${"<t>".repeat(many)}</si>` }],
     ["CDATA", { sheets: { One: sheet }, strings: `<si>${"<![CDATA[".repeat(many)}</si>` }],
     ["properties", { sheets: { One: sheet }, bookProperties: "<workbookPr ".repeat(many) }],

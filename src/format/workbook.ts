@@ -9,6 +9,12 @@ import { MalformedFile } from "./records.ts";
 /** A small archive can unpack to almost anything, and it is unpacked in memory. */
 export const UNPACKED_BYTES_MAX = 250_000_000;
 
+/**
+ * 128 columns, and more rows than Excel has. The library keeps a place for every cell before one that is read: those of
+ * a column far out would take all memory.
+ */
+const RANGE = "A1:DX9999999";
+
 interface RowOptions {
   /** The first one if not given. */
   readonly sheet?: string | undefined;
@@ -54,9 +60,9 @@ export async function openWorkbook(
       throw new MalformedFile(`No sheet is called ${JSON.stringify(sheet)}; there is ${known}.`);
     }
     // Once for all readers: a sheet may have a million rows.
-    const fault = `The sheet ${JSON.stringify(sheet)} is damaged, or is a chart.`;
+    const fault = `The sheet ${JSON.stringify(sheet)} is damaged, is a chart, or has more than 20 million cells.`;
     const read = async (): Promise<Sheet> =>
-      (await readXlsx(bytes, { sheets: [sheet] })).sheets[0] as Sheet;
+      (await readXlsx(bytes, { sheets: [sheet], range: RANGE })).sheets[0] as Sheet;
     const reading = parsed.get(sheet) ?? orMalformed(fault, read);
     parsed.set(sheet, reading);
     const { rows, cells } = await reading;
@@ -104,21 +110,34 @@ function refuseLarge(bytes: number, bytesMax: number): void {
     throw new MalformedFile(`The workbook unpacks to more than ${bytesMax} bytes.`);
 }
 
-/** The library unpacks no part beyond its declared size, unless that is 0. */
+/** PKWARE's APPNOTE.TXT, section 4.3.12. */
+const ENTRY = { signature: 0x02014b50, bytes: 46, isDeflated: 8, sizesFollow: 8 };
+
+/**
+ * An archive can have several directories. All entries count, whichever of them the library finds. It unpacks none
+ * beyond its declared size, unless that is 0, or the sizes follow the data.
+ */
 function countUnpacked(archive: Uint8Array): number {
+  const view = new DataView(archive.buffer);
   let bytes = 0;
-  unzipSync(archive, {
-    filter: ({ name, originalSize }) => {
-      bytes += originalSize === 0 && !name.endsWith("/") ? Number.POSITIVE_INFINITY : originalSize;
-      return false;
-    },
-  });
+  for (
+    let at = archive.indexOf(0x50);
+    at !== -1 && at + ENTRY.bytes <= archive.length;
+    at = archive.indexOf(0x50, at + 1)
+  ) {
+    if (view.getUint32(at, true) !== ENTRY.signature) continue;
+    if (view.getUint16(at + 10, true) !== ENTRY.isDeflated) continue;
+    const [packed, unpacked] = [view.getUint32(at + 20, true), view.getUint32(at + 24, true)];
+    const isOpen =
+      packed === 0 ? (view.getUint16(at + 8, true) & ENTRY.sizesFollow) !== 0 : unpacked === 0;
+    bytes += isOpen ? Number.POSITIVE_INFINITY : unpacked;
+  }
   return bytes;
 }
 
 /** A cell that has the number of a text, and that number. */
 const TEXT_CELL =
-  /<(?:\w+:)?c(?=[^<>]*\st=["']s["'])(?:[^<>]*\/>|[^<>]*>[\s\S]*?<\/?(?:\w+:)?[cv](?:\s[^<>]*)?>\s*(\d*))/g;
+  /<(?:\w+:)?c(?=\s(?:[^<>]*\s)?t=["']s["'])(?:[^<>]*\/>|[^<>]*>[\s\S]*?<\/?(?:\w+:)?[cv](?:\s[^<>]*)?>\s*(\d*))/g;
 
 /** The library takes a missing number for the first text, and a text that is not there for an empty cell. */
 function refuseMissingTexts(archive: Uint8Array): void {
