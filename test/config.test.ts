@@ -10,6 +10,13 @@ describe("a setting", () => {
     expect(sources).toMatchObject({ host: "flag", port: "environment", databaseUrl: "default" });
   });
 
+  test("may have blanks around the items of a list", () => {
+    const resolveOrigins = (text: string) =>
+      resolveConfig({}, { PLANTSTORE_CORS_ORIGINS: text }).config.corsOrigins;
+    expect(resolveOrigins(" * ")).toEqual(["*"]);
+    expect(resolveOrigins("http://a.example, http://b.example ")).toHaveLength(2);
+  });
+
   test("cannot be changed once resolved", () => {
     const { config } = resolveConfig({}, {});
     expect(() => Object.assign(config, { port: 1 })).toThrow(TypeError);
