@@ -36,7 +36,7 @@ describeInBrowser("the list", () => {
   journey(
     "shows what others add, change and delete, and what one reads stays in its place",
     async ({ service, open, isPhone }) => {
-      const rowHeight = isPhone ? 72 : 36;
+      const rowHeight = isPhone ? 64 : 36;
       await using view = await open();
       const { page } = view;
       await rowOf(page, "Plant 101").waitFor();

@@ -124,6 +124,12 @@ describeInBrowser("the list", () => {
       await search.fill("alp edel");
       await rowOf(page, "Édelweiß").waitFor();
       await page.getByText("1 of 3,002 plants").waitFor();
+      await search.fill("4500");
+      await page
+        .getByRole("heading", { name: "Id 4500 belongs to “Édelweiß der Alpen”" })
+        .waitFor();
+      const link = page.getByRole("link", { name: "Open the plant" });
+      expect(await link.getAttribute("href")).toBe("#/plants/4500?q=4500");
       await search.fill("1010");
       await page.getByRole("link", { name: "Id 1010: “Plant 10”" }).waitFor();
       await page.keyboard.press("Enter");
@@ -135,7 +141,7 @@ describeInBrowser("the list", () => {
   journey(
     "keeps filter, order, panel and place through Back, a reload and another view",
     async ({ open, isPhone }) => {
-      const rowHeight = isPhone ? 72 : 36;
+      const rowHeight = isPhone ? 64 : 36;
       await using view = await open({ at: "#/plants?tag=fern" });
       const { page } = view;
       await rowOf(page, "Plant 0").first().waitFor();

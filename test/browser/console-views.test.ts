@@ -69,6 +69,11 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     expect(await page.locator(".menu-panel:popover-open dl").innerText()).toMatch(
       /Expires:\s+never/,
     );
+    await page.locator(".menu-panel dd", { hasText: "PLANTSTORE_TOKEN" }).waitFor();
+    const name = page.locator(".account span");
+    expect(
+      await name.evaluate((span) => innerWidth > 900 || span.scrollWidth === span.clientWidth),
+    ).toBe(true);
   },
   "the keys": async (page) => {
     await page.keyboard.press("Escape");
@@ -174,6 +179,8 @@ describeInBrowser("the list beside an open plant", () => {
     await page.locator(".shown-name").waitFor();
     const box = await rowOf(page, "Plant 1").first().locator(".row-name").boundingBox();
     expect(box?.width).toBeGreaterThan(300);
+    const head = await page.getByRole("columnheader", { name: "Name" }).boundingBox();
+    expect(head?.x).toBe(box?.x as number);
   });
 });
 

@@ -23,7 +23,9 @@ const TOASTS_MAX = 3;
 let count = 0;
 
 export function toast(text: string, action?: Action): void {
-  toasts.value = [...toasts.value, { key: ++count, text, action }].slice(-TOASTS_MAX);
+  // One that only says something makes room for the next.
+  const kept = toasts.value.filter((each) => each.action !== undefined);
+  toasts.value = [...kept, { key: ++count, text, action }].slice(-TOASTS_MAX);
   const hint = hasShortcuts.value ? ": press U" : "";
   announce(action === undefined ? text : `${text} ${action.label}${hint}.`);
 }

@@ -4,7 +4,13 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { call, explain, isAbort } from "../api/service.ts";
-import { formatBytes, formatCount, formatFigure, formatSeconds } from "../state/format.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatFigure,
+  formatSeconds,
+  formatTime,
+} from "../state/format.ts";
 import { Notice, Table, Terms } from "./controls.tsx";
 
 interface Failure {
@@ -131,7 +137,7 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
           heads={["Time", "Status", "Request", "Token", "Request id"]}
           rows={now.failures.map((failed) => [
             `${failed.requestId} ${failed.atMs}`,
-            formatClock(failed.atMs),
+            formatTime(new Date(failed.atMs).toISOString()),
             <span class={failed.status < 500 ? undefined : "field-fault"}>
               {failed.status} {failed.reason.replaceAll("_", " ")}
             </span>,

@@ -1,8 +1,9 @@
 /** What the list says below its rows, or where it has none: why, and the way out. */
 
 import type { ComponentChildren, JSX } from "preact";
+import type { Plant } from "../../domain/plant.ts";
 import { explain, isStatus, tryAgain } from "../api/service.ts";
-import { formatCount } from "../state/format.ts";
+import { formatCount, formatName } from "../state/format.ts";
 import { list, LOADED_MAX } from "../state/plants.ts";
 import { currentFilter, everything, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
@@ -44,7 +45,7 @@ interface Status {
 }
 
 /** How far the list has come, and why it does not go on. */
-function readStatus(): Status {
+function readStatus(byId: Plant | undefined): Status {
   const shown = list.value;
   const button = (label: string, run: () => unknown): JSX.Element => (
     <Button kind={shown.plants.length > 0 ? "small" : undefined} onClick={() => void run()}>
@@ -73,13 +74,13 @@ function readStatus(): Status {
         text: `${formatCount(LOADED_MAX)} plants are loaded. Search or pick a tag to reach the others.`,
       };
     case "end":
-      return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness();
+      return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness(byId);
     case "ready":
       return { text: "" };
   }
 }
 
-function explainEmptiness(): Status {
+function explainEmptiness(byId: Plant | undefined): Status {
   const { q, tag, order } = currentFilter();
   if (q === undefined && tag === undefined)
     return {
@@ -105,10 +106,15 @@ function explainEmptiness(): Status {
   ];
   return {
     drawing: "noMatch",
-    title: "No match",
+    title: byId === undefined ? "No match" : `Id ${byId.id} belongs to ${formatName(byId)}`,
     text: `No plant has ${parts.join(" and ")}.`,
     action: (
       <>
+        {byId !== undefined && (
+          <a class="button button-main" href={linkTo(byId.id)}>
+            Open the plant
+          </a>
+        )}
         {parts.length > 1 && (
           <Button onClick={() => refine({ tag: undefined })}>Search all tags</Button>
         )}
@@ -118,8 +124,13 @@ function explainEmptiness(): Status {
   };
 }
 
-export function ListStatus(): JSX.Element {
-  const { drawing, title, text, action } = readStatus();
+interface ListStatusProps {
+  /** The plant whose id is searched for. */
+  readonly byId?: Plant | undefined;
+}
+
+export function ListStatus({ byId }: ListStatusProps): JSX.Element {
+  const { drawing, title, text, action } = readStatus(byId);
   const isEmpty = list.value.plants.length === 0;
   if (!isEmpty || drawing === undefined)
     return (

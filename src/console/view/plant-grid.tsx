@@ -24,8 +24,8 @@ import { ListStatus } from "./empty-states.tsx";
 const HEAD_HEIGHT = 36;
 /** Fingers need more than a pointer. The stylesheet asks the same. A row has two lines if the list is narrow. */
 const [ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = matchMedia("(pointer: coarse)").matches
-  ? [48, 72]
-  : [36, 64];
+  ? [48, 64]
+  : [36, 56];
 /** The stylesheet has the same width. */
 const TWO_LINES_WIDTH_MAX = 700;
 /** The next page is requested this many screens before its first row is in sight. */

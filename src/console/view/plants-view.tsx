@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
+import type { Plant } from "../../domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
@@ -43,15 +44,7 @@ export function PlantsView(): JSX.Element | null {
     );
   return (
     <div class="plants">
-      <section class="plants-list" aria-labelledby="plants-title">
-        <div class="plants-title">
-          <h1 id="plants-title">Plants</h1>
-          <CountLine />
-        </div>
-        <Filters />
-        <ListBody />
-        <SelectionBar />
-      </section>
+      <PlantsList />
       {open === "new" && (mayWrite.value ? <AddPanel /> : <CannotAdd />)}
       {open === "deleted" && <DeletedPanel />}
       {typeof open === "bigint" && <PlantPanel key={open} id={open} />}
@@ -69,11 +62,30 @@ const CannotAdd = (): JSX.Element => (
   </Panel>
 );
 
-function CountLine(): JSX.Element {
+function PlantsList(): JSX.Element {
+  const exactId = findInt64((list.value.filter.q ?? "").trim());
+  const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
+  return (
+    <section class="plants-list" aria-labelledby="plants-title">
+      <div class="plants-title">
+        <h1 id="plants-title">Plants</h1>
+        <CountLine byId={byId} />
+      </div>
+      <Filters />
+      <ListBody byId={byId} />
+      <SelectionBar />
+    </section>
+  );
+}
+
+interface ByIdProps {
+  /** The plant whose id is searched for. */
+  readonly byId: Plant | undefined;
+}
+
+function CountLine({ byId }: ByIdProps): JSX.Element {
   const { filter, count } = list.value;
   const isWhole = filter.q === undefined && filter.tag === undefined;
-  const exactId = findInt64((filter.q ?? "").trim());
-  const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
   return (
     <p class="count">
       {byId !== undefined ? (
@@ -211,13 +223,13 @@ function TagFilter(): JSX.Element {
   );
 }
 
-function ListBody(): JSX.Element {
+function ListBody({ byId }: ByIdProps): JSX.Element {
   const { plants, version } = list.value;
   void version.value;
   if (plants.length > 0) return <PlantGrid />;
   return (
     <div class="scroller">
-      <ListStatus />
+      <ListStatus byId={byId} />
     </div>
   );
 }

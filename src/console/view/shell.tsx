@@ -133,7 +133,7 @@ function Account(): JSX.Element {
       button={
         <>
           <Icon name="person" />
-          <span>{who?.name}</span>
+          <span class="wide">{who?.name}</span>
         </>
       }
     >
