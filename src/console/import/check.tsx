@@ -118,7 +118,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
               value={reading.headings[field] ?? ""}
               fault={missing.includes(field) ? "Which column is it?" : undefined}
               options={[
-                ["", field === "tag" ? "No tags" : "Choose a column…"],
+                ["", field === "tag" ? "No tags" : "Choose…"],
                 ...columns.map((heading) => [heading, heading] as const),
               ]}
               onChange={(heading) => {

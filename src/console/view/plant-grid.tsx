@@ -61,8 +61,10 @@ export function PlantGrid(): JSX.Element {
     const { scrollTop, clientHeight, clientWidth } = scroller.current;
     const hasTwoLines = clientWidth <= TWO_LINES_WIDTH_MAX;
     const each = hasTwoLines ? TWO_LINES_ROW_HEIGHT : ROW_HEIGHT;
+    const isAsBefore = each === visible.value.rowHeight;
     visible.value = { top: scrollTop, height: clientHeight, rowHeight: each };
-    if (!isPlaced.current) return;
+    // Rows of another height are placed first: until then another row is in sight.
+    if (!isPlaced.current || !isAsBefore) return;
     anchor.current = scrollTop === 0 ? undefined : plants[Math.floor(scrollTop / each)]?.id;
     keepPlace(shown.filter, anchor.current);
   };
