@@ -103,16 +103,6 @@ describe("a setting", () => {
   });
 });
 
-test("blanks around the items of a list do not count", () => {
-  const origins = (text: string) =>
-    resolveConfig({}, { PLANTSTORE_CORS_ORIGINS: text }).config.corsOrigins;
-  expect(origins(" * ")).toEqual(["*"]);
-  expect(origins("http://a.example, http://b.example")).toEqual([
-    "http://a.example",
-    "http://b.example",
-  ]);
-});
-
 test("variables that look like settings and have no effect are named, and those of others are not", () => {
   const environment = {
     PLANTSTORE_TOKENS: "x",
