@@ -19,6 +19,8 @@ const EVENT_STREAM_TYPE = "text/event-stream";
 
 /** How long a reader waits before it connects again. */
 const RETRY_MS = 2_000;
+/** Readers that are less far behind read all changes, and share them whatever their filters are. */
+const SHARED_MS = 60_000;
 
 /** GET /changes */
 export async function listChanges(exchange: Exchange): Promise<Response> {
@@ -140,11 +142,14 @@ async function* follow(
     signal.throwIfAborted();
     memory.requireHalf();
     const after = last;
-    const kept = feed.find(after);
-    const page = kept ?? (await readPage(exchange, { ...query, after }));
+    let kept = feed.find(after);
+    // Numbers are times in microseconds.
+    const isShared = wantsAll(query) || after > (Date.now() - SHARED_MS) * 1000;
+    const filter = isShared ? { id: undefined, types: undefined } : {};
+    const page = kept ?? (await readPage(exchange, { ...query, ...filter, after }));
     ({ last } = page);
-    if (wantsAll(query) && (kept === undefined || kept.after === after))
-      return (kept ?? feed.keep(after, page)).events;
+    if (isShared) kept ??= feed.keep(after, page);
+    if (wantsAll(query) && kept?.after === after) return kept.events;
     // What is kept has earlier changes, and those that others want.
     const isDue = (change: Change): boolean => change.seq > after && isWanted(query, change);
     return formatEvents(page.changes.filter(isDue));

@@ -182,6 +182,29 @@ test("a reader that is between others is sent what was read for them", async () 
   expect(reads).toBe(1);
 });
 
+test("readers with different filters read the newest changes once for all", async () => {
+  const ids = [2, 3, 4, 5, 6, 7, 8, 9];
+  await using service = await startService();
+  await service.create('{"id":1,"name":"a"}');
+  const { headers } = await send(service, "HEAD", "/changes");
+  const read = service.store.readChanges.bind(service.store);
+  let reads = 0;
+  service.store.readChanges = (query) => {
+    if (query.limit > 0) reads++;
+    return read(query);
+  };
+  const from = { ...authorization, "last-event-id": headers.get("last-change") ?? "" };
+  const opened = ids.map((id) => EventReader.open(service.url, from, `?id=${id}`));
+  const readers = await Promise.all(opened);
+  await service.store.createPlants(
+    ids.map((id) => ({ id: BigInt(id), name: "b", tag: undefined })),
+  );
+  const seen = await Promise.all(readers.map((reader) => reader.take(1)));
+  expect(seen.map(([event]) => JSON.parse(event?.data ?? "").id)).toEqual(ids);
+  expect(reads).toBe(1);
+  for (const reader of readers) await reader[Symbol.asyncDispose]();
+});
+
 test("a service that stops ends its readers at once, also those of its threads", async () => {
   const service = await startService({ PLANTSTORE_WORKERS: "2" });
   const readers = await Promise.all(
