@@ -14,7 +14,7 @@ const judged = new Set<number>();
 interface Survey {
   /** The parts that this document did not have before. */
   readonly fresh: readonly number[];
-  /** How much wider than the window the page is. */
+  /** How much wider than the window the page is, or its main part, which scrolls by itself. */
   readonly excess: number;
 }
 
@@ -48,7 +48,8 @@ const survey = `(() => {
     if (element.localName !== "svg") for (const child of element.children) walk(child, part);
   };
   walk(document.body, location.pathname.replace(/.*\\//, "") + looks.map((look) => matchMedia(look).matches));
-  return { fresh, excess: document.documentElement.scrollWidth - document.documentElement.clientWidth };
+  const scrollers = [document.documentElement, ...document.querySelectorAll("main")];
+  return { fresh, excess: Math.max(...scrollers.map((each) => each.scrollWidth - each.clientWidth)) };
 })()`;
 
 /** Scans the parts that are named. All others are left out, except those that contain them. */
