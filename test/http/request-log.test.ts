@@ -72,3 +72,11 @@ test.each([
   expect(findClientAddress(new Headers({ [name]: value }), "10.0.0.1", config)).toBe(expected);
   expect(findClientAddress(new Headers({ [name]: value }), "6.6.6.7", config)).toBe("6.6.6.7");
 });
+
+test("a crafted Forwarded header costs no time, and the proxy's own address is logged", () => {
+  const headers = new Headers({ forwarded: `"${'\\"'.repeat(7_500)}, for=192.0.2.7` });
+  const startedAtMs = performance.now();
+  const found = findClientAddress(headers, "10.1.2.3", { trustedProxies: ["10.0.0.0/8"] });
+  expect(found).toBe("10.1.2.3");
+  expect(performance.now() - startedAtMs).toBeLessThan(100);
+});
