@@ -187,9 +187,12 @@ describeInBrowser("the list", () => {
       await rowOf(page, "Plant 0").first().waitFor();
       const before = await page.locator(".scroller").boundingBox();
       await page.getByRole("grid").focus();
-      await page.keyboard.press("Enter");
-      for (const name of ["Plant 1", "Plant 2", "Plant 3"]) {
-        await page.keyboard.press("ArrowDown");
+      for (const [key, name] of [
+        ["Enter", "Plant 0"],
+        ["ArrowDown", "Plant 1"],
+        ["ArrowDown", "Plant 2"],
+      ] as const) {
+        await page.keyboard.press(key);
         await page.locator(".shown-name", { hasText: new RegExp(`^${name}$`) }).waitFor();
       }
       // The list neither moves nor narrows.
