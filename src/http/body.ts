@@ -113,9 +113,9 @@ export class Memory {
     return this.bytesHeld * 2 > this.bytesMax;
   }
 
-  /** Throws a Refusal if half is taken: clients that do not read their answers cannot keep out those that write. */
-  requireHalf(): void {
-    if (this.isHalfTaken) throw new Refusal("overloaded");
+  /** Throws a Refusal if others have taken half: clients that do not read their answers cannot keep out those that write. */
+  requireHalf(bytesOwn = 0): void {
+    if ((this.bytesHeld - bytesOwn) * 2 > this.bytesMax) throw new Refusal("overloaded");
   }
 }
 

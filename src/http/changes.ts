@@ -13,7 +13,7 @@ import { answer, type Exchange } from "./handle.ts";
 import { answerStream, formatNextLink, retryWhileOverloaded, takeTick, VARY } from "./plants.ts";
 import { parseChangeQuery } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
-import { answerText, type MakePieces, requireRoomToAnswer } from "./stream.ts";
+import { answerText, type MakePieces, requireRoomToAnswer, toStream } from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
 
@@ -39,8 +39,11 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
     return answerStream(exchange, form, readOn, toHeaders(first));
   }
   const newest = await exchange.service.store.readChanges({ ...query, limit: 0 });
-  return answerStream(exchange, form, (signal) => follow(exchange, query, signal), {
+  const follower: MakePieces = (signal) => follow(exchange, query, signal);
+  return answer(200, toStream(exchange, follower, { isFeed: true }), {
+    ...VARY,
     ...toHeaders(newest),
+    "content-type": form,
     // nginx would hold back events until it has a buffer full of them.
     "x-accel-buffering": "no",
   });
@@ -74,12 +77,12 @@ const toHeaders = ({ newest }: Pick<ChangePage, "newest">): { readonly "last-cha
 });
 
 /** Looks twice for room, as others may have read meanwhile. */
-async function readPage({ service }: Exchange, query: ChangeQuery): Promise<ChangePage> {
-  const { memory, store } = service;
-  memory.requireHalf();
+async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangePage> {
+  const { memory, store } = exchange.service;
+  memory.requireHalf(exchange.bytesHeld);
   const page = await store.readChanges(query);
   memory.noteText(countCharacters(page.changes));
-  memory.requireHalf();
+  memory.requireHalf(exchange.bytesHeld);
   return page;
 }
 

@@ -43,6 +43,8 @@ export class Exchange {
   readonly request: RoutedRequest;
   readonly startedAtMs: number;
   readonly sentId: string | null;
+  /** What is held in memory of a streamed answer. */
+  bytesHeld = 0;
   /** Releases what was reserved for it until it begins. */
   release: (() => void) | undefined;
   /** The name of the token, once it is known. */

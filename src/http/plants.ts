@@ -197,10 +197,10 @@ async function* formatPages(
 /** Looks twice for room: other exports may have read their pages meanwhile. */
 async function readPage(exchange: Exchange, query: PlantQuery): Promise<PlantPage> {
   const { memory, store } = exchange.service;
-  memory.requireHalf();
+  memory.requireHalf(exchange.bytesHeld);
   const page = await store.listPlants(query);
   memory.noteText(countCharacters(page.plants));
-  memory.requireHalf();
+  memory.requireHalf(exchange.bytesHeld);
   return page;
 }
 

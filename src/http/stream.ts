@@ -28,7 +28,7 @@ export function answerText(
     for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
       yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
   };
-  return answer(200, toStream(exchange, slices, bytes.length), headers);
+  return answer(200, toStream(exchange, slices, { bytesKept: bytes.length }), headers);
 }
 
 /** Throws a Refusal if the answer is large and half of the memory is taken. */
@@ -69,22 +69,23 @@ export type MakePieces = (signal: AbortSignal) => AsyncGenerator<string | Uint8A
 /**
  * A body of these pieces. The next piece is made when the last one has left for the client, so a slow client
  * holds up the maker and does not fill our memory. When the client goes away, or its token is no longer good,
- * the maker ends. `bytesKept` is what the maker holds to its end.
+ * the maker ends. `bytesKept` is what the maker holds to its end. A feed waits for what is to come, so the last piece
+ * has left long before the next one is made.
  */
 export function toStream(
   exchange: Exchange,
   make: MakePieces,
-  bytesKept = 0,
+  { bytesKept = 0, isFeed = false } = {},
 ): ReadableStream<Uint8Array> {
   const { request, service } = exchange;
   const ending = new AbortController();
   const pieces = make(ending.signal);
   let watch: Timer | undefined;
-  let bytesHeld = 0;
+  let bytesLast = 0;
   let secondsMax = service.config.idleSecondsMax;
   const hold = (bytes: number): void => {
-    service.memory.hold(bytes - bytesHeld);
-    bytesHeld = bytes;
+    service.memory.hold(bytes - exchange.bytesHeld);
+    exchange.bytesHeld = bytes;
   };
   const end = (): void => {
     clearInterval(watch);
@@ -93,8 +94,8 @@ export function toStream(
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
       exchange.release?.();
-      // The runtime asks for a piece when the system has taken all of the last one.
-      hold(bytesKept);
+      // The runtime asks for a piece while it may still hold the last one.
+      hold(bytesKept + bytesLast);
       watch ??= watchToken(exchange, (refusal) => {
         if (ending.signal.aborted) return;
         clearInterval(watch);
@@ -113,7 +114,8 @@ export function toStream(
         service.limitIdle(request, secondsMax);
         if (!done) {
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
-          hold(bytesKept + bytes.length);
+          hold(bytesKept + bytesLast + bytes.length);
+          if (!isFeed) bytesLast = bytes.length;
           return controller.enqueue(bytes);
         }
       } catch (error) {
