@@ -76,6 +76,8 @@ describeInBrowser("the list", () => {
     expect(page.url()).toEndWith("#/plants/1001");
     await page.keyboard.press("Escape");
     await page.waitForURL(/#\/plants$/);
+    // The address changes first. Until the panel has gone, keys still move the open plant.
+    await page.locator(".shown-name").waitFor({ state: "detached" });
     const active = (row: number): Promise<void> =>
       page.locator(`#plants[aria-activedescendant=row-${row}]`).waitFor();
     await page.keyboard.press("End");
