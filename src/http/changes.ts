@@ -13,7 +13,13 @@ import { answer, type Exchange } from "./handle.ts";
 import { answerStream, formatNextLink, retryWhileOverloaded, takeTick, VARY } from "./plants.ts";
 import { parseChangeQuery } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
-import { answerText, type MakePieces, requireRoomToAnswer, toStream } from "./stream.ts";
+import {
+  answerText,
+  type MakePieces,
+  readWithinHalf,
+  requireRoomToAnswer,
+  toStream,
+} from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
 
@@ -76,15 +82,12 @@ const toHeaders = ({ newest }: Pick<ChangePage, "newest">): { readonly "last-cha
   "last-change": String(newest),
 });
 
-/** Looks twice for room, as others may have read meanwhile. */
-async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangePage> {
-  const { memory, store } = exchange.service;
-  memory.requireHalf(exchange.bytesHeld);
-  const page = await store.readChanges(query);
-  memory.noteText(countCharacters(page.changes));
-  memory.requireHalf(exchange.bytesHeld);
-  return page;
-}
+const readPage = (exchange: Exchange, query: ChangeQuery): Promise<ChangePage> =>
+  readWithinHalf(
+    exchange,
+    () => exchange.service.store.readChanges(query),
+    ({ changes }) => countCharacters(changes),
+  );
 
 const countCharacters = (changes: readonly Change[]): number =>
   changes.reduce((sum, { plant, before }) => sum + countIn(plant) + countIn(before), 0);

@@ -42,6 +42,7 @@ import {
 import {
   answerText,
   type MakePieces,
+  readWithinHalf,
   requireRoomToAnswer,
   shortenPage,
   toStream,
@@ -194,15 +195,12 @@ async function* formatPages(
   }
 }
 
-/** Looks twice for room: other exports may have read their pages meanwhile. */
-async function readPage(exchange: Exchange, query: PlantQuery): Promise<PlantPage> {
-  const { memory, store } = exchange.service;
-  memory.requireHalf(exchange.bytesHeld);
-  const page = await store.listPlants(query);
-  memory.noteText(countCharacters(page.plants));
-  memory.requireHalf(exchange.bytesHeld);
-  return page;
-}
+const readPage = (exchange: Exchange, query: PlantQuery): Promise<PlantPage> =>
+  readWithinHalf(
+    exchange,
+    () => exchange.service.store.listPlants(query),
+    ({ plants }) => countCharacters(plants),
+  );
 
 const countCharacters = (plants: readonly Plant[]): number =>
   plants.reduce((sum, plant) => sum + lengthOf(plant), 0);

@@ -38,6 +38,20 @@ export function requireRoomToAnswer({ memory }: Service, characters: number): vo
   memory.requireHalf();
 }
 
+/** Reads what is sent next. Looks twice for room: others may have read meanwhile. */
+export async function readWithinHalf<Page>(
+  exchange: Exchange,
+  read: () => Promise<Page>,
+  countCharacters: (page: Page) => number,
+): Promise<Page> {
+  const { memory } = exchange.service;
+  memory.requireHalf(exchange.bytesHeld);
+  const page = await read();
+  memory.noteText(countCharacters(page));
+  memory.requireHalf(exchange.bytesHeld);
+  return page;
+}
+
 /** While large answers are refused, a page ends early and is small, unless a plant is large. Decided when it is read. */
 export const shortenPage = ({ memory }: Service, query: PlantQuery): PlantQuery => ({
   ...query,

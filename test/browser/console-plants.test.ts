@@ -207,7 +207,7 @@ describeInBrowser("the list", () => {
     },
   );
 
-  journey("is filtered by a tag out of those in use, and turned around", async ({ open }) => {
+  journey("is filtered by one of the tags in use, and its order is reversed", async ({ open }) => {
     await using view = await open();
     const { page } = view;
     await page.getByLabel("Filter by tag").click();
