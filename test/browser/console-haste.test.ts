@@ -2,12 +2,23 @@
 
 import { afterAll, expect } from "bun:test";
 import type { Page } from "playwright-core";
-import { openRow, describeInBrowser, rowOf, startJourneys, toastOf } from "../support/browser.ts";
+import {
+  openRow,
+  describeInBrowser,
+  rowOf,
+  startJourneys,
+  toastOf,
+  untilAt,
+} from "../support/browser.ts";
 import { sendPlant } from "../support/service.ts";
 
 const journeys = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Rose", "Rosemary", "two\nlines", "Yew"].entries())
-    await sendPlant(url, { id: BigInt(index + 1), name, tag: index < 2 ? "tree" : null });
+    await sendPlant(url, {
+      id: BigInt(index + 1),
+      name,
+      tag: index < 2 ? "tree" : name === "Yew" ? "turf" : null,
+    });
 });
 const { journey, once } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
@@ -22,7 +33,53 @@ async function hold(page: Page, method: string): Promise<() => void> {
   return gate.resolve;
 }
 
+/** As a scanner sends them: the browser does nothing between two keys. Resolves to what has the focus then. */
+const pressAtOnce = (page: Page, ...keys: readonly string[]): Promise<string> =>
+  page.evaluate<string>(`(async () => {
+    for (const key of ${JSON.stringify(keys)}) {
+      document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      await undefined;
+    }
+    return document.activeElement.id;
+  })()`);
+
 describeInBrowser("somebody in a hurry", () => {
+  once("presses the next key at once, and it goes where it is meant to go", async ({ open }) => {
+    await using view = await open();
+    const { page } = view;
+    await rowOf(page, "Oak").waitFor();
+    await page.getByRole("grid").focus();
+    // The open plant follows the next key, and one that was closed does not.
+    await pressAtOnce(page, "Enter", "ArrowDown");
+    await page.locator(".shown-name", { hasText: "Elm" }).waitFor();
+    await untilAt(page, "#/plants/2");
+    await pressAtOnce(page, "Escape", "ArrowDown");
+    await page.locator("#plants[aria-activedescendant=row-2]").waitFor();
+    await untilAt(page, "#/plants");
+    expect(await page.locator(".panel").count()).toBe(0);
+    // What is typed next goes into the field that has just come.
+    expect(await pressAtOnce(page, "n")).toBe("add-id");
+    await openRow(page, "Elm");
+    await page.getByRole("button", { name: "Edit" }).waitFor();
+    expect(await pressAtOnce(page, "e")).toBe("edit-name");
+    await page.getByRole("link", { name: "Activity" }).click();
+    await page.getByRole("heading", { name: "Activity" }).waitFor();
+    expect(await pressAtOnce(page, "/")).toBe("search");
+  });
+
+  once("picks a tag by keys while other tags are still suggested", async ({ open }) => {
+    await using view = await open();
+    const { page } = view;
+    await page.getByLabel("Filter by tag").click();
+    await page.keyboard.type("t");
+    await page.getByRole("option", { name: "turf" }).waitFor();
+    await page.keyboard.type("r");
+    await page.keyboard.press("ArrowDown");
+    await page.getByRole("option", { name: "turf" }).waitFor({ state: "detached" });
+    await page.keyboard.press("Enter");
+    await untilAt(page, "#/plants?tag=tree");
+  });
+
   once("types a name as slowly as the search begins, and every letter stays", async ({ open }) => {
     await using view = await open();
     const { page } = view;

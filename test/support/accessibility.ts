@@ -54,7 +54,7 @@ const survey = `(() => {
 
 /** Scans the parts that are named. All others are left out, except those that contain them. */
 const judge = (parts: readonly number[]): string => `(async () => {
-  const fresh = ${JSON.stringify(parts)}.map((part) => window.partsOfPage.get(part)).filter((element) => element.isConnected);
+  const fresh = ${JSON.stringify(parts)}.map((part) => window.partsOfPage?.get(part)).filter((element) => element?.isConnected);
   const kept = new Set([document.documentElement]);
   for (const element of fresh)
     for (let each = element; each !== null && !kept.has(each); each = each.parentElement) kept.add(each);

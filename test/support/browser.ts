@@ -63,8 +63,8 @@ export interface TestPage extends AsyncDisposable {
   readonly takeFaults: () => Promise<string[]>;
 }
 
-/** Less than a test has, so the step fails and not the test as a whole. */
-const PATIENCE_MS = 10_000;
+/** Less than a test has, so the step fails and not the test as a whole. Much, because other tests may run beside it. */
+const PATIENCE_MS = 20_000;
 
 let launched: Promise<Browser> | undefined;
 const openPages = new Set<TestPage>();
@@ -376,6 +376,19 @@ export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("navigation").waitFor();
+}
+
+/** The browser reports a new address after the click or key that caused it. */
+export const untilAt = (page: Page, end: string): Promise<void> =>
+  page.waitForURL(({ href }) => href.endsWith(end));
+
+/** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
+export async function untilSo(page: Page, expression: string): Promise<void> {
+  const deadlineMs = performance.now() + PATIENCE_MS;
+  while (!(await page.evaluate<boolean>(expression))) {
+    if (performance.now() > deadlineMs) throw new Error(`it never came to: ${expression}`);
+    await Bun.sleep(20);
+  }
 }
 
 /** The row of the list that has this in it. */

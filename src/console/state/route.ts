@@ -64,8 +64,9 @@ export function currentFilter(): Filter {
   return last.view === "plants" ? last.filter : everything;
 }
 
+/** At once: the next key may come before the browser reports that the address has changed. */
 export function openPlant(open: Open): void {
-  location.hash = linkTo(open);
+  go(currentFilter(), open, true);
 }
 
 /** Shows the plant that the keys of the list have come to, without a step in the history for each. */
@@ -105,7 +106,7 @@ export function keepPlace(filter: Filter, first: bigint | undefined): void {
 
 function go(filter: Filter, open: Open, isStep: boolean): void {
   const hash = formatPlants(filter, open);
-  if (isStep) history.pushState(null, "", hash);
+  if (isStep && hash !== location.hash) history.pushState(null, "", hash);
   else history.replaceState(null, "", hash);
   route.value = { view: "plants", filter, open };
 }

@@ -2,7 +2,7 @@
 
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
@@ -56,7 +56,8 @@ export function AddPanel(): JSX.Element {
     if (free === undefined || id.value !== typed) return;
     id.value = proposed.value = String(free);
   };
-  useEffect(() => {
+  // Before the next key: a scanner types at once.
+  useLayoutEffect(() => {
     focusField("add-id");
     if (id.value === "") void propose(findInt64(last?.id ?? "")).catch(() => undefined);
   }, []);

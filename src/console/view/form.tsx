@@ -260,8 +260,10 @@ export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Ele
     try {
       const found = await suggestTags(typed.value ? value : "", signal);
       if (signal.aborted) return;
+      // What the keys have come to stays chosen.
+      const chosen = options.value[active.value]?.tag;
       options.value = found;
-      active.value = -1;
+      active.value = found.findIndex(({ tag }) => tag === chosen);
     } catch (error) {
       if (!isAbort(error)) options.value = [];
     }
@@ -271,8 +273,9 @@ export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Ele
     listbox.current?.children[active.value]?.scrollIntoView({ block: "nearest" });
   }, [active.value]);
 
-  const open = (): void => {
-    typed.value = false;
+  const open = (isTyped: boolean): void => {
+    typed.value = isTyped;
+    active.value = -1;
     isOpen.value = true;
   };
   const choose = (text: string, isPicked: boolean): void => {
@@ -281,7 +284,7 @@ export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Ele
     onChoose?.(text, isPicked);
   };
   const move = (step: number): void => {
-    if (!isOpen.value) return open();
+    if (!isOpen.value) return open(false);
     const count = options.value.length;
     if (count > 0)
       active.value = (active.value + step + count + (active.value < 0 && step < 0 ? 1 : 0)) % count;
@@ -312,11 +315,10 @@ export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Ele
         aria-controls={`${id}-options`}
         aria-activedescendant={isActive ? `${id}-option-${active.value}` : undefined}
         onInput={(event) => {
-          typed.value = true;
-          isOpen.value = true;
+          open(true);
           onText(event.currentTarget.value);
         }}
-        onClick={open}
+        onClick={() => open(false)}
         onBlur={() => {
           isOpen.value = false;
         }}

@@ -2,7 +2,7 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { call, explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Notice, Table, type TableRow } from "./controls.tsx";
@@ -112,7 +112,7 @@ interface ShownOnceProps {
 function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
   const field = useRef<HTMLInputElement>(null);
   const shown = secret.value;
-  useEffect(() => field.current?.focus(), [shown]);
+  useLayoutEffect(() => field.current?.focus(), [shown]);
   if (shown === undefined) return null;
   const copy = async (): Promise<void> => {
     try {
@@ -152,7 +152,7 @@ interface DialogProps {
 /** Escape, or a click beside it, closes it. */
 export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     dialog.current?.showModal();
     dialog.current?.querySelector<HTMLElement>(".form input")?.focus();
   }, []);

@@ -1,7 +1,7 @@
 /** The frame beside the list, for a plant or for a form. On a phone it covers the screen. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { Button } from "./controls.tsx";
@@ -28,7 +28,8 @@ export function Panel({ title, keys, children }: PanelProps): JSX.Element {
       panelKeys.value = {};
     };
   });
-  useEffect(() => {
+  // Before the next key: it belongs to the panel.
+  useLayoutEffect(() => {
     // The keys of the list walk on.
     if (document.activeElement?.id === "plants") return;
     // A form has moved the focus to its first field already.

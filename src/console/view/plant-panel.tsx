@@ -215,7 +215,8 @@ function EditForm({ versioned, rival, onChange, onDone }: EditFormProps): JSX.El
   const isLeft = useRef(false);
   const open = { label: "Open", run: () => openPlant(id) };
 
-  useEffect(() => {
+  // Before the next key: it belongs to the field.
+  useLayoutEffect(() => {
     const input = document.querySelector<HTMLInputElement>("#edit-name");
     input?.focus();
     input?.select();
@@ -232,10 +233,8 @@ function EditForm({ versioned, rival, onChange, onDone }: EditFormProps): JSX.El
   }, [rival]);
   // An earlier save of this form was confirmed late. The edit builds on it.
   const known = useRef(versioned);
-  if (known.current !== versioned) {
-    known.current = versioned;
-    etag.current = versioned.etag;
-  }
+  if (known.current.etag !== versioned.etag) etag.current = versioned.etag;
+  known.current = versioned;
 
   const edited = { id, name: name.value, tag: tag.value };
   // A layout effect: the form may be closed right after the last key.

@@ -1,7 +1,7 @@
 /** The frame around every view: navigation, account menu, connection banner, toasts. */
 
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isLost, tryAgain } from "../api/service.ts";
 import { importProgress } from "../import/state.ts";
 import { DropTarget, ImportView } from "../import/view.tsx";
@@ -25,7 +25,7 @@ const focusMain = (): void => document.querySelector<HTMLElement>("#main")?.focu
 
 function Inside(): JSX.Element {
   // After signing in the focus would be nowhere.
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (document.activeElement === document.body) focusMain();
   }, []);
   return (

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { hasShortcuts, setShortcuts } from "../state/storage.ts";
-import { openPlant, route } from "../state/route.ts";
+import { everything, openPlant, refine, route } from "../state/route.ts";
 import { hasSelection, selectAll } from "../state/selection.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
 import { act, toasts } from "../state/toasts.ts";
@@ -45,8 +45,9 @@ function focusSearch(): void {
   search?.focus();
   search?.select();
   if (search !== null || route.value.view === "plants") return;
-  addEventListener("hashchange", () => requestAnimationFrame(focusSearch), { once: true });
-  location.hash = "#/plants";
+  refine(everything);
+  // The list is drawn by then.
+  queueMicrotask(focusSearch);
 }
 
 /** One step back: from editing, from the panel, or from the search to the list. */

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { ServiceError, type TokenFacts } from "../../../client/client.ts";
 import { call, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
@@ -27,7 +27,7 @@ export function SignIn(): JSX.Element {
   const fault = useSignal<string | undefined>(undefined);
   const { isBusy, trouble, run } = useTask();
   const isKept = useSignal(false);
-  useEffect(() => focusField("token"), []);
+  useLayoutEffect(() => focusField("token"), []);
 
   const check = async (given: string): Promise<void> => {
     const token = given.trim().replaceAll(AROUND, "");
