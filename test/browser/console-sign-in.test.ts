@@ -107,7 +107,6 @@ describeInBrowser("signing in to the console", () => {
       await using view = await open({ token: null });
       const { page } = view;
       await page.getByLabel("Stay signed in on this device").check();
-      await page.getByText("Kept until you sign out.").waitFor();
       await signIn(page, TEST_TOKEN);
       const another = await page.context().newPage();
       await another.goto(service.url);

@@ -7,137 +7,96 @@ import { formatBytes, formatCount } from "../state/format.ts";
 import { Button, Check, Notice, Table, Tag, Terms } from "../view/controls.tsx";
 import { Choice } from "../view/form.tsx";
 import {
-  type Checking,
   type Comparison,
+  type Import,
   listMissing,
   type Preview,
   type Reading,
 } from "./messages.ts";
 import { checkFile, chooseAnother, startImport } from "./state.ts";
 
-/** What can be chosen about a file, and the values. */
-const choices = {
-  kind: {
-    label: "Format",
-    options: {
-      csv: "CSV or TSV",
-      xlsx: "Excel workbook",
-      ndjson: "Lines of JSON",
-      json: "JSON array",
-    },
-  },
-  encoding: {
-    label: "Encoding",
-    options: {
-      "utf-8": "UTF-8",
-      "utf-16le": "UTF-16",
-      "utf-16be": "UTF-16, big-endian",
-      "windows-1252": "Windows-1252",
-    },
-  },
-  delimiter: {
-    label: "Separator",
-    options: { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" },
-  },
-} as const;
-
-/** What depends on another choice. */
-const GUESS = { sheet: undefined, isHeadless: undefined, headings: {} };
-
+const separators = { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" };
+const encodings = {
+  "utf-8": "UTF-8",
+  "utf-16le": "UTF-16",
+  "utf-16be": "UTF-16, big-endian",
+  "windows-1252": "Windows-1252",
+};
 const fields = { id: "Id", name: "Name", tag: "Tag" } as const;
 
-const entriesOf = <Key extends string, Value>(
-  of: Readonly<Record<Key, Value>>,
-): readonly (readonly [Key, Value])[] => Object.entries(of) as [Key, Value][];
-
 interface CheckFileProps {
-  readonly now: Checking;
+  readonly now: Import;
   readonly preview: Preview;
 }
 
 export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
-  const { file, comparison, isReading, comparing } = now;
-  const { reading, sheets, columns, table, rows } = preview;
+  const { file } = now.task;
+  const { comparison, isReading, comparing } = now;
+  const { sheets, columns, table, rows } = preview;
+  // The next choice may come before the preview.
+  const reading = now.task.reading ?? preview.reading;
   const missing = listMissing(reading);
   const updating = useSignal(false);
   const differences = comparison?.differences ?? [];
   const readAs = (changed: Partial<Reading>): void => checkFile(file, { ...reading, ...changed });
   return (
     <>
-      <p class="import-file">
+      <p class="wrap">
         <strong>{file.name}</strong> <span class="faint">{formatBytes(file.size)}</span>
       </p>
       <div class="mapping">
-        {entriesOf(choices)
-          .filter(
-            ([what]) =>
-              what === "kind" ||
-              reading.kind === "csv" ||
-              (what === "encoding" && reading.kind !== "xlsx"),
-          )
-          .map(([what, { label, options }]) => (
-            <Choice
-              key={what}
-              id={`import-${what}`}
-              label={label}
-              value={reading[what]}
-              options={entriesOf<string, string>(options)}
-              onChange={(value) => readAs({ ...GUESS, [what]: value })}
-            />
-          ))}
+        {reading.kind === "csv" && (
+          <Choice
+            id="import-delimiter"
+            label="Separator"
+            value={reading.delimiter}
+            options={Object.entries(separators)}
+            onChange={(delimiter) => readAs({ delimiter, isHeadless: undefined, headings: {} })}
+          />
+        )}
         {sheets.length > 1 && (
           <Choice
             id="import-sheet"
             label="Sheet"
-            value={reading.sheet ?? ""}
+            value={preview.reading.sheet ?? ""}
             options={sheets.map((sheet) => [sheet, sheet] as const)}
-            onChange={(sheet) => readAs({ ...GUESS, sheet })}
+            onChange={(sheet) => readAs({ sheet, isHeadless: undefined, headings: {} })}
           />
         )}
         {columns.length > 0 && (
-          <Choice
-            id="import-first"
-            label="First row"
-            value={String(reading.isHeadless)}
-            options={[
-              ["false", "Column names"],
-              ["true", "Data"],
-            ]}
-            onChange={(value) => readAs({ headings: {}, isHeadless: value === "true" })}
-          />
+          <>
+            <Choice
+              id="import-first"
+              label="First row"
+              value={String(reading.isHeadless)}
+              options={Object.entries({ false: "Column names", true: "Data" })}
+              onChange={(value) => readAs({ isHeadless: value === "true", headings: {} })}
+            />
+            {Object.entries(fields).map(([field, label]) => (
+              <Choice
+                key={field}
+                id={`import-${field}`}
+                label={label}
+                value={reading.headings[field as keyof typeof fields] ?? ""}
+                fault={missing.some((one) => one === field) ? "Which column is it?" : undefined}
+                options={[
+                  ["", field === "tag" ? "No tags" : "Choose…"],
+                  ...columns.map((heading) => [heading, heading] as const),
+                ]}
+                onChange={(heading) => {
+                  const none = field === "tag" ? null : undefined;
+                  readAs({ headings: { ...reading.headings, [field]: heading || none } });
+                }}
+              />
+            ))}
+          </>
         )}
       </div>
-      {columns.length > 0 && (
-        <fieldset class="mapping">
-          <legend>Columns</legend>
-          {entriesOf(fields).map(([field, label]) => (
-            <Choice
-              key={field}
-              id={`import-${field}`}
-              label={label}
-              value={reading.headings[field] ?? ""}
-              fault={missing.includes(field) ? "Which column is it?" : undefined}
-              options={[
-                ["", field === "tag" ? "No tags" : "Choose…"],
-                ...columns.map((heading) => [heading, heading] as const),
-              ]}
-              onChange={(heading) => {
-                const none = field === "tag" ? null : undefined;
-                readAs({ headings: { ...reading.headings, [field]: heading || none } });
-              }}
-            />
-          ))}
-        </fieldset>
-      )}
-      {!isReading && <PreviewNotice preview={preview} />}
+      {isReading !== true && <PreviewNotice preview={preview} />}
       {table.length > 0 && (
-        <details class="raw" open={missing.length > 0}>
+        <details open={missing.length > 0}>
           <summary>The file's first rows</summary>
-          <Table
-            label="The file's first rows"
-            heads={table[0] ?? []}
-            rows={table.slice(1).map(toRawRow)}
-          />
+          <Table label="The file's first rows" heads={table[0] ?? []} rows={table.slice(1)} />
         </details>
       )}
       {comparing !== undefined && (
@@ -158,7 +117,6 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
           caption="The first rows, as they will be stored"
           heads={[reading.kind === "xlsx" ? "Row" : "Line", "Id", "Name", "Tag"]}
           rows={rows.map(({ line, plant }) => [
-            line,
             <span class="digits faint">{line}</span>,
             ...(typeof plant === "string"
               ? [<span class="field-fault">{plant}</span>]
@@ -169,8 +127,8 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
       <div class="form-actions">
         <Button
           kind="main"
-          disabled={isReading || rows.length === 0}
-          onClick={() => startImport(file, reading, updating.value ? differences : [])}
+          disabled={isReading === true || rows.length === 0}
+          onClick={() => startImport(file, preview.reading, updating.value ? differences : [])}
         >
           Start import
         </Button>
@@ -179,11 +137,6 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
     </>
   );
 }
-
-const toRawRow = (cells: readonly string[], at: number): [number, ...JSX.Element[]] => [
-  at,
-  ...cells.map((cell) => <span class="cut">{cell}</span>),
-];
 
 const SHOWN_MAX = 50;
 
@@ -220,7 +173,6 @@ function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Elem
           rows={differences
             .slice(0, SHOWN_MAX)
             .map(({ stored, given }) => [
-              stored.id,
               <Id of={stored} />,
               <Version plant={stored} other={given} />,
               <Version plant={given} other={stored} />,
@@ -255,18 +207,14 @@ function PreviewNotice({ preview }: { readonly preview: Preview }): JSX.Element 
   const { reading, problem, rows } = preview;
   if (problem !== undefined)
     return <Notice kind="fault" title="The file can't be read this way" text={problem} />;
+  if (rows.length === 0 && listMissing(reading).length === 0)
+    return <Notice kind="warning" title="There are no rows in this file" />;
+  if (reading.encoding === "utf-8") return null;
   return (
-    <>
-      {reading.encoding !== "utf-8" && (
-        <Notice
-          kind="warning"
-          title={`Read as ${choices.encoding.options[reading.encoding]}`}
-          text="The file is not in UTF-8. Check that the names below look right before you start."
-        />
-      )}
-      {rows.length === 0 && listMissing(reading).length === 0 && (
-        <Notice kind="warning" title="There are no rows in this file" />
-      )}
-    </>
+    <Notice
+      kind="warning"
+      title={`Read as ${encodings[reading.encoding]}`}
+      text="The file is not in UTF-8. Check that the names below look right before you start."
+    />
   );
 }

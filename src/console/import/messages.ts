@@ -1,4 +1,4 @@
-/** What the page and the import worker tell each other. The worker's messages are parts of the page's state. */
+/** What the page knows of an import. The worker posts what has changed in it. */
 
 import type { Plant } from "../../domain/plant.ts";
 import type { Headings, PlantField } from "../../format/csv.ts";
@@ -51,34 +51,24 @@ export interface Comparison {
   readonly end: "complete" | "partial" | "failed";
 }
 
-/** A file is checked before it is imported. */
-export interface Checking {
-  readonly step: "check";
-  readonly file: File;
-  /** Undefined until the file is read for the first time. */
-  readonly preview?: Preview;
-  /** The preview is out of date. */
-  readonly isReading: boolean;
-  /** How much of the file was compared with the store, from 0 to 1, while that goes on. */
-  readonly comparing: number | undefined;
-  readonly comparison?: Comparison;
-}
-
 export interface Progress {
   readonly created: number;
   readonly updated: number;
   readonly replayed: number;
   readonly refused: number;
-  readonly bytesDone: number;
+  /** How much of the file, from 0 to 1. */
+  readonly done: number;
   readonly seconds: number;
   /** The store is busy or does not answer; the worker waits and tries again. */
   readonly isWaiting: boolean;
   /** The text is the start of the record. */
-  readonly firstRefused: {
+  readonly firstRefused: readonly {
     readonly line: number;
     readonly reason: string;
     readonly text: string;
   }[];
+  /** All refused records, as a file. */
+  readonly rejects: Blob;
 }
 
 export type Ending =
@@ -86,32 +76,33 @@ export type Ending =
   | { readonly kind: "token"; readonly isExpired: boolean }
   | { readonly kind: "failed"; readonly message: string };
 
-export interface Begun {
-  readonly step: "begun";
+/** A worker does one task: it compares the file with the store, or imports it. */
+export interface Task {
   readonly file: File;
-  readonly reading: Reading;
-  /** The plants to update, as they were compared. */
-  readonly updates: readonly Difference[];
-  readonly progress: Progress;
-  readonly isCancelling: boolean;
-  /** Undefined while the import runs. */
-  readonly ending?: Ending;
-  /** All refused records. Undefined until the end, and if the worker was stopped. */
-  readonly refused?: Blob;
+  /** Guessed if not given. */
+  readonly reading?: Reading | undefined;
+  /** Of an import: the plants to update, as they were compared. */
+  readonly updates?: readonly Difference[];
 }
 
-/** A worker gets one task, and may be told to cancel it. */
-export type ToWorker =
-  | {
-      readonly to: "preview";
-      readonly file: File;
-      readonly reading: Reading | undefined;
-      readonly url: string;
-      /** Undefined if it may not read plants: then nothing is compared. */
-      readonly token: string | undefined;
-    }
-  | (Begun & { readonly to: "run"; readonly url: string; readonly token: string })
-  | { readonly to: "cancel" };
+export interface Import {
+  readonly task: Task;
+  /** Undefined until the file is read for the first time. */
+  readonly preview?: Preview | undefined;
+  /** The preview is out of date. */
+  readonly isReading?: boolean;
+  /** How much of the file was compared with the store, from 0 to 1, while that goes on. */
+  readonly comparing?: number | undefined;
+  readonly comparison?: Comparison;
+  /** Undefined until the import begins. */
+  readonly progress?: Progress;
+  /** Undefined while the import runs. */
+  readonly ending?: Ending;
+}
 
-/** What has changed in the state, or undefined if the worker failed and no more messages follow. */
-export type FromWorker = Partial<Omit<Checking, "step">> | Partial<Omit<Begun, "step">> | undefined;
+/** What a worker is told. */
+export interface Order extends Task {
+  readonly url: string;
+  /** Undefined if it may not read plants: then nothing is compared. */
+  readonly token: string | undefined;
+}

@@ -12,7 +12,7 @@ import { Drawing } from "../view/empty-states.tsx";
 import { download } from "../view/export.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile } from "./check.tsx";
-import type { Begun, Ending, Progress } from "./messages.ts";
+import type { Ending, Progress, Reading, Task } from "./messages.ts";
 import {
   cancelImport,
   checkFile,
@@ -27,69 +27,67 @@ export function ImportView(): JSX.Element {
   return (
     <div class="single">
       <h1>Import</h1>
-      {now.step === "begun" ? (
-        <Course now={now} />
-      ) : now.step === "check" && now.preview !== undefined ? (
+      {now?.progress !== undefined ? (
+        <Course task={now.task} progress={now.progress} ending={now.ending} />
+      ) : now?.preview !== undefined ? (
         <CheckFile now={now} preview={now.preview} />
       ) : (
-        <ChooseFile isReading={now.step === "check"} />
+        <ChooseFile isReading={now !== undefined} />
       )}
     </div>
   );
 }
 
-const hints = [
-  ["Columns", "You check which is which before anything is stored."],
-  ["Tags", "An empty cell means no tag."],
-  [
-    "Safe to re-import",
-    "Plants that are already stored are recognised. Nothing is overwritten unless you say so.",
-  ],
-] as const;
-
 function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   return (
-    <>
-      <div class="drop">
-        <Drawing name="sheet" />
-        <h2>Drop a file here</h2>
-        <p>
-          An Excel workbook, CSV or TSV, lines of JSON (NDJSON), or a JSON array. You can also paste
-          copied rows.
-        </p>
-        <input
-          ref={input}
-          class="visually-hidden"
-          type="file"
-          id="import-file"
-          aria-label="File to import"
-          tabIndex={-1}
-          accept=".xlsx,.csv,.tsv,.txt,.ndjson,.jsonl,.json,text/csv,application/json"
-          onChange={(event) => {
-            const [file] = event.currentTarget.files ?? [];
-            if (file !== undefined) checkFile(file);
-            event.currentTarget.value = "";
-          }}
-        />
-        <Button kind="main" disabled={isReading} onClick={() => input.current?.click()}>
-          {isReading ? "Reading…" : "Choose a file"}
-        </Button>
-      </div>
-      <Terms class="hints" of={hints} />
-    </>
+    <div class="drop">
+      <Drawing name="sheet" />
+      <h2>Drop a file here</h2>
+      <p>
+        An Excel workbook, CSV or TSV, lines of JSON (NDJSON), or a JSON array. You can also paste
+        copied rows.
+      </p>
+      <input
+        ref={input}
+        class="visually-hidden"
+        type="file"
+        id="import-file"
+        aria-label="File to import"
+        tabIndex={-1}
+        accept=".xlsx,.csv,.tsv,.txt,.ndjson,.jsonl,.json,text/csv,application/json"
+        onChange={(event) => {
+          const [file] = event.currentTarget.files ?? [];
+          if (file !== undefined) checkFile(file);
+          event.currentTarget.value = "";
+        }}
+      />
+      <Button kind="main" disabled={isReading} onClick={() => input.current?.click()}>
+        {isReading ? "Reading…" : "Choose a file"}
+      </Button>
+      <p>
+        <strong>Safe to re-import.</strong> Plants that are already stored are recognised. Nothing
+        is overwritten unless you say so.
+      </p>
+    </div>
   );
 }
 
-function Course({ now }: { readonly now: Begun }): JSX.Element {
-  const { file, progress, ending } = now;
+interface CourseProps {
+  readonly task: Task;
+  readonly progress: Progress;
+  readonly ending: Ending | undefined;
+}
+
+function Course({ task, progress, ending }: CourseProps): JSX.Element {
+  const { file, reading, updates = [] } = task;
   return (
     <>
-      <p class="import-file">
+      <p class="wrap">
         <strong>{file.name}</strong>
       </p>
       {ending === undefined ? (
-        <ProgressBar now={now} />
+        <ProgressBar progress={progress} />
       ) : (
         <EndNotice ending={ending} progress={progress} />
       )}
@@ -97,22 +95,18 @@ function Course({ now }: { readonly now: Begun }): JSX.Element {
         class="figures"
         of={[
           ["Added", formatCount(progress.created)],
-          ...(now.updates.length === 0
-            ? []
-            : [["Updated", formatCount(progress.updated)] as const]),
+          ...(updates.length === 0 ? [] : [["Updated", formatCount(progress.updated)] as const]),
           ["Already there", formatCount(progress.replayed)],
           ["Refused", formatCount(progress.refused)],
         ]}
       />
       <div class="form-actions">
         {ending === undefined ? (
-          <Button disabled={now.isCancelling} onClick={cancelImport}>
-            {now.isCancelling ? "Cancelling…" : "Cancel"}
-          </Button>
+          <Button onClick={cancelImport}>Cancel</Button>
         ) : (
           <>
-            {ending.kind !== "done" && (
-              <Button kind="main" onClick={() => startImport(file, now.reading, now.updates)}>
+            {ending.kind !== "done" && reading !== undefined && (
+              <Button kind="main" onClick={() => startImport(file, reading, updates)}>
                 Import again
               </Button>
             )}
@@ -125,7 +119,7 @@ function Course({ now }: { readonly now: Begun }): JSX.Element {
           </>
         )}
       </div>
-      {progress.firstRefused.length > 0 && <RefusedRows now={now} />}
+      {progress.refused > 0 && <RefusedRows progress={progress} kind={reading?.kind} />}
     </>
   );
 }
@@ -133,24 +127,20 @@ function Course({ now }: { readonly now: Begun }): JSX.Element {
 const countRows = ({ created, updated, replayed, refused }: Progress): number =>
   created + updated + replayed + refused;
 
-function ProgressBar({ now: { file, progress } }: { readonly now: Begun }): JSX.Element {
-  const share = importProgress.value ?? 0;
-  const { bytesDone, seconds } = progress;
+function ProgressBar({ progress }: { readonly progress: Progress }): JSX.Element {
+  const { done, seconds, isWaiting } = progress;
   const rate = seconds > 0 ? Math.round(countRows(progress) / seconds) : 0;
-  const left = bytesDone > 0 ? ((file.size - bytesDone) * seconds) / bytesDone : undefined;
   return (
     <div class="progress">
-      <progress aria-label="Import" value={share} max={1} />
-      <p class="progress-text">
-        <strong class="tabular">{Math.floor(share * 100)} %</strong>
-        {progress.isWaiting ? (
-          <span class="progress-waiting">
-            The store does not answer. Trying again; nothing is lost.
-          </span>
+      <progress aria-label="Import" value={done} max={1} />
+      <p class="section-head">
+        <strong class="tabular">{Math.floor(done * 100)} %</strong>
+        {isWaiting ? (
+          <span class="field-note">The store does not answer. Trying again; nothing is lost.</span>
         ) : (
           <span class="tabular">
             {formatCount(rate, "row")} per second
-            {left !== undefined && `, ${formatSeconds(left)} left`}
+            {done > 0 && `, ${formatSeconds((seconds * (1 - done)) / done)} left`}
           </span>
         )}
       </p>
@@ -181,35 +171,34 @@ function EndNotice({ ending, progress }: EndNoticeProps): JSX.Element {
   const took = formatSeconds(progress.seconds);
   if (progress.refused === 0)
     return <Notice kind="good" title="Import complete" text={`${rows} in ${took}.`} />;
-  const verb = progress.refused === 1 ? "was" : "were";
-  const title = `${formatCount(progress.refused)} of ${rows} ${verb} refused`;
-  return <Notice kind="warning" title={title} text={`All others are stored. It took ${took}.`} />;
+  const isNone = progress.refused === countRows(progress);
+  const title = `${formatCount(progress.refused)} of ${rows} ${progress.refused === 1 ? "was" : "were"} refused`;
+  const text = `${isNone ? "Nothing was" : "All others are"} stored. It took ${took}.`;
+  return <Notice kind="warning" title={title} text={text} />;
 }
 
-function RefusedRows({ now }: { readonly now: Begun }): JSX.Element {
-  const { firstRefused, refused } = now.progress;
-  const {
-    refused: all,
-    reading: { kind },
-  } = now;
+interface RefusedRowsProps {
+  readonly progress: Progress;
+  readonly kind: Reading["kind"] | undefined;
+}
+
+function RefusedRows({ progress, kind = "csv" }: RefusedRowsProps): JSX.Element {
+  const { firstRefused, refused, rejects } = progress;
   return (
     <div class="refused">
       <div class="section-head">
         <h2>Refused rows</h2>
-        {all !== undefined && (
-          <Button
-            kind="small"
-            onClick={() => download(all, `refused.${kind === "xlsx" ? "csv" : kind}`)}
-          >
-            Download all {formatCount(refused)}
-          </Button>
-        )}
+        <Button
+          kind="small"
+          onClick={() => download(rejects, `refused.${kind === "xlsx" ? "csv" : kind}`)}
+        >
+          Download all {formatCount(refused)}
+        </Button>
       </div>
       <Table
         label="Refused rows"
         heads={[kind === "xlsx" ? "Row" : "Line", "Reason", "Content"]}
         rows={firstRefused.map(({ line, reason, text }) => [
-          line,
           <span class="digits">{line}</span>,
           reason,
           <span class="digits faint cut">{text}</span>,

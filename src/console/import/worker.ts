@@ -1,24 +1,23 @@
-/** The import worker: a large file does not block the page. */
+/** The import worker: a large file does not block the page. To cancel it, the page terminates it. */
 
-import { Client, type RetryOptions, ServiceError } from "../../../client/client.ts";
+import { Client, ServiceError } from "../../../client/client.ts";
 import { catalogue, Refusal } from "../../domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
-import { type PlantRecord, RejectsFormat } from "../../format/plants.ts";
+import { type PlantRecord, type Rejected, RejectsFormat } from "../../format/plants.ts";
 import {
   type Comparison,
   type Difference,
   type Ending,
-  type FromWorker,
+  type Import,
   listMissing,
+  type Order,
   type Progress,
   type Reading,
-  type ToWorker,
 } from "./messages.ts";
 import { explainFile, previewFile, readRecords } from "./preview.ts";
 
 const PROGRESS_MS = 150;
-const REQUESTS_MAX = 2;
 const SHOWN_MAX = 200;
 const SHOWN_CHARACTERS_MAX = 120;
 
@@ -29,21 +28,14 @@ const PAGE_LENGTH_MAX = 1000;
 
 const ID_TAKEN = catalogue.id_taken.code;
 
-const cancelling = new AbortController();
+const post = (change: Partial<Import>): void => postMessage(change);
 
-const post = (message: FromWorker): void => postMessage(message);
-
-addEventListener("message", ({ data }: MessageEvent<ToWorker>) => {
-  if (data.to === "cancel") cancelling.abort();
-  else if (data.to === "run") void run(data);
-  else void show(data);
+addEventListener("message", ({ data }: MessageEvent<Order>) => {
+  void (data.updates === undefined ? show(data) : run(data));
 });
 
-// The page's error event does not cover rejections.
-addEventListener("unhandledrejection", () => post(undefined));
-
 /** The first rows at once, and then how the file compares to the store. */
-async function show({ file, reading, url, token }: ToWorker & { to: "preview" }): Promise<void> {
+async function show({ file, reading, url, token }: Order): Promise<void> {
   const preview = await previewFile(file, reading);
   const isReadable = preview.rows.length > 0 && listMissing(preview.reading).length === 0;
   const canCompare = token !== undefined && isReadable;
@@ -111,112 +103,99 @@ async function findStored(
   return found;
 }
 
-const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
-
-/** Reads the file, sends its plants in batches, and counts the results. */
-async function run(task: ToWorker & { to: "run" }): Promise<void> {
-  const { file, reading, updates, url, token } = task;
-  const { signal } = cancelling;
-  const client = new Client(url, token);
-  const rejects = new RejectsFormat(reading);
+/** Reads the file, sends its plants block by block, and counts the results. */
+async function run({ file, reading, updates = [], url, token = "" }: Order): Promise<void> {
+  if (reading === undefined) return;
   const compared = new Map(updates.map(({ stored }) => [stored.id, stored]));
+  const counts = { created: 0, updated: 0, replayed: 0, refused: 0 };
+  const counter = { bytesRead: 0 };
+  const firstRefused: Rejected[] = [];
+  const format = new RejectsFormat(reading);
   /** The browser may move blobs to disk. */
-  const refused: Blob[] = [];
+  const rejects: Blob[] = [];
+  let done = 0;
+  let isWaiting = false;
+  const client = new Client(url, token, {
+    retriesMax: Number.POSITIVE_INFINITY,
+    onRetry: () => {
+      isWaiting = true;
+    },
+  });
   const startedAtMs = performance.now();
-  const progress = { ...task.progress };
+  const report = (): Progress => ({
+    ...counts,
+    done,
+    seconds: (performance.now() - startedAtMs) / 1000,
+    isWaiting,
+    firstRefused: firstRefused.map(({ line, reason, text = "" }) => ({
+      line,
+      reason,
+      text: text.slice(0, SHOWN_CHARACTERS_MAX),
+    })),
+    rejects: new Blob([...rejects, format.end()]),
+  });
 
-  /** Why the plant was not updated, if it was not. */
-  const update = async (plant: Plant, retrying: RetryOptions): Promise<string | undefined> => {
-    try {
-      const { plant: stored, etag } = await client.get(plant.id, retrying);
-      const before = compared.get(plant.id);
-      if (before === undefined || !isSame(stored, before)) return CHANGED;
-      await client.replace(plant, { ...retrying, ifMatch: etag });
-      progress.updated++;
-      return undefined;
-    } catch (error) {
-      if (error instanceof ServiceError && [404, 412].includes(error.status)) return CHANGED;
-      throw error;
-    }
-  };
-
-  const send = async (records: readonly PlantRecord[], bytesRead: number): Promise<void> => {
-    const good = records.filter(({ plant }) => !(plant instanceof Refusal));
+  const send = async (records: readonly PlantRecord[]): Promise<void> => {
     const reasons = new Map<PlantRecord, string>();
+    const good = records.filter(({ plant }) => !(plant instanceof Refusal));
+    const plants = good.map(({ plant }) => plant as Plant);
+    const different: number[] = [];
     for (const record of records)
       if (record.plant instanceof Refusal) reasons.set(record, record.plant.message);
-    const taken: PlantRecord[] = [];
-    const retrying = {
-      signal,
-      onRetry: () => {
-        progress.isWaiting = true;
-      },
-      retriesMax: Number.POSITIVE_INFINITY,
-    };
     try {
-      await client.createBatch(
-        good.map(({ plant }) => plant as Plant),
-        (index, outcome) => {
-          progress.isWaiting = false;
-          const record = good[index] as PlantRecord;
-          if (typeof outcome === "string") progress[outcome]++;
-          else if (outcome.code === ID_TAKEN && compared.has((record.plant as Plant).id))
-            taken.push(record);
-          else reasons.set(record, outcome.message);
-        },
-        retrying,
-      );
-      for (const record of taken) {
-        const reason = await update(record.plant as Plant, retrying);
-        progress.isWaiting = false;
-        if (reason !== undefined) reasons.set(record, reason);
+      await client.createBatch(plants, (index, outcome) => {
+        isWaiting = false;
+        const { id } = plants[index] as Plant;
+        if (typeof outcome === "string") counts[outcome]++;
+        else if (outcome.code === ID_TAKEN && compared.has(id)) different.push(index);
+        else reasons.set(good[index] as PlantRecord, outcome.message);
+      });
+      for (const index of different) {
+        const plant = plants[index] as Plant;
+        const isUpdated = await update(client, compared.get(plant.id) as Plant, plant);
+        isWaiting = false;
+        if (isUpdated) counts.updated++;
+        else reasons.set(good[index] as PlantRecord, CHANGED);
       }
-      progress.bytesDone = Math.max(progress.bytesDone, bytesRead);
     } finally {
       const rejected = records.flatMap((record) => {
         const reason = reasons.get(record);
-        return reason === undefined ? [] : [{ line: record.line, text: record.text, reason }];
+        return reason === undefined ? [] : [{ ...record, reason }];
       });
-      progress.refused += rejected.length;
-      const { firstRefused } = progress;
-      for (const { line, reason, text = "" } of rejected.slice(0, SHOWN_MAX - firstRefused.length))
-        firstRefused.push({ line, reason, text: text.slice(0, SHOWN_CHARACTERS_MAX) });
-      if (rejected.length > 0) refused.push(new Blob([rejects.add(rejected)]));
+      counts.refused += rejected.length;
+      firstRefused.push(...rejected.slice(0, SHOWN_MAX - firstRefused.length));
+      if (rejected.length > 0) rejects.push(new Blob([format.add(rejected)]));
     }
   };
 
-  const sendAll = async (): Promise<Ending> => {
-    const counter = { bytesRead: 0 };
-    const blocks = readRecords(file, reading, counter, rejects.onHeading);
-    const sending: Promise<void>[] = [];
-    try {
-      for await (const records of blocks) {
-        if (sending.length === REQUESTS_MAX) await sending.shift();
-        signal.throwIfAborted();
-        const sent = send(records, counter.bytesRead);
-        sent.catch(() => undefined);
-        sending.push(sent);
-      }
-      await Promise.all(sending);
-      progress.bytesDone = file.size;
-      return { kind: "done" };
-    } catch (error) {
-      const isCancelled = signal.aborted;
-      // The other batch ends soon, and still counts what it stored.
-      cancelling.abort();
-      await Promise.allSettled(sending);
-      return isCancelled ? { kind: "cancelled" } : toEnding(error);
-    }
-  };
-
-  const report = (): Progress => ({
-    ...progress,
-    seconds: (performance.now() - startedAtMs) / 1000,
-  });
   const timer = setInterval(() => post({ progress: report() }), PROGRESS_MS);
-  const ending = await sendAll();
+  let ending: Ending = { kind: "done" };
+  try {
+    for await (const records of readRecords(file, reading, counter, format.onHeading)) {
+      await send(records);
+      done = Math.min(1, counter.bytesRead / file.size);
+    }
+    done = 1;
+  } catch (error) {
+    ending = toEnding(error);
+  }
   clearInterval(timer);
-  post({ progress: report(), ending, refused: new Blob([...refused, rejects.end()]) });
+  post({ progress: report(), ending });
+}
+
+const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
+
+/** False if the plant is no longer as it was compared. */
+async function update(client: Client, compared: Plant, plant: Plant): Promise<boolean> {
+  try {
+    const { plant: stored, etag } = await client.get(plant.id);
+    if (!isSame(stored, compared)) return false;
+    await client.replace(plant, { ifMatch: etag });
+    return true;
+  } catch (error) {
+    if (error instanceof ServiceError && [404, 412].includes(error.status)) return false;
+    throw error;
+  }
 }
 
 function toEnding(error: unknown): Ending {

@@ -136,7 +136,6 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
           isListing
           heads={["Time", "Status", "Request", "Token", "Request id"]}
           rows={now.failures.map((failed) => [
-            `${failed.requestId} ${failed.atMs}`,
             formatTime(new Date(failed.atMs).toISOString()),
             <span class={failed.status < 500 ? undefined : "field-fault"}>
               {failed.status} {failed.reason.replaceAll("_", " ")}

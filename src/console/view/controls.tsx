@@ -129,8 +129,8 @@ export const Terms = (props: TermsProps): JSX.Element => (
   </dl>
 );
 
-/** The last cell of a short row is wide. */
-export type TableRow = readonly [key: bigint | number | string, ...cells: ComponentChildren[]];
+/** Its cells. The last one of a short row is wide. */
+export type TableRow = readonly ComponentChildren[];
 
 interface TableProps {
   readonly label: string;
@@ -160,8 +160,8 @@ export const Table = ({ label, caption, heads, rows, isListing }: TableProps): J
         </tr>
       </thead>
       <tbody>
-        {rows.map(([key, ...cells]) => (
-          <tr key={key}>
+        {rows.map((cells, row) => (
+          <tr key={row}>
             {cells.map((cell, at) => (
               <td
                 key={at}

@@ -122,7 +122,6 @@ interface FieldProps {
   readonly id: string;
   readonly label: string;
   readonly optional?: boolean | undefined;
-  readonly rule?: string | undefined;
   readonly fault?: string | undefined;
   /** Worth knowing, but not a fault. */
   readonly note?: ComponentChildren;
@@ -130,7 +129,7 @@ interface FieldProps {
 
 /** Its children need `fieldProps`. */
 export function Field(props: FieldProps & { readonly children: ComponentChildren }): JSX.Element {
-  const { id, label, optional, rule, fault, note, children } = props;
+  const { id, label, optional, fault, note, children } = props;
   return (
     <div class={fault === undefined ? "field" : "field field-faulty"}>
       <label for={id}>
@@ -140,7 +139,6 @@ export function Field(props: FieldProps & { readonly children: ComponentChildren
       {children}
       <div class="field-notes" id={`${id}-notes`}>
         {fault !== undefined && <p class="field-fault">{fault}</p>}
-        {fault === undefined && rule !== undefined && <p class="faint">{rule}</p>}
         {note !== undefined && note !== false && <p class="field-note">{note}</p>}
       </div>
     </div>
@@ -164,9 +162,9 @@ type InputProps = Omit<
 >;
 
 export function TextField(props: FieldProps & InputProps): JSX.Element {
-  const { id, label, optional, rule, fault, note, ...input } = props;
+  const { id, label, optional, fault, note, ...input } = props;
   return (
-    <Field id={id} label={label} optional={optional} rule={rule} fault={fault} note={note}>
+    <Field id={id} label={label} optional={optional} fault={fault} note={note}>
       <input {...fieldProps(id, fault)} type="text" autocomplete="off" {...input} />
     </Field>
   );

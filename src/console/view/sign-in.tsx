@@ -66,16 +66,12 @@ export function SignIn(): JSX.Element {
           <Notice kind="warning" title="You were signed out" text={reason} />
         )}
         <Form onSubmit={() => void check(text.value)}>
-          <Field
-            id="token"
-            label="Token"
-            fault={fault.value}
-            rule={`Starts with pst_. Kept until you ${isKept.value ? "sign out" : "close this tab"}.`}
-          >
+          <Field id="token" label="Token" fault={fault.value}>
             <input
               {...fieldProps("token", fault.value)}
               type="password"
               autocomplete="off"
+              placeholder="pst_…"
               value={text.value}
               onInput={(event) => {
                 text.value = event.currentTarget.value;

@@ -47,11 +47,7 @@ export function TokensView(): JSX.Element {
     run: create,
     content: (
       <>
-        <TextField
-          id="token-name"
-          label="Name"
-          rule="Who or what uses it, as in till-2. No spaces."
-        />
+        <TextField id="token-name" label="Name" placeholder="till-2" />
         <Checks
           id="token-access"
           legend="Access"
@@ -59,7 +55,7 @@ export function TokensView(): JSX.Element {
           chosen={plantScopes}
         />
         <Choice id="token-expires" label="Expires" options={Object.entries(expiries)} />
-        <TextField id="token-rate" label="Rate limit" optional rule="As in 100/s or 6000/min." />
+        <TextField id="token-rate" label="Rate limit" optional placeholder="100/s or 6000/min" />
       </>
     ),
   };
@@ -89,7 +85,6 @@ export function TokensView(): JSX.Element {
       creation={creation}
       heads={["Name", "Access", "Expires", "Last used", ""]}
       rows={shown.map((token) => [
-        token.id,
         <Name token={token} />,
         token.scopes.map((scope) => labels[scope] ?? scope).join(", "),
         token.expires === null ? "never" : formatTime(token.expires),

@@ -53,8 +53,8 @@ export function WebhooksView(): JSX.Element {
     run: add,
     content: (
       <>
-        <TextField id="webhook-url" label="URL" rule="Where the changes go." />
-        <TextField id="webhook-name" label="Name" optional rule="Otherwise the host of the URL." />
+        <TextField id="webhook-url" label="URL" placeholder="https://…" />
+        <TextField id="webhook-name" label="Name" optional />
         <Checks
           id="webhook-types"
           legend="Sends"
@@ -94,12 +94,10 @@ export function WebhooksView(): JSX.Element {
           return `“${name}” goes on from there.`;
         },
         content: (
-          <TextField
-            id="webhook-from"
-            label="After change number"
-            rule="0 sends all that are kept. Empty skips to the newest."
-            defaultValue="0"
-          />
+          <>
+            <p>0 sends all that are kept. Empty skips to the newest.</p>
+            <TextField id="webhook-from" label="After change number" defaultValue="0" />
+          </>
         ),
       };
     };
@@ -136,7 +134,6 @@ export function WebhooksView(): JSX.Element {
       creation={creation}
       heads={["Name", "Sends", "State", "Last attempts", ""]}
       rows={(manager.items.value ?? []).map((webhook) => [
-        webhook.name,
         <>
           <strong>{webhook.name}</strong> <span class="digits faint">{webhook.url}</span>
         </>,
