@@ -1,4 +1,4 @@
-import { Refusal } from "../domain/errors.ts";
+import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { scopes, type TokenRecord } from "../domain/token.ts";
 import { ENVIRONMENT_NAME, hashToken, isWellFormedToken } from "./token.ts";
@@ -38,6 +38,11 @@ const CACHED_TOKENS_MAX = 10_000;
 /** A header may have any number of spaces before the token: one client could fill the cache with its variants. */
 const CACHED_HEADER_CHARACTERS_MAX = 256;
 
+/** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
+const WATCH_MS = 500;
+
+type OnInvalid = (refusal: Refusal) => void;
+
 /** RFC 6750, section 2.1; the scheme's name is case-insensitive by RFC 9110. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
@@ -53,6 +58,9 @@ export class Authenticator {
    */
   private readonly hashes = new Map<string, string>();
   private used = new Map<string, number>();
+  /** Those that are told when the token of a header is no longer good. */
+  private readonly watched = new Map<string, Set<OnInvalid>>();
+  private watching: Timer | undefined;
 
   constructor(
     tokens: Pick<ServedStore, "findToken" | "touchTokens">,
@@ -80,6 +88,33 @@ export class Authenticator {
     }
     if (!isWellFormedToken(token)) throw new Refusal("token_invalid");
     return this.lookUp(hash);
+  }
+
+  /** Calls back, perhaps more than once, when the token is no longer good. Returns what ends it. */
+  watch(header: string, onInvalid: OnInvalid): () => void {
+    const told = this.watched.get(header) ?? new Set();
+    this.watched.set(header, told.add(onInvalid));
+    this.watching ??= setInterval(() => {
+      for (const [watched, all] of this.watched) void this.check(watched, all);
+    }, WATCH_MS).unref();
+    return () => {
+      if (!told.delete(onInvalid) || told.size > 0) return;
+      this.watched.delete(header);
+      if (this.watched.size > 0) return;
+      clearInterval(this.watching);
+      this.watching = undefined;
+    };
+  }
+
+  private async check(header: string, told: ReadonlySet<OnInvalid>): Promise<void> {
+    try {
+      await this.authenticate(header, 0);
+    } catch (error) {
+      const refusal = toRefusal(error);
+      // A store that cannot be asked says nothing about the token.
+      if (refusal.reason === "token_invalid" || refusal.reason === "token_expired")
+        for (const onInvalid of told) onInvalid(refusal);
+    }
   }
 
   /** Stores which tokens were used since the last call. */

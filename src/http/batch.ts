@@ -28,27 +28,20 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   service.rates.requireBatch(principal);
   const pace: Pace = (blocks, signal) => service.rates.pace(blocks, principal, signal);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
-    const { memory } = service;
-    const unread = Math.min(countUnread(request), service.config.bodyBytesTotalMax / 2);
-    memory.requireHalf();
-    await memory.holdUntil(requireOpen(request), unread);
-    exchange.release = memory.reserve(unread);
+    exchange.requireHalf();
+    exchange.claim(Math.min(countUnread(request), service.config.bodyBytesTotalMax / 2));
+    await requireOpen(request);
     const results = toStream(exchange, (signal) =>
       createLines(exchange, principal.name, signal, pace),
     );
     return answer(200, results, { "content-type": NDJSON_TYPES[0] });
   }
-  const text = await service.bodies.readText(request);
-  requireRoomToAnswer(service, text.length);
-  exchange.release = service.memory.reserve(ARRAY_COPIES * text.length);
-  try {
-    requireArray(text);
-    service.memory.noteText(PARSED_COPIES * text.length);
-    await requireOpen(request);
-  } catch (error) {
-    exchange.release();
-    throw error;
-  }
+  const text = await service.bodies.readText(exchange);
+  requireRoomToAnswer(exchange, text.length);
+  exchange.hold(ARRAY_COPIES * text.length);
+  requireArray(text);
+  service.memory.noteText(PARSED_COPIES * text.length);
+  await requireOpen(request);
   const results = toStream(exchange, (signal) =>
     createAll(
       exchange,
@@ -73,7 +66,7 @@ async function* createLines(
   const reader = request.body?.getReader();
   if (reader === undefined) return;
   try {
-    const chunks = readChunks(reader, countUnread(request), service, signal);
+    const chunks = readChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
     yield* createAll(exchange, by, ["", "", ""], pace(blocks, signal));
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
@@ -179,23 +172,17 @@ const PARSED_COPIES = 10;
 /** The text of an array, with up to two bytes a character, and its bytes. */
 const ARRAY_COPIES = 3;
 
-/** The elements of a JSON array, as they are written, and numbered from 1. Until the last it counts as held memory. */
+/** The elements of a JSON array, as they are written, and numbered from 1. */
 async function* readArray(
   text: string,
-  { config, memory }: Service,
+  { config }: Service,
   signal: AbortSignal,
 ): AsyncGenerator<Line[]> {
-  const bytesHeld = ARRAY_COPIES * text.length;
-  memory.hold(bytesHeld);
-  try {
-    const elements = new ElementReader(lineBytesMax(config)).read(toChunks(text), BLOCK_LENGTH_MAX);
-    let count = 0;
-    for await (const block of elements) {
-      signal.throwIfAborted();
-      yield block.map((element) => ({ number: ++count, text: element.text }));
-    }
-  } finally {
-    memory.hold(-bytesHeld);
+  const elements = new ElementReader(lineBytesMax(config)).read(toChunks(text), BLOCK_LENGTH_MAX);
+  let count = 0;
+  for await (const block of elements) {
+    signal.throwIfAborted();
+    yield block.map((element) => ({ number: ++count, text: element.text }));
   }
 }
 
@@ -220,24 +207,15 @@ const BUFFER_GROWTH = 3;
  */
 async function* readChunks(
   reader: Reader,
-  unread: number,
-  { config, memory }: Service,
+  exchange: Exchange,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
-  let bytesHeld = 0;
-  const hold = (unfinished: number): void => {
-    // One line alone fits, however small the bound.
-    const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
-    const more = Math.min(unread + BUFFER_GROWTH * unfinished, most) - bytesHeld;
-    memory.requireRoom(more);
-    memory.hold(more);
-    bytesHeld += more;
-  };
+  const { config } = exchange.service;
+  const unread = countUnread(exchange.request);
   let unfinished = 0;
   let stop: ((reason: unknown) => void) | undefined;
   signal.addEventListener("abort", () => stop?.(signal.reason));
   try {
-    hold(0);
     for (;;) {
       signal.throwIfAborted();
       const { promise, resolve, reject } =
@@ -256,12 +234,12 @@ async function* readChunks(
       const grown = newline === -1 ? unfinished + value.length : value.length - newline - 1;
       // A line that is too long is not kept.
       unfinished = Math.min(grown, lineBytesMax(config));
-      hold(unfinished);
+      // One line alone fits, however small the bound.
+      const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
+      exchange.claim(Math.min(unread + BUFFER_GROWTH * unfinished, most));
       yield value;
     }
   } catch (error) {
     throw isAbort(error) ? new Refusal("body_incomplete") : error;
-  } finally {
-    memory.hold(-bytesHeld);
   }
 }

@@ -39,7 +39,6 @@ function isUtf8OrOther(parameter: string): boolean {
   return name.toLowerCase() !== "charset" || (token ?? quoted)?.toLowerCase() === "utf-8";
 }
 
-const RESERVED_MS_MAX = 1_000;
 /** A collection takes some milliseconds, and making so much text many times as long. */
 const COLLECT_CHARACTERS = 8_388_608;
 /** Less is ordinary, and left to the collector. */
@@ -47,42 +46,18 @@ const LARGE_CHARACTERS = 262_144;
 /** An eighth of the bound, besides it. */
 const LINGERING_PARTS = 8;
 
-/** The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound. */
+/**
+ * The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound.
+ * What each request holds is part of its Exchange.
+ */
 export class Memory {
-  private readonly bytesMax: number;
+  readonly bytesMax: number;
   bytesHeld = 0;
   private bytesLingering = 0;
   private charactersMade = 0;
 
   constructor(bytesMax: number) {
     this.bytesMax = bytesMax;
-  }
-
-  /** Negative to release. */
-  hold(bytes: number): void {
-    this.bytesHeld += bytes;
-  }
-
-  /** For an answer that begins soon: until the function is called, or for a second if the client goes away before. */
-  reserve(bytes: number): () => void {
-    this.hold(bytes);
-    const release = (): void => {
-      clearTimeout(timer);
-      if (isHeld) this.hold(-bytes);
-      isHeld = false;
-    };
-    let isHeld = true;
-    const timer = setTimeout(release, RESERVED_MS_MAX);
-    return release;
-  }
-
-  /** For bytes that are there until the promise settles. Rejects with a Refusal if they have no room. */
-  async holdUntil<Result>(settled: Promise<Result>, bytes: number): Promise<Result> {
-    // If there is no room, the caller does not wait for it.
-    settled.catch(() => undefined);
-    this.requireRoom(bytes);
-    this.hold(bytes);
-    return settled.finally(() => this.hold(-bytes));
   }
 
   /**
@@ -104,18 +79,13 @@ export class Memory {
     Bun.gc(true);
   }
 
-  /** Throws a Refusal if a body has no room for so many more bytes. */
+  /** Throws a Refusal if there is no room for so many more bytes. */
   requireRoom(bytes: number): void {
     if (this.bytesHeld + bytes > this.bytesMax) throw new Refusal("overloaded");
   }
 
   get isHalfTaken(): boolean {
     return this.bytesHeld * 2 > this.bytesMax;
-  }
-
-  /** Throws a Refusal if others have taken half: clients that do not read their answers cannot keep out those that write. */
-  requireHalf(bytesOwn = 0): void {
-    if ((this.bytesHeld - bytesOwn) * 2 > this.bytesMax) throw new Refusal("overloaded");
   }
 }
 
@@ -134,11 +104,16 @@ interface BodyLimits {
   readonly readSecondsMax: number;
 }
 
+/** An exchange whose body is received. */
+interface Receiving {
+  readonly request: Request;
+  hold(bytes: number): void;
+  claim(bytes: number): void;
+}
+
 interface Reading {
   readonly deadlineMs: number;
   readonly expire: () => void;
-  bytesHeld: number;
-  isOver: boolean;
 }
 
 /** An early answer, and whether the connection closes after it. */
@@ -170,22 +145,22 @@ export class BodyReader {
     this.memory = memory;
   }
 
-  /** The text of the body: at once if the body has arrived. */
-  readText(request: Request): string | Promise<string> {
+  /** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
+  readText(exchange: Receiving): string | Promise<string> {
+    const { request } = exchange;
     const declared = request.headers.get("content-length");
-    // In one piece if it is small: a loop over the chunks costs 45 % of the throughput.
-    if (declared === null)
-      return this.finish(request, 0, (reading) => this.readChunks(request, reading, true));
     // The runtime joins equal lengths by a comma, and refuses lengths that differ.
-    const length = Number.parseInt(declared, 10);
-    this.requireRoom(0, length);
-    if (length > WHOLE_BYTES_MAX)
-      return this.finish(request, length, (reading) => this.readChunks(request, reading, false));
+    const length = declared === null ? undefined : Number.parseInt(declared, 10);
+    this.requireLength(length ?? 0);
+    this.memory.requireRoom(length ?? 0);
+    // In one piece if it is small: a loop over the chunks costs 45 % of the throughput.
+    if (length === undefined || length > WHOLE_BYTES_MAX)
+      return this.finish(exchange, length, (reading) => this.readChunks(exchange, reading, length));
     const bytes = request.bytes();
     const arrived = Bun.peek(bytes);
     return arrived instanceof Uint8Array
       ? decodeUtf8(arrived)
-      : this.finish(request, length, () => bytes);
+      : this.finish(exchange, length, () => bytes);
   }
 
   /**
@@ -231,55 +206,58 @@ export class BodyReader {
 
   /** Bounds the time. One timer serves all readings: a timer each costs 4 % of the throughput. */
   private finish(
-    request: Request,
-    bytesDeclared: number,
+    exchange: Receiving,
+    length: number | undefined,
     read: (reading: Reading) => Promise<Uint8Array>,
   ): Promise<string> {
-    return new Promise((resolve, reject) => {
-      const reading: Reading = {
-        deadlineMs: performance.now() + this.limits.readSecondsMax * 1000,
-        expire: () => {
-          if (!this.rests.has(request)) this.rests.set(request, bytes);
-          reject(new Refusal("body_too_slow"));
-        },
-        bytesHeld: 0,
-        isOver: false,
-      };
-      this.hold(reading, bytesDeclared);
-      const bytes = read(reading);
-      this.readings.add(reading);
-      this.timer ??= setTimeout(() => this.expireLate(), EXPIRY_CHECK_MS);
-      bytes.then(
-        (all) => {
-          this.release(reading);
-          this.memory.noteText(all.length);
-          try {
-            resolve(decodeUtf8(all));
-          } catch (error) {
-            reject(error);
-          }
-        },
-        (error: unknown) => {
-          this.release(reading);
-          reject(isAbort(error) ? new Refusal("body_incomplete") : error);
-        },
-      );
-    });
+    const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();
+    const { request } = exchange;
+    const reading: Reading = {
+      deadlineMs: performance.now() + this.limits.readSecondsMax * 1000,
+      expire: () => {
+        if (!this.rests.has(request)) this.rests.set(request, bytes);
+        reject(new Refusal("body_too_slow"));
+      },
+    };
+    exchange.claim(length ?? 0);
+    this.readings.add(reading);
+    this.timer ??= setTimeout(() => this.expireLate(), EXPIRY_CHECK_MS);
+    const bytes = read(reading);
+    bytes.then(
+      (all) => {
+        this.readings.delete(reading);
+        // A small one is bounded by the queue of writes.
+        if (all.length <= WHOLE_BYTES_MAX) exchange.hold(0);
+        this.memory.noteText(all.length);
+        resolve(all);
+      },
+      (error: unknown) => {
+        this.readings.delete(reading);
+        reject(isAbort(error) ? new Refusal("body_incomplete") : error);
+      },
+    );
+    return promise.then(decodeUtf8);
   }
 
   private async readChunks(
-    request: Request,
+    exchange: Receiving,
     reading: Reading,
-    isCounting: boolean,
+    length: number | undefined,
   ): Promise<Uint8Array> {
+    const { request } = exchange;
     if (request.body === null) return new Uint8Array();
     const reader = request.body.getReader();
     this.rests.set(request, reader);
     const bytes = new Bytes();
     let count = 0;
+    let total = 0;
     for (let next = await reader.read(); !next.done; next = await reader.read()) {
-      if (reading.isOver) return bytes.take();
-      if (isCounting) this.hold(reading, next.value.length);
+      if (!this.readings.has(reading)) return bytes.take();
+      total += next.value.length;
+      if (length === undefined) {
+        this.requireLength(total);
+        exchange.claim(total);
+      }
       bytes.add(next.value);
       // Chunks that have arrived are read in one tick. Other requests want their share of it.
       if (++count % CHUNKS_A_TICK === 0) await new Promise(setImmediate);
@@ -292,35 +270,20 @@ export class BodyReader {
     return bytes.take();
   }
 
-  /** Throws a Refusal if the body is too large, or if there is no room for these bytes of it. */
-  private requireRoom(bytesBefore: number, bytes: number): void {
+  private requireLength(bytes: number): void {
     const { bodyBytesMax } = this.limits;
-    if (bytesBefore + bytes > bodyBytesMax)
+    if (bytes > bodyBytesMax)
       throw new Refusal(
         "body_too_large",
         `The body is larger than ${bodyBytesMax} bytes, the most that this service reads.`,
       );
-    this.memory.requireRoom(bytes);
-  }
-
-  private hold(reading: Reading, bytes: number): void {
-    this.requireRoom(reading.bytesHeld, bytes);
-    reading.bytesHeld += bytes;
-    this.memory.hold(bytes);
-  }
-
-  private release(reading: Reading): void {
-    reading.isOver = true;
-    this.readings.delete(reading);
-    this.memory.hold(-reading.bytesHeld);
-    reading.bytesHeld = 0;
   }
 
   private expireLate(): void {
     const now = performance.now();
     for (const reading of this.readings) {
       if (reading.deadlineMs > now) break;
-      this.release(reading);
+      this.readings.delete(reading);
       reading.expire();
     }
     this.timer =

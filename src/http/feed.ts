@@ -11,9 +11,17 @@ interface Chunk {
   readonly after: number;
   readonly last: number;
   readonly changes: readonly Change[];
-  /** As events, for the readers that want all. */
+  /** The same as events. */
   readonly events: Uint8Array;
 }
+
+export const toChunk = (
+  after: number,
+  { changes, last }: Pick<ChangePage, "changes" | "last">,
+): Chunk => ({ after, last, changes, events: encoder.encode(changes.map(formatEvent).join("")) });
+
+const formatEvent = (change: Change): string =>
+  `id: ${change.seq}\nevent: ${change.type}\ndata: ${formatChange(change)}\n\n`;
 
 const POLL_MS = 100;
 const FAILED_POLL_MS = 1_000;
@@ -90,13 +98,11 @@ export class Feed {
     );
   }
 
-  keep(after: number, { changes, last }: Pick<ChangePage, "changes" | "last">): Chunk {
-    const chunk = { after, last, changes, events: encoder.encode(formatEvents(changes)) };
-    if (last > after) this.chunks.push(chunk);
+  keep(chunk: Chunk): void {
+    if (chunk.last > chunk.after) this.chunks.push(chunk);
     let bytes = this.chunks.reduce((sum, { events }) => sum + events.length, 0);
-    while (bytes > CHUNKS_BYTES_MAX || this.chunks.length > CHUNKS_MAX)
+    while (this.chunks.length > (bytes > CHUNKS_BYTES_MAX ? 1 : CHUNKS_MAX))
       bytes -= this.chunks.shift()?.events.length ?? 0;
-    return chunk;
   }
 
   /**
@@ -192,9 +198,3 @@ export class Feed {
     this.newest = undefined;
   }
 }
-
-const formatEvent = (change: Change): string =>
-  `id: ${change.seq}\nevent: ${change.type}\ndata: ${formatChange(change)}\n\n`;
-
-export const formatEvents = (changes: readonly Change[]): string =>
-  changes.map(formatEvent).join("");

@@ -43,10 +43,12 @@ export class Exchange {
   readonly request: RoutedRequest;
   readonly startedAtMs: number;
   readonly sentId: string | null;
-  /** What is held in memory of a streamed answer. */
-  bytesHeld = 0;
-  /** Releases what was reserved for it until it begins. */
-  release: (() => void) | undefined;
+  /** What it holds in memory of its body, and of what its answer is made from. */
+  bytesKept = 0;
+  /** What it holds of a streamed answer that has left for the client. */
+  private bytesLeaving = 0;
+  /** Then it holds memory until the stream ends, and otherwise until it is answered. */
+  isStreamed = false;
   /** The name of the token, once it is known. */
   tokenName: string | undefined;
   private id: string | undefined;
@@ -56,6 +58,26 @@ export class Exchange {
     this.request = request;
     this.startedAtMs = startedAtMs;
     this.sentId = request.headers.get("x-request-id");
+  }
+
+  /** From now on this counts as held memory, in place of what did before. */
+  hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
+    this.service.memory.bytesHeld += bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
+    this.bytesKept = bytesKept;
+    this.bytesLeaving = bytesLeaving;
+  }
+
+  /** The same. Throws a Refusal if there is no room. */
+  claim(bytesKept: number): void {
+    this.service.memory.requireRoom(bytesKept - this.bytesKept);
+    this.hold(bytesKept);
+  }
+
+  /** Throws a Refusal if others hold half: clients that do not read their answers cannot keep out those that write. */
+  requireHalf(): void {
+    const { memory } = this.service;
+    const bytesOthers = memory.bytesHeld - this.bytesKept - this.bytesLeaving;
+    if (bytesOthers * 2 > memory.bytesMax) throw new Refusal("overloaded");
   }
 
   /** Names the request in the log: the client's id if it is sane, else one of ours. */
@@ -130,12 +152,8 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       if (operation.scope === undefined) response = await operation.handle(exchange);
       else {
         const found = authenticator.authenticate(request.headers.get("authorization"));
-        // Awaiting a token that was checked lately would cost a microtask. A client whose token is being looked up may
-        // send a body meanwhile.
-        const principal =
-          found instanceof Promise
-            ? await service.memory.holdUntil(found, countUnread(request))
-            : found;
+        // Awaiting a token that was checked lately would cost a microtask.
+        const principal = found instanceof Promise ? await waitFor(found, exchange) : found;
         exchange.tokenName = principal.name;
         low = rates.take(principal);
         requireScope(principal, operation.scope);
@@ -150,6 +168,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       if (refusal instanceof RateLimited) low = refusal.state;
       response = answerRefusal(exchange, refusal, allow, operation);
     }
+    if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
     countRequest(method, response.status, performance.now() - startedAtMs);
     if (refusal !== undefined || exchange.sentId !== null)
       response.headers.set("x-request-id", exchange.requestId);
@@ -171,6 +190,14 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       });
     return response;
   };
+}
+
+/** What the client has sent of a body meanwhile counts as held memory. */
+function waitFor(found: Promise<Principal>, exchange: Exchange): Promise<Principal> {
+  // If there is no room, the request does not wait for it.
+  found.catch(() => undefined);
+  exchange.claim(countUnread(exchange.request));
+  return found;
 }
 
 /** By method. The runtime sends no body in answer to HEAD, so HEAD is GET. */

@@ -3,12 +3,7 @@
 import type { Principal } from "../auth/authenticate.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MIN } from "../domain/json.ts";
-import {
-  type PlantPage,
-  type PlantQuery,
-  TAG_PREFIX_CHARACTERS,
-  type TagPage,
-} from "../domain/page.ts";
+import { TAG_PREFIX_CHARACTERS, type TagPage } from "../domain/page.ts";
 import {
   entityTagOf,
   formatNdjson,
@@ -26,7 +21,7 @@ import { requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
   filterParameters,
-  formatNextQuery,
+  formatNextLink,
   parsePlantQuery,
   parseQuery,
   requireRoomForNext,
@@ -41,12 +36,12 @@ import {
 } from "./request-headers.ts";
 import {
   answerText,
-  type MakePieces,
   readWithinHalf,
+  requireAnswerable,
   requireRoomToAnswer,
-  shortenPage,
-  toStream,
-  writeText,
+  SMALL_CHARACTERS_MAX,
+  streamPages,
+  VARY,
 } from "./stream.ts";
 
 const REPLAYED = { "idempotent-replayed": "true" };
@@ -55,9 +50,10 @@ const REPLAYED = { "idempotent-replayed": "true" };
 export async function createPlant(exchange: Exchange, { name }: Principal): Promise<Response> {
   const { request, service, startedAtMs } = exchange;
   requireType(request.headers, JSON_TYPE);
-  const text = await service.bodies.readText(request);
+  const text = await service.bodies.readText(exchange);
   const plant = parseNewPlant(text);
-  const outcome = await writeText(exchange, text, () => service.store.createPlant(plant, name));
+  if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
+  const outcome = await service.store.createPlant(plant, name);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreate(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
@@ -69,7 +65,7 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   const plant = await service.store.findPlant(parseId(request));
   if (plant === undefined) throw new Refusal("plant_not_found");
   // Before the text is made: a burst of refused requests would make many.
-  requireRoomToAnswer(service, lengthOf(plant));
+  requireRoomToAnswer(exchange, lengthOf(plant));
   const text = formatStoredPlant(plant);
   const etag = entityTagOf(text);
   // A client may keep it, but has to ask each time whether it still holds.
@@ -84,9 +80,10 @@ export async function replacePlant(exchange: Exchange, { name }: Principal): Pro
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   requireType(request.headers, JSON_TYPE);
-  const text = await service.bodies.readText(request);
+  const text = await service.bodies.readText(exchange);
   const plant = parseReplacement(text, id);
-  await writeText(exchange, text, () => service.store.replacePlant(plant, condition, name));
+  if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
+  await service.store.replacePlant(plant, condition, name);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
 }
@@ -110,122 +107,55 @@ function parseId({ params }: Exchange["request"]): bigint {
 
 const CSV_TYPE = "text/csv";
 
-/** The same URL answers in several forms. */
-export const VARY = { vary: "Accept" };
-
 /** GET /plants */
 export async function listPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
   if (form === JSON_TYPE) return answerPage(exchange);
   const query = parsePlantQuery(request.url, true);
-  // The first page is read before anything is sent, so a store that cannot answer is a proper 503.
-  const first = await readPage(exchange, query);
-  exchange.release = service.memory.reserve(countBytes(first.plants));
   const isCsv = form === CSV_TYPE;
+  let head = isCsv ? CSV_HEAD : "";
+  const body = await streamPages(exchange, query.after, async (after) => {
+    const { plants, next } = await readWithinHalf(
+      exchange,
+      () => service.store.listPlants({ ...query, after }),
+      (page) => countCharacters(page.plants),
+    );
+    const text = head + (isCsv ? formatCsv : formatNdjson)(plants);
+    head = "";
+    return { text, next };
+  });
   const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
-  const format: Format = isCsv ? [CSV_HEAD, formatCsv] : ["", formatNdjson];
-  return answerStream(exchange, type, (signal) =>
-    formatPages(exchange, query, first, format, signal),
-  );
+  return answer(200, body, { ...VARY, "content-type": type });
 }
 
 async function answerPage(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  const query = parsePlantQuery(request.url, false);
-  requireRoomForNext(request.url, ID_BYTES_MAX, service.config.urlBytesMax);
-  const { plants, next } = await service.store.listPlants(shortenPage(service, query));
-  requireRoomToAnswer(service, countCharacters(plants));
+  const { service } = exchange;
+  const { url } = exchange.request;
+  const query = parsePlantQuery(url, false);
+  requireRoomForNext(url, ID_BYTES_MAX, service.config.urlBytesMax);
+  const { plants, next } = await service.store.listPlants({
+    ...query,
+    // While large answers are refused, a page ends early and is small, unless a plant is large. Decided when it is read.
+    get charactersMax() {
+      return service.memory.isHalfTaken ? SMALL_CHARACTERS_MAX / 2 : undefined;
+    },
+  });
+  requireRoomToAnswer(exchange, countCharacters(plants));
   const text = formatStoredPlants(plants);
-  const headers =
-    next === undefined ? VARY : { ...VARY, link: formatNextLink(request, query, String(next)) };
-  return answerText(exchange, text, headers);
+  if (next === undefined) return answerText(exchange, text, VARY);
+  return answerText(exchange, text, {
+    ...VARY,
+    link: formatNextLink(url, query.limit, String(next)),
+  });
 }
-
-/** RFC 8288. Relative to the request's own URL, whatever prefix a proxy has taken away. */
-export const formatNextLink = (
-  { url }: Request,
-  { limit }: { readonly limit: number },
-  after: string,
-): string => `<?${formatNextQuery(url, limit, after)}>; rel="next"`;
 
 const ID_BYTES_MAX = String(INT64_MIN).length;
 /** A tag that is listed, with a character of four bytes percent-encoded. */
 const TAG_BYTES_MAX = TAG_PREFIX_CHARACTERS * 12;
 
-export const answerStream = (
-  exchange: Exchange,
-  type: string,
-  make: MakePieces,
-  more?: Readonly<Record<string, string>>,
-): Response => answer(200, toStream(exchange, make), { ...VARY, ...more, "content-type": type });
-
-let ticksTaken: Promise<unknown> = Promise.resolve();
-
-/**
- * All exports together read one page a tick: a page takes milliseconds, and the system buffers many pages
- * before a slow client holds us up.
- */
-export function takeTick(): Promise<unknown> {
-  ticksTaken = ticksTaken.then(() => new Promise(setImmediate));
-  return ticksTaken;
-}
-
-type Format = readonly [head: string, format: (plants: readonly Plant[]) => string];
-
-async function* formatPages(
-  exchange: Exchange,
-  query: PlantQuery,
-  first: PlantPage,
-  [head, format]: Format,
-  signal: AbortSignal,
-): AsyncGenerator<string> {
-  // Together with the first page, which counts as held memory until a piece is asked for.
-  let start = head;
-  for (let page = first; ;) {
-    if (page.plants.length > 0 || start !== "") yield start + format(page.plants);
-    start = "";
-    const { next: after } = page;
-    if (after === undefined) return;
-    await takeTick();
-    page = await retryWhileOverloaded(exchange.service.config.queueSecondsMax, () => {
-      signal.throwIfAborted();
-      return readPage(exchange, { ...query, after });
-    });
-  }
-}
-
-const readPage = (exchange: Exchange, query: PlantQuery): Promise<PlantPage> =>
-  readWithinHalf(
-    exchange,
-    () => exchange.service.store.listPlants(query),
-    ({ plants }) => countCharacters(plants),
-  );
-
 const countCharacters = (plants: readonly Plant[]): number =>
   plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
-
-const countBytes = (plants: readonly Plant[]): number =>
-  plants.reduce((sum, { name, tag = "" }) => sum + Buffer.byteLength(name + tag), 0);
-
-const RETRY_MS = 20;
-
-/** Gives up when a write would. */
-export async function retryWhileOverloaded<Result>(
-  secondsMax: number,
-  attempt: () => Promise<Result>,
-): Promise<Result> {
-  const deadlineMs = performance.now() + secondsMax * 1000;
-  for (;;) {
-    try {
-      return await attempt();
-    } catch (error) {
-      const isOverload = error instanceof Refusal && error.reason === "overloaded";
-      if (!isOverload || performance.now() > deadlineMs) throw error;
-      await Bun.sleep(RETRY_MS);
-    }
-  }
-}
 
 /** GET /plants/count */
 export async function countPlants({ request, service }: Exchange): Promise<Response> {
@@ -243,7 +173,7 @@ export const answerTags =
     const { tags, next } = hasCounts ? await countEach(service.store, page) : page;
     const body = JSON.stringify(tags);
     if (next === undefined) return answer(200, body);
-    return answer(200, body, { link: formatNextLink(request, query, next) });
+    return answer(200, body, { link: formatNextLink(request.url, query.limit, next) });
   };
 
 /** Then a page of counts ends early. */

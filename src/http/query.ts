@@ -145,17 +145,20 @@ export function parseChangeQuery(
   lastEventId: string | null,
 ): ChangeQuery {
   const known = isStream ? changeStreamParameters : changeParameters;
-  const { type: types, ...query } = parseQuery(url, known);
-  if (lastEventId === null) return { ...query, types };
-  const after = known.after.find(lastEventId);
-  if (after !== undefined) return { ...query, types, after };
-  throw new Refusal("invalid_query", explain("Last-Event-ID", known.after, lastEventId));
+  const seen = lastEventId === null ? null : known.after.find(lastEventId);
+  const faults =
+    seen === undefined ? [explain("Last-Event-ID", known.after, lastEventId ?? "")] : [];
+  const { type: types, after, ...query } = parseQuery(url, known, faults);
+  return { ...query, types, after: seen ?? after };
 }
 
-/** Throws a Refusal that names every fault. */
-export function parseQuery<Names extends Known>(url: string, known: Names): Values<Names> {
+/** Throws a Refusal that names every fault, with those that are given. */
+export function parseQuery<Names extends Known>(
+  url: string,
+  known: Names,
+  faults: string[] = [],
+): Values<Names> {
   const given: Record<string, string> = {};
-  const faults: string[] = [];
   for (const [name, value, pair] of splitPairs(url))
     if (name === undefined || !Object.hasOwn(known, name))
       faults.push(
@@ -185,8 +188,12 @@ const SHOWN_CHARACTERS_MAX = 40;
 
 const quote = (given: string): string => JSON.stringify(given.slice(0, SHOWN_CHARACTERS_MAX));
 
+/** RFC 8288. Relative to the request's own URL, whatever prefix a proxy has taken away. */
+export const formatNextLink = (url: string, limit: number, after: string): string =>
+  `<?${formatNextQuery(url, limit, after)}>; rel="next"`;
+
 /** The query of the page that begins after this id or tag. Its filters are written as the client wrote them. */
-export function formatNextQuery(url: string, limit: number, after: string): string {
+function formatNextQuery(url: string, limit: number, after: string): string {
   const filters = splitPairs(url)
     .filter(([name]) => name !== "after" && name !== "limit")
     // RFC 8288: the link ends at the first one.

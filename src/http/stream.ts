@@ -1,14 +1,16 @@
 /** Answers that are made while they are sent. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import type { PlantQuery } from "../domain/page.ts";
 import { requireOpen } from "./body.ts";
-import { answer, type Exchange, type Service } from "./handle.ts";
+import { answer, type Exchange } from "./handle.ts";
 
 /** The system takes an answer of this size from us even if the client does not read it. */
-const SMALL_CHARACTERS_MAX = 65_536;
+export const SMALL_CHARACTERS_MAX = 65_536;
 
 const encoder = new TextEncoder();
+
+/** The same URL answers in several forms. */
+export const VARY = { vary: "Accept" };
 
 /**
  * A text to answer with. A large one counts as held memory until the client has taken it. It goes out in small slices,
@@ -20,22 +22,21 @@ export function answerText(
   headers?: Readonly<Record<string, string>>,
 ): Response {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
-  const { memory } = exchange.service;
   const bytes = encoder.encode(text);
-  memory.noteText(bytes.length);
-  exchange.release = memory.reserve(bytes.length);
+  exchange.service.memory.noteText(bytes.length);
+  exchange.hold(bytes.length);
   const slices = async function* (): AsyncGenerator<Uint8Array> {
     for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
       yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
   };
-  return answer(200, toStream(exchange, slices, { bytesKept: bytes.length }), headers);
+  return answer(200, toStream(exchange, slices), headers);
 }
 
-/** Throws a Refusal if the answer is large and half of the memory is taken. */
-export function requireRoomToAnswer({ memory }: Service, characters: number): void {
+/** Throws a Refusal if the answer is large and others hold half of the memory. */
+export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
   if (characters <= SMALL_CHARACTERS_MAX) return;
-  memory.noteText(characters);
-  memory.requireHalf();
+  exchange.service.memory.noteText(characters);
+  exchange.requireHalf();
 }
 
 /** Reads what is sent next. Looks twice for room: others may have read meanwhile. */
@@ -44,91 +45,148 @@ export async function readWithinHalf<Page>(
   read: () => Promise<Page>,
   countCharacters: (page: Page) => number,
 ): Promise<Page> {
-  const { memory } = exchange.service;
-  memory.requireHalf(exchange.bytesHeld);
+  exchange.requireHalf();
   const page = await read();
-  memory.noteText(countCharacters(page));
-  memory.requireHalf(exchange.bytesHeld);
+  exchange.service.memory.noteText(countCharacters(page));
+  exchange.requireHalf();
   return page;
 }
 
-/** While large answers are refused, a page ends early and is small, unless a plant is large. Decided when it is read. */
-export const shortenPage = ({ memory }: Service, query: PlantQuery): PlantQuery => ({
-  ...query,
-  get charactersMax() {
-    return memory.isHalfTaken ? SMALL_CHARACTERS_MAX / 2 : undefined;
-  },
-});
-
-/**
- * Writes a plant that is also the answer. A large one is refused before it is stored if its answer could not be sent.
- * While it is being stored it counts as held memory.
- */
-export function writeText<Result>(
-  { request, service: { memory } }: Exchange,
-  { length }: string,
-  write: () => Promise<Result>,
-): Promise<Result> {
-  if (length <= SMALL_CHARACTERS_MAX) return write();
-  memory.requireHalf();
-  memory.hold(length);
-  return requireOpen(request)
-    .then(write)
-    .finally(() => memory.hold(-length));
+/** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
+export async function requireAnswerable(exchange: Exchange): Promise<void> {
+  exchange.requireHalf();
+  await requireOpen(exchange.request);
 }
 
 /** Makes the pieces of an answer. It ends when the signal aborts, for the reason of the signal. */
 export type MakePieces = (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>;
 
+/** The text of a page, and the place where the next one begins. */
+interface PageText<Place> {
+  readonly text: string;
+  readonly next: Place | undefined;
+}
+
+/**
+ * All pages from this place on. The first one is read before anything is sent, so what cannot be read has a status of
+ * its own. The text of a page counts as held memory until it leaves.
+ */
+export async function streamPages<Place>(
+  exchange: Exchange,
+  start: Place,
+  read: (place: Place) => Promise<PageText<Place>>,
+): Promise<ReadableStream<Uint8Array>> {
+  const readNext = async (place: Place): Promise<PageText<Place>> => {
+    const page = await read(place);
+    exchange.hold(Buffer.byteLength(page.text));
+    return page;
+  };
+  let page: PageText<Place> | undefined = await readNext(start);
+  return toStream(exchange, async function* (signal) {
+    while (page !== undefined) {
+      const { text, next }: PageText<Place> = page;
+      // What was sent is not kept until the next is asked for.
+      page = undefined;
+      exchange.hold(0);
+      if (text !== "") yield text;
+      if (next === undefined) return;
+      await takeTick();
+      page = await retryWhileOverloaded(exchange.service.config.queueSecondsMax, () => {
+        signal.throwIfAborted();
+        return readNext(next);
+      });
+    }
+  });
+}
+
+let ticksTaken: Promise<unknown> = Promise.resolve();
+
+/**
+ * All exports together read one page a tick: a page takes milliseconds, and the system buffers many pages
+ * before a slow client holds us up.
+ */
+function takeTick(): Promise<unknown> {
+  ticksTaken = ticksTaken.then(() => new Promise(setImmediate));
+  return ticksTaken;
+}
+
+const RETRY_MS = 20;
+
+/** Gives up when a write would. */
+export async function retryWhileOverloaded<Result>(
+  secondsMax: number,
+  attempt: () => Promise<Result>,
+): Promise<Result> {
+  const deadlineMs = performance.now() + secondsMax * 1000;
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const isOverload = error instanceof Refusal && error.reason === "overloaded";
+      if (!isOverload || performance.now() > deadlineMs) throw error;
+      await Bun.sleep(RETRY_MS);
+    }
+  }
+}
+
+/** For a client that goes away before its stream begins: the runtime does not tell. */
+const UNBEGUN_MS_MAX = 1_000;
+/** The least that the runtime has. It looks at its idle timer every four seconds, so a cut takes up to four. */
+const CUT_SECONDS = 1;
+const LAST_PIECE_MS = 250;
+
 /**
  * A body of these pieces. The next piece is made when the last one has left for the client, so a slow client
  * holds up the maker and does not fill our memory. When the client goes away, or its token is no longer good,
- * the maker ends. `bytesKept` is what the maker holds to its end. A feed waits for what is to come, so the last piece
+ * the maker ends. What the exchange holds counts until then. A feed waits for what is to come, so the last piece
  * has left long before the next one is made.
  */
 export function toStream(
   exchange: Exchange,
   make: MakePieces,
-  { bytesKept = 0, isFeed = false } = {},
+  { isFeed = false } = {},
 ): ReadableStream<Uint8Array> {
-  const { request, service } = exchange;
+  const { request, service, bytesKept } = exchange;
   const ending = new AbortController();
   const pieces = make(ending.signal);
-  let watch: Timer | undefined;
+  let unwatch: (() => void) | undefined;
+  let cutting: Timer | undefined;
   let bytesLast = 0;
   let secondsMax = service.config.idleSecondsMax;
-  const hold = (bytes: number): void => {
-    service.memory.hold(bytes - exchange.bytesHeld);
-    exchange.bytesHeld = bytes;
+  exchange.isStreamed = true;
+  const unbegun = setTimeout(() => exchange.hold(0), UNBEGUN_MS_MAX);
+  const begin = (): void => {
+    clearTimeout(unbegun);
+    exchange.hold(bytesKept);
+    const authorization = request.headers.get("authorization") ?? "";
+    unwatch = service.authenticator.watch(authorization, (refusal) => {
+      if (ending.signal.aborted) return;
+      ending.abort(refusal);
+      // A client that takes nothing would not see the end. To one that does, the last piece has left by then.
+      cutting = setTimeout(() => {
+        secondsMax = CUT_SECONDS;
+        service.limitIdle(request, secondsMax);
+      }, LAST_PIECE_MS);
+    });
   };
   const end = (): void => {
-    clearInterval(watch);
-    hold(0);
+    unwatch?.();
+    clearTimeout(cutting);
+    exchange.hold(0, 0);
   };
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-      exchange.release?.();
+      if (unwatch === undefined) begin();
       // The runtime asks for a piece while it may still hold the last one.
-      hold(bytesKept + bytesLast);
-      watch ??= watchToken(exchange, (refusal) => {
-        if (ending.signal.aborted) return;
-        clearInterval(watch);
-        ending.abort(refusal);
-        // A client that takes nothing would not see the end. To one that does, the last piece has left by then.
-        watch = setTimeout(() => {
-          secondsMax = CUT_SECONDS;
-          service.limitIdle(request, secondsMax);
-        }, LAST_PIECE_MS);
-      });
+      exchange.hold(exchange.bytesKept, bytesLast);
       // Making a piece may take long. A client that does not take it is cut off, like any other.
       service.limitIdle(request, 0);
       try {
         const { done, value } = await pieces.next();
-        exchange.release?.();
         service.limitIdle(request, secondsMax);
         if (!done) {
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
-          hold(bytesKept + bytesLast + bytes.length);
+          exchange.hold(exchange.bytesKept, bytesLast + bytes.length);
           if (!isFeed) bytesLast = bytes.length;
           return controller.enqueue(bytes);
         }
@@ -160,27 +218,4 @@ export function toStream(
   };
   // Without a queue of its own: the runtime has one.
   return new ReadableStream(source, { highWaterMark: 0 });
-}
-
-/** The least that the runtime has. It looks at its idle timer every four seconds, so a cut takes up to four. */
-const CUT_SECONDS = 1;
-const LAST_PIECE_MS = 250;
-/** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
-const TOKEN_CHECK_MS = 500;
-/** The streams of one token share a look-up. */
-const TOKEN_AGE_MS_MAX = 100;
-
-function watchToken({ request, service }: Exchange, onInvalid: (refusal: Refusal) => void): Timer {
-  const authorization = request.headers.get("authorization");
-  const check = async (): Promise<void> => {
-    try {
-      await service.authenticator.authenticate(authorization, TOKEN_AGE_MS_MAX);
-    } catch (error) {
-      const refusal = toRefusal(error);
-      // A store that cannot be asked says nothing about the token.
-      if (refusal.reason === "token_invalid" || refusal.reason === "token_expired")
-        onInvalid(refusal);
-    }
-  };
-  return setInterval(() => void check(), TOKEN_CHECK_MS).unref();
 }

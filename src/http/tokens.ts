@@ -34,7 +34,7 @@ async function listTokens({ service }: Exchange): Promise<Response> {
 async function createToken(exchange: Exchange, principal: Principal): Promise<Response> {
   const { request, service } = exchange;
   requireType(request.headers, JSON_TYPE);
-  const grant = parseGrant(await service.bodies.readText(request), Date.now());
+  const grant = parseGrant(await service.bodies.readText(exchange), Date.now());
   await requireUnrevoked(exchange);
   const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
   if (lacking !== undefined)

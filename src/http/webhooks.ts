@@ -165,7 +165,7 @@ function toEntry(managing: Managing): Entry {
       if (needs !== undefined && !scopes.includes(needs)) throw new LacksScope(needs);
       if (body === undefined) await request.body?.cancel();
       else requireType(request.headers, JSON_TYPE);
-      const given = body && parseJson(await service.bodies.readText(request));
+      const given = body && parseJson(await service.bodies.readText(exchange));
       await requireUnrevoked(exchange);
       service.limitIdle(request, IDLE_SECONDS);
       const webhooks = new Webhooks(service.store, service.config);

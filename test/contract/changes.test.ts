@@ -147,6 +147,9 @@ describe("GET /changes", () => {
       expect(await statusOf(query)).toEqual([400, 1005]);
     expect(await statusOf("?limit=5", { accept: "application/x-ndjson" })).toEqual([400, 1005]);
     expect(await statusOf("", { ...events, "last-event-id": "x" })).toEqual([400, 1005]);
+    const headers = { ...events, "last-event-id": "x" };
+    const both = await readError(await send(service, "GET", "/changes?type=made", { headers }));
+    expect(both.message).toMatch(/^Last-Event-ID: .*; type: /);
     expect(await statusOf(`?after=${Number.MAX_SAFE_INTEGER}`)).toEqual([400, 1005]);
     expect(await statusOf("?after=5")).toEqual([410, 3004]);
     expect(await statusOf("", { ...events, "last-event-id": "5" })).toEqual([410, 3004]);
