@@ -24,7 +24,7 @@ import {
   readStore,
 } from "../src/store/sqlite/database.ts";
 import { SqliteStore } from "../src/store/sqlite/store.ts";
-import { Room } from "../src/store/sqlite/writes.ts";
+import { Room } from "../src/store/sqlite/room.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";

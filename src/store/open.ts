@@ -2,7 +2,7 @@
 
 import type { OnMigrate, Store, StoreLimits } from "../domain/store.ts";
 import { isPostgresUrl, parsePostgresUrl, type Target } from "./postgres/url.ts";
-import { SqliteReader } from "./sqlite/read.ts";
+import { openReads, type SqliteReads } from "./sqlite/read.ts";
 import { SqliteStore } from "./sqlite/store.ts";
 
 /** Bounds for engines that are servers: connections, and the time that one statement may take. */
@@ -33,9 +33,9 @@ export function openReader(
   databaseUrl: string,
   limits: StoreLimits,
   isWriting: () => boolean,
-): SqliteReader | undefined {
+): SqliteReads | undefined {
   const url = parseStoreUrl(databaseUrl);
-  return url.engine === "sqlite" ? new SqliteReader(url.path, limits, isWriting) : undefined;
+  return url.engine === "sqlite" ? openReads(url.path, limits, isWriting) : undefined;
 }
 
 export type StoreUrl =

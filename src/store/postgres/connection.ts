@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { SQL } from "bun";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
+import type { Value } from "../sql-store.ts";
 import {
   describeHost,
   findSocketPath,
@@ -11,8 +12,6 @@ import {
   type SslMode,
   type Target,
 } from "./url.ts";
-
-export type Parameter = string | number | bigint | boolean | null;
 
 /** An array in PostgreSQL's notation: one parameter for a column of any number of rows. */
 export const toArray = (values: readonly Element[]): string =>
@@ -234,7 +233,7 @@ export class Connection {
    */
   async query<Row>(
     text: string,
-    parameters: readonly Parameter[] = [],
+    parameters: readonly Value[] = [],
     msMax = this.statementMsMax,
   ): Promise<readonly Row[]> {
     if (this.isLost) throw new TransientError("the connection was lost");
@@ -244,7 +243,7 @@ export class Connection {
       this.close();
     }, this.allowanceMs(msMax));
     try {
-      return (await this.sql.unsafe(text, parameters as Parameter[])) as Row[];
+      return (await this.sql.unsafe(text, parameters as Value[])) as Row[];
     } catch (error) {
       if (this.isLate)
         throw new TransientError(`no answer from ${describeHost(this.host)} in time`);
@@ -259,7 +258,7 @@ export class Connection {
    * Sends a writing statement. Its last parameter, added here, is a time in seconds by the server's clock:
    * the statement changes nothing after it. It is the time at which we stop waiting for the answer.
    */
-  async write<Row>(text: string, parameters: readonly Parameter[]): Promise<readonly Row[]> {
+  async write<Row>(text: string, parameters: readonly Value[]): Promise<readonly Row[]> {
     if (this.isLost) throw new TransientError("the connection was lost");
     const validUntilMs = performance.now() + this.allowanceMs(this.statementMsMax);
     const validUntil = (validUntilMs + this.clockOffsetMs) / 1000;

@@ -19,7 +19,8 @@ import {
 import type { Plant } from "../../domain/plant.ts";
 import { endOfTick } from "../batcher.ts";
 import { type PlantRow, toPlant } from "../rows.ts";
-import { type Connection, type Parameter, toArray } from "./connection.ts";
+import type { Value } from "../sql-store.ts";
+import { type Connection, toArray } from "./connection.ts";
 
 const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";
 
@@ -94,7 +95,7 @@ async function readPiece(
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], hasMore: false };
   const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
-  const parameters: Parameter[] = query.tag === undefined ? [firstId] : [firstId, query.tag];
+  const parameters: Value[] = query.tag === undefined ? [firstId] : [firstId, query.tag];
   const rows = await connection.query<PlantRow | LongRow>(shortRowsOf(query, length), parameters);
   const plants: Plant[] = [];
   for (const row of rows) {
@@ -108,7 +109,7 @@ async function readBounded(
   connection: Connection,
   query: PlantQuery,
   length: number,
-  parameters: readonly Parameter[],
+  parameters: readonly Value[],
 ): Promise<Piece> {
   const rows = await connection.query<PlantRow & { readonly found: bigint }>(
     boundedRowsOf(query, length),

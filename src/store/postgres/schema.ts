@@ -2,7 +2,8 @@
 
 import { refuseNewerSchema, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
-import { type Connection, type Parameter, sqlStateOf } from "./connection.ts";
+import type { Value } from "../sql-store.ts";
+import { type Connection, sqlStateOf } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { describeTarget, type Target } from "./url.ts";
 
@@ -233,7 +234,7 @@ async function advance(connection: Connection, location: string): Promise<void> 
 
 /** False if another instance has taken the lock meanwhile. */
 async function takeSteps(connection: Connection, owner: string, version: number): Promise<boolean> {
-  const run = (statement: string, ...parameters: Parameter[]): Promise<readonly unknown[]> =>
+  const run = (statement: string, ...parameters: Value[]): Promise<readonly unknown[]> =>
     connection.query(statement, [owner, ...parameters]);
   for (const [index, step] of steps.entries()) {
     if (index < version) continue;

@@ -2,7 +2,7 @@
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
-import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
+import type { Plant } from "../../domain/plant.ts";
 import {
   type CountPage,
   isSearch,
@@ -12,7 +12,6 @@ import {
   type TagQuery,
 } from "../../domain/page.ts";
 import type {
-  Created,
   OnMigrate,
   Store,
   StoreDescription,
@@ -20,28 +19,26 @@ import type {
   StoreLimits,
 } from "../../domain/store.ts";
 import type { ServerLimits } from "../open.ts";
-import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
+import type { TokenRecord } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
 import { createCounter } from "../counts.ts";
 import { keepTrimmed, requireJournal } from "../journal.ts";
 import {
-  planWebhook,
-  TOKEN_COLUMNS,
+  type Dialect,
+  type PlantWrite,
+  SqlStore,
+  type Statement,
+  TOKEN_FIELDS,
   type TokenRow,
   toTokenRecord,
-  toTokenValues,
-  toWebhook,
-  usableWith,
-  type WebhookRow,
-} from "../rows.ts";
-import { type Webhook, WEBHOOKS_MAX } from "../../domain/webhook.ts";
+} from "../sql-store.ts";
 import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
-import { type Connection, type Parameter, toArray } from "./connection.ts";
+import { type Connection, toArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
 import { countPlants, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
-import { commitWrites, type Journal, type Outcome, Quota, type Write } from "./write.ts";
+import { commitWrites, type Journal, Quota } from "./write.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -58,44 +55,19 @@ const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
 
-/* Statements about tokens may be sent twice: the second time they change nothing. */
-const FIND_TOKENS = `SELECT ${TOKEN_COLUMNS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
-const LIST_TOKENS = `SELECT ${TOKEN_COLUMNS} FROM plantstore_tokens ORDER BY created_at_ms, name`;
-/** The locks make two revocations wait for each other; otherwise each could count on the other's token. */
-const REVOKE_TOKEN = `WITH usable AS MATERIALIZED (
-    SELECT t.hash FROM plantstore_tokens t WHERE ${usableWith("$3::text", "$2::bigint")} ORDER BY t.hash FOR UPDATE
-  )
-  UPDATE plantstore_tokens SET revoked_at_ms = $2::bigint WHERE hash = $1::text AND revoked_at_ms IS NULL
-    AND ($3::text IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1::text))`;
-const TOUCH_TOKENS = `UPDATE plantstore_tokens t
-  SET last_used_at_ms = greatest(u.used_at_ms, coalesce(t.last_used_at_ms, 0))
-  FROM unnest($1::text[], $2::bigint[]) AS u (hash, used_at_ms) WHERE t.hash = u.hash`;
-const GIVEN = `unnest($1::text[], $2::text[], $3::text[], $4::text[],
-  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[]) AS given (${TOKEN_COLUMNS})`;
-const INSERT_TOKENS = `INSERT INTO plantstore_tokens (${TOKEN_COLUMNS}) SELECT ${TOKEN_COLUMNS} FROM ${GIVEN}
-  ON CONFLICT DO NOTHING`;
-/** Of several instances one makes the mark, and the token with it. */
-const INSERT_FIRST_TOKEN = `WITH first AS (
-    INSERT INTO plantstore_marks (name, at_ms) SELECT 'first_token', created_at_ms FROM ${GIVEN}
-    WHERE NOT EXISTS (SELECT 1 FROM plantstore_tokens) ON CONFLICT DO NOTHING RETURNING at_ms
-  )
-  INSERT INTO plantstore_tokens (${TOKEN_COLUMNS}) SELECT ${TOKEN_COLUMNS} FROM first, ${GIVEN}
-  ON CONFLICT DO NOTHING`;
-const MERGE_TOKENS = `UPDATE plantstore_tokens t
-  SET revoked_at_ms = coalesce(t.revoked_at_ms, given.revoked_at_ms),
-    last_used_at_ms = greatest(t.last_used_at_ms, given.last_used_at_ms)
-  FROM ${GIVEN} WHERE t.hash = given.hash`;
+const FIND_TOKENS = `SELECT ${TOKEN_FIELDS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
 
-const LIST_WEBHOOKS = "SELECT record FROM plantstore_webhooks ORDER BY name";
-const PUT_WEBHOOK = {
-  insert: `INSERT INTO plantstore_webhooks (name, version, record)
-    SELECT $1::text, $2::text, $3::text
-    WHERE (SELECT count(*) FROM plantstore_webhooks) < ${WEBHOOKS_MAX}
-    ON CONFLICT DO NOTHING RETURNING name`,
-  update: `UPDATE plantstore_webhooks SET version = $3::text, record = $4::text
-    WHERE name = $1::text AND version = $2::text RETURNING name`,
-  delete: `DELETE FROM plantstore_webhooks
-    WHERE name = $1::text AND version = $2::text RETURNING name`,
+const dialect: Dialect = {
+  prefix: "plantstore_",
+  lock: "FOR UPDATE",
+  // Of several instances one makes the mark, and the token with it.
+  ifFirst: [
+    `WITH first AS (
+      INSERT INTO plantstore_marks (name, at_ms) SELECT 'first_token', CAST($5 AS bigint)
+      WHERE NOT EXISTS (SELECT 1 FROM plantstore_tokens) ON CONFLICT DO NOTHING RETURNING at_ms
+    )`,
+    "FROM first",
+  ],
 };
 
 /** Resolves when the schema is up to date. */
@@ -113,14 +85,14 @@ export async function openPostgresStore(
   return new PostgresStore(target, description, limits, isOrdered);
 }
 
-class PostgresStore implements Store {
+class PostgresStore extends SqlStore implements Store {
   readonly description: StoreDescription;
   private readonly limits: Limits;
   private readonly writers: ConnectionPool;
   private readonly readers: ConnectionPool;
   /** Neither load nor a long search delays the service's own questions. */
   private readonly control: ConnectionPool;
-  private readonly writes: Batcher<Write, Outcome>;
+  protected readonly writes: Batcher<PlantWrite, unknown>;
   private readonly reads: Batcher<bigint, Plant | undefined>;
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
   /** A few at a time. Many would take all connections, and most of this thread's time, from other requests. */
@@ -135,6 +107,7 @@ class PostgresStore implements Store {
   private readonly stopTrimming: () => void;
 
   constructor(target: Target, description: StoreDescription, limits: Limits, isOrdered: boolean) {
+    super(dialect);
     this.description = description;
     this.limits = limits;
     this.isOrdered = isOrdered;
@@ -149,7 +122,7 @@ class PostgresStore implements Store {
       waitingMax,
     });
     this.control = new ConnectionPool(hosts, { connectionsMax: 1, waitingMax });
-    this.writes = new Batcher(
+    this.writes = new Batcher<PlantWrite, unknown>(
       async (batch, deadlineMs) => {
         if (!this.journal.isOn) await this.breakJournal();
         return commitWrites(this.writers, batch, deadlineMs, this.journal, this.quota);
@@ -193,26 +166,6 @@ class PostgresStore implements Store {
     );
   }
 
-  createPlant(plant: Plant, by?: string): Promise<Created> {
-    const write: Write = { kind: "create", id: plant.id, by, plant };
-    return this.writes.submit(write, lengthOf(plant)) as Promise<Created>;
-  }
-
-  createPlants(plants: readonly Plant[], by?: string): Promise<(Created | Refusal)[]> {
-    const writes = plants.map((plant): Write => ({ kind: "create", id: plant.id, by, plant }));
-    const created = this.writes.submitAll(writes, plants.map(lengthOf));
-    return created as Promise<(Created | Refusal)[]>;
-  }
-
-  async replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
-    const write: Write = { kind: "replace", id: plant.id, by, plant, condition };
-    await this.writes.submit(write, lengthOf(plant));
-  }
-
-  async removePlant(id: bigint, condition: Condition, by?: string): Promise<void> {
-    await this.writes.submit({ kind: "remove", id, by, plant: undefined, condition });
-  }
-
   async readChanges(query: ChangeQuery): Promise<ChangePage> {
     requireJournal(this.limits);
     if (!this.isOrdered)
@@ -247,10 +200,6 @@ class PostgresStore implements Store {
     );
   }
 
-  get writesWaiting(): number {
-    return this.writes.waiting;
-  }
-
   readFigures(): StoreFigures {
     const pools = [this.writers, this.readers, this.control];
     const sum = (of: (pool: ConnectionPool) => number): number =>
@@ -275,47 +224,8 @@ class PostgresStore implements Store {
       .catch(() => undefined);
   }
 
-  findToken(hash: string): Promise<TokenRecord | undefined> {
+  override findToken(hash: string): Promise<TokenRecord | undefined> {
     return this.lookUps.submit(hash);
-  }
-
-  listTokens(): Promise<TokenRecord[]> {
-    return this.runOnControl<TokenRow>(LIST_TOKENS, []).then((rows) => rows.map(toTokenRecord));
-  }
-
-  async createToken(token: TokenRecord): Promise<boolean> {
-    return (await this.storeTokens([token], [INSERT_TOKENS])).length === 0;
-  }
-
-  async createFirstToken(token: TokenRecord): Promise<boolean> {
-    return (await this.storeTokens([token], [INSERT_FIRST_TOKEN])).length === 0;
-  }
-
-  adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
-    return this.storeTokens(records, [MERGE_TOKENS, INSERT_TOKENS]);
-  }
-
-  async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
-    return this.control.run(this.deadline(), async (connection) => {
-      await connection.query(REVOKE_TOKEN, [hash, revokedAtMs, unlessLast ?? null]);
-      return (await findTokens(connection, [hash])).get(hash)?.revokedAtMs !== undefined;
-    });
-  }
-
-  async touchTokens(uses: readonly TokenUse[]): Promise<void> {
-    await this.runOnControl(TOUCH_TOKENS, [
-      toArray(uses.map(({ hash }) => hash)),
-      toArray(uses.map(({ usedAtMs }) => usedAtMs)),
-    ]);
-  }
-
-  async listWebhooks(): Promise<Webhook[]> {
-    return (await this.runOnControl<WebhookRow>(LIST_WEBHOOKS, [])).map(toWebhook);
-  }
-
-  async putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
-    const [kind, values] = planWebhook(next, last);
-    return (await this.runOnControl(PUT_WEBHOOK[kind], values)).length === 1;
   }
 
   async close(): Promise<void> {
@@ -323,23 +233,6 @@ class PostgresStore implements Store {
     const { writes, reads, lookUps, searches, pieces } = this;
     await Promise.all([writes, reads, lookUps, searches, pieces].map((batcher) => batcher.close()));
     for (const pool of [this.writers, this.readers, this.control]) pool.close();
-  }
-
-  /** Resolves to the tokens that are not stored then. Hashes are unique, so those found were stored by this call. */
-  private storeTokens(
-    records: readonly TokenRecord[],
-    statements: readonly string[],
-  ): Promise<readonly TokenRecord[]> {
-    const hashes = records.map(({ hash }) => hash);
-    const rows = records.map(toTokenValues);
-    const values = TOKEN_COLUMNS.split(", ").map((_, column) =>
-      toArray(rows.map((row) => row[column])),
-    );
-    return this.control.run(this.deadline(), async (connection) => {
-      for (const statement of statements) await connection.query(statement, values);
-      const found = await findTokens(connection, hashes);
-      return records.filter(({ hash }) => !found.has(hash));
-    });
   }
 
   /** Once, before the first change that the journal does not get. */
@@ -351,13 +244,12 @@ class PostgresStore implements Store {
     return this.breaking;
   }
 
-  private runOnControl<Row>(
-    statement: string,
-    parameters: readonly Parameter[],
-  ): Promise<readonly Row[]> {
-    return this.control.run(this.deadline(), (connection) =>
-      connection.query<Row>(statement, parameters),
-    );
+  protected writeRecords<Row>(...statements: readonly Statement[]): Promise<readonly Row[]> {
+    return this.control.run(this.deadline(), async (connection) => {
+      let rows: readonly Row[] = [];
+      for (const [sql, ...values] of statements) rows = await connection.query<Row>(sql, values);
+      return rows;
+    });
   }
 
   private deadline(): number {
@@ -370,5 +262,5 @@ async function findTokens(
   hashes: readonly string[],
 ): Promise<ReadonlyMap<string, TokenRecord>> {
   const rows = await connection.query<TokenRow>(FIND_TOKENS, [toArray(hashes)]);
-  return new Map(rows.map((row) => [row.hash, toTokenRecord(row)]));
+  return new Map(rows.map(toTokenRecord).map((token) => [token.hash, token]));
 }

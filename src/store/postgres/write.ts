@@ -3,40 +3,23 @@
  * their order. Every statement commits by itself. A statement whose answer was lost is never sent again.
  */
 
-import { type Condition, judgeChange, judgeCreate, type Plant } from "../../domain/plant.ts";
+import { judgeChange, judgeCreate, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
 import { Entries } from "../journal.ts";
+import type { Change, Create, PlantWrite as Write, Value } from "../sql-store.ts";
 import { withChanges } from "./changes.ts";
 import {
   classify,
   type Connection,
   LostAnswerError,
-  type Parameter,
   toArray,
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
 import { findPlants } from "./read.ts";
 
-interface Create {
-  readonly kind: "create";
-  readonly id: bigint;
-  readonly by: string | undefined;
-  readonly plant: Plant;
-}
-
-interface Change {
-  readonly kind: "replace" | "remove";
-  readonly id: bigint;
-  readonly by: string | undefined;
-  /** Undefined if the plant is to be removed. */
-  readonly plant: Plant | undefined;
-  readonly condition: Condition;
-}
-
-export type Write = Create | Change;
-export type Outcome = "created" | "replayed" | "done";
+type Outcome = "created" | "replayed" | "done";
 
 /** A promise if the outcome is unknown: it rejects when the statement cannot be executed any more. */
 type Settled = Outcome | Error | Promise<Outcome>;
@@ -314,7 +297,7 @@ class Batch {
     connection: Connection,
     { plain, journaled }: ChangeStatement,
     writes: readonly Write[],
-    parameters: readonly Parameter[],
+    parameters: readonly Value[],
     before?: ReadonlyMap<bigint, Plant>,
   ): Promise<readonly IdRow[]> {
     const { journal } = this;

@@ -1,7 +1,6 @@
 /** Reading from the embedded engine: look-ups, pages, tags and counts. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import { Refusal } from "../../domain/errors.ts";
 import {
   type CountQuery,
   isSearch,
@@ -14,12 +13,11 @@ import {
   takeTags,
 } from "../../domain/page.ts";
 import { lengthOf, type Plant } from "../../domain/plant.ts";
-import type { Store, StoreLimits } from "../../domain/store.ts";
-import type { TokenRecord } from "../../domain/token.ts";
+import type { StoreLimits } from "../../domain/store.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
 import { createCounter } from "../counts.ts";
 import { ChangePageBuilder, partOf, requireJournal } from "../journal.ts";
-import { toPlant, toTokenRecord, toWebhook } from "../rows.ts";
+import { toPlant } from "../rows.ts";
 import { isLocked, openReadOnly, translate } from "./database.ts";
 import { Searcher } from "./search.ts";
 import { connect, type Connection, disconnect, inSnapshot, walkPlants, walkTags } from "./sql.ts";
@@ -38,15 +36,36 @@ const LOOK_UP_CHARACTERS_MAX = 524_288;
 /** A client that has been answered sends its next write soon. */
 export const WRITING_MS = 100;
 
+/** Where plants are read. */
+interface Source {
+  /** The connection to use now. Throws if there is none, or if a plant that can be read may not be on disk. */
+  readonly connect: () => Connection;
+  /** Whether clients of this thread are writing. */
+  readonly isWriting: () => boolean;
+  readonly close: () => void;
+}
+
+/** Reads on a thread beside the one that owns the store. The owner has made durable what can be read. */
+export function openReads(
+  path: string,
+  limits: StoreLimits,
+  isWriting: () => boolean,
+): SqliteReads {
+  const connection = connect(openReadOnly(path));
+  const close = (): void => disconnect(connection);
+  return new SqliteReads(path, limits, { connect: () => connection, isWriting, close });
+}
+
 /** What the owner of a store and the readers on other threads have in common. Readers do not block the writer. */
-export abstract class SqliteReads {
+export class SqliteReads {
   /** One read transaction for all plants asked for in one tick: its lock costs more than a look-up. */
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
   private readonly searcher: Searcher;
   private readonly count = createCounter((query) => this.searcher.count(query));
   /** Pages that wait for their turn. */
   private readonly pages: Batcher<() => unknown, unknown>;
-  protected readonly limits: StoreLimits;
+  private readonly limits: StoreLimits;
+  private readonly source: Source;
   /** Set for the rest of the tick in which a large page was read. */
   private isTickTaken = false;
   /** The number of the last break in the journal, once it was looked for; 0 if there is none. */
@@ -54,21 +73,15 @@ export abstract class SqliteReads {
   /** While there are writes, no page is read before this time. */
   private restsUntilMs = 0;
 
-  constructor(path: string, limits: StoreLimits) {
+  constructor(path: string, limits: StoreLimits, source: Source) {
     this.pages = new Batcher((reads) => this.readInTurn(reads), limits);
     this.limits = limits;
+    this.source = source;
     this.lookUps = new Batcher((ids) => this.findPlants(ids), limits);
     // These alone: a thread cannot be given the functions among the limits.
     const { queueSecondsMax, scanRowsMax } = limits;
     this.searcher = new Searcher({ path, queueSecondsMax, scanRowsMax });
   }
-
-  /** Whether clients of this thread are writing. */
-  protected abstract isWriting(): boolean;
-  /** The connection to use now. Throws if there is none. */
-  protected abstract connected(): Connection;
-  /** The same, but throws if a plant that can be read may not be on disk. */
-  protected abstract connectedToPlants(): Connection;
 
   findPlant(id: bigint): Promise<Plant | undefined> {
     return this.lookUps.submit(id);
@@ -109,27 +122,16 @@ export abstract class SqliteReads {
     return this.count(query, msMax);
   }
 
-  async findToken(hash: string): Promise<TokenRecord | undefined> {
-    const row = this.read(() => this.connected().statements.findToken.get(hash));
-    return row === null ? undefined : toTokenRecord(row);
-  }
-
-  async listTokens(): Promise<TokenRecord[]> {
-    return this.read(() => this.connected().statements.listTokens.all()).map(toTokenRecord);
-  }
-
-  readonly listWebhooks: Store["listWebhooks"] = async () =>
-    this.read(() => this.connected().statements.listWebhooks.all()).map(toWebhook);
-
   async close(): Promise<void> {
     await this.lookUps.close();
     await this.pages.close();
     await this.searcher.close();
+    this.source.close();
   }
 
   private findPlants(ids: readonly bigint[]): Committed<Plant | undefined> {
     try {
-      const connection = this.connectedToPlants();
+      const connection = this.source.connect();
       const found: (Plant | undefined)[] = [];
       let characters = 0;
       return inSnapshot(connection, () => {
@@ -163,7 +165,7 @@ export abstract class SqliteReads {
         setImmediate(() => (this.isTickTaken = false));
       }
       // By the end of the tick its text is made and sent, which takes as long again.
-      if (this.isWriting()) setImmediate(rest);
+      if (this.source.isWriting()) setImmediate(rest);
       return page;
     };
     const isFree = this.pages.waiting === 0 && this.mayRead();
@@ -190,45 +192,14 @@ export abstract class SqliteReads {
   }
 
   private restMs(): number {
-    return this.isWriting() ? this.restsUntilMs - performance.now() : 0;
+    return this.source.isWriting() ? this.restsUntilMs - performance.now() : 0;
   }
 
   private readPlants<Result>(query: (connection: Connection) => Result): Result {
-    return this.read(() => query(this.connectedToPlants()));
-  }
-
-  private read<Result>(query: () => Result): Result {
     try {
-      return query();
+      return query(this.source.connect());
     } catch (error) {
       throw translate(error);
     }
-  }
-}
-
-/** Reads on a thread beside the one that owns the store. The owner has made durable what can be read. */
-export class SqliteReader extends SqliteReads {
-  protected readonly isWriting: () => boolean;
-  private connection: Connection | undefined;
-
-  constructor(path: string, limits: StoreLimits, isWriting: () => boolean) {
-    super(path, limits);
-    this.isWriting = isWriting;
-    this.connection = connect(openReadOnly(path));
-  }
-
-  override async close(): Promise<void> {
-    await super.close();
-    disconnect(this.connection);
-    this.connection = undefined;
-  }
-
-  protected connected(): Connection {
-    if (this.connection === undefined) throw new Refusal("shutting_down");
-    return this.connection;
-  }
-
-  protected connectedToPlants(): Connection {
-    return this.connected();
   }
 }

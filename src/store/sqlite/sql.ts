@@ -18,18 +18,10 @@ import {
 } from "../../domain/page.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { WEBHOOKS_MAX } from "../../domain/webhook.ts";
 import type { BlockRow } from "../journal.ts";
-import {
-  type PlantRow,
-  toPlant,
-  TOKEN_COLUMNS,
-  type TokenRow,
-  usableWith,
-  type WebhookRow,
-} from "../rows.ts";
+import { type PlantRow, toPlant } from "../rows.ts";
+import type { Value } from "../sql-store.ts";
 
-type Value = string | number | bigint | boolean | null;
 type Prepare = <Row = unknown>(sql: string) => Statement<Row, Value[]>;
 
 /** LIKE compares plain ASCII as a search does. Other texts, and long ones, are for the search itself to look at. */
@@ -103,39 +95,6 @@ function prepareStatements(db: Database) {
       `DELETE FROM changes WHERE last IN (SELECT last FROM changes ORDER BY last LIMIT ?2)
         AND at_ms < ?1 AND last < (SELECT max(last) FROM changes)`,
     ),
-
-    findToken: prepare<TokenRow>(`SELECT ${TOKEN_COLUMNS} FROM tokens WHERE hash = ?`),
-    listTokens: prepare<TokenRow>(
-      `SELECT ${TOKEN_COLUMNS} FROM tokens ORDER BY created_at_ms, name`,
-    ),
-    insertToken: prepare(
-      `INSERT INTO tokens (${TOKEN_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?
-        WHERE NOT ? OR NOT EXISTS (SELECT 1 FROM tokens) ON CONFLICT DO NOTHING`,
-    ),
-    revokeToken: prepare(
-      `UPDATE tokens SET revoked_at_ms = ?1 WHERE hash = ?2 AND revoked_at_ms IS NULL
-        AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tokens t WHERE t.hash <> ?2 AND ${usableWith("?3", "?1")}))`,
-    ),
-    touchToken: prepare(
-      "UPDATE tokens SET last_used_at_ms = max(?, ifnull(last_used_at_ms, 0)) WHERE hash = ?",
-    ),
-    // The later of two times; either may be missing.
-    mergeToken: prepare(
-      `UPDATE tokens SET revoked_at_ms = ifnull(revoked_at_ms, ?1),
-        last_used_at_ms = max(ifnull(last_used_at_ms, ?2), ifnull(?2, last_used_at_ms)) WHERE hash = ?3`,
-    ),
-
-    listWebhooks: prepare<WebhookRow>("SELECT record FROM webhooks ORDER BY name"),
-    webhook: {
-      insert: prepare(
-        `INSERT INTO webhooks (name, version, record) SELECT ?, ?, ?
-          WHERE (SELECT count(*) FROM webhooks) < ${WEBHOOKS_MAX} ON CONFLICT DO NOTHING`,
-      ),
-      update: prepare(
-        "UPDATE webhooks SET version = ?3, record = ?4 WHERE name = ?1 AND version = ?2",
-      ),
-      delete: prepare("DELETE FROM webhooks WHERE name = ? AND version = ?"),
-    },
 
     probe: prepare(
       "INSERT INTO probe (id, probed_at_ms) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms",

@@ -2,7 +2,6 @@
 
 import type { Database } from "bun:sqlite";
 import { Refusal } from "../../domain/errors.ts";
-import { type Condition, lengthOf, type Plant } from "../../domain/plant.ts";
 import type {
   Created,
   OnMigrate,
@@ -10,11 +9,18 @@ import type {
   StoreDescription,
   StoreLimits,
 } from "../../domain/store.ts";
-import type { Scope, TokenRecord, TokenUse } from "../../domain/token.ts";
-import type { Webhook } from "../../domain/webhook.ts";
+import { judgeChange, judgeCreate } from "../../domain/plant.ts";
 import { Batcher, type Committed } from "../batcher.ts";
 import { Entries, keepTrimmed } from "../journal.ts";
-import { planWebhook, toTokenValues } from "../rows.ts";
+import { toPlant } from "../rows.ts";
+import {
+  type Change,
+  type Create,
+  type Dialect,
+  type PlantWrite,
+  SqlStore,
+  type Statement,
+} from "../sql-store.ts";
 import {
   type Durability,
   fileBytesOf,
@@ -28,15 +34,29 @@ import {
   watchFiles,
 } from "./database.ts";
 import { SqliteReads, WRITING_MS } from "./read.ts";
-import { connect, type Connection, disconnect, type Statements } from "./sql.ts";
-import { changePlant, createPlant, Room, type Transaction } from "./writes.ts";
+import { connect, type Connection, disconnect } from "./sql.ts";
+import { Room } from "./room.ts";
 
-interface Write {
+/** A transaction that has begun. */
+interface Transaction extends Connection {
+  readonly room: Room;
+  /** What was changed, for the journal; undefined without one. */
+  readonly entries: Entries | undefined;
+}
+
+/** What is done in a transaction beside the writes of plants. */
+interface Task {
+  readonly kind: "task";
   /** Done only once everything that can be read is durable. */
   readonly concernsPlants: boolean;
-  /** An Error fails this write alone. */
-  readonly apply: (transaction: Transaction) => unknown;
+  readonly run: (transaction: Transaction) => unknown;
 }
+
+const dialect: Dialect = {
+  prefix: "",
+  lock: "",
+  ifFirst: ["", "WHERE NOT EXISTS (SELECT 1 FROM tokens)"],
+};
 
 /** So many blocks take about a millisecond. */
 const TRIM_ROWS = 1_000;
@@ -47,10 +67,12 @@ interface WriteConnection extends Connection {
   readonly assertFilesNotMoved: () => void;
 }
 
-export class SqliteStore extends SqliteReads implements Store {
+export class SqliteStore extends SqlStore<Task> implements Store {
   readonly description: StoreDescription;
   private readonly path: string;
-  private readonly writes: Batcher<Write, unknown>;
+  private readonly limits: StoreLimits;
+  private readonly reads: SqliteReads;
+  protected readonly writes: Batcher<PlantWrite | Task, unknown>;
   private connection: WriteConnection | undefined;
   /** After a failure the store reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
@@ -62,62 +84,44 @@ export class SqliteStore extends SqliteReads implements Store {
   private isClosed = false;
 
   constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
-    super(path, limits);
+    super(dialect);
     this.path = path;
+    this.limits = limits;
     this.description = {
       engine: "SQLite",
       location: path,
       durability: "every answer is sent after its commit is synced (WAL, synchronous=FULL)",
     };
-    this.connection = this.connectToWrite(openDatabase(path, onMigrate));
+    this.connection = this.prepare(openDatabase(path, onMigrate));
     this.assertFileNotMoved = watchFiles([path]);
     try {
       this.makeDurable(this.connection);
     } catch {
       // The first request tries again, and is refused if it fails.
     }
+    this.reads = new SqliteReads(path, limits, {
+      connect: () => this.connectToPlants(),
+      isWriting: () => this.isWriting(),
+      close: () => this.disconnect(),
+    });
     this.writes = new Batcher((batch) => this.commit(batch), limits, limits);
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
-      this.writePlants(
+      this.perform(
+        true,
         ({ statements }) => statements.trimChanges.run(beforeMs, TRIM_ROWS).changes === TRIM_ROWS,
       ),
     );
   }
 
-  createPlant(plant: Plant, by?: string): Promise<Created> {
-    return this.writes.submit(toCreate(plant, by), lengthOf(plant)) as Promise<Created>;
-  }
-
-  createPlants(plants: readonly Plant[], by?: string): Promise<(Created | Refusal)[]> {
-    const writes = plants.map((plant) => toCreate(plant, by));
-    const created = this.writes.submitAll(writes, plants.map(lengthOf));
-    return created as Promise<(Created | Refusal)[]>;
-  }
-
-  replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
-    return this.writePlants(
-      (transaction) => changePlant(transaction, plant.id, plant, condition, by),
-      lengthOf(plant),
-    );
-  }
-
-  removePlant(id: bigint, condition: Condition, by?: string): Promise<void> {
-    return this.writePlants((transaction) =>
-      changePlant(transaction, id, undefined, condition, by),
-    );
-  }
+  readonly findPlant: Store["findPlant"] = (id) => this.reads.findPlant(id);
+  readonly listPlants: Store["listPlants"] = (query) => this.reads.listPlants(query);
+  readonly listTags: Store["listTags"] = (query) => this.reads.listTags(query);
+  readonly countPlants: Store["countPlants"] = (...asked) => this.reads.countPlants(...asked);
+  readonly readChanges: Store["readChanges"] = (query) => this.reads.readChanges(query);
 
   /** It finds out whether a plant could be created. */
   probe(): Promise<void> {
-    return this.writePlants(({ statements }) => void statements.probe.run(Date.now()));
-  }
-
-  protected isWriting(): boolean {
-    return this.writes.waiting > 0 || performance.now() - this.committedAtMs < WRITING_MS;
-  }
-
-  get writesWaiting(): number {
-    return this.writes.waiting;
+    return this.perform(true, ({ statements }) => void statements.probe.run(Date.now()));
   }
 
   readFigures(): ReturnType<Store["readFigures"]> {
@@ -133,65 +137,41 @@ export class SqliteStore extends SqliteReads implements Store {
     }
   }
 
-  createToken(token: TokenRecord): Promise<boolean> {
-    return this.write((statements) => insertToken(statements, token, false));
-  }
-
-  createFirstToken(token: TokenRecord): Promise<boolean> {
-    return this.write((statements) => insertToken(statements, token, true));
-  }
-
-  revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
-    return this.write(({ revokeToken, findToken }) => {
-      revokeToken.run(revokedAtMs, hash, unlessLast ?? null);
-      return typeof findToken.get(hash)?.revoked_at_ms === "bigint";
-    });
-  }
-
-  touchTokens(uses: readonly TokenUse[]): Promise<void> {
-    return this.write(({ touchToken }) => {
-      for (const { usedAtMs, hash } of uses) touchToken.run(usedAtMs, hash);
-    });
-  }
-
-  adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
-    return this.write((statements) => {
-      // All of these first: a revocation frees a name that another token may have.
-      const absent = records.filter(
-        ({ hash, revokedAtMs = null, lastUsedAtMs = null }) =>
-          statements.mergeToken.run(revokedAtMs, lastUsedAtMs, hash).changes === 0,
-      );
-      return absent.filter((token) => !insertToken(statements, token, false));
-    });
-  }
-
-  putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
-    const [kind, values] = planWebhook(next, last);
-    return this.write(({ webhook }) => webhook[kind].run(...values).changes === 1);
-  }
-
-  override async close(): Promise<void> {
+  async close(): Promise<void> {
     this.stopTrimming();
     await this.writes.close();
     this.isClosed = true;
-    await super.close();
-    this.disconnect();
+    await this.reads.close();
   }
 
-  private write<Outcome>(apply: (statements: Statements) => Outcome): Promise<Outcome> {
-    const write: Write = { concernsPlants: false, apply: ({ statements }) => apply(statements) };
-    return this.writes.submit(write) as Promise<Outcome>;
+  protected override async readRecords<Row>(statement: Statement): Promise<readonly Row[]> {
+    try {
+      return runOn(this.connected().db, statement) as Row[];
+    } catch (error) {
+      throw translate(error);
+    }
   }
 
-  private writePlants<Outcome>(
-    apply: (transaction: Transaction) => Outcome,
-    characters?: number,
-  ): Promise<Exclude<Outcome, Refusal>> {
-    const written = this.writes.submit({ concernsPlants: true, apply }, characters);
-    return written as Promise<Exclude<Outcome, Refusal>>;
+  protected writeRecords<Row>(...statements: readonly Statement[]): Promise<readonly Row[]> {
+    return this.perform(false, ({ db }) => {
+      let rows: unknown[] = [];
+      for (const statement of statements) rows = runOn(db, statement);
+      return rows as Row[];
+    });
   }
 
-  private commit(batch: readonly Write[]): Committed<unknown> {
+  private perform<Outcome>(
+    concernsPlants: boolean,
+    run: (transaction: Transaction) => Outcome,
+  ): Promise<Outcome> {
+    return this.writes.submit({ kind: "task", concernsPlants, run }) as Promise<Outcome>;
+  }
+
+  private isWriting(): boolean {
+    return this.writes.waiting > 0 || performance.now() - this.committedAtMs < WRITING_MS;
+  }
+
+  private commit(batch: readonly (PlantWrite | Task)[]): Committed<unknown> {
     try {
       return this.commitOn(this.connected(), batch);
     } catch (error) {
@@ -201,10 +181,10 @@ export class SqliteStore extends SqliteReads implements Store {
     }
   }
 
-  private commitOn(connection: WriteConnection, batch: readonly Write[]): unknown[] {
+  private commitOn(connection: WriteConnection, batch: readonly (PlantWrite | Task)[]): unknown[] {
     const { db, statements, room } = connection;
     connection.assertFilesNotMoved();
-    const concernsPlants = batch.some((write) => write.concernsPlants);
+    const concernsPlants = batch.some((write) => write.kind !== "task" || write.concernsPlants);
     if (connection.durability !== "everything" && concernsPlants) {
       const durability = this.makeDurable(connection);
       if (durability !== "everything") throw new StoreLockedError(this.path);
@@ -221,9 +201,9 @@ export class SqliteStore extends SqliteReads implements Store {
     try {
       room.prepare(statements);
       if (isBreak) statements.insertChanges.run(0, Date.now(), "[]");
-      const transaction = { statements, room, entries };
+      const transaction = { db, statements, room, entries };
       const outcomes = batch.map((write) => {
-        const outcome = applyAlone(db, transaction, write);
+        const outcome = applyAlone(transaction, write);
         if (entries?.isFull === true) writeChanges();
         return outcome;
       });
@@ -241,16 +221,16 @@ export class SqliteStore extends SqliteReads implements Store {
     }
   }
 
-  protected connected(): WriteConnection {
+  private connected(): WriteConnection {
     if (this.isClosed) throw new Refusal("shutting_down");
     if (this.connection === undefined) {
       this.assertFileNotMoved();
-      this.connection = this.connectToWrite(reopenDatabase(this.path));
+      this.connection = this.prepare(reopenDatabase(this.path));
     }
     return this.connection;
   }
 
-  protected connectedToPlants(): WriteConnection {
+  private connectToPlants(): WriteConnection {
     const connection = this.connected();
     if (connection.durability === "unknown" && this.makeDurable(connection) === "unknown")
       throw new StoreLockedError(this.path);
@@ -267,7 +247,7 @@ export class SqliteStore extends SqliteReads implements Store {
     }
   }
 
-  private connectToWrite(db: Database): WriteConnection {
+  private prepare(db: Database): WriteConnection {
     return {
       ...connect(db),
       durability: "unknown",
@@ -287,21 +267,53 @@ export class SqliteStore extends SqliteReads implements Store {
   }
 }
 
-const toCreate = (plant: Plant, by: string | undefined): Write => ({
-  concernsPlants: true,
-  apply: (transaction) => createPlant(transaction, plant, by),
-});
-
 /** If the transaction is still open after an error, SQLite undid that statement alone, and only this write fails. */
-function applyAlone(db: Database, transaction: Transaction, { apply }: Write): unknown {
+function applyAlone(transaction: Transaction, write: PlantWrite | Task): unknown {
   try {
-    return apply(transaction);
+    if (write.kind === "task") return write.run(transaction);
+    return write.kind === "create"
+      ? createPlant(transaction, write)
+      : changePlant(transaction, write);
   } catch (error) {
-    if (!db.inTransaction) throw error;
+    if (!transaction.db.inTransaction) throw error;
     return translate(error);
   }
 }
 
-/** False if another token has the name, or if it is not the first one and should be. */
-const insertToken = (statements: Statements, token: TokenRecord, onlyFirst: boolean): boolean =>
-  statements.insertToken.run(...toTokenValues(token), onlyFirst).changes === 1;
+function createPlant(
+  { statements, room, entries }: Transaction,
+  { id, plant, by }: Create,
+): Created | Refusal {
+  const { name, tag = null } = plant;
+  const refusal = room.refuseNew();
+  if (refusal === undefined && statements.insertPlant.run(id, name, tag).changes === 1) {
+    room.take(1);
+    entries?.add(id, by, plant);
+    return "created";
+  }
+  const row = statements.findPlant.get(id);
+  // It is missing only if it was not tried.
+  return row === null ? (refusal as Refusal) : judgeCreate(plant, toPlant(row));
+}
+
+function changePlant(
+  { statements, room, entries }: Transaction,
+  { id, plant, condition, by }: Change,
+): Refusal | undefined {
+  const row = statements.findPlant.get(id);
+  const before = judgeChange(row === null ? undefined : toPlant(row), condition);
+  if (before instanceof Refusal) return before;
+  const refusal = plant === undefined ? undefined : room.refuseReplacement(plant, before);
+  if (refusal !== undefined) return refusal;
+  if (plant === undefined) {
+    statements.deletePlant.run(id);
+    room.take(-1);
+  } else statements.updatePlant.run(plant.name, plant.tag ?? null, id);
+  entries?.add(id, by, plant, before);
+  return undefined;
+}
+
+function runOn(db: Database, [sql, ...values]: Statement): unknown[] {
+  // SQLite counts parameters that begin with $ in the order in which they appear.
+  return db.query<unknown, typeof values>(sql.replaceAll("$", "?")).all(...values);
+}

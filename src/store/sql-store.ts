@@ -1,0 +1,233 @@
+/** What both engines do alike: plants go through one queue, and tokens and webhooks are small tables. */
+
+import type { Refusal } from "../domain/errors.ts";
+import { type Condition, lengthOf, type Plant } from "../domain/plant.ts";
+import type { Created, TokenStore } from "../domain/store.ts";
+import type { Scope, TokenRecord, TokenUse } from "../domain/token.ts";
+import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
+import type { Batcher } from "./batcher.ts";
+
+interface About {
+  readonly id: bigint;
+  /** The name of the token. */
+  readonly by: string | undefined;
+}
+
+export interface Create extends About {
+  readonly kind: "create";
+  readonly plant: Plant;
+}
+
+export interface Change extends About {
+  readonly kind: "replace" | "remove";
+  /** Undefined if the plant is to be removed. */
+  readonly plant: Plant | undefined;
+  readonly condition: Condition;
+}
+
+export type PlantWrite = Create | Change;
+
+export type Value = string | number | bigint | boolean | null;
+export type Statement = readonly [sql: string, ...values: Value[]];
+
+/** In the order of the parameters. */
+const tokenColumns: Readonly<Record<keyof TokenRecord, string>> = {
+  hash: "hash",
+  prefix: "prefix",
+  name: "name",
+  scopes: "scopes",
+  createdAtMs: "created_at_ms",
+  expiresAtMs: "expires_at_ms",
+  lastUsedAtMs: "last_used_at_ms",
+  revokedAtMs: "revoked_at_ms",
+  rate: "rate",
+};
+const COLUMNS = Object.values(tokenColumns).join(", ");
+export const TOKEN_FIELDS = Object.entries(tokenColumns)
+  .map(([field, column]) => `${column} AS "${field}"`)
+  .join(", ");
+const GIVEN = Object.keys(tokenColumns)
+  .map((field, index) => `CAST($${index + 1} AS ${field.endsWith("Ms") ? "bigint" : "text"})`)
+  .join(", ");
+
+export type TokenRow = Readonly<Record<keyof TokenRecord, string | bigint | null>>;
+
+/** A row has bigints in the place of numbers, and null in the place of undefined. */
+export function toTokenRecord(row: TokenRow): TokenRecord {
+  const fields = Object.entries(row).map(([field, value]) => [
+    field,
+    typeof value === "bigint" ? Number(value) : (value ?? undefined),
+  ]);
+  const scopes = String(row.scopes).split(" ");
+  return { ...(Object.fromEntries(fields) as TokenRecord), scopes: scopes as Scope[] };
+}
+
+const toValues = (token: TokenRecord): Value[] =>
+  Object.keys(tokenColumns).map((field) => {
+    const value = token[field as keyof TokenRecord] ?? null;
+    return typeof value === "object" ? (value?.join(" ") ?? null) : value;
+  });
+
+/** Where the SQL of the engines differs. */
+export interface Dialect {
+  /** Of the names of tables. */
+  readonly prefix: string;
+  /** Ends a query whose rows stay locked until the statement is committed. */
+  readonly lock: string;
+  /** Begins and ends the statement that stores a token only if there is none. */
+  readonly ifFirst: readonly [start: string, end: string];
+}
+
+/** Both dialects know numbered parameters, CAST, ON CONFLICT and RETURNING. */
+function statementsOf({ prefix, lock, ifFirst: [first, whereFirst] }: Dialect) {
+  const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
+  const insertToken = `INSERT INTO ${tokens} (${COLUMNS}) SELECT ${GIVEN}`;
+  return {
+    findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
+    listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} ORDER BY created_at_ms, name`,
+    insertToken: `${insertToken} WHERE true ON CONFLICT DO NOTHING`,
+    insertFirstToken: `${first} ${insertToken} ${whereFirst} ON CONFLICT DO NOTHING`,
+    // A revocation that is there stays, and of two uses the later one.
+    mergeToken: `UPDATE ${tokens} SET revoked_at_ms = coalesce(revoked_at_ms, CAST($2 AS bigint)),
+      last_used_at_ms = CASE WHEN coalesce(last_used_at_ms, 0) < CAST($3 AS bigint)
+        THEN CAST($3 AS bigint) ELSE last_used_at_ms END WHERE hash = $1`,
+    // The locks make two revocations wait for each other; otherwise each could count on the other's token.
+    revokeToken: `WITH usable AS MATERIALIZED (
+        SELECT t.hash FROM ${tokens} t WHERE t.revoked_at_ms IS NULL
+          AND (t.expires_at_ms IS NULL OR t.expires_at_ms > CAST($2 AS bigint))
+          AND ' ' || t.scopes || ' ' LIKE '% ' || CAST($3 AS text) || ' %' ORDER BY t.hash ${lock}
+      )
+      UPDATE ${tokens} SET revoked_at_ms = CAST($2 AS bigint) WHERE hash = $1 AND revoked_at_ms IS NULL
+        AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1))`,
+
+    listWebhooks: `SELECT record FROM ${webhooks} ORDER BY name`,
+    insertWebhook: `INSERT INTO ${webhooks} (name, version, record)
+      SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text)
+      WHERE (SELECT count(*) FROM ${webhooks}) < ${WEBHOOKS_MAX} ON CONFLICT DO NOTHING RETURNING name`,
+    updateWebhook: `UPDATE ${webhooks} SET version = $3, record = $4
+      WHERE name = $1 AND version = $2 RETURNING name`,
+    removeWebhook: `DELETE FROM ${webhooks} WHERE name = $1 AND version = $2 RETURNING name`,
+  };
+}
+
+/** `Task` is what the queue takes beside plants. */
+export abstract class SqlStore<Task = never> implements TokenStore {
+  protected abstract readonly writes: Batcher<PlantWrite | Task, unknown>;
+  private readonly sql: ReturnType<typeof statementsOf>;
+
+  constructor(dialect: Dialect) {
+    this.sql = statementsOf(dialect);
+  }
+
+  protected readRecords<Row>(statement: Statement): Promise<readonly Row[]> {
+    return this.writeRecords(statement);
+  }
+
+  /**
+   * Runs the statements in order, and resolves to the rows of the last one. They may be run twice: the second time
+   * they change nothing.
+   */
+  protected abstract writeRecords<Row>(
+    ...statements: readonly Statement[]
+  ): Promise<readonly Row[]>;
+
+  createPlant(plant: Plant, by?: string): Promise<Created> {
+    return this.writes.submit(toCreate(plant, by), lengthOf(plant)) as Promise<Created>;
+  }
+
+  createPlants(plants: readonly Plant[], by?: string): Promise<(Created | Refusal)[]> {
+    const writes = plants.map((plant) => toCreate(plant, by));
+    const created = this.writes.submitAll(writes, plants.map(lengthOf));
+    return created as Promise<(Created | Refusal)[]>;
+  }
+
+  async replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
+    const write: Change = { kind: "replace", id: plant.id, by, plant, condition };
+    await this.writes.submit(write, lengthOf(plant));
+  }
+
+  async removePlant(id: bigint, condition: Condition, by?: string): Promise<void> {
+    await this.writes.submit({ kind: "remove", id, by, plant: undefined, condition });
+  }
+
+  get writesWaiting(): number {
+    return this.writes.waiting;
+  }
+
+  async findToken(hash: string): Promise<TokenRecord | undefined> {
+    return (await this.readRecords<TokenRow>([this.sql.findToken, hash])).map(toTokenRecord)[0];
+  }
+
+  async listTokens(): Promise<TokenRecord[]> {
+    return (await this.readRecords<TokenRow>([this.sql.listTokens])).map(toTokenRecord);
+  }
+
+  createToken(token: TokenRecord): Promise<boolean> {
+    return this.insertToken(token, this.sql.insertToken);
+  }
+
+  createFirstToken(token: TokenRecord): Promise<boolean> {
+    return this.insertToken(token, this.sql.insertFirstToken);
+  }
+
+  async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
+    const [row] = await this.writeRecords<TokenRow>(
+      [this.sql.revokeToken, hash, revokedAtMs, unlessLast ?? null],
+      [this.sql.findToken, hash],
+    );
+    return typeof row?.revokedAtMs === "bigint";
+  }
+
+  async adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
+    const { mergeToken, insertToken, listTokens } = this.sql;
+    const stored = await this.writeRecords<TokenRow>(
+      // All of these first: a revocation frees a name that another token may have.
+      ...records.map(({ hash, revokedAtMs = null, lastUsedAtMs = null }): Statement => [
+        mergeToken,
+        hash,
+        revokedAtMs,
+        lastUsedAtMs,
+      ]),
+      ...records.map((token): Statement => [insertToken, ...toValues(token)]),
+      [listTokens],
+    );
+    const hashes = new Set<unknown>(stored.map(({ hash }) => hash));
+    return records.filter(({ hash }) => !hashes.has(hash));
+  }
+
+  async touchTokens(uses: readonly TokenUse[]): Promise<void> {
+    await this.writeRecords(
+      ...uses.map(({ hash, usedAtMs }): Statement => [this.sql.mergeToken, hash, null, usedAtMs]),
+    );
+  }
+
+  async listWebhooks(): Promise<Webhook[]> {
+    const rows = await this.readRecords<{ readonly record: string }>([this.sql.listWebhooks]);
+    return Array.from(rows, ({ record }) => JSON.parse(record) as Webhook);
+  }
+
+  async putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
+    const { insertWebhook, updateWebhook, removeWebhook } = this.sql;
+    const found = last === undefined ? [next?.name ?? ""] : [last.name, last.version];
+    const stored = next === undefined ? [] : [next.version, JSON.stringify(next)];
+    const statement =
+      next === undefined ? removeWebhook : last === undefined ? insertWebhook : updateWebhook;
+    return (await this.writeRecords([statement, ...found, ...stored])).length === 1;
+  }
+
+  /** Hashes are unique, so a token that is found was stored by this call. */
+  private async insertToken(token: TokenRecord, statement: string): Promise<boolean> {
+    const found = await this.writeRecords(
+      [statement, ...toValues(token)],
+      [this.sql.findToken, token.hash],
+    );
+    return found.length === 1;
+  }
+}
+
+const toCreate = (plant: Plant, by: string | undefined): Create => ({
+  kind: "create",
+  id: plant.id,
+  by,
+  plant,
+});
