@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type Load, load } from "./load.ts";
 import { ask, type Server, servePlants } from "./servers.ts";
 import { ROUND_SECONDS } from "./settings.ts";
-import { makePath, plantstore } from "./stores.ts";
+import { makePath } from "./stores.ts";
 
 interface Profile {
   readonly nodes: readonly {
@@ -56,8 +56,8 @@ export async function profile(
 ): Promise<string> {
   const folder = makePath("profile");
   mkdirSync(folder);
-  const [runtime, main] = plantstore;
-  const program = [runtime, "--cpu-prof", `--cpu-prof-dir=${folder}`, main];
+  const main = join(import.meta.dir, "../src/main.ts");
+  const program = [process.execPath, "--cpu-prof", `--cpu-prof-dir=${folder}`, main];
   const server = await servePlants(databaseUrl, options, program);
   let metrics: string;
   try {

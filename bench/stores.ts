@@ -37,8 +37,8 @@ export function removeTemporaryPaths(): void {
   temporaryPaths = [];
 }
 
-/** The command of our service. */
-export const plantstore = [process.execPath, join(import.meta.dir, "../src/main.ts")] as const;
+/** Our service, as it is shipped. */
+export const plantstore = [join(import.meta.dir, "../bin/plantstore")] as const;
 
 /** Makes our tables in a SQLite file or a PostgreSQL database. */
 export function makeSchema(databaseUrl: string): void {

@@ -6,6 +6,7 @@
 import {
   chmodSync,
   closeSync,
+  cpSync,
   mkdirSync,
   mkdtempSync,
   openSync,
@@ -16,8 +17,8 @@ import {
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
-import { Glob } from "bun";
 import packageJson from "../package.json";
+import { serviceEntries } from "./build.ts";
 
 interface Target {
   /** The package of the runtime, without its scope. */
@@ -124,15 +125,16 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
     const executablePath =
       target === findOwnTarget() ? process.execPath : await fetchRuntime(target, temporary);
     mkdirSync(folder, { recursive: true });
+    const pages = join(temporary, "dist");
+    cpSync(join(root, "dist"), pages, {
+      recursive: true,
+      filter: (source) => basename(source) !== "service",
+    });
     await Bun.build({
-      // Threads start from files of their own. With flat names, each is found beside the program.
-      entrypoints: [
-        join(root, "src/main.ts"),
-        ...new Glob("src/**/*-worker.ts").scanSync({ cwd: root, absolute: true }),
-      ],
-      naming: { entry: "[name].[ext]" },
-      // The pages keep their place relative to src/http/static-files.ts, in the runtime's own file system.
-      define: { "import.meta.dir": JSON.stringify(join("/$bunfs", "root", "src/http")) },
+      // In the runtime's own file system, everything has the place that it has in the npm package.
+      entrypoints: [...serviceEntries],
+      naming: { entry: "dist/service/[name].[ext]" },
+      define: { "import.meta.dir": JSON.stringify("/$bunfs/root/dist/service") },
       // Halves the time to start.
       bytecode: true,
       format: "esm",
@@ -140,7 +142,7 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
         target: `bun-${target}`,
         executablePath,
         outfile,
-        assets: [join(root, "dist")],
+        assets: [pages],
         // Configuration is what flags and the environment say, and nothing that lies in the current folder.
         autoloadDotenv: false,
         autoloadBunfig: false,

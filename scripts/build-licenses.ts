@@ -1,11 +1,17 @@
-/** dist/LICENSES.txt: the licences of the packages whose code the pages and the executables contain. */
+/** dist/LICENSES.txt: the licences of the packages whose code the builds contain. */
 
 import { join } from "node:path";
 import { Glob } from "bun";
-import packageJson from "../package.json";
 
-/** Packages that the built pages contain. npm counts them as tools for development. */
-export const inPages: readonly string[] = ["@preact/signals", "@preact/signals-core", "preact"];
+/** Packages that the built service and pages contain. npm counts them as tools for development. */
+export const bundled: readonly string[] = [
+  "@preact/signals",
+  "@preact/signals-core",
+  "commander",
+  "fflate",
+  "hucre",
+  "preact",
+];
 
 const RUNTIME = `The executables contain the runtime Bun, under the MIT licence, with JavaScriptCore, under the LGPL 2, and other
 libraries. https://bun.com/docs/project/licensing names them and their sources.
@@ -14,7 +20,7 @@ libraries. https://bun.com/docs/project/licensing names them and their sources.
 if (import.meta.main) {
   const root = join(import.meta.dir, "..");
   const parts: string[] = [];
-  for (const name of [...Object.keys(packageJson.dependencies), ...inPages]) {
+  for (const name of bundled) {
     const folder = join(root, "node_modules", name);
     const files = new Glob("{LICENSE,NOTICE}").scanSync(folder);
     const texts = await Promise.all(

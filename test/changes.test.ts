@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { ChangePageBuilder } from "../src/store/journal.ts";
-import { runCommand, spawnService } from "./support/command.ts";
+import { launcher, runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 
@@ -49,7 +49,7 @@ describe("plantstore changes", () => {
   test("goes on with --follow until Ctrl-C", async () => {
     await using scene = await openScene();
     const { env, url } = scene;
-    const command = Bun.spawn([`${import.meta.dir}/../bin/plantstore`, "changes", "--follow"], {
+    const command = Bun.spawn([launcher, "changes", "--follow"], {
       env: { ...process.env, ...env },
       stdout: "pipe",
       stderr: "pipe",

@@ -2,11 +2,11 @@
 
 import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { runCommand } from "./support/command.ts";
+import { dirname, join } from "node:path";
+import { launcher, runCommand } from "./support/command.ts";
 import { makeTemporaryFolder, until } from "./support/folder.ts";
 
-const bin = join(import.meta.dir, "../bin");
+const bin = dirname(launcher);
 
 /** The candidates, without their meanings. */
 async function propose(...words: string[]): Promise<string[]> {

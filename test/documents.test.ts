@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import { type Config, resolveConfig, type Setting, settings } from "../src/config.ts";
 import { catalogue } from "../src/domain/errors.ts";
+import { launcher } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 
@@ -147,7 +148,7 @@ describe("the commands run, and print what the document shows:", () => {
   async function run(command: string): Promise<string> {
     const script = command
       .replaceAll("http://127.0.0.1:8080", service.url)
-      .replaceAll("npx plantstore", join(root, "bin/plantstore"))
+      .replaceAll("npx plantstore", launcher)
       .replace(/^TOKEN=pst_….*$/m, "");
     const child = Bun.spawn(["bash", "-euo", "pipefail", "-c", script], {
       cwd: folder.path,

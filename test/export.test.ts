@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand, runOnTerminal, startCommand } from "./support/command.ts";
+import { launcher, runCommand, runOnTerminal, startCommand } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
@@ -203,7 +203,6 @@ describe("plantstore export", () => {
 
   test("a reader that has seen enough is no failure", async () => {
     using at = setUp(many(20_000));
-    const launcher = `${import.meta.dir}/../bin/plantstore`;
     const script = `"$0" export | head -n 1; echo "\${PIPESTATUS[0]}"`;
     const child = Bun.spawn(["bash", "-c", script, launcher], {
       env: { PATH: process.env["PATH"] ?? "", ...at.env },
@@ -218,7 +217,6 @@ describe("plantstore export", () => {
 
   test.skipIf(!existsSync("/dev/full"))("a full disk is a failure, in one line", async () => {
     using at = setUp(many(3));
-    const launcher = `${import.meta.dir}/../bin/plantstore`;
     const child = Bun.spawn(["sh", "-c", '"$0" export > /dev/full', launcher], {
       env: { PATH: process.env["PATH"] ?? "", ...at.env },
       stderr: "pipe",

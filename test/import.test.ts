@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand, startCommand } from "./support/command.ts";
+import { launcher, runCommand, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
@@ -244,7 +244,6 @@ describe("plantstore import", () => {
   test("--rejects into the file that standard input comes from is not understood", async () => {
     using at = makeWorkplace({ "plants.ndjson": "not json\n" });
     const script = '"$0" import - --format ndjson --rejects "$1" < "$1"';
-    const launcher = `${import.meta.dir}/../bin/plantstore`;
     const child = Bun.spawn(["sh", "-c", script, launcher, at.file("plants.ndjson")], {
       env: { PATH: process.env["PATH"] ?? "", ...at.env },
       stderr: "pipe",

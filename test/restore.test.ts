@@ -16,7 +16,7 @@ import { resolveConfig } from "../src/config.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
 import { APPLICATION_ID, migrations } from "../src/store/sqlite/database.ts";
 import { SqliteStore } from "../src/store/sqlite/store.ts";
-import { runCommand, spawnService } from "./support/command.ts";
+import { launcher, runCommand, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
@@ -30,8 +30,6 @@ import {
   readFolder,
   readPlants,
 } from "./support/stores.ts";
-
-const launcher = `${import.meta.dir}/../bin/plantstore`;
 
 interface Scene extends TemporaryFolder {
   readonly store: string;

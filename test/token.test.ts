@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { plantScopes } from "../src/domain/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand, spawnService } from "./support/command.ts";
+import { launcher, runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
 
@@ -196,7 +196,6 @@ describe("plantstore token", () => {
     using folder = makeTemporaryFolder();
     const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
     openDatabase(`${folder.path}/plants.db`).close();
-    const launcher = `${import.meta.dir}/../bin/plantstore`;
     const child = Bun.spawn(["sh", "-c", script, launcher], {
       cwd: folder.path,
       env: { PATH: process.env["PATH"] ?? "", ...env },

@@ -1,5 +1,6 @@
 /** Starts HTTP workers: threads that share one port, in front of one store. This thread owns the store and writes. */
 
+import { join } from "node:path";
 import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
@@ -118,7 +119,7 @@ class HttpWorker {
 
   constructor(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string) => void) {
     const { port2: calls } = this.channel;
-    this.worker = new Worker(new URL("http-worker.ts", import.meta.url), {
+    this.worker = new Worker(join(import.meta.dir, "http-worker"), {
       workerData: { ...setup, calls } satisfies WorkerSetup,
       transferList: [calls],
     });

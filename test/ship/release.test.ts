@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Glob } from "bun";
 import packageJson from "../../package.json";
 import { findOwnTarget } from "../../scripts/build-executable.ts";
-import { inPages } from "../../scripts/build-licenses.ts";
+import { bundled } from "../../scripts/build-licenses.ts";
 import { copySources, fail, run } from "../support/shipped.ts";
 
 const repository = copySources();
@@ -77,8 +77,7 @@ describe("a dry run", () => {
       components: { name: string; licenses: object[]; hashes: object[] }[];
     };
     expect(metadata.component).toMatchObject({ name: "plantstore", version: "9.9.9" });
-    const { dependencies, optionalDependencies } = packageJson;
-    const inside = [...Object.keys({ ...dependencies, ...optionalDependencies }), ...inPages];
+    const inside = [...Object.keys(packageJson.optionalDependencies), ...bundled];
     expect(components.map(({ name }) => name).toSorted()).toEqual(inside.toSorted());
     for (const { licenses, hashes } of components) {
       expect(licenses.length).toBeGreaterThan(0);
@@ -87,18 +86,17 @@ describe("a dry run", () => {
   });
 });
 
-test("the list of packages in the pages has every one that their sources import", () => {
-  const pages = [
-    ...new Glob("src/{console,docs-page}/**/*.{ts,tsx,css}").scanSync(repository.path),
-  ];
-  expect(pages.length).toBeGreaterThan(20);
-  const imported = pages.flatMap((file) => {
+test("the list of packages in the builds has every one that the sources import", () => {
+  const sources = [...new Glob("{src,client}/**/*.{ts,tsx,css}").scanSync(repository.path)];
+  expect(sources.length).toBeGreaterThan(100);
+  const imported = sources.flatMap((file) => {
     const text = readFileSync(join(repository.path, file), "utf8");
     const named = text.matchAll(/(?: from |^import |resolve\()"((?:@[^/"]+\/)?[^."/@][^"/]*)/gm);
-    return [...named].map(([, name = ""]) => name).filter((name) => !/^(node:.*|bun)$/.test(name));
+    return [...named]
+      .map(([, name = ""]) => name)
+      .filter((name) => !/^(node:.*|bun(:.*)?)$/.test(name));
   });
-  const shipped = new Set([...inPages, ...Object.keys(packageJson.dependencies)]);
-  expect([...new Set(imported)].filter((name) => !shipped.has(name))).toEqual([]);
+  expect([...new Set(imported)].filter((name) => !bundled.includes(name))).toEqual([]);
 });
 
 describe("a release is refused", () => {

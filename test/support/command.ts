@@ -3,10 +3,11 @@
 import { join } from "node:path";
 import { hasLimits } from "./limits.ts";
 
-const launcher = join(import.meta.dir, "../../bin/plantstore");
+/** The command line from its sources. */
+export const launcher = join(import.meta.dir, "plantstore");
 const mainWithLimits = join(import.meta.dir, "main.ts");
 
-/** The product's own launcher, unless the test has limits of its own. */
+/** The launcher, unless the test has limits of its own. */
 const commandOf = (env: Readonly<Record<string, string>>): string[] =>
   hasLimits(env) ? [process.execPath, "--no-env-file", mainWithLimits] : [launcher];
 

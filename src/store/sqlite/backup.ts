@@ -149,7 +149,7 @@ export type CopyAnswer =
 /** On a thread, because a running SQLite statement cannot be interrupted, and Ctrl-C must work. */
 async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
   signal.throwIfAborted();
-  const worker = new Worker(new URL("store-worker.ts", import.meta.url), { workerData: order });
+  const worker = new Worker(join(import.meta.dir, "store-worker"), { workerData: order });
   const answered = Promise.withResolvers<CopyAnswer>();
   const abort = (): void => answered.reject(signal.reason);
   signal.addEventListener("abort", abort);

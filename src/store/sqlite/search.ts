@@ -1,6 +1,7 @@
 /** Searches and counts. They run on a thread of their own, one at a time, because each looks at many plants. */
 
 import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { Refusal } from "../../domain/errors.ts";
 import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
@@ -139,7 +140,7 @@ export class Searcher {
       throw new Error(`a thread cannot start: ${free} descriptors are free`);
     const started = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     const threads = process.getBuiltinModule("node:worker_threads");
-    const worker = new threads.Worker(new URL("store-worker.ts", import.meta.url), {
+    const worker = new threads.Worker(join(import.meta.dir, "store-worker"), {
       workerData: { ...this.setup, started } satisfies SearchWorkerSetup,
     });
     // This thread takes no connection, and so no descriptor, until the other has what it needs.
