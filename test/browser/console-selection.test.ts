@@ -131,7 +131,7 @@ describeInBrowser("several plants", () => {
     });
     await page.getByRole("checkbox", { name: "Select all that match" }).check();
     await page.getByRole("button", { name: "Delete" }).click();
-    await page.getByRole("progressbar").waitFor();
+    await page.getByRole("progressbar", { name: "Deleting" }).waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
     gate.resolve();
     await toastOf(page, "Deleted 4 plants.").waitFor();

@@ -10,6 +10,8 @@ import {
   signIn,
   startJourneys,
   type TestPage,
+  untilAt,
+  untilSo,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
@@ -85,14 +87,14 @@ describeInBrowser("signing in to the console", () => {
       await using view = await open({ token: null, at: `#token=${TEST_TOKEN}` });
       const { page } = view;
       await rowOf(page, "Rose").waitFor();
-      expect(page.url()).toBe(`${service.url}/`);
+      await untilAt(page, `${service.url}/`);
       await page.goBack();
       expect(page.url()).not.toContain("token");
       await page.goForward();
       // A link in a tab that has a token changes nothing, also after signing out.
       await page.evaluate("location.hash = 'token=pst_other'");
+      await untilSo(page, `location.href === "${service.url}/"`);
       await rowOf(page, "Rose").waitFor();
-      expect(page.url()).toBe(`${service.url}/`);
       await signOut(page);
       expect(await page.locator(".field-fault").count()).toBe(0);
       view.announceFailure("/token", 401);
@@ -112,8 +114,7 @@ describeInBrowser("signing in to the console", () => {
       await another.goto(service.url);
       await rowOf(another, "Rose").waitFor();
       await another.goto(`${service.url}/docs`);
-      while ((await another.locator("#token").inputValue()) !== TEST_TOKEN)
-        await another.waitForTimeout(50);
+      await untilSo(another, `document.querySelector("#token")?.value === "${TEST_TOKEN}"`);
       await another.goto(service.url);
       await rowOf(another, "Rose").waitFor();
       await signOut(page);
@@ -200,7 +201,7 @@ describeInBrowser("a token that ends while somebody works", () => {
       await page.getByText("no longer accepted").waitFor();
       await signIn(page, TEST_TOKEN);
       await rowOf(page, "Rose").waitFor();
-      expect(page.url()).toEndWith("#/plants?tag=shrub");
+      await untilAt(page, "#/plants?tag=shrub");
     },
   );
 

@@ -11,6 +11,7 @@ import {
   signIn,
   startConsole,
   toastOf,
+  untilSo,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
@@ -175,10 +176,16 @@ describeInBrowser("the list beside an open plant", () => {
     });
     const { page } = view;
     await page.locator(".shown-name").waitFor();
-    const box = await rowOf(page, "Plant 1").first().locator(".row-name").boundingBox();
-    expect(box?.width).toBeGreaterThan(300);
-    const head = await page.getByRole("columnheader", { name: "Name" }).boundingBox();
-    expect(head?.x).toBe(box?.x as number);
+    await rowOf(page, "Plant 1").first().waitFor();
+    // The list is measured once more after it was drawn.
+    await untilSo(
+      page,
+      `(() => {
+        const { x, width } = document.querySelector("#row-1 .row-name").getBoundingClientRect();
+        const head = document.querySelector("[role=columnheader]:nth-child(3)");
+        return width > 300 && head.textContent === "Name" && head.getBoundingClientRect().x === x;
+      })()`,
+    );
   });
 });
 
@@ -210,7 +217,8 @@ describeInBrowser("a toast", () => {
     await using view = await openConsole(service, { at: "#/plants/7", viewport });
     const { page } = view;
     await page.getByRole("button", { name: "Delete" }).click();
-    await toastOf(page, "Deleted").waitFor();
+    // It stays while it has the focus, however long the scans take.
+    await toastOf(page, "Deleted").getByRole("button", { name: "Undo" }).focus();
     await page.goto(`${service.url}/#/import`);
     await page.locator("#import-file").setInputFiles({
       name: "plants.csv",

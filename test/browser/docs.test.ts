@@ -2,7 +2,15 @@
 
 import { afterAll, expect, test } from "bun:test";
 import type { Locator, Page } from "playwright-core";
-import { describeInBrowser, looks, openPage, phone, type TestPage } from "../support/browser.ts";
+import {
+  describeInBrowser,
+  looks,
+  openPage,
+  phone,
+  type TestPage,
+  untilAt,
+  untilSo,
+} from "../support/browser.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 
 const service = await startService();
@@ -89,9 +97,8 @@ describeInBrowser("the API reference", () => {
         expect(code).toContain("Monstera deliciosa");
       }
       await create.getByRole("button", { name: "Copy", exact: true }).click();
-      expect(await view.page.evaluate<string>("navigator.clipboard.readText()")).toStartWith(
-        "package main",
-      );
+      const isCopied = `navigator.clipboard.readText().then((text) => text.startsWith("package main"))`;
+      await untilSo(view.page, isCopied);
 
       // A language that was chosen once is chosen in every operation.
       const read = findOperation(view.page, "readPlant");
@@ -102,7 +109,7 @@ describeInBrowser("the API reference", () => {
       expect(await code.innerText()).toContain(`Bearer ${TEST_TOKEN}`);
 
       await view.page.getByRole("link", { name: "List plants" }).click();
-      expect(view.page.url()).toEndWith("/docs#/plants/listPlants");
+      await untilAt(view.page, "/docs#/plants/listPlants");
       await view.page.getByText("Failures:").first().click();
       await view.page.getByText("5001 internal").first().waitFor();
     },
@@ -214,17 +221,14 @@ describeInBrowser("the API reference", () => {
       });
       const operation = findOperation(view.page, "removePlant");
       await operation.locator(".samples").waitFor();
-      // Waiting in the page for an expression would evaluate it there, which its policy forbids.
-      const waitUntilInView = `new Promise((resolve, reject) => {
-      setTimeout(reject, 5000, new Error("it is not in view"));
-      const look = () => {
-        const { top } = document.querySelector("[id$='/removePlant']").getBoundingClientRect();
-        const { bottom } = document.querySelector("header").getBoundingClientRect();
-        if (top >= bottom && top < innerHeight / 2) resolve(); else requestAnimationFrame(look);
-      };
-      look();
-    })`;
-      await view.page.evaluate(waitUntilInView);
+      await untilSo(
+        view.page,
+        `(() => {
+          const { top } = document.querySelector("[id$='/removePlant']").getBoundingClientRect();
+          const { bottom } = document.querySelector("header").getBoundingClientRect();
+          return top >= bottom && top < innerHeight / 2;
+        })()`,
+      );
     },
   );
 });
