@@ -57,7 +57,6 @@ function checkSqlite(path: string): Checked {
     schema: schemaVersion === undefined ? "" : describeSchema(schemaVersion, migrations.length),
     tables: "every table and index exists",
     integrity: "every page, row and index is sound",
-    text: "every name and tag is valid text",
   };
   const resultOf = (name: (typeof checks)[number]): string[][] => {
     const wrong = faults.filter((fault) => fault.check === name);

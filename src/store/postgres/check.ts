@@ -4,36 +4,30 @@ import { refuseNewerSchema } from "../../domain/errors.ts";
 import { COUNT_PLANTS, countTokens, type PlantCounts, type TokenCounts } from "../rows.ts";
 import type { Connection } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
-import { findVersion, NEWEST_SCHEMA } from "./schema.ts";
+import { findVersion, NEWEST_SCHEMA, steps } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
 
-/** Everything that the service relies on: each table with the names and types of its columns, each index. */
-const expectedColumns = {
-  plants: "id bigint, name text, tag text",
-  plantstore_tokens:
-    "hash text, prefix text, name text, scopes text, created_at_ms bigint, expires_at_ms bigint, last_used_at_ms bigint, revoked_at_ms bigint, rate text",
-  plantstore_marks: "name text, at_ms bigint",
-  plantstore_changes:
-    "last bigint, length integer, lsn bigint, at_us bigint, entries text, kept ARRAY",
-  plantstore_webhooks: "name text, version text, record text",
-};
-const expectedIndexes = [
-  "plants_pkey",
-  "plants_tag",
-  "plantstore_tokens_pkey",
-  "plantstore_tokens_name",
-  "plantstore_marks_pkey",
-  "plantstore_changes_last",
-  "plantstore_changes_new",
-  "plantstore_webhooks_pkey",
-];
+/** What the steps of the schema make: columns, as table.column, and indexes. */
+function listExpected(): { columns: string[]; indexes: string[] } {
+  const columns: string[] = [];
+  const indexes: string[] = [];
+  for (const step of steps) {
+    const [, table, body = ""] = /^CREATE TABLE IF NOT EXISTS (\w+) \(([^]*)\)$/.exec(step) ?? [];
+    for (const [, column] of body.matchAll(/^  (\w+) /gm)) columns.push(`${table}.${column}`);
+    if (body.includes("PRIMARY KEY")) indexes.push(`${table}_pkey`);
+    const [, index] = /INDEX IF NOT EXISTS (\w+)/.exec(step) ?? [];
+    if (index !== undefined) indexes.push(index);
+    const [, altered, added] = /^ALTER TABLE (\w+) ADD COLUMN IF NOT EXISTS (\w+)/.exec(step) ?? [];
+    if (added !== undefined) columns.push(`${altered}.${added}`);
+  }
+  return { columns, indexes };
+}
 
-const COLUMNS = `SELECT table_name || '.' || column_name AS name, data_type AS type
-  FROM information_schema.columns
+const COLUMNS = `SELECT table_name || '.' || column_name AS name FROM information_schema.columns
   WHERE table_schema = current_schema()`;
-const INDEXES = `SELECT c.relname AS name, i.indisvalid AS valid
-  FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-  JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema()`;
+/** One that could not be finished is not valid. */
+const INDEXES = `SELECT c.relname AS name FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+  JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND i.indisvalid`;
 const COUNT_TOKENS = countTokens("plantstore_tokens", "extract(epoch FROM now()) * 1000");
 const SIZE = "SELECT pg_database_size(current_database()) AS bytes";
 
@@ -53,9 +47,7 @@ export function inspectPostgres(target: Target, limits: OpenLimits) {
     refuseNewerSchema(schemaVersion, NEWEST_SCHEMA, location);
     // An older schema is for the migration to judge.
     const isNewest = schemaVersion === NEWEST_SCHEMA;
-    const faults = isNewest
-      ? [...(await findColumnFaults(connection)), ...(await findIndexFaults(connection))]
-      : [];
+    const faults = isNewest ? await findFaults(connection) : [];
     const canCount = isNewest && faults.length === 0;
     const readOne = async <Row>(statement: string): Promise<Row | undefined> =>
       (await connection.query<Row>(statement, [], COUNT_MS_MAX))[0];
@@ -69,24 +61,17 @@ export function inspectPostgres(target: Target, limits: OpenLimits) {
   });
 }
 
-async function findColumnFaults(connection: Connection): Promise<string[]> {
-  const rows = await connection.query<{ readonly name: string; readonly type: string }>(COLUMNS);
-  const found = new Map(rows.map(({ name, type }) => [name, type]));
-  return Object.entries(expectedColumns).flatMap(([table, columns]) =>
-    columns.split(", ").flatMap((column) => {
-      const [name = "", type] = `${table}.${column}`.split(" ");
-      const foundType = found.get(name);
-      if (foundType === undefined) return `The column ${name} is missing.`;
-      return foundType === type ? [] : `The column ${name} is of type ${foundType}.`;
-    }),
-  );
-}
-
-async function findIndexFaults(connection: Connection): Promise<string[]> {
-  const rows = await connection.query<{ readonly name: string; readonly valid: boolean }>(INDEXES);
-  const found = new Map(rows.map(({ name, valid }) => [name, valid]));
-  return expectedIndexes.flatMap((name) => {
-    if (!found.has(name)) return `The index ${name} is missing.`;
-    return found.get(name) ? [] : `The index ${name} is not valid; drop it and migrate again.`;
-  });
+async function findFaults(connection: Connection): Promise<string[]> {
+  const findMissing = async (kind: string, names: string[], statement: string) => {
+    const rows = await connection.query<{ readonly name: string }>(statement);
+    const found = new Set(Array.from(rows, ({ name }) => name));
+    return names
+      .filter((name) => !found.has(name))
+      .map((name) => `The ${kind} ${name} is missing.`);
+  };
+  const { columns, indexes } = listExpected();
+  return [
+    ...(await findMissing("column", columns, COLUMNS)),
+    ...(await findMissing("index", indexes, INDEXES)),
+  ];
 }

@@ -2,7 +2,6 @@
 
 import { refuseNewerSchema, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
-import type { Value } from "../sql-store.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { describeTarget, type Target } from "./url.ts";
@@ -85,7 +84,7 @@ SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
 
 export const NEWEST_SCHEMA = steps.length;
 
-/** The version of the database, and the instance that changes it. A table serves as the lock on every engine. */
+/** The version of the database. Version 0.1 locks the row while it migrates; the steps need no lock. */
 const CREATE_SCHEMA = `CREATE TABLE IF NOT EXISTS plantstore_schema (
   id           int PRIMARY KEY CHECK (id = 1),
   version      int NOT NULL,
@@ -99,23 +98,11 @@ const READ_VERSION = "SELECT version FROM plantstore_schema WHERE id = 1";
 const FIND_FOREIGN = `SELECT table_name FROM information_schema.tables
   WHERE table_schema = current_schema() AND table_name IN ('plants', 'plantstore_tokens')`;
 
-/** The lock of an instance that died, or takes too long, is free after this time. */
-const LOCK = `UPDATE plantstore_schema
-  SET locked_by = $1::text, locked_until = now() + interval '30 seconds'
-  WHERE id = 1 AND (locked_by IS NULL OR locked_by = $1::text OR locked_until < now())
-  RETURNING version`;
-const ADVANCE = `UPDATE plantstore_schema
-  SET version = $2::int, locked_until = now() + interval '30 seconds'
-  WHERE id = 1 AND locked_by = $1::text AND version = $2::int - 1
-  RETURNING version`;
-const UNLOCK = `UPDATE plantstore_schema SET locked_by = NULL, locked_until = NULL
-  WHERE id = 1 AND locked_by = $1::text`;
-
-const LOCK_RETRY_MS = 100;
 const RACES_MAX = 10;
+const RACE_PAUSE_MS = 100;
 /** Where several instances make the same table at once, PostgreSQL lets one win and fails the others. */
 const RACE_STATES = new Set(["23505", "42P07", "42710", "40001"]);
-/** For a migration, and for another instance to finish it. */
+/** For a step, and for another instance that takes it too. */
 const MIGRATE_MS_MAX = 600_000;
 
 /** Engines with longer integers answer a bigint. */
@@ -154,16 +141,20 @@ export async function planMigration(
   target: Target,
   limits: OpenLimits,
 ): Promise<readonly string[]> {
-  const { version } = await findSchema(target, limits);
-  const first = version === undefined ? [CREATE_SCHEMA, FIRST_VERSION] : [];
+  return listStatements((await findSchema(target, limits)).version);
+}
+
+/** Each may be run twice, and by several instances at once: it changes something once. */
+function listStatements(version: number | undefined): string[] {
   const before = version ?? 0;
-  const rest = steps
-    .slice(before)
-    .flatMap((step, index) => [
+  const rest = steps.slice(before).flatMap((step, index) => {
+    const reached = before + index + 1;
+    return [
       step,
-      `UPDATE plantstore_schema SET version = ${before + index + 1} WHERE id = 1`,
-    ]);
-  return [...first, ...rest];
+      `UPDATE plantstore_schema SET version = ${reached} WHERE id = 1 AND version < ${reached}`,
+    ];
+  });
+  return version === undefined ? [CREATE_SCHEMA, FIRST_VERSION, ...rest] : rest;
 }
 
 export async function migratePostgres(target: Target, limits: OpenLimits): Promise<void> {
@@ -182,8 +173,8 @@ export async function migrate(
   if (before === steps.length) return;
   if (before !== undefined && before > 0) onMigrate?.({ location, from: before, to: steps.length });
   try {
-    if (before === undefined) await begin(connection, location);
-    await advance(connection, location);
+    if (before === undefined) await refuseForeign(connection, location);
+    for (const statement of listStatements(before)) await race(connection, statement);
   } catch (error) {
     if (sqlStateOf(error) !== "42501") throw error;
     throw new StoreOpenError(
@@ -194,14 +185,13 @@ export async function migrate(
   }
 }
 
-async function begin(connection: Connection, location: string): Promise<void> {
+async function refuseForeign(connection: Connection, location: string): Promise<void> {
   const foreign = await connection.query<{ readonly table_name: string }>(FIND_FOREIGN);
   // Another instance may have made them a moment ago.
   if (foreign.length > 0 && (await findVersion(connection)) === undefined)
     throw new StoreOpenError(
       `${location} has a table ${foreign[0]?.table_name} that plantstore did not make. It was left alone; use a database or schema of its own.`,
     );
-  for (const statement of [CREATE_SCHEMA, FIRST_VERSION]) await race(connection, statement);
 }
 
 /** Another instance may win: then the statement is run again, and changes nothing. */
@@ -212,35 +202,7 @@ async function race(connection: Connection, statement: string): Promise<void> {
       return;
     } catch (error) {
       if (races === RACES_MAX || !RACE_STATES.has(sqlStateOf(error) ?? "")) throw error;
-      await Bun.sleep(LOCK_RETRY_MS * Math.random());
+      await Bun.sleep(RACE_PAUSE_MS * Math.random());
     }
   }
-}
-
-async function advance(connection: Connection, location: string): Promise<void> {
-  const owner = crypto.randomUUID();
-  for (;;) {
-    const [locked] = await connection.query<VersionRow>(LOCK, [owner]);
-    if (locked !== undefined && (await takeSteps(connection, owner, Number(locked.version))))
-      return;
-    const reached = await findVersion(connection);
-    refuseNewerSchema(reached ?? 0, NEWEST_SCHEMA, location);
-    if (reached === steps.length) return;
-    if (performance.now() > connection.deadlineMs)
-      throw new StoreOpenError(`${location} is being migrated by another instance.`);
-    await Bun.sleep(LOCK_RETRY_MS);
-  }
-}
-
-/** False if another instance has taken the lock meanwhile. */
-async function takeSteps(connection: Connection, owner: string, version: number): Promise<boolean> {
-  const run = (statement: string, ...parameters: Value[]): Promise<readonly unknown[]> =>
-    connection.query(statement, [owner, ...parameters]);
-  for (const [index, step] of steps.entries()) {
-    if (index < version) continue;
-    await race(connection, step);
-    if ((await run(ADVANCE, index + 1)).length === 0) return false;
-  }
-  await run(UNLOCK);
-  return true;
 }

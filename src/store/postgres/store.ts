@@ -4,7 +4,6 @@ import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import {
-  type CountPage,
   isSearch,
   type PlantPage,
   type PlantQuery,
@@ -21,8 +20,8 @@ import type {
 import type { ServerLimits } from "../open.ts";
 import type { TokenRecord } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
-import { createCounter } from "../counts.ts";
 import { keepTrimmed, requireJournal } from "../journal.ts";
+import { Scans } from "../scans.ts";
 import {
   type Dialect,
   type PlantWrite,
@@ -50,6 +49,7 @@ const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::b
 const FIND_LENGTH_MAX = 128;
 /** Pages that are asked for together take a third less processor time, of the service and of the server. */
 const READERS_PER_CONNECTION = 8;
+const SEARCHES_MAX = 2;
 /** A health check gets its answer soon: one attempt on the connection that there is, and one on a new one. */
 const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
@@ -95,10 +95,9 @@ class PostgresStore extends SqlStore implements Store {
   protected readonly writes: Batcher<PlantWrite, unknown>;
   private readonly reads: Batcher<bigint, Plant | undefined>;
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
-  /** A few at a time. Many would take all connections, and most of this thread's time, from other requests. */
-  private readonly searches: Batcher<PlantQuery, PlantPage>;
-  private readonly pieces: Batcher<PlantQuery, CountPage>;
-  readonly countPlants = createCounter((query) => this.pieces.submit(query));
+  /** Many would take all connections, and most of this thread's time, from other requests. */
+  private readonly scans: Scans;
+  readonly countPlants: Store["countPlants"] = (...asked) => this.scans.count(...asked);
   private readonly journal: Journal;
   private readonly quota: Quota | undefined;
   /** Whether the engine can tell the order of commits. */
@@ -150,17 +149,14 @@ class PostgresStore extends SqlStore implements Store {
       );
     this.reads = lookUp(findPlants, readConnections);
     this.lookUps = lookUp(findTokens, 1);
-    const each =
+    const scan =
       <Page>(
         read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,
       ) =>
-      (queries: readonly PlantQuery[], deadlineMs: number): Promise<Page[]> =>
-        this.readers.run(deadlineMs, (connection) =>
-          Promise.all(queries.map((query) => read(connection, query, limits.scanRowsMax))),
-        );
-    const alone = { ...limits, batchLengthMax: 1 };
-    this.searches = new Batcher(each(listPlants), alone, { inFlightMax: 2 });
-    this.pieces = new Batcher(each(countPlants), alone);
+      (query: PlantQuery, deadlineMs: number): Promise<Page> =>
+        this.readers.run(deadlineMs, (connection) => read(connection, query, limits.scanRowsMax));
+    const scanner = { search: scan(listPlants), count: scan(countPlants) };
+    this.scans = new Scans(limits, scanner, SEARCHES_MAX);
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
       this.control.run(this.deadline(), (connection) => trimChanges(connection, beforeMs)),
     );
@@ -182,7 +178,7 @@ class PostgresStore extends SqlStore implements Store {
   }
 
   listPlants(query: PlantQuery): Promise<PlantPage> {
-    if (isSearch(query)) return this.searches.submit(query);
+    if (isSearch(query)) return this.scans.search(query);
     return this.readers.run(this.deadline(), (connection) =>
       listPlants(connection, query, this.limits.scanRowsMax),
     );
@@ -230,8 +226,8 @@ class PostgresStore extends SqlStore implements Store {
 
   async close(): Promise<void> {
     this.stopTrimming();
-    const { writes, reads, lookUps, searches, pieces } = this;
-    await Promise.all([writes, reads, lookUps, searches, pieces].map((batcher) => batcher.close()));
+    const { writes, reads, lookUps, scans } = this;
+    await Promise.all([writes, reads, lookUps, scans].map((part) => part.close()));
     for (const pool of [this.writers, this.readers, this.control]) pool.close();
   }
 

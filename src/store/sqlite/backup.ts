@@ -15,7 +15,6 @@ import {
   statSync,
 } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
-import { Worker } from "node:worker_threads";
 import { StoreOpenError } from "../../domain/errors.ts";
 import { findDamage } from "./check.ts";
 import {
@@ -26,6 +25,7 @@ import {
   readStore,
   syncFile,
 } from "./database.ts";
+import { type CopyOrder, StoreThread } from "./thread.ts";
 
 interface Transfer {
   readonly from: string;
@@ -93,12 +93,12 @@ function refuseTaken(path: string, advice: string): void {
 
 async function copyInto(
   path: string,
-  source: Omit<CopyOrder, "to">,
+  source: Pick<CopyOrder, "from" | "verifyFirst">,
   signal: AbortSignal,
   owner?: Stats,
 ): Promise<Transferred> {
   using temporary = makeTemporaryFile(path, owner);
-  const facts = await copyOnThread({ ...source, to: temporary.path }, signal);
+  const facts = await copyOnThread({ kind: "copy", ...source, to: temporary.path }, signal);
   signal.throwIfAborted();
   moveToNewName(temporary.path, path);
   syncFile(dirname(path));
@@ -135,35 +135,17 @@ function moveToNewName(file: string, path: string): void {
   rmSync(file);
 }
 
-export interface CopyOrder {
-  readonly from: string;
-  /** An empty file. */
-  readonly to: string;
-  /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
-  readonly verifyFirst: boolean;
-}
-
-export type CopyAnswer =
-  { readonly facts: StoreFacts } | { readonly refusal: string } | { readonly error: Error };
-
 /** On a thread, because a running SQLite statement cannot be interrupted, and Ctrl-C must work. */
 async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
   signal.throwIfAborted();
-  const worker = new Worker(join(import.meta.dir, "store-worker"), { workerData: order });
-  const answered = Promise.withResolvers<CopyAnswer>();
-  const abort = (): void => answered.reject(signal.reason);
+  const thread = new StoreThread();
+  const abort = (): void => thread.end(signal.reason);
   signal.addEventListener("abort", abort);
-  worker.on("message", answered.resolve);
-  worker.on("error", answered.reject);
-  worker.on("exit", () => answered.reject(new Error("the copying thread ended without an answer")));
   try {
-    const answer = await answered.promise;
-    if ("refusal" in answer) throw new StoreOpenError(answer.refusal);
-    if ("error" in answer) throw answer.error;
-    return answer.facts;
+    return (await thread.ask(order)) as StoreFacts;
   } finally {
     signal.removeEventListener("abort", abort);
-    void worker.terminate();
+    thread.end();
   }
 }
 

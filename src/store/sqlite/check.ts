@@ -1,7 +1,6 @@
 /** Looks through a store, while the service may be running, and changes nothing. */
 
 import { Database, SQLiteError } from "bun:sqlite";
-import { isUtf8 } from "node:buffer";
 import { StoreOpenError } from "../../domain/errors.ts";
 import { COUNT_PLANTS, countTokens, type PlantCounts, type TokenCounts } from "../rows.ts";
 import {
@@ -14,7 +13,7 @@ import {
 } from "./database.ts";
 
 /** In this order. If the first fails, the others are not made. */
-export const checks = ["schema", "tables", "integrity", "text", "counts"] as const;
+export const checks = ["schema", "tables", "integrity", "counts"] as const;
 
 type Check = (typeof checks)[number];
 
@@ -51,7 +50,6 @@ export function inspectStore(path: string, nowMs: number) {
       return { ...sizes, faults, schemaVersion, plants: undefined, tokens: undefined };
     collect("tables", () => findMissing(db, schemaVersion));
     collect("integrity", () => findDamage(db, FAULTS_MAX));
-    collect("text", () => findUnstorableTexts(db, FAULTS_MAX));
     const plants = attempt(
       "counts",
       () => db.query<PlantCounts, []>(COUNT_PLANTS).get() as PlantCounts,
@@ -103,28 +101,4 @@ export function findDamage(db: Database, faultsMax: number): string[] {
     if (faults.length === 0) throw error;
   }
   return faults;
-}
-
-/** Names and tags that no request could have stored: not UTF-8, or with U+0000, which SQLite accepts. */
-function findUnstorableTexts(db: Database, faultsMax: number): string[] {
-  const faults: string[] = [];
-  // As bytes: as text, the driver puts U+FFFD in the place of what is not UTF-8, and a client may have stored that.
-  const plants = db.query<TextBytes, []>(
-    "SELECT id, CAST(name AS BLOB) AS name, CAST(tag AS BLOB) AS tag FROM plants",
-  );
-  for (const plant of plants.iterate()) {
-    for (const member of ["name", "tag"] as const) {
-      const bytes = plant[member];
-      if (bytes !== null && (!isUtf8(bytes) || bytes.includes(0)))
-        faults.push(`The ${member} of plant ${plant.id} is not UTF-8, or has U+0000 in it.`);
-    }
-    if (faults.length >= faultsMax) break;
-  }
-  return faults;
-}
-
-interface TextBytes {
-  readonly id: bigint;
-  readonly name: Uint8Array | null;
-  readonly tag: Uint8Array | null;
 }

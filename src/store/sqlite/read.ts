@@ -15,12 +15,12 @@ import {
 import { lengthOf, type Plant } from "../../domain/plant.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
-import { createCounter } from "../counts.ts";
 import { ChangePageBuilder, partOf, requireJournal } from "../journal.ts";
 import { toPlant } from "../rows.ts";
+import type { Scans } from "../scans.ts";
 import { isLocked, openReadOnly, translate } from "./database.ts";
-import { Searcher } from "./search.ts";
 import { connect, type Connection, disconnect, inSnapshot, walkPlants, walkTags } from "./sql.ts";
+import { scanOnThread } from "./thread.ts";
 
 /**
  * A thread that reads a large page has milliseconds of work with it. So after a page, reading rests this many times as
@@ -60,8 +60,7 @@ export function openReads(
 export class SqliteReads {
   /** One read transaction for all plants asked for in one tick: its lock costs more than a look-up. */
   private readonly lookUps: Batcher<bigint, Plant | undefined>;
-  private readonly searcher: Searcher;
-  private readonly count = createCounter((query) => this.searcher.count(query));
+  private readonly scans: Scans;
   /** Pages that wait for their turn. */
   private readonly pages: Batcher<() => unknown, unknown>;
   private readonly limits: StoreLimits;
@@ -78,9 +77,7 @@ export class SqliteReads {
     this.limits = limits;
     this.source = source;
     this.lookUps = new Batcher((ids) => this.findPlants(ids), limits);
-    // These alone: a thread cannot be given the functions among the limits.
-    const { queueSecondsMax, scanRowsMax } = limits;
-    this.searcher = new Searcher({ path, queueSecondsMax, scanRowsMax });
+    this.scans = scanOnThread(path, limits);
   }
 
   findPlant(id: bigint): Promise<Plant | undefined> {
@@ -91,7 +88,7 @@ export class SqliteReads {
     if (isSearch(query)) {
       // The thread opens the file by itself, so whether it may be read is decided here.
       this.readPlants(() => undefined);
-      return this.searcher.search(query);
+      return this.scans.search(query);
     }
     return this.readPage(({ statements }) =>
       takePage(walkPlants(statements, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
@@ -119,13 +116,13 @@ export class SqliteReads {
 
   async countPlants(query?: CountQuery, msMax?: number): Promise<PlantCount> {
     this.readPlants(() => undefined);
-    return this.count(query, msMax);
+    return this.scans.count(query, msMax);
   }
 
   async close(): Promise<void> {
     await this.lookUps.close();
     await this.pages.close();
-    await this.searcher.close();
+    await this.scans.close();
     this.source.close();
   }
 

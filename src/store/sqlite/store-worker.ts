@@ -1,41 +1,40 @@
-/** A thread with a connection of its own: it copies a store, or searches and counts until it is told to close. */
+/** The other side of thread.ts. */
 
 import { parentPort, workerData } from "node:worker_threads";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { type CopyAnswer, type CopyOrder, copyStore } from "./backup.ts";
+import { copyStore } from "./backup.ts";
 import { openReadOnly } from "./database.ts";
-import type { SearchAnswer, SearchOrder, SearchWorkerSetup } from "./search.ts";
-import { connect, countPlants, disconnect, inSnapshot, searchPlants } from "./sql.ts";
+import {
+  connect,
+  type Connection,
+  countPlants,
+  disconnect,
+  inSnapshot,
+  searchPlants,
+} from "./sql.ts";
+import type { Answer, Order } from "./thread.ts";
 
-const order = workerData as CopyOrder | SearchWorkerSetup;
-if ("started" in order) search(order);
-else parentPort?.postMessage(copy(order));
+const started = workerData as Int32Array;
+Atomics.store(started, 0, 1);
+Atomics.notify(started, 0);
 
-function copy(asked: CopyOrder): CopyAnswer {
+let connection: Connection | undefined;
+
+parentPort?.on("message", (order: Order) => parentPort?.postMessage(answer(order)));
+
+function answer(order: Order): Answer {
   try {
-    return { facts: copyStore(asked) };
+    return { value: perform(order) };
   } catch (error) {
-    // An error loses its class on the way to another thread.
-    if (error instanceof StoreOpenError) return { refusal: error.message };
-    return { error: error as Error };
+    return { error: error as Error, isOpenError: error instanceof StoreOpenError };
   }
 }
 
-function search({ path, scanRowsMax, started }: SearchWorkerSetup): void {
-  const connection = connect(openReadOnly(path));
-  Atomics.store(started, 0, 1);
-  Atomics.notify(started, 0);
-  const perform = ({ kind, query }: Exclude<SearchOrder, "close">): SearchAnswer => {
-    const work = kind === "list" ? searchPlants : countPlants;
-    try {
-      return inSnapshot(connection, () => work(connection.statements, query, scanRowsMax));
-    } catch (error) {
-      return error as Error;
-    }
-  };
-  parentPort?.on("message", (asked: SearchOrder) => {
-    if (asked !== "close") return parentPort?.postMessage(perform(asked));
-    disconnect(connection);
-    parentPort?.close();
-  });
+function perform(order: Order): unknown {
+  if (order.kind === "copy") return copyStore(order);
+  if (order.kind === "close") return disconnect(connection);
+  const { kind, path, query, scanRowsMax } = order;
+  const { statements } = (connection ??= connect(openReadOnly(path)));
+  const scan = kind === "search" ? searchPlants : countPlants;
+  return inSnapshot(connection, () => scan(statements, query, scanRowsMax));
 }
