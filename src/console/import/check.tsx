@@ -144,7 +144,7 @@ function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Elem
   const { created, same, refused, differences, end } = comparison;
   const different = differences.length;
   return (
-    <section class="compared" aria-label="Compared with the store">
+    <section class="stack compared" aria-label="Compared with the store">
       <Terms
         class="figures"
         of={[

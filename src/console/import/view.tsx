@@ -41,7 +41,7 @@ export function ImportView(): JSX.Element {
 function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   return (
-    <div class="drop">
+    <div class="drop blank">
       <Drawing name="sheet" />
       <h2>Drop a file here</h2>
       <p>
@@ -131,7 +131,7 @@ function ProgressBar({ progress }: { readonly progress: Progress }): JSX.Element
   const { done, seconds, isWaiting } = progress;
   const rate = seconds > 0 ? Math.round(countRows(progress) / seconds) : 0;
   return (
-    <div class="progress">
+    <div class="stack">
       <progress aria-label="Import" value={done} max={1} />
       <p class="section-head">
         <strong class="tabular">{Math.floor(done * 100)} %</strong>
@@ -185,7 +185,7 @@ interface RefusedRowsProps {
 function RefusedRows({ progress, kind = "csv" }: RefusedRowsProps): JSX.Element {
   const { firstRefused, refused, rejects } = progress;
   return (
-    <div class="refused">
+    <div class="stack refused">
       <div class="section-head">
         <h2>Refused rows</h2>
         <Button

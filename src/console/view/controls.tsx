@@ -19,7 +19,6 @@ const paths = {
   trash: "M4 6h12M8 6V4h4v2M5.5 6l.8 10.5h7.4L14.5 6M8.5 9v4.5M11.5 9v4.5",
   warning: "M10 3.5 17.5 16.5h-15L10 3.5ZM10 8.5v3.5M10 14.2v.2",
   check: "m4.5 10.5 3.5 3.5 7.5-8",
-  tag: "M3.5 4v5.5l7 7 6-6-7-7H4c-.3 0-.5.2-.5.5ZM7 7v.1",
   ascending: "M6 4v12M3.5 13.5 6 16l2.5-2.5M11 5h6M11 10h4.5M11 15h3",
   descending: "M6 16V4M3.5 6.5 6 4l2.5 2.5M11 15h6M11 10h4.5M11 5h3",
 } as const;

@@ -131,7 +131,7 @@ interface FieldProps {
 export function Field(props: FieldProps & { readonly children: ComponentChildren }): JSX.Element {
   const { id, label, optional, fault, note, children } = props;
   return (
-    <div class={fault === undefined ? "field" : "field field-faulty"}>
+    <div class="field">
       <label for={id}>
         {label}
         {optional === true && <span class="faint"> (optional)</span>}

@@ -158,7 +158,7 @@ export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
   }, []);
   return (
     <dialog ref={dialog} aria-labelledby="dialog-title" closedby="any" onClose={onClose}>
-      <div class="dialog-head">
+      <div class="section-head">
         <h2 id="dialog-title">{title}</h2>
         <Button kind="plain" icon="close" label="Close" onClick={() => dialog.current?.close()} />
       </div>

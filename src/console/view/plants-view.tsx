@@ -8,7 +8,6 @@ import type { Plant } from "../../domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
-import { hasShortcuts } from "../state/storage.ts";
 import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
   deleteSelected,
@@ -67,7 +66,7 @@ function PlantsList(): JSX.Element {
   const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
   return (
     <section class="plants-list" aria-labelledby="plants-title">
-      <div class="plants-title">
+      <div class="section-head">
         <h1 id="plants-title">Plants</h1>
         <CountLine byId={byId} />
       </div>
@@ -184,7 +183,6 @@ function SearchBox(): JSX.Element {
           event.preventDefault();
         }}
       />
-      {hasShortcuts.value && <kbd aria-hidden="true">/</kbd>}
     </div>
   );
 }
@@ -197,7 +195,6 @@ function TagFilter(): JSX.Element {
   }, [tag]);
   return (
     <div class="tag-filter" data-set={tag === undefined ? undefined : ""}>
-      <Icon name="tag" />
       <Combobox
         id="tag-filter"
         aria-label="Filter by tag"

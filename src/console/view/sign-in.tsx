@@ -96,10 +96,10 @@ export function SignIn(): JSX.Element {
             {isBusy.value ? "Checking…" : "Sign in"}
           </Button>
         </Form>
-        <p class="sign-in-help">
+        <small>
           No token? Ask the person who runs the store to create one with
           <code>npx plantstore token create --name NAME</code>
-        </p>
+        </small>
       </div>
     </main>
   );
