@@ -12,10 +12,11 @@ import { Commits, type ServiceFacts } from "../observe/reporter.ts";
 import { openStore } from "../store/open.ts";
 import { WebhookSender } from "../webhooks/sender.ts";
 import { CommandError, describeMigration, SAME_SIGNAL_MS } from "./command.ts";
+import { failOutput, isTerminal } from "./terminal.ts";
 
 export async function serve(config: Config): Promise<void> {
   const stderr = new Stderr();
-  const writeLog = process.stderr.isTTY
+  const writeLog = isTerminal("stderr")
     ? (line: string) => stderr.write(formatLogLine(line, !process.env["NO_COLOR"]))
     : stderr.write;
   const log = createLog(config.logLevel, writeLog);
@@ -61,7 +62,8 @@ export async function serve(config: Config): Promise<void> {
     workers: config.workers,
     firstToken,
   };
-  process.stdout.write(process.stdout.isTTY ? formatForPeople(started) : formatAsJson(started));
+  const text = isTerminal("stdout") ? formatForPeople(started) : formatAsJson(started);
+  Bun.write(Bun.stdout, text).catch(failOutput);
 }
 
 async function startListening(

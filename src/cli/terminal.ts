@@ -1,5 +1,20 @@
 /** What people see on a terminal: tables, facts, quantities and progress. */
 
+import { fstatSync } from "node:fs";
+
+/** Looks at the descriptor first: asking the runtime's stream loads all streams. */
+export function isTerminal(output: "stdout" | "stderr"): boolean {
+  const isDevice = fstatSync(output === "stdout" ? 1 : 2).isCharacterDevice();
+  return isDevice && process[output].isTTY;
+}
+
+/** A reader that closes the pipe early, as `head` does, is no failure. */
+export function failOutput(error: NodeJS.ErrnoException): void {
+  if (error.code === "EPIPE") return;
+  printError(`standard output: ${error.message}`);
+  process.exit(1);
+}
+
 export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
   const all = [head, ...rows];
   const widths = head.map((_, column) => Math.max(...all.map((row) => (row[column] ?? "").length)));
