@@ -1,112 +1,60 @@
 /** plantstore check and migrate: what is in a store, what is wrong with it, and its schema. */
 
-import { resolve } from "node:path";
 import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../store/open.ts";
-import type { PlantCounts, TokenCounts } from "../store/rows.ts";
-import type { Target } from "../store/postgres/url.ts";
-import { checks, inspectStore } from "../store/sqlite/check.ts";
+import type { Inspection, PlantCounts, TokenCounts } from "../store/inspection.ts";
+import { inspectStore } from "../store/sqlite/check.ts";
 import { migrations, openDatabase } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
 import { CommandError, describeMigration, findSchema, UsageError } from "./command.ts";
 import { formatBytes, formatCount, printError, printTable } from "./terminal.ts";
 
-interface Checked {
-  /** Whether it is a file or a database, and which. */
-  readonly place: readonly ["file" | "database", string];
-  /** A row for each check. */
-  readonly rows: readonly (readonly string[])[];
-  readonly faults: readonly { readonly check: string; readonly message: string }[];
-  readonly schemaVersion: number | undefined;
-  readonly plants: PlantCounts | undefined;
-  readonly tokens: TokenCounts | undefined;
-  /** Undefined if there is no store. */
-  readonly size: string | undefined;
-  readonly bytes: Readonly<Record<string, unknown>>;
-}
-
 /** Changes nothing. */
 export async function check(config: Config, options: { readonly json?: boolean }): Promise<void> {
-  const url = parseStoreUrl(config.databaseUrl);
-  const { place, rows, faults, schemaVersion, plants, tokens, size, bytes } =
-    url.engine === "sqlite" ? checkSqlite(url.path) : await checkPostgres(url.target, config);
-  const [kind, store] = place;
+  const inspection = await inspect(config);
+  const { kind, location, schemaVersion, faults, plants, tokens, bytes } = inspection;
   const ok = faults.length === 0;
   if (options.json) {
     const counts = { plants: plants ?? null, tokens: tokens ?? null };
-    const facts = { ok, store, faults, schema: schemaVersion ?? null, ...counts, bytes };
-    process.stdout.write(`${formatJson(facts)}\n`);
-  } else
+    const schema = schemaVersion ?? null;
+    process.stdout.write(
+      `${formatJson({ ok, store: location, faults, schema, ...counts, bytes })}\n`,
+    );
+  } else {
+    const sizes = Object.entries(bytes).map(
+      ([part, size]) => `${part} ${formatBytes(Number(size))}`,
+    );
     printTable(
       ["CHECK", "RESULT", "FOUND"],
       [
-        ...rows,
+        ...describeChecks(inspection),
         ...(plants === undefined ? [] : describePlants(plants)),
         ...(tokens === undefined ? [] : [["tokens", "", describeTokens(tokens)]]),
-        ...(size === undefined ? [] : [["size", "", size]]),
-        [kind, "", store],
+        ...(sizes.length === 0 ? [] : [["size", "", sizes.join(", ")]]),
+        [kind, "", location],
       ],
     );
-  if (!ok) throw new CommandError(`${store} is damaged or incomplete; see docs/backup.md.`);
+  }
+  if (!ok) throw new CommandError(`${location} is damaged or incomplete; see docs/backup.md.`);
 }
 
-function checkSqlite(path: string): Checked {
-  const { fileBytes, logBytes, ...inspection } = inspectStore(path, Date.now());
-  const { faults, schemaVersion } = inspection;
-  const sound = {
-    schema: schemaVersion === undefined ? "" : describeSchema(schemaVersion, migrations.length),
-    tables: "every table and index exists",
-    integrity: "every page, row and index is sound",
-  };
-  const resultOf = (name: (typeof checks)[number]): string[][] => {
-    const wrong = faults.filter((fault) => fault.check === name);
-    if (wrong.length > 0)
-      return describeFaults(
-        name,
-        wrong.map(({ message }) => message),
-      );
-    // The counts themselves show that they can be made.
-    if (name === "counts") return [];
-    return [schemaVersion === undefined ? [name, "-", "not checked"] : [name, "ok", sound[name]]];
-  };
-  return {
-    ...inspection,
-    place: ["file", resolve(path)],
-    rows: checks.flatMap(resultOf),
-    size: `${formatBytes(fileBytes)}, and ${formatBytes(logBytes)} of log`,
-    bytes: { file: fileBytes, log: logBytes },
-  };
+async function inspect(config: Config): Promise<Inspection> {
+  const url = parseStoreUrl(config.databaseUrl);
+  if (url.engine === "sqlite") return inspectStore(url.path);
+  return (await import("../store/postgres/check.ts")).inspectPostgres(url.target, config);
 }
 
-async function checkPostgres(target: Target, config: Config): Promise<Checked> {
-  const { inspectPostgres } = await import("../store/postgres/check.ts");
-  const { location, durability, newestVersion, bytes, ...inspection } = await inspectPostgres(
-    target,
-    config,
-  );
-  const { schemaVersion } = inspection;
-  const missing =
-    "This database holds no plant store yet. The service creates one when it starts; so does plantstore migrate.";
-  const faults = schemaVersion === undefined ? [missing, ...inspection.faults] : inspection.faults;
-  const schemaRows =
-    schemaVersion === undefined
-      ? describeFaults("schema", faults)
-      : [
-          ["schema", "ok", describeSchema(schemaVersion, newestVersion)],
-          ...(faults.length === 0
-            ? [["tables", "ok", "every table, column and index exists"]]
-            : describeFaults("tables", faults)),
-        ];
-  const commit = durability.replace(/^every answer is sent after its commit/, "a commit");
-  return {
-    ...inspection,
-    place: ["database", location],
-    rows: [...schemaRows, ["durability", "ok", commit]],
-    faults: faults.map((message) => ({ check: "tables", message })),
-    size:
-      schemaVersion === undefined ? undefined : `${formatBytes(Number(bytes))}, the whole database`,
-    bytes: { database: bytes },
-  };
+function describeChecks({ schemaVersion, newestVersion, sound, faults }: Inspection): string[][] {
+  const isKnown = schemaVersion !== undefined;
+  const schema = isKnown ? describeSchema(schemaVersion, newestVersion) : "";
+  const checks = new Map(Object.entries({ schema, ...sound }));
+  // Counts that can be made show themselves.
+  for (const fault of faults) checks.set(fault.check, "");
+  return [...checks].flatMap(([name, found]) => {
+    const messages = faults.filter((fault) => fault.check === name).map(({ message }) => message);
+    if (messages.length > 0) return describeFaults(name, messages);
+    return [isKnown ? [name, "ok", found] : [name, "-", "not checked"]];
+  });
 }
 
 const describePlants = ({ count, tagged, tags, idMin, idMax }: PlantCounts): string[][] => [

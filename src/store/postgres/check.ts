@@ -1,7 +1,14 @@
 /** Looks into a database, in use or not, without changing it: what it holds, and what is wrong with it. */
 
 import { refuseNewerSchema } from "../../domain/errors.ts";
-import { COUNT_PLANTS, countTokens, type PlantCounts, type TokenCounts } from "../rows.ts";
+import {
+  COUNT_PLANTS,
+  countTokens,
+  type Fault,
+  type Inspection,
+  type PlantCounts,
+  type TokenCounts,
+} from "../inspection.ts";
 import type { Connection } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { findVersion, NEWEST_SCHEMA, steps } from "./schema.ts";
@@ -28,46 +35,52 @@ const COLUMNS = `SELECT table_name || '.' || column_name AS name FROM informatio
 /** One that could not be finished is not valid. */
 const INDEXES = `SELECT c.relname AS name FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
   JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND i.indisvalid`;
-const COUNT_TOKENS = countTokens("plantstore_tokens", "extract(epoch FROM now()) * 1000");
-const SIZE = "SELECT pg_database_size(current_database()) AS bytes";
+const SIZE = "SELECT pg_database_size(current_database()) AS database";
 
 /** Counting takes time in proportion to the plants. */
 const COUNT_MS_MAX = 3_600_000;
 
-/** Without a version, the database has no plant store, and the rest is empty. */
-export function inspectPostgres(target: Target, limits: OpenLimits) {
+const NO_STORE =
+  "This database holds no plant store yet. The service creates one when it starts; so does plantstore migrate.";
+
+export function inspectPostgres(target: Target, limits: OpenLimits): Promise<Inspection> {
   const location = describeTarget(target);
   return onServer(target, limits, async (connection) => {
     connection.deadlineMs = performance.now() + COUNT_MS_MAX;
     const schemaVersion = await findVersion(connection);
-    const { durability } = connection;
-    const known = { location, durability, schemaVersion, newestVersion: NEWEST_SCHEMA };
-    if (schemaVersion === undefined)
-      return { ...known, faults: [], plants: undefined, tokens: undefined, bytes: 0n };
-    refuseNewerSchema(schemaVersion, NEWEST_SCHEMA, location);
+    refuseNewerSchema(schemaVersion ?? 0, NEWEST_SCHEMA, location);
+    const isMissing = schemaVersion === undefined;
     // An older schema is for the migration to judge.
     const isNewest = schemaVersion === NEWEST_SCHEMA;
     const faults = isNewest ? await findFaults(connection) : [];
+    const readOne = async <Row>(canRead: boolean, statement: string): Promise<Row | undefined> =>
+      canRead ? (await connection.query<Row>(statement, [], COUNT_MS_MAX))[0] : undefined;
     const canCount = isNewest && faults.length === 0;
-    const readOne = async <Row>(statement: string): Promise<Row | undefined> =>
-      (await connection.query<Row>(statement, [], COUNT_MS_MAX))[0];
+    const size = await readOne<{ readonly database: bigint }>(!isMissing, SIZE);
     return {
-      ...known,
-      faults,
-      plants: canCount ? await readOne<PlantCounts>(COUNT_PLANTS) : undefined,
-      tokens: canCount ? await readOne<TokenCounts>(COUNT_TOKENS) : undefined,
-      bytes: (await readOne<{ readonly bytes: bigint }>(SIZE))?.bytes ?? 0n,
+      kind: "database",
+      location,
+      schemaVersion,
+      newestVersion: NEWEST_SCHEMA,
+      sound: {
+        tables: "every table, column and index exists",
+        durability: connection.durability.replace(/^every answer is sent after its/, "a"),
+      },
+      faults: isMissing ? [{ check: "schema", message: NO_STORE }] : faults,
+      plants: await readOne<PlantCounts>(canCount, COUNT_PLANTS),
+      tokens: await readOne<TokenCounts>(canCount, countTokens("plantstore_tokens")),
+      bytes: { ...size },
     };
   });
 }
 
-async function findFaults(connection: Connection): Promise<string[]> {
+async function findFaults(connection: Connection): Promise<Fault[]> {
   const findMissing = async (kind: string, names: string[], statement: string) => {
     const rows = await connection.query<{ readonly name: string }>(statement);
     const found = new Set(Array.from(rows, ({ name }) => name));
     return names
       .filter((name) => !found.has(name))
-      .map((name) => `The ${kind} ${name} is missing.`);
+      .map((name) => ({ check: "tables", message: `The ${kind} ${name} is missing.` }));
   };
   const { columns, indexes } = listExpected();
   return [

@@ -18,8 +18,7 @@ import {
 } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { endOfTick } from "../batcher.ts";
-import { type PlantRow, toPlant } from "../rows.ts";
-import type { Value } from "../sql-store.ts";
+import { type PlantRow, toPlant, type Value } from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
 
 const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";

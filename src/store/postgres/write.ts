@@ -204,11 +204,9 @@ class Batch {
       if (error instanceof LostAnswerError) return this.giveUp(piece, error);
       if (classify(error) !== "bad row") throw error;
       if (piece.length === 1) return void this.outcomes.set(first, error as Error);
-      // One row that PostgreSQL refuses fails its whole statement: halved until it is alone.
-      const open = piece.filter((write) => !this.outcomes.has(write));
-      const middle = Math.ceil(open.length / 2);
-      await this.perform(connection, open.slice(0, middle));
-      await this.perform(connection, open.slice(middle));
+      // One row that PostgreSQL refuses fails its whole statement.
+      for (const write of piece)
+        if (!this.outcomes.has(write)) await this.perform(connection, [write]);
     }
   }
 

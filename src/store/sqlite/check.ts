@@ -1,8 +1,16 @@
 /** Looks through a store, while the service may be running, and changes nothing. */
 
 import { Database, SQLiteError } from "bun:sqlite";
+import { resolve } from "node:path";
 import { StoreOpenError } from "../../domain/errors.ts";
-import { COUNT_PLANTS, countTokens, type PlantCounts, type TokenCounts } from "../rows.ts";
+import {
+  COUNT_PLANTS,
+  countTokens,
+  type Fault,
+  type Inspection,
+  type PlantCounts,
+  type TokenCounts,
+} from "../inspection.ts";
 import {
   fileBytesOf,
   getSchemaVersion,
@@ -12,26 +20,13 @@ import {
   readStore,
 } from "./database.ts";
 
-/** In this order. If the first fails, the others are not made. */
-export const checks = ["schema", "tables", "integrity", "counts"] as const;
-
-type Check = (typeof checks)[number];
-
-interface Fault {
-  readonly check: Check;
-  readonly message: string;
-}
-
 const FAULTS_MAX = 10;
 
-/** Without a version, the file is not a plant store, or has a schema that we do not know. Then nothing is counted. */
-export function inspectStore(path: string, nowMs: number) {
+export function inspectStore(path: string): Inspection {
   return readStore(path, (db) => {
-    // The newest part of the log is not in the file yet.
-    const sizes = { fileBytes: fileBytesOf(path), logBytes: fileBytesOf(`${path}-wal`) };
     const faults: Fault[] = [];
     /** What cannot be read is a fault. A store that is locked, or that we may not read, is not. */
-    const attempt = <Result>(check: Check, look: () => Result): Result | undefined => {
+    const attempt = <Result>(check: string, look: () => Result): Result | undefined => {
       try {
         return look();
       } catch (error) {
@@ -42,26 +37,31 @@ export function inspectStore(path: string, nowMs: number) {
         return undefined;
       }
     };
-    const collect = (check: Check, look: () => string[]): void => {
+    const collect = (check: string, look: () => string[]): void => {
       for (const message of attempt(check, look) ?? []) faults.push({ check, message });
     };
     const schemaVersion = attempt("schema", () => getSchemaVersion(db, path));
-    if (schemaVersion === undefined)
-      return { ...sizes, faults, schemaVersion, plants: undefined, tokens: undefined };
-    collect("tables", () => findMissing(db, schemaVersion));
-    collect("integrity", () => findDamage(db, FAULTS_MAX));
-    const plants = attempt(
-      "counts",
-      () => db.query<PlantCounts, []>(COUNT_PLANTS).get() as PlantCounts,
-    );
-    const tokens = attempt(
-      "counts",
-      () =>
-        db
-          .query<TokenCounts, [nowMs: number]>(countTokens("tokens", "?"))
-          .get(nowMs) as TokenCounts,
-    );
-    return { ...sizes, faults, schemaVersion, plants, tokens };
+    const count = (statement: string): unknown =>
+      schemaVersion === undefined ? undefined : attempt("counts", () => db.query(statement).get());
+    if (schemaVersion !== undefined) {
+      collect("tables", () => findMissing(db, schemaVersion));
+      collect("integrity", () => findDamage(db, FAULTS_MAX));
+    }
+    return {
+      kind: "file",
+      location: resolve(path),
+      schemaVersion,
+      newestVersion: migrations.length,
+      sound: {
+        tables: "every table and index exists",
+        integrity: "every page, row and index is sound",
+      },
+      faults,
+      plants: count(COUNT_PLANTS) as PlantCounts | undefined,
+      tokens: count(countTokens("tokens")) as TokenCounts | undefined,
+      // The newest part of the log is not in the file yet.
+      bytes: { file: fileBytesOf(path), log: fileBytesOf(`${path}-wal`) },
+    };
   });
 }
 

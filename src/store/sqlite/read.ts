@@ -16,7 +16,7 @@ import { lengthOf, type Plant } from "../../domain/plant.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
 import { ChangePageBuilder, partOf, requireJournal } from "../journal.ts";
-import { toPlant } from "../rows.ts";
+import { toPlant } from "../sql-store.ts";
 import type { Scans } from "../scans.ts";
 import { isLocked, openReadOnly, translate } from "./database.ts";
 import { connect, type Connection, disconnect, inSnapshot, walkPlants, walkTags } from "./sql.ts";

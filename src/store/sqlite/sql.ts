@@ -19,8 +19,7 @@ import {
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { BlockRow } from "../journal.ts";
-import { type PlantRow, toPlant } from "../rows.ts";
-import type { Value } from "../sql-store.ts";
+import { type PlantRow, toPlant, type Value } from "../sql-store.ts";
 
 type Prepare = <Row = unknown>(sql: string) => Statement<Row, Value[]>;
 

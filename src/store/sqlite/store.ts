@@ -12,7 +12,6 @@ import type {
 import { judgeChange, judgeCreate } from "../../domain/plant.ts";
 import { Batcher, type Committed } from "../batcher.ts";
 import { Entries, keepTrimmed } from "../journal.ts";
-import { toPlant } from "../rows.ts";
 import {
   type Change,
   type Create,
@@ -20,6 +19,7 @@ import {
   type PlantWrite,
   SqlStore,
   type Statement,
+  toPlant,
 } from "../sql-store.ts";
 import {
   type Durability,
