@@ -13,8 +13,6 @@ interface Scanner {
 
 type Scan<Page> = (query: PlantQuery, deadlineMs: number) => Promise<Page>;
 
-/** Of each kind. Each takes a bounded time, so this bounds the wait of the last one. */
-const WAITING_MAX = 64;
 const COUNT_MS_MAX = 1_000;
 /** A count that took longer is used again for a while. */
 const CHEAP_MS = 100;
@@ -28,7 +26,7 @@ export class Scans {
   private readonly scanner: Scanner;
 
   constructor(limits: StoreLimits, scanner: Scanner, searchesMax = 1) {
-    const bounds = { ...limits, queueLengthMax: WAITING_MAX, batchLengthMax: 1 };
+    const bounds = { ...limits, batchLengthMax: 1 };
     this.scanner = scanner;
     this.searches = new Batcher(oneOf(scanner.search), bounds, { inFlightMax: searchesMax });
     this.pieces = new Batcher(oneOf(scanner.count), bounds);

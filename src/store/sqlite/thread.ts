@@ -30,6 +30,8 @@ export type Order = ScanOrder | CopyOrder | { readonly kind: "close" };
 export type Answer =
   { readonly value: unknown } | { readonly error: Error; readonly isOpenError: boolean };
 
+/** Searches, and counts. Each takes a bounded time, so this bounds the wait of the last one. */
+const WAITING_MAX = 64;
 const CLOSE_MS_MAX = 2_000;
 const START_MS_MAX = 2_000;
 /** The runtime ends the process if a thread cannot have descriptors for its event loop. */
@@ -105,7 +107,8 @@ export function scanOnThread(path: string, limits: StoreLimits): Scans {
       throw new Refusal("store_unavailable", undefined, error);
     }
   };
-  return new Scans(limits, {
+  const bounds = { ...limits, queueLengthMax: WAITING_MAX };
+  return new Scans(bounds, {
     search: (query, deadlineMs) => ask("search", query, deadlineMs) as Promise<PlantPage>,
     count: (query, deadlineMs) => ask("count", query, deadlineMs) as Promise<CountPage>,
     // When the thread has closed the file: the last connection to close folds the log in.
