@@ -8,31 +8,32 @@ import { makeTemporaryFolder, until } from "./support/folder.ts";
 
 const bin = dirname(launcher);
 
-/** The candidates, without their meanings. */
 async function propose(...words: string[]): Promise<string[]> {
-  const { exitCode, stdout, stderr } = await runCommand(["complete", "--", ...words]);
+  // Bash adds the program, the word and the one before it, which may look like flags.
+  const { exitCode, stdout, stderr } = await runCommand(
+    ["complete", "plantstore", words.at(-1) ?? "", words.at(-2) ?? ""],
+    { COMP_LINE: ["plantstore", ...words].join(" ") },
+  );
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
-  return stdout.split("\n").flatMap((line) => (line === "" ? [] : [line.split("\t")[0] ?? ""]));
+  return stdout.split("\n").filter((line) => line !== "");
 }
 
 describe("the candidates", () => {
-  test("are every command that the help has, each with its meaning", async () => {
+  test("are every command that the help has", async () => {
     const { stdout: help } = await runCommand(["--help"]);
     const commands = [...help.matchAll(/^ {2}([a-z]+) .*/gm)].map(([, name = ""]) => name);
     expect(commands).toContain("serve");
     expect(await propose("")).toEqual(commands);
-    expect((await runCommand(["complete", "--", "vers"])).stdout).toBe(
-      "version\tPrint the version\n",
-    );
+    expect(await propose("vers")).toEqual(["version"]);
   });
 
-  test("are every flag of a command, except those given already", async () => {
+  test("are every flag of a command", async () => {
     const { stdout: help } = await runCommand(["token", "create", "--help"]);
     const flags = [...help.matchAll(/^ {2}(?:-., )?(--[a-z-]+)/gm)].map(([, name = ""]) => name);
     expect(flags.length).toBeGreaterThan(4);
     expect(await propose("token", "create", "--")).toEqual(flags);
-    const left = flags.filter((flag) => flag !== "--json" && flag !== "--name");
-    expect(await propose("token", "create", "--json", "--name", "till", "--")).toEqual(left);
+    expect(await propose("token", "create", "--json", "--name", "till", "--n")).toEqual(["--name"]);
+    expect(await propose("token", "create", "--json", "--help")).toEqual(["--help"]);
   });
 
   test.each([
@@ -46,14 +47,10 @@ describe("the candidates", () => {
       ["ndjson", "json", "csv", "xlsx"],
     ],
     [["import", "--format", "nd"], ["ndjson"]],
-    [["import", ""], [":files"]],
+    [["import", ""], []],
     [["import", "plants.csv", ""], []],
-    [["import", "--rejects", ""], [":files"]],
-    [
-      ["backup", ""],
-      ["verify", ":files"],
-    ],
-    [["backup", "verify", ""], [":files"]],
+    [["import", "--rejects", ""], []],
+    [["backup", ""], ["verify"]],
     [
       ["completion", ""],
       ["bash", "zsh", "fish"],
@@ -138,7 +135,7 @@ describe("a shell", () => {
   }
 
   test.skipIf(Bun.which("fish") === null).each([
-    ["plantstore tok", "token\tCreate, list and revoke tokens\n"],
+    ["plantstore tok", "token\n"],
     ["plantstore import --format n", "ndjson\n"],
     ["plantstore import spring", "spring.csv\n"],
   ])("fish completes %j", (line, expected) => {

@@ -336,8 +336,11 @@ function addCompletion(program: Command): void {
     .action(printCompletion);
   program
     .command("complete", { hidden: true })
+    // Shells add words of the line, which it holds already.
     .argument("[words...]")
-    .action((words: readonly string[]) => printCandidates(program, words));
+    .allowUnknownOption()
+    .helpOption(false)
+    .action(() => printCandidates(program));
 }
 
 const COMPLETION_HELP = `

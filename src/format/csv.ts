@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { parseTexts, type Plant } from "../domain/plant.ts";
-import { type Line, MalformedFile, RecordReader } from "./records.ts";
+import { type Line, MalformedFile, type Role, ScanningReader } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
 
@@ -36,13 +36,11 @@ const QUOTE = 34;
  * any system that no quotes enclose. Its cells are not judged here, so a quote in the wrong place spoils no other
  * row. Throws a MalformedFile if a quote is never closed.
  */
-export class RowReader extends RecordReader {
+export class RowReader extends ScanningReader {
   private readonly delimiter: number;
-  private place: "cell start" | "plain cell" | "quoted cell" | "after a quote" = "cell start";
-  private line = 1;
-  private rowLine = 1;
-  private wasReturn = false;
   private readonly countsRows: boolean;
+  private place: "cell start" | "plain cell" | "quoted cell" | "after a quote" = "cell start";
+  private wasReturn = false;
 
   /** With `countsRows`, line breaks inside cells do not count. */
   constructor(delimiter: string, bytesMax: number, countsRows = false) {
@@ -51,42 +49,19 @@ export class RowReader extends RecordReader {
     this.countsRows = countsRows;
   }
 
-  protected override cut(chunk: Uint8Array): Line[] {
-    const rows: Line[] = [];
-    let start = 0;
-    for (let at = 0; at < chunk.length; at++) {
-      const byte = chunk[at] as number;
-      const isBreak = byte === NEWLINE || byte === RETURN;
-      // The second half of a break: the first half has ended the line and the row.
-      const isRest = byte === NEWLINE && this.wasReturn;
-      this.wasReturn = byte === RETURN;
-      if (isBreak && !isRest && !(this.countsRows && this.place === "quoted cell")) this.line++;
-      if (!isBreak || this.place === "quoted cell") {
-        this.place = this.next(byte);
-        continue;
-      }
-      this.text.add(chunk.subarray(start, at));
-      start = at + 1;
-      const row = this.takeRow();
-      if (row !== undefined) rows.push(row);
+  protected override pass(byte: number): Role {
+    const isQuoted = this.place === "quoted cell";
+    const isBreak = byte === NEWLINE || byte === RETURN;
+    // The second half of a break: the first half has ended the line and the row.
+    const isRest = byte === NEWLINE && this.wasReturn;
+    this.wasReturn = byte === RETURN;
+    if (isBreak && !isRest && !(this.countsRows && isQuoted)) this.line++;
+    if (isBreak && !isQuoted) {
+      this.place = "cell start";
+      return this.begunOn === undefined ? "between" : "end";
     }
-    this.text.addCopy(chunk.subarray(start));
-    return rows;
-  }
-
-  protected override end(): Line | undefined {
-    if (this.place === "quoted cell")
-      throw new MalformedFile(
-        `The file ends inside a quoted cell, in the row that begins on line ${this.rowLine}.`,
-      );
-    return this.takeRow();
-  }
-
-  private takeRow(): Line | undefined {
-    const row = this.text.isEmpty ? undefined : { number: this.rowLine, text: this.text.take() };
-    this.place = "cell start";
-    this.rowLine = this.line;
-    return row;
+    this.place = this.next(byte);
+    return "part";
   }
 
   /** RFC 4180, section 2: a quote opens at the start of a cell, and two of them inside stand for one. */
@@ -96,38 +71,38 @@ export class RowReader extends RecordReader {
     const mayQuote = this.place === "cell start" || this.place === "after a quote";
     return byte === QUOTE && mayQuote ? "quoted cell" : "plain cell";
   }
+
+  protected override requireEnd(): void {
+    if (this.place === "quoted cell")
+      throw new MalformedFile(
+        `The file ends inside a quoted cell, in the row that begins on line ${this.begunOn}.`,
+      );
+  }
 }
 
 /** An empty cell without quotes is null; with quotes it is the empty text. */
 type Cell = string | null;
 
-/** Throws a Refusal if quotes are in the wrong place. */
-function parseCells(row: string, delimiter: string): Cell[] {
-  const cells: Cell[] = [];
-  for (let at = 0; ; at++) {
-    if (row[at] === '"') {
-      let text = "";
-      let end = row.indexOf('"', at + 1);
-      for (; row[end + 1] === '"' && end !== -1; end = row.indexOf('"', at + 1)) {
-        text += row.slice(at + 1, end + 1);
-        at = end + 1;
-      }
-      if (end === -1) throw new Refusal("invalid_plant", "Unbalanced quotes.");
-      cells.push(text + row.slice(at + 1, end));
-      at = end + 1;
-      if (at < row.length && row[at] !== delimiter)
-        throw new Refusal("invalid_plant", "Text follows the closing quote of a cell.");
-    } else {
-      const found = row.indexOf(delimiter, at);
-      const end = found === -1 ? row.length : found;
-      const cell = row.slice(at, end);
-      if (cell.includes('"'))
-        throw new Refusal("invalid_plant", "A quote stands inside a cell that is not quoted.");
-      cells.push(cell === "" ? null : cell);
-      at = end;
+/** The function throws a Refusal if quotes are in the wrong place. */
+function createCellParser(delimiter: string): (row: string) => Cell[] {
+  const sign = `\\${delimiter}`;
+  const cell = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^"${sign}]*))(${sign}|$)`, "y");
+  return (row) => {
+    const cells: Cell[] = [];
+    for (cell.lastIndex = 0; ;) {
+      const at = cell.lastIndex;
+      const [, quoted, plain, end] = cell.exec(row) ?? [];
+      if (end === undefined)
+        throw new Refusal(
+          "invalid_plant",
+          row[at] === '"'
+            ? "Text follows the closing quote of a cell."
+            : "A quote stands inside a cell that is not quoted.",
+        );
+      cells.push(quoted === undefined ? plain || null : quoted.replaceAll('""', '"'));
+      if (end === "") return cells;
     }
-    if (at >= row.length) return cells;
-  }
+  };
 }
 
 export const plantFields = ["id", "name", "tag"] as const;
@@ -165,9 +140,10 @@ export function createRowParser(
   delimiter: string,
 ): (row: string) => Plant {
   const found = parseHeading(heading, delimiter);
+  const parseCells = createCellParser(delimiter);
   const [id, name, tag] = plantFields.map((field) => findColumn(found, field, headings));
   return (row) => {
-    const cells = parseCells(row, delimiter);
+    const cells = parseCells(row);
     if (cells.length !== found.length)
       throw new Refusal(
         "invalid_plant",
@@ -192,7 +168,7 @@ export function createRowParser(
 export function parseHeading({ text }: Line, delimiter: string): string[] {
   try {
     if (typeof text !== "string") throw text;
-    return parseCells(text, delimiter).map((cell) => cell?.replace(UNUSABLE, "") ?? "");
+    return createCellParser(delimiter)(text).map((cell) => cell?.replace(UNUSABLE, "") ?? "");
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     throw new MissingColumn(`The heading: ${error.message}`, { cause: error });

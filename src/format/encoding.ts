@@ -32,7 +32,7 @@ export async function* toUtf8(
   { encoding, onEncoding }: DecodeOptions,
   mayGuess: boolean,
 ): AsyncGenerator<Uint8Array> {
-  let decode: Decode | undefined;
+  let decode: ReturnType<typeof createDecoder> | undefined;
   let isDecided = encoding !== undefined || !mayGuess;
   for await (const chunk of withLongStart(chunks)) {
     let bytes = chunk;
@@ -63,14 +63,11 @@ async function* withLongStart(chunks: AsyncIterable<Uint8Array>): AsyncGenerator
   const start = new Bytes();
   let isLong = false;
   for await (const chunk of chunks) {
-    if (isLong) {
-      yield chunk;
-      continue;
-    }
-    // A copy: the memory of the chunk may be used again.
-    start.add(new Uint8Array(chunk));
-    isLong = start.length >= START_BYTES;
-    if (isLong) yield start.take();
+    if (isLong) yield chunk;
+    else start.add(chunk);
+    if (isLong || start.length < START_BYTES) continue;
+    isLong = true;
+    yield start.take();
   }
   if (start.length > 0) yield start.take();
 }
@@ -119,10 +116,8 @@ function beginsUtf8(bytes: Uint8Array): boolean {
   }
 }
 
-/** Called without a chunk at the end of the file. */
-type Decode = (chunk?: Uint8Array) => Uint8Array;
-
-function createDecoder(encoding: Encoding): Decode {
+/** The function is called without a chunk at the end of the file. */
+function createDecoder(encoding: Encoding): (chunk?: Uint8Array) => Uint8Array {
   if (encoding === "utf-8") return (chunk = new Uint8Array()) => chunk;
   const decoder = new TextDecoder(encoding, { fatal: true });
   const encoder = new TextEncoder();

@@ -1,87 +1,51 @@
 /** Cuts the elements out of a JSON array, exactly as they are written, in constant memory. */
 
-import { type Line, MalformedFile, RecordReader } from "./records.ts";
+import { MalformedFile, type Role, ScanningReader } from "./records.ts";
 
 const [TAB, NEWLINE, RETURN, SPACE] = [9, 10, 13, 32];
 const [QUOTE, COMMA, BACKSLASH] = [34, 44, 92];
 const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
 
 /**
- * Each element has the number of the line on which it begins. Only the end of an element is looked for, so a bad
- * element spoils no other. A missing one between two commas is the empty text. Throws a MalformedFile if there is
- * no array, or no end of it.
+ * Each element has the number of the line on which it begins, and the white space that follows it. Only the end of an
+ * element is looked for, so a bad element spoils no other. A missing one between two commas is the empty text. Throws
+ * a MalformedFile if there is no array, or no end of it.
  */
-export class ElementReader extends RecordReader {
+export class ElementReader extends ScanningReader {
   private place: "before" | "inside" | "after" = "before";
-  private line = 1;
-  /** Undefined until the element begins. */
-  private elementLine: number | undefined;
-  private elementCount = 0;
+  private hasElements = false;
   /** Open brackets of either kind in the element. */
   private depth = 0;
   private inString = false;
   private isEscaped = false;
 
-  protected override cut(chunk: Uint8Array): Line[] {
-    const elements: Line[] = [];
-    let start = 0;
-    for (let at = 0; at < chunk.length; at++) {
-      const byte = chunk[at] as number;
-      if (byte === NEWLINE) this.line++;
-      if (this.inString) this.passString(byte);
-      else if (this.place !== "inside") {
-        this.passOutside(byte);
-        start = at + 1;
-      } else if (this.depth === 0 && (byte === COMMA || byte === CLOSE_ARRAY)) {
-        this.text.add(chunk.subarray(start, at));
-        const isEmptyArray = byte === CLOSE_ARRAY && this.elementCount === 0;
-        if (this.elementLine !== undefined || !isEmptyArray) elements.push(this.takeElement());
-        if (byte === CLOSE_ARRAY) this.place = "after";
-        start = at + 1;
-      } else if (this.elementLine !== undefined) this.passStructure(byte);
-      else if (isWhiteSpace(byte)) start = at + 1;
-      else {
-        this.elementLine = this.line;
-        this.passStructure(byte);
-      }
+  protected override pass(byte: number): Role {
+    if (byte === NEWLINE) this.line++;
+    if (this.inString) {
+      if (this.isEscaped) this.isEscaped = false;
+      else if (byte === BACKSLASH) this.isEscaped = true;
+      else if (byte === QUOTE) this.inString = false;
+      return "part";
     }
-    this.text.addCopy(chunk.subarray(start));
-    return elements;
-  }
-
-  protected override end(): undefined {
-    if (this.place === "after") return undefined;
-    if (this.place === "before")
-      throw new MalformedFile("The file is empty; expected a JSON array.");
-    throw new MalformedFile(
-      this.elementLine === undefined
-        ? `The file ends on line ${this.line}, before the end of its array.`
-        : `The file ends inside its array, in the record that begins on line ${this.elementLine}.`,
-    );
-  }
-
-  private takeElement(): Line {
-    const text = this.text.take();
-    const number = this.elementLine ?? this.line;
-    this.elementLine = undefined;
-    this.elementCount++;
-    return { number, text: typeof text === "string" ? trimWhiteSpaceEnd(text) : text };
-  }
-
-  private passString(byte: number): void {
-    if (this.isEscaped) this.isEscaped = false;
-    else if (byte === BACKSLASH) this.isEscaped = true;
-    else if (byte === QUOTE) this.inString = false;
-  }
-
-  private passStructure(byte: number): void {
+    const isSpace = byte === SPACE || byte === NEWLINE || byte === RETURN || byte === TAB;
+    if (isSpace && this.begunOn === undefined) return "between";
+    if (this.place !== "inside") {
+      this.requireArray(byte);
+      return "between";
+    }
+    if (this.depth === 0 && (byte === COMMA || byte === CLOSE_ARRAY)) {
+      const isNone = byte === CLOSE_ARRAY && !this.hasElements && this.begunOn === undefined;
+      this.hasElements = true;
+      if (byte === CLOSE_ARRAY) this.place = "after";
+      return isNone ? "between" : "end";
+    }
     if (byte === QUOTE) this.inString = true;
     else if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) this.depth++;
     else if ((byte === CLOSE_OBJECT || byte === CLOSE_ARRAY) && this.depth > 0) this.depth--;
+    return "part";
   }
 
-  private passOutside(byte: number): void {
-    if (isWhiteSpace(byte)) return;
+  private requireArray(byte: number): void {
     if (this.place === "after")
       throw new MalformedFile(`Line ${this.line} has more text after the end of the array.`);
     if (byte !== OPEN_ARRAY)
@@ -90,14 +54,15 @@ export class ElementReader extends RecordReader {
       );
     this.place = "inside";
   }
-}
 
-const isWhiteSpace = (byte: number): boolean =>
-  byte === SPACE || byte === NEWLINE || byte === RETURN || byte === TAB;
-
-/** Only the white space that JSON allows. */
-function trimWhiteSpaceEnd(text: string): string {
-  let end = text.length;
-  while (end > 0 && isWhiteSpace(text.charCodeAt(end - 1))) end--;
-  return text.slice(0, end);
+  protected override requireEnd(): void {
+    if (this.place === "after") return;
+    if (this.place === "before")
+      throw new MalformedFile("The file is empty; expected a JSON array.");
+    throw new MalformedFile(
+      this.begunOn === undefined
+        ? `The file ends on line ${this.line}, before the end of its array.`
+        : `The file ends inside its array, in the record that begins on line ${this.begunOn}.`,
+    );
+  }
 }

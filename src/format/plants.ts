@@ -98,26 +98,26 @@ function toRecord({ number, text }: Line, parse: (text: string) => Plant): Plant
   }
 }
 
-export interface Rejected {
-  readonly line: number;
-  /** As it stands in the file; undefined if it is too large to keep or not text. */
-  readonly text: string | undefined;
-  readonly reason: string;
-}
+export type Rejected = Omit<PlantRecord, "plant"> & { readonly reason: string };
+
+const frames = {
+  ndjson: { open: "", between: "\n", close: "\n", empty: "" },
+  json: { open: "[\n", between: ",\n", close: "\n]\n", empty: "[]\n" },
+};
 
 /**
  * The records in the format of their file, unchanged, each with its line and the reason in front. Import ignores
  * both, and a second round replaces them. In a table they are columns; in JSON they are members.
  */
 export class RejectsFormat {
-  private readonly kind: "ndjson" | "json" | "csv";
-  private readonly delimiter: string;
+  private readonly format: FileFormat;
+  private readonly frame: (typeof frames)["json"];
   private heading = "";
   private isEmpty = true;
 
   constructor(format: FileFormat) {
-    this.kind = format.kind === "xlsx" ? "csv" : format.kind;
-    this.delimiter = delimiterOf(format);
+    this.format = format;
+    this.frame = frames[format.kind === "json" ? "json" : "ndjson"];
   }
 
   /** For the option of `readPlants`. */
@@ -128,39 +128,36 @@ export class RejectsFormat {
   /** The text that comes next in the file. */
   add(rejected: readonly Rejected[]): string {
     if (rejected.length === 0) return "";
-    const texts = rejected.map((one) =>
-      this.kind === "csv" ? this.formatRow(one) : formatObject(one),
-    );
-    const between = this.kind === "json" ? ",\n" : "\n";
-    const before = this.isEmpty ? this.begin() : between;
+    const { open, between } = this.frame;
+    const before = this.isEmpty ? open + this.formatHeading() : between;
     this.isEmpty = false;
-    return before + texts.join(between);
+    const format = isTable(this.format) ? this.formatRow : formatObject;
+    return before + rejected.map(format).join(between);
   }
 
   /** The end of the file. */
   end(): string {
-    if (this.isEmpty) return this.kind === "json" ? "[]\n" : "";
-    return this.kind === "json" ? "\n]\n" : "\n";
+    return this.isEmpty ? this.frame.empty : this.frame.close;
   }
 
-  private begin(): string {
-    if (this.kind !== "csv") return this.kind === "json" ? "[\n" : "";
-    const { heading, delimiter } = this;
+  private formatHeading(): string {
+    const sign = delimiterOf(this.format);
     // Without the mark, spreadsheets take UTF-8 for another encoding.
-    return `\ufeffline${delimiter}reason${delimiter}${this.strip(heading, "line", "reason")}\n`;
+    const own = `\ufeffline${sign}reason${sign}`;
+    return isTable(this.format) ? `${own}${this.strip(this.heading, "line", "reason")}\n` : "";
   }
 
-  private formatRow({ line, text = "", reason }: Rejected): string {
-    const { heading, delimiter } = this;
-    const isSecondRound = this.strip(heading, "line", "reason") !== heading;
+  private readonly formatRow = ({ line, text = "", reason }: Rejected): string => {
+    const sign = delimiterOf(this.format);
+    const isSecondRound = this.strip(this.heading, "line", "reason") !== this.heading;
     const row = isSecondRound ? this.strip(text, "\\d*", '(?:"(?:[^"]|"")*"|[^"]*?)') : text;
-    return `${line}${delimiter}"${reason.replaceAll('"', '""')}"${delimiter}${row}`;
-  }
+    return `${line}${sign}"${reason.replaceAll('"', '""')}"${sign}${row}`;
+  };
 
   /** Removes the first two cells if they match. */
   private strip(row: string, first: string, second: string): string {
-    const delimiter = `\\${this.delimiter}`;
-    return row.replace(new RegExp(`^${first}${delimiter}${second}${delimiter}`), "");
+    const sign = `\\${delimiterOf(this.format)}`;
+    return row.replace(new RegExp(`^${first}${sign}${second}${sign}`), "");
   }
 }
 
@@ -168,16 +165,16 @@ const OWN_MEMBERS = /^\{"line":\d+,"reason":"(?:[^"\\]|\\.)*",?/;
 
 function formatObject({ line, text, reason }: Rejected): string {
   const own = `"line":${line},"reason":${JSON.stringify(reason)}`;
-  const isObject = text !== undefined && isJsonObject(text);
-  if (!isObject) return `{${own}${text === undefined ? "" : `,"text":${JSON.stringify(text)}`}}`;
-  const members = text.trim().replace(OWN_MEMBERS, "{").slice(1).trimStart();
+  const record = text?.trim();
+  if (record === undefined) return `{${own}}`;
+  if (!isJsonObject(record)) return `{${own},"text":${JSON.stringify(record)}}`;
+  const members = record.replace(OWN_MEMBERS, "{").slice(1).trimStart();
   return `{${own}${members.startsWith("}") ? "" : ","}${members}`;
 }
 
 function isJsonObject(text: string): boolean {
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null && !Array.isArray(value);
+    return text.startsWith("{") && Boolean(JSON.parse(text));
   } catch {
     return false;
   }

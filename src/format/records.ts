@@ -14,18 +14,26 @@ export interface Line {
   readonly text: string | Refusal;
 }
 
-const NEWLINE = 10;
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Cuts a stream into records: lines, rows or elements. A record over `bytesMax` stands as a Refusal in its place. */
 export abstract class RecordReader {
-  protected readonly text: RecordText;
+  protected line = 1;
+  /** The line on which the record under way begins. */
+  protected begunOn: number | undefined;
+  private readonly bytesMax: number;
+  private readonly kept = new Bytes();
+  private keptLength = 0;
 
   constructor(bytesMax: number) {
-    this.text = new RecordText(bytesMax);
+    this.bytesMax = bytesMax;
   }
 
-  /** The records in blocks of at most `blockLengthMax`. */
-  async *read(chunks: AsyncIterable<Uint8Array>, blockLengthMax: number): AsyncGenerator<Line[]> {
+  /** The records in blocks of at most `blockLengthMax`. The memory of a chunk may be used again after it is read. */
+  async *read(
+    chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+    blockLengthMax: number,
+  ): AsyncGenerator<Line[]> {
     for await (const chunk of chunks) {
       let block: Line[] = [];
       for (const record of this.cut(chunk)) {
@@ -36,130 +44,99 @@ export abstract class RecordReader {
       }
       if (block.length > 0) yield block;
     }
-    const last = this.end();
-    if (last !== undefined) yield [last];
+    this.requireEnd();
+    const last = this.begunOn === undefined ? undefined : this.take();
+    if (last !== undefined && !isBlank(last)) yield [last];
   }
 
-  /** The records that this chunk completes. They need not be made before they are asked for. */
-  protected abstract cut(chunk: Uint8Array): Iterable<Line>;
+  /** The records that this chunk completes. One at a time: a chunk may have a million of them. */
+  protected abstract cut(chunk: Uint8Array): Generator<Line>;
 
-  /** The record that the end of the file completes. Throws a MalformedFile if the end comes too early. */
-  protected abstract end(): Line | undefined;
+  /** Throws a MalformedFile if the file must not end here. */
+  protected requireEnd(): void {}
+
+  /** The first part of a record that goes on in the next chunk. */
+  protected keep(part: Uint8Array): void {
+    this.keptLength += part.length;
+    if (this.keptLength > this.bytesMax) this.kept.take();
+    else this.kept.add(part);
+  }
+
+  /** The record that ends with this part. */
+  protected take(part: Uint8Array = new Uint8Array()): Line {
+    const number = this.begunOn ?? this.line;
+    const isTooLarge = this.keptLength + part.length > this.bytesMax;
+    const bytes = this.kept.take(isTooLarge ? undefined : part);
+    this.begunOn = undefined;
+    this.keptLength = 0;
+    if (isTooLarge) {
+      const message = `The record is larger than ${this.bytesMax} bytes.`;
+      return { number, text: new Refusal("body_too_large", message) };
+    }
+    try {
+      return { number, text: utf8.decode(bytes) };
+    } catch (error) {
+      const message = "The record is not valid UTF-8.";
+      return { number, text: new Refusal("invalid_utf8", message, error) };
+    }
+  }
 }
+
+const NEWLINE = 10;
 
 /** Empty lines are left out. A last line without a newline counts if the stream ends without an error. */
 export class LineReader extends RecordReader {
-  private number = 0;
-
-  /** One at a time: a chunk may have a million of them. */
   protected override *cut(chunk: Uint8Array): Generator<Line> {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-      this.text.add(chunk.subarray(start, end));
-      const line = this.takeLine();
-      if (line !== undefined) yield line;
+      const line = this.take(chunk.subarray(start, end));
+      this.line++;
+      if (!isBlank(line)) yield line;
       start = end + 1;
     }
-    this.text.addCopy(chunk.subarray(start));
-  }
-
-  protected override end(): Line | undefined {
-    return this.text.isEmpty ? undefined : this.takeLine();
-  }
-
-  private takeLine(): Line | undefined {
-    this.number++;
-    const text = this.text.take();
-    return typeof text === "string" && text.trim() === ""
-      ? undefined
-      : { number: this.number, text };
+    if (start < chunk.length) this.begunOn = this.line;
+    this.keep(chunk.subarray(start));
   }
 }
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const isBlank = ({ text }: Line): boolean => typeof text === "string" && text.trim() === "";
 
-/** The text of one record, assembled from pieces of a stream, within a bound. */
-class RecordText {
-  private readonly bytesMax: number;
-  private readonly kept = new Bytes();
-  private length = 0;
+/** What a byte is: a part of a record, the end of one, or neither. */
+export type Role = "part" | "end" | "between";
 
-  constructor(bytesMax: number) {
-    this.bytesMax = bytesMax;
-  }
-
-  get isEmpty(): boolean {
-    return this.length === 0;
-  }
-
-  /** Keeps the piece itself, which must not change until the text is taken. */
-  add(piece: Uint8Array): void {
-    this.length += piece.length;
-    if (this.length > this.bytesMax) this.kept.clear();
-    else this.kept.add(piece);
-  }
-
-  /** For the rest of a chunk whose memory will be used again. */
-  addCopy(piece: Uint8Array): void {
-    this.add(new Uint8Array(piece));
-  }
-
-  /** The text, or why there is none; the next record begins. */
-  take(): string | Refusal {
-    const { length } = this;
-    const bytes = this.kept.take();
-    this.length = 0;
-    if (length > this.bytesMax)
-      return new Refusal("body_too_large", `The record is larger than ${this.bytesMax} bytes.`);
-    try {
-      return utf8.decode(bytes);
-    } catch (error) {
-      return new Refusal("invalid_utf8", "The record is not valid UTF-8.", error);
+/** For records that end where only the bytes before tell. */
+export abstract class ScanningReader extends RecordReader {
+  protected override *cut(chunk: Uint8Array): Generator<Line> {
+    let start = 0;
+    for (let at = 0; at < chunk.length; at++) {
+      const role = this.pass(chunk[at] as number);
+      if (role === "part") {
+        this.begunOn ??= this.line;
+        continue;
+      }
+      if (role === "end") yield this.take(chunk.subarray(start, at));
+      start = at + 1;
     }
+    this.keep(chunk.subarray(start));
   }
+
+  /** Counts the lines too. */
+  protected abstract pass(byte: number): Role;
 }
 
 const CAPACITY_MIN = 1024;
 
 /** Bytes assembled from pieces of any size, without an object for each piece. */
 export class Bytes {
-  private only: Uint8Array | undefined;
   private buffer = new Uint8Array();
   private used = 0;
 
   get length(): number {
-    return this.only?.length ?? this.used;
+    return this.used;
   }
 
-  /** Keeps a first piece itself, which must not change until all is taken; copies the pieces after it. */
+  /** Copies the piece. */
   add(piece: Uint8Array): void {
-    if (piece.length === 0) return;
-    if (this.length === 0) {
-      this.only = piece;
-      return;
-    }
-    if (this.only !== undefined) {
-      const first = this.only;
-      this.only = undefined;
-      this.append(first);
-    }
-    this.append(piece);
-  }
-
-  /** All bytes; the next assembly begins. */
-  take(): Uint8Array {
-    const taken = this.only ?? this.buffer.subarray(0, this.used);
-    this.clear();
-    return taken;
-  }
-
-  clear(): void {
-    this.only = undefined;
-    this.buffer = new Uint8Array();
-    this.used = 0;
-  }
-
-  private append(piece: Uint8Array): void {
     const needed = this.used + piece.length;
     if (needed > this.buffer.length) {
       const grown = new Uint8Array(Math.max(needed, 2 * this.buffer.length, CAPACITY_MIN));
@@ -168,5 +145,15 @@ export class Bytes {
     }
     this.buffer.set(piece, this.used);
     this.used = needed;
+  }
+
+  /** All bytes, and a last piece, which is returned as it is if it is the only one. The next assembly begins. */
+  take(last: Uint8Array = new Uint8Array()): Uint8Array {
+    if (this.used === 0) return last;
+    this.add(last);
+    const taken = this.buffer.subarray(0, this.used);
+    this.buffer = new Uint8Array();
+    this.used = 0;
+    return taken;
   }
 }

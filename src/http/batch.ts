@@ -178,20 +178,13 @@ async function* readArray(
   { config }: Service,
   signal: AbortSignal,
 ): AsyncGenerator<Line[]> {
-  const elements = new ElementReader(lineBytesMax(config)).read(toChunks(text), BLOCK_LENGTH_MAX);
+  const bytes = new TextEncoder().encode(text);
+  const elements = new ElementReader(lineBytesMax(config)).read([bytes], BLOCK_LENGTH_MAX);
   let count = 0;
   for await (const block of elements) {
     signal.throwIfAborted();
     yield block.map((element) => ({ number: ++count, text: element.text }));
   }
-}
-
-/** Small, because all elements of a chunk are in memory at once, and an element may be one byte. */
-const CHUNK_BYTES = 8_192;
-
-async function* toChunks(text: string): AsyncGenerator<Uint8Array> {
-  const bytes = new TextEncoder().encode(text);
-  for (let at = 0; at < bytes.length; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES);
 }
 
 /** Refused lines and chunks that have arrived need no event, so without this other requests would wait. */
