@@ -50,18 +50,21 @@ export class RowReader extends ScanningReader {
   }
 
   protected override pass(byte: number): Role {
-    const isQuoted = this.place === "quoted cell";
-    const isBreak = byte === NEWLINE || byte === RETURN;
+    if (byte === NEWLINE || byte === RETURN) return this.passBreak(byte);
+    this.wasReturn = false;
+    this.place = this.next(byte);
+    return "part";
+  }
+
+  private passBreak(byte: number): Role {
     // The second half of a break: the first half has ended the line and the row.
     const isRest = byte === NEWLINE && this.wasReturn;
     this.wasReturn = byte === RETURN;
-    if (isBreak && !isRest && !(this.countsRows && isQuoted)) this.line++;
-    if (isBreak && !isQuoted) {
-      this.place = "cell start";
-      return this.begunOn === undefined ? "between" : "end";
-    }
-    this.place = this.next(byte);
-    return "part";
+    const isQuoted = this.place === "quoted cell";
+    if (!isRest && !(this.countsRows && isQuoted)) this.line++;
+    if (isQuoted) return "part";
+    this.place = "cell start";
+    return this.begunOn === undefined ? "between" : "end";
   }
 
   /** RFC 4180, section 2: a quote opens at the start of a cell, and two of them inside stand for one. */

@@ -6,6 +6,9 @@ const [TAB, NEWLINE, RETURN, SPACE] = [9, 10, 13, 32];
 const [QUOTE, COMMA, BACKSLASH] = [34, 44, 92];
 const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [91, 93, 123, 125];
 
+const isSpace = (byte: number): boolean =>
+  byte === SPACE || byte === NEWLINE || byte === RETURN || byte === TAB;
+
 /**
  * Each element has the number of the line on which it begins, and the white space that follows it. Only the end of an
  * element is looked for, so a bad element spoils no other. A missing one between two commas is the empty text. Throws
@@ -21,18 +24,19 @@ export class ElementReader extends ScanningReader {
 
   protected override pass(byte: number): Role {
     if (byte === NEWLINE) this.line++;
-    if (this.inString) {
-      if (this.isEscaped) this.isEscaped = false;
-      else if (byte === BACKSLASH) this.isEscaped = true;
-      else if (byte === QUOTE) this.inString = false;
-      return "part";
-    }
-    const isSpace = byte === SPACE || byte === NEWLINE || byte === RETURN || byte === TAB;
-    if (isSpace && this.begunOn === undefined) return "between";
-    if (this.place !== "inside") {
-      this.requireArray(byte);
-      return "between";
-    }
+    if (this.inString) return this.passString(byte);
+    if (this.begunOn === undefined && isSpace(byte)) return "between";
+    return this.place === "inside" ? this.passStructure(byte) : this.passOutside(byte);
+  }
+
+  private passString(byte: number): Role {
+    if (this.isEscaped) this.isEscaped = false;
+    else if (byte === BACKSLASH) this.isEscaped = true;
+    else if (byte === QUOTE) this.inString = false;
+    return "part";
+  }
+
+  private passStructure(byte: number): Role {
     if (this.depth === 0 && (byte === COMMA || byte === CLOSE_ARRAY)) {
       const isNone = byte === CLOSE_ARRAY && !this.hasElements && this.begunOn === undefined;
       this.hasElements = true;
@@ -45,7 +49,7 @@ export class ElementReader extends ScanningReader {
     return "part";
   }
 
-  private requireArray(byte: number): void {
+  private passOutside(byte: number): Role {
     if (this.place === "after")
       throw new MalformedFile(`Line ${this.line} has more text after the end of the array.`);
     if (byte !== OPEN_ARRAY)
@@ -53,6 +57,7 @@ export class ElementReader extends ScanningReader {
         `Line ${this.line} does not begin a JSON array. For one plant on each line, the format is ndjson.`,
       );
     this.place = "inside";
+    return "between";
   }
 
   protected override requireEnd(): void {

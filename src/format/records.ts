@@ -106,18 +106,27 @@ export type Role = "part" | "end" | "between";
 
 /** For records that end where only the bytes before tell. */
 export abstract class ScanningReader extends RecordReader {
+  /** Where the record under way begins in the chunk. */
+  private start = 0;
+
   protected override *cut(chunk: Uint8Array): Generator<Line> {
-    let start = 0;
-    for (let at = 0; at < chunk.length; at++) {
+    this.start = 0;
+    for (let end = this.findEnd(chunk, 0); end !== -1; end = this.findEnd(chunk, end + 1)) {
+      yield this.take(chunk.subarray(this.start, end));
+      this.start = end + 1;
+    }
+    this.keep(chunk.subarray(this.start));
+  }
+
+  private findEnd(chunk: Uint8Array, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
       const role = this.pass(chunk[at] as number);
       if (role === "part") {
-        this.begunOn ??= this.line;
-        continue;
-      }
-      if (role === "end") yield this.take(chunk.subarray(start, at));
-      start = at + 1;
+        if (this.begunOn === undefined) this.begunOn = this.line;
+      } else if (role === "end") return at;
+      else this.start = at + 1;
     }
-    this.keep(chunk.subarray(start));
+    return -1;
   }
 
   /** Counts the lines too. */
