@@ -113,7 +113,9 @@ test("serve --backup-to: a failing backup is logged and counted, deletes nothing
   await until(async () => (await made(service)) >= 1);
   service.kill("SIGTERM");
   await service.exited;
-  expect(await service.stderr).toContain('"event":"backup_failed"');
+  expect(await service.stderr).toContain(
+    `"event":"backup_failed","to":"${scene.backups}","reason":"${scene.backups}: no such file or directory."`,
+  );
   expect(readPlants(`${scene.backups}/${scene.list().at(-1)}`)).toHaveLength(11);
 }, 30_000);
 

@@ -245,6 +245,14 @@ describe("plantstore serve", () => {
   });
 });
 
+test("health: a host that cannot be called is named, whatever it is called", async () => {
+  const finished = await runCommand(["health", "--host", "constructor", "--port", "1"]);
+  expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+  expect(finished.stderr).toMatch(
+    /^plantstore: http:\/\/constructor:1\/readyz does not answer.*\n$/,
+  );
+});
+
 describe.skipIf(process.platform !== "linux")("a log that cannot be written", () => {
   const sinks = {
     "on a full disk": 'exec "$@" 2>/dev/full',

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { copyPlants, type Report, StoresDiffer } from "../src/cli/copy.ts";
+import { copyPlants, createReport, type Report, StoresDiffer } from "../src/cli/copy.ts";
 import { resolveConfig } from "../src/config.ts";
 import { Refusal } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
@@ -56,10 +56,7 @@ async function readAll(store: Store): Promise<readonly Plant[]> {
 }
 
 async function copy(from: Store, to: Store): Promise<Report> {
-  const report: Report = {
-    plants: { copied: 0, present: 0 },
-    tokens: { copied: 0, present: 0, different: 0 },
-  };
+  const report = createReport();
   const { signal } = new AbortController();
   await copyPlants(from, to, {
     isQuiet: true,

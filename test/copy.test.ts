@@ -2,7 +2,7 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hashToken, mintToken } from "../src/auth/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import {
@@ -112,14 +112,10 @@ describe("plantstore copy", () => {
     using at = makePair(many(1_200), many(200));
     const { exitCode, stdout, stderr } = await runCommand(at.args);
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
-    const sums = [...stdout.matchAll(/^ {2}SHA-256 {3}([0-9a-f]{64})$/gm)].map(([, sum]) => sum);
-    expect(sums).toHaveLength(2);
-    expect(sums[0]).toBe(sums[1]);
-    expect(stdout.replaceAll(/[0-9a-f]{64}/g, "…").replace(/\d+\.\d s/, "… s")).toBe(
-      "Copied, and verified: both stores hold the same plants.\n\n" +
-        `  From      ${at.from}\n  Plants    1,200\n  SHA-256   …\n\n` +
-        `  To        ${at.to}\n  Plants    1,200\n  SHA-256   …\n\n` +
-        "  Copied    1,000 plants, 0 tokens\n  Existing  200 plants, 0 tokens\n  Time      … s\n",
+    expect(stdout.replace(/[0-9a-f]{64}/, "…").replace(/\d+\.\d s/, "… s")).toBe(
+      "Copied, and verified: both stores hold the same plants (SHA-256 …).\n\n" +
+        `  From    ${at.from}\n  To      ${at.to}\n  Plants  1,000 copied, 200 present\n` +
+        "  Tokens  0 copied, 0 present, 0 different\n  Time    … s\n",
     );
   });
 
@@ -186,7 +182,8 @@ describe("plantstore copy", () => {
     [["--to", "mysql://me:secret@a/b"], '--to: "mysql://********" is not allowed (unknown scheme)'],
     [["--from", "me:secret@a"], '--from: "********" is not allowed ('],
     [["--from", "user=me password=secret"], '--from: "********" is not allowed ('],
-    [["--from", "sqlite:a.db", "--to", "sqlite:./a.db"], "both are the same store"],
+    [["--from", "sqlite:a.db", "--to", "sqlite:a.db"], "both are the same store"],
+    [["--from", "sqlite:a.db", "--to", "sqlite:./a.db"], "--to: ./a.db is the store"],
     [["extra"], "too many arguments"],
     [["--database-url", "sqlite:a.db"], "unknown option"],
     [["--force"], "unknown option"],
@@ -200,29 +197,28 @@ describe("plantstore copy", () => {
   });
 
   test.each([
-    ["by another name", "from.db", linkSync, "both are the same store"],
-    ["through a link", "from.db", symlinkSync, "both are the same store"],
-    ["in place of its log", "from.db-wal", undefined, "is part of the store, its -wal"],
-  ])("the same store %s is refused", async (_, name, link, says) => {
+    ["through a link", "from.db", symlinkSync],
+    ["in place of its log", "from.db-wal", undefined],
+  ])("the same store %s is refused", async (_, name, link) => {
     using at = makePair(many(3));
     const to = link === undefined ? at.file(name) : at.file("link.db");
     link?.(at.file(name), to);
     const before = readFolder(at.path);
-    for (const [from, into] of [
-      [at.from, to],
-      [to, at.from],
-    ]) {
-      const args = ["copy", "--from", `sqlite:${from}`, "--to", `sqlite:${into}`];
-      const finished = await runCommand(args);
-      expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
-      expect(finished.stderr).toContain(says);
-    }
+    const finished = await runCommand([
+      "copy",
+      "--from",
+      `sqlite:${at.from}`,
+      "--to",
+      `sqlite:${to}`,
+    ]);
+    expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
+    expect(finished.stderr).toContain(`--to: ${to} is the store, or a part of it`);
     expect(readFolder(at.path)).toEqual(before);
   });
 
   test.each([
     ["missing", () => undefined, "There is no store"],
-    ["an empty file", (path: string) => writeFileSync(path, ""), "is not a plant store"],
+    ["an empty file", (path: string) => writeFileSync(path, ""), "There is no store"],
     ["no store", (path: string) => writeFileSync(path, "text ".repeat(999)), "cannot be read"],
     [
       "of an older schema",

@@ -3,7 +3,6 @@
 import { describe, expect, test } from "bun:test";
 import {
   existsSync,
-  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -181,7 +180,6 @@ describe("plantstore export", () => {
     ["plants.db-wal", undefined],
     ["plants.db-shm", undefined],
     ["plants.db-journal", undefined],
-    ["plants.db", linkSync],
     ["plants.db", symlinkSync],
     ["plants.db-wal", symlinkSync],
   ])("does not replace the store: %s, even with --force", async (name, link) => {
@@ -194,7 +192,7 @@ describe("plantstore export", () => {
     for (const force of [[], ["--force"]]) {
       const finished = await runCommand(["export", "--output", output, ...force], at.env);
       expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
-      expect(finished.stderr).toMatch(/^plantstore: --output: .* is (the store|part of the store)/);
+      expect(finished.stderr).toMatch(/^plantstore: --output: .* is the store, or a part of it/);
     }
     expect(readdirSync(at.path).toSorted()).toEqual(before);
     expect(readPlants(at.store)).toEqual([{ id: 1n, name: "a", tag: null }]);
@@ -351,7 +349,7 @@ describe("plantstore export", () => {
       1,
       "plantstore: The folder /nowhere/at does not exist.\n",
     ],
-    [["--output", "a".repeat(250)], 1, `plantstore: ${"a".repeat(250)}: `],
+    [["--output", "a".repeat(250)], 1, "name too long.\n"],
     [["extra"], 2, "too many arguments"],
   ])("%j is refused: exit %i", async (args, exitCode, says) => {
     using at = setUp([]);

@@ -94,22 +94,28 @@ describe("plantstore token", () => {
     ) as Record<string, unknown>[];
     expect(Date.now() - Date.parse(String(first?.["lastUsed"]))).toBeLessThan(60_000);
     const table = await runCommand(["token", "list"], env);
-    expect(table.stdout).toMatch(/^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +STATE$/m);
+    expect(table.stdout).toMatch(
+      /^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +RATE +STATE$/m,
+    );
     expect(table.stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
   });
 
   test.each([
     [["create", "--name", ""], 2, "--name"],
     [["create", "--name", "a b"], 2, "--name"],
-    [["create", "--name", "a", "--scopes", "plants:eat"], 2, '"plants:eat" is not allowed'],
+    [["create", "--name", "a", "--scopes", "plants:eat"], 2, "--scopes: expected one or more of"],
     [["create", "--name", "a", "--scopes", ""], 2, "--scopes"],
-    [["create", "--name", "a", "--expires", "90"], 2, '"90" is not allowed'],
-    [["create", "--name", "a", "--expires", "0d"], 2, '"0d" is not allowed'],
+    [["create", "--name", "a", "--expires", "90"], 2, 'got the string "90"'],
+    [["create", "--name", "a", "--expires", "0d"], 2, 'got the string "0d"'],
     [["create", "--name", "a", "--expires", "99999999d"], 2, "at most 36500d"],
-    [["create", "--name", "a", "--expires", "2020-01-31"], 2, "2020-01-31 is in the past"],
-    [["create", "--name", "a", "--expires", "2030-13-31"], 2, '"2030-13-31" is not allowed'],
+    [["create", "--name", "a", "--expires", "2020-01-31"], 2, "a date or time in the future"],
+    [["create", "--name", "a", "--expires", "2030-13-31"], 2, 'got the string "2030-13-31"'],
     [["create", "--name", "a", "--expires", "9999-01-31"], 2, "at most 36500d"],
-    [["create", "--name", "a", "--expires", "2030-01-31T12:00"], 2, "is not allowed"],
+    [
+      ["create", "--name", "a", "--expires", "2030-01-31T12:00"],
+      2,
+      'got the string "2030-01-31T12:00"',
+    ],
     [["revoke", "missing"], 1, "No token in use has the name or prefix"],
     [["revoke", ""], 1, "No token in use has the name or prefix"],
     [["revoke", "pst_"], 1, "No token in use has the name or prefix"],
@@ -224,5 +230,7 @@ test("token create --rate: a rate of its own, listed; a wrong one is refused", a
     });
   const created = await createWith("100/s");
   expect(JSON.parse(created.stdout)).toMatchObject({ name: "till", rate: "100/s" });
-  expect((await runCommand(["token", "list"], env)).stdout).toMatch(/STATE +RATE\ntill .*100\/s/);
+  expect((await runCommand(["token", "list"], env)).stdout).toMatch(
+    /RATE +STATE\ntill .* 100\/s +active/,
+  );
 });

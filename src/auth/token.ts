@@ -1,6 +1,7 @@
 /** Tokens have the form `pst_<random>_<checksum>`. */
 
 import { Refusal } from "../domain/errors.ts";
+import { parseMembers } from "../domain/json.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
 import { DAY_MS, findDurationMs, findRate, UNLIMITED } from "./rate-limit.ts";
@@ -88,7 +89,7 @@ export const grantRules = {
     optional: true,
     expected:
       "seconds, minutes, hours or days, as in 30m, 12h or 90d, at most 36500d, " +
-      "or a date or time, as in 2030-01-31 or 2030-01-31T18:00Z",
+      "or a date or time in the future, as in 2030-01-31 or 2030-01-31T18:00Z",
     find: (value: unknown, nowMs: number) => {
       if (typeof value !== "string") return undefined;
       const durationMs = findDurationMs(value);
@@ -106,6 +107,17 @@ export const grantRules = {
         : undefined,
   },
 };
+
+/** Throws a Refusal that names every part that is wrong. */
+export function parseGrant(given: unknown, nowMs: number): TokenGrant {
+  const { find, ...rule } = grantRules.expires;
+  const rules = {
+    ...grantRules,
+    expires: { ...rule, find: (asked: unknown) => find(asked, nowMs) },
+  };
+  const { expires: expiresAtMs, ...grant } = parseMembers(given, rules);
+  return { ...grant, expiresAtMs, createdAtMs: nowMs };
+}
 
 const ID_LENGTH = 16;
 

@@ -10,30 +10,22 @@ import type { BackupState } from "../observe/reporter.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import { backUpStore, restoreStore, type Transferred } from "../store/sqlite/backup.ts";
 import { migrations } from "../store/sqlite/database.ts";
-import { CommandError, Interrupted, untilInterrupted, UsageError } from "./command.ts";
-import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "./files.ts";
 import {
-  formatBytes,
-  formatCount,
-  formatSeconds,
-  printError,
-  printFacts,
-  roundToMs,
-} from "./terminal.ts";
+  CommandError,
+  explain,
+  type Flags,
+  Interrupted,
+  untilInterrupted,
+  UsageError,
+} from "./command.ts";
+import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "./files.ts";
+import { printError, printReport } from "./terminal.ts";
 
-interface TransferOptions {
-  readonly json?: boolean;
-}
-
-export async function backUp(
-  config: Config,
-  { json = false }: TransferOptions,
-  file: string,
-): Promise<void> {
+export async function backUp(config: Config, flags: Flags, file: string): Promise<void> {
   const [from, to] = [requireSqlite(config.databaseUrl), requirePath(file)];
   if (to === "-" && process.stdout.isTTY)
     throw new UsageError("-: standard output is a terminal; redirect it into a file");
-  await report("backed_up", "Backed up, and the copy verified.", from, to, json, (signal) =>
+  await transfer("backed_up", "Backed up, and the copy verified.", from, flags, (signal) =>
     to === "-"
       ? withTemporaryFile(async (path) => {
           const transferred = await backUpStore({ from, to: path, signal });
@@ -44,13 +36,9 @@ export async function backUp(
   );
 }
 
-export async function restore(
-  config: Config,
-  { json = false }: TransferOptions,
-  file: string,
-): Promise<void> {
+export async function restore(config: Config, flags: Flags, file: string): Promise<void> {
   const [from, to] = [requirePath(file), requireSqlite(config.databaseUrl)];
-  await report("restored", "Restored, and the store verified.", from, to, json, (signal) =>
+  await transfer("restored", "Restored, and the store verified.", from, flags, (signal) =>
     from === "-"
       ? withTemporaryFile(async (path) => {
           await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal);
@@ -61,15 +49,12 @@ export async function restore(
 }
 
 /** Leaves nothing behind. */
-export async function verifyBackup(
-  folder: string,
-  { json = false }: TransferOptions,
-): Promise<void> {
+export async function verifyBackup(folder: string, flags: Flags): Promise<void> {
   const newest = readBackups(requirePath(folder)).findLast(({ isComplete }) => isComplete);
   if (newest === undefined)
     throw new CommandError(`${resolve(folder)} holds no backup of plantstore serve --backup-to.`);
   const sentence = `The newest backup, of ${new Date(newest.atMs).toISOString()}, can be restored: every row was compared.`;
-  await report("verified", sentence, newest.file, "", json, (signal) =>
+  await transfer("verified", sentence, newest.file, flags, (signal) =>
     withTemporaryFile(async (to) => ({
       ...(await restoreStore({ from: newest.file, to, signal })),
       path: undefined,
@@ -104,52 +89,31 @@ function requireSqlite(databaseUrl: string): string {
   );
 }
 
-/** Without a path if the copy was removed again. */
-type Reported = Omit<Transferred, "path"> & { readonly path: string | undefined };
-
 /** Ctrl-C leaves everything as it was. */
-async function report(
+async function transfer(
   event: string,
   sentence: string,
   from: string,
-  to: string,
-  isJson: boolean,
-  transfer: (signal: AbortSignal) => Promise<Reported>,
+  { json }: Flags,
+  /** Resolves without a path if the copy was removed again. */
+  make: (signal: AbortSignal) => Promise<Omit<Transferred, "path"> & { path: string | undefined }>,
 ): Promise<void> {
   const startedAtMs = performance.now();
-  let transferred: Reported;
-  try {
-    transferred = await untilInterrupted(transfer);
-  } catch (error) {
-    if (error instanceof Interrupted) printError("interrupted; nothing was changed.");
-    throw error;
-  }
-  const seconds = (performance.now() - startedAtMs) / 1000;
-  const { path, schemaVersion, plants, tokens, bytes } = transferred;
-  const source = from === "-" ? from : resolve(from);
-  const output = to === "-" ? process.stderr : process.stdout;
-  if (isJson) {
-    const counts = { plants: Number(plants), tokens: Number(tokens), bytes };
-    const facts = { event, from: source, to: path, schema: schemaVersion, ...counts };
-    output.write(`${JSON.stringify({ ...facts, seconds: roundToMs(seconds) })}\n`);
-    return;
-  }
-  printFacts(
-    sentence,
-    [
-      ["From", source],
-      ...(path === undefined ? [] : [["To", path] as const]),
-      ["Plants", formatCount(plants)],
-      ["Tokens", formatCount(tokens)],
-      ["Schema", describeSchema(schemaVersion, migrations.length)],
-      ["Size", formatBytes(bytes)],
-      ["Time", formatSeconds(seconds)],
-    ],
-    output,
+  const { path, schemaVersion, plants, tokens, bytes } = await untilInterrupted(make).catch(
+    (error: unknown) => {
+      if (error instanceof Interrupted) printError("interrupted; nothing was changed.");
+      throw error;
+    },
   );
+  const seconds = Math.round(performance.now() - startedAtMs) / 1000;
+  const schema = json ? schemaVersion : describeSchema(schemaVersion, migrations.length);
+  const source = from === "-" ? from : resolve(from);
+  const facts = { from: source, to: path, plants, tokens, schema, bytes, seconds };
+  const output = path === "-" ? process.stderr : process.stdout;
+  printReport({ sentence, facts, more: { event }, isJson: json, output });
 }
 
-export const describeSchema = (version: number, newest: number): string =>
+export const describeSchema = (version: number | undefined, newest: number): string =>
   version === newest
     ? `${version}, the newest`
     : `${version}, will be migrated to ${newest} at the next start`;
@@ -163,7 +127,7 @@ const LEFTOVER_MS_MIN = 3_600_000;
 const CLOCK_MS_MAX = 60_000;
 
 /** The store's name, the time at which the backup began, and what a killed backup leaves behind. */
-const namePattern = /^(.+)-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z\.db(\.[0-9a-f]{12}\.tmp.*)?$/;
+const namePattern = /^(.+)-(\d{8}T\d{6}Z)\.db(\.[0-9a-f]{12}\.tmp.*)?$/;
 
 interface Backup {
   readonly file: string;
@@ -177,101 +141,85 @@ interface Backup {
  * oldest.
  */
 function readBackups(folder: string): Backup[] {
-  const nowMs = Date.now();
   return readdirSync(folder, { withFileTypes: true })
     .flatMap((entry) => {
-      const [, store, year, month, day, hour, minute, second, leftover] =
-        namePattern.exec(entry.name) ?? [];
-      const namedMs = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`);
-      if (store === undefined || Number.isNaN(namedMs) || !entry.isFile()) return [];
-      const atMs = namedMs > nowMs + CLOCK_MS_MAX ? 0 : namedMs;
+      const [, store = "", time = "", leftover] = namePattern.exec(entry.name) ?? [];
+      const iso = time.replace(/(....)(..)(..T..)(..)(..Z)/, "$1-$2-$3:$4:$5");
+      const namedMs = Date.parse(iso);
+      if (Number.isNaN(namedMs) || !entry.isFile()) return [];
+      const atMs = namedMs > Date.now() + CLOCK_MS_MAX ? 0 : namedMs;
       return [{ file: join(folder, entry.name), store, atMs, isComplete: leftover === undefined }];
     })
     .toSorted((one, other) => one.atMs - other.atMs);
 }
 
 /** Backups while the service runs, each with the time in its name. */
-export class BackupSchedule {
-  readonly state: BackupState;
-  private readonly path: string;
-  private readonly folder: string;
-  private readonly keep: number;
-  private readonly log: Log;
-  private readonly stopping = new AbortController();
-  private timer: Timer | undefined;
-  private running: Promise<void> = Promise.resolve();
+export function scheduleBackups(config: Config, log: Log) {
+  const { databaseUrl, backupTo: folder, backupEvery, backupKeep } = config;
+  const url = parseStoreUrl(databaseUrl);
+  if (url.engine !== "sqlite")
+    throw new UsageError("--backup-to: for backups of PostgreSQL, see docs/backup.md");
+  const { path: from } = url;
+  const store = basename(from).replace(/\.db$/, "");
+  const everyMs = findDurationMs(backupEvery) as number;
+  const state: BackupState = { everyMs, made: 0, failed: 0, last: undefined };
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let timer: Timer | undefined;
+  let running = Promise.resolve();
 
-  constructor({ databaseUrl, backupTo, backupEvery, backupKeep }: Config, log: Log) {
-    const url = parseStoreUrl(databaseUrl);
-    if (url.engine !== "sqlite")
-      throw new UsageError("--backup-to: for backups of PostgreSQL, see docs/backup.md");
-    this.path = url.path;
-    this.folder = backupTo;
-    this.keep = backupKeep;
-    this.log = log;
-    const everyMs = findDurationMs(backupEvery) as number;
-    this.state = { everyMs, made: 0, failed: 0, last: undefined };
-  }
+  /** The folder may hold other files, and backups of other stores. */
+  const listOwn = (isComplete: boolean): Backup[] =>
+    readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
 
-  /** The first backup is due when the newest one is old enough: a restart alone makes none. */
-  start(): void {
-    const { state } = this;
-    try {
-      const newest = this.listOwn().findLast(({ isComplete }) => isComplete);
-      if (newest !== undefined)
-        state.last = { atMs: newest.atMs, bytes: statSync(newest.file).size };
-    } catch {
-      // The first backup fails for the same reason, and says so.
-    }
-    this.wait((state.last?.atMs ?? 0) + state.everyMs - Date.now());
-  }
-
-  async stop(): Promise<void> {
-    clearTimeout(this.timer);
-    this.stopping.abort();
-    await this.running;
-  }
-
-  private wait(ms: number): void {
-    this.timer = setTimeout(
+  const wait = (ms: number): void => {
+    timer = setTimeout(
       () => {
-        this.running = this.run();
+        running = run();
       },
       Math.max(0, ms),
     );
-  }
+  };
 
-  private async run(): Promise<void> {
-    const { state, log, folder } = this;
-    const { signal } = this.stopping;
+  const run = async (): Promise<void> => {
     const startedAt = new Date();
     try {
-      for (const { file, isComplete, atMs } of this.listOwn())
-        if (!isComplete && atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
+      for (const { file, atMs } of listOwn(false))
+        if (atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
       const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
-      const to = join(folder, `${this.storeName}-${time}.db`);
-      const { plants, bytes } = await backUpStore({ from: this.path, to, signal });
+      const to = join(folder, `${store}-${time}.db`);
+      const { plants, bytes } = await backUpStore({ from, to, signal });
       const durationMs = Date.now() - startedAt.getTime();
       log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
       state.made++;
       state.last = { atMs: startedAt.getTime(), bytes };
-      const complete = this.listOwn().filter(({ isComplete }) => isComplete);
-      for (const { file } of complete.slice(0, -this.keep)) rmSync(file);
-    } catch (cause) {
+      for (const { file } of listOwn(true).slice(0, -backupKeep)) rmSync(file);
+    } catch (error) {
       if (signal.aborted) return;
-      log.error("backup_failed", { to: folder, cause });
+      log.error("backup_failed", { to: folder, reason: explain(error) });
       state.failed++;
-      return this.wait(Math.min(state.everyMs, RETRY_MS_MAX));
+      return wait(Math.min(everyMs, RETRY_MS_MAX));
     }
-    if (!signal.aborted) this.wait(startedAt.getTime() + state.everyMs - Date.now());
-  }
+    if (!signal.aborted) wait(startedAt.getTime() + everyMs - Date.now());
+  };
 
-  private get storeName(): string {
-    return basename(this.path).replace(/\.db$/, "");
-  }
-
-  /** The folder may hold other files, and backups of other stores. */
-  private listOwn(): Backup[] {
-    return readBackups(this.folder).filter(({ store }) => store === this.storeName);
-  }
+  return {
+    state,
+    /** The first backup is due when the newest one is old enough: a restart alone makes none. */
+    start(): void {
+      try {
+        const newest = listOwn(true).at(-1);
+        if (newest !== undefined)
+          state.last = { atMs: newest.atMs, bytes: statSync(newest.file).size };
+      } catch {
+        // The first backup fails for the same reason, and says so.
+      }
+      wait((state.last?.atMs ?? 0) + everyMs - Date.now());
+    },
+    async stop(): Promise<void> {
+      clearTimeout(timer);
+      stopping.abort();
+      await running;
+    },
+  };
 }

@@ -6,20 +6,18 @@ import type { Inspection, PlantCounts, TokenCounts } from "../store/inspection.t
 import { inspectStore } from "../store/sqlite/check.ts";
 import { migrations, openDatabase } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
-import { CommandError, describeMigration, findSchema, UsageError } from "./command.ts";
-import { formatBytes, formatCount, printError, printTable } from "./terminal.ts";
+import { CommandError, describeMigration, findSchema, type Flags, UsageError } from "./command.ts";
+import { formatBytes, formatCount, printError, printJson, printTable } from "./terminal.ts";
 
 /** Changes nothing. */
-export async function check(config: Config, options: { readonly json?: boolean }): Promise<void> {
+export async function check(config: Config, { json }: Flags): Promise<void> {
   const inspection = await inspect(config);
   const { kind, location, schemaVersion, faults, plants, tokens, bytes } = inspection;
   const ok = faults.length === 0;
-  if (options.json) {
+  if (json) {
     const counts = { plants: plants ?? null, tokens: tokens ?? null };
     const schema = schemaVersion ?? null;
-    process.stdout.write(
-      `${formatJson({ ok, store: location, faults, schema, ...counts, bytes })}\n`,
-    );
+    printJson({ ok, store: location, faults, schema, ...counts, bytes }, 0);
   } else {
     const sizes = Object.entries(bytes).map(
       ([part, size]) => `${part} ${formatBytes(Number(size))}`,
@@ -73,19 +71,7 @@ function describeFaults(name: string, messages: readonly string[]): string[][] {
     .map((line, index) => (index === 0 ? [name, "WRONG", line] : ["", "", line]));
 }
 
-/** TypeScript does not know it yet. */
-const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
-
-/** Writes ids as exact digits. */
-const formatJson = (facts: Readonly<Record<string, unknown>>): string =>
-  JSON.stringify(facts, (_, value: unknown) =>
-    typeof value === "bigint" ? exactJson.rawJSON(String(value)) : value,
-  );
-
-export async function migrate(
-  config: Config,
-  { dryRun: isDryRun = false }: { readonly dryRun?: boolean },
-): Promise<void> {
+export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Promise<void> {
   const { location, version, newest } = await findSchema(config);
   const before = version ?? 0;
   const url = parseStoreUrl(config.databaseUrl);
@@ -124,13 +110,13 @@ const HEALTH_RETRY_MS = 100;
 /** For container engines and systemd: a minimal image has no other client. */
 export async function checkHealth(
   { host, port, basePath }: Config,
-  { wait }: { readonly wait: string },
+  { wait = "" }: Flags,
 ): Promise<void> {
   if (!/^\d{1,4}$/.test(wait))
     throw new UsageError(`--wait: ${JSON.stringify(wait)} is not allowed; expected seconds`);
   const untilMs = performance.now() + Number(wait) * 1000;
   // An address that means every network is none to call.
-  const called = { "0.0.0.0": "127.0.0.1", "::": "::1" }[host] ?? host;
+  const called = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   const url = `http://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;
   // Not through HTTP_PROXY: the service is on this machine.
   process.env["no_proxy"] = process.env["NO_PROXY"] = "*";

@@ -1,6 +1,6 @@
 /** What every command shares: how it fails, how Ctrl-C ends it, and the store or service it works on. */
 
-import { existsSync } from "node:fs";
+import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import {
   Client,
@@ -15,42 +15,30 @@ import { type Config, ConfigError } from "../config.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import type { Created, SchemaChange, Store } from "../domain/store.ts";
+import type { Encoding } from "../format/encoding.ts";
+import type { FileFormat } from "../format/plants.ts";
 import { MalformedFile } from "../format/records.ts";
 import { openStore, parseStoreUrl } from "../store/open.ts";
 import type { FoundSchema } from "../store/postgres/schema.ts";
 import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
 import { printError } from "./terminal.ts";
 
-const EXIT_FAILED = 1;
-export const EXIT_USAGE = 2;
 /** The command finished, but records were refused or stores differ. */
 export const EXIT_DIFFERENT = 3;
 
 /** The command was understood and could not be done. */
 export class CommandError extends Error {
-  override readonly name = "CommandError";
-  readonly exitCode: number = EXIT_FAILED;
+  override readonly name: string = "CommandError";
+  readonly exitCode: number = 1;
 }
 
 /** The command was not understood. */
-export class UsageError extends Error {
+export class UsageError extends CommandError {
   override readonly name = "UsageError";
+  override readonly exitCode = 2;
 }
 
-export function exitCodeOf(error: unknown): number {
-  if (error instanceof CommandError) return error.exitCode;
-  return error instanceof UsageError || error instanceof ConfigError ? EXIT_USAGE : EXIT_FAILED;
-}
-
-const explained = [
-  CommandError,
-  UsageError,
-  ConfigError,
-  StoreOpenError,
-  Refusal,
-  ServiceError,
-  MalformedFile,
-];
+const explained = [CommandError, ConfigError, StoreOpenError, Refusal, ServiceError, MalformedFile];
 
 /** Known failures in a sentence; a defect with its stack. */
 export function explain(error: unknown): string {
@@ -81,9 +69,9 @@ export class ReaderGone extends Error {
 }
 
 /** The exit code is that of a process which the signal has ended: 128 and its number. */
-export class Interrupted extends Error {
+export class Interrupted extends CommandError {
   override readonly name = "Interrupted";
-  readonly exitCode: number;
+  override readonly exitCode: number;
 
   constructor(signal: SignalName) {
     super("Interrupted.");
@@ -114,13 +102,24 @@ export async function untilInterrupted<Result>(
   }
 }
 
-/** For commands that report how far they came: the failure is returned. */
+/** For commands that report how far they came: the failure is returned, and the time, to the millisecond. */
 export async function timeUntilInterrupted(
   use: (signal: AbortSignal) => Promise<void>,
 ): Promise<{ readonly seconds: number; readonly error: unknown }> {
   const startedAtMs = performance.now();
   const error: unknown = await untilInterrupted(use).catch((failure: unknown) => failure);
-  return { seconds: (performance.now() - startedAtMs) / 1000, error };
+  return { seconds: Math.round(performance.now() - startedAtMs) / 1000, error };
+}
+
+/** `state` says how far the command came, and that it can be run again. */
+export function failHalfway(what: string, error: unknown, state: string): never {
+  if (error instanceof Interrupted) {
+    printError(`interrupted. ${state}`);
+    throw error;
+  }
+  throw new CommandError(`${explain(error)}\nThe ${what} did not finish: ${state}`, {
+    cause: error,
+  });
 }
 
 /** Said before a migration begins, because there is no way back without a backup. */
@@ -210,29 +209,43 @@ export const toRefused = ({ reason, message }: Refusal): Refused => ({
   message,
 });
 
-async function findStore(config: Config): Promise<{ location: string; exists: boolean }> {
-  const url = parseStoreUrl(config.databaseUrl);
-  if (url.engine === "sqlite") return { location: resolve(url.path), exists: existsSync(url.path) };
-  const { location, version } = await findSchema(config);
-  return { location, exists: version !== undefined };
-}
-
 /** Changes nothing. */
 export async function findSchema(config: Config): Promise<FoundSchema> {
   const url = parseStoreUrl(config.databaseUrl);
   if (url.engine === "postgres")
     return (await import("../store/postgres/schema.ts")).findSchema(url.target, config);
   const { path } = url;
-  const version = existsSync(path)
-    ? readStore(path, (db) => getSchemaVersion(db, path))
-    : undefined;
-  return { location: path, version, newest: migrations.length };
+  const isStore = Boolean(statSync(path, { throwIfNoEntry: false })?.size);
+  const version = isStore ? readStore(path, (db) => getSchemaVersion(db, path)) : undefined;
+  return { location: resolve(path), version, newest: migrations.length };
 }
 
-/** Flags that name a running service or a store. */
-export interface TargetOptions {
-  readonly url?: string;
+/** The flags of all commands, besides those of settings. */
+export interface Flags {
+  readonly after?: string;
   readonly databaseUrl?: string;
+  readonly delimiter?: string;
+  readonly dryRun?: boolean;
+  readonly encoding?: Encoding;
+  readonly expires?: string;
+  readonly follow?: boolean;
+  readonly force?: boolean;
+  readonly format?: FileFormat["kind"];
+  readonly from?: string;
+  readonly json?: boolean;
+  readonly map?: string;
+  readonly name?: string;
+  readonly output?: string;
+  readonly quiet?: boolean;
+  readonly rate?: string;
+  readonly rejects?: string;
+  readonly scopes?: string;
+  readonly sheet?: string;
+  readonly tag?: string;
+  readonly to?: string;
+  readonly types?: string;
+  readonly url?: string;
+  readonly wait?: string;
 }
 
 /** The same things, done by a service or in a store. */
@@ -245,13 +258,14 @@ interface Sides<Target> {
 
 export async function withTarget<Target, Result>(
   config: Config,
-  options: TargetOptions,
+  flags: Flags,
   { ofService, ofStore, isMade = false }: Sides<Target>,
   use: (target: Target) => Promise<Result>,
 ): Promise<Result> {
-  const client = findClient(options, config);
+  const client = findClient(flags, config);
   if (client !== undefined) return use(ofService(client));
-  const { location, exists } = await findStore(config);
+  const { location, version } = await findSchema(config);
+  const exists = version !== undefined;
   if (!exists && !isMade) throw new CommandError(`There is no store at ${location}.`);
   return withStore(config, (store) => {
     // In the wrong folder, a new store would go unnoticed.
@@ -298,15 +312,15 @@ export function parseChangeNumber(flag: string, text: string, expected: string):
 }
 
 /** A client of the service that --url names; undefined without --url. */
-function findClient(options: TargetOptions, config: Config): Client | undefined {
-  if (options.url === undefined) return undefined;
-  if (options.databaseUrl !== undefined)
+function findClient(flags: Flags, config: Config): Client | undefined {
+  if (flags.url === undefined) return undefined;
+  if (flags.databaseUrl !== undefined)
     throw new UsageError("--url and --database-url: give one of them, the service or the store");
-  const url = URL.parse(options.url);
+  const url = URL.parse(flags.url);
   const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
   if (!isHttp || url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "")
     throw new UsageError(
-      `--url: ${JSON.stringify(options.url.replace(/\/\/[^/]*@/, "//********@"))} is not allowed; expected the address of a service, as in http://127.0.0.1:8080`,
+      `--url: ${JSON.stringify(flags.url.replace(/\/\/[^/]*@/, "//********@"))} is not allowed; expected the address of a service, as in http://127.0.0.1:8080`,
     );
   if (config.token === undefined)
     throw new UsageError("--url: the token is missing; set PLANTSTORE_TOKEN in the environment");

@@ -2,43 +2,25 @@
 
 import type { RetryOptions } from "../../client/client.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
-import type { PlantCount } from "../domain/page.ts";
 import { formatNdjson, type Plant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
-import { parseStoreUrl, type StoreUrl } from "../store/open.ts";
-import { describeHost } from "../store/postgres/url.ts";
+import { parseStoreUrl } from "../store/open.ts";
 import {
   CommandError,
   createPlants,
   EXIT_DIFFERENT,
-  explain,
+  failHalfway,
   findSchema,
-  Interrupted,
+  type Flags,
   readPages,
   retryBusy,
   timeUntilInterrupted,
   UsageError,
   withStore,
 } from "./command.ts";
-import { isSameFile, requireOutsideStore } from "./files.ts";
-import {
-  countOf,
-  formatCount,
-  formatSeconds,
-  printError,
-  printFacts,
-  printLine,
-  Progress,
-  roundToMs,
-} from "./terminal.ts";
-
-interface CopyOptions {
-  readonly from?: string;
-  readonly to?: string;
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
+import { requireOutsideStore } from "./files.ts";
+import { countOf, formatCount, printError, printReport, Progress } from "./terminal.ts";
 
 interface Sum {
   readonly count: number;
@@ -51,9 +33,7 @@ export interface Report {
   readonly plants: { copied: number; present: number };
   /** `different` tokens cannot be used in the target as in the source. */
   readonly tokens: { copied: number; present: number; different: number };
-  /** Undefined until both stores are open. */
-  ends?: { readonly from: string; readonly to: string };
-  verification?: { readonly equal: boolean; readonly from: Sum; readonly to: Sum };
+  verification: { readonly equal: boolean; readonly from: Sum; readonly to: Sum } | null;
 }
 
 /** The target holds other plants than the source. */
@@ -61,10 +41,16 @@ export class StoresDiffer extends CommandError {
   override readonly exitCode = EXIT_DIFFERENT;
 }
 
+export const createReport = (): Report => ({
+  plants: { copied: 0, present: 0 },
+  tokens: { copied: 0, present: 0, different: 0 },
+  verification: null,
+});
+
 type Resolve = (databaseUrl: string | undefined) => Config;
 
-export async function copyStore(options: CopyOptions, resolveConfig: Resolve): Promise<void> {
-  const { from, to } = parseEnds(options, resolveConfig);
+export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<void> {
+  const { from, to } = parseEnds(flags, resolveConfig);
   const { location, version, newest } = await findSchema(from);
   if (version === undefined) throw new CommandError(`There is no store at ${location}.`);
   if (version < newest)
@@ -72,38 +58,50 @@ export async function copyStore(options: CopyOptions, resolveConfig: Resolve): P
       `${location} has schema ${version}, and a copy does not change its source. ` +
         `Run plantstore migrate on it first, which brings it to schema ${newest}.`,
     );
-  const report: Report = {
-    plants: { copied: 0, present: 0 },
-    tokens: { copied: 0, present: 0, different: 0 },
-  };
+  const report = createReport();
+  let ends: { from: string; to: string } | undefined;
   const { seconds, error } = await timeUntilInterrupted((signal) =>
     // The source first: if it cannot be opened, no target is made.
     withStore(from, (source) =>
       withStore(to, async (target) => {
-        report.ends = { from: source.description.location, to: target.description.location };
+        ends = { from: source.description.location, to: target.description.location };
         // Tokens first: a collision of names needs a person, who should not have to wait for the plants.
         await copyTokens(source, target, report.tokens);
-        await copyPlants(source, target, { isQuiet: options.quiet === true, signal, report });
+        await copyPlants(source, target, { isQuiet: flags.quiet, signal, report });
       }),
     ),
   );
-  if (report.ends === undefined) throw error;
-  if (options.json) {
-    const { ends, plants, tokens, verification = null } = report;
-    const facts = { event: "copied", finished: error === undefined, ...ends, plants, tokens };
-    await printLine(JSON.stringify({ ...facts, verification, seconds: roundToMs(seconds) }));
+  if (ends === undefined) throw error;
+  const { plants, tokens, verification } = report;
+  const finished = error === undefined;
+  if (flags.json || finished)
+    printReport({
+      sentence: verification?.equal
+        ? `Copied, and verified: both stores hold the same plants (SHA-256 ${verification.to.sha256}).`
+        : "Copied. The target holds more plants than the source.",
+      facts: { ...ends, plants, tokens, seconds },
+      more: { event: "copied", finished, verification },
+      isJson: flags.json,
+    });
+  if (!finished) {
+    if (error instanceof StoresDiffer || plants.copied + plants.present === 0) throw error;
+    const state = `${countOf(plants.copied, "plant")} copied, ${formatCount(plants.present)} already there.`;
+    failHalfway("copy", error, `${state} Running the copy again continues it.`);
   }
-  if (error !== undefined) fail(error, report.plants);
-  summarize(report, seconds, options.json === true);
+  if (verification !== null && !verification.equal) {
+    const extra = countOf(verification.to.count - verification.from.count, "plant");
+    printError(`${ends.to} holds ${extra} that ${ends.from} does not. They were left alone.`);
+  }
+  if (!verification?.equal || tokens.different > 0) process.exitCode = EXIT_DIFFERENT;
 }
 
 async function copyTokens(source: Store, target: Store, tally: Report["tokens"]): Promise<void> {
-  const tokens = await retryBusy(source, () => source.listTokens());
+  const list = (store: Store): Promise<TokenRecord[]> => retryBusy(store, () => store.listTokens());
+  const tokens = await list(source);
   const hashes = new Set(tokens.map(({ hash }) => hash));
-  const before = await retryBusy(target, () => target.listTokens());
+  tally.present = (await list(target)).filter(({ hash }) => hashes.has(hash)).length;
   const collisions =
     tokens.length === 0 ? [] : await retryBusy(target, () => target.adoptTokens(tokens));
-  tally.present = before.filter(({ hash }) => hashes.has(hash)).length;
   tally.copied = tokens.length - tally.present - collisions.length;
   const { location } = target.description;
   if (collisions.length > 0) {
@@ -113,10 +111,9 @@ async function copyTokens(source: Store, target: Store, tally: Report["tokens"])
         `have the same name: ${names}. Revoke those there (plantstore token revoke) and run the copy again.`,
     );
   }
-  const after = await retryBusy(target, () => target.listTokens());
-  const byHash = new Map(after.map((token) => [token.hash, token]));
+  const usable = new Set((await list(target)).map(describeUse));
   for (const token of tokens) {
-    if (isAsUsable(token, byHash.get(token.hash))) continue;
+    if (usable.has(describeUse(token))) continue;
     tally.different++;
     printError(
       `Token ${token.name} (${token.prefix}…) is revoked or changed in ${location} and stays so.`,
@@ -124,15 +121,12 @@ async function copyTokens(source: Store, target: Store, tally: Report["tokens"])
   }
 }
 
-const isAsUsable = (token: TokenRecord, copy: TokenRecord | undefined): boolean =>
-  copy !== undefined &&
-  token.name === copy.name &&
-  token.scopes.join(" ") === copy.scopes.join(" ") &&
-  token.expiresAtMs === copy.expiresAtMs &&
-  (token.revokedAtMs === undefined) === (copy.revokedAtMs === undefined);
+/** The same for tokens that can be used alike. */
+const describeUse = ({ hash, name, scopes, expiresAtMs, revokedAtMs }: TokenRecord): string =>
+  JSON.stringify([hash, name, scopes, expiresAtMs, revokedAtMs === undefined]);
 
 interface PlantCopy {
-  readonly isQuiet: boolean;
+  readonly isQuiet: boolean | undefined;
   readonly signal: AbortSignal;
   readonly report: Report;
   readonly delaysMs?: readonly number[];
@@ -144,8 +138,9 @@ export async function copyPlants(
   { isQuiet, signal, report, delaysMs }: PlantCopy,
 ): Promise<void> {
   const [from, to] = [source.description.location, target.description.location];
-  const counting = (): Promise<PlantCount> => source.countPlants({}, Number.POSITIVE_INFINITY);
-  const total = (await retryBusy(source, counting)).count;
+  const { count: total } = await retryBusy(source, () =>
+    source.countPlants({}, Number.POSITIVE_INFINITY),
+  );
   let [stage, done] = ["copying", 0];
   using progress = new Progress(isQuiet, () => ({
     stage,
@@ -179,8 +174,8 @@ export async function copyPlants(
     sumUp(source, retrying),
     sumUp(target, retrying, (plants) => void (done += plants.length)),
   ]);
-  const changed = again.sha256 !== copied.sha256 ? from : to;
   const equal = again.sha256 === arrived.sha256;
+  const changed = again.sha256 !== copied.sha256 ? from : to;
   if (changed === from || (!equal && arrived.count <= again.count))
     throw new CommandError(
       `${changed} was written to during the copy. Stop the service and run the copy again.`,
@@ -204,8 +199,7 @@ async function sumUp(
 }
 
 /** DATABASE_URL stands in for the end that is left out. */
-function parseEnds(options: CopyOptions, resolveConfig: Resolve): { from: Config; to: Config } {
-  const { from, to } = options;
+function parseEnds({ from, to }: Flags, resolveConfig: Resolve): { from: Config; to: Config } {
   if (from !== undefined) parseSetting(settings.databaseUrl, from, "--from");
   if (to !== undefined) parseSetting(settings.databaseUrl, to, "--to");
   if (from === undefined && to === undefined)
@@ -218,62 +212,10 @@ function parseEnds(options: CopyOptions, resolveConfig: Resolve): { from: Config
     from: { ...config, databaseUrl: from ?? config.databaseUrl },
     to: { ...config, databaseUrl: to ?? config.databaseUrl },
   };
-  const [one, other] = [parseStoreUrl(ends.from.databaseUrl), parseStoreUrl(ends.to.databaseUrl)];
-  if (isSameStore(one, other)) throw new UsageError("--from, --to: both are the same store");
-  if (one.engine === "sqlite" && other.engine === "sqlite") {
-    // SQLite would take a file beside either store for its log.
-    requireOutsideStore("--to", other.path, ends.from.databaseUrl);
-    requireOutsideStore("--from", one.path, ends.to.databaseUrl);
-  }
+  if (ends.from.databaseUrl === ends.to.databaseUrl)
+    throw new UsageError("--from, --to: both are the same store");
+  const target = parseStoreUrl(ends.to.databaseUrl);
+  // SQLite would take a file beside the source for its log.
+  if (target.engine === "sqlite") requireOutsideStore("--to", target.path, ends.from.databaseUrl);
   return ends;
-}
-
-/** One server may have several names; then only the checksums tell. */
-function isSameStore(one: StoreUrl, other: StoreUrl): boolean {
-  if (one.engine === "sqlite") return other.engine === "sqlite" && isSameFile(one.path, other.path);
-  if (other.engine === "sqlite" || one.target.database !== other.target.database) return false;
-  const hosts = new Set(one.target.hosts.map(describeHost));
-  return other.target.hosts.some((host) => hosts.has(describeHost(host)));
-}
-
-function summarize(report: Report, seconds: number, isJson: boolean): void {
-  const { plants, tokens } = report;
-  const { from, to } = report.ends as NonNullable<Report["ends"]>;
-  const { equal, ...sums } = report.verification as NonNullable<Report["verification"]>;
-  if (!isJson)
-    printFacts(
-      equal
-        ? "Copied, and verified: both stores hold the same plants."
-        : "Copied. The target holds more plants than the source.",
-      [
-        ["From", from],
-        ["Plants", formatCount(sums.from.count)],
-        ["SHA-256", sums.from.sha256],
-        ["", ""],
-        ["To", to],
-        ["Plants", formatCount(sums.to.count)],
-        ["SHA-256", sums.to.sha256],
-        ["", ""],
-        ["Copied", `${countOf(plants.copied, "plant")}, ${countOf(tokens.copied, "token")}`],
-        ["Existing", `${countOf(plants.present, "plant")}, ${countOf(tokens.present, "token")}`],
-        ["Time", formatSeconds(seconds)],
-      ],
-    );
-  if (!equal) {
-    const extra = countOf(sums.to.count - sums.from.count, "plant");
-    printError(`${to} holds ${extra} that ${from} does not. They were left alone.`);
-  }
-  if (!equal || tokens.different > 0) process.exitCode = EXIT_DIFFERENT;
-}
-
-function fail(error: unknown, { copied, present }: Report["plants"]): never {
-  const state =
-    `${countOf(copied, "plant")} copied, ${formatCount(present)} already there. ` +
-    "Running the copy again continues it.";
-  if (error instanceof Interrupted) {
-    printError(`interrupted. ${state}`);
-    throw error;
-  }
-  if (error instanceof StoresDiffer || copied + present === 0) throw error;
-  throw new CommandError(`${explain(error)}\nThe copy did not finish: ${state}`, { cause: error });
 }

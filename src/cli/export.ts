@@ -4,29 +4,14 @@ import type { Config } from "../config.ts";
 import { formatNdjson, formatStoredPlant, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import type { FileFormat } from "../format/plants.ts";
-import {
-  plantsOf,
-  type TargetOptions,
-  untilInterrupted,
-  UsageError,
-  withTarget,
-} from "./command.ts";
-import { openFileOutput, requireOutsideStore, writeStandardOutput } from "./files.ts";
+import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
+import { openOutput, requireOutsideStore } from "./files.ts";
 import { findFormat } from "./import.ts";
 import { countOf, formatSeconds, Progress } from "./terminal.ts";
 
-interface ExportOptions extends TargetOptions {
-  readonly format?: keyof typeof forms;
-  readonly tag?: string;
-  readonly name?: string;
-  readonly output?: string;
-  readonly force?: boolean;
-  readonly quiet?: boolean;
-}
-
-export async function exportPlants(config: Config, options: ExportOptions): Promise<void> {
-  const { url, output: path = "-", force = false, quiet = false } = options;
-  const { format = findFormat(path) ?? "ndjson" } = options;
+export async function exportPlants(config: Config, flags: Flags): Promise<void> {
+  const { url, output: path = "-", force, quiet = false } = flags;
+  const { format = findFormat(path) ?? "ndjson" } = flags;
   if (format === "xlsx")
     throw new UsageError(`--output: ${path}: the console exports workbooks; choose a .csv file`);
   const form = forms[format];
@@ -35,19 +20,18 @@ export async function exportPlants(config: Config, options: ExportOptions): Prom
   let count = 0;
 
   await untilInterrupted((signal) =>
-    withTarget(config, options, plantsOf, async (target) => {
-      using file = path === "-" ? undefined : openFileOutput(path, force, signal);
-      const write = file?.write ?? ((text: string) => writeStandardOutput(text, signal));
+    withTarget(config, flags, plantsOf, async (target) => {
+      using output = openOutput(path, force, signal);
       // Plants that scroll by on the terminal are progress enough.
       const isShown = path !== "-" || !process.stdout.isTTY;
       using progress = new Progress(quiet || !isShown, () => ({ plants: count }));
-      const blocks = target.exportBlocks(options, { signal, onRetry: progress.onRetry });
+      const blocks = target.exportBlocks(flags, { signal, onRetry: progress.onRetry });
       for await (const plants of blocks) {
-        await write((count === 0 ? form.head : form.between) + form.format(plants));
+        await output.write((count === 0 ? form.head : form.between) + form.format(plants));
         count += plants.length;
       }
-      await write(count === 0 ? form.head + form.tail : form.tail);
-      file?.finish();
+      await output.write(count === 0 ? form.head + form.tail : form.tail);
+      output.finish();
     }),
   );
   const seconds = (performance.now() - startedAtMs) / 1000;

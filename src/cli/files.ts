@@ -3,12 +3,10 @@
 import {
   closeSync,
   existsSync,
-  fstatSync,
   fsyncSync,
   lstatSync,
   openSync,
   read,
-  readlinkSync,
   realpathSync,
   renameSync,
   rmSync,
@@ -101,7 +99,7 @@ async function orAborted<Result>(promise: Promise<Result>, signal: AbortSignal):
   }
 }
 
-export async function writeStandardOutput(text: string, signal: AbortSignal): Promise<void> {
+export async function writeStandardOutput(text: string, signal?: AbortSignal): Promise<void> {
   try {
     await writeDescriptor(STANDARD_OUTPUT, text, signal);
   } catch (error) {
@@ -115,43 +113,35 @@ interface Output extends Disposable {
   readonly finish: () => void;
 }
 
-/** A file that appears when it is complete. */
-export function openFileOutput(path: string, force: boolean, signal: AbortSignal): Output {
+/** A file that appears when it is complete; - is standard output. An abort ends a write. */
+export function openOutput(path: string, force = false, signal?: AbortSignal): Output {
+  if (path === "-")
+    return {
+      write: (text) => writeStandardOutput(text, signal),
+      finish: () => undefined,
+      [Symbol.dispose]: () => undefined,
+    };
   requireFree(path, force);
   // Through a symbolic link: the file behind it is replaced, not the link.
-  const target = existsSync(path) ? realpathSync(path) : path;
+  const target = realPath(path);
   const temporary = join(dirname(target), `.${basename(target)}.${process.pid}.partial`);
-  // The user knows the file by its own name.
-  const named = <Result>(operate: () => Result): Result => {
-    try {
-      return operate();
-    } catch (error) {
-      throw new CommandError(explainSystemError(error).replace(temporary, path), { cause: error });
-    }
-  };
-  const descriptor = named(() => openSync(temporary, "wx"));
-  let isOpen = true;
-  const close = (): void => {
-    if (isOpen) closeSync(descriptor);
-    isOpen = false;
-  };
+  const descriptor = openSync(temporary, "wx");
   return {
     write: (text) => writeDescriptor(descriptor, text, signal),
     finish: () => {
       fsyncSync(descriptor);
-      close();
       requireFree(path, force);
-      named(() => renameSync(temporary, target));
+      renameSync(temporary, target);
       syncFile(dirname(target));
     },
     [Symbol.dispose]: () => {
-      close();
+      closeSync(descriptor);
       rmSync(temporary, { force: true });
     },
   };
 }
 
-export function requireFree(path: string, force: boolean): void {
+function requireFree(path: string, force: boolean): void {
   const folder = dirname(path);
   if (!existsSync(folder)) throw new CommandError(`The folder ${folder} does not exist.`);
   // Not stat: a link that leads nowhere is in use, too.
@@ -161,36 +151,23 @@ export function requireFree(path: string, force: boolean): void {
   if (!force) throw new CommandError(`${path} exists; --force replaces it.`);
 }
 
-/** Throws if writing to the path would change the store, or a file that SQLite keeps beside it. */
+/** Throws if the path names the store, or a file that SQLite keeps beside it. */
 export function requireOutsideStore(flag: string, path: string, databaseUrl: string): void {
   const url = parseStoreUrl(databaseUrl);
   if (url.engine !== "sqlite") return;
-  if (isSameFile(path, url.path)) throw new UsageError(`${flag}: ${path} is the store`);
-  // SQLite keeps these beside the file itself, not beside a link to it.
-  const store = existsSync(url.path) ? realpathSync(url.path) : url.path;
-  const companion = companions.find((suffix) => isSameFile(path, store + suffix));
-  if (companion !== undefined)
-    throw new UsageError(`${flag}: ${path} is part of the store, its ${companion}`);
+  const parts = ["", ...companions].map((suffix) => realPath(url.path) + suffix);
+  if (parts.includes(realPath(path)))
+    throw new UsageError(`${flag}: ${path} is the store, or a part of it`);
 }
 
-/** A number is the descriptor of a file that is open. */
-export const isSameFile = (path: string, other: string | number): boolean =>
-  identify(path) === identify(other);
+export const isSameFile = (path: string, other: string): boolean =>
+  realPath(path) === realPath(other);
 
-/** The same for all names of a file, hard and symbolic links included. A file that does not exist is known by its place. */
-function identify(file: string | number): string {
-  try {
-    const options = { bigint: true } as const;
-    const found = typeof file === "number" ? fstatSync(file, options) : statSync(file, options);
-    return `${found.dev}:${found.ino}`;
-  } catch (error) {
-    const path = resolve(String(file));
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") return path;
-    const folder = dirname(path);
-    if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink())
-      return identify(resolve(folder, readlinkSync(path)));
-    return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
-  }
+/** The place of the file, or where it would be made. */
+function realPath(path: string): string {
+  if (existsSync(path)) return realpathSync(path);
+  const folder = dirname(resolve(path));
+  return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
 }
 
 /** Prints what cannot be shown again. Not by process.stdout, which hides a failed write. */

@@ -1,15 +1,16 @@
 /** plantstore import: plants out of a file, into the store or a running service. Running it again is safe. */
 
-import { closeSync, fstatSync, openSync } from "node:fs";
+import { openSync, statSync } from "node:fs";
 import { extname } from "node:path";
 import { type Refused, ServiceError, type Settle } from "../../client/client.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
-import { type Encoding, WrongEncoding } from "../format/encoding.ts";
+import { WrongEncoding } from "../format/encoding.ts";
 import {
   type FileFormat,
+  isTable,
   type PlantRecord,
   readPlants,
   type Rejected,
@@ -18,10 +19,10 @@ import {
 import {
   CommandError,
   EXIT_DIFFERENT,
-  explain,
+  failHalfway,
+  type Flags,
   Interrupted,
   plantsOf,
-  type TargetOptions,
   timeUntilInterrupted,
   toRefused,
   UsageError,
@@ -29,12 +30,10 @@ import {
 } from "./command.ts";
 import {
   isSameFile,
+  openOutput,
   readDescriptor,
-  requireFree,
   requireOutsideStore,
   STANDARD_INPUT,
-  STANDARD_OUTPUT,
-  writeDescriptor,
 } from "./files.ts";
 import {
   countOf,
@@ -43,7 +42,6 @@ import {
   printError,
   printLine,
   Progress,
-  roundToMs,
 } from "./terminal.ts";
 
 /** A record may be larger than the request that stored it, by an id. */
@@ -51,56 +49,38 @@ const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
 const REFUSED_PRINTED_MAX = 10;
 
-interface ImportOptions extends TargetOptions {
-  readonly format?: FileFormat["kind"];
-  readonly map?: string;
-  readonly delimiter?: string;
-  readonly encoding?: Encoding;
-  readonly sheet?: string;
-  readonly rejects?: string;
-  readonly force?: boolean;
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
-
-interface Tally {
-  created: number;
-  replayed: number;
-  refused: number;
+const none = {
+  created: 0,
+  replayed: 0,
+  refused: 0,
   /** Plants that were sent and not answered for: they may be stored. */
-  unknown: number;
-}
+  unknown: 0,
+};
+type Tally = typeof none;
 
-export async function importPlants(
-  config: Config,
-  options: ImportOptions,
-  path: string,
-): Promise<void> {
-  const format = parseFormat(path, options);
-  const source = openSource(path, format);
-  requireRejects(config, options, format, source);
-  const tally: Tally = { created: 0, replayed: 0, refused: 0, unknown: 0 };
+export async function importPlants(config: Config, flags: Flags, path: string): Promise<void> {
+  const format = parseFormat(path, flags);
+  const bytes = requireSource(path, format);
+  requireRejects(config, flags, format, path);
+  const tally: Tally = { ...none };
 
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
     let part: number | undefined;
-    using progress = new Progress(options.quiet, () => ({
+    using progress = new Progress(flags.quiet, () => ({
       plants: tally.created + tally.replayed,
       refused: tally.refused,
       part,
     }));
     const print = (line: string): void => progress.print(line);
-    const chunks = readSource(source, options.sheet, signal, (read) => {
-      part = read;
+    const chunks = readSource(path, format, flags.sheet, signal, (read) => {
+      part = bytes && read / bytes;
     });
-    await withTarget(config, options, { ...plantsOf, isMade: true }, async (target) => {
-      const rejects =
-        options.rejects === undefined
-          ? printRejects(print)
-          : openRejects(options.rejects, options.force, format);
+    await withTarget(config, flags, { ...plantsOf, isMade: true }, async (target) => {
+      using rejects = openRejects(flags, format, print);
       const blocks = readPlants(chunks, format, {
         recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
         blockLengthMax: BLOCK_LENGTH_MAX,
-        encoding: options.encoding,
+        encoding: flags.encoding,
         onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
         onHeading: rejects.onHeading,
       });
@@ -112,11 +92,11 @@ export async function importPlants(
           await importBlock(block, create, rejects, tally);
         }
       } finally {
-        await rejects.close();
+        await rejects.finish();
       }
     });
   });
-  await summarize(tally, seconds, error, options);
+  await summarize(tally, seconds, error, flags);
 }
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
@@ -145,104 +125,98 @@ async function importBlock(
     );
   } finally {
     tally.refused += refused.size;
+    const inOrder = block.filter((record) => refused.has(record));
     await rejects.add(
-      block.flatMap((record) => {
-        const why = refused.get(record);
-        return why === undefined
-          ? []
-          : [{ ...record, reason: `${why.message} (error ${why.code})` }];
+      inOrder.map((record) => {
+        const { message, code } = refused.get(record) as Refused;
+        return { ...record, reason: `${message} (error ${code})` };
       }),
     );
   }
 }
 
-interface Rejects {
+interface Rejects extends Disposable {
   readonly onHeading?: (heading: string) => void;
   readonly add: (rejected: readonly Rejected[]) => Promise<void>;
-  readonly close: () => Promise<void>;
+  readonly finish: () => Promise<void>;
 }
 
-/** All refused records, in the format of the import. */
-function openRejects(path: string, force = false, fileFormat: FileFormat): Rejects {
-  const format = new RejectsFormat(fileFormat);
-  if (path !== "-") requireFree(path, force);
-  const descriptor = path === "-" ? STANDARD_OUTPUT : openSync(path, force ? "w" : "wx");
-  return {
-    onHeading: format.onHeading,
-    add: (rejected) => writeDescriptor(descriptor, format.add(rejected)),
-    close: async () => {
-      await writeDescriptor(descriptor, format.end());
-      if (descriptor !== STANDARD_OUTPUT) closeSync(descriptor);
-    },
-  };
-}
-
-/** The first few, on the terminal. */
-function printRejects(print: (line: string) => void): Rejects {
+/** All refused records in the file of --rejects, or the first few on the terminal. */
+function openRejects(
+  { rejects: path, force }: Flags,
+  fileFormat: FileFormat,
+  print: (line: string) => void,
+): Rejects {
+  if (path !== undefined) {
+    const format = new RejectsFormat(fileFormat);
+    const output = openOutput(path, force);
+    return {
+      onHeading: format.onHeading,
+      add: (rejected) => output.write(format.add(rejected)),
+      finish: async () => {
+        await output.write(format.end());
+        output.finish();
+      },
+      [Symbol.dispose]: () => output[Symbol.dispose](),
+    };
+  }
   let count = 0;
   return {
     add: async (rejected) => {
       for (const { line, reason } of rejected)
         if (++count <= REFUSED_PRINTED_MAX) print(`line ${line}: ${reason}`);
     },
-    close: async () => {
+    finish: async () => {
       const more = count - REFUSED_PRINTED_MAX;
       if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
     },
+    [Symbol.dispose]: () => undefined,
   };
 }
 
-interface Source {
-  readonly path: string;
-  /** Open until the process ends. */
-  readonly descriptor: number;
-  /** Undefined for a pipe. */
-  readonly bytes: number | undefined;
-  readonly isWorkbook: boolean;
-}
-
-function openSource(path: string, format: FileFormat): Source {
-  const descriptor = path === "-" ? STANDARD_INPUT : openSync(path, "r");
-  const found = fstatSync(descriptor);
-  if (found.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
-  const bytes = path !== "-" && found.isFile() ? found.size : undefined;
-  const isWorkbook = format.kind === "xlsx";
-  if (isWorkbook && bytes === undefined)
+/** Its size. Nothing is known of the size of a pipe. */
+function requireSource(path: string, { kind }: FileFormat): number | undefined {
+  const found = path === "-" ? undefined : statSync(path);
+  if (found?.isDirectory()) throw new CommandError(`${path} is a folder, not a file.`);
+  if (kind === "xlsx" && !found?.isFile())
     throw new UsageError(`${path}: a workbook is read from a file, not from a pipe`);
-  return { path, descriptor, bytes, isWorkbook };
+  return found?.isFile() ? found.size : undefined;
 }
 
-/** `onProgress` is told how much is read, from 0 to 1. */
+/** `onProgress` is told how many bytes are read. */
 async function* readSource(
-  { path, descriptor, bytes, isWorkbook }: Source,
+  path: string,
+  { kind }: FileFormat,
   sheet: string | undefined,
   signal: AbortSignal,
-  onProgress: (part: number) => void,
+  onProgress: (bytes: number) => void,
 ): AsyncGenerator<Uint8Array> {
-  if (isWorkbook) {
+  if (kind === "xlsx") {
     const { openWorkbook } = await import("../format/workbook.ts");
-    const { readRows } = await openWorkbook(Bun.file(path));
-    return yield* readRows({ sheet, onProgress });
+    const file = Bun.file(path);
+    const { readRows } = await openWorkbook(file);
+    return yield* readRows({ sheet, onProgress: (part) => onProgress(part * file.size) });
   }
-  let bytesRead = 0;
+  let bytes = 0;
+  // Open until the process ends.
+  const descriptor = path === "-" ? STANDARD_INPUT : openSync(path, "r");
   for await (const chunk of readDescriptor(descriptor, signal)) {
-    bytesRead += chunk.length;
-    if (bytes) onProgress(bytesRead / bytes);
+    onProgress((bytes += chunk.length));
     yield chunk;
   }
 }
 
-/** Opening the rejects would empty the file that is to be read, or the store. */
+/** The rejects must not replace the file that is to be read, or the store. */
 function requireRejects(
   { databaseUrl }: Config,
-  { rejects, url }: ImportOptions,
+  { rejects, url }: Flags,
   format: FileFormat,
-  { descriptor, isWorkbook }: Source,
+  path: string,
 ): void {
   if (rejects === undefined || rejects === "-") return;
-  if (isSameFile(rejects, descriptor))
+  if (isSameFile(rejects, path))
     throw new UsageError(`--rejects: ${rejects} is the file to import`);
-  const kind = isWorkbook ? "csv" : format.kind;
+  const kind = isTable(format) ? "csv" : format.kind;
   if ((findFormat(rejects) ?? kind) !== kind)
     throw new UsageError(`--rejects: ${rejects} would hold ${kind}; choose another name`);
   if (url === undefined) requireOutsideStore("--rejects", rejects, databaseUrl);
@@ -260,8 +234,8 @@ const formatsByExtension: Readonly<Record<string, FileFormat["kind"]>> = {
 export const findFormat = (path: string): FileFormat["kind"] | undefined =>
   formatsByExtension[extname(path).toLowerCase()];
 
-function parseFormat(path: string, options: ImportOptions): FileFormat {
-  const { format: kind = findFormat(path), map, delimiter, encoding, sheet } = options;
+function parseFormat(path: string, flags: Flags): FileFormat {
+  const { format: kind = findFormat(path), map, delimiter, encoding, sheet } = flags;
   if (kind === undefined && /\.(xls|ods)$/i.test(path))
     throw new CommandError(`${path}: save the workbook as .xlsx or as CSV, and import that file.`);
   if (kind === undefined)
@@ -270,15 +244,14 @@ function parseFormat(path: string, options: ImportOptions): FileFormat {
         ? "--format is needed to read standard input: ndjson, json or csv"
         : `${path}: the name does not tell the format; give --format ndjson, json, csv or xlsx`,
     );
-  const isTable = kind === "csv" || kind === "xlsx";
   const misplaced = [
     sheet !== undefined && kind !== "xlsx" && "--sheet: only with a workbook (.xlsx)",
     delimiter !== undefined && kind !== "csv" && "--delimiter: only with CSV",
     encoding !== undefined && kind === "xlsx" && "--encoding: a workbook has its own",
-    map !== undefined && !isTable && "--map: only with CSV, which has headings",
+    map !== undefined && !isTable({ kind }) && "--map: only with CSV, which has headings",
   ].find((fault) => fault !== false);
   if (misplaced !== undefined) throw new UsageError(misplaced);
-  if (!isTable) return { kind };
+  if (!isTable({ kind })) return { kind };
   const headings = map === undefined ? {} : parseMap(map);
   if (kind === "xlsx") return { kind, headings };
   const sign = delimiter ?? (extname(path).toLowerCase() === ".tsv" ? "tab" : ",");
@@ -307,43 +280,38 @@ function parseMap(text: string): Headings {
 
 /** Throws if the import failed. */
 async function summarize(
-  tally: Tally,
+  { created, replayed, refused, unknown }: Tally,
   seconds: number,
   error: unknown,
-  { json: isJson = false, rejects }: ImportOptions,
+  { json, rejects }: Flags,
 ): Promise<void> {
-  const finished = error === undefined;
-  const summary = formatSummary(tally, seconds, isJson ? { finished } : undefined);
-  // Standard output belongs to the rejects if they go there.
-  const print = async (line: string): Promise<void> =>
-    rejects === "-" ? printError(line) : printLine(line);
-  if (finished) {
-    await print(summary);
-    if (tally.refused > 0) process.exitCode = EXIT_DIFFERENT;
-    return;
-  }
   if (error instanceof UsageError || error instanceof ConfigError) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(`${error.message} Name the columns with --map id=…,name=…,tag=…`);
-  if (isJson || error instanceof Interrupted) await print(summary);
-  const unknown =
-    tally.unknown > 0 && isUnsure(error)
-      ? `No answer came for ${countOf(tally.unknown, "plant")}, which may be stored too. `
-      : "";
-  const again = `${unknown}Running it again is safe.`;
-  if (error instanceof Interrupted) {
-    printError(`interrupted. ${again}`);
-    throw error;
+  const finished = error === undefined;
+  const facts = { finished, created, replayed, refused, seconds };
+  const isShown = process.stdout.isTTY;
+  const [c, r, f] = [created, replayed, refused].map(isShown ? formatCount : String);
+  const rate = formatCount((created + replayed + refused) / seconds);
+  const time = isShown ? ` in ${formatSeconds(seconds)} (${rate} a second)` : "";
+  const line = json ? JSON.stringify(facts) : `created ${c}, replayed ${r}, refused ${f}${time}`;
+  // Standard output belongs to the rejects if they go there.
+  if (finished || json || error instanceof Interrupted)
+    await (rejects === "-" ? printError(line) : printLine(line));
+  if (finished) {
+    if (refused > 0) process.exitCode = EXIT_DIFFERENT;
+    return;
   }
+  const again =
+    unknown > 0 && isUnsure(error)
+      ? `No answer came for ${countOf(unknown, "plant")}, which may be stored too. Running it again is safe.`
+      : "Running it again is safe.";
+  if (error instanceof Interrupted) failHalfway("import", error, again);
   const why =
     error instanceof WrongEncoding
-      ? `${error.message} Accept that with --encoding ${error.guess}.`
-      : explain(error);
-  const stored = tally.created + tally.replayed;
-  throw new CommandError(
-    `${why}\nThe import did not finish: ${stored} plants are stored. ${again}`,
-    { cause: error },
-  );
+      ? new CommandError(`${error.message} Accept that with --encoding ${error.guess}.`)
+      : error;
+  failHalfway("import", why, `${created + replayed} plants are stored. ${again}`);
 }
 
 /** Whether plants without an outcome may have been stored. */
@@ -353,17 +321,4 @@ function isUnsure(error: unknown): boolean {
     error instanceof Interrupted ||
     (error instanceof Refusal && error.reason === "store_unavailable")
   );
-}
-
-function formatSummary(
-  { created, replayed, refused }: Tally,
-  seconds: number,
-  json?: { readonly finished: boolean },
-): string {
-  if (json)
-    return JSON.stringify({ ...json, created, replayed, refused, seconds: roundToMs(seconds) });
-  if (!process.stdout.isTTY) return `created ${created}, replayed ${replayed}, refused ${refused}`;
-  const [c, r, f] = [created, replayed, refused].map(formatCount);
-  const rate = formatCount((created + replayed + refused) / seconds);
-  return `created ${c}, replayed ${r}, refused ${f} in ${formatSeconds(seconds)} (${rate} a second)`;
 }

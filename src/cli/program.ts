@@ -4,6 +4,7 @@ import { Argument, Command, CommanderError, Option } from "commander";
 import packageJson from "../../package.json";
 import {
   type Config,
+  ConfigError,
   type Limits,
   type Resolved,
   resolveConfig,
@@ -15,8 +16,11 @@ import { plantScopes, scopes } from "../domain/token.ts";
 import { changeTypes } from "../domain/change.ts";
 import { encodings } from "../format/encoding.ts";
 import { printCandidates, printCompletion, shells } from "./completion.ts";
-import { EXIT_USAGE, exitCodeOf, explain, Interrupted, ReaderGone } from "./command.ts";
+import { CommandError, explain, Interrupted, ReaderGone } from "./command.ts";
 import { printError, printJson, printTable } from "./terminal.ts";
+import type { WebhookAction } from "./webhook.ts";
+
+const EXIT_USAGE = 2;
 
 /** Runs the command that the arguments name. Resolves to an exit code, or to undefined if the process goes on. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
@@ -30,7 +34,8 @@ export async function run(args: readonly string[]): Promise<number | undefined> 
     // Now: a pipe, a connection or a thread that is waited for would keep the process alive.
     if (error instanceof Interrupted) process.exit(error.exitCode);
     printError(explain(error));
-    return exitCodeOf(error);
+    if (error instanceof ConfigError) return EXIT_USAGE;
+    return error instanceof CommandError ? error.exitCode : 1;
   }
 }
 
@@ -265,36 +270,31 @@ function addTokenCommands(token: Command): void {
     .action(load(async () => (await import("./token.ts")).revokeToken));
 }
 
-/** Those that are about one webhook. */
 const webhookActions = {
+  add: "Send every change from now on to a URL. Prints the secret that signs, this once.",
+  list: "List the webhooks, and how their last attempts went.",
   remove: "Remove a webhook. What it has not been sent is not sent any more.",
   test: "Send one event to a webhook now, and show the answer. Exits with 1 if it is not 2xx.",
   pause: "Send nothing until the webhook is resumed.",
   resume: "Go on where the webhook was, at once.",
   replay: "Send the changes after a number again, in order.",
   rotate: "Give a webhook a new secret and print it. For 24 hours the old one signs too.",
-};
+} satisfies Record<WebhookAction, string>;
 
 function addWebhookCommands(webhook: Command): void {
-  const add = (name: string, description: string): Command =>
-    addTarget(webhook.command(name).description(description)).option("--json", "as JSON");
-  add("add", "Send every change from now on to a URL. Prints the secret that signs, this once.")
-    .argument("<target>", "the URL, as in https://shop.example/plants")
-    .option("--name <name>", "its name (default: the host of the URL)")
-    .option("--types <types>", `which changes, out of ${changeTypes.join(",")} (default: all)`)
-    .action(load(async () => (await import("./webhook.ts")).addWebhook));
-  add("list", "List the webhooks, and how their last attempts went.").action(
-    load(async () => (await import("./webhook.ts")).listWebhooks),
-  );
   const from = "the last change that it needs no more; 0 for all that are kept, newest for none";
-  for (const [action, description] of Object.entries(webhookActions)) {
-    const command = add(action, description).argument("<name>", "which webhook");
+  for (const [name, description] of Object.entries(webhookActions)) {
+    const action = name as WebhookAction;
+    const command = addTarget(webhook.command(action).description(description))
+      .option("--json", "as JSON")
+      .action(load(async () => (await import("./webhook.ts")).manageWebhook(action)));
+    if (action === "add")
+      command
+        .argument("<target>", "the URL, as in https://shop.example/plants")
+        .option("--name <name>", "its name (default: the host of the URL)")
+        .option("--types <types>", `which changes, out of ${changeTypes.join(",")} (default: all)`);
+    else if (action !== "list") command.argument("<name>", "which webhook");
     if (action === "replay") command.requiredOption("--from <number>", from);
-    command.action(
-      load(async () =>
-        (await import("./webhook.ts")).changeWebhook(action as keyof typeof webhookActions),
-      ),
-    );
   }
 }
 

@@ -23,9 +23,7 @@ export async function serve(config: Config): Promise<void> {
   for (const warning of findIgnoredVariables(process.env))
     log.warn("ignored_variable", { warning });
   const backups =
-    config.backupTo === ""
-      ? undefined
-      : new (await import("./backup.ts")).BackupSchedule(config, log);
+    config.backupTo === "" ? undefined : (await import("./backup.ts")).scheduleBackups(config, log);
   const commits = new Commits();
   const store = await openStore(
     config.databaseUrl,

@@ -24,18 +24,52 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
   }
 }
 
-export const printJson = (value: unknown): void =>
-  void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+/** TypeScript does not know it yet. */
+const exactJson = JSON as JSON & { rawJSON(text: string): unknown };
 
-/** A sentence, and below it one fact a line. */
-export function printFacts(
-  sentence: string,
-  facts: readonly (readonly [string, string])[],
-  output: NodeJS.WriteStream = process.stdout,
-): void {
-  const width = Math.max(...facts.map(([name]) => name.length));
-  const lines = facts.map(([name, value]) => `${`  ${name.padEnd(width)}  ${value}`.trimEnd()}\n`);
+/** Writes ids as exact digits. */
+export const formatJson = (value: unknown, indent?: number): string =>
+  JSON.stringify(
+    value,
+    (_, part: unknown) => (typeof part === "bigint" ? exactJson.rawJSON(String(part)) : part),
+    indent,
+  );
+
+export const printJson = (value: unknown, indent = 2): void =>
+  void process.stdout.write(`${formatJson(value, indent)}\n`);
+
+interface Report {
+  readonly sentence: string;
+  readonly facts: Readonly<Record<string, unknown>>;
+  /** What only programs need. */
+  readonly more: Readonly<Record<string, unknown>>;
+  readonly isJson: boolean | undefined;
+  readonly output?: NodeJS.WriteStream;
+}
+
+/** What a command did: one line of JSON, or a sentence, and below it one fact a line. */
+export function printReport({ sentence, facts, more, isJson, output = process.stdout }: Report) {
+  if (isJson) return void output.write(`${formatJson({ ...more, ...facts })}\n`);
+  const rows = Object.entries(facts).filter(([, value]) => value !== undefined);
+  const lines = rows.map(
+    ([name, value]) =>
+      `  ${(labels[name] ?? capitalize(name)).padEnd(6)}  ${formatFact(name, value)}\n`,
+  );
   output.write(`${sentence}\n\n${lines.join("")}`);
+}
+
+const labels: Readonly<Record<string, string>> = { bytes: "Size", seconds: "Time" };
+
+const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** `1,234`, `1.2 MB`, `0.3 s`, `3 copied, 1 present`. */
+function formatFact(name: string, value: unknown): string {
+  if (name === "seconds") return formatSeconds(value as number);
+  if (name === "bytes") return formatBytes(value as number);
+  if (typeof value === "number" || typeof value === "bigint") return formatCount(value);
+  if (typeof value === "string") return value;
+  const parts = Object.entries(value as object);
+  return parts.map(([part, count]) => `${formatFact("", count)} ${part}`).join(", ");
 }
 
 /** Resolves when the line is out. A reader that is gone is no failure. */
@@ -76,12 +110,8 @@ function formatDuration(seconds: number): string {
 const twoDigits = (part: number): string => String(part).padStart(2, "0");
 
 /** With tenths below a minute. */
-export function formatSeconds(seconds: number): string {
-  if (seconds < 60) return `${seconds.toFixed(1)} s`;
-  return `${formatDuration(seconds)} ${seconds < 3600 ? "min" : "h"}`;
-}
-
-export const roundToMs = (seconds: number): number => Math.round(seconds * 1000) / 1000;
+export const formatSeconds = (seconds: number): string =>
+  seconds < 60 ? `${seconds.toFixed(1)} s` : formatDuration(seconds);
 
 export const describeRetry = ({ message }: Error, waitMs: number): string =>
   `${message} Trying again in ${formatSeconds(waitMs / 1000)}.`;

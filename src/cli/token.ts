@@ -1,42 +1,26 @@
 /** plantstore token: creates, lists and revokes tokens, in the store or through a running service. */
 
-import {
-  grantRules,
-  type IssuedToken,
-  issueToken,
-  summarize,
-  type TokenGrant,
-} from "../auth/token.ts";
+import { type IssuedToken, issueToken, parseGrant, summarize } from "../auth/token.ts";
 import type { Config } from "../config.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
-import { type Scope, scopes, type TokenSummary } from "../domain/token.ts";
+import type { TokenSummary } from "../domain/token.ts";
 import type { Client } from "../../client/client.ts";
-import { askService, CommandError, type TargetOptions, UsageError, withTarget } from "./command.ts";
+import { askService, CommandError, type Flags, UsageError, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
-
-interface TokenOptions extends TargetOptions {
-  readonly json?: boolean;
-}
-
-interface CreateOptions extends TokenOptions {
-  readonly name: string;
-  readonly scopes: string;
-  readonly expires?: string;
-  readonly rate?: string;
-}
 
 /** The tokens of a store, or of a running service. */
 interface Tokens {
   readonly list: () => Promise<readonly TokenSummary[]>;
-  readonly create: (grant: TokenGrant) => Promise<IssuedToken>;
+  readonly create: (given: unknown) => Promise<IssuedToken>;
   readonly revoke: (token: TokenSummary) => Promise<unknown>;
 }
 
 const tokens = {
   ofStore: (store: Store): Tokens => ({
     list: async () => (await store.listTokens()).map(summarize),
-    create: (grant) => issueToken(store, grant),
+    create: (given) => issueToken(store, parseGrant(given, Date.now())),
     revoke: async ({ id }) => {
       const token = (await store.listTokens()).find(({ hash }) => hash.startsWith(id));
       if (token !== undefined) await store.revokeToken(token.hash, Date.now());
@@ -44,53 +28,46 @@ const tokens = {
   }),
   ofService: (client: Client): Tokens => ({
     list: () => askService(client, "GET", "/tokens"),
-    create: ({ expiresAtMs, name, scopes: granted, rate }) => {
-      const expires = expiresAtMs === undefined ? undefined : new Date(expiresAtMs).toISOString();
-      return askService(client, "POST", "/tokens", { name, scopes: granted, expires, rate });
-    },
+    create: (given) => askService(client, "POST", "/tokens", given),
     revoke: ({ id }) => askService(client, "DELETE", `/tokens/${id}`),
   }),
 };
 
-export async function createToken(config: Config, options: CreateOptions): Promise<void> {
-  const { name, expires, rate } = options;
-  const createdAtMs = Date.now();
-  const chosen = options.scopes.split(",").map((scope) => scope.trim());
-  const unknown = chosen.find((scope) => !scopes.includes(scope as Scope));
-  if (expires !== undefined && /^\d{4}-/.test(expires) && Date.parse(expires) <= createdAtMs)
-    throw new UsageError(`--expires: ${expires} is in the past`);
-  const grant: TokenGrant = {
-    name: accept("name", name, grantRules.name.find(name)),
-    scopes: accept("scopes", unknown ?? options.scopes, grantRules.scopes.find(chosen)),
-    createdAtMs,
-    expiresAtMs:
-      expires === undefined
-        ? undefined
-        : accept("expires", expires, grantRules.expires.find(expires, createdAtMs)),
-    rate: rate === undefined ? undefined : accept("rate", rate, grantRules.rate.find(rate)),
-  };
+export async function createToken(config: Config, flags: Flags): Promise<void> {
+  const { name, expires, rate } = flags;
+  const scopes = flags.scopes?.split(",").map((scope) => scope.trim());
+  const given = { name, scopes, expires, rate };
+  requireGrant(given);
   const create = async (target: Tokens): Promise<void> => {
-    const made = await target.create(grant);
-    await printSecret(options.json ? JSON.stringify(made) : made.token, async (reason) => {
+    const made = await target.create(given);
+    await printSecret(flags.json ? JSON.stringify(made) : made.token, async (reason) => {
       // The token was never seen.
       await target.revoke(made);
       return `The token could not be written to standard output and was revoked. ${reason}`;
     });
   };
-  await withTarget(config, options, { ...tokens, isMade: true }, create);
+  await withTarget(config, flags, { ...tokens, isMade: true }, create);
   if (process.stdout.isTTY)
     process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
 }
 
-export async function listTokens(config: Config, options: TokenOptions): Promise<void> {
-  const found = await withTarget(config, options, tokens, ({ list }) => list());
-  if (options.json) return printJson(found);
+/** Each part is a flag. */
+function requireGrant(given: unknown): void {
+  try {
+    parseGrant(given, Date.now());
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new UsageError(`--${error.message.replaceAll("; ", "\n--")}`);
+  }
+}
+
+export async function listTokens(config: Config, flags: Flags): Promise<void> {
+  const found = await withTarget(config, flags, tokens, ({ list }) => list());
+  if (flags.json) return printJson(found);
   if (found.length === 0)
     return printLine("No tokens yet. Create one: plantstore token create --name <name>");
-  const hasRates = found.some(({ rate }) => rate !== null);
-  const head = ["NAME", "PREFIX", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE"];
   printTable(
-    [...head, hasRates ? "RATE" : ""],
+    ["NAME", "PREFIX", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "RATE", "STATE"],
     found.map((token) => [
       token.name,
       `${token.prefix}…`,
@@ -98,18 +75,18 @@ export async function listTokens(config: Config, options: TokenOptions): Promise
       showTime(token.created),
       showTime(token.expires),
       showTime(token.lastUsed),
+      token.rate ?? "-",
       stateOf(token),
-      hasRates ? (token.rate ?? "-") : "",
     ]),
   );
 }
 
 export async function revokeToken(
   config: Config,
-  options: TokenOptions,
+  flags: Flags,
   nameOrPrefix: string,
 ): Promise<void> {
-  const revoked = await withTarget(config, options, tokens, async ({ list, revoke }) => {
+  const revoked = await withTarget(config, flags, tokens, async ({ list, revoke }) => {
     const token = findOne(await list(), nameOrPrefix);
     await revoke(token);
     return token;
@@ -120,37 +97,22 @@ export async function revokeToken(
 }
 
 /** By name first, then by prefix. */
-function findOne(listed: readonly TokenSummary[], nameOrPrefix: string): TokenSummary {
-  const unrevoked = listed.filter((token) => token.revoked === null);
-  const named = unrevoked.filter((token) => token.name === nameOrPrefix);
-  const found =
-    named.length > 0
-      ? named
-      : unrevoked.filter(
-          (token) =>
-            (nameOrPrefix !== "" && nameOrPrefix.startsWith(token.prefix)) ||
-            (nameOrPrefix.length > "pst_".length && token.prefix.startsWith(nameOrPrefix)),
-        );
+function findOne(listed: readonly TokenSummary[], given: string): TokenSummary {
+  const inUse = listed.filter((token) => token.revoked === null);
+  const named = inUse.filter((token) => token.name === given);
+  const matches = ({ prefix }: TokenSummary): boolean =>
+    given.length > "pst_".length && (given.startsWith(prefix) || prefix.startsWith(given));
+  const found = named.length > 0 ? named : inUse.filter(matches);
   const [token, another] = found;
   if (token === undefined)
     throw new CommandError(
-      `No token in use has the name or prefix ${JSON.stringify(nameOrPrefix)}; see: plantstore token list`,
+      `No token in use has the name or prefix ${JSON.stringify(given)}; see: plantstore token list`,
     );
   if (another !== undefined)
     throw new CommandError(
-      `${JSON.stringify(nameOrPrefix)} could be ${found.map((one) => one.name).join(" or ")}; give the name.`,
+      `${JSON.stringify(given)} could be ${found.map((one) => one.name).join(" or ")}; give the name.`,
     );
   return token;
-}
-
-function accept<Value>(
-  flag: keyof typeof grantRules,
-  text: string,
-  found: Value | undefined,
-): Value {
-  if (found !== undefined) return found;
-  const { expected } = grantRules[flag];
-  throw new UsageError(`--${flag}: ${JSON.stringify(text)} is not allowed; expected ${expected}`);
 }
 
 function stateOf({ expires, revoked }: TokenSummary): string {

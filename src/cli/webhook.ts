@@ -5,67 +5,60 @@ import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { type Attempt, hasSucceeded } from "../domain/webhook.ts";
 import { type ShownSecret, type ShownWebhook, Webhooks } from "../webhooks/manage.ts";
-import {
-  askService,
-  CommandError,
-  parseChangeNumber,
-  type TargetOptions,
-  withTarget,
-} from "./command.ts";
+import { askService, CommandError, type Flags, parseChangeNumber, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
-import { printJson, printTable } from "./terminal.ts";
+import { printJson, printLine, printTable } from "./terminal.ts";
 
-interface WebhookOptions extends TargetOptions {
-  readonly json?: boolean;
-  readonly name?: string;
-  readonly types?: string;
-  readonly from?: string;
-}
+export type WebhookAction = Exclude<keyof Webhooks, "get">;
 
-type Managed = Omit<Webhooks, "get">;
+/** Without a name for the actions that are about no one webhook. */
+type Manage = (action: WebhookAction, name: string | undefined, body: unknown) => Promise<unknown>;
 
-/** The same through a service. */
-function manageRemotely(client: Client): Managed {
-  const ask = (method: string, path: string, body?: unknown): Promise<never> =>
-    askService(client, method, `/webhooks${path}`, body);
-  const act =
-    (action: string) =>
-    (name: string, body?: unknown): Promise<never> =>
-      ask("POST", `/${encodeURIComponent(name)}/${action}`, body);
-  return {
-    list: () => ask("GET", ""),
-    add: (given) => ask("POST", "", given),
-    remove: (name) => ask("DELETE", `/${encodeURIComponent(name)}`),
-    test: act("test"),
-    pause: act("pause"),
-    resume: act("resume"),
-    replay: act("replay"),
-    rotate: act("rotate"),
-  };
-}
+const methods: Partial<Record<WebhookAction, string>> = { list: "GET", remove: "DELETE" };
 
 const managed = {
-  ofService: manageRemotely,
-  ofStore: (store: Store, config: Config): Managed => new Webhooks(store, config),
+  ofService:
+    (client: Client): Manage =>
+    (action, name, body) => {
+      const path = name === undefined ? "/webhooks" : `/webhooks/${encodeURIComponent(name)}`;
+      const isWhole = action === "list" || action === "add" || action === "remove";
+      const method = methods[action] ?? "POST";
+      return askService(client, method, isWhole ? path : `${path}/${action}`, body);
+    },
+  ofStore: (store: Store, config: Config): Manage => {
+    const webhooks = new Webhooks(store, config);
+    return (action, name, body) =>
+      action === "add" ? webhooks.add(body) : webhooks[action](name ?? "", body);
+  },
 };
 
-type WebhookAction = Exclude<keyof Managed, "list" | "add">;
+/** `target` is the URL of a new webhook, or the name of one there is. */
+export const manageWebhook =
+  (action: WebhookAction) =>
+  async (config: Config, flags: Flags, target?: string): Promise<void> => {
+    const types = flags.types?.split(",").map((type) => type.trim()) ?? null;
+    const bodies: Partial<Record<WebhookAction, () => unknown>> = {
+      add: () => ({ url: target, name: flags.name ?? null, types }),
+      replay: () => ({ from: parseFrom(flags.from) }),
+    };
+    const name = action === "add" ? undefined : target;
+    const body = bodies[action]?.();
+    const result = await withTarget(config, flags, managed, (manage) => manage(action, name, body));
+    if (action === "add" || action === "rotate")
+      return printNewSecret(result as ShownSecret, flags);
+    if (flags.json) return printJson(result ?? null);
+    if (action === "list") return printWebhooks(result as ShownWebhook[]);
+    if (action === "remove") return printLine(`Removed ${name}.`);
+    if (action === "test") {
+      await printLine(describeAttempt(result as Attempt));
+      if (hasSucceeded(result as Attempt)) return;
+      throw new CommandError(`${name} did not take the event.`);
+    }
+    const { state, lastChange } = result as ShownWebhook;
+    await printLine(`${name} is ${state}, after change ${lastChange}.`);
+  };
 
-export async function addWebhook(
-  config: Config,
-  options: WebhookOptions,
-  url: string,
-): Promise<void> {
-  const types = options.types?.split(",").map((type) => type.trim()) ?? null;
-  const given = { url, name: options.name ?? null, types };
-  await withTarget(config, options, managed, async (webhooks) =>
-    printNewSecret(await webhooks.add(given), options),
-  );
-}
-
-export async function listWebhooks(config: Config, options: WebhookOptions): Promise<void> {
-  const webhooks = await withTarget(config, options, managed, (target) => target.list());
-  if (options.json) return printJson(webhooks);
+function printWebhooks(webhooks: readonly ShownWebhook[]): void {
   if (webhooks.length === 0)
     return void process.stdout.write("No webhooks yet. Add one: plantstore webhook add <url>\n");
   printTable(
@@ -84,27 +77,7 @@ export async function listWebhooks(config: Config, options: WebhookOptions): Pro
     if (reason !== null) process.stdout.write(`\n${name} is paused: ${reason}\n`);
 }
 
-export const changeWebhook =
-  (action: WebhookAction) =>
-  async (config: Config, options: WebhookOptions, name: string): Promise<void> => {
-    const from = action === "replay" ? { from: parseFrom(options.from) } : undefined;
-    const result = await withTarget(config, options, managed, (webhooks): Promise<unknown> =>
-      webhooks[action](name, from),
-    );
-    if (action === "rotate") return printNewSecret(result as ShownSecret, options);
-    if (options.json) return printJson(result ?? null);
-    if (action === "test") {
-      const attempt = result as Attempt;
-      process.stdout.write(`${describeAttempt(attempt)}\n`);
-      if (!hasSucceeded(attempt)) throw new CommandError(`${name} did not take the event.`);
-    } else if (action === "remove") process.stdout.write(`Removed ${name}.\n`);
-    else {
-      const { state, lastChange } = result as ShownWebhook;
-      process.stdout.write(`${name} is ${state}, after change ${lastChange}.\n`);
-    }
-  };
-
-const printNewSecret = (webhook: ShownSecret, { json }: WebhookOptions): Promise<void> =>
+const printNewSecret = (webhook: ShownSecret, { json }: Flags): Promise<void> =>
   printSecret(
     json ? JSON.stringify(webhook) : webhook.secret,
     (reason) =>

@@ -1,9 +1,9 @@
 /** Tokens over HTTP: the client's own, their list, new ones, and the end of one. */
 
 import type { Principal } from "../auth/authenticate.ts";
-import { grantRules, issueToken, summarize, type TokenGrant } from "../auth/token.ts";
+import { grantRules, issueToken, parseGrant, summarize } from "../auth/token.ts";
 import { Refusal } from "../domain/errors.ts";
-import { parseJson, parseMembers } from "../domain/json.ts";
+import { parseJson } from "../domain/json.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
@@ -34,7 +34,7 @@ async function listTokens({ service }: Exchange): Promise<Response> {
 async function createToken(exchange: Exchange, principal: Principal): Promise<Response> {
   const { request, service } = exchange;
   requireType(request.headers, JSON_TYPE);
-  const grant = parseGrant(await service.bodies.readText(exchange), Date.now());
+  const grant = parseGrant(parseJson(await service.bodies.readText(exchange)), Date.now());
   await requireUnrevoked(exchange);
   const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
   if (lacking !== undefined)
@@ -62,16 +62,6 @@ async function revokeToken(exchange: Exchange): Promise<Response> {
 
 const isManager = ({ scopes: has, expiresAtMs = Infinity }: TokenRecord): boolean =>
   has.includes(MANAGE) && expiresAtMs > Date.now();
-
-function parseGrant(body: string, nowMs: number): TokenGrant {
-  const { find, ...rule } = grantRules.expires;
-  const rules = {
-    ...grantRules,
-    expires: { ...rule, find: (asked: unknown) => find(asked, nowMs) },
-  };
-  const { expires: expiresAtMs, ...grant } = parseMembers(parseJson(body), rules);
-  return { ...grant, expiresAtMs, createdAtMs: nowMs };
-}
 
 export const TokenShape = object({
   id: text("9f86d081884c7d65", "Names the token in `DELETE /tokens/{id}`."),

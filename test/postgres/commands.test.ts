@@ -167,14 +167,17 @@ describe("a copy from one engine to the other", () => {
     expect(await place.run("SELECT name FROM plants WHERE id = 7")).toEqual([{ name: "changed" }]);
   });
 
-  test("onto itself is refused, by whichever of its hosts", async () => {
-    await using place = await makePlace();
-    const { url } = place;
+  test("onto itself is refused; by another of its hosts it changes nothing", async () => {
+    await using place = await makePlace({ "one.ndjson": lines(1, 1) });
+    const { at, env, url } = place;
     const other = url.replace(/@([^/]+)\//, "@nowhere.invalid:1,$1/");
-    expect(await runCommand(["copy", "--from", url, "--to", other])).toMatchObject({
+    expect(await runCommand(["copy", "--from", url, "--to", url])).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining("both are the same store") as string,
     });
+    await runCommand(["import", at.file("one.ndjson")], env);
+    const { plants, verification } = await copy("--from", url, "--to", other);
+    expect([plants, verification.equal]).toEqual([{ copied: 0, present: 1 }, true]);
   });
 });
 
