@@ -84,7 +84,8 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
       isJson: flags.json,
     });
   if (!finished) {
-    if (error instanceof StoresDiffer || plants.copied + plants.present === 0) throw error;
+    const isHalfway = plants.copied + plants.present > 0;
+    if (error instanceof StoresDiffer || !isHalfway) throw error as Error;
     const state = `${countOf(plants.copied, "plant")} copied, ${formatCount(plants.present)} already there.`;
     failHalfway("copy", error, `${state} Running the copy again continues it.`);
   }
@@ -95,11 +96,13 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
   if (!verification?.equal || tokens.different > 0) process.exitCode = EXIT_DIFFERENT;
 }
 
+const listTokens = (store: Store): Promise<TokenRecord[]> =>
+  retryBusy(store, () => store.listTokens());
+
 async function copyTokens(source: Store, target: Store, tally: Report["tokens"]): Promise<void> {
-  const list = (store: Store): Promise<TokenRecord[]> => retryBusy(store, () => store.listTokens());
-  const tokens = await list(source);
+  const tokens = await listTokens(source);
   const hashes = new Set(tokens.map(({ hash }) => hash));
-  tally.present = (await list(target)).filter(({ hash }) => hashes.has(hash)).length;
+  tally.present = (await listTokens(target)).filter(({ hash }) => hashes.has(hash)).length;
   const collisions =
     tokens.length === 0 ? [] : await retryBusy(target, () => target.adoptTokens(tokens));
   tally.copied = tokens.length - tally.present - collisions.length;
@@ -111,7 +114,7 @@ async function copyTokens(source: Store, target: Store, tally: Report["tokens"])
         `have the same name: ${names}. Revoke those there (plantstore token revoke) and run the copy again.`,
     );
   }
-  const usable = new Set((await list(target)).map(describeUse));
+  const usable = new Set((await listTokens(target)).map(describeUse));
   for (const token of tokens) {
     if (usable.has(describeUse(token))) continue;
     tally.different++;

@@ -129,7 +129,7 @@ async function importBlock(
     await rejects.add(
       inOrder.map((record) => {
         const { message, code } = refused.get(record) as Refused;
-        return { ...record, reason: `${message} (error ${code})` };
+        return { line: record.line, text: record.text, reason: `${message} (error ${code})` };
       }),
     );
   }
