@@ -51,7 +51,7 @@ export async function* readDescriptor(
 }
 
 /** Resolves when the system has taken all bytes. The runtime's own streams hide a failed write. */
-export async function writeDescriptor(
+async function writeDescriptor(
   descriptor: number,
   content: string | Uint8Array,
   signal?: AbortSignal,

@@ -17,7 +17,7 @@ export interface Line {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Cuts a stream into records: lines, rows or elements. A record over `bytesMax` stands as a Refusal in its place. */
-export abstract class RecordReader {
+abstract class RecordReader {
   protected line = 1;
   /** The line on which the record under way begins. */
   protected begunOn: number | undefined;
