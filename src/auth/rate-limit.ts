@@ -80,8 +80,8 @@ export class RateLimiter {
   private readonly rates = new Map<string, Rate | undefined>();
   private readonly slots: BigInt64Array;
   private readonly nowNs: () => bigint;
-  /** How many are under way in this thread, by the hash of their token. */
-  private readonly batches = new Map<string, number>();
+  /** The hash of the token of each batch with a rate that is under way in this thread. */
+  private readonly batches: string[] = [];
   private readonly closing = new AbortController();
 
   constructor(
@@ -124,11 +124,19 @@ export class RateLimiter {
     if (rate === undefined) return yield* blocks;
     // Others may have begun since the request was let in.
     this.requireBatch(token);
-    this.batches.set(token.hash, this.countBatches(token) + 1);
+    this.batches.push(token.hash);
+    const ending = AbortSignal.any([signal, this.closing.signal]);
+    // Enough to share a commit, and little enough to leave something for the token's other requests.
+    const length = Math.ceil(rate.units / Math.max(10, rate.windowSeconds));
     try {
-      yield* this.paceParts(blocks, token, rate, AbortSignal.any([signal, this.closing.signal]));
+      for await (const block of blocks)
+        for (let start = 0; start < block.length; start += length) {
+          const part = block.slice(start, start + length);
+          await this.payFor(part.length, token, rate, ending);
+          yield part;
+        }
     } finally {
-      this.batches.set(token.hash, this.countBatches(token) - 1);
+      this.batches.splice(this.batches.indexOf(token.hash), 1);
     }
   }
 
@@ -137,42 +145,30 @@ export class RateLimiter {
     this.closing.abort(new Refusal("shutting_down"));
   }
 
-  private countBatches = ({ hash }: Limited): number => this.batches.get(hash) ?? 0;
+  private countBatches = ({ hash }: Limited): number =>
+    this.batches.filter((one) => one === hash).length;
 
   /**
-   * A part is taken at once if the bucket has it. Otherwise the batch owes a smaller part and waits until it is paid;
-   * single requests are refused meanwhile. They have a quarter to half of that time to themselves before the next part.
+   * A part that the bucket does not have is owed: single requests are refused until it is paid. Then they have a quarter
+   * to half of that time to themselves. It varies, because other batches may wait too, perhaps in other threads.
    */
-  private async *paceParts<Line>(
-    blocks: AsyncIterable<Line[]>,
+  private async payFor(
+    units: number,
     token: Limited,
     rate: Rate,
     signal: AbortSignal,
-  ): AsyncGenerator<Line[]> {
-    // Enough to share a commit, and little enough to leave something for the token's other requests.
-    const lengthMax = Math.max(1, Math.floor(rate.units / 10));
-    // What comes in within a second.
-    const owedMax = Math.max(1, Math.min(lengthMax, Math.floor(rate.units / rate.windowSeconds)));
-    const pauseNs = (owedMax * rate.windowSeconds * NS_A_SECOND) / rate.units / 2;
-    let pauseNextNs = 0;
-    for await (const block of blocks)
-      for (let start = 0; start < block.length;) {
-        await wait(pauseNextNs, signal);
-        pauseNextNs = 0;
-        let length = Math.min(lengthMax, block.length - start);
-        if (!this.tryTake(token, rate, length).isTaken) {
-          length = Math.min(owedMax, length);
-          for (let isTaken = false; !isTaken;) {
-            const tried = this.tryTake(token, rate, length, length);
-            isTaken = tried.isTaken;
-            // Before the batch that had the last part, and by chance among the others, which may be in other threads.
-            const pauseHereNs = isTaken ? 0 : (pauseNs * (1 + Math.random())) / 2;
-            await wait(tried.waitNs + pauseHereNs, signal);
-          }
-          pauseNextNs = pauseNs;
-        }
-        yield block.slice(start, (start += length));
-      }
+  ): Promise<void> {
+    const unitNs = (rate.windowSeconds * NS_A_SECOND) / rate.units;
+    for (let isTaken = false; !isTaken;) {
+      const tried = this.tryTake(token, rate, units, units);
+      ({ isTaken } = tried);
+      if (tried.waitNs <= 0) continue;
+      const pauseNs = (units * unitNs * (1 + Math.random())) / 4;
+      await setTimeout((tried.waitNs + pauseNs) / 1e6, undefined, { signal }).catch(
+        () => undefined,
+      );
+      signal.throwIfAborted();
+    }
   }
 
   private rateOf({ rate: own }: Limited): Rate | undefined {
@@ -223,11 +219,4 @@ export class RateLimiter {
     }
     return first * SLOT_LENGTH + 1;
   }
-}
-
-/** Throws the reason of the signal. */
-async function wait(ns: number, signal: AbortSignal): Promise<void> {
-  if (ns <= 0) return;
-  await setTimeout(ns / 1e6, undefined, { signal }).catch(() => undefined);
-  signal.throwIfAborted();
 }

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Exchange, Operation, Route } from "./handle.ts";
+import type { Operation, Route } from "./handle.ts";
 import { acceptsGzip, isUnmodified } from "./request-headers.ts";
 
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
@@ -25,12 +25,11 @@ export function createFileRoutes({ basePath }: Config, consoleFolder: string): r
 const INDEX = "index.html";
 
 function serve(folder: string, ...paths: readonly string[]): Route[] {
-  const files = findFiles(folder);
-  if (files === undefined) return [];
+  if (!existsSync(join(folder, INDEX))) return [];
+  const files = readFiles(folder);
   const GET: Operation = {
     scope: undefined,
-    handle: (exchange) =>
-      answerFile(exchange, files.get(exchange.request.params?.["file"] ?? INDEX)),
+    handle: ({ request }) => answerFile(request, files.get(request.params?.["file"] ?? INDEX)),
   };
   return paths.map((path) => ({ path, operations: { GET } }));
 }
@@ -60,25 +59,23 @@ const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
 };
 
-/** By the name in the URL. The names are listed at the start: no URL becomes a path of the file system. */
-type Files = ReadonlyMap<string, StaticFile>;
-
 interface StaticFile {
+  readonly headers: Readonly<Record<string, string>>;
   readonly plain: Form;
   readonly compressed: Form | undefined;
 }
 
 /** One sequence of bytes, so one strong entity tag. All clients are sent the same copy. */
 interface Form {
-  readonly load: () => Blob | Promise<Blob>;
-  readonly headers: Readonly<Record<string, string>> & { readonly etag: string };
+  readonly content: Blob;
+  readonly etag: string;
 }
 
 /** The name has a hash of the content, so the content never changes. */
 const HASHED = /-[0-9a-z]{8,}\.[0-9a-z]+$/;
 
-function findFiles(folder: string): Files | undefined {
-  if (!existsSync(join(folder, INDEX))) return undefined;
+/** By the name in the URL, as they are at the start: no URL becomes a path, and a page finds the files of its build. */
+function readFiles(folder: string): ReadonlyMap<string, StaticFile> {
   const names = readdirSync(folder, { withFileTypes: true })
     .filter((entry) => entry.isFile() && !entry.name.endsWith(".gz"))
     .map(({ name }) => name);
@@ -86,54 +83,30 @@ function findFiles(folder: string): Files | undefined {
 }
 
 function openFile(name: string, path: string): StaticFile {
+  const content = readFileSync(path);
   const isHashed = HASHED.test(name);
-  const open = isHashed ? loadOnDemand : loadNow;
-  const hash = isHashed ? name : Bun.hash(readFileSync(path)).toString(36);
-  const headers = {
-    ...SECURITY_HEADERS,
-    "content-type": typeOf(name),
-    "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
-    vary: "Accept-Encoding",
-  };
+  const hash = isHashed ? name : Bun.hash(content).toString(36);
+  const compressed = existsSync(`${path}.gz`) ? readFileSync(`${path}.gz`) : undefined;
   return {
-    plain: { load: open(path), headers: { ...headers, etag: `"${hash}"` } },
-    compressed: existsSync(`${path}.gz`)
-      ? { load: open(`${path}.gz`), headers: { ...headers, etag: `"${hash}-gzip"` } }
-      : undefined,
+    headers: {
+      ...SECURITY_HEADERS,
+      "content-type": types[name.slice(name.lastIndexOf(".") + 1)] ?? "application/octet-stream",
+      "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
+      vary: "Accept-Encoding",
+    },
+    plain: { content: new Blob([content]), etag: `"${hash}"` },
+    compressed: compressed && { content: new Blob([compressed]), etag: `"${hash}-gzip"` },
   };
 }
 
-/** As it was at the start: it names the hashed files of that time. */
-function loadNow(path: string): Form["load"] {
-  const blob = new Blob([readFileSync(path)]);
-  return () => blob;
-}
-
-/** Most services never show the reference, so its large scripts are read when a browser first asks. */
-function loadOnDemand(path: string): Form["load"] {
-  let blob: Promise<Blob> | undefined;
-  return () => {
-    blob ??= readBlob(path).catch((error: unknown) => {
-      blob = undefined;
-      // A new build has replaced the file.
-      const isGone = (error as { code?: unknown }).code === "ENOENT";
-      throw isGone ? new Refusal("path_not_found", undefined, error) : error;
-    });
-    return blob;
-  };
-}
-
-const readBlob = async (path: string): Promise<Blob> => new Blob([await Bun.file(path).bytes()]);
-
-async function answerFile({ request }: Exchange, file: StaticFile | undefined): Promise<Response> {
+function answerFile({ headers: sent }: Request, file: StaticFile | undefined): Response {
   if (file === undefined) throw new Refusal("path_not_found");
-  const isCompressed = acceptsGzip(request.headers.get("accept-encoding"));
-  const form = (isCompressed ? file.compressed : undefined) ?? file.plain;
-  const { headers } = form;
-  if (isUnmodified(request.headers, headers.etag))
-    return new Response(null, { status: 304, headers });
-  const response = new Response(await form.load(), { headers });
-  if (form === file.compressed) response.headers.set("content-encoding", "gzip");
+  const compressed = acceptsGzip(sent.get("accept-encoding")) ? file.compressed : undefined;
+  const { content, etag } = compressed ?? file.plain;
+  const headers = { ...file.headers, etag };
+  if (isUnmodified(sent, etag)) return new Response(null, { status: 304, headers });
+  const response = new Response(content, { headers });
+  if (compressed !== undefined) response.headers.set("content-encoding", "gzip");
   return response;
 }
 
@@ -143,6 +116,3 @@ const types: Readonly<Record<string, string>> = {
   js: "text/javascript; charset=utf-8",
   svg: "image/svg+xml",
 };
-
-const typeOf = (name: string): string =>
-  types[name.slice(name.lastIndexOf(".") + 1)] ?? "application/octet-stream";

@@ -242,7 +242,7 @@ describe("a client that closes its half of the connection behind its request", (
 });
 
 test.skipIf(process.platform !== "linux")(
-  "with no file descriptor left, metrics and CSV are answered, and a file with 503",
+  "with no file descriptor left, metrics, CSV and files are answered",
   async () => {
     const DESCRIPTORS_MAX = 96;
     await using database = await openTestDatabase();
@@ -276,13 +276,10 @@ test.skipIf(process.platform !== "linux")(
     for (const [path, accept] of [
       ["/metrics", "*/*"],
       ["/plants", "text/csv"],
+      [`/${script ?? "livez"}`, "*/*"],
     ] as const)
       expect(await ask(path, accept)).toBe("HTTP/1.1 200");
-    if (script !== undefined) expect(await ask(`/${script}`, "*/*")).toBe("HTTP/1.1 503");
     for (const connection of [first, ...others]) connection.abort();
-    if (script !== undefined)
-      while ((await fetch(`${url}/${script}`).catch(() => undefined))?.status !== 200)
-        await Bun.sleep(50);
   },
   30_000,
 );
