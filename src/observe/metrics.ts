@@ -82,35 +82,31 @@ export class Histogram {
 /** All other methods share one name; otherwise a client could create unlimited counters. */
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
 const OTHER = methods.length - 1;
-const STATUSES = 1_000;
-/** A kind is the number of a path, counted from 1, a method and a status. Path 0 is for the lines of batches. */
-const KINDS_A_PATH = methods.length * STATUSES;
-
-/** Each slot has a kind of request and its count. There are fewer paths × methods × statuses than slots. */
-const SLOTS = 4_096;
-const SLOT_LENGTH = 2;
-
+const STATUSES = 600;
 /** Durations are kept by path and by these methods. HEAD is a GET. */
 const timedMethods = ["GET", "POST", "PUT", "DELETE"] as const;
+/** The first is that of the lines of batches. */
 const PATHS_MAX = 48;
+const LINES = "lines";
 
 /** What a thread holds at the moment. */
 const gauges = ["bytesHeld", "requestsInFlight", "feedReaders"] as const;
 type Gauge = (typeof gauges)[number];
-type Gauges = Record<Gauge, number>;
 
-const CREATES_AT = 0;
-const GAUGES_AT = CREATES_AT + HISTOGRAM_LENGTH;
-const SLOTS_AT = GAUGES_AT + gauges.length;
-const DURATIONS_AT = SLOTS_AT + SLOTS * SLOT_LENGTH;
+const GAUGES_AT = HISTOGRAM_LENGTH;
+const COUNTS_AT = GAUGES_AT + gauges.length;
+const COUNTS_LENGTH = PATHS_MAX * methods.length * STATUSES;
+const DURATIONS_AT = COUNTS_AT + COUNTS_LENGTH;
 /** Memory that is never written to takes no room, so the bounds may be generous. */
 export const METRICS_BYTES =
   (DURATIONS_AT + PATHS_MAX * timedMethods.length * HISTOGRAM_LENGTH) *
   Float64Array.BYTES_PER_ELEMENT;
 
-/** Counted as 0 from the start: an alert does not see the first burst of a counter that did not exist before. */
+/** Counted from the start: an alert does not see the first burst of a counter that did not exist before. */
 const FAILURE_STATUSES = [500, 503];
 const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
+/** A counter that exists and has counted nothing. It is so small that adding 1 makes 1 of it. */
+const NOTHING = Number.MIN_VALUE;
 
 type TimedMethod = (typeof timedMethods)[number];
 type CountRequest = (method: string, status: number, durationMs: number) => void;
@@ -119,39 +115,38 @@ export class Metrics {
   /** Their order numbers the counters. */
   readonly paths: string[];
   private readonly creates: Histogram;
-  /** Kind and count in turns. A kind is never 0: a 0 ends the list. */
-  private readonly slots: Float64Array;
+  /** By path, method and status. A counter that does not exist is 0. */
+  private readonly counts: Float64Array;
   private readonly gauges: Float64Array;
   private readonly memory: ArrayBufferLike;
-  private readonly slotByKind = new Map<number, number>();
 
   /** `paths` are for a reader of another thread's block: the paths that the thread counts. */
   constructor(
     memory: ArrayBufferLike = new ArrayBuffer(METRICS_BYTES),
-    paths: readonly string[] = [],
+    paths: readonly string[] = [LINES],
   ) {
     this.memory = memory;
-    this.creates = new Histogram(this.part(CREATES_AT, HISTOGRAM_LENGTH));
+    this.creates = new Histogram(this.part(0, HISTOGRAM_LENGTH));
     this.gauges = this.part(GAUGES_AT, gauges.length);
-    this.slots = this.part(SLOTS_AT, SLOTS * SLOT_LENGTH);
+    this.counts = this.part(COUNTS_AT, COUNTS_LENGTH);
     this.paths = [...paths];
-    if (paths.length === 0) for (const status of LINE_STATUSES) this.add(status, 0);
+    for (const status of LINE_STATUSES) this.counts[status] ||= NOTHING;
   }
 
   /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
   counterOf(path: string, served: readonly string[]): CountRequest {
-    const first = this.paths.push(path) * KINDS_A_PATH;
+    const index = this.paths.push(path) - 1;
     const durations = new Map(
-      timedMethods.map((method) => [method, this.durationsOf(this.paths.length - 1, method)]),
+      timedMethods.map((method) => [method, this.durationsOf(index, method)]),
     );
     const kindOf = (method: string, status: number): number => {
-      const index = methods.indexOf(method as (typeof methods)[number]);
-      return first + (index === -1 ? OTHER : index) * STATUSES + status;
+      const found = methods.indexOf(method as (typeof methods)[number]);
+      return (index * methods.length + (found === -1 ? OTHER : found)) * STATUSES + status;
     };
     for (const method of served)
-      for (const status of FAILURE_STATUSES) this.add(kindOf(method, status), 0);
+      for (const status of FAILURE_STATUSES) this.counts[kindOf(method, status)] = NOTHING;
     return (method, status, durationMs) => {
-      this.add(kindOf(method, status), 1);
+      this.count(kindOf(method, status));
       durations.get((method === "HEAD" ? "GET" : method) as TimedMethod)?.add(durationMs);
     };
   }
@@ -161,7 +156,7 @@ export class Metrics {
   }
 
   countBatchLine(status: number): void {
-    this.add(status, 1);
+    this.count(status);
   }
 
   /** A new plant is on disk. */
@@ -171,22 +166,25 @@ export class Metrics {
 
   /** The sum of blocks that count the same paths. */
   static addUp(blocks: readonly Metrics[]) {
+    const { paths } = blocks[0] ?? new Metrics();
     const creates = new Histogram();
-    const held: Gauges = { bytesHeld: 0, requestsInFlight: 0, feedReaders: 0 };
-    const byKind = new Map<number, number>();
-    for (const block of blocks) {
-      creates.addAll(block.creates);
-      for (const [index, name] of gauges.entries()) held[name] += block.gauges[index] ?? 0;
-      for (const [kind, count] of block.readSlots())
-        byKind.set(kind, (byKind.get(kind) ?? 0) + count);
+    for (const block of blocks) creates.addAll(block.creates);
+    const held = gauges.map((name, index) => [
+      name,
+      blocks.reduce((sum, block) => sum + (block.gauges[index] ?? 0), 0),
+    ]);
+    const counts: { method: string; path: string; status: number; count: number }[] = [];
+    for (let kind = 0; kind < paths.length * methods.length * STATUSES; kind++) {
+      let count = 0;
+      for (const block of blocks) count += block.counts[kind] ?? 0;
+      if (count === 0) continue;
+      counts.push({
+        method: methods[Math.floor(kind / STATUSES) % methods.length] ?? "other",
+        path: paths[Math.floor(kind / STATUSES / methods.length)] ?? LINES,
+        status: kind % STATUSES,
+        count: Math.floor(count),
+      });
     }
-    const paths = blocks[0]?.paths ?? [];
-    const counts = Array.from(byKind, ([kind, count]) => ({
-      method: methods[Math.floor(kind / STATUSES) % methods.length] ?? "other",
-      path: paths[Math.floor(kind / KINDS_A_PATH) - 1],
-      status: kind % STATUSES,
-      count,
-    }));
     const durations = paths.flatMap((path, index) =>
       timedMethods.map((method) => {
         const sum = new Histogram();
@@ -197,10 +195,10 @@ export class Metrics {
     return {
       /** From the arrival of a new plant to its answer, so until it is on disk. */
       creates,
-      gauges: held,
-      requests: counts.filter(({ path }) => path !== undefined),
+      gauges: Object.fromEntries(held) as Record<Gauge, number>,
+      requests: counts.filter(({ path }) => path !== LINES),
       /** A batch answers 200 whatever becomes of its lines. */
-      batchLines: counts.filter(({ path }) => path === undefined),
+      batchLines: counts.filter(({ path }) => path === LINES),
       /** From the head of a request to its answer, or to the beginning of a stream. */
       durations: durations.filter(({ durations: { count } }) => count > 0),
     };
@@ -215,19 +213,7 @@ export class Metrics {
     return new Histogram(this.part(DURATIONS_AT + index * HISTOGRAM_LENGTH, HISTOGRAM_LENGTH));
   }
 
-  private add(kind: number, count: number): void {
-    let slot = this.slotByKind.get(kind);
-    if (slot === undefined) {
-      slot = this.slotByKind.size * SLOT_LENGTH;
-      this.slotByKind.set(kind, slot);
-      this.slots[slot] = kind;
-    }
-    this.slots[slot + 1] = (this.slots[slot + 1] ?? 0) + count;
-  }
-
-  private *readSlots(): Generator<[kind: number, count: number]> {
-    const { slots } = this;
-    for (let slot = 0; slot < slots.length && slots[slot]; slot += SLOT_LENGTH)
-      yield [slots[slot] ?? 0, slots[slot + 1] ?? 0];
+  private count(kind: number): void {
+    this.counts[kind] = (this.counts[kind] ?? 0) + 1;
   }
 }
