@@ -180,7 +180,7 @@ export const settings = Object.fromEntries(
 
 /** Limits that no operator has a reason to change. They are part of the Config so tests can inject others. */
 const fixedLimits = {
-  /** The whole request head: request line and headers. */
+  /** The whole request head: request line and headers. It is the runtime's own limit. */
   headerBytesMax: 16_384,
   urlBytesMax: 8_192,
   /** For a whole request body to arrive, however steadily it trickles. */

@@ -146,14 +146,8 @@ function checksum(text: string): string {
   return digits;
 }
 
-/** Every character is equally likely: bytes past the last multiple of the alphabet's length are dropped. */
-function randomText(length: number): string {
-  const limit = 256 - (256 % ALPHABET.length);
-  let text = "";
-  while (text.length < length) {
-    for (const byte of crypto.getRandomValues(new Uint8Array(length))) {
-      if (byte < limit && text.length < length) text += ALPHABET.charAt(byte % ALPHABET.length);
-    }
-  }
-  return text;
-}
+/** Every character is as likely as the others, to within 2^-26. */
+const randomText = (length: number): string =>
+  Array.from(crypto.getRandomValues(new Uint32Array(length)), (random) =>
+    ALPHABET.charAt(random % ALPHABET.length),
+  ).join("");

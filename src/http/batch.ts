@@ -6,7 +6,15 @@ import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
-import { countUnread, discard, isAbort, type Reader, requireOpen, requireType } from "./body.ts";
+import {
+  countUnread,
+  discard,
+  isAbort,
+  type Reader,
+  requireOpen,
+  requireType,
+  within,
+} from "./body.ts";
 import { answer, type Exchange, isClosing, type Service } from "./handle.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import { requireRoomToAnswer, toStream } from "./stream.ts";
@@ -206,20 +214,13 @@ async function* readChunks(
   const { config } = exchange.service;
   const unread = countUnread(exchange.request);
   let unfinished = 0;
-  let stop: ((reason: unknown) => void) | undefined;
-  signal.addEventListener("abort", () => stop?.(signal.reason));
   try {
     for (;;) {
       signal.throwIfAborted();
-      const { promise, resolve, reject } =
-        Promise.withResolvers<Awaited<ReturnType<typeof reader.read>>>();
-      stop = reject;
-      const timer = setTimeout(
-        () => reject(new Refusal("body_too_slow")),
-        config.readSecondsMax * 1000,
-      );
-      reader.read().then(resolve, reject);
-      const { done, value } = await promise.finally(() => clearTimeout(timer));
+      const next = await within(config.readSecondsMax * 1000, reader.read(), signal);
+      signal.throwIfAborted();
+      if (next === undefined) throw new Refusal("body_too_slow");
+      const { done, value } = next;
       if (done) return;
       await nextTick();
       signal.throwIfAborted();

@@ -331,13 +331,32 @@ export async function discard(rest: Rest, memory: Memory, msMax = LINGER_MS_MAX)
   }
 }
 
-async function soon<Result>(read: Promise<Result>): Promise<Result | undefined> {
-  const { promise: late, resolve } = Promise.withResolvers<undefined>();
-  const timer = setTimeout(resolve, LINGER_IDLE_MS_MAX);
-  const result = await Promise.race([read.catch(() => undefined), late]);
-  clearTimeout(timer);
-  return result;
-}
+const soon = <Result>(read: Promise<Result>): Promise<Result | undefined> =>
+  within(
+    LINGER_IDLE_MS_MAX,
+    read.catch(() => undefined),
+  );
+
+/** Resolves to undefined after that time, or when the signal aborts. */
+export const within = <Result>(
+  msMax: number,
+  result: Promise<Result>,
+  signal?: AbortSignal,
+): Promise<Result | undefined> =>
+  new Promise((resolve, reject) => {
+    const giveUp = (): void => end(() => resolve(undefined));
+    const timer = setTimeout(giveUp, msMax);
+    const end = (settle: () => void): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", giveUp);
+      settle();
+    };
+    signal?.addEventListener("abort", giveUp);
+    result.then(
+      (value) => end(() => resolve(value)),
+      (error: unknown) => end(() => reject(error)),
+    );
+  });
 
 /**
  * The runtime takes the end of the client's half of the connection for the end of all of it, and then sends nothing

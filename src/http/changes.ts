@@ -8,6 +8,7 @@ import {
   type Change,
 } from "../domain/change.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
+import { within } from "./body.ts";
 import { toChunk } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { formatNextLink, parseChangeQuery } from "./query.ts";
@@ -89,8 +90,11 @@ async function* follow(
   let last = query.after;
   /** The bytes that the client was sent of what comes after the last change: a large plant goes out in pieces. */
   let sent = 0;
-  const makePiece = async (): Promise<Uint8Array> => {
+  let isWaiting = false;
+  const makePiece = async (): Promise<Uint8Array | undefined> => {
     signal.throwIfAborted();
+    // A reader that does not take a comment is not made a piece, which it would hold.
+    if (!isWaiting) return undefined;
     exchange.requireHalf();
     const after = last;
     let chunk = feed.find(after);
@@ -115,15 +119,21 @@ async function* follow(
   };
   // A reader of the feed is not refused when clients have not read their answers: it waits.
   const makeWhenRoom = () => retryWhileOverloaded(Number.POSITIVE_INFINITY, makePiece);
+  let turn: Promise<{ readonly piece: Uint8Array | undefined }> | undefined;
   feed.join();
   try {
     yield `retry: ${RETRY_MS}\n\n`;
     let quietSinceMs = performance.now();
     while (!feed.isClosed) {
       signal.throwIfAborted();
+      // A reader keeps its place, and its piece, while it is sent a comment.
+      turn ??= feed.takeTurn(last, makeWhenRoom).then((piece) => ({ piece }));
+      isWaiting = true;
       const quietMs = performance.now() - quietSinceMs;
-      const piece = await feed.takeTurn(last, quietMsMax - quietMs, signal, makeWhenRoom);
-      if (piece !== undefined && piece.length > 0) yield piece;
+      const taken = await within(quietMsMax - quietMs, turn, signal);
+      isWaiting = false;
+      if (taken !== undefined) turn = undefined;
+      if (taken?.piece !== undefined && taken.piece.length > 0) yield taken.piece;
       // The client learns how far it is, even if its filter has left out everything.
       else if (sent === 0 && performance.now() - quietSinceMs >= quietMsMax)
         yield wantsAll ? ":\n\n" : `:\nid: ${last}\n\n`;
@@ -131,6 +141,6 @@ async function* follow(
       quietSinceMs = performance.now();
     }
   } finally {
-    feed.leave(signal);
+    feed.leave();
   }
 }

@@ -38,13 +38,6 @@ const BUSY_MS = 200;
 
 const encoder = new TextEncoder();
 
-/** A reader that waits for its turn. */
-interface Waiter {
-  readonly after: number;
-  readonly begin: () => Promise<unknown>;
-  readonly expire: () => void;
-}
-
 export class Feed {
   private readonly store: Pick<Store, "readChanges">;
   private readonly log: Log;
@@ -52,9 +45,11 @@ export class Feed {
   private chunks: Chunk[] = [];
   /** The number of the newest change; undefined before the first look. */
   private newest: number | undefined;
-  /** By the readers' signals, in the order of their turns. A reader keeps its place while it sends a comment. */
-  private readonly waiters = new Map<AbortSignal, Waiter | undefined>();
-  private isGivingTurns = false;
+  /** Resolves when there is a newer one, or the service stops. */
+  private changed = Promise.withResolvers<void>();
+  /** The last turn. The next one comes after it. */
+  private turns: Promise<unknown> = Promise.resolve();
+  private restMs = 0;
   /** How many clients follow the changes. */
   readers = 0;
   private isPolling = false;
@@ -73,15 +68,14 @@ export class Feed {
     if (!this.isPolling) void this.poll();
   }
 
-  leave(signal: AbortSignal): void {
+  leave(): void {
     this.readers--;
-    this.waiters.delete(signal);
   }
 
   /** Ends every reader. */
   close(): void {
     this.isClosed = true;
-    for (const waiter of this.waiters.values()) waiter?.expire();
+    this.changed.resolve();
   }
 
   /** After this time, writes get most of the thread for a while. */
@@ -106,67 +100,35 @@ export class Feed {
   }
 
   /**
-   * Resolves to what `make` makes when there is something after this number and it is the reader's turn. Resolves to
-   * undefined after that time, at the abort, and when the service stops. A piece is made in its turn and not before,
-   * so no reader holds one while it waits.
+   * Resolves to what `make` makes when there is something after this number and it is the reader's turn; to undefined
+   * when the service stops. A piece is made in its turn and not before, so no reader holds one while it waits.
    */
-  takeTurn<Piece>(
-    after: number,
-    msMax: number,
-    signal: AbortSignal,
-    make: () => Promise<Piece>,
-  ): Promise<Piece | undefined> {
-    return new Promise((resolve) => {
-      const end = (made?: Promise<Piece>): void => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", expire);
-        resolve(made);
-      };
-      const expire = (): void => {
-        this.waiters.set(signal, undefined);
-        end();
-      };
-      const begin = async (): Promise<void> => {
-        this.waiters.delete(signal);
-        const made = make();
-        end(made);
-        await made.catch(() => undefined);
-      };
-      const timer = setTimeout(expire, msMax);
-      signal.addEventListener("abort", expire);
-      this.waiters.set(signal, { after, begin, expire });
-      void this.giveTurns();
-    });
+  async takeTurn<Piece>(after: number, make: () => Promise<Piece>): Promise<Piece | undefined> {
+    while (after >= (this.newest ?? 0) && !this.isClosed) await this.changed.promise;
+    if (this.isClosed) return undefined;
+    const turn = this.turns.then(() => this.giveTurn(make));
+    this.turns = turn.then(({ end }) => end());
+    return turn.then(({ made }) => made);
   }
 
   /** One a tick: however many readers there are, other requests come between two pieces. */
-  private async giveTurns(): Promise<void> {
-    if (this.isGivingTurns || this.findReady() === undefined) return;
-    this.isGivingTurns = true;
-    let restMs = 0;
-    for (;;) {
-      // The runtime ends both in one tick, and runs all that follows from the first before it ends the second.
-      const [begun, sent] = [new Promise(setImmediate), new Promise(setImmediate)];
-      await begun;
-      const waiter = this.findReady();
-      if (waiter === undefined) break;
-      const begunAtMs = performance.now();
-      await waiter.begin();
+  private async giveTurn<Piece>(make: () => Promise<Piece>) {
+    // The runtime ends both in one tick, and runs all that follows from the first before it ends the second.
+    const [begun, sent] = [new Promise(setImmediate), new Promise(setImmediate)];
+    await begun;
+    const begunAtMs = performance.now();
+    const made = make();
+    await made.catch(() => undefined);
+    const end = async (): Promise<void> => {
       await sent;
       const nowMs = performance.now();
-      restMs = nowMs < this.busyUntilMs ? restMs + (nowMs - begunAtMs) * REST : 0;
-      if (restMs < REST_MS_MIN) continue;
-      await pause(Math.min(restMs, REST_MS_MAX));
-      restMs = 0;
-    }
-    this.isGivingTurns = false;
-  }
-
-  private findReady(): Waiter | undefined {
-    const { newest = 0 } = this;
-    for (const waiter of this.waiters.values())
-      if (waiter !== undefined && waiter.after < newest) return waiter;
-    return undefined;
+      const isBusy = nowMs < this.busyUntilMs;
+      this.restMs = isBusy ? this.restMs + (nowMs - begunAtMs) * REST : 0;
+      if (this.restMs < REST_MS_MIN) return;
+      await pause(Math.min(this.restMs, REST_MS_MAX));
+      this.restMs = 0;
+    };
+    return { made, end };
   }
 
   private async poll(): Promise<void> {
@@ -183,7 +145,8 @@ export class Feed {
       const { newest } = await this.store.readChanges(query);
       if (this.newest !== undefined && newest > this.newest) this.noteWrite(performance.now());
       this.newest = newest;
-      void this.giveTurns();
+      this.changed.resolve();
+      this.changed = Promise.withResolvers();
       return POLL_MS;
     } catch (error) {
       this.log.warn("feed_not_read", { cause: error });

@@ -162,9 +162,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         response = await operation.handle(exchange, principal);
       }
     } catch (error) {
-      refusal = hasNoDescriptor(error)
-        ? new Refusal("overloaded", undefined, error)
-        : toRefusal(error);
+      refusal = toRefusal(error);
       if (refusal instanceof RateLimited) low = refusal.state;
       response = answerRefusal(exchange, refusal, allow, operation);
     }
@@ -310,10 +308,6 @@ export function answer(
   for (const name in more) response.headers.set(name, more[name] as string);
   return response;
 }
-
-/** As many files and connections are open as the system allows. */
-const hasNoDescriptor = (error: unknown): boolean =>
-  error instanceof Error && ["EMFILE", "ENFILE"].includes(String(Object(error).code));
 
 const RETRY_AFTER_SECONDS = "1";
 

@@ -2,8 +2,8 @@
 
 import type { Principal } from "../auth/authenticate.ts";
 import { Refusal } from "../domain/errors.ts";
-import { findPlainInt64, INT64_MIN } from "../domain/json.ts";
-import { TAG_PREFIX_CHARACTERS, type TagPage } from "../domain/page.ts";
+import { findPlainInt64 } from "../domain/json.ts";
+import type { TagPage } from "../domain/page.ts";
 import {
   entityTagOf,
   formatNdjson,
@@ -24,7 +24,6 @@ import {
   formatNextLink,
   parsePlantQuery,
   parseQuery,
-  requireRoomForNext,
   tagParameters,
 } from "./query.ts";
 import {
@@ -133,7 +132,6 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const { service } = exchange;
   const { url } = exchange.request;
   const query = parsePlantQuery(url, false);
-  requireRoomForNext(url, ID_BYTES_MAX, service.config.urlBytesMax);
   const { plants, next } = await service.store.listPlants({
     ...query,
     // While large answers are refused, a page ends early and is small, unless a plant is large. Decided when it is read.
@@ -150,10 +148,6 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   });
 }
 
-const ID_BYTES_MAX = String(INT64_MIN).length;
-/** A tag that is listed, with a character of four bytes percent-encoded. */
-const TAG_BYTES_MAX = TAG_PREFIX_CHARACTERS * 12;
-
 const countCharacters = (plants: readonly Plant[]): number =>
   plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
 
@@ -168,7 +162,6 @@ export const answerTags =
   (hasCounts: boolean) =>
   async ({ request, service }: Exchange): Promise<Response> => {
     const query = parseQuery(request.url, tagParameters);
-    requireRoomForNext(request.url, TAG_BYTES_MAX, service.config.urlBytesMax);
     const page = await service.store.listTags(query);
     const { tags, next } = hasCounts ? await countEach(service.store, page) : page;
     const body = JSON.stringify(tags);

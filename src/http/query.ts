@@ -188,33 +188,18 @@ const SHOWN_CHARACTERS_MAX = 40;
 
 const quote = (given: string): string => JSON.stringify(given.slice(0, SHOWN_CHARACTERS_MAX));
 
-/** RFC 8288. Relative to the request's own URL, whatever prefix a proxy has taken away. */
-export const formatNextLink = (url: string, limit: number, after: string): string =>
-  `<?${formatNextQuery(url, limit, after)}>; rel="next"`;
-
-/** The query of the page that begins after this id or tag. Its filters are written as the client wrote them. */
-function formatNextQuery(url: string, limit: number, after: string): string {
+/**
+ * A link to the page that begins after this id or tag, by RFC 8288. Relative to the request's own URL, whatever prefix a
+ * proxy has taken away. Its filters are written as the client wrote them.
+ */
+export function formatNextLink(url: string, limit: number, after: string): string {
   const filters = splitPairs(url)
     .filter(([name]) => name !== "after" && name !== "limit")
-    // RFC 8288: the link ends at the first one.
+    // The link ends at the first one.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
-  return [`after=${encodeURIComponent(after)}`, `limit=${limit}`, ...filters].join("&");
+  const query = [`after=${encodeURIComponent(after)}`, `limit=${limit}`, ...filters].join("&");
+  return `<?${query}>; rel="next"`;
 }
-
-/** Throws a Refusal unless the URL of any next page is within the limit, so every link can be followed. */
-export function requireRoomForNext(url: string, afterBytesMax: number, urlBytesMax: number): void {
-  const start = url.indexOf("?");
-  if (start === -1 || url.length + afterBytesMax + LIMIT_BYTES_MAX <= urlBytesMax) return;
-  const longest = formatNextQuery(url, LIMIT_MAX, "9".repeat(afterBytesMax));
-  if (start + 1 + longest.length > urlBytesMax)
-    throw new Refusal(
-      "url_too_long",
-      "The URL of a next page would be longer than this service reads.",
-    );
-}
-
-/** Of the names and marks that a next link may add. */
-const LIMIT_BYTES_MAX = "after=&limit=1000&".length;
 
 type Pair = readonly [name: string | undefined, value: string | undefined, pair: string];
 

@@ -59,7 +59,6 @@ export function startServer(given: Parts): RunningServer {
   };
   const operations = listOperations(config, JSON.stringify(describeApi(config)));
   const routes = [...createRoutes(operations), ...createFileRoutes(config, consoleFolder)];
-  limitHeads(config.headerBytesMax);
   const server = Bun.serve({
     hostname: config.host,
     port: config.port,
@@ -127,15 +126,4 @@ async function flushUses({ authenticator, log }: Service): Promise<void> {
   } catch (cause) {
     log.warn("token_uses_not_written", { cause });
   }
-}
-
-/** The runtime's default. */
-let headerBytesMaxInForce = 16_384;
-
-/** The runtime has one global for this, in a module that takes 7 MB: loaded on demand. */
-function limitHeads(headerBytesMax: number): void {
-  if (headerBytesMax === headerBytesMaxInForce) return;
-  const http: { maxHeaderSize: number } = process.getBuiltinModule("node:http");
-  http.maxHeaderSize = headerBytesMax;
-  headerBytesMaxInForce = headerBytesMax;
 }

@@ -4,6 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { scopes } from "../../src/domain/token.ts";
+import { within } from "../../src/http/body.ts";
 import { Feed } from "../../src/http/feed.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { EventReader } from "../support/events.ts";
@@ -109,8 +110,7 @@ describe("readers that are behind", () => {
   /** What `see` returns each time that one of the readers has its turn. */
   async function giveTurns<Seen>(readers: number, see: (feed: Feed) => Seen): Promise<Seen[]> {
     const feed = openFeed();
-    const take = () =>
-      feed.takeTurn(0, 60_000, new AbortController().signal, async () => see(feed));
+    const take = () => feed.takeTurn(0, async () => see(feed));
     const seen = await Promise.all(Array.from({ length: readers }, take));
     feed.close();
     return seen as Seen[];
@@ -140,23 +140,18 @@ describe("readers that are behind", () => {
   test("keep their places when they are sent a comment", async () => {
     const feed = openFeed();
     const order: string[] = [];
-    const takeAs = (name: string, isRead?: Promise<void>) => {
-      const { signal } = new AbortController();
-      return (msMax = 60_000) =>
-        feed.takeTurn(0, msMax, signal, async () => {
-          order.push(name);
-          await isRead;
-        });
-    };
+    const takeAs = (name: string, isRead?: Promise<void>): Promise<void> =>
+      feed.takeTurn(0, async () => {
+        order.push(name);
+        await isRead;
+      });
     const { promise: isRead, resolve: endRead } = Promise.withResolvers<void>();
-    const [slow, early, late] = [takeAs("slow", isRead), takeAs("early"), takeAs("late")];
-    const turns = [slow()];
-    const commented = early(1);
-    turns.push(late());
-    await commented;
-    turns.push(early());
+    const [slow, early] = [takeAs("slow", isRead), takeAs("early")];
+    await within(1, early);
+    const late = takeAs("late");
+    await within(1, early);
     endRead();
-    await Promise.all(turns);
+    await Promise.all([slow, early, late]);
     expect(order).toEqual(["slow", "early", "late"]);
     feed.close();
   });
