@@ -8,7 +8,6 @@ import { forgetTags, startLists } from "./state/plants.ts";
 import { route, titleOf } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
-import { forgetActivity } from "./view/activity.tsx";
 import { exporting } from "./view/export.tsx";
 import { Shell } from "./view/shell.tsx";
 import { listenForKeys } from "./view/shortcuts.tsx";
@@ -23,7 +22,6 @@ effect(() => {
   const isLeft = signedOut.value === "left";
   untracked(() => {
     forgetTags();
-    forgetActivity();
     if (!isLeft) return;
     exporting.value?.cancel();
     chooseAnother();

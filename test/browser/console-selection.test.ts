@@ -74,8 +74,7 @@ describeInBrowser("several plants", () => {
       await check(page, 12, ["Shift"]);
       await change(service, 11, { name: "Theirs", tag: "few" });
       await setTag(page, "mine");
-      await page.getByText("“Plant 11” (11): Someone else changed it.").waitFor();
-      await toastOf(page, "Changed 2 plants. 1 not.").waitFor();
+      await toastOf(page, "2 plants. 1 not. “Plant 11”: Someone else changed it.").waitFor();
       expect(await Promise.all([10, 11, 12].map((id) => tagOf(service, id)))).toEqual([
         "mine",
         "few",

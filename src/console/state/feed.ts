@@ -17,7 +17,6 @@ const RETRYING = { delaysMs: [300, 1_000, 3_000], retriesMax: Number.POSITIVE_IN
 
 /** The number of the last change that was seen. */
 let after: number | undefined;
-let hasGap = false;
 let beginning: Promise<void> | undefined;
 
 /** Resolves when every later change will be seen, or when they cannot be followed. */
@@ -25,7 +24,7 @@ export const untilFollowing = (): Promise<void> => beginning ?? Promise.resolve(
 
 const isVisible = signal(!document.hidden);
 
-/** Hidden tabs do not follow: a browser opens only six connections to one host. */
+/** Hidden tabs do not follow: a browser opens only six connections to one host. They catch up when they are seen. */
 export function startFeed(): void {
   document.addEventListener("visibilitychange", () => {
     isVisible.value = !document.hidden;
@@ -42,10 +41,11 @@ export function startFeed(): void {
 }
 
 async function follow(stopped: AbortSignal): Promise<void> {
+  let hasGap = false;
   while (!stopped.aborted) {
+    const begun = after === undefined ? begin(stopped) : Promise.resolve();
+    beginning = begun.catch(() => undefined);
     try {
-      const begun = catchUp(stopped);
-      beginning = begun.catch(() => undefined);
       await begun;
       if (hasGap) gaps.value++;
       hasGap = false;
@@ -71,17 +71,8 @@ async function follow(stopped: AbortSignal): Promise<void> {
   }
 }
 
-/** What a tab missed while it was hidden, unless it is more than a page. */
-async function catchUp(stopped: AbortSignal): Promise<void> {
-  if (after !== undefined) {
-    const page = await call((client) => client.listChangePage({ after }, { signal: stopped }));
-    if (!page.hasMore) {
-      page.changes.forEach(collect);
-      after = page.last;
-      return;
-    }
-    hasGap = true;
-  }
+/** From the newest change on. */
+async function begin(stopped: AbortSignal): Promise<void> {
   const init = { method: "HEAD", signal: stopped };
   const { headers } = await call((client) => client.request("/changes", init));
   after = Number(headers.get("last-change"));

@@ -13,7 +13,7 @@ import {
   Taken,
 } from "../api/plants.ts";
 import { call, explain, isAbort } from "../api/service.ts";
-import { formatCount } from "./format.ts";
+import { formatCount, formatName } from "./format.ts";
 import { list } from "./plants.ts";
 import { token } from "./session.ts";
 import { toast } from "./toasts.ts";
@@ -58,10 +58,7 @@ export function select(index: number, isRange: boolean): void {
 export function startSelection(): void {
   effect(() => {
     void [token.value, list.value];
-    untracked(() => {
-      selectAll(false);
-      failures.value = [];
-    });
+    untracked(() => selectAll(false));
   });
 }
 
@@ -89,14 +86,7 @@ interface Work {
   readonly stop: () => void;
 }
 
-interface Failure {
-  readonly plant: Plant;
-  readonly why: string;
-}
-
 export const work = signal<Work | undefined>(undefined);
-/** What was not done the last time, and why. */
-export const failures = signal<readonly Failure[]>([]);
 
 /** Resolves to how to undo it; to nothing if nothing changed. */
 type Run = () => Promise<(() => Promise<unknown>) | undefined>;
@@ -155,20 +145,21 @@ async function runAll(doing: string, done: string, jobs: readonly Job[]): Promis
   const shown = list.value;
   const waiting = jobs.toReversed();
   const undo: Job[] = [];
-  const failed: Failure[] = [];
+  /** Why plants were left alone. */
+  const reasons: string[] = [];
   const kept: Plant[] = [];
   let count = 0;
   const stop = (): void => void kept.push(...waiting.splice(0).map(([plant]) => plant));
   const runWaiting = async (): Promise<void> => {
     for (let job = waiting.pop(); job !== undefined; job = waiting.pop()) {
       const [plant, run] = job;
-      work.value = { text: doing, done: count + failed.length, total: jobs.length, stop };
+      work.value = { text: doing, done: count + reasons.length, total: jobs.length, stop };
       try {
         const revert = await run();
         if (revert !== undefined) undo.push([plant, () => putBack(plant, revert)]);
         count++;
       } catch (error) {
-        failed.push({ plant, why: explainFailure(error) });
+        reasons.push(`${formatName(plant)}: ${explainFailure(error)}`);
         const now = error instanceof Changed ? error.current?.plant : plant;
         if (now !== undefined && !(error instanceof Taken)) kept.push(now);
         // Otherwise the others would fail too.
@@ -179,12 +170,12 @@ async function runAll(doing: string, done: string, jobs: readonly Job[]): Promis
   await Promise.all(Array.from({ length: SIMULTANEOUS }, runWaiting));
   work.value = undefined;
   if (token.value === undefined) return;
-  failures.value = failed;
   if (list.value === shown)
     selection.value = { isAll: false, plants: new Map(kept.map((plant) => [plant.id, plant])) };
   const rest = jobs.length - count;
+  const left = rest > 0 ? ` ${formatCount(rest)} not. ${reasons[0] ?? ""}` : "";
   toast(
-    `${done} ${formatCount(count, "plant")}.${rest > 0 ? ` ${formatCount(rest)} not.` : ""}`,
+    `${done} ${formatCount(count, "plant")}.${left}`,
     undo.length > 0
       ? { label: "Undo", isNeeded: true, run: () => void runAll("Undoing", "Undone:", undo) }
       : undefined,

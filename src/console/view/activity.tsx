@@ -1,9 +1,8 @@
 /** Activity: what this instance did in the last hour, in bars with their values, and what failed. */
 
-import { signal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
-import { call, explain, isAbort } from "../api/service.ts";
+import { call, explain } from "../api/service.ts";
 import {
   formatBytes,
   formatCount,
@@ -12,16 +11,13 @@ import {
   formatTime,
 } from "../state/format.ts";
 import { Notice, Table, Terms } from "./controls.tsx";
+import { usePolling } from "./form.tsx";
 
-interface Failure {
-  readonly atMs: number;
-  readonly status: number;
-  readonly reason: string;
-  readonly method: string;
-  readonly path: string;
-  readonly token: string | null;
-  readonly requestId: string;
-}
+/** The counts are per interval. A figure that is not known is null. */
+type Sample = Readonly<
+  Record<"atMs" | "requests" | "errors" | "refused" | "creates" | "waiting", number> &
+    Record<"readP50Ms" | "readP99Ms" | "writeP50Ms" | "writeP99Ms" | "storeBytes", number | null>
+>;
 
 interface Activity {
   readonly intervalMs: number;
@@ -31,54 +27,20 @@ interface Activity {
     readonly failed: number;
     readonly last: { readonly atMs: number; readonly bytes: number } | null;
   } | null;
-  readonly failures: readonly Failure[];
+  readonly failures: readonly {
+    readonly atMs: number;
+    readonly status: number;
+    readonly reason: string;
+    readonly method: string;
+    readonly path: string;
+    readonly token: string | null;
+    readonly requestId: string;
+  }[];
   readonly version: string;
   readonly startedAtMs: number;
 }
 
 const SAMPLES_MAX = 720;
-const INTERVAL_MS = 5000;
-
-const activity = signal<Activity | undefined>(undefined);
-const failure = signal<unknown>(undefined);
-
-export function forgetActivity(): void {
-  activity.value = undefined;
-}
-
-/** Polls until the returned function is called. */
-function followActivity(): () => void {
-  const controller = new AbortController();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const poll = async (): Promise<void> => {
-    try {
-      if (document.visibilityState === "visible") await readOn(controller.signal);
-    } catch (error) {
-      if (isAbort(error)) return;
-      failure.value = error;
-    }
-    if (!controller.signal.aborted)
-      timer = setTimeout(() => void poll(), activity.value?.intervalMs ?? INTERVAL_MS);
-  };
-  void poll();
-  return () => {
-    controller.abort();
-    clearTimeout(timer);
-  };
-}
-
-async function readOn(signalOff: AbortSignal): Promise<void> {
-  const known = activity.value?.samples ?? [];
-  const last = known.at(-1)?.atMs;
-  const path = last === undefined ? "/activity" : `/activity?since=${last}`;
-  const { samples, ...rest } = await call(async (client) => {
-    const response = await client.request(path, { signal: signalOff });
-    return (await response.json()) as Activity;
-  });
-  failure.value = undefined;
-  const added = samples.filter(({ atMs }) => atMs > (last ?? 0));
-  activity.value = { ...rest, samples: [...known, ...added].slice(-SAMPLES_MAX) };
-}
 
 function describeBackups(backups: Activity["backups"]): string {
   if (backups === null) return "none planned";
@@ -90,22 +52,34 @@ function describeBackups(backups: Activity["backups"]): string {
 }
 
 export function ActivityView(): JSX.Element {
-  useEffect(followActivity, []);
-  const now = activity.value;
+  const activity = useSignal<Activity | undefined>(undefined);
+  const findLast = (): number => activity.value?.samples.at(-1)?.atMs ?? 0;
+  const { failure } = usePolling(async () => {
+    const response = await call((client) => client.request(`/activity?since=${findLast()}`));
+    const { samples, ...rest } = (await response.json()) as Activity;
+    // Another answer may have come meanwhile.
+    const added = samples.filter(({ atMs }) => atMs > findLast());
+    const known = activity.value?.samples ?? [];
+    activity.value = { ...rest, samples: [...known, ...added].slice(-SAMPLES_MAX) };
+  });
   return (
     <div class="single">
       <div class="section-head">
         <h1>Activity</h1>
         <p class="faint">The last hour of this instance, updated every five seconds.</p>
       </div>
-      {failure.value !== undefined && (
+      {failure !== undefined && (
         <Notice
           kind="warning"
           title="These figures are out of date"
-          text={`${explain(failure.value)} They continue when the store answers.`}
+          text={`${explain(failure)} They continue when the store answers.`}
         />
       )}
-      {now === undefined ? <p class="faint">Loading…</p> : <Shown now={now} />}
+      {activity.value === undefined ? (
+        <p class="faint">Loading…</p>
+      ) : (
+        <Shown now={activity.value} />
+      )}
     </div>
   );
 }
@@ -164,21 +138,6 @@ function roundUp(value: number): number {
 /** The slot whose values are shown, counted from the left; undefined for the newest. */
 const picked = signal<number | undefined>(undefined);
 
-/** The counts are per interval. */
-interface Sample {
-  readonly atMs: number;
-  readonly requests: number;
-  readonly errors: number;
-  readonly refused: number;
-  readonly creates: number;
-  readonly readP50Ms: number | null;
-  readonly readP99Ms: number | null;
-  readonly writeP50Ms: number | null;
-  readonly writeP99Ms: number | null;
-  readonly waiting: number;
-  readonly storeBytes: number | null;
-}
-
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const formatClock = (ms: number): string => clock.format(ms);
 
@@ -213,8 +172,6 @@ interface Figure {
   readonly title: string;
   readonly unit: string;
   readonly format?: (value: number) => string;
-  /** The least that the scale shows. */
-  readonly least: number;
   /** Counts are shown per second, on top of each other; otherwise the highest value counts. */
   readonly isCount?: boolean;
   readonly series: readonly Series[];
@@ -226,27 +183,30 @@ function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: n
   picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
 }
 
-interface Line {
-  readonly label: string;
-  readonly color: string;
-  /** One for each slot. */
-  readonly values: readonly (number | null)[];
+/** One for each slot. */
+type Values = readonly (number | null)[];
+
+function summarize({ samples, intervalMs }: Slots, { of }: Series, isCount: boolean): Values {
+  return samples.map((each) => {
+    const known = each.map(of).filter((value) => value !== null);
+    if (known.length === 0) return null;
+    if (!isCount) return Math.max(...known);
+    const sum = known.reduce((total, value) => total + value, 0);
+    return (sum * 1000) / (known.length * intervalMs);
+  });
 }
 
-/** Later lines are drawn over earlier ones, or on top of them. */
-function drawBars(lines: readonly Line[], top: number, isStacked: boolean): [string, string][] {
-  const bases = Array.from({ length: SLOTS }, () => HEIGHT);
-  return lines.map(({ color, values }) => {
-    const bars = values.map((value, slot) => {
-      if (value === null || value === 0) return "";
-      // A small value is not nothing.
-      const height = Math.max(1, (value / top) * HEIGHT);
-      const base = bases[slot] ?? HEIGHT;
-      if (isStacked) bases[slot] = base - height;
-      return `M${slot + 0.15} ${base}v${-height}h.7v${height}z`;
-    });
-    return [color, bars.join("")];
+/** As the `d` of a path. The bars stand on these bases, and raise them if they are stacked. */
+function drawBars(values: Values, top: number, bases: number[], isStacked: boolean): string {
+  const bars = values.map((value, slot) => {
+    if (value === null || value === 0) return "";
+    // A small value is not nothing.
+    const height = Math.max(1, (value / top) * HEIGHT);
+    const base = bases[slot] ?? HEIGHT;
+    if (isStacked) bases[slot] = base - height;
+    return `M${slot + 0.15} ${base}v${-height}h.7v${height}z`;
   });
+  return bars.join("");
 }
 
 const TIMES = [0, 15, 30, 45];
@@ -257,29 +217,24 @@ interface ChartProps {
 }
 
 function Chart({ figure, slots }: ChartProps): JSX.Element {
-  const { title, unit, format = formatFigure, series, least, isCount = false } = figure;
-  const lines = series.map(({ label, color, of }) => {
-    const values = slots.samples.map((samples): number | null => {
-      const known = samples.map(of).filter((value) => value !== null);
-      if (known.length === 0) return null;
-      if (!isCount) return Math.max(...known);
-      const sum = known.reduce((total, value) => total + value, 0);
-      return (sum * 1000) / (known.length * slots.intervalMs);
-    });
-    return { label, color, values };
+  const { title, unit, format = formatFigure, series, isCount = false } = figure;
+  const lines = series.map((one) => {
+    const { label, color } = one;
+    return { label, color, values: summarize(slots, one, isCount) };
   });
   const slot = picked.value;
-  const valueOf = (values: Line["values"]): string => {
+  const valueOf = (values: Values): string => {
     const value =
       (slot === undefined ? values.findLast((one) => one !== null) : values[slot]) ?? null;
     return value === null ? "–" : format(value);
   };
   const moment = slot === undefined ? unit : formatClock(slots.startMs(slot));
-  const sums = slots.samples.map((_, at) =>
-    lines.reduce((sum, { values }) => sum + (values[at] ?? 0), 0),
-  );
-  const all = isCount ? sums : lines.flatMap(({ values }) => values.map((value) => value ?? 0));
-  const top = roundUp(Math.max(least, ...all));
+  const heights = slots.samples.map((_, at) => {
+    const values = lines.map(({ values: all }) => all[at] ?? 0);
+    return isCount ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values);
+  });
+  const top = roundUp(Math.max(1, ...heights));
+  const bases = Array.from({ length: SLOTS }, () => HEIGHT);
   const texts = lines.map(({ label, values }) => `${label} ${valueOf(values)}`);
   return (
     <figure class="chart-card">
@@ -332,8 +287,9 @@ function Chart({ figure, slots }: ChartProps): JSX.Element {
             d={`M0 0H${SLOTS}M0 ${HEIGHT / 2}H${SLOTS}M0 ${HEIGHT}H${SLOTS}`}
           />
           {slot !== undefined && <rect class="chart-picked" x={slot} width={1} height={HEIGHT} />}
-          {drawBars(lines, top, isCount).map(([color, bars]) => (
-            <path key={color} fill={`var(${color})`} d={bars} />
+          {/* Later ones are drawn over earlier ones, or on top of them. */}
+          {lines.map(({ color, values }) => (
+            <path key={color} fill={`var(${color})`} d={drawBars(values, top, bases, isCount)} />
           ))}
         </svg>
         <div class="chart-times" aria-hidden="true">
@@ -350,7 +306,6 @@ const latency = (title: string, unit: string, p99: keyof Sample, p50: keyof Samp
   title,
   unit,
   format: (value) => `${formatFigure(value)} ms`,
-  least: 5,
   series: [
     { label: "p99", color: "--edge", of: (sample) => sample[p99] },
     { label: "p50", color: "--leaf", of: (sample) => sample[p50] },
@@ -361,7 +316,6 @@ const figures: readonly Figure[] = [
   {
     title: "Requests",
     unit: "per second",
-    least: 10,
     isCount: true,
     series: [
       {
@@ -378,21 +332,18 @@ const figures: readonly Figure[] = [
   {
     title: "Created",
     unit: "plants per second",
-    least: 10,
     isCount: true,
     series: [{ label: "Created", color: "--leaf", of: ({ creates }) => creates }],
   },
   {
     title: "Write queue",
     unit: "waiting writes",
-    least: 10,
     series: [{ label: "Waiting", color: "--leaf", of: ({ waiting }) => waiting }],
   },
   {
     title: "Store size",
     unit: "on disk",
     format: formatBytes,
-    least: 1_000_000,
     series: [{ label: "Size", color: "--leaf", of: ({ storeBytes }) => storeBytes }],
   },
 ];

@@ -40,6 +40,33 @@ export function useTask(): Task {
   return { isBusy, trouble, run };
 }
 
+const POLL_MS = 5000;
+
+interface Polling {
+  /** Why it failed the last time. */
+  readonly failure: unknown;
+  readonly poll: () => Promise<void>;
+}
+
+/** Reads at once and then every few seconds, but not while the page is hidden. */
+export function usePolling(read: () => Promise<void>): Polling {
+  const failure = useSignal<unknown>(undefined);
+  const poll = async (): Promise<void> => {
+    try {
+      await read();
+      failure.value = undefined;
+    } catch (error) {
+      failure.value = error;
+    }
+  };
+  useEffect(() => {
+    void poll();
+    const timer = setInterval(() => document.hidden || void poll(), POLL_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return { failure: failure.value, poll };
+}
+
 /** Runs again when an input changes. The signal ends an earlier run. */
 export function useLater(
   delayMs: number,

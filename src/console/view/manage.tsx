@@ -2,11 +2,11 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { call, explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Notice, Table, type TableRow } from "./controls.tsx";
-import { Form, useTask } from "./form.tsx";
+import { Form, usePolling, useTask } from "./form.tsx";
 
 /** Resolves to the answer; undefined if it has no body. */
 export async function ask<Answer>(path: string, method = "GET", body?: object): Promise<Answer> {
@@ -34,7 +34,7 @@ interface Question {
 
 interface Manager<Item> {
   readonly items: Signal<readonly Item[] | undefined>;
-  readonly failure: Signal<unknown>;
+  readonly failure: unknown;
   readonly reload: () => Promise<void>;
   readonly question: Signal<Question | undefined>;
   /** Of what was made last. */
@@ -45,13 +45,10 @@ export function useManager<Item>(path: string): Manager<Item> {
   const items = useSignal<readonly Item[] | undefined>(undefined);
   const question = useSignal<Question | undefined>(undefined);
   const secret = useSignal<string | undefined>(undefined);
-  const { trouble: failure, run } = useTask();
-  const reload = (): Promise<void> =>
-    run(async () => {
-      items.value = await ask<readonly Item[]>(path);
-    });
-  useEffect(() => void reload(), []);
-  return { items, failure, reload, question, secret };
+  const { failure, poll } = usePolling(async () => {
+    items.value = await ask<readonly Item[]>(path);
+  });
+  return { items, failure, reload: poll, question, secret };
 }
 
 interface ManagePageProps<Item> {
@@ -78,12 +75,8 @@ export function ManagePage<Item>(props: ManagePageProps<Item>): JSX.Element {
         </Button>
       </div>
       <p class="faint">{props.intro}</p>
-      {failure.value !== undefined && (
-        <Notice kind="fault" title="Couldn't load the list" text={explain(failure.value)}>
-          <Button kind="small" onClick={() => void reload()}>
-            Try again
-          </Button>
-        </Notice>
+      {failure !== undefined && (
+        <Notice kind="fault" title="Couldn't load the list" text={explain(failure)} />
       )}
       {/* An open dialog would keep the focus. */}
       {asked === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}

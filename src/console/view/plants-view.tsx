@@ -11,7 +11,6 @@ import { list, total } from "../state/plants.ts";
 import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
   deleteSelected,
-  failures,
   hasSelection,
   selectAll,
   selection,
@@ -20,12 +19,11 @@ import {
 } from "../state/selection.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { AddPanel } from "./add-panel.tsx";
-import { Button, Icon, Notice } from "./controls.tsx";
+import { Button, Icon } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
 import { Combobox, useLookUp } from "./form.tsx";
 import { DeletedPanel } from "./history.tsx";
-import { Panel } from "./panel.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
 import { focusList } from "./shortcuts.tsx";
@@ -44,22 +42,12 @@ export function PlantsView(): JSX.Element | null {
   return (
     <div class="plants">
       <PlantsList />
-      {open === "new" && (mayWrite.value ? <AddPanel /> : <CannotAdd />)}
+      {open === "new" && mayWrite.value && <AddPanel />}
       {open === "deleted" && <DeletedPanel />}
       {typeof open === "bigint" && <PlantPanel key={open} id={open} />}
     </div>
   );
 }
-
-const CannotAdd = (): JSX.Element => (
-  <Panel title="Add a plant">
-    <Notice
-      kind="warning"
-      title="Not allowed with this token"
-      text="It can read plants, not add them. Sign in with another token to add plants."
-    />
-  </Panel>
-);
 
 function PlantsList(): JSX.Element {
   const exactId = findInt64((list.value.filter.q ?? "").trim());
@@ -234,24 +222,19 @@ function ListBody({ byId }: ByIdProps): JSX.Element {
 /** Below the list: how many plants are selected, and what can be done to them. */
 function SelectionBar(): JSX.Element | null {
   if (work.value !== undefined) return <Progress />;
-  if (!hasSelection.value && failures.value.length === 0) return null;
+  if (!hasSelection.value) return null;
   return (
-    <section class="selection" aria-label="Selection">
-      <Failures />
-      {hasSelection.value && (
-        <div class="selection-bar">
-          <Button kind="plain" icon="close" label="Select none" onClick={() => selectAll(false)} />
-          <strong class="tabular">{describeSelection()}</strong>
-          {mayWrite.value && (
-            <Button kind="danger" onClick={() => void deleteSelected()}>
-              <Icon name="trash" />
-              Delete
-            </Button>
-          )}
-          <ExportMenu isOfSelection />
-          {mayWrite.value && <TagForm />}
-        </div>
+    <section class="selection selection-bar" aria-label="Selection">
+      <Button kind="plain" icon="close" label="Select none" onClick={() => selectAll(false)} />
+      <strong class="tabular">{describeSelection()}</strong>
+      {mayWrite.value && (
+        <Button kind="danger" onClick={() => void deleteSelected()}>
+          <Icon name="trash" />
+          Delete
+        </Button>
       )}
+      <ExportMenu isOfSelection />
+      {mayWrite.value && <TagForm />}
     </section>
   );
 }
@@ -297,28 +280,5 @@ function Progress(): JSX.Element | null {
       <progress value={all > 0 ? done : undefined} max={all} aria-label={text} />
       <Button onClick={stop}>Stop</Button>
     </section>
-  );
-}
-
-const FAILURES_SHOWN_MAX = 5;
-
-function Failures(): JSX.Element | null {
-  const failed = failures.value;
-  if (failed.length === 0) return null;
-  const more = failed.length - FAILURES_SHOWN_MAX;
-  return (
-    <Notice kind="warning" title={`Not done: ${formatCount(failed.length, "plant")}`}>
-      <ul>
-        {failed.slice(0, FAILURES_SHOWN_MAX).map(({ plant, why }) => (
-          <li key={plant.id}>
-            {formatName(plant)} ({String(plant.id)}): {why}
-          </li>
-        ))}
-        {more > 0 && <li>and {formatCount(more)} more, for the same reasons</li>}
-      </ul>
-      <Button kind="small" onClick={() => (failures.value = [])}>
-        OK
-      </Button>
-    </Notice>
   );
 }

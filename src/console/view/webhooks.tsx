@@ -1,7 +1,6 @@
 /** Webhooks: the receivers of changes, how they are doing, and what can be done about it. */
 
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
 import { type ChangeType, changeTypes } from "../../domain/change.ts";
 import { type Attempt, hasSucceeded } from "../../domain/webhook.ts";
 import { explain } from "../api/service.ts";
@@ -27,17 +26,11 @@ interface WithSecret {
   readonly secret: string;
 }
 
-const RELOAD_MS = 5000;
-
 const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
   `${status ?? error ?? "no answer"} after ${formatFigure(durationMs)} ms`;
 
 export function WebhooksView(): JSX.Element {
   const manager = useManager<Shown>("/webhooks");
-  useEffect(() => {
-    const timer = setInterval(() => void manager.reload(), RELOAD_MS);
-    return () => clearInterval(timer);
-  }, []);
 
   const add = async (given: FormData): Promise<undefined> => {
     const added = await ask<WithSecret>("/webhooks", "POST", {
