@@ -2,6 +2,7 @@
 
 import { signal, useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
+import { Button } from "../console/view/controls.tsx";
 import {
   addressOf,
   type Answer,
@@ -49,23 +50,22 @@ export function OperationCard({ placed, description }: OperationProps): JSX.Elem
     ),
   );
   const put = (name: string, value: string): void => {
-    values.value = { ...values.value, [name]: value };
+    const body = name === "Content-Type" && { body: exampleBody(requestBody?.content[value]) };
+    values.value = { ...values.value, ...body, [name]: value };
   };
+  const bind = (name: string) => ({
+    id: `${operationId}-${name}`,
+    value: values.value[name],
+    onInput: (event: { readonly currentTarget: { readonly value: string } }) =>
+      put(name, event.currentTarget.value),
+  });
   const success = Object.entries(responses).find(([status]) => status < "300")?.[1];
   const bodies = Object.keys(requestBody?.content ?? {});
   const accepted = Object.keys(success?.content ?? {});
   const choose = (name: string, label: string, options: readonly string[]): JSX.Element | false =>
     options.length > 1 && (
       <Field id={`${operationId}-${name}`} label={label}>
-        <select
-          id={`${operationId}-${name}`}
-          value={values.value[name]}
-          onChange={(event) => {
-            const { value } = event.currentTarget;
-            put(name, value);
-            if (name === "Content-Type") put("body", exampleBody(requestBody?.content[value]));
-          }}
-        >
+        <select {...bind(name)}>
           {options.map((option, at) => (
             <option key={option} value={at === 0 && name === "Accept" ? "" : option}>
               {option}
@@ -99,13 +99,7 @@ export function OperationCard({ placed, description }: OperationProps): JSX.Elem
               note={`${formatType(one.schema ?? {})}, ${one.in}${one.required === true ? ", required" : ""}`}
               text={one.description}
             >
-              <input
-                id={`${operationId}-${one.name}`}
-                value={values.value[one.name]}
-                required={one.required}
-                autocomplete="off"
-                onInput={(event) => put(one.name, event.currentTarget.value)}
-              />
+              <input {...bind(one.name)} required={one.required} autocomplete="off" />
             </Field>
           ))}
           {requestBody !== undefined && (
@@ -115,25 +109,17 @@ export function OperationCard({ placed, description }: OperationProps): JSX.Elem
               note={formatType(requestBody.content[bodies[0] ?? ""]?.schema ?? {})}
               text={requestBody.description}
             >
-              <textarea
-                id={`${operationId}-body`}
-                rows={6}
-                spellcheck={false}
-                value={values.value["body"]}
-                onInput={(event) => put("body", event.currentTarget.value)}
-              />
+              <textarea {...bind("body")} rows={6} spellcheck={false} />
             </Field>
           )}
           {choose("Content-Type", "Content type", bodies)}
           {choose("Accept", "Accept", accepted)}
-          <button class="button button-main" type="submit">
-            Send request
-          </button>
-          {sent.value?.stop !== undefined && (
-            <button class="button" type="button" onClick={sent.value.stop}>
-              Stop
-            </button>
-          )}
+          <div class="form-actions">
+            <Button kind="main" type="submit">
+              Send request
+            </Button>
+            {sent.value?.stop !== undefined && <Button onClick={sent.value.stop}>Stop</Button>}
+          </div>
         </form>
         <div>
           <Samples name={`${method} ${path}`} request={request.value} />
@@ -170,29 +156,22 @@ function Samples({ name, request }: SamplesProps): JSX.Element {
   const text = languages.find(({ title }) => title === language.value)?.write(request) ?? "";
   return (
     <section class="samples" aria-label={`${name} in code`}>
-      <div class="bar" role="group" aria-label="Language">
+      <div class="form-actions" role="group" aria-label="Language">
         {languages.map(({ title }) => (
-          <button
+          <Button
             key={title}
-            type="button"
-            class="button button-small"
+            kind="small"
             aria-pressed={title === language.value}
-            onClick={() => {
-              language.value = title;
-            }}
+            onClick={() => (language.value = title)}
           >
             {title}
-          </button>
+          </Button>
         ))}
         {/* Browsers offer the clipboard only on a secure origin. */}
         {"clipboard" in navigator && (
-          <button
-            type="button"
-            class="button button-small copy"
-            onClick={() => void navigator.clipboard.writeText(text)}
-          >
+          <Button kind="small" onClick={() => void navigator.clipboard.writeText(text)}>
             Copy
-          </button>
+          </Button>
         )}
       </div>
       <pre tabIndex={0}>
@@ -283,45 +262,38 @@ function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): J
   );
 }
 
+const isFailure = (status: string): boolean => status >= "400";
+
 interface AnswersProps {
   readonly responses: Readonly<Record<string, Answer>>;
   readonly description: Description;
 }
 
 function Answers({ responses, description }: AnswersProps): JSX.Element {
-  const list = (isFailure: boolean): JSX.Element => (
-    <dl class="answers">
-      {Object.entries(responses)
-        .filter(([status]) => status >= "400" === isFailure)
-        .map(([status, { $ref = "", ...own }]) => {
-          const shared = description.components.responses[nameOf($ref)];
-          const { description: text = "", content = {} } = shared ?? own;
-          return (
-            <div key={status}>
-              <dt class={isFailure ? "status failed" : "status"}>{status}</dt>
-              <dd>
-                <Markdown text={text} />
-                {!isFailure && Object.values(content)[0]?.schema !== undefined && (
-                  <Type of={Object.values(content)[0]?.schema ?? {}} />
-                )}
-              </dd>
-            </div>
-          );
-        })}
-    </dl>
-  );
+  const statuses = Object.keys(responses);
+  const show = (status: string): JSX.Element => {
+    const { $ref = "", ...own } = responses[status] ?? {};
+    const { description: text = "", content = {} } =
+      description.components.responses[nameOf($ref)] ?? own;
+    const schema = Object.values(content)[0]?.schema;
+    return (
+      <div key={status}>
+        <dt class={isFailure(status) ? "status failed" : "status"}>{status}</dt>
+        <dd>
+          <Markdown text={text} />
+          {!isFailure(status) && schema !== undefined && <Type of={schema} />}
+        </dd>
+      </div>
+    );
+  };
+  const failures = statuses.filter(isFailure);
   return (
     <div class="responses">
       <h4>Answers</h4>
-      {list(false)}
+      <dl class="answers">{statuses.filter((status) => !isFailure(status)).map(show)}</dl>
       <details>
-        <summary>
-          Failures:{" "}
-          {Object.keys(responses)
-            .filter((status) => status >= "400")
-            .join(", ")}
-        </summary>
-        {list(true)}
+        <summary>Failures: {failures.join(", ")}</summary>
+        <dl class="answers">{failures.map(show)}</dl>
       </details>
     </div>
   );
