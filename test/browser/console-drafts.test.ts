@@ -18,7 +18,7 @@ const journeys = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Yew", "Ash", "Box"].entries())
     await sendPlant(url, { id: BigInt(index + 1), name, tag: "tree" });
 });
-const { journey } = journeys;
+const { journey, once } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
 const nameOf = (page: Page): Locator => page.getByLabel("Name", { exact: true });
@@ -135,7 +135,7 @@ describeInBrowser("a new plant that is not added yet", () => {
     expect(await nameOf(page).inputValue()).toBe("");
   });
 
-  journey(
+  once(
     "is not stored by Enter in the id, as a barcode scanner sends it",
     async ({ service, open }) => {
       await using view = await open({ at: "#/plants/new" });

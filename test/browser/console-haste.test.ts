@@ -136,7 +136,7 @@ describeInBrowser("somebody in a hurry", () => {
     },
   );
 
-  journey("begins the next plant while one is being sent, and keeps it", async ({ open }) => {
+  once("begins the next plant while one is being sent, and keeps it", async ({ open }) => {
     await using view = await open({ at: "#/plants/new" });
     const { page } = view;
     const release = await hold(page, "POST");
@@ -150,19 +150,16 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Second");
   });
 
-  journey(
-    "types over a name of several lines, and the keys stay in the field",
-    async ({ open }) => {
-      await using view = await open({ at: "#/plants/5" });
-      const { page } = view;
-      await page.getByRole("button", { name: "Edit" }).click();
-      await page.keyboard.press("Control+A");
-      await page.keyboard.type("Mint new");
-      expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Mint new");
-    },
-  );
+  once("types over a name of several lines, and the keys stay in the field", async ({ open }) => {
+    await using view = await open({ at: "#/plants/5" });
+    const { page } = view;
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type("Mint new");
+    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Mint new");
+  });
 
-  journey(
+  once(
     "presses Enter in the filter of tags without a tag, and still sees all plants",
     async ({ open }) => {
       await using view = await open();

@@ -75,7 +75,7 @@ describeInBrowser("an import", () => {
     },
   );
 
-  journey(
+  once(
     "refuses ids that a spreadsheet has shortened, and says what to do",
     async ({ service, open }) => {
       await using view = await open({ at: "#/import" });
@@ -92,21 +92,22 @@ describeInBrowser("an import", () => {
     },
   );
 
-  for (const [encoding, buffer, id, name] of [
-    ["UTF-16", Buffer.from("\ufeffid\tname\n81\tGrüner Tee\n", "utf16le"), "81", "Grüner Tee"],
-    ["Windows-1252", Buffer.from("id;name\n82;Bl\u00fctenstaub\n", "latin1"), "82", "Blütenstaub"],
-  ] as const)
-    journey(`reads ${encoding}, and names what it assumed`, async ({ service, open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      const file = { name: "excel.csv", mimeType: "text/csv", buffer };
-      await page.locator("#import-file").setInputFiles(file);
+  journey("reads UTF-16 and Windows-1252, and names what it assumed", async ({ service, open }) => {
+    await using view = await open({ at: "#/import" });
+    const { page } = view;
+    for (const [encoding, content, id, name] of [
+      ["UTF-16", Buffer.from("\ufeffid\tname\n81\tGrüner Tee\n", "utf16le"), 81n, "Grüner Tee"],
+      ["Windows-1252", Buffer.from("id;name\n82;Bl\u00fctenstaub\n", "latin1"), 82n, "Blütenstaub"],
+    ] as const) {
+      await choose(page, "excel.csv", content);
       await page.getByText(`Read as ${encoding}`).waitFor();
       await page.getByRole("cell", { name }).waitFor();
       await start(page);
       await page.getByText("Import complete").waitFor();
-      expect(await service.findPlant(BigInt(id))).toMatchObject({ name });
-    });
+      expect(await service.findPlant(id)).toMatchObject({ name });
+      await page.getByRole("button", { name: "Another file" }).click();
+    }
+  });
 
   journey(
     "of a workbook reads the sheet that is chosen, and refuses what Excel has rounded",
@@ -193,21 +194,24 @@ describeInBrowser("an import", () => {
     },
   );
 
-  for (const [name, text] of [
-    ["lines.ndjson", '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n'],
-    ["array.json", '[{"id":21,"name":"Fern"},{"id":22,"name":"Moss","tag":"green"}]'],
-    ["table.tsv", "id\tname\ttag\n21\tFern\t\n22\tMoss\tgreen\n"],
-  ] as const)
-    once(`of ${name} recognises what is there already`, async ({ service, open }) => {
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
+  once("of any format recognises what is there already", async ({ service, open }) => {
+    await using view = await open({ at: "#/import" });
+    const { page } = view;
+    for (const [name, text, added] of [
+      ["lines.ndjson", '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n', "2"],
+      ["array.json", '[{"id":21,"name":"Fern"},{"id":22,"name":"Moss","tag":"green"}]', "0"],
+      ["table.tsv", "id\tname\ttag\n21\tFern\t\n22\tMoss\tgreen\n", "0"],
+    ] as const) {
       await choose(page, name, text);
       await page.getByRole("cell", { name: "Moss" }).waitFor();
       await start(page);
       await page.getByText("Import complete").waitFor();
+      await figure(page, "Added", added);
       expect(await service.findPlant(21n)).toMatchObject({ name: "Fern", tag: null });
       expect(await service.findPlant(22n)).toMatchObject({ name: "Moss", tag: "green" });
-    });
+      await page.getByRole("button", { name: "Another file" }).click();
+    }
+  });
 
   journey(
     "asks for a column that it cannot guess, and reads a file another way",
@@ -229,7 +233,7 @@ describeInBrowser("an import", () => {
   );
 
   for (const at of ["#/plants", "#/import"])
-    journey(`takes a file that is dropped anywhere on ${at}`, async ({ open }) => {
+    once(`takes a file that is dropped anywhere on ${at}`, async ({ open }) => {
       await using view = await open({ at });
       const { page } = view;
       await page.evaluate(`
@@ -246,7 +250,7 @@ describeInBrowser("an import", () => {
     ["with a heading", "Nr\tPlant\n72\tPasted\n", "72"],
     ["without one", "73\tPasted\tfern\n74\tMore\t\n", "73"],
   ] as const)
-    journey(`takes rows that are pasted ${how}`, async ({ service, open }) => {
+    once(`takes rows that are pasted ${how}`, async ({ service, open }) => {
       await using view = await open({
         at: "#/plants",
         permissions: ["clipboard-read", "clipboard-write"],

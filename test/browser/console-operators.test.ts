@@ -20,7 +20,7 @@ const journeys = await startJourneys(
   undefined,
   { backups },
 );
-const { journey } = journeys;
+const { journey, once } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("tokens in the console", () => {
@@ -82,7 +82,7 @@ describeInBrowser("tokens in the console", () => {
     await page.getByRole("dialog").waitFor({ state: "detached" });
   });
 
-  journey("are out of reach of a token that may not manage them", async ({ service, open }) => {
+  once("are out of reach of a token that may not manage them", async ({ service, open }) => {
     const token = await createToken(service, { name: "plain", scopes: ["plants:read"] });
     await using view = await open({ token, at: "#/tokens" });
     await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();

@@ -18,7 +18,7 @@ import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 const journeys = await startJourneys({}, ({ url }) =>
   sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" }),
 );
-const { journey } = journeys;
+const { journey, once } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
 describeInBrowser("signing in to the console", () => {
@@ -67,7 +67,7 @@ describeInBrowser("signing in to the console", () => {
     },
   );
 
-  journey("with a pasted token needs no further click", async ({ open }) => {
+  once("with a pasted token needs no further click", async ({ open }) => {
     await using view = await open({
       token: null,
       permissions: ["clipboard-read", "clipboard-write"],

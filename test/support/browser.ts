@@ -177,12 +177,35 @@ function judgeWhatIsWaitedFor(page: Page): void {
   const prototype = Object.getPrototypeOf(page.locator("body")) as Locator & { isJudging?: true };
   if (prototype.isJudging) return;
   prototype.isJudging = true;
-  // oxlint-disable-next-line typescript/unbound-method -- It is called on the locator below.
-  const { waitFor } = prototype;
+  // oxlint-disable-next-line typescript/unbound-method -- They are called on the locator below.
+  const { waitFor, click, fill } = prototype;
   prototype.waitFor = async function (this: Locator, options) {
+    await lookOften(this, options?.state);
     await waitFor.call(this, options);
     await judge(this.page());
   };
+  prototype.click = async function (this: Locator, options) {
+    await lookOften(this);
+    await click.call(this, options);
+  };
+  prototype.fill = async function (this: Locator, value, options) {
+    await lookOften(this);
+    await fill.call(this, value, options);
+  };
+}
+
+/** Playwright looks only twice a second after the first moments, and a suite waits a thousand times. */
+const LOOK_MS = 25;
+const LOOK_OFTEN_MS = 2_000;
+
+async function lookOften(locator: Locator, state = "visible"): Promise<void> {
+  const endMs = performance.now() + LOOK_OFTEN_MS;
+  const isSo = async (): Promise<boolean> => {
+    if (state === "visible" || state === "hidden")
+      return (await locator.isVisible()) === (state === "visible");
+    return (await locator.count()) > 0 === (state === "attached");
+  };
+  while (!(await isSo()) && performance.now() < endMs) await Bun.sleep(LOOK_MS);
 }
 
 async function judge(page: Page): Promise<void> {
