@@ -116,6 +116,30 @@ describeInBrowser("an edit that is not saved", () => {
       expect(await service.findPlant(4n)).toMatchObject({ name: "Theirs" });
     },
   );
+
+  once(
+    "does not overwrite it either where the connection was lost meanwhile",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants/5" });
+      const { page } = view;
+      view.announceFailure("/plants/5", 412);
+      view.announceFailure("/plants?", "failed");
+      await edit(page, "Buxus");
+      await service.store.replacePlant({ id: 5n, name: "Theirs", tag: "tree" }, {});
+      await page.reload();
+      await nameOf(page).waitFor();
+      await page.route("**/plants?*", (route) => route.abort(), { times: 1 });
+      // The plant is read again when the connection is back.
+      const [again] = await Promise.all([
+        page.waitForResponse(/plants.5$/),
+        page.getByRole("searchbox").fill("box"),
+      ]);
+      await again.finished();
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.locator(".notice", { hasText: "Someone else changed this plant" }).waitFor();
+      expect(await service.findPlant(5n)).toMatchObject({ name: "Theirs" });
+    },
+  );
 });
 
 describeInBrowser("a new plant that is not added yet", () => {

@@ -1,6 +1,6 @@
 /** The form for a new plant. It says while the id is typed whether another plant has it. */
 
-import { useSignal, useSignalEffect } from "@preact/signals";
+import { effect, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
@@ -66,10 +66,15 @@ export function AddPanel(): JSX.Element {
     const field = document.activeElement as HTMLInputElement | null;
     if (field?.id === "add-id" && field.value === proposed.value) field.select();
   }, [proposed.value]);
-  useSignalEffect(() => {
-    const isEmpty = name.value === "" && (id.value === "" || id.value === proposed.value);
-    keepDraft("new", isEmpty ? undefined : { id: id.value, name: name.value, tag: tag.value });
-  });
+  // A layout effect: the form may be closed right after the last key.
+  useLayoutEffect(
+    () =>
+      effect(() => {
+        const isEmpty = name.value === "" && (id.value === "" || id.value === proposed.value);
+        keepDraft("new", isEmpty ? undefined : { id: id.value, name: name.value, tag: tag.value });
+      }),
+    [],
+  );
 
   const submit = (): void => {
     isJudged.value = true;

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
@@ -129,7 +129,7 @@ function SearchBox(): JSX.Element {
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
   // A link changed the filter. What this box applied itself may be older than its text by now.
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (given === applied.current) return;
     applied.current = given;
     text.value = given;
@@ -178,7 +178,7 @@ function SearchBox(): JSX.Element {
 function TagFilter(): JSX.Element {
   const { tag } = currentFilter();
   const text = useSignal(tag ?? "");
-  useEffect(() => {
+  useLayoutEffect(() => {
     text.value = tag ?? "";
   }, [tag]);
   return (
