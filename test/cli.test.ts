@@ -338,12 +338,10 @@ describe("the log on a terminal", () => {
     const line = (fields: object): string =>
       `${JSON.stringify({ time: "2026-01-31T18:00:30.123Z", ...fields })}\n`;
     expect(
-      formatLogLine(line({ level: "info", event: "stopping", reason: "SIGTERM", ms: 3 }), false),
+      formatLogLine(line({ level: "info", event: "stopping", reason: "SIGTERM", ms: 3 })),
     ).toBe("18:00:30 info  stopping reason=SIGTERM ms=3\n");
     const cause = { name: "Error", message: "disk full", stack: "Error: disk full\n    at x" };
-    expect(
-      formatLogLine(line({ level: "warn", event: "write_failed", path: "/a b", cause }), true),
-    ).toBe(
+    expect(formatLogLine(line({ level: "warn", event: "write_failed", path: "/a b", cause }))).toBe(
       '18:00:30 \u001b[33mwarn \u001b[0m write_failed path="/a b" cause="disk full"\n' +
         "    Error: disk full\n        at x\n",
     );

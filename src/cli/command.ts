@@ -57,9 +57,6 @@ export function explainSystemError(error: unknown): string {
   return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;
 }
 
-const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
-type SignalName = keyof typeof exitCodes;
-
 /** npm repeats a Ctrl-C that the terminal has sent to every process already: the two are one. */
 export const SAME_SIGNAL_MS = 500;
 
@@ -73,33 +70,26 @@ export class Interrupted extends CommandError {
   override readonly name = "Interrupted";
   override readonly exitCode: number;
 
-  constructor(signal: SignalName) {
+  constructor(exitCode: number) {
     super("Interrupted.");
-    this.exitCode = exitCodes[signal];
+    this.exitCode = exitCode;
   }
 }
 
 /** The first Ctrl-C aborts the signal given to `use` with an Interrupted as its reason; the second exits at once. */
-export async function untilInterrupted<Result>(
+export function untilInterrupted<Result>(
   use: (signal: AbortSignal) => Promise<Result>,
 ): Promise<Result> {
   const controller = new AbortController();
   let sinceMs: number | undefined;
-  const listeners = (Object.keys(exitCodes) as SignalName[]).map((name) => {
-    const listener = (): void => {
+  for (const [name, exitCode] of Object.entries({ SIGINT: 130, SIGTERM: 143 }))
+    process.on(name, () => {
       if (sinceMs !== undefined && performance.now() - sinceMs > SAME_SIGNAL_MS)
-        process.exit(exitCodes[name]);
+        process.exit(exitCode);
       sinceMs ??= performance.now();
-      controller.abort(new Interrupted(name));
-    };
-    process.on(name, listener);
-    return () => process.off(name, listener);
-  });
-  try {
-    return await use(controller.signal);
-  } finally {
-    for (const remove of listeners) remove();
-  }
+      controller.abort(new Interrupted(exitCode));
+    });
+  return use(controller.signal);
 }
 
 /** For commands that report how far they came: the failure is returned, and the time, to the millisecond. */
@@ -316,9 +306,8 @@ function findClient(flags: Flags, config: Config): Client | undefined {
   if (flags.url === undefined) return undefined;
   if (flags.databaseUrl !== undefined)
     throw new UsageError("--url and --database-url: give one of them, the service or the store");
-  const url = URL.parse(flags.url);
-  const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
-  if (!isHttp || url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "")
+  const url = /^https?:[^@?#]*$/.test(flags.url) ? URL.parse(flags.url) : null;
+  if (url === null)
     throw new UsageError(
       `--url: ${JSON.stringify(flags.url.replace(/\/\/[^/]*@/, "//********@"))} is not allowed; expected the address of a service, as in http://127.0.0.1:8080`,
     );

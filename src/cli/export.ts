@@ -3,7 +3,6 @@
 import type { Config } from "../config.ts";
 import { formatNdjson, formatStoredPlant, type Plant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
-import type { FileFormat } from "../format/plants.ts";
 import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
 import { openOutput, requireOutsideStore } from "./files.ts";
 import { findFormat } from "./import.ts";
@@ -34,23 +33,17 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
       output.finish();
     }),
   );
-  const seconds = (performance.now() - startedAtMs) / 1000;
+  const time = formatSeconds((performance.now() - startedAtMs) / 1000);
   if (process.stderr.isTTY && !quiet)
-    process.stderr.write(`exported ${countOf(count, "plant")} in ${formatSeconds(seconds)}\n`);
+    process.stderr.write(`exported ${countOf(count, "plant")} in ${time}\n`);
 }
 
-interface Form {
-  readonly head: string;
-  readonly between: string;
-  readonly format: (plants: readonly Plant[]) => string;
-  readonly tail: string;
-}
-
-const forms: Readonly<Record<Exclude<FileFormat["kind"], "xlsx">, Form>> = {
+const forms = {
   ndjson: { head: "", format: formatNdjson, between: "", tail: "" },
   json: {
     head: "[",
-    format: (plants) => plants.map((plant) => `\n${formatStoredPlant(plant)}`).join(","),
+    format: (plants: readonly Plant[]) =>
+      plants.map((plant) => `\n${formatStoredPlant(plant)}`).join(","),
     between: ",",
     tail: "\n]\n",
   },

@@ -164,19 +164,13 @@ const formats = ["ndjson", "json", "csv"];
 function addTransferCommands(program: Command): void {
   addProgress(addTarget(program.command("import")))
     .description("Store the plants of a file. Plants that are stored already are left as they are.")
-    .argument(
-      "<file|->",
-      "an .ndjson, .jsonl, .json, .csv, .tsv or .xlsx file; - is standard input",
-    )
+    .argument("<file|->", ".ndjson, .jsonl, .json, .csv, .tsv or .xlsx; - is standard input")
     .addOption(choice("--format <format>", "default: by the name", [...formats, "xlsx"]))
     .option("--map <fields>", "headings of columns, as in id=Nr,name=Plant,tag=Type")
     .option("--sheet <name>", "the sheet of a workbook (default: the first)")
     .addOption(choice("--delimiter <sign>", "between CSV cells", [",", ";", "|", "tab"]))
     .addOption(choice("--encoding <encoding>", "of the file (default: detected)", encodings))
-    .option(
-      "--rejects <file>",
-      "keep the refused records there, with reasons; - is standard output",
-    )
+    .option("--rejects <file>", "for refused records, with reasons; - is standard output")
     .option("--force", "replace the file of --rejects")
     .option("--json", "the summary as JSON")
     .addHelpText("after", IMPORT_HELP)
@@ -188,7 +182,6 @@ function addTransferCommands(program: Command): void {
     .option("--name <part>", "only plants with this in their name, in any case")
     .option("--output <file>", "a file that appears when it is complete (default: standard output)")
     .option("--force", "replace the file of --output")
-    .addHelpText("after", EXPORT_HELP)
     .action(load(async () => (await import("./export.ts")).exportPlants));
   addTarget(program.command("changes"))
     .description("Print what was created, replaced and removed, in the order of the commits.")
@@ -218,17 +211,7 @@ Exit codes:
   1    failed before the end; the message says how many are stored
   2    not understood
   3    finished, but records were refused
-  130  interrupted by Ctrl-C; the summary says how far it came
-
-Examples:
-  plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects refused.csv
-  zcat plants.ndjson.gz | plantstore import - --format ndjson --url http://127.0.0.1:8080`;
-
-const EXPORT_HELP = `
-plantstore import reads the file again without a difference.
-
-Example:
-  plantstore export --tag tropical --url https://plants.example | gzip > tropical.ndjson.gz`;
+  130  interrupted by Ctrl-C; the summary says how far it came`;
 
 const COPY_HELP = `
 DATABASE_URL stands in for the one that is left out. It keeps a password off the command line, where
@@ -248,15 +231,8 @@ function addTokenCommands(token: Command): void {
   addTarget(token.command("create"))
     .description("Create a token and print it, this once.")
     .requiredOption("--name <name>", "its name, unique among the tokens in use")
-    .option(
-      "--scopes <scopes>",
-      `what it may do, out of ${scopes.join(",")}`,
-      plantScopes.join(","),
-    )
-    .option(
-      "--expires <time>",
-      "after a time as in 90d, or on a date as in 2030-01-31 (default: never)",
-    )
+    .option("--scopes <scopes>", `out of ${scopes.join(",")}`, plantScopes.join(","))
+    .option("--expires <time>", "a time as in 90d, or a date as in 2030-01-31 (default: never)")
     .option("--rate <rate>", "as in 100/s, 6000/min or none (default: PLANTSTORE_RATE_LIMIT)")
     .option("--json", "as JSON, with its facts")
     .action(load(async () => (await import("./token.ts")).createToken));
@@ -330,9 +306,8 @@ function addStoreCommands(program: Command): void {
 function addCompletion(program: Command): void {
   program
     .command("completion")
-    .description("Print a script that completes commands in a shell.")
+    .description("Print a script that completes commands in a shell. See docs/install.md.")
     .addArgument(new Argument("<shell>", "which shell").choices(shells))
-    .addHelpText("after", COMPLETION_HELP)
     .action(printCompletion);
   program
     .command("complete", { hidden: true })
@@ -342,9 +317,3 @@ function addCompletion(program: Command): void {
     .helpOption(false)
     .action(() => printCandidates(program));
 }
-
-const COMPLETION_HELP = `
-Run it whenever a shell starts:
-  bash  add to ~/.bashrc: source <(plantstore completion bash)
-  zsh   add to ~/.zshrc, below compinit: source <(plantstore completion zsh)
-  fish  plantstore completion fish > ~/.config/fish/completions/plantstore.fish`;

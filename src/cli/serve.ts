@@ -17,7 +17,7 @@ import { failOutput, isTerminal } from "./terminal.ts";
 export async function serve(config: Config): Promise<void> {
   const stderr = new Stderr();
   const writeLog = isTerminal("stderr")
-    ? (line: string) => stderr.write(formatLogLine(line, !process.env["NO_COLOR"]))
+    ? (line: string) => stderr.write(formatLogLine(line))
     : stderr.write;
   const log = createLog(config.logLevel, writeLog);
   for (const warning of findIgnoredVariables(process.env))
@@ -195,24 +195,21 @@ function formatCurl(url: string, token: string): string[] {
 const bold = (text: string): string => style(1, text);
 const dim = (text: string): string => style(2, text);
 
-/** https://no-color.org */
-function style(code: number, text: string): string {
-  return process.env["NO_COLOR"] ? text : `\u001b[${code}m${text}\u001b[0m`;
-}
+/** https://no-color.org; 0 is no color. */
+const style = (code: number, text: string): string =>
+  process.env["NO_COLOR"] || code === 0 ? text : `\u001b[${code}m${text}\u001b[0m`;
 
 const levelColors: Readonly<Record<string, number>> = { debug: 2, warn: 33, error: 31 };
 
 /** One JSON line of the log, for a terminal: time, level, event and fields; the stack of an error below. */
-export function formatLogLine(line: string, hasColor: boolean): string {
+export function formatLogLine(line: string): string {
   const { time, level, event, cause, ...fields } = JSON.parse(line) as Record<string, unknown>;
   const { message, stack } = (cause ?? {}) as { message?: string; stack?: string };
   const facts = message === undefined ? fields : { ...fields, cause: message };
   const shown = Object.entries(facts)
     .map(([name, value]) => ` ${name}=${JSON.stringify(value).replace(/^"([^\s"\\]+)"$/, "$1")}`)
     .join("");
-  const color = hasColor ? levelColors[String(level)] : undefined;
-  const label = String(level).padEnd(5);
-  const colored = color === undefined ? label : `\u001b[${color}m${label}\u001b[0m`;
+  const label = style(levelColors[String(level)] ?? 0, String(level).padEnd(5));
   const below = stack === undefined ? "" : `${stack.replaceAll(/^/gm, "    ")}\n`;
-  return `${String(time).slice(11, 19)} ${colored} ${String(event)}${shown}\n${below}`;
+  return `${String(time).slice(11, 19)} ${label} ${String(event)}${shown}\n${below}`;
 }

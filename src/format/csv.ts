@@ -210,10 +210,5 @@ function suggestDelimiter(found: readonly string[]): string {
   return ` Is --delimiter ${other === "\t" ? "tab" : `'${other}'`} missing?`;
 }
 
-const HEADINGS_SHOWN_MAX = 20;
-
-function list(found: readonly string[]): string {
-  const shown = found.slice(0, HEADINGS_SHOWN_MAX).map((heading) => JSON.stringify(heading));
-  const more = found.length > shown.length ? ` and ${found.length - shown.length} more` : "";
-  return `the columns are ${shown.join(", ")}${more}`;
-}
+const list = (found: readonly string[]): string =>
+  `the columns are ${found.map((heading) => JSON.stringify(heading)).join(", ")}`;
