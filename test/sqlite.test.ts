@@ -15,8 +15,9 @@ import {
 } from "node:fs";
 import { scanOnThread } from "../src/store/sqlite/thread.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
+import type { Plant } from "../src/domain/plant.ts";
 import type { Store, StoreLimits } from "../src/domain/store.ts";
-import { StoreOpenError } from "../src/domain/errors.ts";
+import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import {
   getSchemaVersion,
   migrations,
@@ -434,4 +435,41 @@ describe("searches, each on the same thread", () => {
     for (const page of await Promise.all(searches)) expect(page.plants).toEqual([]);
     expect(await rejectionOf(store.listPlants(query))).toMatchObject({ reason: "shutting_down" });
   });
+});
+
+test("of many plants that are created together, each has its outcome: made, there, taken, or over the quota", async () => {
+  using folder = makeTemporaryFolder();
+  const store = new SqliteStore(`${folder.path}/plants.db`, { ...limits, plantsMax: 45 });
+  const [all, late] = [
+    { after: undefined, limit: 100, order: "asc", tag: undefined, name: undefined } as const,
+    { after: 0, limit: 100, id: undefined, types: undefined } as const,
+  ];
+  const many = (first: number, count: number): Plant[] =>
+    Array.from({ length: count }, (_, index) => ({ ...plant, id: BigInt(first + index) }));
+  expect(await store.createPlants(many(0, 20))).toEqual(many(0, 20).map(() => "created"));
+  const outcomes = await store.createPlants([
+    ...many(20, 18),
+    { ...plant, id: 3n },
+    { ...plant, id: 37n, name: "b" },
+    { ...plant, id: 38n },
+    ...many(100, 10),
+  ]);
+  expect(
+    outcomes.map((outcome) => (outcome instanceof Refusal ? outcome.reason : outcome)),
+  ).toEqual(
+    [
+      many(0, 18).map(() => "created" as const),
+      "replayed" as const,
+      "id_taken" as const,
+      "created" as const,
+      many(0, 6).map(() => "created" as const),
+      many(0, 4).map(() => "store_full" as const),
+    ].flat(),
+  );
+  const stored = [...many(0, 39), ...many(100, 6)];
+  expect((await store.listPlants(all)).plants).toEqual(stored);
+  expect((await store.readChanges(late)).changes.map(({ id }) => id)).toEqual(
+    stored.map(({ id }) => id),
+  );
+  await store.close();
 });

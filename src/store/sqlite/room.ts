@@ -50,9 +50,9 @@ export class Room {
     }
   }
 
-  /** Why a new plant cannot be stored. */
-  refuseNew(): Refusal | undefined {
-    if ((this.plantsLeft as number) <= 0) return new Refusal("store_full");
+  /** Why so many new plants cannot be stored. */
+  refuseNew(plants = 1): Refusal | undefined {
+    if ((this.plantsLeft as number) < plants) return new Refusal("store_full");
     return this.isDiskBelow(1) ? new Refusal("disk_low") : undefined;
   }
 

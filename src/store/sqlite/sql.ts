@@ -47,10 +47,18 @@ function prepareWalk(prepare: Prepare, order: Order, condition: string) {
   };
 }
 
+/** Plants that one statement creates. */
+export const ROWS_TOGETHER = [16, 4] as const;
+export type RowsTogether = (typeof ROWS_TOGETHER)[number];
+
 export type Statements = ReturnType<typeof prepareStatements>;
 
 function prepareStatements(db: Database) {
   const prepare: Prepare = (sql) => db.prepare(sql);
+  const insertRows = (count: number): Statement<unknown, Value[]> =>
+    prepare(
+      `INSERT INTO plants (id, name, tag) VALUES ${"(?, ?, ?), ".repeat(count - 1)}(?, ?, ?)`,
+    );
   return {
     begin: prepare("BEGIN"),
     // IMMEDIATE takes the write lock at once: a transaction that has begun never fails for lack of it.
@@ -61,6 +69,8 @@ function prepareStatements(db: Database) {
     insertPlant: prepare(
       "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
     ),
+    // An id that is taken fails the statement.
+    insertPlants: { 16: insertRows(16), 4: insertRows(4) },
     updatePlant: prepare("UPDATE plants SET name = ?, tag = ? WHERE id = ?"),
     deletePlant: prepare("DELETE FROM plants WHERE id = ?"),
     findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),
