@@ -50,26 +50,24 @@ export function createRemoteStore(caller: Caller, reader: PlantReads | undefined
   };
 }
 
-type PlantReads = Pick<
-  ServedStore,
-  "findPlant" | "listPlants" | "listTags" | "countPlants" | "readChanges"
->;
+const plantReads = ["findPlant", "listPlants", "listTags", "countPlants", "readChanges"] as const;
+
+type PlantReads = Pick<ServedStore, (typeof plantReads)[number]>;
 
 /** The owner answers until it has once succeeded: before its first answer it makes durable what can be read. */
 function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
   let isDurable = false;
-  const ask = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
-    const answered = await answer;
+  const askOwner = async (name: keyof PlantReads, asked: never): Promise<unknown> => {
+    const answer = await owner[name](asked);
     isDurable = true;
-    return answered;
+    return answer;
   };
-  return {
-    findPlant: (id) => (isDurable ? reader.findPlant(id) : ask(owner.findPlant(id))),
-    listPlants: (query) => (isDurable ? reader.listPlants(query) : ask(owner.listPlants(query))),
-    listTags: (query) => (isDurable ? reader.listTags(query) : ask(owner.listTags(query))),
-    countPlants: (query) => (isDurable ? reader.countPlants(query) : ask(owner.countPlants(query))),
-    readChanges: (query) => (isDurable ? reader.readChanges(query) : ask(owner.readChanges(query))),
-  };
+  return Object.fromEntries(
+    plantReads.map((name) => [
+      name,
+      (asked: never) => (isDurable ? reader[name](asked) : askOwner(name, asked)),
+    ]),
+  ) as unknown as PlantReads;
 }
 
 /** Id, name, tag, id… To send a flat list of primitives costs half of a list of objects. */
