@@ -3,7 +3,13 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
-import { Caller, createCallee, createRemoteStore, methodsOf } from "../src/workers/remote-store.ts";
+import {
+  type Caller,
+  createCallee,
+  createCaller,
+  createRemoteStore,
+  methodsOf,
+} from "../src/workers/remote-store.ts";
 import { Clients } from "./support/clients.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -121,7 +127,7 @@ test("plants that are created together cross to the owner of the store and back,
     new Proxy(owner, { get: (of, name) => Reflect.get(of, name) ?? (() => 0) }),
   );
   const answer = createCallee(methods, (results) => caller.settle(structuredClone(results)));
-  const caller: Caller = new Caller({
+  const caller: Caller = createCaller({
     send: (calls) => answer(structuredClone(calls)),
     receive: () => undefined,
   });

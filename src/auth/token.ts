@@ -60,6 +60,17 @@ export async function issueToken(
   );
 }
 
+/**
+ * A store that has never had a token gets one, so the first request needs no other command. If several services start
+ * first, one makes it: two tokens in use cannot have the same name.
+ */
+export async function makeFirstToken(tokens: TokenStore): Promise<string | undefined> {
+  if ((await tokens.listTokens()).length > 0) return undefined;
+  const token = mintToken();
+  const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
+  return (await tokens.createToken(record)) ? token : undefined;
+}
+
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 /** What the token of the environment is called in logs and in the journal. No other token can pass for it. */
 export const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";

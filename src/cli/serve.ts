@@ -2,10 +2,9 @@
 
 import packageJson from "../../package.json";
 import { Authenticator } from "../auth/authenticate.ts";
-import { mintToken, toRecord } from "../auth/token.ts";
+import { makeFirstToken } from "../auth/token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
 import type { Store, StoreDescription } from "../domain/store.ts";
-import { scopes } from "../domain/token.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Commits, type ServiceFacts } from "../observe/reporter.ts";
@@ -94,13 +93,6 @@ function explainListen(error: NodeJS.ErrnoException, { host, port }: Config): Er
         ? `This user may not listen on port ${port}. Choose another with --port or PORT.`
         : `${host} is not an address of this machine. Choose another with --host or HOST.`;
   return new CommandError(message, { cause: error });
-}
-
-/** A store that has never had a token gets one, so the first request needs no other command. */
-async function makeFirstToken(store: Store): Promise<string | undefined> {
-  const token = mintToken();
-  const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
-  return (await store.createFirstToken(record)) ? token : undefined;
 }
 
 function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void {

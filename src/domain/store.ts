@@ -110,8 +110,6 @@ export interface TokenStore {
   listTokens(): Promise<TokenRecord[]>;
   /** False, and nothing stored, if a token that is not revoked has the name. */
   createToken(token: TokenRecord): Promise<boolean>;
-  /** Stores the token only if the store has never had one: if many services start first, one wins. */
-  createFirstToken(token: TokenRecord): Promise<boolean>;
   /**
    * False, and nothing changed, if the token is the last one with the scope `unlessLast`. Revoked and expired ones do
    * not count. It is judged in the transaction of the change. A token that is revoked already stays as it is.

@@ -81,24 +81,20 @@ const toValues = (token: TokenRecord): Value[] =>
   });
 
 /** Where the SQL of the engines differs. */
-export interface Dialect {
+interface Dialect {
   /** Of the names of tables. */
   readonly prefix: string;
   /** Ends a query whose rows stay locked until the statement is committed. */
   readonly lock: string;
-  /** Begins and ends the statement that stores a token only if there is none. */
-  readonly ifFirst: readonly [start: string, end: string];
 }
 
 /** Both dialects know numbered parameters, CAST, ON CONFLICT and RETURNING. */
-function statementsOf({ prefix, lock, ifFirst: [first, whereFirst] }: Dialect) {
+function statementsOf({ prefix, lock }: Dialect) {
   const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
-  const insertToken = `INSERT INTO ${tokens} (${COLUMNS}) SELECT ${GIVEN}`;
   return {
     findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
     listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} ORDER BY created_at_ms, name`,
-    insertToken: `${insertToken} WHERE true ON CONFLICT DO NOTHING`,
-    insertFirstToken: `${first} ${insertToken} ${whereFirst} ON CONFLICT DO NOTHING`,
+    insertToken: `INSERT INTO ${tokens} (${COLUMNS}) VALUES (${GIVEN}) ON CONFLICT DO NOTHING`,
     // A revocation that is there stays, and of two uses the later one.
     mergeToken: `UPDATE ${tokens} SET revoked_at_ms = coalesce(revoked_at_ms, CAST($2 AS bigint)),
       last_used_at_ms = CASE WHEN coalesce(last_used_at_ms, 0) < CAST($3 AS bigint)
@@ -174,12 +170,13 @@ export abstract class SqlStore<Task = never> implements TokenStore {
     return (await this.readRecords<TokenRow>([this.sql.listTokens])).map(toTokenRecord);
   }
 
-  createToken(token: TokenRecord): Promise<boolean> {
-    return this.insertToken(token, this.sql.insertToken);
-  }
-
-  createFirstToken(token: TokenRecord): Promise<boolean> {
-    return this.insertToken(token, this.sql.insertFirstToken);
+  async createToken(token: TokenRecord): Promise<boolean> {
+    const found = await this.writeRecords(
+      [this.sql.insertToken, ...toValues(token)],
+      [this.sql.findToken, token.hash],
+    );
+    // Hashes are unique, so a token that is found was stored by this call.
+    return found.length === 1;
   }
 
   async revokeToken(hash: string, revokedAtMs: number, unlessLast?: Scope): Promise<boolean> {
@@ -225,15 +222,6 @@ export abstract class SqlStore<Task = never> implements TokenStore {
     const statement =
       next === undefined ? removeWebhook : last === undefined ? insertWebhook : updateWebhook;
     return (await this.writeRecords([statement, ...found, ...stored])).length === 1;
-  }
-
-  /** Hashes are unique, so a token that is found was stored by this call. */
-  private async insertToken(token: TokenRecord, statement: string): Promise<boolean> {
-    const found = await this.writeRecords(
-      [statement, ...toValues(token)],
-      [this.sql.findToken, token.hash],
-    );
-    return found.length === 1;
   }
 }
 

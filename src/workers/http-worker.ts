@@ -8,14 +8,14 @@ import { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { openReader } from "../store/open.ts";
 import { WRITING_MS } from "../store/sqlite/read.ts";
-import { Caller, createRemoteStore, type Results } from "./remote-store.ts";
+import { createCaller, createRemoteStore, type Results } from "./remote-store.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
 const setup = workerData as WorkerSetup;
 const { config, metricsMemory, ratesMemory, calls, calledAtMs } = setup;
 const send = (message: FromWorker): void => parentPort?.postMessage(message);
 
-const caller = new Caller({
+const caller = createCaller({
   send: (sent) => {
     calledAtMs[0] = Date.now();
     calls.postMessage(sent);

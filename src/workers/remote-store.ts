@@ -109,55 +109,47 @@ interface Line {
 /** After this the caller looks for results by itself. */
 const RECEIVE_MS = 10;
 
-export class Caller {
-  private readonly line: Line;
-  private readonly waiting = new Map<
-    number,
-    Pick<PromiseWithResolvers<unknown>, "resolve" | "reject">
-  >();
-  private calls: unknown[] = [];
-  private isWatching = false;
-  private count = 0;
+export type Caller = ReturnType<typeof createCaller>;
 
-  constructor(line: Line) {
-    this.line = line;
-  }
+export function createCaller({ send, receive }: Line) {
+  const waiting = new Map<number, Pick<PromiseWithResolvers<unknown>, "resolve" | "reject">>();
+  let calls: unknown[] = [];
+  let isWatching = false;
+  let count = 0;
 
-  call(method: string, [first, second, third, fourth]: readonly unknown[]): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      this.waiting.set(++this.count, { resolve, reject });
-      if (this.calls.length === 0) void endOfTick().then(() => this.flush());
-      this.calls.push(this.count, method, first, second, third, fourth);
-    });
-  }
-
-  settle(results: Results): void {
+  const settle = (results: Results): void => {
     for (let at = 0; at < results.length; at += RESULT_LENGTH) {
       const number = results[at] as number;
       const failure = results[at + 2] as Failure | undefined;
-      const called = this.waiting.get(number);
-      this.waiting.delete(number);
+      const called = waiting.get(number);
+      waiting.delete(number);
       if (failure === undefined) called?.resolve(results[at + 1]);
       else called?.reject(fromFailure(failure));
     }
-  }
-
-  private flush(): void {
-    const { calls } = this;
-    this.calls = [];
-    this.line.send(calls);
-    if (!this.isWatching) void this.watch();
-  }
-
-  private async watch(): Promise<void> {
-    this.isWatching = true;
-    while (this.waiting.size > 0) {
+  };
+  const watch = async (): Promise<void> => {
+    isWatching = true;
+    while (waiting.size > 0) {
       await pause(RECEIVE_MS);
-      for (let came = this.line.receive(); came !== undefined; came = this.line.receive())
-        this.settle(came);
+      for (let came = receive(); came !== undefined; came = receive()) settle(came);
     }
-    this.isWatching = false;
-  }
+    isWatching = false;
+  };
+  const flush = (): void => {
+    const sent = calls;
+    calls = [];
+    send(sent);
+    if (!isWatching) void watch();
+  };
+  return {
+    settle,
+    call: (method: string, [first, second, third, fourth]: readonly unknown[]) =>
+      new Promise<unknown>((resolve, reject) => {
+        waiting.set(++count, { resolve, reject });
+        if (calls.length === 0) void endOfTick().then(flush);
+        calls.push(count, method, first, second, third, fourth);
+      }),
+  };
 }
 
 /** Runs the calls that arrive, and sends back their results. */

@@ -68,8 +68,8 @@ export async function startWorkers({
     { length: config.workers },
     () => new SharedArrayBuffer(METRICS_BYTES),
   );
-  const workers = memories.map(
-    (metricsMemory) => new HttpWorker({ ...setup, metricsMemory }, writeLog),
+  const workers = memories.map((metricsMemory) =>
+    startWorker({ ...setup, metricsMemory }, writeLog),
   );
   const stop = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.stop()));
@@ -107,65 +107,58 @@ export async function startWorkers({
   }
 }
 
-class HttpWorker {
-  private readonly worker: Worker;
-  private readonly channel = new MessageChannel();
-  private readonly started = Promise.withResolvers<Listening>();
-  readonly listening = this.started.promise;
-  private readonly ended = Promise.withResolvers<void>();
-  private isListening = false;
-  private isStopping = false;
-  private noteFailure: MetricsReporter["noteFailure"] = () => undefined;
-
-  constructor(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string) => void) {
-    const { port2: calls } = this.channel;
-    this.worker = new Worker(join(import.meta.dir, "http-worker"), {
-      workerData: { ...setup, calls } satisfies WorkerSetup,
-      transferList: [calls],
-    });
-    this.worker.on("message", (message: FromWorker) => {
-      if (message === "stopped") this.ended.resolve();
-      else if ("logLine" in message) writeLog(message.logLine);
-      else if ("failure" in message) this.noteFailure(message.failure);
-      else {
-        this.isListening = true;
-        this.started.resolve(message.listening);
-      }
-    });
-    this.worker.on("error", (error) => this.fail(error));
-    this.worker.on("exit", () => {
-      if (!this.isStopping) this.fail(new Error("an HTTP worker has ended"));
-      this.ended.resolve();
-    });
-  }
-
-  serve(methods: Methods, noteFailure: MetricsReporter["noteFailure"]): void {
-    this.noteFailure = noteFailure;
-    const { port1 } = this.channel;
-    port1.on(
-      "message",
-      createCallee(methods, (results) => port1.postMessage(results)),
-    );
-  }
-
-  async stop(): Promise<void> {
-    this.isStopping = true;
-    this.worker.postMessage("stop");
-    await this.ended.promise;
-    this.channel.port1.close();
-    await this.worker.terminate();
-  }
-
+function startWorker(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string) => void) {
+  const { port1, port2: calls } = new MessageChannel();
+  const worker = new Worker(join(import.meta.dir, "http-worker"), {
+    workerData: { ...setup, calls } satisfies WorkerSetup,
+    transferList: [calls],
+  });
+  const started = Promise.withResolvers<Listening>();
+  const ended = Promise.withResolvers<void>();
+  let isListening = false;
+  let isStopping = false;
+  let onFailure: MetricsReporter["noteFailure"] | undefined;
   /** An uncaught defect of a worker becomes one of this thread, which has the handler for it. */
-  private fail(error: unknown): void {
-    this.isStopping = true;
-    this.ended.resolve();
-    this.started.reject(error);
-    if (this.isListening)
+  const fail = (error: unknown): void => {
+    isStopping = true;
+    ended.resolve();
+    started.reject(error);
+    if (isListening)
       queueMicrotask(() => {
         throw error as Error;
       });
-  }
+  };
+  worker.on("message", (message: FromWorker) => {
+    if (message === "stopped") ended.resolve();
+    else if ("logLine" in message) writeLog(message.logLine);
+    else if ("failure" in message) onFailure?.(message.failure);
+    else {
+      isListening = true;
+      started.resolve(message.listening);
+    }
+  });
+  worker.on("error", fail);
+  worker.on("exit", () => {
+    if (!isStopping) fail(new Error("an HTTP worker has ended"));
+    ended.resolve();
+  });
+  return {
+    listening: started.promise,
+    serve(methods: Methods, noteFailure: MetricsReporter["noteFailure"]): void {
+      onFailure = noteFailure;
+      port1.on(
+        "message",
+        createCallee(methods, (results) => port1.postMessage(results)),
+      );
+    },
+    async stop(): Promise<void> {
+      isStopping = true;
+      worker.postMessage("stop");
+      await ended.promise;
+      port1.close();
+      await worker.terminate();
+    },
+  };
 }
 
 /**

@@ -35,7 +35,7 @@ export const steps: readonly string[] = [
   `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_tokens_name ON plantstore_tokens (name)
   WHERE revoked_at_ms IS NULL`,
 
-  // The time of the last probe and of the first token, and the newest number of the journal.
+  // The time of the last probe, and the newest number of the journal.
   `CREATE TABLE IF NOT EXISTS plantstore_marks (
   name  text COLLATE "C" PRIMARY KEY,
   at_ms bigint NOT NULL

@@ -23,7 +23,6 @@ import { Batcher } from "../batcher.ts";
 import { keepTrimmed, requireJournal } from "../journal.ts";
 import { Scans } from "../scans.ts";
 import {
-  type Dialect,
   type PlantWrite,
   SqlStore,
   type Statement,
@@ -37,7 +36,7 @@ import { ConnectionPool, Hosts, onServer } from "./pool.ts";
 import { countPlants, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
-import { commitWrites, type Journal, Quota } from "./write.ts";
+import { commitWrites, createQuota, type Journal, type Quota } from "./write.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -56,19 +55,6 @@ const PROBE_ATTEMPTS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
 
 const FIND_TOKENS = `SELECT ${TOKEN_FIELDS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
-
-const dialect: Dialect = {
-  prefix: "plantstore_",
-  lock: "FOR UPDATE",
-  // Of several instances one makes the mark, and the token with it.
-  ifFirst: [
-    `WITH first AS (
-      INSERT INTO plantstore_marks (name, at_ms) SELECT 'first_token', CAST($5 AS bigint)
-      WHERE NOT EXISTS (SELECT 1 FROM plantstore_tokens) ON CONFLICT DO NOTHING RETURNING at_ms
-    )`,
-    "FROM first",
-  ],
-};
 
 /** Resolves when the schema is up to date. */
 export async function openPostgresStore(
@@ -106,13 +92,13 @@ class PostgresStore extends SqlStore implements Store {
   private readonly stopTrimming: () => void;
 
   constructor(target: Target, description: StoreDescription, limits: Limits, isOrdered: boolean) {
-    super(dialect);
+    super({ prefix: "plantstore_", lock: "FOR UPDATE" });
     this.description = description;
     this.limits = limits;
     this.isOrdered = isOrdered;
     this.journal = { isOn: isOrdered && limits.changesDays > 0, written: 0 };
     const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
-    if (limits.plantsMax) this.quota = new Quota(limits.plantsMax, this.countPlants);
+    if (limits.plantsMax) this.quota = createQuota(limits.plantsMax, this.countPlants);
     const hosts = new Hosts(target, limits);
     this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
     this.readers = new ConnectionPool(hosts, {

@@ -118,42 +118,35 @@ const QUOTA_CHECK_MS = 10_000;
 const QUOTA_COUNT_MS_MAX = 30_000;
 
 /** How many plants may still be created, by a count that is some seconds old and what this instance did since. */
-export class Quota {
-  private readonly plantsMax: number;
-  private readonly countPlants: Store["countPlants"];
-  private left: number | undefined;
-  private counting: Promise<void> | undefined;
-  private dueMs = Number.NEGATIVE_INFINITY;
-
-  constructor(plantsMax: number, countPlants: Store["countPlants"]) {
-    this.plantsMax = plantsMax;
-    this.countPlants = countPlants;
-  }
-
-  async isUsedUp(): Promise<boolean> {
-    if (this.counting === undefined && performance.now() >= this.dueMs) {
-      this.counting = this.count();
-      // Later counts are made beside the writes. A failed one leaves what was known.
-      this.counting.catch(() => undefined);
-    }
-    if (this.left === undefined) await this.counting;
-    return (this.left as number) <= 0;
-  }
-
-  private async count(): Promise<void> {
+export function createQuota(plantsMax: number, countPlants: Store["countPlants"]) {
+  let left: number | undefined;
+  let counting: Promise<void> | undefined;
+  let dueMs = Number.NEGATIVE_INFINITY;
+  const count = async (): Promise<void> => {
     try {
-      const { count } = await this.countPlants({}, QUOTA_COUNT_MS_MAX);
-      this.left = this.plantsMax - count;
-      this.dueMs = performance.now() + QUOTA_CHECK_MS;
+      left = plantsMax - (await countPlants({}, QUOTA_COUNT_MS_MAX)).count;
+      dueMs = performance.now() + QUOTA_CHECK_MS;
     } finally {
-      this.counting = undefined;
+      counting = undefined;
     }
-  }
-
-  take(plants: number): void {
-    if (this.left !== undefined) this.left -= plants;
-  }
+  };
+  return {
+    async isUsedUp(): Promise<boolean> {
+      if (counting === undefined && performance.now() >= dueMs) {
+        counting = count();
+        // Later counts are made beside the writes. A failed one leaves what was known.
+        counting.catch(() => undefined);
+      }
+      if (left === undefined) await counting;
+      return (left as number) <= 0;
+    },
+    take(plants: number): void {
+      if (left !== undefined) left -= plants;
+    },
+  };
 }
+
+export type Quota = ReturnType<typeof createQuota>;
 
 class Batch {
   /** Writes that are missing here are open. */

@@ -15,7 +15,6 @@ import { Entries, keepTrimmed } from "../journal.ts";
 import {
   type Change,
   type Create,
-  type Dialect,
   type PlantWrite,
   SqlStore,
   type Statement,
@@ -54,12 +53,6 @@ interface Task {
   readonly run: (transaction: Transaction) => unknown;
 }
 
-const dialect: Dialect = {
-  prefix: "",
-  lock: "",
-  ifFirst: ["", "WHERE NOT EXISTS (SELECT 1 FROM tokens)"],
-};
-
 /** So many blocks take about a millisecond. */
 const TRIM_ROWS = 1_000;
 
@@ -86,7 +79,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private isClosed = false;
 
   constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
-    super(dialect);
+    super({ prefix: "", lock: "" });
     this.path = path;
     this.limits = limits;
     this.description = {
