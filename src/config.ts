@@ -33,10 +33,7 @@ const rules = {
     parse: (text) => (/^[A-Za-z0-9.:_-]+$/.test(text) ? text : undefined),
     allowed: "a host name or an IP address",
   },
-  port: {
-    meaning: "Port to listen on; 0 picks a free one.",
-    ...integer("8080", 0, 65_535),
-  },
+  port: { meaning: "Port to listen on; 0 picks a free one.", ...integer("8080", 0, 65_535) },
   databaseUrl: {
     default: "sqlite:./data/plants.db",
     meaning: "Where the plants are kept: sqlite:<file> or postgres://…",
@@ -75,10 +72,7 @@ const rules = {
     parse: (text) => logLevels.find((level) => level === text),
     allowed: logLevels.join(", "),
   },
-  logRequests: {
-    meaning: "Whether every request is logged, at level info.",
-    ...trueOrFalse,
-  },
+  logRequests: { meaning: "Whether every request is logged, at level info.", ...trueOrFalse },
   trustedProxies: {
     default: "",
     meaning:
@@ -99,10 +93,7 @@ const rules = {
     parse: (text) => (text === "" || findRate(text) !== undefined ? text : undefined),
     allowed: "nothing, or a number per s, min or h, as in 100/s",
   },
-  bodyBytesMax: {
-    meaning: "Largest request body.",
-    ...integer("1048576", 64, 1_073_741_824),
-  },
+  bodyBytesMax: { meaning: "Largest request body.", ...integer("1048576", 64, 1_073_741_824) },
   bodyBytesTotalMax: {
     meaning: "Memory for all request bodies and unread answers together.",
     ...integer("67108864", 64, 68_719_476_736),
@@ -123,18 +114,12 @@ const rules = {
     parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * DAY_MS ? text : undefined),
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
   },
-  backupKeep: {
-    meaning: "Number of backups to keep.",
-    ...integer("48", 1, 100_000),
-  },
+  backupKeep: { meaning: "Number of backups to keep.", ...integer("48", 1, 100_000) },
   writeConnections: {
     meaning: "PostgreSQL: connections for writes, each with one batch in flight.",
     ...integer("2", 1, 64),
   },
-  readConnections: {
-    meaning: "PostgreSQL: connections for reads.",
-    ...integer("4", 1, 64),
-  },
+  readConnections: { meaning: "PostgreSQL: connections for reads.", ...integer("4", 1, 64) },
   plantsMax: {
     meaning: "Plants that the store may hold; 0 for no limit.",
     ...integer("0", 0, 999_999_999_999_999),

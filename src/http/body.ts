@@ -111,11 +111,6 @@ interface Receiving {
   claim(bytes: number): void;
 }
 
-interface Reading {
-  readonly deadlineMs: number;
-  readonly expire: () => void;
-}
-
 /** An early answer, and whether the connection closes after it. */
 interface Lingering {
   readonly body: ReadableStream<Uint8Array>;
@@ -126,7 +121,6 @@ interface Lingering {
 type Rest = Reader | Promise<unknown>;
 export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
 
-const EXPIRY_CHECK_MS = 250;
 /** A larger body is read piece by piece, so a client that still sends can be told from one that has stopped. */
 const WHOLE_BYTES_MAX = 65_536;
 const CHUNKS_A_TICK = 64;
@@ -134,9 +128,6 @@ const CHUNKS_A_TICK = 64;
 export class BodyReader {
   private readonly limits: BodyLimits;
   private readonly memory: Memory;
-  /** All have the same allowance of time, so they are in the order of their deadlines. */
-  private readonly readings = new Set<Reading>();
-  private timer: Timer | undefined;
   /** Of bodies that were not read to their end. */
   private readonly rests = new WeakMap<Request, Rest>();
 
@@ -155,12 +146,12 @@ export class BodyReader {
     this.memory.requireRoom(length ?? 0);
     // In one piece if it is small: a loop over the chunks costs 45 % of the throughput.
     if (length === undefined || length > WHOLE_BYTES_MAX)
-      return this.finish(exchange, length, (reading) => this.readChunks(exchange, reading, length));
+      return this.finish(exchange, (isLate) => this.readChunks(exchange, length, isLate));
     const bytes = request.bytes();
     const arrived = Bun.peek(bytes);
-    return arrived instanceof Uint8Array
-      ? decodeUtf8(arrived)
-      : this.finish(exchange, length, () => bytes);
+    if (arrived instanceof Uint8Array) return decodeUtf8(arrived);
+    exchange.hold(length);
+    return this.finish(exchange, () => bytes);
   }
 
   /**
@@ -204,55 +195,45 @@ export class BodyReader {
     return Bun.peek(bytes) === bytes ? bytes : undefined;
   }
 
-  /** Bounds the time. One timer serves all readings: a timer each costs 4 % of the throughput. */
-  private finish(
+  /** Bounds the time. */
+  private async finish(
     exchange: Receiving,
-    length: number | undefined,
-    read: (reading: Reading) => Promise<Uint8Array>,
+    read: (isLate: () => boolean) => Promise<Uint8Array>,
   ): Promise<string> {
-    const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();
     const { request } = exchange;
-    const reading: Reading = {
-      deadlineMs: performance.now() + this.limits.readSecondsMax * 1000,
-      expire: () => {
+    let isLate = false;
+    try {
+      const bytes = read(() => isLate);
+      const all = await within(this.limits.readSecondsMax * 1000, bytes);
+      if (all === undefined) {
+        isLate = true;
         if (!this.rests.has(request)) this.rests.set(request, bytes);
-        reject(new Refusal("body_too_slow"));
-      },
-    };
-    exchange.claim(length ?? 0);
-    this.readings.add(reading);
-    this.timer ??= setTimeout(() => this.expireLate(), EXPIRY_CHECK_MS);
-    const bytes = read(reading);
-    bytes.then(
-      (all) => {
-        this.readings.delete(reading);
-        // A small one is bounded by the queue of writes.
-        if (all.length <= WHOLE_BYTES_MAX) exchange.hold(0);
-        this.memory.noteText(all.length);
-        resolve(all);
-      },
-      (error: unknown) => {
-        this.readings.delete(reading);
-        reject(isAbort(error) ? new Refusal("body_incomplete") : error);
-      },
-    );
-    return promise.then(decodeUtf8);
+        throw new Refusal("body_too_slow");
+      }
+      // A small one is bounded by the queue of writes.
+      if (all.length <= WHOLE_BYTES_MAX) exchange.hold(0);
+      this.memory.noteText(all.length);
+      return decodeUtf8(all);
+    } catch (error) {
+      throw isAbort(error) ? new Refusal("body_incomplete") : error;
+    }
   }
 
   private async readChunks(
     exchange: Receiving,
-    reading: Reading,
     length: number | undefined,
+    isLate: () => boolean,
   ): Promise<Uint8Array> {
     const { request } = exchange;
     if (request.body === null) return new Uint8Array();
     const reader = request.body.getReader();
     this.rests.set(request, reader);
+    exchange.claim(length ?? 0);
     const bytes = new Bytes();
     let count = 0;
     let total = 0;
     for (let next = await reader.read(); !next.done; next = await reader.read()) {
-      if (!this.readings.has(reading)) return bytes.take();
+      if (isLate()) return bytes.take();
       total += next.value.length;
       if (length === undefined) {
         this.requireLength(total);
@@ -277,17 +258,6 @@ export class BodyReader {
         "body_too_large",
         `The body is larger than ${bodyBytesMax} bytes, the most that this service reads.`,
       );
-  }
-
-  private expireLate(): void {
-    const now = performance.now();
-    for (const reading of this.readings) {
-      if (reading.deadlineMs > now) break;
-      this.readings.delete(reading);
-      reading.expire();
-    }
-    this.timer =
-      this.readings.size === 0 ? undefined : setTimeout(() => this.expireLate(), EXPIRY_CHECK_MS);
   }
 }
 

@@ -8,8 +8,8 @@ import {
   describeParameters,
   describeShared,
 } from "./openapi-parts.ts";
-import { created, listOperations, shapes, splitPlace } from "./operations.ts";
-import { int64, mapValues, type Shape, text } from "./shape.ts";
+import { created, listOperations, splitPlace } from "./operations.ts";
+import { int64, mapValues, schemas, type Shape, text } from "./shape.ts";
 import { describeEvents } from "./webhooks.ts";
 
 /** The version of the interface, not of the program. */
@@ -40,7 +40,7 @@ export function describeApi(config: Config): object {
     paths: describePaths(listOperations(config)),
     webhooks: describeEvents(created),
     components: {
-      schemas: mapValues(shapes, ({ schema }: Shape) => schema),
+      schemas,
       ...describeShared(),
       securitySchemes: {
         bearerAuth: {

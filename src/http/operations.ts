@@ -28,6 +28,7 @@ import {
 import { changeParameters, filterParameters, plantParameters, tagParameters } from "./query.ts";
 import { JSON_TYPE } from "./request-headers.ts";
 import {
+  define,
   explained,
   flag,
   int64,
@@ -35,14 +36,13 @@ import {
   list,
   mapValues,
   object,
-  refer,
   type Shape,
   text,
   time,
 } from "./shape.ts";
 import { listStatusOperations } from "./status.ts";
-import { TokenShape, tokenOperations } from "./tokens.ts";
-import { WebhookShape, webhookOperations } from "./webhooks.ts";
+import { tokenOperations } from "./tokens.ts";
+import { webhookOperations } from "./webhooks.ts";
 
 const plantMembers = {
   name: text(
@@ -60,15 +60,21 @@ const id = int64(
 );
 
 /** The checks in domain/plant.ts accept exactly what these two describe. */
-export const PlantShape = object(plantMembers, { optional: ["tag"] });
-export const NewPlantShape = object({ id, ...plantMembers }, { optional: ["tag"] });
+const Plant = define("Plant", plantMembers, { optional: ["tag"] });
+const NewPlant = define("NewPlant", { id, ...plantMembers }, { optional: ["tag"] });
+const StoredPlant = define(
+  "StoredPlant",
+  { id, ...plantMembers },
+  { optional: ["tag"], description: "A plant with its id." },
+);
 
 const errorMembers = {
   error: integer(3001, "Numeric error value, from the catalogue.", { format: "int32" }),
   message: text("A different plant has the id 1; nothing was changed.", "Error text for people."),
 };
 
-const failedLine = object(
+const BatchResult = define(
+  "BatchResult",
   {
     line: integer(3, "The number of the line, or the place in the array, from 1."),
     status: integer(409, "The status that a create of this line alone would have."),
@@ -87,7 +93,8 @@ export const created = {
   plant: { name: "Monstera", tag: "tropical" },
 };
 
-const replaced = object(
+const Change = define(
+  "Change",
   {
     seq: int64(
       1_767_225_605_000_000,
@@ -97,36 +104,23 @@ const replaced = object(
     type: text("replaced", undefined, { enum: changeTypes }),
     id,
     by: text("office", "The name of the token. Left out if a command changed the store itself."),
-    plant: explained(PlantShape, "The plant since this change. Left out if it was removed."),
+    plant: explained(Plant, "The plant since this change. Left out if it was removed."),
     before: {
-      ...explained(PlantShape, "The plant until this change. Left out if it was created."),
+      ...explained(Plant, "The plant until this change. Left out if it was created."),
       example: created.plant,
     },
   },
   { optional: ["by", "plant", "before"] },
 );
 
-/** Those that the description has once. */
-export const shapes = {
-  Plant: PlantShape,
-  NewPlant: NewPlantShape,
-  StoredPlant: explained(NewPlantShape, "A plant with its id."),
-  BatchResult: failedLine,
-  Change: replaced,
-  Token: TokenShape,
-  Webhook: WebhookShape,
-  Error: object(errorMembers),
-};
-
-const Plant = refer("Plant", PlantShape);
-const NewPlant = refer("NewPlant", NewPlantShape);
-const monstera = NewPlantShape.example;
+define("Error", errorMembers);
+const monstera = NewPlant.example;
 const ficus = { id: 2, name: "Ficus lyrata" };
 const CSV_EXAMPLE = 'id,name,tag\r\n1,"Monstera deliciosa","tropical"\r\n2,"Ficus lyrata",\r\n';
 const batchResults = [
   { line: 1, status: 200 },
   { line: 2, status: 200, replayed: true },
-  failedLine.example,
+  BatchResult.example,
 ];
 
 /** By tag, in the order of the description. `description` is its text. */
@@ -248,7 +242,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "If-None-Match": text(undefined, "Answers 304 if the plant still has this entity tag."),
     },
     answers: {
-      ...ok("The plant.", json(refer("StoredPlant", shapes.StoredPlant)), "ETag"),
+      ...ok("The plant.", json(StoredPlant), "ETag"),
       304: { description: "The plant has not changed.", headers: withHeaders("ETag") },
     },
     fails: ["BadCondition", "PlantNotFound"],
@@ -262,7 +256,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path. " +
       "With `If-Match`, a change that another client made in between is not overwritten.",
     headers: changeConditions,
-    requestBody: describeBody(config, Plant, { renamed: PlantShape.example }),
+    requestBody: describeBody(config, Plant, { renamed: Plant.example }),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
     fails: ["BadReplacement", "PlantNotFound", "PreconditionFailed"],
   },
@@ -323,7 +317,7 @@ const listPlantOperations = (config: Config): Entries => ({
     answers: ok(
       "The changes.",
       {
-        ...jsonAndLines("Change", [created, replaced.example]),
+        ...jsonAndLines("Change", [created, Change.example]),
         "text/event-stream": text(
           `id: ${created.seq}\nevent: created\ndata: ${JSON.stringify(created)}\n\n`,
         ),

@@ -66,11 +66,14 @@ export const mapValues = <Value, Result>(
 ): Readonly<Record<string, Result>> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
 
-/** A shape that the description has once, under this name. */
-export const refer = (name: string, { example }: Shape): Shape => ({
-  schema: component("schemas", name),
-  example,
-});
+/** By name, what the description has once and refers to. */
+export const schemas: Record<string, Schema> = {};
+
+export function define(name: string, ...[members, options]: Parameters<typeof object>): Shape {
+  const { schema, example } = object(members, options);
+  schemas[name] = schema;
+  return { schema: component("schemas", name), example };
+}
 
 /** With these members too. */
 export const both = (shape: Shape, members: Members): Shape => {

@@ -16,7 +16,7 @@ import {
   scopesShown,
 } from "./openapi-parts.ts";
 import { JSON_TYPE } from "./request-headers.ts";
-import { both, list, maybe, object, refer, text, time } from "./shape.ts";
+import { both, define, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
@@ -63,7 +63,7 @@ async function revokeToken(exchange: Exchange): Promise<Response> {
 const isManager = ({ scopes: has, expiresAtMs = Infinity }: TokenRecord): boolean =>
   has.includes(MANAGE) && expiresAtMs > Date.now();
 
-export const TokenShape = object({
+const Token = define("Token", {
   id: text("9f86d081884c7d65", "Names the token in `DELETE /tokens/{id}`."),
   name: text("till"),
   prefix: text("pst_Ab12Cd", "The first characters of the token."),
@@ -74,7 +74,6 @@ export const TokenShape = object({
   revoked: maybe(time(null)),
   rate: maybe(text(null, "null for what the service allows every token.")),
 });
-const Token = refer("Token", TokenShape);
 
 const OwnShape = object(
   {

@@ -17,6 +17,8 @@ import {
 import { JSON_TYPE } from "./request-headers.ts";
 import {
   both,
+  component,
+  define,
   explained,
   int64,
   integer,
@@ -24,7 +26,6 @@ import {
   mapValues,
   maybe,
   object,
-  refer,
   type Shape,
   text,
   time,
@@ -44,7 +45,7 @@ const AttemptShape = object({
 const types = list(text(undefined, undefined, { enum: changeTypes }), undefined, { minItems: 1 });
 const CREATED = "2026-01-01T00:00:00.000Z";
 
-export const WebhookShape = object({
+const Webhook = define("Webhook", {
   name: text("shop"),
   url: text("https://shop.example/plants"),
   types: { ...types, example: changeTypes },
@@ -57,7 +58,6 @@ export const WebhookShape = object({
   attempts: list(AttemptShape, "The last ones, newest first."),
 });
 
-const Webhook = refer("Webhook", WebhookShape);
 const withSecret = both(Webhook, { secret: text("whsec_…", "Shown this once.") });
 
 const NewWebhookShape = object(
@@ -200,7 +200,7 @@ export function describeEvents(example: object): object {
     const event = object({
       type: text(type, undefined, { enum: [type] }),
       timestamp: time(CREATED),
-      data: refer("Change", { schema: {}, example: { ...example, type: change } }),
+      data: { schema: component("schemas", "Change"), example: { ...example, type: change } },
     });
     const post = {
       operationId: `onPlant${change[0]?.toUpperCase()}${change.slice(1)}`,
