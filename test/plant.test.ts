@@ -12,8 +12,8 @@ import {
   parseNewPlant,
   parseReplacement,
 } from "../src/domain/plant.ts";
-import "../src/http/operations.ts";
-import { schemas } from "../src/http/shape.ts";
+import { resolveConfig } from "../src/config.ts";
+import { describeApi } from "../src/http/openapi.ts";
 
 const RUNS = 5_000 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 
@@ -59,11 +59,15 @@ function isAccepted(parse: () => unknown): boolean {
   }
 }
 
+const description = describeApi(resolveConfig({}, {}).config) as {
+  readonly components: { readonly schemas: Readonly<Record<string, object>> };
+};
+
 test.each([
   ["a new plant", "NewPlant", parseNewPlant],
   ["a replacement", "Plant", (text: string) => parseReplacement(text, 1n)],
 ] as const)("%s is accepted if and only if its schema accepts it", (_name, schema, parse) => {
-  const compiled = Compile(schemas[schema] ?? {});
+  const compiled = Compile(description.components.schemas[schema] ?? {});
   const seen = new Set<boolean>();
   fc.assert(
     fc.property(candidate.filter(isExpressible), (came) => {

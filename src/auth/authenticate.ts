@@ -27,10 +27,7 @@ interface CachedToken {
 }
 
 /** The time of day can be set back, so the cache ages by a clock that cannot. */
-interface Clocks {
-  readonly nowMs: () => number;
-  readonly monotonicMs: () => number;
-}
+const systemClocks = { nowMs: Date.now, monotonicMs: () => performance.now() };
 
 /** Every instance obeys a revocation after this, well within the promised 5 seconds. */
 const CACHE_MS = 2_000;
@@ -49,7 +46,7 @@ const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 export class Authenticator {
   private readonly tokens: Pick<ServedStore, "findToken" | "touchTokens">;
   private readonly environmentHash: string | undefined;
-  private readonly clocks: Clocks;
+  private readonly clocks: typeof systemClocks;
   private readonly cache = new Map<string, CachedToken>();
   private readonly lookUps = new Map<string, Promise<CachedToken | undefined>>();
   /**
@@ -65,7 +62,7 @@ export class Authenticator {
   constructor(
     tokens: Pick<ServedStore, "findToken" | "touchTokens">,
     environmentToken: string | undefined,
-    clocks: Clocks = { nowMs: Date.now, monotonicMs: () => performance.now() },
+    clocks = systemClocks,
   ) {
     this.tokens = tokens;
     this.environmentHash = environmentToken === undefined ? undefined : hashToken(environmentToken);

@@ -6,15 +6,8 @@ import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
-import {
-  countUnread,
-  discard,
-  isAbort,
-  type Reader,
-  requireOpen,
-  requireType,
-  within,
-} from "./body.ts";
+import { within } from "../store/batcher.ts";
+import { countUnread, discard, isAbort, type Reader, requireOpen, requireType } from "./body.ts";
 import { answer, type Exchange, isClosing, type Service } from "./handle.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import { requireRoomToAnswer, toStream } from "./stream.ts";

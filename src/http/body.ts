@@ -2,6 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { Bytes } from "../format/records.ts";
+import { within } from "../store/batcher.ts";
 
 /** The type of the body. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
 export function requireType(headers: Headers, ...allowed: readonly string[]): string {
@@ -306,27 +307,6 @@ const soon = <Result>(read: Promise<Result>): Promise<Result | undefined> =>
     LINGER_IDLE_MS_MAX,
     read.catch(() => undefined),
   );
-
-/** Resolves to undefined after that time, or when the signal aborts. */
-export const within = <Result>(
-  msMax: number,
-  result: Promise<Result>,
-  signal?: AbortSignal,
-): Promise<Result | undefined> =>
-  new Promise((resolve, reject) => {
-    const giveUp = (): void => end(() => resolve(undefined));
-    const timer = setTimeout(giveUp, msMax);
-    const end = (settle: () => void): void => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", giveUp);
-      settle();
-    };
-    signal?.addEventListener("abort", giveUp);
-    result.then(
-      (value) => end(() => resolve(value)),
-      (error: unknown) => end(() => reject(error)),
-    );
-  });
 
 /**
  * The runtime takes the end of the client's half of the connection for the end of all of it, and then sends nothing

@@ -8,7 +8,7 @@ import {
   type Change,
 } from "../domain/change.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
-import { within } from "./body.ts";
+import { within } from "../store/batcher.ts";
 import { toChunk } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { formatNextLink, parseChangeQuery } from "./query.ts";

@@ -387,6 +387,27 @@ function shareWait(waitingMax = Number.POSITIVE_INFINITY): () => Promise<void> {
 /** Resolves after that time, or a little later, even if the tick does not end. */
 export const pause = (ms: number): Promise<void> => wait(ms, (end) => setTimeout(end, ms));
 
+/** Resolves to undefined after that time, or when the signal aborts. */
+export const within = <Value>(
+  msMax: number,
+  result: Promise<Value>,
+  signal?: AbortSignal,
+): Promise<Value | undefined> =>
+  new Promise((resolve, reject) => {
+    const giveUp = (): void => end(() => resolve(undefined));
+    const timer = setTimeout(giveUp, msMax);
+    const end = (settle: () => void): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", giveUp);
+      settle();
+    };
+    signal?.addEventListener("abort", giveUp);
+    result.then(
+      (value) => end(() => resolve(value)),
+      (error: unknown) => end(() => reject(error)),
+    );
+  });
+
 let requestsSinceFlush = 0;
 
 /** Called before every request, with `performance.now()`. */

@@ -3,6 +3,7 @@
 import { familyOf, isIn } from "../auth/address.ts";
 import { type Change, formatChange } from "../domain/change.ts";
 import type { Attempt, Webhook } from "../domain/webhook.ts";
+import { within } from "../store/batcher.ts";
 
 export interface SendOptions {
   readonly webhooksPrivate: boolean;
@@ -68,31 +69,27 @@ export async function sendEvent(
     "webhook-timestamp": timestamp,
     "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.${body}`)).join(" "),
   };
-  // AbortSignal.timeout and AbortSignal.any would be kept until they are due: thousands, with a quick receiver.
-  const ending = new AbortController();
-  const late = `No answer within ${options.webhookSecondsMax} s.`;
-  const timer = setTimeout(() => ending.abort(late), options.webhookSecondsMax * 1000);
-  const abort = (): void => ending.abort();
-  signal?.addEventListener("abort", abort);
   const end = (rest: Partial<Attempt>, retryAfterMs = 0): Sent => {
     const durationMs = Math.round(performance.now() - startedAtMs);
     const time = new Date(atMs).toISOString();
     const attempt = { time, durationMs, status: null, error: null, answer: null, ...rest };
     return { attempt, retryAfterMs };
   };
-  try {
-    const address = await untilAborted(findAddress(new URL(url), options), ending.signal);
+  const ending = new AbortController();
+  const deliver = async (): Promise<Sent> => {
+    const address = await findAddress(new URL(url), options);
     const response = await post(new URL(url), address, headers, body, ending.signal);
     const answer = await readStart(response).catch(() => "");
     const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);
     return end({ status: response.status, answer }, retryAfterMs);
-  } catch (error) {
-    const isLate = ending.signal.reason === late;
-    return end({ error: isLate ? late : explain(error as NodeJS.ErrnoException) });
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", abort);
-  }
+  };
+  const delivered = deliver().catch((error: unknown) =>
+    end({ error: explain(error as NodeJS.ErrnoException) }),
+  );
+  const sent = await within(options.webhookSecondsMax * 1000, delivered, signal);
+  if (sent !== undefined) return sent;
+  ending.abort();
+  return end({ error: `No answer within ${options.webhookSecondsMax} s.` });
 }
 
 /** Without the URL, which the runtime puts into some messages: it may have a secret in its path or query. */
@@ -100,12 +97,6 @@ const explain = ({ message, code = "" }: NodeJS.ErrnoException): string => {
   const text = message.includes("://") ? code : message;
   return (text.includes(code) ? text : `${text} (${code})`).slice(0, ANSWER_CHARACTERS_MAX);
 };
-
-const untilAborted = <Result>(result: Promise<Result>, signal: AbortSignal): Promise<Result> =>
-  new Promise((resolve, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason as Error));
-    result.then(resolve, reject);
-  });
 
 /** To exactly that address, however the name resolves by then. The name stays in Host and in the certificate. */
 function post(
