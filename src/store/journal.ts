@@ -188,7 +188,7 @@ export function requireJournal({ changesDays }: Pick<StoreLimits, "changesDays">
   if (changesDays === 0)
     throw new Refusal(
       "changes_gone",
-      "This service keeps no changes: its PLANTSTORE_CHANGES_DAYS is 0.",
+      "This service keeps no changes: its PLANTSTORE_CHANGES_DAYS is 0, or its database cannot tell their order.",
     );
 }
 

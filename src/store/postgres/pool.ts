@@ -35,10 +35,6 @@ export class ConnectionPool {
   private readonly limits: Limits;
   private readonly waiting: PromiseWithResolvers<Slot>[] = [];
   private isClosed = false;
-  /** Attempts that failed and were repeated. */
-  retries = 0;
-  /** Connections that were opened. */
-  connects = 0;
 
   constructor(hosts: Hosts, limits: Limits) {
     this.hosts = hosts;
@@ -76,21 +72,13 @@ export class ConnectionPool {
           const mayHelp = failure === "retry" || failure === "reconnect";
           if (!mayHelp || attempts % ATTEMPTS_PER_CONNECTION === 0) slot.connection?.close();
           if (!mayHelp || isOver || this.isClosed) throw translate(error);
-          this.retries++;
+          this.hosts.figures.retries++;
           await Bun.sleep(pauseMs);
         }
       }
     } finally {
       this.giveBack(slot);
     }
-  }
-
-  get connectionsInUse(): number {
-    return this.slots.filter(({ users }) => users > 0).length;
-  }
-
-  get callersWaiting(): number {
-    return this.waiting.length;
   }
 
   /** Cuts off what is under way. */
@@ -105,6 +93,7 @@ export class ConnectionPool {
     let found: Slot | undefined;
     const { usersMax = 1 } = this.limits;
     for (const slot of this.slots) if (slot.users < (found?.users ?? usersMax)) found = slot;
+    if (found?.users === 0) this.hosts.figures.connectionsInUse++;
     if (found !== undefined) found.users++;
     return found;
   }
@@ -121,10 +110,7 @@ export class ConnectionPool {
     slot.connection = undefined;
     slot.opening = this.hosts
       .connect(deadlineMs)
-      .then((connection) => {
-        this.connects++;
-        return (slot.connection = connection);
-      })
+      .then((connection) => (slot.connection = connection))
       .finally(() => {
         slot.opening = undefined;
       });
@@ -135,6 +121,7 @@ export class ConnectionPool {
     if (this.waiting.length >= this.limits.waitingMax) throw new Refusal("overloaded");
     const turn = Promise.withResolvers<Slot>();
     this.waiting.push(turn);
+    this.hosts.figures.callersWaiting++;
     const timer = setTimeout(() => {
       this.waiting.splice(this.waiting.indexOf(turn), 1);
       turn.reject(new Refusal("store_busy"));
@@ -142,6 +129,7 @@ export class ConnectionPool {
     try {
       return await turn.promise;
     } finally {
+      this.hosts.figures.callersWaiting--;
       clearTimeout(timer);
     }
   }
@@ -149,8 +137,9 @@ export class ConnectionPool {
   private giveBack(slot: Slot): void {
     if (this.isClosed) slot.connection?.close();
     const next = this.waiting.shift();
-    if (next === undefined) slot.users--;
-    else next.resolve(slot);
+    if (next !== undefined) return next.resolve(slot);
+    slot.users--;
+    if (slot.users === 0) this.hosts.figures.connectionsInUse--;
   }
 }
 
@@ -165,6 +154,8 @@ const HEAD_START_MS = 300;
 
 /** Finds the server that takes writes among those of the URL. */
 export class Hosts {
+  /** Of all pools together. */
+  readonly figures = { connectionsInUse: 0, callersWaiting: 0, retries: 0, connects: 0 };
   private readonly wanted: Wanted;
   private current: Host | undefined;
   private doubted: Host | undefined;
@@ -203,6 +194,7 @@ export class Hosts {
         ));
     this.current = connection.host;
     this.doubted = undefined;
+    this.figures.connects++;
     return connection;
   }
 

@@ -1,7 +1,6 @@
 /** The engine for more than one machine: PostgreSQL, or what speaks its protocol, and any number of instances. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import {
   isSearch,
@@ -63,17 +62,18 @@ export async function openPostgresStore(
   onMigrate?: OnMigrate,
 ): Promise<PostgresStore> {
   const location = describeTarget(target);
-  const { durability, isOrdered } = await onServer(target, limits, async (connection) => {
+  return onServer(target, limits, async (connection) => {
     await migrate(connection, location, onMigrate);
-    return { durability: connection.durability, isOrdered: await beginJournal(connection) };
+    const changesDays = (await beginJournal(connection)) ? limits.changesDays : 0;
+    const description = { engine: "PostgreSQL", location, durability: connection.durability };
+    return new PostgresStore(target, description, { ...limits, changesDays });
   });
-  const description = { engine: "PostgreSQL", location, durability };
-  return new PostgresStore(target, description, limits, isOrdered);
 }
 
 class PostgresStore extends SqlStore implements Store {
   readonly description: StoreDescription;
   private readonly limits: Limits;
+  private readonly hosts: Hosts;
   private readonly writers: ConnectionPool;
   private readonly readers: ConnectionPool;
   /** Neither load nor a long search delays the service's own questions. */
@@ -86,20 +86,17 @@ class PostgresStore extends SqlStore implements Store {
   readonly countPlants: Store["countPlants"] = (...asked) => this.scans.count(...asked);
   private readonly journal: Journal;
   private readonly quota: Quota | undefined;
-  /** Whether the engine can tell the order of commits. */
-  private readonly isOrdered: boolean;
   private breaking: Promise<void> | undefined;
   private readonly stopTrimming: () => void;
 
-  constructor(target: Target, description: StoreDescription, limits: Limits, isOrdered: boolean) {
+  constructor(target: Target, description: StoreDescription, limits: Limits) {
     super({ prefix: "plantstore_", lock: "FOR UPDATE" });
     this.description = description;
     this.limits = limits;
-    this.isOrdered = isOrdered;
-    this.journal = { isOn: isOrdered && limits.changesDays > 0, written: 0 };
+    this.journal = { isOn: limits.changesDays > 0, written: 0 };
     const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
     if (limits.plantsMax) this.quota = createQuota(limits.plantsMax, this.countPlants);
-    const hosts = new Hosts(target, limits);
+    const hosts = (this.hosts = new Hosts(target, limits));
     this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
     this.readers = new ConnectionPool(hosts, {
       connectionsMax: readConnections,
@@ -150,8 +147,6 @@ class PostgresStore extends SqlStore implements Store {
 
   async readChanges(query: ChangeQuery): Promise<ChangePage> {
     requireJournal(this.limits);
-    if (!this.isOrdered)
-      throw new Refusal("changes_gone", "This database cannot tell the order of its commits.");
     return this.readers.run(this.deadline(), (connection) => readChanges(connection, query));
   }
 
@@ -183,15 +178,7 @@ class PostgresStore extends SqlStore implements Store {
   }
 
   readFigures(): StoreFigures {
-    const pools = [this.writers, this.readers, this.control];
-    const sum = (of: (pool: ConnectionPool) => number): number =>
-      pools.reduce((total, pool) => total + of(pool), 0);
-    return {
-      connectionsInUse: sum((pool) => pool.connectionsInUse),
-      callersWaiting: sum((pool) => pool.callersWaiting),
-      retries: sum((pool) => pool.retries),
-      connects: sum((pool) => pool.connects),
-    };
+    return { ...this.hosts.figures };
   }
 
   async measureBytes(): Promise<number | undefined> {
