@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand, startCommand } from "./support/command.ts";
+import { launcher, runCommand, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines, until } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
@@ -158,6 +158,24 @@ describe("plantstore import", () => {
       stdout: rows.slice(1),
       stderr: "plantstore: created 0, replayed 0, refused 1\n",
     });
+  });
+
+  test("--rejects into a pipe without a reader fails, and says what is stored", async () => {
+    using at = makeWorkplace({ "plants.ndjson": `${lines(1, 2)}not json\n` });
+    openDatabase(at.store).close();
+    // The fifo has had a reader, which is gone.
+    const script =
+      'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" import plants.ndjson --rejects -';
+    const child = Bun.spawn(["sh", "-c", script, launcher], {
+      cwd: at.path,
+      env: { PATH: process.env["PATH"] ?? "", ...at.env },
+      stderr: "pipe",
+    });
+    expect(await new Response(child.stderr).text()).toBe(
+      "plantstore: The reader of standard output is gone.\n" +
+        "The import did not finish: 2 plants are stored. Running it again is safe.\n",
+    );
+    expect(await child.exited).toBe(1);
   });
 
   test("without --rejects prints the first ten, and how many more there are", async () => {

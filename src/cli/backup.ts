@@ -113,7 +113,7 @@ async function transfer(
   printReport({ sentence, facts, more: { event }, isJson: json, output });
 }
 
-export const describeSchema = (version: number | undefined, newest: number): string =>
+export const describeSchema = (version: number, newest: number): string =>
   version === newest
     ? `${version}, the newest`
     : `${version}, will be migrated to ${newest} at the next start`;

@@ -57,12 +57,23 @@ export function explainSystemError(error: unknown): string {
   return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;
 }
 
-/** npm repeats a Ctrl-C that the terminal has sent to every process already: the two are one. */
-export const SAME_SIGNAL_MS = 500;
-
 /** The reader of a pipe has closed it, as `head` does. */
-export class ReaderGone extends Error {
+export class ReaderGone extends CommandError {
   override readonly name = "ReaderGone";
+}
+
+/** npm repeats a Ctrl-C that the terminal has sent to every process already: the two are one. */
+const SAME_SIGNAL_MS = 500;
+
+export function onSignal(handle: (name: "SIGINT" | "SIGTERM", isSecond: boolean) => void): void {
+  let sinceMs: number | undefined;
+  for (const name of ["SIGINT", "SIGTERM"] as const)
+    process.on(name, () => {
+      if (performance.now() - (sinceMs ?? -Infinity) < SAME_SIGNAL_MS) return;
+      const isSecond = sinceMs !== undefined;
+      sinceMs ??= performance.now();
+      handle(name, isSecond);
+    });
 }
 
 /** The exit code is that of a process which the signal has ended: 128 and its number. */
@@ -81,14 +92,11 @@ export function untilInterrupted<Result>(
   use: (signal: AbortSignal) => Promise<Result>,
 ): Promise<Result> {
   const controller = new AbortController();
-  let sinceMs: number | undefined;
-  for (const [name, exitCode] of Object.entries({ SIGINT: 130, SIGTERM: 143 }))
-    process.on(name, () => {
-      if (sinceMs !== undefined && performance.now() - sinceMs > SAME_SIGNAL_MS)
-        process.exit(exitCode);
-      sinceMs ??= performance.now();
-      controller.abort(new Interrupted(exitCode));
-    });
+  onSignal((name, isSecond) => {
+    const exitCode = name === "SIGINT" ? 130 : 143;
+    if (isSecond) process.exit(exitCode);
+    controller.abort(new Interrupted(exitCode));
+  });
   return use(controller.signal);
 }
 

@@ -103,7 +103,8 @@ export async function writeStandardOutput(text: string, signal?: AbortSignal): P
   try {
     await writeDescriptor(STANDARD_OUTPUT, text, signal);
   } catch (error) {
-    throw (error as NodeJS.ErrnoException).code === "EPIPE" ? new ReaderGone() : error;
+    if ((error as NodeJS.ErrnoException).code !== "EPIPE") throw error;
+    throw new ReaderGone("The reader of standard output is gone.");
   }
 }
 

@@ -10,7 +10,7 @@ import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Commits, type ServiceFacts } from "../observe/reporter.ts";
 import { openStore } from "../store/open.ts";
 import { WebhookSender } from "../webhooks/sender.ts";
-import { CommandError, describeMigration, SAME_SIGNAL_MS } from "./command.ts";
+import { CommandError, describeMigration, onSignal } from "./command.ts";
 import { failOutput, isTerminal } from "./terminal.ts";
 
 export async function serve(config: Config): Promise<void> {
@@ -96,18 +96,16 @@ function explainListen(error: NodeJS.ErrnoException, { host, port }: Config): Er
 }
 
 function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void {
-  let stoppingSinceMs: number | undefined;
+  let isStopping = false;
   const begin = async (reason: string, code: number): Promise<void> => {
+    if (isStopping) return;
+    isStopping = true;
     let exitCode = code;
-    if (stoppingSinceMs !== undefined) {
-      if (performance.now() - stoppingSinceMs > SAME_SIGNAL_MS) process.exit(1);
-      return;
-    }
-    stoppingSinceMs = performance.now();
+    const sinceMs = performance.now();
     log.info("stopping", { reason });
     try {
       await stop();
-      log.info("stopped", { durationMs: Math.round(performance.now() - stoppingSinceMs) });
+      log.info("stopped", { durationMs: Math.round(performance.now() - sinceMs) });
     } catch (cause) {
       log.error("stop_failed", { cause });
       exitCode = 1;
@@ -115,8 +113,7 @@ function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void
     await stderr.flush();
     process.exit(exitCode);
   };
-  for (const signal of ["SIGTERM", "SIGINT"] as const)
-    process.on(signal, () => void begin(signal, 0));
+  onSignal((name) => (isStopping ? process.exit(1) : void begin(name, 0)));
   // A defect that nothing caught: requests in flight may finish, but the process cannot be trusted.
   for (const event of ["uncaughtException", "unhandledRejection"] as const)
     process.on(event, (cause: unknown) => {
