@@ -36,15 +36,14 @@ describeInBrowser("an edit that is not saved", () => {
       const { page } = view;
       await edit(page, "Quercus");
       await page.keyboard.press("Escape");
-      await page.getByText("Your edit isn't saved yet").waitFor();
-      await page.locator(".shown-name", { hasText: "Oak" }).waitFor();
-      await page.getByRole("button", { name: "Continue editing" }).click();
+      await toastOf(page, "Your edit of “Oak” isn't saved yet").waitFor();
+      await openRow(page, "Oak");
       expect(await nameOf(page).inputValue()).toBe("Quercus");
 
       await openRow(page, "Elm");
       await page.locator(".shown-name", { hasText: "Elm" }).waitFor();
       await rowOf(page, "Oak").getByText("unsaved edit").waitFor();
-      await toastOf(page, "Your edit of “Oak” isn't saved yet").getByText("Open").click();
+      await toastOf(page, "Your edit of “Oak” isn't saved yet").last().getByText("Open").click();
       await nameOf(page).waitFor();
       expect(await nameOf(page).inputValue()).toBe("Quercus");
 
@@ -77,12 +76,12 @@ describeInBrowser("an edit that is not saved", () => {
     },
   );
 
-  journey("is gone after Discard, after Cancel and after signing out", async ({ open }) => {
+  journey("is gone after Cancel, after Esc without a change, and after signing out", async ({ open }) => {
     await using view = await open({ at: "#/plants/3" });
     const { page } = view;
-    await edit(page, "Taxus");
+    await edit(page, "Yew");
     await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "Discard my edit" }).click();
+    await page.locator(".shown-name", { hasText: "Yew" }).waitFor();
     await edit(page, "Taxus");
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByRole("button", { name: "Edit" }).click();
@@ -102,7 +101,6 @@ describeInBrowser("an edit that is not saved", () => {
     async ({ service, open }) => {
       await using view = await open({ at: "#/plants/4" });
       const { page } = view;
-      view.announceFailure("/plants/4", 412);
       await edit(page, "Fraxinus");
       await fetch(`${service.url}/plants/4`, {
         method: "PUT",
@@ -110,9 +108,8 @@ describeInBrowser("an edit that is not saved", () => {
         body: JSON.stringify({ name: "Theirs" }),
       });
       await page.reload();
-      await nameOf(page).waitFor();
-      await page.getByRole("button", { name: "Save" }).click();
       await page.locator(".notice", { hasText: "Someone else changed this plant" }).waitFor();
+      expect(await nameOf(page).inputValue()).toBe("Fraxinus");
       expect(await service.findPlant(4n)).toMatchObject({ name: "Theirs" });
     },
   );

@@ -125,7 +125,7 @@ describeInBrowser("somebody in a hurry", () => {
       await name.fill("Elm one");
       await page.keyboard.press("Enter");
       await page.keyboard.press("Escape");
-      await page.getByRole("button", { name: "Continue editing" }).click();
+      await openRow(page, "Elm");
       await name.fill("Elm two");
       release();
       await toastOf(page, "Elm one").waitFor();

@@ -35,11 +35,11 @@ export function setShortcuts(isOn: boolean): void {
   keep("localStorage", SHORTCUTS, isOn ? undefined : "off");
 }
 
-interface Draft {
+export interface Draft {
   readonly name: string;
   readonly tag: string | undefined;
   /** Of a new plant, as typed. */
-  readonly id?: string;
+  readonly id?: string | undefined;
   /** The version that was edited. */
   readonly etag?: string;
 }

@@ -1,6 +1,6 @@
 /** The form for a new plant. It says while the id is typed whether another plant has it. */
 
-import { effect, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
@@ -9,7 +9,7 @@ import { formatName } from "../state/format.ts";
 import { list } from "../state/plants.ts";
 import { linkTo, openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
+import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { Button } from "./controls.tsx";
 import {
@@ -34,57 +34,44 @@ interface Added {
 }
 
 export function AddPanel(): JSX.Element {
-  const draft = findDraft("new");
   const last = recall("sessionStorage", trail.added) as Added | undefined;
-  const id = useSignal(draft?.id ?? "");
-  const name = useSignal(draft?.name ?? "");
-  const tag = useSignal(draft === undefined ? last?.tag : draft.tag);
-  /** It was not typed. */
+  const draft: Draft = findDraft("new") ?? { name: "", tag: last?.tag };
+  const { name, tag } = draft;
+  const put = (change: Partial<Draft>): void => keepDraft("new", { ...draft, ...change });
+  /** Stands in the field until an id is typed. */
   const proposed = useSignal("");
+  const id = draft.id ?? proposed.value;
   /** An id that is still being typed is not wrong yet. */
   const isJudged = useSignal(false);
   const { isBusy, trouble, run } = useTask();
-  const exactId = findInt64(id.value.trim());
+  const exactId = findInt64(id.trim());
   const takenBy = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
-  const namesake = useLookUp(name.value === "" ? undefined : name.value, (signal) =>
-    findNamesake(name.value, signal),
-  );
+  const namesake = useLookUp(name || undefined, (signal) => findNamesake(name, signal));
 
   const propose = async (after: bigint | undefined): Promise<void> => {
-    const typed = id.value;
     const free = mayRead.value ? await findFreeId(after) : undefined;
-    if (free === undefined || id.value !== typed) return;
-    id.value = proposed.value = String(free);
+    proposed.value = String(free ?? "");
   };
   // Before the next key: a scanner types at once.
   useLayoutEffect(() => {
     focusField("add-id");
-    if (id.value === "") void propose(findInt64(last?.id ?? "")).catch(() => undefined);
+    void propose(findInt64(last?.id ?? "")).catch(() => undefined);
   }, []);
   // Typing replaces the proposal.
   useLayoutEffect(() => {
     const field = document.activeElement as HTMLInputElement | null;
     if (field?.id === "add-id" && field.value === proposed.value) field.select();
   }, [proposed.value]);
-  // A layout effect: the form may be closed right after the last key.
-  useLayoutEffect(
-    () =>
-      effect(() => {
-        const isEmpty = name.value === "" && (id.value === "" || id.value === proposed.value);
-        keepDraft("new", isEmpty ? undefined : { id: id.value, name: name.value, tag: tag.value });
-      }),
-    [],
-  );
 
   const submit = (): void => {
     isJudged.value = true;
-    const isFaulty = [name.value, tag.value].some((text) => findTextFault(text));
+    const isFaulty = [name, tag].some((text) => findTextFault(text));
     if (exactId === undefined || isFaulty) {
       announce("Nothing was sent. See the messages beside the fields.");
       return focusField(exactId === undefined ? "add-id" : "add-name");
     }
-    const sent = [id.value, name.value, tag.value];
-    const plant = { id: exactId, name: name.value, tag: tag.value };
+    const sent = findDraft("new");
+    const plant = { id: exactId, name, tag };
     void run(async () => {
       const outcome = await createPlant(plant);
       list.value.put(plant);
@@ -96,8 +83,9 @@ export function AddPanel(): JSX.Element {
       );
       isJudged.value = false;
       // The next plant may have been started meanwhile.
-      if ([id, name, tag].some(({ value }, index) => value !== sent[index])) return;
-      [id.value, name.value] = ["", ""];
+      if (findDraft("new") !== sent) return;
+      keepDraft("new", undefined);
+      proposed.value = "";
       focusField("add-id");
       await propose(plant.id).catch(() => undefined);
     });
@@ -106,15 +94,16 @@ export function AddPanel(): JSX.Element {
   const suggestId = async (): Promise<void> => {
     try {
       await propose(exactId === undefined ? findInt64(last?.id ?? "") : exactId - 1n);
+      put({ id: undefined });
       trouble.value = undefined;
-      announce(`Id ${id.value} is free.`);
+      announce(`Id ${proposed.value} is free.`);
       focusField("add-name");
     } catch (error) {
       trouble.value = error;
     }
   };
 
-  const idFault = isJudged.value ? findIdFault(id.value) : undefined;
+  const idFault = isJudged.value ? findIdFault(id) : undefined;
   const error = trouble.value;
   const label = error === undefined || error instanceof Taken ? "Add plant" : "Try again";
   return (
@@ -141,9 +130,9 @@ export function AddPanel(): JSX.Element {
               inputMode="numeric"
               autocomplete="off"
               required
-              value={id.value}
+              value={id}
               onInput={(event) => {
-                id.value = event.currentTarget.value;
+                put({ id: event.currentTarget.value });
                 trouble.value = undefined;
               }}
               onKeyDown={(event) => {
@@ -153,7 +142,7 @@ export function AddPanel(): JSX.Element {
                 focusField("add-name");
               }}
               onBlur={() => {
-                isJudged.value ||= id.value !== "";
+                isJudged.value ||= id !== "";
               }}
             />
             {mayRead.value && <Button onClick={() => void suggestId()}>Next free</Button>}
@@ -161,7 +150,8 @@ export function AddPanel(): JSX.Element {
         </Field>
         <NameField
           id="add-name"
-          name={name}
+          value={name}
+          onInput={(text) => put({ name: text })}
           note={
             namesake !== undefined && (
               <>
@@ -170,7 +160,7 @@ export function AddPanel(): JSX.Element {
             )
           }
         />
-        <TagField id="add-tag" tag={tag} />
+        <TagField id="add-tag" value={tag} onInput={(text) => put({ tag: text })} />
         {error !== undefined && <FailureNotice of="save" error={error} />}
         <div class="form-actions">
           <Button type="submit" kind="main" disabled={isBusy.value}>

@@ -2,7 +2,7 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX, PartialInputHTMLAttributes } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount } from "../../../client/client.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isStorable, type Plant } from "../../domain/plant.ts";
@@ -240,23 +240,37 @@ const findTextNote = (text: string): string | undefined =>
 
 interface NameFieldProps {
   readonly id: string;
-  readonly name: Signal<string>;
+  readonly value: string;
+  readonly onInput: (name: string) => void;
   /** A field of one line would drop the line breaks of a name that has some. */
   readonly hasLines?: boolean;
+  /** Selects the name when the field appears. */
+  readonly isFocused?: boolean;
   readonly note?: ComponentChildren;
 }
 
-export function NameField({ id, name, hasLines, note }: NameFieldProps): JSX.Element {
-  const { value } = name;
+export function NameField(props: NameFieldProps): JSX.Element {
+  const { id, value, onInput, hasLines = false, isFocused = false, note } = props;
   const fault = findTextFault(value);
-  const field = { id, label: "Name", fault, note: note ?? findTextNote(value) };
-  const onInput = (event: { currentTarget: { value: string } }): void => {
-    name.value = event.currentTarget.value;
+  // Before the next key: it belongs to the field.
+  useLayoutEffect(() => {
+    if (!isFocused) return;
+    focusField(id);
+    document.querySelector<HTMLInputElement>(`#${id}`)?.select();
+  }, []);
+  const input = {
+    ...fieldProps(id, fault),
+    value,
+    onInput: (event: { readonly currentTarget: { readonly value: string } }) =>
+      onInput(event.currentTarget.value),
   };
-  if (hasLines !== true) return <TextField {...field} value={value} onInput={onInput} />;
   return (
-    <Field {...field}>
-      <textarea {...fieldProps(id, fault)} rows={4} value={value} onInput={onInput} />
+    <Field id={id} label="Name" fault={fault} note={note ?? findTextNote(value)}>
+      {hasLines ? (
+        <textarea {...input} rows={4} />
+      ) : (
+        <input {...input} type="text" autocomplete="off" />
+      )}
     </Field>
   );
 }
@@ -382,28 +396,31 @@ export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Ele
 interface TagFieldProps {
   readonly id: string;
   /** An empty tag is a tag; undefined is none. */
-  readonly tag: Signal<string | undefined>;
+  readonly value: string | undefined;
+  readonly onInput: (tag: string | undefined) => void;
 }
 
-export function TagField({ id, tag }: TagFieldProps): JSX.Element {
-  const fault = findTextFault(tag.value);
-  const put = (text: string): void => {
-    tag.value = text === "" ? undefined : text;
-  };
+export function TagField({ id, value, onInput }: TagFieldProps): JSX.Element {
+  const fault = findTextFault(value);
   const note =
-    tag.value === "" ? (
+    value === "" ? (
       <>
         This plant has an empty tag, which is not the same as no tag.{" "}
-        <button type="button" class="button-link" onClick={() => put("")}>
+        <button type="button" class="button-link" onClick={() => onInput(undefined)}>
           Remove the tag
         </button>
       </>
     ) : (
-      findTextNote(tag.value ?? "")
+      findTextNote(value ?? "")
     );
   return (
     <Field id={id} label="Tag" optional fault={fault} note={note}>
-      <Combobox {...fieldProps(id, fault)} id={id} value={tag.value ?? ""} onText={put} />
+      <Combobox
+        {...fieldProps(id, fault)}
+        id={id}
+        value={value ?? ""}
+        onText={(text) => onInput(text === "" ? undefined : text)}
+      />
     </Field>
   );
 }

@@ -1,8 +1,8 @@
 /** One plant: shown, edited, deleted. A change that someone else made meanwhile is shown, not overwritten. */
 
-import { effect, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { Change } from "../../../client/client.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
 import { Changed, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
@@ -19,53 +19,97 @@ import { FailureNotice, findTextFault, Form, NameField, TagField, useTask } from
 import { History } from "./history.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
 
+type Loaded = Versioned | "loading" | "missing" | Error;
+
+const findVersioned = (loaded: Loaded): Versioned | undefined =>
+  typeof loaded === "object" && "plant" in loaded ? loaded : undefined;
+
 export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
-  const loaded = useSignal<Versioned | "loading" | "missing" | Error>("loading");
-  const draft = mayWrite.value ? findDraft(id) : undefined;
-  const isEditing = useSignal(draft !== undefined);
-  /** What someone else made of the plant while it is edited here. */
-  const rival = useSignal<Changed | undefined>(undefined);
+  const loaded = useSignal<Loaded>("loading");
+  /** Someone else changed the plant after the edit began. */
+  const isStale = useSignal(false);
   const { isBusy, trouble, run } = useTask();
+  const doing = useRef<"save" | "deletion">("save");
+  const isLeft = useRef(false);
   const news = useRef<Change | undefined>(undefined);
   news.current = arrived.value.findLast((change) => change.id === id) ?? news.current;
 
   const current = loaded.value;
-  const versioned = typeof current === "object" && "plant" in current ? current : undefined;
+  const versioned = findVersioned(current);
+  const draft = mayWrite.value ? findDraft(id) : undefined;
 
   /** Undefined means that the plant is gone. */
   const accept = (now: Versioned | undefined): void => {
     loaded.value = now ?? "missing";
+    const edited = findDraft(id);
+    const isSaved =
+      now !== undefined && edited !== undefined && isSame({ ...edited, id }, now.plant);
+    isStale.value = edited !== undefined && edited.etag !== now?.etag && !isSaved;
     if (now === undefined) list.value.take(id);
     else list.value.put(now.plant);
-  };
-
-  /** Shows the plant, unless it would replace what an edit began with. */
-  const meet = (now: Versioned | undefined): void => {
-    const before = loaded.value;
-    const isKnown = typeof before === "object" && "plant" in before;
-    if (isEditing.value && isKnown && now?.etag !== before.etag) rival.value = new Changed(id, now);
-    else accept(now);
   };
   useEffect(() => {
     if (news.current?.type === "removed" && loaded.value !== "loading")
       // It may have been deleted here, which closes the panel.
-      return isBusy.value ? undefined : meet(undefined);
+      return isBusy.value ? undefined : accept(undefined);
     const controller = new AbortController();
     readPlant(id, controller.signal).then(
       (found) => {
-        meet(found);
+        accept(found);
         list.value.active.value = id;
       },
       (error: Error) => {
-        if (isStatus(error, 404)) meet(undefined);
+        if (isStatus(error, 404)) accept(undefined);
         else if (!isAbort(error) && versioned === undefined) loaded.value = error;
       },
     );
     return () => controller.abort();
   }, [id, recoveries.value, news.current?.seq]);
+  useEffect(
+    () => () => {
+      isLeft.current = true;
+      const left = findDraft(id);
+      const plant = findVersioned(loaded.value)?.plant;
+      if (left === undefined || plant === undefined) return;
+      if (isSame({ ...left, id }, plant)) keepDraft(id, undefined);
+      else if (!isBusy.value && token.value !== undefined)
+        toast(`Your edit of ${formatName(plant)} isn't saved yet.`, open);
+    },
+    [],
+  );
 
+  const open = { label: "Open", run: () => openPlant(id) };
+  const edit = (): void => {
+    if (versioned === undefined) return;
+    const { etag, plant } = versioned;
+    keepDraft(id, { name: plant.name, tag: plant.tag, etag });
+  };
+  const discard = (): void => {
+    keepDraft(id, undefined);
+    trouble.value = undefined;
+    isStale.value = false;
+  };
+  const save = (edited: Plant, over: string): Promise<void> =>
+    run(async () => {
+      doing.current = "save";
+      try {
+        const saved = await replacePlant(edited, over);
+        const kept = findDraft(id);
+        // The person may have begun a further edit meanwhile.
+        const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
+        keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
+        toast(`Saved ${formatName(saved.plant)}.`);
+        accept(saved);
+      } catch (error) {
+        const text = `Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`;
+        if (isLeft.current) toast(text, { ...open, isNeeded: true });
+        if (!(error instanceof Changed)) throw error;
+        accept(error.current);
+      }
+    });
   const bringBack = (earlier: Plant): Promise<void> =>
     run(async () => {
+      doing.current = "save";
       if (versioned === undefined) {
         await restore(earlier);
         return accept(await readPlant(id));
@@ -81,26 +125,71 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     });
   const remove = (which: Versioned): Promise<void> =>
     run(async () => {
+      doing.current = "deletion";
       await removeWithUndo(which);
       // Another plant may be open by now.
       if (isOpen(id)) closePanel();
     });
-  const edit = (isOn: boolean) => (): void => {
-    isEditing.value = isOn;
-    rival.value = undefined;
-  };
 
-  const known = list.value.plants[list.value.indexOf(id)];
+  const conflict = isStale.value && !isBusy.value ? new Changed(id, versioned) : trouble.value;
+  const notice = conflict !== undefined && (
+    <TroubleNotice
+      trouble={conflict}
+      of={doing.current}
+      onTake={(now) => {
+        discard();
+        accept(now);
+      }}
+      onInsist={(now) => {
+        if (draft === undefined) void remove(now);
+        else void save({ ...draft, id }, now.etag);
+      }}
+    />
+  );
+  const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
+  const isTouched = draft !== undefined && known !== undefined && !isSame({ ...draft, id }, known);
   const canChange = versioned !== undefined && mayWrite.value;
-  const keys = isEditing.value
-    ? { Escape: edit(false) }
-    : canChange
-      ? { e: edit(true), Delete: () => void remove(versioned) }
-      : {};
+  const changing = canChange ? { e: edit, Delete: () => void remove(versioned) } : {};
+  // An edit that was begun stays when the panel is closed.
+  const leaving = isTouched ? {} : { Escape: discard };
+  if (draft !== undefined && current !== "loading" && !(current instanceof Error))
+    return (
+      <Panel title="Edit plant" keys={leaving}>
+        <Form
+          onSubmit={() => {
+            if (!isTouched) discard();
+            else if (![draft.name, draft.tag].some((text) => findTextFault(text)))
+              void save({ ...draft, id }, draft.etag ?? "");
+          }}
+        >
+          <IdLabel id={id} />
+          <NameField
+            id="edit-name"
+            isFocused
+            hasLines={/[\r\n]/.test(known?.name ?? "")}
+            value={draft.name}
+            onInput={(name) => keepDraft(id, { ...draft, name })}
+          />
+          <TagField
+            id="edit-tag"
+            value={draft.tag}
+            onInput={(tag) => keepDraft(id, { ...draft, tag })}
+          />
+          {notice}
+          {!(conflict instanceof Changed) && (
+            <div class="form-actions">
+              <Button type="submit" kind="main" disabled={isBusy.value}>
+                {isBusy.value ? "Saving…" : "Save"}
+              </Button>
+              <Button onClick={discard}>Cancel</Button>
+            </div>
+          )}
+        </Form>
+      </Panel>
+    );
   return (
-    <Panel title={isEditing.value ? "Edit plant" : "Plant"} keys={keys}>
-      {current === "loading" &&
-        (known === undefined ? <p class="faint late">Loading…</p> : <Shown plant={known} />)}
+    <Panel title="Plant" keys={changing}>
+      {current === "loading" && known === undefined && <p class="faint late">Loading…</p>}
       {current === "missing" && (
         <>
           <IdLabel id={id} />
@@ -109,67 +198,32 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
             title="There is no plant with this id"
             text="It may have been deleted."
           />
-          <History id={id} current={undefined} onBringBack={bringBack} />
         </>
       )}
       {current instanceof Error && (
         <Notice kind="fault" title="Couldn't read this plant" text={explain(current)} />
       )}
-      {versioned !== undefined && isEditing.value && (
-        <EditForm
-          versioned={versioned}
-          rival={rival.value}
-          onChange={accept}
-          onDone={edit(false)}
-        />
+      {known !== undefined && current !== "missing" && <Shown plant={known} />}
+      {notice}
+      {canChange && (
+        <div class="form-actions">
+          <Button aria-keyshortcuts="e" onClick={edit}>
+            <Icon name="edit" />
+            Edit
+          </Button>
+          <Button
+            kind="danger"
+            aria-keyshortcuts="Delete"
+            disabled={isBusy.value}
+            onClick={() => void remove(versioned)}
+          >
+            <Icon name="trash" />
+            Delete
+          </Button>
+        </div>
       )}
-      {versioned !== undefined && !isEditing.value && (
-        <>
-          <Shown plant={versioned.plant} />
-          {draft !== undefined && (
-            <Notice
-              kind="warning"
-              title="Your edit isn't saved yet"
-              text={formatName({ ...draft, id })}
-            >
-              <div class="form-actions">
-                <Button kind="main" onClick={edit(true)}>
-                  Continue editing
-                </Button>
-                <Button onClick={() => keepDraft(id, undefined)}>Discard my edit</Button>
-              </div>
-            </Notice>
-          )}
-          <TroubleNotice
-            trouble={trouble.value}
-            of="deletion"
-            onTake={(now) => {
-              trouble.value = undefined;
-              accept(now);
-            }}
-            onInsist={(now) => void remove(now)}
-          />
-          {canChange && (
-            <div class="form-actions">
-              {draft === undefined && (
-                <Button aria-keyshortcuts="e" onClick={edit(true)}>
-                  <Icon name="edit" />
-                  Edit
-                </Button>
-              )}
-              <Button
-                kind="danger"
-                aria-keyshortcuts="Delete"
-                disabled={isBusy.value}
-                onClick={() => void remove(versioned)}
-              >
-                <Icon name="trash" />
-                Delete
-              </Button>
-            </div>
-          )}
-          <History id={id} current={versioned.plant} onBringBack={bringBack} />
-        </>
+      {(versioned !== undefined || current === "missing") && (
+        <History id={id} current={versioned?.plant} onBringBack={bringBack} />
       )}
     </Panel>
   );
@@ -196,109 +250,6 @@ function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
   );
 }
 
-interface EditFormProps {
-  readonly versioned: Versioned;
-  readonly rival: Changed | undefined;
-  /** What is stored now; undefined means that the plant is gone. Also called after the form was closed. */
-  readonly onChange: (now: Versioned | undefined) => void;
-  readonly onDone: () => void;
-}
-
-function EditForm({ versioned, rival, onChange, onDone }: EditFormProps): JSX.Element {
-  const { plant } = versioned;
-  const { id } = plant;
-  const draft = findDraft(id);
-  const name = useSignal((draft ?? plant).name);
-  const tag = useSignal((draft ?? plant).tag);
-  const etag = useRef(draft?.etag ?? versioned.etag);
-  const { isBusy, trouble, run } = useTask();
-  const isLeft = useRef(false);
-  const open = { label: "Open", run: () => openPlant(id) };
-
-  // Before the next key: it belongs to the field.
-  useLayoutEffect(() => {
-    const input = document.querySelector<HTMLInputElement>("#edit-name");
-    input?.focus();
-    input?.select();
-    return () => {
-      isLeft.current = true;
-      const isShown = token.value === undefined || isOpen(id);
-      if (isShown || isBusy.value || findDraft(id) === undefined) return;
-      toast(`Your edit of ${formatName(plant)} isn't saved yet.`, open);
-    };
-  }, []);
-  useEffect(() => {
-    // The answer to a save that is under way tells it too.
-    if (rival !== undefined && !isBusy.value) trouble.value = rival;
-  }, [rival]);
-  // An earlier save of this form was confirmed late. The edit builds on it.
-  const known = useRef(versioned);
-  if (known.current.etag !== versioned.etag) etag.current = versioned.etag;
-  known.current = versioned;
-
-  const edited = { id, name: name.value, tag: tag.value };
-  // A layout effect: the form may be closed right after the last key.
-  useLayoutEffect(
-    () =>
-      effect(() => {
-        const now = { name: name.value, tag: tag.value };
-        const isUnchanged = isSame({ id, ...now }, known.current.plant);
-        keepDraft(id, isUnchanged ? undefined : { ...now, etag: etag.current });
-      }),
-    [],
-  );
-  const discard = (): void => {
-    keepDraft(id, undefined);
-    onDone();
-  };
-
-  const save = (over: string): void => {
-    if ([edited.name, edited.tag].some((text) => findTextFault(text))) return;
-    if (isSame(edited, plant) && over === versioned.etag) return onDone();
-    void run(async () => {
-      try {
-        const saved = await replacePlant(edited, over);
-        const kept = findDraft(id);
-        // The person may have begun a further edit meanwhile.
-        const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
-        keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
-        toast(`Saved ${formatName(saved.plant)}.`);
-        onChange(saved);
-        if (!isLeft.current) onDone();
-      } catch (error) {
-        const text = `Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`;
-        if (isLeft.current) toast(text, { ...open, isNeeded: true });
-        throw error;
-      }
-    });
-  };
-
-  return (
-    <Form onSubmit={() => save(etag.current)}>
-      <IdLabel id={id} />
-      <NameField id="edit-name" hasLines={/[\r\n]/.test(plant.name)} name={name} />
-      <TagField id="edit-tag" tag={tag} />
-      <TroubleNotice
-        trouble={trouble.value}
-        of="save"
-        onTake={(now) => {
-          onChange(now);
-          discard();
-        }}
-        onInsist={(now) => save(now.etag)}
-      />
-      {!(trouble.value instanceof Changed) && (
-        <div class="form-actions">
-          <Button type="submit" kind="main" disabled={isBusy.value}>
-            {isBusy.value ? "Saving…" : "Save"}
-          </Button>
-          <Button onClick={discard}>Cancel</Button>
-        </div>
-      )}
-    </Form>
-  );
-}
-
 interface TroubleProps {
   readonly trouble: unknown;
   readonly of: "save" | "deletion";
@@ -317,8 +268,7 @@ const conflictTexts = {
   deletion: { state: "It isn't deleted yet.", take: "Keep it", insist: "Delete anyway" },
 } as const;
 
-function TroubleNotice({ trouble, of, onTake, onInsist }: TroubleProps): JSX.Element | null {
-  if (trouble === undefined) return null;
+function TroubleNotice({ trouble, of, onTake, onInsist }: TroubleProps): JSX.Element {
   if (!(trouble instanceof Changed)) return <FailureNotice of={of} error={trouble} />;
   const now = trouble.current;
   if (now === undefined)
