@@ -129,18 +129,11 @@ const CLOCK_MS_MAX = 60_000;
 /** The store's name, the time at which the backup began, and what a killed backup leaves behind. */
 const namePattern = /^(.+)-(\d{8}T\d{6}Z)\.db(\.[0-9a-f]{12}\.tmp.*)?$/;
 
-interface Backup {
-  readonly file: string;
-  readonly store: string;
-  readonly atMs: number;
-  readonly isComplete: boolean;
-}
-
 /**
  * Oldest first. A name with a time in the future comes from a wrong clock. Its real age is unknown, so it counts as the
  * oldest.
  */
-function readBackups(folder: string): Backup[] {
+function readBackups(folder: string) {
   return readdirSync(folder, { withFileTypes: true })
     .flatMap((entry) => {
       const [, store = "", time = "", leftover] = namePattern.exec(entry.name) ?? [];
@@ -169,7 +162,7 @@ export function scheduleBackups(config: Config, log: Log) {
   let running = Promise.resolve();
 
   /** The folder may hold other files, and backups of other stores. */
-  const listOwn = (isComplete: boolean): Backup[] =>
+  const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
 
   const wait = (ms: number): void => {

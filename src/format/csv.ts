@@ -115,11 +115,7 @@ export type PlantField = (typeof plantFields)[number];
  * The heading of each field's column: its own name by default. The column of tags may be missing unless it is named
  * here, and null ignores it.
  */
-export interface Headings {
-  readonly id?: string | undefined;
-  readonly name?: string | undefined;
-  readonly tag?: string | null | undefined;
-}
+export type Headings = Readonly<Partial<Record<PlantField, string | null | undefined>>>;
 
 /** Begins a cell of a workbook that shows something other than what it was given. XML has no such character. */
 export const UNUSABLE = "\0";
