@@ -1,7 +1,7 @@
 /** plantstore changes: the journal on the command line, of a store and of a service. */
 
 import { describe, expect, test } from "bun:test";
-import { ChangePageBuilder } from "../src/store/journal.ts";
+import { createChangePage } from "../src/store/journal.ts";
 import { launcher, runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
@@ -88,7 +88,7 @@ describe("plantstore changes", () => {
 
 test("a page gets further, however late its rows come", () => {
   const query = { after: 10, limit: 5, id: undefined, types: undefined };
-  const page = new ChangePageBuilder(query, -1);
+  const page = createChangePage(query, -1);
   const row = { at_ms: 1n, newest: 11n, kept: null };
   expect(page.add({ ...row, first: 10n, last: 10n, entries: null })).toBe(true);
   page.add({ ...row, first: 11n, last: 11n, entries: '["c",null,7,"Fern",null]' });

@@ -84,8 +84,8 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
     if (isDryRun) return printStatements(migrations.slice(before).map((step) => step.trim()));
     openDatabase(url.path).close();
   } else {
-    const { migratePostgres, planMigration } = await import("../store/postgres/schema.ts");
-    if (isDryRun) return printStatements(await planMigration(url.target, config));
+    const { listStatements, migratePostgres } = await import("../store/postgres/schema.ts");
+    if (isDryRun) return printStatements(listStatements(version));
     await migratePostgres(url.target, config);
   }
   process.stdout.write(

@@ -19,13 +19,10 @@ export interface Change {
   readonly before: Plant | undefined;
 }
 
-interface ChangeFilter {
+export interface ChangeQuery {
   readonly id: bigint | undefined;
   /** Undefined for all. */
   readonly types: readonly ChangeType[] | undefined;
-}
-
-export interface ChangeQuery extends ChangeFilter {
   /** The number of the last change seen; 0 to begin with the oldest one that is kept. */
   readonly after: number;
   /** 0 to learn only of the newest change, and whether the journal goes on. */
@@ -42,7 +39,10 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-export const isWanted = ({ id, types }: ChangeFilter, change: Change): boolean =>
+export const isWanted = (
+  { id, types }: Pick<ChangeQuery, "id" | "types">,
+  change: Change,
+): boolean =>
   (id === undefined || id === change.id) && (types === undefined || types.includes(change.type));
 
 /** With the id as exact digits. */

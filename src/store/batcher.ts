@@ -343,7 +343,6 @@ interface Waiter {
 const TICK_MS_MAX = 10;
 
 const waiters = new Set<Waiter>();
-let firstDueMs = Number.POSITIVE_INFINITY;
 
 /** Resolves at the end of the tick, or when the tick has taken too long. */
 export const endOfTick = shareWait();
@@ -413,7 +412,7 @@ let requestsSinceFlush = 0;
 /** Called before every request, with `performance.now()`. */
 export function flushOverdue(nowMs: number): void {
   // What goes on may take longer than a tick should. Between two such steps others get their turn.
-  if (nowMs < firstDueMs || ++requestsSinceFlush < TOGETHER_MAX) return;
+  if (++requestsSinceFlush < TOGETHER_MAX) return;
   requestsSinceFlush = 0;
   // The oldest alone: requests that go on now still reach the end of their tick, which the next call finds overdue.
   for (const { dueMs, end } of waiters) if (dueMs <= nowMs) return end();
@@ -430,14 +429,11 @@ function wait(
       dueMs,
       end: () => {
         if (!waiters.delete(entry)) return;
-        firstDueMs = Number.POSITIVE_INFINITY;
-        for (const other of waiters) firstDueMs = Math.min(firstDueMs, other.dueMs);
         onEnd();
         resolve();
       },
     };
     waiters.add(entry);
-    firstDueMs = Math.min(firstDueMs, dueMs);
     whenOver(entry.end);
   });
 }

@@ -119,68 +119,61 @@ const PAGE_CHARACTERS_MAX = 2_097_152;
  * the number that the query begins behind, or is the last break if the query begins with the oldest entry. A block
  * without entries marks a break: before it, changes were made that the journal does not have.
  */
-export class ChangePageBuilder {
-  private readonly query: ChangeQuery;
-  /** Everything up to this number was looked at. */
-  last: number;
-  private readonly endsAtMs: number;
-  private changes: Change[] = [];
-  private characters = 0;
-  private newest = 0;
-  private isBegun: boolean;
+export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
+  const endsAtMs = performance.now() + msMax;
+  let changes: Change[] = [];
+  let last = query.after;
+  let characters = 0;
+  let newest = 0;
+  let isBegun = query.after === 0;
 
-  constructor(query: ChangeQuery, msMax = PAGE_MS_MAX) {
-    this.query = query;
-    this.endsAtMs = performance.now() + msMax;
-    this.last = query.after;
-    this.isBegun = query.after === 0;
-  }
-
-  /** False if the page is over. Throws a Refusal if the journal does not go on from where the query begins. */
-  add(row: BlockRow): boolean {
-    const { query } = this;
-    const [first, last] = [Number(row.first), Number(row.last)];
-    this.newest = Number(row.newest);
-    if (!this.isBegun && first > query.after && last !== query.after) throw this.gone();
-    this.isBegun = true;
-    if (first > last && last > this.last) {
-      if (query.after !== 0) throw this.gone();
-      this.changes = [];
-    }
-    this.characters += row.entries?.length ?? 0;
-    for (const change of parseBlock(row)) {
-      if (change.seq <= this.last) continue;
-      if (this.changes.length === query.limit) return false;
-      this.last = change.seq;
-      if (isWanted(query, change)) this.changes.push(change);
-    }
-    this.last = Math.max(this.last, last);
-    // However slow the store is, each page gets further.
-    if (this.last === query.after) return true;
-    return this.characters < PAGE_CHARACTERS_MAX && performance.now() < this.endsAtMs;
-  }
-
-  /** If no block was added, `newest` tells it. */
-  finish(newest = this.newest): ChangePage {
-    this.newest = newest;
-    const { changes, last, query } = this;
-    if (!this.isBegun) throw query.after > Date.now() * 1000 ? this.inFuture() : this.gone();
-    return { changes, last, hasMore: last < newest, newest };
-  }
-
-  private gone(): Refusal {
-    return new Refusal(
+  const gone = (): Refusal =>
+    new Refusal(
       "changes_gone",
-      `The changes after ${this.query.after} are not kept any more. Read the plants again, then the changes after ${this.newest}.`,
+      `The changes after ${query.after} are not kept any more. Read the plants again, then the changes after ${newest}.`,
     );
-  }
-
-  private inFuture(): Refusal {
-    return new Refusal(
+  const inFuture = (): Refusal =>
+    new Refusal(
       "invalid_query",
-      `after: ${this.query.after} is in the future; the newest change is ${this.newest}`,
+      `after: ${query.after} is in the future; the newest change is ${newest}`,
     );
-  }
+
+  return {
+    /** Everything up to this number was looked at. */
+    get last(): number {
+      return last;
+    },
+
+    /** False if the page is over. Throws a Refusal if the journal does not go on from where the query begins. */
+    add(row: BlockRow): boolean {
+      const [first, lastOfRow] = [Number(row.first), Number(row.last)];
+      newest = Number(row.newest);
+      if (!isBegun && first > query.after && lastOfRow !== query.after) throw gone();
+      isBegun = true;
+      if (first > lastOfRow && lastOfRow > last) {
+        if (query.after !== 0) throw gone();
+        changes = [];
+      }
+      characters += row.entries?.length ?? 0;
+      for (const change of parseBlock(row)) {
+        if (change.seq <= last) continue;
+        if (changes.length === query.limit) return false;
+        last = change.seq;
+        if (isWanted(query, change)) changes.push(change);
+      }
+      last = Math.max(last, lastOfRow);
+      // However slow the store is, each page gets further.
+      if (last === query.after) return true;
+      return characters < PAGE_CHARACTERS_MAX && performance.now() < endsAtMs;
+    },
+
+    /** If no block was added, the number of the newest change is given. */
+    finish(newestKnown = newest): ChangePage {
+      newest = newestKnown;
+      if (!isBegun) throw query.after > Date.now() * 1000 ? inFuture() : gone();
+      return { changes, last, hasMore: last < newest, newest };
+    },
+  };
 }
 
 /** Throws a Refusal if the service writes no journal. */

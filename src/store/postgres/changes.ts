@@ -4,7 +4,7 @@
  */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import { type BlockRow, ChangePageBuilder, partOf } from "../journal.ts";
+import { type BlockRow, createChangePage, partOf } from "../journal.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 
 const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -107,7 +107,7 @@ export async function breakJournal(connection: Connection): Promise<void> {
 
 export async function readChanges(connection: Connection, query: ChangeQuery): Promise<ChangePage> {
   await numberBlocks(connection);
-  const page = new ChangePageBuilder(query, PAGE_MS_MAX);
+  const page = createChangePage(query, PAGE_MS_MAX);
   const isFromStart = query.after === 0 && query.limit > 0;
   const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
   for (;;) {

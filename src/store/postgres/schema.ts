@@ -136,16 +136,11 @@ export async function findSchema(target: Target, limits: OpenLimits): Promise<Fo
   return { location, version, newest: steps.length };
 }
 
-/** The statements that `migratePostgres` would run, each without its semicolon. */
-export async function planMigration(
-  target: Target,
-  limits: OpenLimits,
-): Promise<readonly string[]> {
-  return listStatements((await findSchema(target, limits)).version);
-}
-
-/** Each may be run twice, and by several instances at once: it changes something once. */
-function listStatements(version: number | undefined): string[] {
+/**
+ * What is left to run, each statement without its semicolon. Each may be run twice, and by several instances at once:
+ * it changes something once.
+ */
+export function listStatements(version: number | undefined): string[] {
   const before = version ?? 0;
   const rest = steps.slice(before).flatMap((step, index) => {
     const reached = before + index + 1;

@@ -15,7 +15,7 @@ import {
 import { lengthOf, type Plant } from "../../domain/plant.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import { Batcher, type Committed, pause } from "../batcher.ts";
-import { ChangePageBuilder, partOf, requireJournal } from "../journal.ts";
+import { createChangePage, partOf, requireJournal } from "../journal.ts";
 import { toPlant } from "../sql-store.ts";
 import type { Scans } from "../scans.ts";
 import { isLocked, openReadOnly, translate } from "./database.ts";
@@ -100,7 +100,7 @@ export class SqliteReads {
     return this.readPage(({ statements }) => {
       // To find it takes a scan. While a process keeps a journal, nothing makes another break.
       if (query.after === 0) this.lastBreak ??= Number(statements.lastBreak.get()?.last ?? 0);
-      const page = new ChangePageBuilder(query);
+      const page = createChangePage(query);
       const start = query.after || (this.lastBreak as number);
       for (const row of statements.readChanges.iterate(start, partOf(query)))
         if (!page.add(row)) return page.finish();
