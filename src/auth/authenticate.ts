@@ -12,17 +12,18 @@ export interface Principal extends Pick<
   readonly prefix: string | undefined;
 }
 
-const environmentPrincipal: Principal = {
+const environmentPrincipal: Principal & { readonly revokedAtMs: undefined } = {
   name: ENVIRONMENT_NAME,
   prefix: undefined,
   scopes,
   expiresAtMs: undefined,
   hash: "0",
   rate: undefined,
+  revokedAtMs: undefined,
 };
 
-interface CachedToken {
-  readonly record: TokenRecord;
+interface CheckedToken {
+  readonly record: TokenRecord | typeof environmentPrincipal;
   readonly checkedAtMs: number;
 }
 
@@ -47,13 +48,12 @@ export class Authenticator {
   private readonly tokens: Pick<ServedStore, "findToken" | "touchTokens">;
   private readonly environmentHash: string | undefined;
   private readonly clocks: typeof systemClocks;
-  private readonly cache = new Map<string, CachedToken>();
-  private readonly lookUps = new Map<string, Promise<CachedToken | undefined>>();
   /**
-   * Hashes of good tokens by header: a returning client is hashed once. Only a header whose hash matched gets in
-   * here, so the time that a look-up takes tells an attacker nothing.
+   * Good tokens by their header, so a returning client is not hashed. Only a header whose hash matched gets in here, so
+   * the time that a look-up takes tells an attacker nothing.
    */
-  private readonly hashes = new Map<string, string>();
+  private readonly cache = new Map<string, CheckedToken>();
+  private readonly lookUps = new Map<string, Promise<CheckedToken | undefined>>();
   private used = new Map<string, number>();
   /** Those that are told when the token of a header is no longer good. */
   private readonly watched = new Map<string, Set<OnInvalid>>();
@@ -71,20 +71,17 @@ export class Authenticator {
 
   /** Throws a Refusal without a valid token. Returns at once for a token that was checked within `ageMsMax`. */
   authenticate(header: string | null, ageMsMax = CACHE_MS): Principal | Promise<Principal> {
-    const known = this.hashes.get(header ?? "");
-    const seen = known === undefined ? undefined : this.findSeen(known, ageMsMax);
-    if (seen !== undefined) return seen;
+    const cached = this.cache.get(header ?? "");
+    if (cached !== undefined && this.clocks.monotonicMs() - cached.checkedAtMs < ageMsMax)
+      return this.judge(cached);
     const token = parseBearer(header);
     // Only hashes are compared. An attacker cannot choose a hash's digits, so the time a comparison
     // takes tells nothing about a token.
     const hash = hashToken(token);
-    const principal = this.findSeen(hash, ageMsMax);
-    if (principal !== undefined) {
-      this.remember(header ?? "", hash);
-      return principal;
-    }
+    if (hash === this.environmentHash)
+      return this.remember(header ?? "", { record: environmentPrincipal, checkedAtMs: Infinity });
     if (!isWellFormedToken(token)) throw new Refusal("token_invalid");
-    return this.lookUp(hash);
+    return this.lookUp(header ?? "", hash);
   }
 
   /** Calls back, perhaps more than once, when the token is no longer good. Returns what ends it. */
@@ -122,35 +119,22 @@ export class Authenticator {
     await this.tokens.touchTokens(uses);
   }
 
-  /** The bearer of a token that was checked lately. Throws if the token has been revoked or has expired. */
-  private findSeen(hash: string, ageMsMax: number): Principal | undefined {
-    if (hash === this.environmentHash) return environmentPrincipal;
-    const cached = this.cache.get(hash);
-    if (cached === undefined || this.clocks.monotonicMs() - cached.checkedAtMs >= ageMsMax)
-      return undefined;
-    return this.judge(cached.record);
+  private remember(header: string, token: CheckedToken): Principal {
+    if (this.cache.size >= CACHED_TOKENS_MAX) this.cache.clear();
+    if (header.length <= CACHED_HEADER_CHARACTERS_MAX) this.cache.set(header, token);
+    return this.judge(token);
   }
 
-  private remember(header: string, hash: string): void {
-    if (header.length > CACHED_HEADER_CHARACTERS_MAX) return;
-    if (this.hashes.size >= CACHED_TOKENS_MAX) this.hashes.clear();
-    this.hashes.set(header, hash);
-  }
-
-  private async lookUp(hash: string): Promise<Principal> {
+  private async lookUp(header: string, hash: string): Promise<Principal> {
     // A look-up that began before the token was made does not find it.
     const found = (await this.lookUps.get(hash)) ?? (await this.read(hash));
-    if (found === undefined) {
-      this.cache.delete(hash);
-      throw new Refusal("token_invalid");
-    }
-    if (this.cache.size >= CACHED_TOKENS_MAX) this.cache.clear();
-    this.cache.set(hash, found);
-    return this.judge(found.record);
+    if (found !== undefined) return this.remember(header, found);
+    this.cache.delete(header);
+    throw new Refusal("token_invalid");
   }
 
   /** Concurrent requests with the same token share one look-up. */
-  private read(hash: string): Promise<CachedToken | undefined> {
+  private read(hash: string): Promise<CheckedToken | undefined> {
     // The record may have changed since the question was sent.
     const checkedAtMs = this.clocks.monotonicMs();
     const lookUp = this.tokens
@@ -161,12 +145,13 @@ export class Authenticator {
     return lookUp;
   }
 
-  private judge(record: TokenRecord): Principal {
+  /** Throws a Refusal if the token has been revoked or has expired. */
+  private judge({ record }: CheckedToken): Principal {
     const now = this.clocks.nowMs();
     if (record.revokedAtMs !== undefined) throw new Refusal("token_invalid");
     if (record.expiresAtMs !== undefined && record.expiresAtMs <= now)
       throw new Refusal("token_expired");
-    this.used.set(record.hash, now);
+    if (record !== environmentPrincipal) this.used.set(record.hash, now);
     return record;
   }
 }
