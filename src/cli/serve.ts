@@ -4,10 +4,10 @@ import packageJson from "../../package.json";
 import { Authenticator } from "../auth/authenticate.ts";
 import { makeFirstToken } from "../auth/token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
-import type { Store, StoreDescription } from "../domain/store.ts";
+import type { StoreDescription } from "../domain/store.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
-import { Commits, type ServiceFacts } from "../observe/reporter.ts";
+import { Commits } from "../observe/reporter.ts";
 import { openStore } from "../store/open.ts";
 import { WebhookSender } from "../webhooks/sender.ts";
 import { CommandError, describeMigration, onSignal } from "./command.ts";
@@ -31,15 +31,21 @@ export async function serve(config: Config): Promise<void> {
   );
   // Without a journal there is nothing to send.
   const sender = config.changesDays > 0 ? new WebhookSender(store, config, log) : undefined;
+  const facts = {
+    backups: backups?.state,
+    commits,
+    countDroppedLines: () => stderr.droppedTotal,
+    reportWebhooks: () => sender?.report(),
+  };
+  const parts = { config, store, log, writeLog, facts };
   let server: RunningServer;
   let firstToken: string | undefined;
   try {
-    server = await startListening(config, store, log, writeLog, {
-      backups: backups?.state,
-      commits,
-      countDroppedLines: () => stderr.droppedTotal,
-      reportWebhooks: () => sender?.report(),
-    });
+    // Loaded on demand: threads, and the code that starts them, take memory.
+    server =
+      config.workers === 1
+        ? startServer({ ...parts, authenticator: new Authenticator(store, config.token) })
+        : await (await import("../workers/start.ts")).startWorkers(parts);
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
   } catch (error) {
     await store.close();
@@ -61,26 +67,6 @@ export async function serve(config: Config): Promise<void> {
   };
   const text = isTerminal("stdout") ? formatForPeople(started) : formatAsJson(started);
   Bun.write(Bun.stdout, text).catch(failOutput);
-}
-
-async function startListening(
-  config: Config,
-  store: Store,
-  log: Log,
-  writeLog: (line: string) => void,
-  facts: ServiceFacts,
-): Promise<RunningServer> {
-  if (config.workers === 1)
-    return startServer({
-      config,
-      store,
-      authenticator: new Authenticator(store, config.token),
-      log,
-      facts,
-    });
-  // Loaded on demand: threads, and the code that starts them, take memory.
-  const { startWorkers } = await import("../workers/start.ts");
-  return startWorkers({ config, store, writeLog, facts });
 }
 
 /** The system's code for a name that cannot be resolved varies, so it is what is left. */
@@ -146,16 +132,11 @@ export function formatForPeople({ url, store, workers, firstToken }: Started): s
   if (firstToken !== undefined)
     lines.push(
       "  Your first token. It is shown only now; keep it:",
-      "",
       `    ${bold(firstToken)}`,
-      "",
       "  Open the console with it:",
-      "",
       `    ${url}/#token=${firstToken}`,
-      "",
       "  Or store a plant:",
-      "",
-      ...formatCurl(url, firstToken).map((line) => `    ${line}`),
+      `    ${formatCurl(url, firstToken).replaceAll("\n", "\n    ")}`,
       "",
     );
   lines.push(`  ${dim("Ctrl-C stops it.")}`, "");
@@ -163,23 +144,17 @@ export function formatForPeople({ url, store, workers, firstToken }: Started): s
 }
 
 /** The same facts on one line. Standard output is not the log, which never holds a token. */
-function formatAsJson({ url, store, workers, firstToken }: Started): string {
-  const facts = { event: "listening", version: packageJson.version, url, store, workers };
-  const first =
-    firstToken === undefined
-      ? {}
-      : { token: firstToken, try: formatCurl(url, firstToken).join("\n") };
-  return `${JSON.stringify({ time: new Date().toISOString(), level: "info", ...facts, ...first })}\n`;
+function formatAsJson({ url, store, workers, firstToken: token }: Started): string {
+  const line = { time: new Date().toISOString(), level: "info", event: "listening" };
+  const first = token === undefined ? {} : { token, try: formatCurl(url, token) };
+  const { version } = packageJson;
+  return `${JSON.stringify({ ...line, version, url, store, workers, ...first })}\n`;
 }
 
-function formatCurl(url: string, token: string): string[] {
-  return [
-    `curl ${url}/plants \\`,
-    `  -H 'Authorization: Bearer ${token}' \\`,
-    "  -H 'Content-Type: application/json' \\",
-    `  -d '{"id": 1, "name": "Monstera deliciosa", "tag": "tropical"}'`,
-  ];
-}
+const formatCurl = (url: string, token: string): string => `curl ${url}/plants \\
+  -H 'Authorization: Bearer ${token}' \\
+  -H 'Content-Type: application/json' \\
+  -d '{"id": 1, "name": "Monstera deliciosa", "tag": "tropical"}'`;
 
 const bold = (text: string): string => style(1, text);
 const dim = (text: string): string => style(2, text);
