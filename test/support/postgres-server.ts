@@ -1,7 +1,7 @@
 /** A PostgreSQL server of the test's own: started, killed, paused and started again at will. */
 
 import { SQL } from "bun";
-import { closeSync, cpSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, closeSync, cpSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTemporaryFolder } from "./folder.ts";
 import {
@@ -261,6 +261,8 @@ export interface PostgresPair extends AsyncDisposable {
   readonly primary: PostgresServer;
   /** Answers queries, but writes nothing, until it is promoted. */
   readonly standby: PostgresServer;
+  /** Resolves when the standby receives nothing more. */
+  readonly cutOff: () => Promise<void>;
   /** Resolves when the standby accepts writes. From then on it has no standby of its own to wait for. */
   readonly promote: () => Promise<void>;
 }
@@ -284,13 +286,18 @@ export async function startPair({ synchronous, settings }: PairOptions): Promise
     await startPostgres({
       settings: {
         ...settings,
-        primary_conninfo: `host=${HOSTNAME} port=${primary.port} user=postgres application_name=standby`,
         wal_retrieve_retry_interval: "100ms",
         // Otherwise the primary removes old rows that a query of the test on the standby still sees, and it is cancelled.
         hot_standby_feedback: "on",
       },
       takeOver: backup,
-      prepare: (dataFolder) => writeFileSync(join(dataFolder, "standby.signal"), ""),
+      prepare: (dataFolder) => {
+        writeFileSync(join(dataFolder, "standby.signal"), "");
+        appendFileSync(
+          join(dataFolder, "postgresql.auto.conf"),
+          `primary_conninfo = 'host=${HOSTNAME} port=${primary.port} user=postgres application_name=standby'\n`,
+        );
+      },
     }),
   );
   await untilFollowed(primary, synchronous ? "sync" : "async");
@@ -298,6 +305,12 @@ export async function startPair({ synchronous, settings }: PairOptions): Promise
   return {
     primary,
     standby,
+    cutOff: async () => {
+      await standby.run("ALTER SYSTEM SET primary_conninfo = ''");
+      await standby.run("SELECT pg_reload_conf()");
+      while ((await standby.run("SELECT FROM pg_stat_wal_receiver")).length > 0)
+        await Bun.sleep(10);
+    },
     promote: async () => {
       const [row] = await standby.run("SELECT pg_promote() AS promoted");
       if (row?.["promoted"] !== true) throw new Error(`it was not promoted:\n${standby.log()}`);
