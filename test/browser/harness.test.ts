@@ -1,6 +1,7 @@
 /** The harness itself: each way in which a page can be at fault does fail its test. */
 
 import { afterAll, expect, test } from "bun:test";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { describeInBrowser, openPage, phone, type TestPage } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
@@ -164,6 +165,11 @@ describeInBrowser("a test file", () => {
         await using view = await openPage({ url: "${server.url.href}" });
         view.announceFailure("/nowhere", 404);
       });
+      test("waits for what never comes", async () => {
+        await using view = await openPage({ url: "${server.url.href}" });
+        await view.page.evaluate('console.log("so far")');
+        await view.page.getByText("Oak").waitFor({ timeout: 10 });
+      });
     });`;
 
   test("fails because of the faults of its pages, and does not print them", async () => {
@@ -175,6 +181,8 @@ describeInBrowser("a test file", () => {
     expect(await child.exited).toBe(1);
     expect(stderr).toContain("console warning: odd");
     expect(stderr).toContain("announced, but never came: /nowhere 404");
-    expect(stderr).toContain(" 2 fail");
+    expect(stderr).toMatch(/The page at .* shows:\nPlants\n[^]*log: so far/);
+    rmSync(/\((\S+\.png)\)/.exec(stderr)?.[1] ?? "no screenshot");
+    expect(stderr).toContain(" 3 fail");
   });
 });

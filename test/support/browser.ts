@@ -4,6 +4,8 @@
  */
 
 import { afterEach, describe, test } from "bun:test";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import {
   type Browser,
   type BrowserContext,
@@ -169,37 +171,59 @@ export async function openPage({
   return view;
 }
 
+type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
+
+const steps = ["waitFor", "click", "fill", "check", "uncheck", "selectOption", "inputValue"];
+
 /**
  * What a test waits for is a state that somebody sees. Each is judged when it is there, and the last one at the end.
  * All locators have one prototype, so once is enough.
  */
 function judgeWhatIsWaitedFor(page: Page): void {
-  const prototype = Object.getPrototypeOf(page.locator("body")) as Locator & { isJudging?: true };
+  const prototype = Object.getPrototypeOf(page.locator("body")) as Record<string, Step> & {
+    isJudging?: true;
+  };
   if (prototype.isJudging) return;
   prototype.isJudging = true;
-  // oxlint-disable-next-line typescript/unbound-method -- They are called on the locator below.
-  const { waitFor, click, fill } = prototype;
-  prototype.waitFor = async function (this: Locator, options) {
-    await lookOften(this, options?.state);
-    await waitFor.call(this, options);
-    await judge(this.page());
-  };
-  prototype.click = async function (this: Locator, options) {
-    await lookOften(this);
-    await click.call(this, options);
-  };
-  prototype.fill = async function (this: Locator, value, options) {
-    await lookOften(this);
-    await fill.call(this, value, options);
-  };
+  for (const name of steps) {
+    const take = prototype[name] as Step;
+    prototype[name] = async function (...given) {
+      await lookOften(this, (name === "waitFor" && (given[0] as Wanted)) || {});
+      const result = await take
+        .apply(this, given)
+        .catch((error: Error) => tell(this.page(), error));
+      if (name === "waitFor") await judge(this.page());
+      return result;
+    };
+  }
+}
+
+/** Adds to the error what the page shows. */
+async function tell(page: Page, error: Error): Promise<never> {
+  const path = join(tmpdir(), `plantstore-${Date.now()}.png`);
+  await page.screenshot({ path }).catch(() => undefined);
+  const seen = `[document.activeElement?.outerHTML.slice(0, 120), document.body.innerText.slice(0, 2000)]`;
+  const [focus, text] = await page.evaluate<string[]>(seen).catch(() => []);
+  const { log } = observedBy.get(page.context()) as Observed;
+  error.message += `\n\nThe page at ${page.url()} (${path}), with the focus on ${focus}, shows:\n${text}\n`;
+  error.message += ["Its console:", ...log].join("\n");
+  throw error;
 }
 
 /** Playwright looks only twice a second after the first moments, and a suite waits a thousand times. */
 const LOOK_MS = 25;
 const LOOK_OFTEN_MS = 2_000;
 
-async function lookOften(locator: Locator, state = "visible"): Promise<void> {
-  const endMs = performance.now() + LOOK_OFTEN_MS;
+interface Wanted {
+  readonly state?: string;
+  readonly timeout?: number;
+}
+
+async function lookOften(
+  locator: Locator,
+  { state = "visible", timeout = LOOK_OFTEN_MS }: Wanted,
+): Promise<void> {
+  const endMs = performance.now() + Math.min(timeout, LOOK_OFTEN_MS);
   const isSo = async (): Promise<boolean> => {
     if (state === "visible" || state === "hidden")
       return (await locator.isVisible()) === (state === "visible");
@@ -227,6 +251,8 @@ interface Announcement {
 
 interface Observed {
   readonly faults: string[];
+  /** What the page has written to its console. */
+  readonly log: string[];
   /** Forgets what was before. */
   readonly begin: (origin: string) => void;
   readonly announceFailure: TestPage["announceFailure"];
@@ -242,6 +268,7 @@ const reportViolations = `addEventListener("securitypolicyviolation", (event) =>
 
 async function observe(context: BrowserContext): Promise<Observed> {
   const faults: string[] = [];
+  const log: string[] = [];
   const announced: Announcement[] = [];
   let origin = "";
   const fail = (url: string, outcome: number | "failed", reason: string): void => {
@@ -255,6 +282,7 @@ async function observe(context: BrowserContext): Promise<Observed> {
   });
   await context.addInitScript(reportViolations);
   context.on("console", (message) => {
+    log.push(`${message.type()}: ${message.text()}`);
     // The requests themselves are judged below, where their status is known.
     if (message.text().startsWith("Failed to load resource:")) return;
     if (["error", "warning", "assert"].includes(message.type()))
@@ -280,9 +308,10 @@ async function observe(context: BrowserContext): Promise<Observed> {
 
   const observed: Observed = {
     faults,
+    log,
     begin: (nextOrigin) => {
       origin = nextOrigin;
-      faults.length = announced.length = 0;
+      faults.length = announced.length = log.length = 0;
     },
     announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),
     listUnmet: () =>
@@ -403,13 +432,14 @@ export async function signIn(page: Page, token: string): Promise<void> {
 
 /** The browser reports a new address after the click or key that caused it. */
 export const untilAt = (page: Page, end: string): Promise<void> =>
-  page.waitForURL(({ href }) => href.endsWith(end));
+  page.waitForURL(({ href }) => href.endsWith(end)).catch((error: Error) => tell(page, error));
 
 /** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
 export async function untilSo(page: Page, expression: string): Promise<void> {
   const deadlineMs = performance.now() + PATIENCE_MS;
   while (!(await page.evaluate<boolean>(expression))) {
-    if (performance.now() > deadlineMs) throw new Error(`it never came to: ${expression}`);
+    if (performance.now() > deadlineMs)
+      await tell(page, new Error(`it never came to: ${expression}`));
     await Bun.sleep(20);
   }
 }
