@@ -2,15 +2,9 @@
 
 import { afterAll, expect } from "bun:test";
 import type { Page } from "playwright-core";
-import {
-  openRow,
-  describeInBrowser,
-  rowOf,
-  startJourneys,
-  toastOf,
-  untilAt,
-} from "../support/browser.ts";
+import { openRow, describeInBrowser, rowOf, startJourneys, toastOf } from "../support/browser.ts";
 import { sendPlant } from "../support/service.ts";
+import { untilAt } from "../support/steps.ts";
 
 const journeys = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Rose", "Rosemary", "two\nlines", "Yew"].entries())

@@ -11,11 +11,10 @@ import {
   startJourneys,
   toastOf,
   uncover,
-  untilAt,
-  untilSo,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
+import { untilAt, untilSo } from "../support/steps.ts";
 
 // A search looks at few plants at a time here, as it does among a million with the default.
 const journeys = await startJourneys(limits({ scanRowsMax: 500 }), async ({ url }) => {
@@ -325,6 +324,8 @@ describeInBrowser("a plant with the largest id of all", () => {
         name: "Araucaria araucana",
       });
 
+      // The page has heard of its own change too, and has read the plant again.
+      await page.locator(".entry", { hasText: "Changed by" }).waitFor();
       await page.getByRole("button", { name: "Delete" }).click();
       await toastOf(page, "Deleted").waitFor();
       await page.getByText("No plant has").waitFor();

@@ -10,10 +10,9 @@ import {
   signIn,
   startJourneys,
   type TestPage,
-  untilAt,
-  untilSo,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { untilAt, untilSo } from "../support/steps.ts";
 
 const journeys = await startJourneys({}, ({ url }) =>
   sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" }),

@@ -11,9 +11,9 @@ import {
   signIn,
   startConsole,
   toastOf,
-  untilSo,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { untilSo } from "../support/steps.ts";
 
 const empty = await startConsole();
 const service = await startConsole();

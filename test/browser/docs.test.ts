@@ -2,16 +2,9 @@
 
 import { afterAll, expect, test } from "bun:test";
 import type { Locator, Page } from "playwright-core";
-import {
-  describeInBrowser,
-  looks,
-  openPage,
-  phone,
-  type TestPage,
-  untilAt,
-  untilSo,
-} from "../support/browser.ts";
+import { describeInBrowser, looks, openPage, phone, type TestPage } from "../support/browser.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
+import { untilAt, untilSo } from "../support/steps.ts";
 
 const service = await startService();
 const shop = await startService({ PLANTSTORE_BASE_PATH: "/shop" });

@@ -130,7 +130,8 @@ describeInBrowser("a page", () => {
     {
       await using view = await openPage({ ...at("/"), ...look, prelude: "window.before = 1" });
       await view.page.route("**", (route) => route.abort());
-      await view.page.evaluate(`localStorage.a = sessionStorage.a = window.name = "kept"`);
+      await view.page.evaluate(`localStorage.a = sessionStorage.a = window.name = "kept";
+        addEventListener("pagehide", () => sessionStorage.setItem("late", "kept"))`);
     }
     await using view = await openPage({ ...at("/"), ...look });
     const found = `[localStorage.length, sessionStorage.length, window.name, typeof before]`;

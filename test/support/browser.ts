@@ -4,8 +4,6 @@
  */
 
 import { afterEach, describe, test } from "bun:test";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import {
   type Browser,
   type BrowserContext,
@@ -23,6 +21,7 @@ import { findChromium } from "./chromium.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import { guardFolder, listChildren } from "./processes.ts";
 import { startService, TEST_TOKEN, type TestService } from "./service.ts";
+import { improveSteps, PATIENCE_MS, watchSteps } from "./steps.ts";
 
 /** How a page is looked at. */
 interface Look {
@@ -64,9 +63,6 @@ export interface TestPage extends AsyncDisposable {
   /** What has gone wrong so far, beyond what was announced. What is taken from here no longer fails the test. */
   readonly takeFaults: () => Promise<string[]>;
 }
-
-/** Less than a test has, so the step fails and not the test as a whole. Much, because other tests may run beside it. */
-const PATIENCE_MS = 20_000;
 
 let launched: Promise<Browser> | undefined;
 const openPages = new Set<TestPage>();
@@ -117,9 +113,10 @@ const idleTabs = new Map<string, Tab[]>();
 async function openTab(browser: Browser, options: BrowserContextOptions): Promise<Tab> {
   const context = await browser.newContext({ ...options, locale: "en-GB", timezoneId: "UTC" });
   context.setDefaultTimeout(PATIENCE_MS);
+  watchSteps(context);
   const observed = await observe(context);
   const page = await context.newPage();
-  judgeWhatIsWaitedFor(page);
+  improveSteps(page, judge);
   return { context, page, observed };
 }
 
@@ -130,7 +127,9 @@ async function leaveTab({ context, page }: Tab): Promise<void> {
   await context.unrouteAll();
   await context.clearPermissions();
   await page.emulateMedia({ forcedColors: null });
-  await page.evaluate("localStorage.clear(); sessionStorage.clear(); window.name = ''");
+  // Until it is gone, the page could store something again.
+  await page.evaluate(`Storage.prototype.setItem = () => undefined;
+    localStorage.clear(); sessionStorage.clear(); window.name = ""`);
   await page.goto("about:blank");
 }
 
@@ -171,67 +170,6 @@ export async function openPage({
   return view;
 }
 
-type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
-
-const steps = ["waitFor", "click", "fill", "check", "uncheck", "selectOption", "inputValue"];
-
-/**
- * What a test waits for is a state that somebody sees. Each is judged when it is there, and the last one at the end.
- * All locators have one prototype, so once is enough.
- */
-function judgeWhatIsWaitedFor(page: Page): void {
-  const prototype = Object.getPrototypeOf(page.locator("body")) as Record<string, Step> & {
-    isJudging?: true;
-  };
-  if (prototype.isJudging) return;
-  prototype.isJudging = true;
-  for (const name of steps) {
-    const take = prototype[name] as Step;
-    prototype[name] = async function (...given) {
-      await lookOften(this, (name === "waitFor" && (given[0] as Wanted)) || {});
-      const result = await take
-        .apply(this, given)
-        .catch((error: Error) => tell(this.page(), error));
-      if (name === "waitFor") await judge(this.page());
-      return result;
-    };
-  }
-}
-
-/** Adds to the error what the page shows. */
-async function tell(page: Page, error: Error): Promise<never> {
-  const path = join(tmpdir(), `plantstore-${Date.now()}.png`);
-  await page.screenshot({ path }).catch(() => undefined);
-  const seen = `[document.activeElement?.outerHTML.slice(0, 120), document.body.innerText.slice(0, 2000)]`;
-  const [focus, text] = await page.evaluate<string[]>(seen).catch(() => []);
-  const { log } = observedBy.get(page.context()) as Observed;
-  error.message += `\n\nThe page at ${page.url()} (${path}), with the focus on ${focus}, shows:\n${text}\n`;
-  error.message += ["Its console:", ...log].join("\n");
-  throw error;
-}
-
-/** Playwright looks only twice a second after the first moments, and a suite waits a thousand times. */
-const LOOK_MS = 25;
-const LOOK_OFTEN_MS = 2_000;
-
-interface Wanted {
-  readonly state?: string;
-  readonly timeout?: number;
-}
-
-async function lookOften(
-  locator: Locator,
-  { state = "visible", timeout = LOOK_OFTEN_MS }: Wanted,
-): Promise<void> {
-  const endMs = performance.now() + Math.min(timeout, LOOK_OFTEN_MS);
-  const isSo = async (): Promise<boolean> => {
-    if (state === "visible" || state === "hidden")
-      return (await locator.isVisible()) === (state === "visible");
-    return (await locator.count()) > 0 === (state === "attached");
-  };
-  while (!(await isSo()) && performance.now() < endMs) await Bun.sleep(LOOK_MS);
-}
-
 async function judge(page: Page): Promise<void> {
   const { faults } = observedBy.get(page.context()) as Observed;
   try {
@@ -251,8 +189,6 @@ interface Announcement {
 
 interface Observed {
   readonly faults: string[];
-  /** What the page has written to its console. */
-  readonly log: string[];
   /** Forgets what was before. */
   readonly begin: (origin: string) => void;
   readonly announceFailure: TestPage["announceFailure"];
@@ -268,7 +204,6 @@ const reportViolations = `addEventListener("securitypolicyviolation", (event) =>
 
 async function observe(context: BrowserContext): Promise<Observed> {
   const faults: string[] = [];
-  const log: string[] = [];
   const announced: Announcement[] = [];
   let origin = "";
   const fail = (url: string, outcome: number | "failed", reason: string): void => {
@@ -282,7 +217,6 @@ async function observe(context: BrowserContext): Promise<Observed> {
   });
   await context.addInitScript(reportViolations);
   context.on("console", (message) => {
-    log.push(`${message.type()}: ${message.text()}`);
     // The requests themselves are judged below, where their status is known.
     if (message.text().startsWith("Failed to load resource:")) return;
     if (["error", "warning", "assert"].includes(message.type()))
@@ -308,10 +242,9 @@ async function observe(context: BrowserContext): Promise<Observed> {
 
   const observed: Observed = {
     faults,
-    log,
     begin: (nextOrigin) => {
       origin = nextOrigin;
-      faults.length = announced.length = log.length = 0;
+      faults.length = announced.length = 0;
     },
     announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),
     listUnmet: () =>
@@ -428,20 +361,6 @@ export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("navigation").waitFor();
-}
-
-/** The browser reports a new address after the click or key that caused it. */
-export const untilAt = (page: Page, end: string): Promise<void> =>
-  page.waitForURL(({ href }) => href.endsWith(end)).catch((error: Error) => tell(page, error));
-
-/** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
-export async function untilSo(page: Page, expression: string): Promise<void> {
-  const deadlineMs = performance.now() + PATIENCE_MS;
-  while (!(await page.evaluate<boolean>(expression))) {
-    if (performance.now() > deadlineMs)
-      await tell(page, new Error(`it never came to: ${expression}`));
-    await Bun.sleep(20);
-  }
 }
 
 /** The row of the list that has this in it. */

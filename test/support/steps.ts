@@ -1,0 +1,95 @@
+/** The steps of a test in the browser: each waits for what it needs, and says what the page shows where it fails. */
+
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { BrowserContext, Locator, Page } from "playwright-core";
+
+/** Less than a test has, so the step fails and not the test as a whole. Much, because other tests may run beside it. */
+export const PATIENCE_MS = 20_000;
+
+/** Playwright looks only twice a second after the first moments, and a suite waits a thousand times. */
+const LOOK_MS = 25;
+const LOOK_OFTEN_MS = 2_000;
+
+type Step = (this: Locator, ...given: unknown[]) => Promise<unknown>;
+
+const steps = ["waitFor", "click", "fill", "check", "uncheck", "selectOption", "inputValue"];
+
+/**
+ * What a test waits for is a state that somebody sees: it is judged when it is there. All locators have one prototype,
+ * so once is enough.
+ */
+export function improveSteps(page: Page, judge: (page: Page) => Promise<void>): void {
+  const prototype = Object.getPrototypeOf(page.locator("body")) as Record<string, Step> & {
+    isImproved?: true;
+  };
+  if (prototype.isImproved) return;
+  prototype.isImproved = true;
+  for (const name of steps) {
+    const take = prototype[name] as Step;
+    prototype[name] = async function (...given) {
+      await lookOften(this, (name === "waitFor" && (given[0] as Wanted)) || {});
+      const result = await take
+        .apply(this, given)
+        .catch((error: Error) => tell(this.page(), error));
+      if (name === "waitFor") await judge(this.page());
+      return result;
+    };
+  }
+}
+
+interface Wanted {
+  readonly state?: string;
+  readonly timeout?: number;
+}
+
+async function lookOften(
+  locator: Locator,
+  { state = "visible", timeout = LOOK_OFTEN_MS }: Wanted,
+): Promise<void> {
+  const endMs = performance.now() + Math.min(timeout, LOOK_OFTEN_MS);
+  const isSo = async (): Promise<boolean> => {
+    if (state === "visible" || state === "hidden")
+      return (await locator.isVisible()) === (state === "visible");
+    return (await locator.count()) > 0 === (state === "attached");
+  };
+  while (!(await isSo()) && performance.now() < endMs) await Bun.sleep(LOOK_MS);
+}
+
+/** The browser reports a new address after the click or key that caused it. */
+export const untilAt = (page: Page, end: string): Promise<void> =>
+  page.waitForURL(({ href }) => href.endsWith(end)).catch((error: Error) => tell(page, error));
+
+/** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
+export async function untilSo(page: Page, expression: string): Promise<void> {
+  const deadlineMs = performance.now() + PATIENCE_MS;
+  while (!(await page.evaluate<boolean>(expression))) {
+    if (performance.now() > deadlineMs)
+      await tell(page, new Error(`it never came to: ${expression}`));
+    await Bun.sleep(LOOK_MS);
+  }
+}
+
+/** What the pages have written last. */
+const consoles = new WeakMap<BrowserContext, string[]>();
+const LINES_MAX = 50;
+
+export function watchSteps(context: BrowserContext): void {
+  const lines: string[] = [];
+  consoles.set(context, lines);
+  context.on("console", (message) => {
+    lines.push(`${message.type()}: ${message.text()}`);
+    lines.splice(0, lines.length - LINES_MAX);
+  });
+}
+
+/** Adds to the error what the page shows. */
+async function tell(page: Page, error: Error): Promise<never> {
+  const path = join(tmpdir(), `plantstore-${Date.now()}.png`);
+  await page.screenshot({ path }).catch(() => undefined);
+  const seen = `[document.activeElement?.outerHTML.slice(0, 120), document.body.innerText.slice(0, 2000)]`;
+  const [focus, text] = await page.evaluate<string[]>(seen).catch(() => []);
+  error.message += `\n\nThe page at ${page.url()} (${path}), with the focus on ${focus}, shows:\n${text}\n`;
+  error.message += ["Its console:", ...(consoles.get(page.context()) ?? [])].join("\n");
+  throw error;
+}
