@@ -199,7 +199,8 @@ describe("plantstore import --url", () => {
     expect(requests).toEqual([lines(1, 3), lines(3, 1)]);
   });
 
-  test.each(["SIGINT", "SIGTERM"] as const)(
+  // The last ones wait for the most part.
+  test.concurrent.each(["SIGINT", "SIGTERM"] as const)(
     "on %s counts what the request under way has stored",
     async (signal) => {
       await using service = await startService();
@@ -236,7 +237,7 @@ describe("plantstore import --url", () => {
     },
   );
 
-  test("on SIGINT says how many plants no answer came for", async () => {
+  test.concurrent("on SIGINT says how many plants no answer came for", async () => {
     using at = makeWorkplace({ "plants.ndjson": lines(1, 3) });
     const arrived = Promise.withResolvers<undefined>();
     using silent = Bun.serve({
@@ -261,21 +262,25 @@ describe("plantstore import --url", () => {
     });
   });
 
-  test("sends again what a busy store has put off, and counts each plant once", async () => {
-    await using service = await startService({ ...limits({ queueSecondsMax: 1 }) });
-    using at = makeWorkplace({ "plants.ndjson": lines(1, 50) });
-    const other = new Database(service.database.path);
-    other.run("BEGIN IMMEDIATE");
-    const running = runCommand(["import", at.file("plants.ndjson"), "--url", service.url], {
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-    });
-    await until(() => service.logLines.some((line) => line.includes("store_busy")));
-    other.run("COMMIT");
-    other.close();
-    expect(await running).toMatchObject({
-      exitCode: 0,
-      stdout: "created 50, replayed 0, refused 0\n",
-      stderr: expect.stringContaining("did not get to this request in time"),
-    });
-  }, 20_000);
+  test.concurrent(
+    "sends again what a busy store has put off, and counts each plant once",
+    async () => {
+      await using service = await startService({ ...limits({ queueSecondsMax: 1 }) });
+      using at = makeWorkplace({ "plants.ndjson": lines(1, 50) });
+      const other = new Database(service.database.path);
+      other.run("BEGIN IMMEDIATE");
+      const running = runCommand(["import", at.file("plants.ndjson"), "--url", service.url], {
+        PLANTSTORE_TOKEN: TEST_TOKEN,
+      });
+      await until(() => service.logLines.some((line) => line.includes("store_busy")));
+      other.run("COMMIT");
+      other.close();
+      expect(await running).toMatchObject({
+        exitCode: 0,
+        stdout: "created 50, replayed 0, refused 0\n",
+        stderr: expect.stringContaining("did not get to this request in time"),
+      });
+    },
+    20_000,
+  );
 });
