@@ -2,12 +2,19 @@
 
 import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../store/open.ts";
-import type { Inspection, PlantCounts, TokenCounts } from "../store/inspection.ts";
+import type { Inspection, PlantCounts } from "../store/inspection.ts";
 import { inspectStore } from "../store/sqlite/check.ts";
 import { migrations, openDatabase } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
 import { CommandError, describeMigration, findSchema, type Flags, UsageError } from "./command.ts";
-import { formatBytes, formatCount, printError, printJson, printTable } from "./terminal.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatFact,
+  printError,
+  printJson,
+  printTable,
+} from "./terminal.ts";
 
 /** Changes nothing. */
 export async function check(config: Config, { json }: Flags): Promise<void> {
@@ -27,7 +34,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
       [
         ...describeChecks(inspection),
         ...(plants === undefined ? [] : describePlants(plants)),
-        ...(tokens === undefined ? [] : [["tokens", "", describeTokens(tokens)]]),
+        ...(tokens === undefined ? [] : [["tokens", "", formatFact("", tokens)]]),
         ...(sizes.length === 0 ? [] : [["size", "", sizes.join(", ")]]),
         [kind, "", location],
       ],
@@ -60,9 +67,6 @@ const describePlants = ({ count, tagged, tags, idMin, idMax }: PlantCounts): str
   ["ids", "", idMin === null ? "none" : `${idMin} to ${idMax}`],
   ["tags", "", `${formatCount(tags)} different, on ${formatCount(tagged)} of the plants`],
 ];
-
-const describeTokens = ({ active, expired, revoked }: TokenCounts): string =>
-  `${formatCount(active)} active, ${formatCount(expired)} expired, ${formatCount(revoked)} revoked`;
 
 /** Wrapped, so the table fits a terminal of 80 columns. */
 function describeFaults(name: string, messages: readonly string[]): string[][] {

@@ -36,8 +36,8 @@ export async function* readDescriptor(
 ): AsyncGenerator<Uint8Array> {
   const memory = new Uint8Array(CHUNK_BYTES);
   for (;;) {
-    const length = await orAborted(
-      untilReady((done) => read(descriptor, memory, 0, memory.length, null, done)),
+    const length = await operate(
+      (done) => read(descriptor, memory, 0, memory.length, null, done),
       signal,
     );
     if (length === 0) {
@@ -58,11 +58,8 @@ async function writeDescriptor(
 ): Promise<void> {
   const bytes = typeof content === "string" ? Buffer.from(content) : content;
   for (let start = 0; start < bytes.length;) {
-    const from = start;
-    const writing = untilReady((done) =>
-      write(descriptor, bytes, from, bytes.length - from, null, done),
-    );
-    start += await (signal === undefined ? writing : orAborted(writing, signal));
+    const rest = bytes.subarray(start);
+    start += await operate((done) => write(descriptor, rest, 0, rest.length, null, done), signal);
   }
 }
 
@@ -74,28 +71,22 @@ export async function copyDescriptor(from: number, to: number, signal: AbortSign
 
 type Done = (error: NodeJS.ErrnoException | null, length: number) => void;
 
-async function untilReady(operate: (done: Done) => void): Promise<number> {
+/** Begins again while the descriptor is not ready. An abort does not wait for it. */
+async function operate(begin: (done: Done) => void, signal?: AbortSignal): Promise<number> {
   for (;;) {
+    signal?.throwIfAborted();
+    const { promise, resolve: settle, reject } = Promise.withResolvers<number>();
+    const abort = (): void => reject(signal?.reason as Error);
+    signal?.addEventListener("abort", abort);
+    begin((error, length) => (error === null ? settle(length) : reject(error)));
     try {
-      return await new Promise<number>((settle, reject) => {
-        operate((error, length) => (error === null ? settle(length) : reject(error)));
-      });
+      return await promise;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
       await Bun.sleep(NOT_READY_RETRY_MS);
+    } finally {
+      signal?.removeEventListener("abort", abort);
     }
-  }
-}
-
-async function orAborted<Result>(promise: Promise<Result>, signal: AbortSignal): Promise<Result> {
-  signal.throwIfAborted();
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const listener = (): void => reject(signal.reason as Error);
-  signal.addEventListener("abort", listener);
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener("abort", listener);
   }
 }
 

@@ -63,7 +63,7 @@ const labels: Readonly<Record<string, string>> = { bytes: "Size", seconds: "Time
 const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** `1,234`, `1.2 MB`, `0.3 s`, `3 copied, 1 present`. */
-function formatFact(name: string, value: unknown): string {
+export function formatFact(name: string, value: unknown): string {
   if (name === "seconds") return formatSeconds(value as number);
   if (name === "bytes") return formatBytes(value as number);
   if (typeof value === "number" || typeof value === "bigint") return formatCount(value);
