@@ -143,7 +143,8 @@ export class Feed {
     const query = { after: this.newest ?? 0, limit: 0, id: undefined, types: undefined };
     try {
       const { newest } = await this.store.readChanges(query);
-      if (this.newest !== undefined && newest > this.newest) this.noteWrite(performance.now());
+      if (newest === this.newest) return POLL_MS;
+      if (this.newest !== undefined) this.noteWrite(performance.now());
       this.newest = newest;
       this.changed.resolve();
       this.changed = Promise.withResolvers();

@@ -20,11 +20,11 @@ export function chooseForm<Form extends string>(
   offers: readonly [Form, ...Form[]],
 ): Form {
   if (accept === null || accept === "*/*") return offers[0];
-  const weights = accept.split(",").map(parseWeight);
+  const weigh = parseWeights(accept);
   let best = offers[0];
   let bestWeight = 0;
   for (const offer of offers) {
-    const weight = weigh(weights, [offer, `${offer.split("/")[0]}/*`, "*/*"]);
+    const weight = weigh(offer, `${offer.split("/")[0]}/*`, "*/*");
     if (weight > bestWeight) [best, bestWeight] = [offer, weight];
   }
   return best;
@@ -32,27 +32,18 @@ export function chooseForm<Form extends string>(
 
 /** RFC 9110, section 12.5.3. */
 export const acceptsGzip = (header: string | null): boolean =>
-  weigh((header ?? "").split(",").map(parseWeight), ["gzip", "x-gzip", "*"]) > 0;
+  parseWeights(header ?? "")("gzip", "x-gzip", "*") > 0;
 
-interface Weight {
-  /** A type or a coding, in lower case. */
-  readonly name: string;
-  readonly weight: number;
-}
-
-function parseWeight(element: string): Weight {
-  const [name = "", ...parameters] = element.split(";").map((part) => part.trim().toLowerCase());
-  const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2);
-  return { name, weight: weight === undefined ? 1 : Number(weight) || 0 };
-}
-
-/** The first of these names that the client weighs, the most specific one, decides. */
-function weigh(weights: readonly Weight[], names: readonly string[]): number {
-  for (const name of names) {
-    const found = weights.find((candidate) => candidate.name === name);
-    if (found !== undefined) return found.weight;
+/** Tells the weight of types or codings: that of the first name, the most specific one, that the client weighs. */
+function parseWeights(header: string): (...names: readonly string[]) => number {
+  const weights = new Map<string, number>();
+  for (const element of header.toLowerCase().split(",")) {
+    const [name = "", ...parameters] = element.split(";").map((part) => part.trim());
+    const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2);
+    weights.set(name, weight === undefined ? 1 : Number(weight) || 0);
   }
-  return 0;
+  return (...names) =>
+    names.map((name) => weights.get(name)).find((weight) => weight !== undefined) ?? 0;
 }
 
 /** The condition of a change, RFC 9110 section 13. Throws a Refusal if a header is malformed. */
