@@ -8,7 +8,7 @@ import type { Plant } from "../src/domain/plant.ts";
 import { readPlants } from "../src/format/plants.ts";
 import { MalformedFile } from "../src/format/records.ts";
 import { openWorkbook, UNPACKED_BYTES_MAX } from "../src/format/workbook.ts";
-import { rejectionOf } from "./support/expect.ts";
+import { readCpuMs, rejectionOf } from "./support/expect.ts";
 import { type BookParts, makeWorkbook, rowsOf } from "./support/workbook.ts";
 
 async function read(
@@ -285,9 +285,9 @@ describe("a hostile workbook", () => {
       { sheets: { One: sheet }, styles: `<numFmt formatCode="${"[".repeat(5 * many)}"/>` },
     ],
   ])("with %s that are not closed costs no time", async (_what, parts) => {
-    const startedAtMs = performance.now();
+    const startedAtMs = readCpuMs();
     await read(makeWorkbook(parts)).catch(() => undefined);
-    expect(performance.now() - startedAtMs).toBeLessThan(1_000);
+    expect(readCpuMs() - startedAtMs).toBeLessThan(1_000);
   });
 
   test("with a row that is not closed loses no row", async () => {

@@ -3,6 +3,7 @@
 import { expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
 import { findClientAddress } from "../../src/auth/address.ts";
+import { readCpuMs } from "../support/expect.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -75,8 +76,8 @@ test.each([
 
 test("a crafted Forwarded header costs no time, and the proxy's own address is logged", () => {
   const headers = new Headers({ forwarded: `"${'\\"'.repeat(7_500)}, for=192.0.2.7` });
-  const startedAtMs = performance.now();
+  const startedAtMs = readCpuMs();
   const found = findClientAddress(headers, "10.1.2.3", { trustedProxies: ["10.0.0.0/8"] });
   expect(found).toBe("10.1.2.3");
-  expect(performance.now() - startedAtMs).toBeLessThan(100);
+  expect(readCpuMs() - startedAtMs).toBeLessThan(100);
 });
