@@ -128,17 +128,15 @@ async function copyTokens(source: Store, target: Store, tally: Report["tokens"])
 const describeUse = ({ hash, name, scopes, expiresAtMs, revokedAtMs }: TokenRecord): string =>
   JSON.stringify([hash, name, scopes, expiresAtMs, revokedAtMs === undefined]);
 
-interface PlantCopy {
+interface PlantCopy extends RetryOptions {
   readonly isQuiet: boolean | undefined;
-  readonly signal: AbortSignal;
   readonly report: Report;
-  readonly delaysMs?: readonly number[];
 }
 
 export async function copyPlants(
   source: Store,
   target: Store,
-  { isQuiet, signal, report, delaysMs }: PlantCopy,
+  { isQuiet, report, ...options }: PlantCopy,
 ): Promise<void> {
   const [from, to] = [source.description.location, target.description.location];
   const { count: total } = await retryBusy(source, () =>
@@ -150,7 +148,7 @@ export async function copyPlants(
     plants: done,
     part: total && done / total,
   }));
-  const retrying: RetryOptions = { signal, delaysMs, onRetry: progress.onRetry };
+  const retrying: RetryOptions = { ...options, onRetry: progress.onRetry };
   const create = async (plants: readonly Plant[]): Promise<void> => {
     const different: bigint[] = [];
     await createPlants(

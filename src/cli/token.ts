@@ -52,12 +52,14 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
 }
 
 /** Each part is a flag. */
-function requireGrant(given: unknown): void {
+function requireGrant(given: { readonly scopes: readonly string[] | undefined }): void {
   try {
     parseGrant(given, Date.now());
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    throw new UsageError(`--${error.message.replaceAll("; ", "\n--")}`);
+    // The scopes are text on the command line.
+    const message = error.message.replace("an array", JSON.stringify(given.scopes?.join(",")));
+    throw new UsageError(`--${message.replaceAll("; ", "\n--")}`);
   }
 }
 
