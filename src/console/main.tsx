@@ -4,7 +4,7 @@ import { chooseAnother } from "./import/state.ts";
 import { startFeed } from "./state/feed.ts";
 import { startSelection } from "./state/selection.ts";
 import { forgetTrail } from "./state/storage.ts";
-import { forgetTags, startLists } from "./state/plants.ts";
+import { startLists } from "./state/plants.ts";
 import { route, titleOf } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
@@ -21,7 +21,6 @@ effect(() => {
   if (identity.value !== undefined) return;
   const isLeft = signedOut.value === "left";
   untracked(() => {
-    forgetTags();
     if (!isLeft) return;
     exporting.value?.cancel();
     chooseAnother();

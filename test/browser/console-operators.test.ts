@@ -73,8 +73,6 @@ describeInBrowser("tokens in the console", () => {
     await page.locator("tr", { hasText: name }).waitFor({ state: "detached" });
     await page.getByRole("dialog", { name: "New token" }).waitFor();
     await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: /^Show .* no longer in use$/ }).click();
-    await row.getByText("revoked").waitFor();
     // The token of the environment manages tokens too, so even one's own can go.
     await page.getByRole("button", { name: "Revoke admin" }).click();
     await page.getByText("You are signed in with it now.").waitFor();

@@ -190,7 +190,7 @@ describeInBrowser("the list beside an open plant", () => {
 });
 
 describeInBrowser("a menu", () => {
-  test("closes when Tab leaves it, and when the address changes", async () => {
+  test("closes when Tab leaves it", async () => {
     await using view = await openConsole(service);
     const { page } = view;
     const link = page.getByRole("button", { name: "Copy link to this view" });
@@ -203,9 +203,6 @@ describeInBrowser("a menu", () => {
     await menu.click();
     await link.waitFor();
     await menu.click();
-    await link.waitFor({ state: "hidden" });
-    await menu.click();
-    await page.evaluate(`location.hash = "#/plants?tag=a"`);
     await link.waitFor({ state: "hidden" });
   });
 });

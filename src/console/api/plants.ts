@@ -1,6 +1,6 @@
 /** The operations on plants that the views need. */
 
-import type { TagCount, Versioned } from "../../../client/client.ts";
+import type { TagCountPage, TagQuery, Versioned } from "../../../client/client.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Order } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
@@ -119,12 +119,5 @@ export async function findNamesake(name: string, signal: AbortSignal): Promise<P
 }
 
 /** The first tags in use with this prefix, and how many plants have each. */
-export async function readTags(
-  prefix: string,
-  limit: number,
-  signal: AbortSignal,
-): Promise<{ tags: readonly TagCount[]; isAll: boolean }> {
-  const query = { prefix: prefix === "" ? undefined : prefix, limit };
-  const { tags, next } = await call((client) => client.countTagPage(query, { signal }));
-  return { tags, isAll: next === undefined };
-}
+export const readTags = (query: TagQuery, signal: AbortSignal): Promise<TagCountPage> =>
+  call((client) => client.countTagPage(query, { signal }));

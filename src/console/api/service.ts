@@ -37,6 +37,14 @@ export async function call<Result>(
   }
 }
 
+/** Resolves to the answer; undefined if it has no body. */
+export async function ask<Answer>(path: string, method = "GET", body?: object): Promise<Answer> {
+  const headers = { "content-type": "application/json" };
+  const init = body === undefined ? { method } : { method, headers, body: JSON.stringify(body) };
+  const text = await call(async (client) => (await client.request(path, init)).text());
+  return (text === "" ? undefined : JSON.parse(text)) as Answer;
+}
+
 export function explain(error: unknown): string {
   if (isStatus(error, 0)) return "The connection was lost before an answer came.";
   if (error instanceof ServiceError)
@@ -48,29 +56,21 @@ export const isLost = signal(false);
 /** Counts how often the connection came back; views then read again what they missed. */
 export const recoveries = signal(0);
 
-const RETRY_DELAYS_MS = [500, 1000, 2000, 4000];
+const RETRY_MS = 2000;
 
-let timer: ReturnType<typeof setTimeout> | undefined;
-let attempts = 0;
+let timer: ReturnType<typeof setInterval> | undefined;
 
 function noteLoss(): void {
   if (isLost.value) return;
   isLost.value = true;
-  attempts = 0;
-  scheduleRetry();
+  timer = setInterval(() => void tryAgain(), RETRY_MS);
 }
 
 function noteAnswer(): void {
   if (!isLost.value) return;
-  clearTimeout(timer);
+  clearInterval(timer);
   isLost.value = false;
   recoveries.value++;
-}
-
-function scheduleRetry(): void {
-  clearTimeout(timer);
-  const delayMs = RETRY_DELAYS_MS[Math.min(attempts++, RETRY_DELAYS_MS.length - 1)];
-  timer = setTimeout(() => void tryAgain(), delayMs);
 }
 
 export async function tryAgain(): Promise<void> {
@@ -78,11 +78,6 @@ export async function tryAgain(): Promise<void> {
     await fetch(new URL("livez", baseUrl), { cache: "no-store" });
     noteAnswer();
   } catch {
-    if (isLost.value) scheduleRetry();
-    else noteLoss();
+    noteLoss();
   }
 }
-
-addEventListener("online", () => {
-  if (isLost.value) void tryAgain();
-});

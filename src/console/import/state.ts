@@ -3,7 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { baseUrl } from "../api/service.ts";
 import { formatCount } from "../state/format.ts";
-import { forgetTags, refresh } from "../state/plants.ts";
+import { refresh } from "../state/plants.ts";
 import { endSession, mayRead, token } from "../state/session.ts";
 import { announce, toast } from "../state/toasts.ts";
 import type { Difference, Import, Order, Reading } from "./messages.ts";
@@ -52,7 +52,6 @@ function hear(change: Partial<Import>): void {
   announce(
     `The import has ended. ${formatCount(created)} added, ${formatCount(updated)} updated, ${formatCount(replayed)} already there, ${formatCount(refused)} refused.`,
   );
-  forgetTags();
   if (ending.kind === "token") endSession(ending.isExpired ? "expired" : "refused");
   else if (mayRead.value) void refresh();
 }

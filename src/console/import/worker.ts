@@ -4,7 +4,7 @@ import { Client, ServiceError } from "../../../client/client.ts";
 import { catalogue, Refusal } from "../../domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
-import { type PlantRecord, type Rejected, RejectsFormat } from "../../format/plants.ts";
+import { type PlantRecord, RejectsFormat } from "../../format/plants.ts";
 import {
   type Comparison,
   type Difference,
@@ -109,7 +109,7 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
   const compared = new Map(updates.map(({ stored }) => [stored.id, stored]));
   const counts = { created: 0, updated: 0, replayed: 0, refused: 0 };
   const counter = { bytesRead: 0 };
-  const firstRefused: Rejected[] = [];
+  const firstRefused: Progress["firstRefused"][number][] = [];
   const format = new RejectsFormat(reading);
   /** The browser may move blobs to disk. */
   const rejects: Blob[] = [];
@@ -127,11 +127,7 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
     done,
     seconds: (performance.now() - startedAtMs) / 1000,
     isWaiting,
-    firstRefused: firstRefused.map(({ line, reason, text = "" }) => ({
-      line,
-      reason,
-      text: text.slice(0, SHOWN_CHARACTERS_MAX),
-    })),
+    firstRefused,
     rejects: new Blob([...rejects, format.end()]),
   });
 
@@ -163,7 +159,8 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
         return reason === undefined ? [] : [{ ...record, reason }];
       });
       counts.refused += rejected.length;
-      firstRefused.push(...rejected.slice(0, SHOWN_MAX - firstRefused.length));
+      for (const { line, reason, text = "" } of rejected.slice(0, SHOWN_MAX - firstRefused.length))
+        firstRefused.push({ line, reason, text: text.slice(0, SHOWN_CHARACTERS_MAX) });
       if (rejected.length > 0) rejects.push(new Blob([format.add(rejected)]));
     }
   };

@@ -1,17 +1,10 @@
-/** The list that is shown, the tags in use, and deleting with undo. */
+/** The list that is shown, and deleting with undo. */
 
 import { batch, effect, signal, untracked } from "@preact/signals";
-import type { Change, TagCount } from "../../../client/client.ts";
+import type { Change } from "../../../client/client.ts";
 import { type PlantCount, takePage } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import {
-  createPlant,
-  type Filter,
-  readTags,
-  removePlant,
-  Taken,
-  type Versioned,
-} from "../api/plants.ts";
+import { createPlant, type Filter, removePlant, Taken, type Versioned } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
@@ -21,8 +14,6 @@ import { announce, toast } from "./toasts.ts";
 
 const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
-/** Browsers cannot draw a taller list. */
-export const LOADED_MAX = 300_000;
 /** As far as a place is looked for. */
 const PLACE_ROWS_MAX = 20_000;
 
@@ -32,7 +23,7 @@ class PlantList {
   /** In the order of the list. The array changes in place; `version` changes with it. */
   readonly plants: Plant[] = [];
   readonly version = signal(0);
-  readonly phase = signal<"loading" | "ready" | "end" | "full" | "failed">("ready");
+  readonly phase = signal<"loading" | "ready" | "end" | "failed">("ready");
   readonly failure = signal<unknown>(undefined);
   /** How many match; undefined until they are counted. */
   readonly count = signal<PlantCount | undefined>(undefined);
@@ -52,10 +43,6 @@ class PlantList {
   /** Reads on until there is something new to show, and this id. A search may need many pages for that. */
   async loadMore(until?: bigint): Promise<void> {
     if (this.phase.value === "loading" || !this.hasMore) return;
-    if (this.plants.length >= LOADED_MAX) {
-      this.phase.value = "full";
-      return;
-    }
     this.phase.value = "loading";
     const wanted = this.plants.length + FIRST_PAGE_LENGTH;
     const isReached = (): boolean =>
@@ -103,7 +90,6 @@ class PlantList {
 
   /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
   put(plant: Plant): void {
-    noteTag(plant.tag);
     if (this.phase.value === "loading") this.late.push(() => this.put(plant));
     const index = this.placeOf(plant.id);
     const isThere = this.plants[index]?.id === plant.id;
@@ -243,32 +229,4 @@ export async function restore(plant: Plant): Promise<void> {
   toast(`Restored ${formatName(plant)}.`);
   const isFree = route.value.view === "plants" && route.value.open === undefined;
   if (mayRead.value && isFree) openPlant(plant.id);
-}
-
-const TAGS_AT_ONCE = 1000;
-const SUGGESTIONS_MAX = 50;
-
-/** The first tags in use; `isAll` if there are no others. */
-let known: Awaited<ReturnType<typeof readTags>> | undefined;
-
-function noteTag(tag: string | undefined): void {
-  if (tag !== undefined && known?.tags.some((each) => each.tag === tag) === false)
-    known = undefined;
-}
-
-export function forgetTags(): void {
-  known = undefined;
-}
-
-/** Searches anywhere in a tag if all tags are known; otherwise the service searches by prefix. */
-export async function suggestTags(text: string, signalOff: AbortSignal): Promise<TagCount[]> {
-  // Just opened: the counts are read again.
-  if (text === "") known = undefined;
-  const { tags, isAll } = (known ??= await readTags("", TAGS_AT_ONCE, signalOff));
-  const part = text.toUpperCase();
-  const local = tags.filter(({ tag }) => tag.toUpperCase().includes(part));
-  if (isAll || text === "") return local.slice(0, SUGGESTIONS_MAX);
-  const found = await readTags(text, SUGGESTIONS_MAX, signalOff);
-  const others = local.filter(({ tag }) => found.tags.every((each) => each.tag !== tag));
-  return [...found.tags, ...others].slice(0, SUGGESTIONS_MAX);
 }

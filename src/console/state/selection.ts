@@ -89,18 +89,18 @@ interface Work {
 export const work = signal<Work | undefined>(undefined);
 
 /** Resolves to how to undo it; to nothing if nothing changed. */
-type Run = () => Promise<(() => Promise<unknown>) | undefined>;
-type Job = readonly [plant: Plant, run: Run];
+type Act = (plant: Plant) => Promise<(() => Promise<unknown>) | undefined>;
+type Job = readonly [plant: Plant, act: Act];
 
 export const deleteSelected = (): Promise<void> =>
-  runOnSelected("Deleting", "Deleted", (plant) => async () => {
+  runOnSelected("Deleting", "Deleted", async (plant) => {
     await removePlant(plant.id, await readEtag(plant));
     list.value.take(plant.id);
     return () => createPlant(plant);
   });
 
 export const tagSelected = (tag: string | undefined): Promise<void> =>
-  runOnSelected("Changing", "Changed", (plant) => async () => {
+  runOnSelected("Changing", "Changed", async (plant) => {
     const etag = await readEtag(plant);
     if (plant.tag === tag) return undefined;
     const saved = await replacePlant({ ...plant, tag }, etag);
@@ -117,18 +117,14 @@ async function readEtag(plant: Plant): Promise<string> {
 
 const TOO_MANY = `More than ${formatCount(AT_ONCE_MAX)} plants are too many at once. Search or pick a tag.`;
 
-async function runOnSelected(
-  doing: string,
-  done: string,
-  toRun: (plant: Plant) => Run,
-): Promise<void> {
+async function runOnSelected(doing: string, done: string, act: Act): Promise<void> {
   const stopping = new AbortController();
   const jobs: Job[] = [];
   work.value = { text: "Reading", done: 0, total: 0, stop: () => stopping.abort() };
   try {
     await call(async (client) => {
       for await (const block of readSelected(client, list.value.filter, stopping)) {
-        for (const plant of block) jobs.push([plant, toRun(plant)]);
+        for (const plant of block) jobs.push([plant, act]);
         if (jobs.length > AT_ONCE_MAX) return;
       }
     });
@@ -152,11 +148,15 @@ async function runAll(doing: string, done: string, jobs: readonly Job[]): Promis
   const stop = (): void => void kept.push(...waiting.splice(0).map(([plant]) => plant));
   const runWaiting = async (): Promise<void> => {
     for (let job = waiting.pop(); job !== undefined; job = waiting.pop()) {
-      const [plant, run] = job;
+      const [plant, act] = job;
       work.value = { text: doing, done: count + reasons.length, total: jobs.length, stop };
       try {
-        const revert = await run();
-        if (revert !== undefined) undo.push([plant, () => putBack(plant, revert)]);
+        const revert = await act(plant);
+        const putBack = async (): Promise<undefined> => {
+          await revert?.();
+          list.value.put(plant);
+        };
+        if (revert !== undefined) undo.push([plant, putBack]);
         count++;
       } catch (error) {
         reasons.push(`${formatName(plant)}: ${explainFailure(error)}`);
@@ -180,11 +180,6 @@ async function runAll(doing: string, done: string, jobs: readonly Job[]): Promis
       ? { label: "Undo", isNeeded: true, run: () => void runAll("Undoing", "Undone:", undo) }
       : undefined,
   );
-}
-
-async function putBack(plant: Plant, revert: () => Promise<unknown>): Promise<undefined> {
-  await revert();
-  list.value.put(plant);
 }
 
 function explainFailure(error: unknown): string {

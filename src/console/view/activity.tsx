@@ -2,7 +2,7 @@
 
 import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { call, explain } from "../api/service.ts";
+import { ask, explain } from "../api/service.ts";
 import {
   formatBytes,
   formatCount,
@@ -55,8 +55,7 @@ export function ActivityView(): JSX.Element {
   const activity = useSignal<Activity | undefined>(undefined);
   const findLast = (): number => activity.value?.samples.at(-1)?.atMs ?? 0;
   const { failure } = usePolling(async () => {
-    const response = await call((client) => client.request(`/activity?since=${findLast()}`));
-    const { samples, ...rest } = (await response.json()) as Activity;
+    const { samples, ...rest } = await ask<Activity>(`/activity?since=${findLast()}`);
     // Another answer may have come meanwhile.
     const added = samples.filter(({ atMs }) => atMs > findLast());
     const known = activity.value?.samples ?? [];

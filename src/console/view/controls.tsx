@@ -1,7 +1,7 @@
 /** The parts that every view is made of: icons, buttons, tags, tables, notices, menus. */
 
 import type { ButtonHTMLAttributes, ComponentChildren, JSX } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useRef } from "preact/hooks";
 
 const paths = {
   search: "M9 3.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 0 1 0-11ZM13 13l4 4",
@@ -202,15 +202,11 @@ interface MenuProps {
   readonly children: ComponentChildren;
 }
 
-/** Escape or a click outside closes it, as do a choice, another address, and Tab when it leaves the menu. */
+/** Escape or a click outside closes it, as do a choice, and Tab when it leaves the menu. */
 export function Menu({ label, button, buttonClass, children }: MenuProps): JSX.Element {
   const id = useId();
   const panel = useRef<HTMLDivElement>(null);
   const close = (): void => panel.current?.hidePopover();
-  useEffect(() => {
-    addEventListener("hashchange", close);
-    return () => removeEventListener("hashchange", close);
-  }, []);
   return (
     <>
       <button type="button" class={buttonClass} aria-label={label} title={label} popovertarget={id}>

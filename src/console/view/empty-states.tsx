@@ -3,8 +3,8 @@
 import type { ComponentChildren, JSX } from "preact";
 import type { Plant } from "../../domain/plant.ts";
 import { explain, isStatus, tryAgain } from "../api/service.ts";
-import { formatCount, formatName } from "../state/format.ts";
-import { list, LOADED_MAX } from "../state/plants.ts";
+import { formatName } from "../state/format.ts";
+import { list } from "../state/plants.ts";
 import { currentFilter, everything, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { Button } from "./controls.tsx";
@@ -68,10 +68,6 @@ function readStatus(byId: Plant | undefined): Status {
         title: "Couldn't load the list",
         text: explain(shown.failure.value),
         action: button("Try again", () => shown.loadMore()),
-      };
-    case "full":
-      return {
-        text: `${formatCount(LOADED_MAX)} plants are loaded. Search or pick a tag to reach the others.`,
       };
     case "end":
       return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness(byId);

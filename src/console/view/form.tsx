@@ -3,13 +3,12 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX, PartialInputHTMLAttributes } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { ServiceError, type TagCount } from "../../../client/client.ts";
+import { ServiceError, type TagCount, type TagCountPage } from "../../../client/client.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isStorable, type Plant } from "../../domain/plant.ts";
-import { Taken } from "../api/plants.ts";
+import { readTags, Taken } from "../api/plants.ts";
 import { explain, isAbort } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
-import { suggestTags } from "../state/plants.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { Notice } from "./controls.tsx";
@@ -284,6 +283,8 @@ interface ComboboxProps extends PartialInputHTMLAttributes<HTMLInputElement> {
 }
 
 const SUGGEST_DELAY_MS = 120;
+const TAGS_AT_ONCE = 1000;
+const SUGGESTIONS_MAX = 50;
 
 /** A text field that suggests tags, after the combobox pattern of the ARIA Authoring Practices. */
 export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Element {
@@ -292,13 +293,23 @@ export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Ele
   const options = useSignal<readonly TagCount[]>([]);
   const active = useSignal(-1);
   const typed = useSignal(false);
+  /** The first tags in use, as they were when the list was opened. */
+  const known = useRef<TagCountPage>(undefined);
   const listbox = useRef<HTMLUListElement>(null);
 
   const suggest = async (signal: AbortSignal): Promise<void> => {
     if (!isOpen.value || !mayRead.value) return;
     try {
-      const found = await suggestTags(typed.value ? value : "", signal);
+      if (!typed.value) known.current = undefined;
+      const { tags, next } = (known.current ??= await readTags({ limit: TAGS_AT_ONCE }, signal));
+      const part = typed.value ? value.toUpperCase() : "";
+      const local = tags.filter(({ tag }) => tag.toUpperCase().includes(part));
+      // Where not all tags are known, the service finds those that begin like this.
+      const query = { prefix: value, limit: SUGGESTIONS_MAX };
+      const begun = next === undefined || part === "" ? [] : (await readTags(query, signal)).tags;
       if (signal.aborted) return;
+      const others = local.filter(({ tag }) => begun.every((each) => each.tag !== tag));
+      const found = [...begun, ...others].slice(0, SUGGESTIONS_MAX);
       // What the keys have come to stays chosen.
       const chosen = options.value[active.value]?.tag;
       options.value = found;

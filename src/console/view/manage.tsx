@@ -3,23 +3,10 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { call, explain } from "../api/service.ts";
+import { ask, explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Notice, Table, type TableRow } from "./controls.tsx";
 import { Form, usePolling, useTask } from "./form.tsx";
-
-/** Resolves to the answer; undefined if it has no body. */
-export async function ask<Answer>(path: string, method = "GET", body?: object): Promise<Answer> {
-  const init = { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
-  const text = await call(async (client) => {
-    const response = await client.request(
-      path,
-      body === undefined ? { method } : { method, ...init },
-    );
-    return response.text();
-  });
-  return (text === "" ? undefined : JSON.parse(text)) as Answer;
-}
 
 /** A dialog with a form. It closes when `run` is done. */
 interface Question {
@@ -59,7 +46,6 @@ interface ManagePageProps<Item> {
   readonly creation: Question;
   readonly heads: readonly string[];
   readonly rows: readonly TableRow[];
-  readonly children?: ComponentChildren;
 }
 
 export function ManagePage<Item>(props: ManagePageProps<Item>): JSX.Element {
@@ -82,7 +68,6 @@ export function ManagePage<Item>(props: ManagePageProps<Item>): JSX.Element {
       {asked === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}
       {rows.length > 0 && <Table label={title} isListing heads={props.heads} rows={rows} />}
       {items.value?.length === 0 && <p class="faint">No {title.toLowerCase()} yet.</p>}
-      {props.children}
       {asked !== undefined && (
         <QuestionDialog
           question={asked}

@@ -3,8 +3,8 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect } from "preact/hooks";
-import { ServiceError, type TokenFacts } from "../../../client/client.ts";
-import { call, isExpired, isStatus } from "../api/service.ts";
+import { ServiceError } from "../../../client/client.ts";
+import { call, isExpired } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Check, Mark, Notice } from "./controls.tsx";
 import { Field, fieldProps, focusField, Form, useTask } from "./form.tsx";
@@ -37,8 +37,7 @@ export function SignIn(): JSX.Element {
     else {
       fault.value = undefined;
       await run(async () => {
-        const response = await call((client) => client.request("/token"), token);
-        const identity = (await response.json()) as TokenFacts;
+        const identity = await call((client) => client.describeToken(), token);
         beginSession({ token, identity }, isKept.value);
       });
       if (trouble.value === undefined) return;
@@ -106,8 +105,11 @@ export function SignIn(): JSX.Element {
 }
 
 function explainRefusal(error: unknown): string {
-  if (isStatus(error, 0)) return "The store does not answer. Check the connection and try again.";
   if (!(error instanceof ServiceError)) return "This does not look like a plant store.";
+  if (error.status === 0)
+    return error.isTransient
+      ? "The store does not answer. Check the connection and try again."
+      : "This does not look like a plant store.";
   if (isExpired(error)) return "This token has expired. Ask for a new one.";
   if (error.status === 401)
     return "This token is not accepted. It is mistyped, incomplete or revoked.";

@@ -1,13 +1,13 @@
 /** Tokens: who can use the store, made and revoked here. */
 
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { plantScopes, type Scope, type TokenSummary } from "../../domain/token.ts";
-import { formatCount, formatTime } from "../state/format.ts";
+import { ask } from "../api/service.ts";
+import { formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { Button } from "./controls.tsx";
 import { Choice, TextField } from "./form.tsx";
-import { ask, Checks, ManagePage, readText, useManager } from "./manage.tsx";
+import { Checks, ManagePage, readText, useManager } from "./manage.tsx";
 
 const labels: Readonly<Partial<Record<string, string>>> = {
   "plants:read": "Read plants",
@@ -18,17 +18,14 @@ const labels: Readonly<Partial<Record<string, string>>> = {
 
 const expiries = { "": "Never", "30d": "In 30 days", "90d": "In 90 days", "365d": "In a year" };
 
-const isOver = ({ revoked, expires }: TokenSummary): boolean =>
-  revoked !== null || (expires !== null && Date.parse(expires) <= Date.now());
+const isInUse = ({ revoked, expires }: TokenSummary): boolean =>
+  revoked === null && (expires === null || Date.parse(expires) > Date.now());
 
 const isOwn = ({ prefix }: TokenSummary): boolean => prefix === identity.value?.prefix;
 
 export function TokensView(): JSX.Element {
   const manager = useManager<TokenSummary>("/tokens");
-  const isAll = useSignal(false);
-  const tokens = manager.items.value ?? [];
-  const over = tokens.filter(isOver).length;
-  const shown = tokens.filter((token) => isAll.value || !isOver(token)).toReversed();
+  const shown = (manager.items.value ?? []).filter(isInUse).toReversed();
   // A token cannot hand out what it lacks.
   const has = identity.value?.scopes ?? [];
 
@@ -89,21 +86,11 @@ export function TokensView(): JSX.Element {
         token.scopes.map((scope) => labels[scope] ?? scope).join(", "),
         token.expires === null ? "never" : formatTime(token.expires),
         token.lastUsed === null ? "never" : formatTime(token.lastUsed),
-        !isOver(token) && (
-          <Button kind="danger" onClick={() => revoke(token)}>
-            Revoke <span class="visually-hidden">{token.name}</span>
-          </Button>
-        ),
+        <Button kind="danger" onClick={() => revoke(token)}>
+          Revoke <span class="visually-hidden">{token.name}</span>
+        </Button>,
       ])}
-    >
-      {over > 0 && (
-        <p>
-          <button type="button" class="button-link" onClick={() => (isAll.value = !isAll.value)}>
-            {isAll.value ? "Hide" : "Show"} {formatCount(over, "token")} no longer in use
-          </button>
-        </p>
-      )}
-    </ManagePage>
+    />
   );
 }
 
@@ -111,6 +98,5 @@ const Name = ({ token }: { readonly token: TokenSummary }): JSX.Element => (
   <>
     <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>
     {isOwn(token) && <span class="tag">yours</span>}
-    {isOver(token) && <span class="tag">{token.revoked === null ? "expired" : "revoked"}</span>}
   </>
 );

@@ -1,25 +1,19 @@
 /** Webhooks: the receivers of changes, how they are doing, and what can be done about it. */
 
 import type { JSX } from "preact";
-import { type ChangeType, changeTypes } from "../../domain/change.ts";
-import { type Attempt, hasSucceeded } from "../../domain/webhook.ts";
-import { explain } from "../api/service.ts";
+import { changeTypes } from "../../domain/change.ts";
+import { type Attempt, hasSucceeded, type Webhook } from "../../domain/webhook.ts";
+import { ask, explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { Menu, MenuItem } from "./controls.tsx";
 import { TextField } from "./form.tsx";
-import { ask, Checks, ManagePage, readText, useManager } from "./manage.tsx";
+import { Checks, ManagePage, readText, useManager } from "./manage.tsx";
 
-interface Shown {
-  readonly name: string;
-  readonly url: string;
-  readonly types: readonly ChangeType[];
+interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "attempts"> {
   readonly state: "active" | "paused";
   readonly reason: string | null;
-  readonly failures: number;
   readonly nextAttempt: string | null;
-  /** The newest first. */
-  readonly attempts: readonly Attempt[];
 }
 
 interface WithSecret {
