@@ -3,13 +3,9 @@
 import { statfsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { INT64_MIN } from "../../domain/json.ts";
-import { lengthOf, type Plant } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { StoreLimits } from "../../domain/store.ts";
 import type { Statements } from "./sql.ts";
-
-/** The text that a replacement may add on a disk that is nearly full. */
-const GROWTH_MAX = 4_096;
 
 export class Room {
   /** Infinite without a quota; undefined until the plants are counted. */
@@ -52,18 +48,13 @@ export class Room {
 
   /** Why so many new plants cannot be stored. */
   refuseNew(plants = 1): Refusal | undefined {
-    if ((this.plantsLeft as number) < plants) return new Refusal("store_full");
-    return this.isDiskBelow(1) ? new Refusal("disk_low") : undefined;
+    return (this.plantsLeft as number) < plants ? new Refusal("store_full") : this.refuseText();
   }
 
-  refuseReplacement(plant: Plant, before: Plant): Refusal | undefined {
-    const isLarge = lengthOf(plant) - lengthOf(before) > GROWTH_MAX;
-    // The journal keeps every version. What is left then is for removals.
-    return this.isDiskBelow(isLarge ? 1 : 1 / 2) ? new Refusal("disk_low") : undefined;
-  }
-
-  private isDiskBelow(share: number): boolean {
-    return this.freeBytes < (this.limits.diskFreeBytesMin ?? 0) * share;
+  /** Why no text can be stored. What is left of the disk is for removals: the journal keeps what was removed. */
+  refuseText(): Refusal | undefined {
+    const { diskFreeBytesMin = 0 } = this.limits;
+    return this.freeBytes < diskFreeBytesMin ? new Refusal("disk_low") : undefined;
   }
 
   take(plants: number): void {

@@ -342,7 +342,7 @@ function changePlant(
   const row = statements.findPlant.get(id);
   const before = judgeChange(row === null ? undefined : toPlant(row), condition);
   if (before instanceof Refusal) return before;
-  const refusal = plant === undefined ? undefined : room.refuseReplacement(plant, before);
+  const refusal = plant === undefined ? undefined : room.refuseText();
   if (refusal !== undefined) return refusal;
   if (plant === undefined) {
     statements.deletePlant.run(id);
