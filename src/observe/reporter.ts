@@ -134,6 +134,8 @@ export class MetricsReporter {
     const figures = store.readFigures();
     const { diskFreeBytes } = figures;
     const { version } = packageJson;
+    const byWebhook = (read: (webhook: WebhookFacts) => number): Value =>
+      webhooks.map((webhook) => [{ webhook: webhook.name }, read(webhook)]);
     const values: Readonly<Record<Name, Value>> = {
       plantstore_info: [[{ version, engine: store.description.engine }, 1]],
       plantstore_ready: isReady === undefined ? undefined : Number(isReady),
@@ -170,14 +172,8 @@ export class MetricsReporter {
       plantstore_log_lines_dropped_total: this.observed.countDroppedLines?.() ?? 0,
       plantstore_changes_total: store.changesWritten,
       plantstore_feed_readers: gauges.feedReaders,
-      plantstore_webhook_lag_seconds: webhooks.map(({ name, lagSeconds }) => [
-        { webhook: name },
-        lagSeconds,
-      ]),
-      plantstore_webhook_paused: webhooks.map(({ name, isPaused }) => [
-        { webhook: name },
-        Number(isPaused),
-      ]),
+      plantstore_webhook_lag_seconds: byWebhook(({ lagSeconds }) => lagSeconds),
+      plantstore_webhook_paused: byWebhook(({ isPaused }) => Number(isPaused)),
       plantstore_webhook_attempts_total: webhooks.flatMap(({ name, sent, failed }) => [
         [{ webhook: name, result: "taken" }, sent],
         [{ webhook: name, result: "failed" }, failed],

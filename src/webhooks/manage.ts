@@ -102,10 +102,9 @@ export class Webhooks {
   async replay(name: string, given: unknown): Promise<ShownWebhook> {
     const { from } = parseMembers(given, replayRules);
     await this.find(name);
-    const cursor = from === "newest" ? await this.findNewest() : from;
     // Refuses a number that the journal does not have.
-    if (from !== "newest") await this.readChanges(cursor);
-    return this.update(name, { cursor, paused: undefined });
+    const newest = await this.findNewest(from === "newest" ? 0 : from);
+    return this.update(name, { cursor: from === "newest" ? newest : from, paused: undefined });
   }
 
   async rotate(name: string): Promise<ShownSecret> {
@@ -144,12 +143,9 @@ export class Webhooks {
     throw new Refusal("store_busy");
   }
 
-  private async findNewest(): Promise<number> {
-    return (await this.readChanges(0)).newest;
-  }
-
-  private readChanges(after: number) {
-    return this.store.readChanges({ after, limit: 0, id: undefined, types: undefined });
+  private async findNewest(after = 0): Promise<number> {
+    const query = { after, limit: 0, id: undefined, types: undefined };
+    return (await this.store.readChanges(query)).newest;
   }
 
   private parseNew(given: unknown): Pick<Webhook, "name" | "url" | "types"> {
