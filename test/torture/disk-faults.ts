@@ -142,7 +142,8 @@ class DiskFaults {
         recoveryMs: Math.max(known?.recoveryMs ?? 0, report.recoveryMs),
       });
     }
-    return this.end(files, service, load);
+    // Not without waiting: the service would be stopped first.
+    return await this.end(files, service, load);
   }
 
   /** Each in turn, in an order of chance. A queue that is full refuses also what a disk would hide. */

@@ -180,5 +180,6 @@ async function loseWrites(random: Random): Promise<string[]> {
   await pair.primary.kill();
   await clients.stop();
   await pair.promote();
-  return compare(scene);
+  // Not without waiting: the scene would be over.
+  return await compare(scene);
 }
