@@ -57,7 +57,7 @@ function prepareStatements(db: Database) {
   const prepare: Prepare = (sql) => db.prepare(sql);
   const insertRows = (count: number): Statement<unknown, Value[]> =>
     prepare(
-      `INSERT INTO plants (id, name, tag) VALUES ${"(?, ?, ?), ".repeat(count - 1)}(?, ?, ?)`,
+      `INSERT OR FAIL INTO plants (id, name, tag) VALUES ${"(?, ?, ?), ".repeat(count - 1)}(?, ?, ?)`,
     );
   return {
     begin: prepare("BEGIN"),
@@ -69,8 +69,10 @@ function prepareStatements(db: Database) {
     insertPlant: prepare(
       "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
     ),
-    // An id that is taken fails the statement.
+    // An id that is taken ends the statement, and what it has inserted stays. To undo that, SQLite would copy every page
+    // that the statement changes.
     insertPlants: { 16: insertRows(16), 4: insertRows(4) },
+    countChanged: prepare<{ count: bigint }>("SELECT changes() AS count"),
     updatePlant: prepare("UPDATE plants SET name = ?, tag = ? WHERE id = ?"),
     deletePlant: prepare("DELETE FROM plants WHERE id = ?"),
     findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),

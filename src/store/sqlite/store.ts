@@ -260,19 +260,18 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 }
 
-/** Creates share statements, as long as no id is taken. */
+/** Creates share statements until an id is taken: a failure costs more than a statement saves. */
 function applyAll(transaction: Transaction, batch: readonly (PlantWrite | Task)[]): unknown[] {
   const outcomes: unknown[] = [];
-  let mayBeTaken = false;
+  let isTaken = false;
   while (outcomes.length < batch.length) {
-    const creates: readonly Create[] = mayBeTaken ? [] : takeCreates(batch, outcomes.length);
-    if (creates.length > 0 && createTogether(transaction, creates))
-      for (const _ of creates) outcomes.push("created");
-    else {
-      mayBeTaken ||= creates.length > 0;
-      outcomes.push(applyAlone(transaction, batch[outcomes.length] as PlantWrite | Task));
-      transaction.flushEntries();
-    }
+    const creates: readonly Create[] = isTaken ? [] : takeCreates(batch, outcomes.length);
+    const made = creates.length === 0 ? 0 : createTogether(transaction, creates);
+    isTaken ||= made < creates.length;
+    for (let count = 0; count < made; count++) outcomes.push("created");
+    if (made > 0) continue;
+    outcomes.push(applyAlone(transaction, batch[outcomes.length] as PlantWrite | Task));
+    transaction.flushEntries();
   }
   return outcomes;
 }
@@ -285,25 +284,27 @@ function takeCreates(batch: readonly (PlantWrite | Task)[], from: number): reado
   return batch.slice(from, from + rows) as Create[];
 }
 
-/** A row costs a third less than alone. False if nothing was created: SQLite has undone the statement. */
+/** Returns how many were created: all before the first one whose id is taken. */
 function createTogether(
   { db, statements, room, entries, flushEntries }: Transaction,
   creates: readonly Create[],
-): boolean {
-  if (room.refuseNew(creates.length) !== undefined) return false;
+): number {
+  if (room.refuseNew(creates.length) !== undefined) return 0;
   const values = creates.flatMap(({ id, plant }) => [id, plant.name, plant.tag ?? null]);
+  let made = creates.length;
   try {
     statements.insertPlants[creates.length as RowsTogether].run(...values);
   } catch (error) {
     if (!db.inTransaction) throw error;
-    return false;
+    const isTaken = (error as { code?: unknown }).code === "SQLITE_CONSTRAINT_PRIMARYKEY";
+    made = isTaken ? Number(statements.countChanged.get()?.count) : 0;
   }
-  room.take(creates.length);
-  for (const { id, by, plant } of creates) {
+  room.take(made);
+  for (const { id, by, plant } of creates.slice(0, made)) {
     entries?.add(id, by, plant);
     flushEntries();
   }
-  return true;
+  return made;
 }
 
 /** If the transaction is still open after an error, SQLite undid that statement alone, and only this write fails. */
