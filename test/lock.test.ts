@@ -94,5 +94,5 @@ async function sendWhileLocked(
   );
   await Promise.race([onlyRoomWaits, sent]);
   await held.release();
-  return sent;
+  return await sent;
 }
