@@ -458,6 +458,11 @@ describeInBrowser("a plant that a colleague changes meanwhile", () => {
     await page.locator(".now", { hasText: "Precious" }).waitFor();
     expect(await service.findPlant(1600n)).toMatchObject({ name: "Precious" });
     expect(await page.locator(".notice .button-main").allTextContents()).toEqual(["Keep it"]);
+    // An edit has nothing to do with it.
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByRole("button", { name: "Save" }).waitFor();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("button", { name: "Delete anyway" }).click();
     await toastOf(page, "Deleted").waitFor();
     await page.getByRole("button", { name: "Undo" }).click();

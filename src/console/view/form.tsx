@@ -1,6 +1,6 @@
 /** Forms and their fields, those of a plant with its rules: a form says what is wrong before it sends. */
 
-import { type Signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX, PartialInputHTMLAttributes } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount, type TagCountPage } from "../../../client/client.ts";
@@ -13,16 +13,10 @@ import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { Notice } from "./controls.tsx";
 
-interface Task {
-  readonly isBusy: Signal<boolean>;
-  /** Why it failed the last time. */
-  readonly trouble: Signal<unknown>;
-  readonly run: (action: () => Promise<void>) => Promise<void>;
-}
-
 /** Something that is sent, once at a time. */
-export function useTask(): Task {
+export function useTask() {
   const isBusy = useSignal(false);
+  /** Why it failed the last time. */
   const trouble = useSignal<unknown>(undefined);
   const run = async (action: () => Promise<void>): Promise<void> => {
     if (isBusy.value) return;
@@ -41,14 +35,9 @@ export function useTask(): Task {
 
 const POLL_MS = 5000;
 
-interface Polling {
-  /** Why it failed the last time. */
-  readonly failure: unknown;
-  readonly poll: () => Promise<void>;
-}
-
 /** Reads at once and then every few seconds, but not while the page is hidden. */
-export function usePolling(read: () => Promise<void>): Polling {
+export function usePolling(read: () => Promise<void>) {
+  /** Why it failed the last time. */
   const failure = useSignal<unknown>(undefined);
   const poll = async (): Promise<void> => {
     try {

@@ -19,27 +19,19 @@ interface Question {
   readonly run: (given: FormData) => Promise<string | undefined>;
 }
 
-interface Manager<Item> {
-  readonly items: Signal<readonly Item[] | undefined>;
-  readonly failure: unknown;
-  readonly reload: () => Promise<void>;
-  readonly question: Signal<Question | undefined>;
-  /** Of what was made last. */
-  readonly secret: Signal<string | undefined>;
-}
-
-export function useManager<Item>(path: string): Manager<Item> {
+/** The list behind a path, what is asked in a dialog, and the secret of what was made last. */
+export function useManager<Item>(path: string) {
   const items = useSignal<readonly Item[] | undefined>(undefined);
   const question = useSignal<Question | undefined>(undefined);
   const secret = useSignal<string | undefined>(undefined);
-  const { failure, poll } = usePolling(async () => {
+  const { failure, poll: reload } = usePolling(async () => {
     items.value = await ask<readonly Item[]>(path);
   });
-  return { items, failure, reload: poll, question, secret };
+  return { items, failure, reload, question, secret };
 }
 
-interface ManagePageProps<Item> {
-  readonly manager: Manager<Item>;
+interface ManagePageProps {
+  readonly manager: ReturnType<typeof useManager>;
   readonly title: string;
   readonly intro: string;
   readonly secretTitle: string;
@@ -48,7 +40,7 @@ interface ManagePageProps<Item> {
   readonly rows: readonly TableRow[];
 }
 
-export function ManagePage<Item>(props: ManagePageProps<Item>): JSX.Element {
+export function ManagePage(props: ManagePageProps): JSX.Element {
   const { title, creation, rows } = props;
   const { items, failure, reload, question, secret } = props.manager;
   const asked = question.value;

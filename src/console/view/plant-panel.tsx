@@ -83,6 +83,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     if (versioned === undefined) return;
     const { etag, plant } = versioned;
     keepDraft(id, { name: plant.name, tag: plant.tag, etag });
+    trouble.value = undefined;
   };
   const discard = (): void => {
     keepDraft(id, undefined);
@@ -131,11 +132,12 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       if (isOpen(id)) closePanel();
     });
 
-  const conflict = isStale.value && !isBusy.value ? new Changed(id, versioned) : trouble.value;
+  const isBehind = draft !== undefined && isStale.value && !isBusy.value;
+  const conflict = isBehind ? new Changed(id, versioned) : trouble.value;
   const notice = conflict !== undefined && (
     <TroubleNotice
       trouble={conflict}
-      of={doing.current}
+      of={draft === undefined ? doing.current : "save"}
       onTake={(now) => {
         discard();
         accept(now);

@@ -16,9 +16,7 @@ interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "a
   readonly nextAttempt: string | null;
 }
 
-interface WithSecret {
-  readonly secret: string;
-}
+type WithSecret = Pick<Webhook, "secret">;
 
 const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
   `${status ?? error ?? "no answer"} after ${formatFigure(durationMs)} ms`;
