@@ -40,8 +40,8 @@ export const workers: Scenario = {
   },
 };
 
-const START =
-  "By a profile, half is loading code, the rest is the command line, the store and routes.";
+const ONE_FILE = `${OURS}, one file`;
+const START = "By a profile, half is loading code, the rest is commands, the store and routes.";
 
 export const start: Scenario = {
   name: "start",
@@ -56,9 +56,7 @@ export const start: Scenario = {
       rounds: FEW_ROUNDS,
       candidates: [
         starting(OURS, "ours", () => servePlants(`sqlite:${makePath()}`)),
-        starting(`${OURS}, one file`, "ours", () =>
-          servePlants(`sqlite:${makePath()}`, {}, oneFile),
-        ),
+        starting(ONE_FILE, "ours", () => servePlants(`sqlite:${makePath()}`, {}, oneFile)),
         ...peers.map(({ name, program }) =>
           starting(name, "peer", () => servePeer(program, makePath())),
         ),

@@ -28,9 +28,8 @@ export const ANSWER_SECONDS_MAX = 10;
 
 /** A round during which other processes used more of a core than this is repeated. */
 export const FOREIGN_CORES_MAX = 0.2;
-/** Per round. */
+/** Of one round, and of all rounds of a run. */
 export const REPEATS_MAX = 3;
-/** Per run. */
 export const REPEATS_TOTAL_MAX = parseSetting("BENCH_REPEATS", 80, 0);
 
 function parseSetting(name: string, fallback: number, least = 1): number {
