@@ -160,8 +160,6 @@ function setUp(db: Database, path: string, onMigrate?: OnMigrate): void {
   db.run("PRAGMA cache_size = -4000");
   db.run("PRAGMA journal_size_limit = 67108864");
   migrate(db, path, onMigrate);
-  // A statement that creates several plants keeps what it may have to undo. In a file that costs more than the plants.
-  db.run("PRAGMA temp_store = MEMORY");
   // From here on a lock of another process must not stop the event loop: the batcher retries instead.
   db.run("PRAGMA busy_timeout = 0");
 }
