@@ -2,7 +2,7 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hashToken, mintToken } from "../src/auth/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import {
@@ -197,6 +197,7 @@ describe("plantstore copy", () => {
   });
 
   test.each([
+    ["by another name", "from.db", linkSync],
     ["through a link", "from.db", symlinkSync],
     ["in place of its log", "from.db-wal", undefined],
   ])("the same store %s is refused", async (_, name, link) => {

@@ -3,6 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import {
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -180,6 +181,7 @@ describe("plantstore export", () => {
     ["plants.db-wal", undefined],
     ["plants.db-shm", undefined],
     ["plants.db-journal", undefined],
+    ["plants.db", linkSync],
     ["plants.db", symlinkSync],
     ["plants.db-wal", symlinkSync],
   ])("does not replace the store: %s, even with --force", async (name, link) => {

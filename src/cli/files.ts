@@ -148,12 +148,18 @@ export function requireOutsideStore(flag: string, path: string, databaseUrl: str
   const url = parseStoreUrl(databaseUrl);
   if (url.engine !== "sqlite") return;
   const parts = ["", ...companions].map((suffix) => realPath(url.path) + suffix);
-  if (parts.includes(realPath(path)))
+  if (parts.some((part) => isSameFile(path, part)))
     throw new UsageError(`${flag}: ${path} is the store, or a part of it`);
 }
 
 export const isSameFile = (path: string, other: string): boolean =>
-  realPath(path) === realPath(other);
+  identify(path) === identify(other);
+
+/** The same for all names of a file: SQLite damages one that is open under two of them. */
+function identify(path: string): string {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return found === undefined ? realPath(path) : `${found.dev}:${found.ino}`;
+}
 
 /** The place of the file, or where it would be made. */
 function realPath(path: string): string {

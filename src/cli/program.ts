@@ -211,7 +211,11 @@ Exit codes:
   1    failed before the end; the message says how many are stored
   2    not understood
   3    finished, but records were refused
-  130  interrupted by Ctrl-C; the summary says how far it came`;
+  130  interrupted by Ctrl-C; the summary says how far it came
+
+Examples:
+  plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects refused.csv
+  zcat plants.ndjson.gz | plantstore import - --format ndjson --url http://127.0.0.1:8080`;
 
 const COPY_HELP = `
 DATABASE_URL stands in for the one that is left out. It keeps a password off the command line, where
@@ -306,8 +310,9 @@ function addStoreCommands(program: Command): void {
 function addCompletion(program: Command): void {
   program
     .command("completion")
-    .description("Print a script that completes commands in a shell. See docs/install.md.")
+    .description("Print a script that completes commands in a shell.")
     .addArgument(new Argument("<shell>", "which shell").choices(shells))
+    .addHelpText("after", COMPLETION_HELP)
     .action(printCompletion);
   program
     .command("complete", { hidden: true })
@@ -317,3 +322,9 @@ function addCompletion(program: Command): void {
     .helpOption(false)
     .action(() => printCandidates(program));
 }
+
+const COMPLETION_HELP = `
+Run it whenever a shell starts:
+  bash  add to ~/.bashrc: source <(plantstore completion bash)
+  zsh   add to ~/.zshrc, below compinit: source <(plantstore completion zsh)
+  fish  plantstore completion fish > ~/.config/fish/completions/plantstore.fish`;
