@@ -60,7 +60,7 @@ const reasons = {
   import:
     "SQLite alone neither receives nor parses lines, answers none of them, and writes no journal.",
   export: "SQLite alone neither formats rows nor sends them.",
-  tail: "By a trace, half of the slowest wait for a sync or a checkpoint, half for the collector.",
+  tail: "By a trace, half of the slowest wait for a sync or a checkpoint, the others outside a commit.",
 };
 
 const create: Scenario = {
