@@ -59,7 +59,7 @@ export const TOKEN_FIELDS = Object.entries(tokenColumns)
   .map(([field, column]) => `${column} AS "${field}"`)
   .join(", ");
 const GIVEN = Object.keys(tokenColumns)
-  .map((field, index) => `CAST($${index + 1} AS ${field.endsWith("Ms") ? "bigint" : "text"})`)
+  .map((field, index) => `CAST(value ->> ${index} AS ${field.endsWith("Ms") ? "bigint" : "text"})`)
   .join(", ");
 
 export type TokenRow = Readonly<Record<keyof TokenRecord, string | bigint | null>>;
@@ -86,19 +86,25 @@ interface Dialect {
   readonly prefix: string;
   /** Ends a query whose rows stay locked until the statement is committed. */
   readonly lock: string;
+  /** A row for each element of the JSON in the first parameter, in the column `value`. */
+  readonly given: string;
 }
 
-/** Both dialects know numbered parameters, CAST, ON CONFLICT and RETURNING. */
-function statementsOf({ prefix, lock }: Dialect) {
+/**
+ * Both dialects know numbered parameters, CAST, ON CONFLICT and RETURNING. However many tokens there are, they are
+ * stored by one statement: on a server each has a way and a sync of its own, and a health check waits for them.
+ */
+function statementsOf({ prefix, lock, given }: Dialect) {
   const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
   return {
     findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
     listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} ORDER BY created_at_ms, name`,
-    insertToken: `INSERT INTO ${tokens} (${COLUMNS}) VALUES (${GIVEN}) ON CONFLICT DO NOTHING`,
-    // A revocation that is there stays, and of two uses the later one.
-    mergeToken: `UPDATE ${tokens} SET revoked_at_ms = coalesce(revoked_at_ms, CAST($2 AS bigint)),
-      last_used_at_ms = CASE WHEN coalesce(last_used_at_ms, 0) < CAST($3 AS bigint)
-        THEN CAST($3 AS bigint) ELSE last_used_at_ms END WHERE hash = $1`,
+    insertTokens: `INSERT INTO ${tokens} (${COLUMNS}) SELECT ${GIVEN} FROM ${given} WHERE true
+      ON CONFLICT DO NOTHING`,
+    // Of hash, revocation and use. A revocation that is there stays, and of two uses the later one.
+    mergeTokens: `UPDATE ${tokens} SET revoked_at_ms = coalesce(revoked_at_ms, CAST(value ->> 1 AS bigint)),
+      last_used_at_ms = CASE WHEN coalesce(last_used_at_ms, 0) < CAST(value ->> 2 AS bigint)
+        THEN CAST(value ->> 2 AS bigint) ELSE last_used_at_ms END FROM ${given} WHERE hash = value ->> 0`,
     // The locks make two revocations wait for each other; otherwise each could count on the other's token.
     revokeToken: `WITH usable AS MATERIALIZED (
         SELECT t.hash FROM ${tokens} t WHERE t.revoked_at_ms IS NULL
@@ -172,7 +178,7 @@ export abstract class SqlStore<Task = never> implements TokenStore {
 
   async createToken(token: TokenRecord): Promise<boolean> {
     const found = await this.writeRecords(
-      [this.sql.insertToken, ...toValues(token)],
+      [this.sql.insertTokens, JSON.stringify([toValues(token)])],
       [this.sql.findToken, token.hash],
     );
     // Hashes are unique, so a token that is found was stored by this call.
@@ -188,16 +194,12 @@ export abstract class SqlStore<Task = never> implements TokenStore {
   }
 
   async adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
-    const { mergeToken, insertToken, listTokens } = this.sql;
+    const { mergeTokens, insertTokens, listTokens } = this.sql;
+    const known = records.map((token) => [token.hash, token.revokedAtMs, token.lastUsedAtMs]);
     const stored = await this.writeRecords<TokenRow>(
-      // All of these first: a revocation frees a name that another token may have.
-      ...records.map(({ hash, revokedAtMs = null, lastUsedAtMs = null }): Statement => [
-        mergeToken,
-        hash,
-        revokedAtMs,
-        lastUsedAtMs,
-      ]),
-      ...records.map((token): Statement => [insertToken, ...toValues(token)]),
+      // These first: a revocation frees a name that another token may have.
+      [mergeTokens, JSON.stringify(known)],
+      [insertTokens, JSON.stringify(records.map(toValues))],
       [listTokens],
     );
     const hashes = new Set<unknown>(stored.map(({ hash }) => hash));
@@ -205,9 +207,8 @@ export abstract class SqlStore<Task = never> implements TokenStore {
   }
 
   async touchTokens(uses: readonly TokenUse[]): Promise<void> {
-    await this.writeRecords(
-      ...uses.map(({ hash, usedAtMs }): Statement => [this.sql.mergeToken, hash, null, usedAtMs]),
-    );
+    const known = uses.map(({ hash, usedAtMs }) => [hash, null, usedAtMs]);
+    await this.writeRecords([this.sql.mergeTokens, JSON.stringify(known)]);
   }
 
   async listWebhooks(): Promise<Webhook[]> {

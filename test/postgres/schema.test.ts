@@ -1,7 +1,7 @@
 /** How a database becomes a plant store, and when it is left alone. */
 
 import { describe, expect, test } from "bun:test";
-import { makeFirstToken } from "../../src/auth/token.ts";
+import { makeFirstToken, mintToken, toRecord } from "../../src/auth/token.ts";
 import { resolveConfig } from "../../src/config.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
@@ -184,6 +184,26 @@ describe("a server", () => {
     expect(performance.now() - startedAtMs).toBeLessThan(2_000);
     expect((error as Error).message).toContain('database "nowhere" does not exist');
   });
+});
+
+test("tokens, however many, are stored by one statement and touched by one: a health check waits for it", async () => {
+  await using database = await openDatabase();
+  const store = await openStore(database.url, config);
+  const writesOf = (): Promise<{ rows: number; writes: number }[]> =>
+    database.run(`SELECT count(*)::int AS rows, count(DISTINCT xmin::text)::int AS writes
+      FROM plantstore_tokens WHERE last_used_at_ms IS NOT NULL`);
+  const grant = { scopes: ["plants:read"], createdAtMs: 1 } as const;
+  const tokens = Array.from({ length: 50 }, (_, at) => ({
+    ...toRecord(mintToken(), { ...grant, name: `t${at}` }),
+    lastUsedAtMs: 1,
+  }));
+  expect(await store.adoptTokens(tokens)).toEqual([]);
+  expect(await writesOf()).toEqual([{ rows: 50, writes: 1 }]);
+  await store.touchTokens(tokens.map(({ hash }) => ({ hash, usedAtMs: 2 })));
+  expect(await writesOf()).toEqual([{ rows: 50, writes: 1 }]);
+  const used = (await store.listTokens()).map(({ lastUsedAtMs }) => lastUsedAtMs);
+  expect(used).toEqual(tokens.map(() => 2));
+  await store.close();
 });
 
 const plant = (id: bigint) => ({ id, name: "Fern", tag: undefined });

@@ -53,6 +53,8 @@ const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
 const MEASURE_MS_MAX = 1_500;
 
+/** A parameter of the type json would be turned into JSON once more. */
+const GIVEN = "json_array_elements(CAST(CAST($1 AS text) AS json))";
 const FIND_TOKENS = `SELECT ${TOKEN_FIELDS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
 
 /** Resolves when the schema is up to date. */
@@ -90,7 +92,7 @@ class PostgresStore extends SqlStore implements Store {
   private readonly stopTrimming: () => void;
 
   constructor(target: Target, description: StoreDescription, limits: Limits) {
-    super({ prefix: "plantstore_", lock: "FOR UPDATE" });
+    super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN });
     this.description = description;
     this.limits = limits;
     this.journal = { isOn: limits.changesDays > 0, written: 0 };

@@ -79,7 +79,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private isClosed = false;
 
   constructor(path: string, limits: StoreLimits, onMigrate?: OnMigrate) {
-    super({ prefix: "", lock: "" });
+    super({ prefix: "", lock: "", given: "json_each($1)" });
     this.path = path;
     this.limits = limits;
     this.description = {
