@@ -13,8 +13,10 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { Scans } from "../src/store/scans.ts";
 import { scanOnThread } from "../src/store/sqlite/thread.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
+import type { CountPage, PlantPage, PlantQuery } from "../src/domain/page.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import type { Store, StoreLimits } from "../src/domain/store.ts";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
@@ -24,6 +26,7 @@ import {
   openDatabase,
   readStore,
 } from "../src/store/sqlite/database.ts";
+import { openReads } from "../src/store/sqlite/read.ts";
 import { SqliteStore } from "../src/store/sqlite/store.ts";
 import { Room } from "../src/store/sqlite/room.ts";
 import { rejectionOf } from "./support/expect.ts";
@@ -372,6 +375,10 @@ test("a disk that has become nearly full is noticed with the next commit", () =>
   }
 });
 
+const never = (): never => {
+  throw new Error("not asked for");
+};
+
 describe("searches, each on the same thread", () => {
   const query = { after: undefined, limit: 10, tag: undefined, name: "a", order: "asc" } as const;
 
@@ -427,6 +434,33 @@ describe("searches, each on the same thread", () => {
     await store.close();
   });
 
+  test("one that has waited long gets its time, and does not end a sound thread", async () => {
+    const leftMs: number[] = [];
+    const search = async (_: unknown, deadlineMs: number): Promise<PlantPage> => {
+      leftMs.push(deadlineMs - performance.now());
+      await Bun.sleep(180);
+      return { plants: [], next: undefined };
+    };
+    const scans = new Scans({ ...limits, queueSecondsMax: 0.2 }, { search, count: never });
+    await Promise.all([scans.search(query), scans.search(query)]);
+    for (const ms of leftMs) expect(ms).toBeGreaterThan(500);
+    await scans.close();
+  });
+
+  test("a count that fails late is not used again", async () => {
+    const asked: (bigint | undefined)[] = [];
+    const count = async ({ after }: PlantQuery): Promise<CountPage> => {
+      asked.push(after);
+      if (asked.length === 2) throw new Refusal("store_unavailable");
+      await Bun.sleep(asked.length === 1 ? 120 : 0);
+      return { count: 1, next: asked.length === 1 ? 1n : undefined };
+    };
+    const scans = new Scans(limits, { search: never, count });
+    expect(await rejectionOf(scans.count())).toMatchObject({ reason: "store_unavailable" });
+    expect(await scans.count()).toEqual({ count: 1, exact: true });
+    await scans.close();
+  });
+
   test("of a store that closes are answered, and later ones are refused", async () => {
     using folder = makeTemporaryFolder();
     const store = new SqliteStore(`${folder.path}/plants.db`, limits);
@@ -434,6 +468,19 @@ describe("searches, each on the same thread", () => {
     await store.close();
     for (const page of await Promise.all(searches)) expect(page.plants).toEqual([]);
     expect(await rejectionOf(store.listPlants(query))).toMatchObject({ reason: "shutting_down" });
+  });
+
+  test("and pages of a reader beside the store are refused once it has closed", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    const store = new SqliteStore(path, limits);
+    const reads = openReads(path, limits, () => false);
+    await reads.close();
+    for (const name of ["a", undefined])
+      expect(await rejectionOf(reads.listPlants({ ...query, name }))).toMatchObject({
+        reason: "shutting_down",
+      });
+    await store.close();
   });
 });
 

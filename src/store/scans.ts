@@ -17,6 +17,8 @@ const COUNT_MS_MAX = 1_000;
 /** A count that took longer is used again for a while. */
 const CHEAP_MS = 100;
 const REUSE_MS = 1_000;
+/** One that begins late gets this time too. So only one that hangs is ended, and a thread with it. */
+const SCAN_MS_MIN = 1_000;
 
 export class Scans {
   private readonly searches: Batcher<PlantQuery, PlantPage>;
@@ -27,9 +29,13 @@ export class Scans {
 
   constructor(limits: StoreLimits, scanner: Scanner, searchesMax = 1) {
     const bounds = { ...limits, batchLengthMax: 1 };
+    const options = { commitMsMin: SCAN_MS_MIN };
     this.scanner = scanner;
-    this.searches = new Batcher(oneOf(scanner.search), bounds, { inFlightMax: searchesMax });
-    this.pieces = new Batcher(oneOf(scanner.count), bounds);
+    this.searches = new Batcher(oneOf(scanner.search), bounds, {
+      ...options,
+      inFlightMax: searchesMax,
+    });
+    this.pieces = new Batcher(oneOf(scanner.count), bounds, options);
   }
 
   search(query: PlantQuery): Promise<PlantPage> {
@@ -53,19 +59,20 @@ export class Scans {
     const { tag, name, q } = query;
     const all = { tag, name, q, order: "asc", limit: Number.POSITIVE_INFINITY } as const;
     let count = 0;
-    let tookMs = 0;
+    let isReused = false;
     try {
       for (let after: bigint | undefined; ;) {
         const piece = await this.pieces.submit({ ...all, after });
         count += piece.count;
         after = piece.next;
-        tookMs = performance.now() - startedAtMs;
-        if (after === undefined) return { count, exact: true };
-        if (tookMs > msMax) return { count, exact: false };
+        const tookMs = performance.now() - startedAtMs;
+        if (after !== undefined && tookMs <= msMax) continue;
+        isReused = tookMs > CHEAP_MS;
+        return { count, exact: after === undefined };
       }
     } finally {
       const forget = (): unknown => this.known.delete(key);
-      if (tookMs > CHEAP_MS) setTimeout(forget, REUSE_MS).unref();
+      if (isReused) setTimeout(forget, REUSE_MS).unref();
       else forget();
     }
   }

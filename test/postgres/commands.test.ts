@@ -93,7 +93,7 @@ describe("on PostgreSQL", () => {
     await place.run("ALTER TABLE plantstore_marks DROP COLUMN at_ms");
     const spoilt = await runCommand(["check"], place.env);
     expect(spoilt.exitCode).toBe(1);
-    expect(spoilt.stdout).toContain("The index plants_tag is missing.");
+    expect(spoilt.stdout).toContain("The index plants_tag is missing or not valid.");
     expect(spoilt.stdout).toContain("The column plantstore_marks.at_ms is missing.");
   });
 

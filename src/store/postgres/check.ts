@@ -75,16 +75,16 @@ export function inspectPostgres(target: Target, limits: OpenLimits): Promise<Ins
 }
 
 async function findFaults(connection: Connection): Promise<Fault[]> {
-  const findMissing = async (kind: string, names: string[], statement: string) => {
+  const findMissing = async (kind: string, names: string[], statement: string, note = "") => {
     const rows = await connection.query<{ readonly name: string }>(statement);
     const found = new Set(Array.from(rows, ({ name }) => name));
     return names
       .filter((name) => !found.has(name))
-      .map((name) => ({ check: "tables", message: `The ${kind} ${name} is missing.` }));
+      .map((name) => ({ check: "tables", message: `The ${kind} ${name} is missing${note}.` }));
   };
   const { columns, indexes } = listExpected();
   return [
     ...(await findMissing("column", columns, COLUMNS)),
-    ...(await findMissing("index", indexes, INDEXES)),
+    ...(await findMissing("index", indexes, INDEXES, " or not valid")),
   ];
 }

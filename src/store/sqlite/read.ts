@@ -1,6 +1,7 @@
 /** Reading from the embedded engine: look-ups, pages, tags and counts. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
+import { Refusal } from "../../domain/errors.ts";
 import {
   type CountQuery,
   isSearch,
@@ -51,9 +52,18 @@ export function openReads(
   limits: StoreLimits,
   isWriting: () => boolean,
 ): SqliteReads {
-  const connection = connect(openReadOnly(path));
-  const close = (): void => disconnect(connection);
-  return new SqliteReads(path, limits, { connect: () => connection, isWriting, close });
+  let connection: Connection | undefined = connect(openReadOnly(path));
+  return new SqliteReads(path, limits, {
+    connect: () => {
+      if (connection === undefined) throw new Refusal("shutting_down");
+      return connection;
+    },
+    isWriting,
+    close: () => {
+      disconnect(connection);
+      connection = undefined;
+    },
+  });
 }
 
 /** What the owner of a store and the readers on other threads have in common. Readers do not block the writer. */
