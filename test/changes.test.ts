@@ -86,11 +86,14 @@ describe("plantstore changes", () => {
   });
 });
 
-test("a page gets further, however late its rows come", () => {
-  const query = { after: 10, limit: 5, id: undefined, types: undefined };
-  const page = createChangePage(query, -1);
+test.each([
+  [10, 10n],
+  // The break before the oldest change.
+  [0, 11n],
+])("a page after %i gets further, however late its rows come", (after, first) => {
+  const page = createChangePage({ after, limit: 5, id: undefined, types: undefined }, -1);
   const row = { at_ms: 1n, newest: 11n, kept: null };
-  expect(page.add({ ...row, first: 10n, last: 10n, entries: null })).toBe(true);
+  expect(page.add({ ...row, first, last: 10n, entries: "[]" })).toBe(true);
   page.add({ ...row, first: 11n, last: 11n, entries: '["c",null,7,"Fern",null]' });
   expect(page.finish()).toMatchObject({ last: 11, changes: [{ id: 7n }] });
 });

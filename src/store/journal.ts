@@ -153,6 +153,8 @@ export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
       if (first > lastOfRow && lastOfRow > last) {
         if (query.after !== 0) throw gone();
         changes = [];
+        last = lastOfRow;
+        return true;
       }
       characters += row.entries?.length ?? 0;
       for (const change of parseBlock(row)) {
