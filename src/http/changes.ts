@@ -127,7 +127,7 @@ async function* follow(
     while (!feed.isClosed) {
       signal.throwIfAborted();
       // A reader keeps its place, and its piece, while it is sent a comment.
-      turn ??= feed.takeTurn(last, makeWhenRoom).then((piece) => ({ piece }));
+      turn ??= feed.takeTurn(last, signal, makeWhenRoom).then((piece) => ({ piece }));
       isWaiting = true;
       const quietMs = performance.now() - quietSinceMs;
       const taken = await within(quietMsMax - quietMs, turn, signal);

@@ -45,8 +45,8 @@ export class Feed {
   private chunks: Chunk[] = [];
   /** The number of the newest change; undefined before the first look. */
   private newest: number | undefined;
-  /** Resolves when there is a newer one, or the service stops. */
-  private changed = Promise.withResolvers<void>();
+  /** Each wakes a reader that has read the newest change. */
+  private readonly waiting = new Set<() => void>();
   /** The last turn. The next one comes after it. */
   private turns: Promise<unknown> = Promise.resolve();
   private restMs = 0;
@@ -75,7 +75,7 @@ export class Feed {
   /** Ends every reader. */
   close(): void {
     this.isClosed = true;
-    this.changed.resolve();
+    for (const wake of this.waiting) wake();
   }
 
   /** After this time, writes get most of the thread for a while. */
@@ -101,14 +101,33 @@ export class Feed {
 
   /**
    * Resolves to what `make` makes when there is something after this number and it is the reader's turn; to undefined
-   * when the service stops. A piece is made in its turn and not before, so no reader holds one while it waits.
+   * when the reader leaves or the service stops. A piece is made in its turn and not before, so no reader holds one
+   * while it waits.
    */
-  async takeTurn<Piece>(after: number, make: () => Promise<Piece>): Promise<Piece | undefined> {
-    while (after >= (this.newest ?? 0) && !this.isClosed) await this.changed.promise;
-    if (this.isClosed) return undefined;
+  async takeTurn<Piece>(
+    after: number,
+    signal: AbortSignal,
+    make: () => Promise<Piece>,
+  ): Promise<Piece | undefined> {
+    const isEnding = (): boolean => this.isClosed || signal.aborted;
+    while (after >= (this.newest ?? 0) && !isEnding()) await this.waitForChange(signal);
+    if (isEnding()) return undefined;
     const turn = this.turns.then(() => this.giveTurn(make));
     this.turns = turn.then(({ end }) => end());
     return turn.then(({ made }) => made);
+  }
+
+  /** A journal may have no change for months, so a reader that leaves is forgotten at once. */
+  private waitForChange(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        this.waiting.delete(wake);
+        signal.removeEventListener("abort", wake);
+        resolve();
+      };
+      this.waiting.add(wake);
+      signal.addEventListener("abort", wake);
+    });
   }
 
   /** One a tick: however many readers there are, other requests come between two pieces. */
@@ -146,8 +165,7 @@ export class Feed {
       if (newest === this.newest) return POLL_MS;
       if (this.newest !== undefined) this.noteWrite(performance.now());
       this.newest = newest;
-      this.changed.resolve();
-      this.changed = Promise.withResolvers();
+      for (const wake of this.waiting) wake();
       return POLL_MS;
     } catch (error) {
       this.log.warn("feed_not_read", { cause: error });

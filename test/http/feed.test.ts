@@ -98,19 +98,31 @@ test("a reader whose filter matches nothing lets others be answered while it loo
   expect(reader.comments).toBe(0);
 });
 
-describe("readers that are behind", () => {
-  function openFeed(): Feed {
-    const page = { changes: [], last: 0, hasMore: true, newest: 1 };
-    const log = createLog("error", () => undefined);
-    const feed = new Feed({ readChanges: async () => page }, log);
-    feed.join();
-    return feed;
-  }
+/** Of a reader that does not leave. */
+const { signal: staying } = new AbortController();
 
+function openFeed(): Feed {
+  const page = { changes: [], last: 0, hasMore: true, newest: 1 };
+  const log = createLog("error", () => undefined);
+  const feed = new Feed({ readChanges: async () => page }, log);
+  feed.join();
+  return feed;
+}
+
+test("a reader that leaves while there is no change does not wait for one", async () => {
+  const feed = openFeed();
+  const leaving = new AbortController();
+  const turn = feed.takeTurn(1, leaving.signal, () => Promise.reject(new Error("It has left.")));
+  leaving.abort();
+  expect(await turn).toBeUndefined();
+  feed.close();
+});
+
+describe("readers that are behind", () => {
   /** What `see` returns each time that one of the readers has its turn. */
   async function giveTurns<Seen>(readers: number, see: (feed: Feed) => Seen): Promise<Seen[]> {
     const feed = openFeed();
-    const take = () => feed.takeTurn(0, async () => see(feed));
+    const take = () => feed.takeTurn(0, staying, async () => see(feed));
     const seen = await Promise.all(Array.from({ length: readers }, take));
     feed.close();
     return seen as Seen[];
@@ -141,7 +153,7 @@ describe("readers that are behind", () => {
     const feed = openFeed();
     const order: string[] = [];
     const takeAs = (name: string, isRead?: Promise<void>): Promise<void> =>
-      feed.takeTurn(0, async () => {
+      feed.takeTurn(0, staying, async () => {
         order.push(name);
         await isRead;
       });
