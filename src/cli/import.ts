@@ -154,8 +154,12 @@ function openRejects(
       onHeading: format.onHeading,
       add: (rejected) => output.write(format.add(rejected)),
       finish: async () => {
-        await output.write(format.end());
-        output.finish();
+        try {
+          await output.write(format.end());
+        } finally {
+          // Those that were written are kept, also if the disk is full.
+          output.finish();
+        }
       },
       [Symbol.dispose]: () => output[Symbol.dispose](),
     };
