@@ -137,6 +137,10 @@ describeInBrowser("an import", () => {
       expect(await page.getByLabel("Sheet").inputValue()).toBe("Stock");
       await page.getByLabel("First row", { exact: true }).selectOption("false");
       await figure(page, "New", "2");
+      // The columns that were guessed are shown, and stay when one of them is changed.
+      expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("Nr");
+      await page.getByLabel("Tag").selectOption("");
+      await figure(page, "New", "2");
       await figure(page, "Refused", "1");
       await start(page);
       await page.getByText("1 of 3 rows was refused").waitFor();

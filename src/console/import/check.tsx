@@ -31,10 +31,10 @@ interface CheckFileProps {
 
 export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
   const { file } = now.task;
-  const { comparison, isReading, comparing } = now;
+  const { comparison, isReading = false, comparing } = now;
   const { sheets, columns, table, rows } = preview;
-  // The next choice may come before the preview.
-  const reading = now.task.reading ?? preview.reading;
+  // The next choice may come before the preview, which then has what was guessed besides.
+  const reading = (isReading ? now.task.reading : undefined) ?? preview.reading;
   const missing = listMissing(reading);
   const updating = useSignal(false);
   const differences = comparison?.differences ?? [];
@@ -92,7 +92,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
           </>
         )}
       </div>
-      {isReading !== true && <PreviewNotice preview={preview} />}
+      {!isReading && <PreviewNotice preview={preview} />}
       {table.length > 0 && (
         <details open={missing.length > 0}>
           <summary>The file's first rows</summary>
@@ -127,7 +127,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
       <div class="form-actions">
         <Button
           kind="main"
-          disabled={isReading === true || rows.length === 0}
+          disabled={isReading || rows.length === 0}
           onClick={() => startImport(file, preview.reading, updating.value ? differences : [])}
         >
           Start import
