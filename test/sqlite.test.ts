@@ -484,6 +484,30 @@ describe("searches, each on the same thread", () => {
   });
 });
 
+test.each(["ABORT", "FAIL"])(
+  "a plant that a trigger refuses fails alone, and the journal has its neighbours: %s",
+  async (action) => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    const store = new SqliteStore(path, limits);
+    using db = new Database(path);
+    db.run(`CREATE TRIGGER fail BEFORE INSERT ON plants WHEN NEW.id = 5
+      BEGIN SELECT RAISE(${action}, 'refused'); END`);
+    const plants = Array.from({ length: 16 }, (_, id) => ({ ...plant, id: BigInt(id) }));
+    const outcomes = await store.createPlants(plants);
+    const made = plants.filter((_, at) => outcomes[at] === "created").map(({ id }) => id);
+    expect(made).toEqual(plants.map(({ id }) => id).filter((id) => id !== 5n));
+    const { changes } = await store.readChanges({
+      after: 0,
+      limit: 100,
+      id: undefined,
+      types: undefined,
+    });
+    expect(changes.map(({ id }) => id)).toEqual(made);
+    await store.close();
+  },
+);
+
 test("of many plants that are created together, each has its outcome: made, there, taken, or over the quota", async () => {
   using folder = makeTemporaryFolder();
   const store = new SqliteStore(`${folder.path}/plants.db`, { ...limits, plantsMax: 45 });

@@ -296,8 +296,9 @@ function createTogether(
     statements.insertPlants[creates.length as RowsTogether].run(...values);
   } catch (error) {
     if (!db.inTransaction) throw error;
-    const isTaken = (error as { code?: unknown }).code === "SQLITE_CONSTRAINT_PRIMARYKEY";
-    made = isTaken ? Number(statements.countChanged.get()?.count) : 0;
+    // A taken id, or a trigger of the operator's. After another error this may be the count of an earlier statement.
+    const isRefused = String((error as { code?: unknown }).code).startsWith("SQLITE_CONSTRAINT");
+    made = isRefused ? Number(statements.countChanged.get()?.count) : 0;
   }
   room.take(made);
   for (const { id, by, plant } of creates.slice(0, made)) {
