@@ -129,8 +129,9 @@ async function* follow(
       // A reader keeps its place, and its piece, while it is sent a comment.
       turn ??= feed.takeTurn(last, signal, makeWhenRoom).then((piece) => ({ piece }));
       isWaiting = true;
-      const quietMs = performance.now() - quietSinceMs;
-      const taken = await within(quietMsMax - quietMs, turn, signal);
+      // Inside an event there is no place for a comment.
+      const quietMs = sent > 0 ? 0 : performance.now() - quietSinceMs;
+      const taken = await within(Math.max(0, quietMsMax - quietMs), turn, signal);
       isWaiting = false;
       if (taken !== undefined) turn = undefined;
       if (taken?.piece !== undefined && taken.piece.length > 0) yield taken.piece;

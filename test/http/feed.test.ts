@@ -169,6 +169,21 @@ describe("readers that are behind", () => {
   });
 });
 
+test("a large event is not broken by comments, however late its pieces are", async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  process.on("warning", note);
+  await using service = await startService({ ...limits({ commentSeconds: 0.001 }) });
+  const name = "x".repeat(1_000_000);
+  await service.create(JSON.stringify({ id: 1, name }));
+  await using reader = await EventReader.open(service.url, authorization, "?after=0");
+  const [event] = await reader.take(1);
+  expect(JSON.parse(event?.data ?? "")).toMatchObject({ id: 1, plant: { name } });
+  // The runtime warns about a time to wait that has passed.
+  expect(warnings).toEqual([]);
+  process.off("warning", note);
+});
+
 test("a reader that is between others is sent what was read for them", async () => {
   await using service = await startService();
   const { store } = service;
