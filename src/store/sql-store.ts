@@ -115,11 +115,14 @@ function statementsOf({ prefix, lock, given }: Dialect) {
         AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1))`,
 
     listWebhooks: `SELECT record FROM ${webhooks} ORDER BY name`,
+    // Every write has a version of its own. Where that is found, the same statement has stored it, and its answer was lost.
     insertWebhook: `INSERT INTO ${webhooks} (name, version, record)
       SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text)
-      WHERE (SELECT count(*) FROM ${webhooks}) < ${WEBHOOKS_MAX} ON CONFLICT DO NOTHING RETURNING name`,
+      WHERE (SELECT count(*) FROM ${webhooks} WHERE name <> $1) < ${WEBHOOKS_MAX}
+      ON CONFLICT (name) DO UPDATE SET record = excluded.record
+        WHERE ${webhooks}.version = excluded.version RETURNING name`,
     updateWebhook: `UPDATE ${webhooks} SET version = $3, record = $4
-      WHERE name = $1 AND version = $2 RETURNING name`,
+      WHERE name = $1 AND version IN ($2, $3) RETURNING name`,
     removeWebhook: `DELETE FROM ${webhooks} WHERE name = $1 AND version = $2 RETURNING name`,
   };
 }

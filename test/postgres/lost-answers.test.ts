@@ -220,3 +220,17 @@ describe("DELETE /plants/{id}", () => {
     expect(await disturbed.readPlants()).toEqual([fern(1n)]);
   });
 });
+
+test("a webhook that was stored, and the answer cut off, is shown with its secret; so is its next one", async () => {
+  const body = '{"name":"shop","url":"https://shop.example/hook"}';
+  const send = (path: string) => () =>
+    disturbed.send("POST", `/webhooks${path}`, path === "" ? { body } : {});
+  const read = (response: Response) => response.json() as Promise<{ secret: string }>;
+  const added = await read(await loseAnswer("INSERT INTO plantstore_webhooks", send("")));
+  const next = await read(await loseAnswer("UPDATE plantstore_webhooks", send("/shop/rotate")));
+  const [row] = await disturbed.run("SELECT record FROM plantstore_webhooks");
+  expect(JSON.parse(row?.["record"] as string)).toMatchObject({
+    secret: next.secret,
+    oldSecret: { secret: added.secret },
+  });
+});
