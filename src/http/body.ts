@@ -44,6 +44,8 @@ function isUtf8OrOther(parameter: string): boolean {
 const COLLECT_CHARACTERS = 8_388_608;
 /** Less is ordinary, and left to the collector. */
 const LARGE_CHARACTERS = 262_144;
+/** A body is also decoded and parsed, which makes more text and values than it has bytes. */
+const PARSED_PARTS = 3;
 /** An eighth of the bound, besides it. */
 const LINGERING_PARTS = 8;
 
@@ -213,7 +215,7 @@ export class BodyReader {
       }
       // A small one is bounded by the queue of writes.
       if (all.length <= WHOLE_BYTES_MAX) exchange.hold(0);
-      this.memory.noteText(all.length);
+      this.memory.noteText(all.length * PARSED_PARTS);
       return decodeUtf8(all);
     } catch (error) {
       throw isAbort(error) ? new Refusal("body_incomplete") : error;
