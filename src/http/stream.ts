@@ -153,6 +153,7 @@ export function toStream(
   let cutting: Timer | undefined;
   let bytesLast = 0;
   let secondsMax = service.config.idleSecondsMax;
+  let isGone = false;
   exchange.isStreamed = true;
   const unbegun = setTimeout(() => exchange.hold(0), UNBEGUN_MS_MAX);
   const begin = (): void => {
@@ -183,6 +184,8 @@ export function toStream(
       service.limitIdle(request, 0);
       try {
         const { done, value } = await pieces.next();
+        // The client went while the piece was made.
+        if (isGone) return end();
         service.limitIdle(request, secondsMax);
         if (!done) {
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
@@ -204,6 +207,7 @@ export function toStream(
       controller.close();
     },
     async cancel(): Promise<void> {
+      isGone = true;
       end();
       // Set if the service has cut it off, because the token is no longer good.
       const refusal = ending.signal.reason as Refusal | undefined;

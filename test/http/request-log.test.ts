@@ -56,6 +56,28 @@ test("without the setting, a success is logged at debug alone, and no header is 
   expect(line).not.toHaveProperty("traceId");
 });
 
+test("a client that leaves an export while a page is read is no failure of the service", async () => {
+  await using service = await startService({ PLANTSTORE_LOG_LEVEL: "info" });
+  const plants = [{ id: 1n, name: "a", tag: undefined }];
+  const secondRead = Promise.withResolvers<void>();
+  service.store.listPlants = async ({ after }) => {
+    if (after !== undefined) await secondRead.promise;
+    return { plants, next: 1n };
+  };
+  const leaving = new AbortController();
+  const response = await fetch(`${service.url}/plants`, {
+    headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "application/x-ndjson" },
+    signal: leaving.signal,
+  });
+  await response.body?.getReader().read();
+  leaving.abort();
+  while (service.logLines.length === 0) await new Promise(setImmediate);
+  secondRead.resolve();
+  for (let tick = 0; tick < 10; tick++) await new Promise(setImmediate);
+  const events = service.logLines.map((line) => (JSON.parse(line) as { event: string }).event);
+  expect(events).toEqual(["answer_cut_off"]);
+});
+
 test.each([
   ["x-forwarded-for", "192.0.2.7", "192.0.2.7"],
   ["x-forwarded-for", "6.6.6.6, 192.0.2.7", "192.0.2.7"],
