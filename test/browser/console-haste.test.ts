@@ -133,6 +133,13 @@ describeInBrowser("somebody in a hurry", () => {
   once("begins the next plant while one is being sent, and keeps it", async ({ open }) => {
     await using view = await open({ at: "#/plants/new" });
     const { page } = view;
+    await page.getByLabel("Id", { exact: true }).fill("1");
+    const find = await hold(page, "GET");
+    await page.getByRole("button", { name: "Next free" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Ash");
+    find();
+    await page.getByText(/^Id \d+ is free/).waitFor({ state: "attached" });
+    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Ash");
     const release = await hold(page, "POST");
     await page.getByLabel("Id", { exact: true }).fill("100");
     await page.getByLabel("Name", { exact: true }).fill("First");

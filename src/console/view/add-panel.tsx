@@ -37,7 +37,9 @@ export function AddPanel(): JSX.Element {
   const last = recall("sessionStorage", trail.added) as Added | undefined;
   const draft: Draft = findDraft("new") ?? { name: "", tag: last?.tag };
   const { name, tag } = draft;
-  const put = (change: Partial<Draft>): void => keepDraft("new", { ...draft, ...change });
+  /** An answer may come after more was typed. */
+  const put = (change: Partial<Draft>): void =>
+    keepDraft("new", { ...(findDraft("new") ?? draft), ...change });
   /** Stands in the field until an id is typed. */
   const proposed = useSignal("");
   const id = draft.id ?? proposed.value;
