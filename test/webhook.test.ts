@@ -43,7 +43,10 @@ describe.each([
     verify(receiver.received[0] as Received, secret);
     expect(await run("test", "shop")).toMatch(/ 204 in \d+ ms$/);
     expect(receiver.received[1]?.type).toBe("webhook.test");
-    receiver.answers = [new Response("\u001b[2J", { status: 500 })];
+    receiver.answers = [1, 2].map(() => new Response("\u001b[2J", { status: 500 }));
+    expect(await fail("test", "shop", "--json")).toMatch(
+      /^1 plantstore: shop did not take .*"status": 500/s,
+    );
     expect(await fail("test", "shop")).toMatch(
       /^1 plantstore: shop did not take the event.*500 in \d+ ms "\\u001b\[2J"/s,
     );

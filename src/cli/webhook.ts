@@ -46,14 +46,15 @@ export const manageWebhook =
     const result = await withTarget(config, flags, managed, (manage) => manage(action, name, body));
     if (action === "add" || action === "rotate")
       return printNewSecret(result as ShownSecret, flags);
-    if (flags.json) return printJson(result ?? null);
-    if (action === "list") return printWebhooks(result as ShownWebhook[]);
-    if (action === "remove") return printLine(`Removed ${name}.`);
     if (action === "test") {
-      await printLine(describeAttempt(result as Attempt));
+      if (flags.json) printJson(result);
+      else await printLine(describeAttempt(result as Attempt));
       if (hasSucceeded(result as Attempt)) return;
       throw new CommandError(`${name} did not take the event.`);
     }
+    if (flags.json) return printJson(result ?? null);
+    if (action === "list") return printWebhooks(result as ShownWebhook[]);
+    if (action === "remove") return printLine(`Removed ${name}.`);
     const { state, lastChange } = result as ShownWebhook;
     await printLine(`${name} is ${state}, after change ${lastChange}.`);
   };
