@@ -34,7 +34,11 @@ describeInBrowser("an edit that is not saved", () => {
     async ({ service, open }) => {
       await using view = await open({ at: "#/plants/1" });
       const { page } = view;
-      await edit(page, "Quercus");
+      await rowOf(page, "Oak").waitFor();
+      await page.getByRole("button", { name: "Edit" }).click();
+      await nameOf(page).waitFor();
+      expect(await page.getByText("unsaved edit").count()).toBe(0);
+      await nameOf(page).fill("Quercus");
       await page.keyboard.press("Escape");
       await toastOf(page, "Your edit of “Oak” isn't saved yet").waitFor();
       await openRow(page, "Oak");

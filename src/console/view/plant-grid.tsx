@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import type { Plant } from "../../domain/plant.ts";
+import { isSame, type Plant } from "../../domain/plant.ts";
 import { formatName } from "../state/format.ts";
 import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";
@@ -21,11 +21,10 @@ import { isSelected, select, selectAll, selection } from "../state/selection.ts"
 import { Tag } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 
-const HEAD_HEIGHT = 36;
 /** Fingers need more than a pointer. The stylesheet asks the same. A row has two lines if the list is narrow. */
-const [ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = matchMedia("(pointer: coarse)").matches
-  ? [48, 64]
-  : [36, 56];
+const [HEAD_HEIGHT, ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = matchMedia("(pointer: coarse)").matches
+  ? [45, 48, 64]
+  : [36, 36, 56];
 /** The stylesheet has the same width. */
 const TWO_LINES_WIDTH_MAX = 700;
 /** The next page is requested this many screens before its first row is in sight. */
@@ -141,12 +140,15 @@ export function PlantGrid(): JSX.Element {
       >
         <div class="grid-head" role="rowgroup">
           <div class="row row-head" role="row" aria-rowindex={1}>
-            <span role="columnheader" class="row-check">
+            <span
+              role="columnheader"
+              class="row-check"
+              onClick={() => selectAll(!selection.value.isAll)}
+            >
               <input
                 type="checkbox"
                 aria-label="Select all that match"
                 checked={selection.value.isAll}
-                onChange={(event) => selectAll(event.currentTarget.checked)}
               />
             </span>
             <span role="columnheader" class="row-id">
@@ -183,6 +185,8 @@ const countIdDigits = (plants: readonly Plant[]): number =>
 
 function Row({ plant, index, isActive }: RowProps): JSX.Element {
   const { id, name, tag } = plant;
+  const draft = findDraft(id);
+  const isEdited = draft !== undefined && !isSame({ ...draft, id }, plant);
   return (
     <div
       class="row"
@@ -217,7 +221,7 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
         >
           {name.trim() === "" ? <i class="faint">no name</i> : name}
         </a>
-        {findDraft(id) !== undefined && <span class="field-note"> unsaved edit</span>}
+        {isEdited && <span class="field-note"> unsaved edit</span>}
       </span>
       <span role="gridcell" class="row-tag">
         <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag })} />
