@@ -127,11 +127,14 @@ test.skipIf(engine !== "sqlite").each([
   async (path, accept) => {
     const CLIENTS = 12;
     await using service = await startWithLargePlants({ queueSecondsMax: 0.1 });
-    const unread = Array.from({ length: CLIENTS }, () =>
-      askWithoutReading(service.url, path, `Accept: ${accept}`),
-    );
+    const unread: Socket[] = [];
     const count = (status: number) => countServed(service, "GET", path, status);
-    while ((await count(200)) + (await count(503)) < CLIENTS) await Bun.sleep(20);
+    // Again if the machine was so busy that all were too late.
+    do {
+      for (let client = 0; client < CLIENTS; client++)
+        unread.push(askWithoutReading(service.url, path, `Accept: ${accept}`));
+      while ((await count(200)) + (await count(503)) < unread.length) await Bun.sleep(20);
+    } while ((await count(200)) === 0);
     expect(await count(200)).toBeWithin(1, CLIENTS / 3 + 1);
     for (const socket of unread) socket.destroy();
   },
