@@ -79,8 +79,8 @@ export const valuesOf = ({ fields }: Pick<WireRequest, "fields">, name: string):
   fields.flatMap(([other, value]) => (other === name ? [value] : []));
 
 function isLast(request: WireRequest): boolean {
-  const connection = valuesOf(request, "connection").join(",").toLowerCase();
-  return request.version === "HTTP/1.0" || connection.includes("close");
+  const options = valuesOf(request, "connection").join(",").toLowerCase().split(",");
+  return request.version === "HTTP/1.0" || options.some((option) => option.trim() === "close");
 }
 
 function readRequest(text: string, bytes: Uint8Array, start: number): [WireRequest, number] {

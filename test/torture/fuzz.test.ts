@@ -41,6 +41,12 @@ describe("framing:", () => {
       1,
       "malformed",
     ],
+    [
+      "a request behind one with an unknown option of the connection",
+      create.replace("\r\n", "\r\nConnection: close-Length: 190\r\n") + create,
+      2,
+      "nothing",
+    ],
   ] as const)("%s", (_name, text, requests, tail) => {
     expect(frame(text)).toEqual([requests, tail]);
   });
