@@ -134,7 +134,7 @@ export async function buildExecutable(target: TargetName, folder: string): Promi
       // In the runtime's own file system, everything has the place that it has in the npm package.
       entrypoints: [...serviceEntries],
       naming: { entry: "dist/service/[name].[ext]" },
-      define: { "import.meta.dir": JSON.stringify("/$bunfs/root/dist/service") },
+      define: { "import.meta.dir": JSON.stringify(join("/$bunfs", "root", "dist/service")) },
       // Halves the time to start.
       bytecode: true,
       format: "esm",
