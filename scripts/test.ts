@@ -41,6 +41,7 @@ interface Finished {
   readonly script: string;
   readonly exitCode: number;
   readonly seconds: number;
+  readonly failed: readonly string[];
 }
 
 /** The output of a script is printed when it has ended, so two do not mix. */
@@ -59,7 +60,8 @@ async function run(script: string): Promise<Finished> {
   ]);
   const seconds = (performance.now() - startedAtMs) / 1000;
   process.stdout.write(`\n===== ${script} =====\n${stdout}${stderr}`);
-  return { script, exitCode, seconds };
+  const failed = stderr.split("\n").filter((line) => line.startsWith("(fail)"));
+  return { script, exitCode, seconds, failed };
 }
 
 async function runRow(row: readonly string[]): Promise<Finished[]> {
@@ -70,8 +72,11 @@ async function runRow(row: readonly string[]): Promise<Finished[]> {
 
 export const finished = (await Promise.all(rows.map(runRow))).flat();
 process.stdout.write("\n");
-for (const { script, exitCode, seconds } of finished)
+for (const { script, exitCode, seconds, failed } of finished)
   process.stdout.write(
-    `${exitCode === 0 ? "passed" : "FAILED"}  ${script.padEnd(18)} ${seconds.toFixed(0).padStart(4)} s\n`,
+    [
+      `${exitCode === 0 ? "passed" : "FAILED"}  ${script.padEnd(18)} ${seconds.toFixed(0).padStart(4)} s\n`,
+      ...failed.map((line) => `        ${line}\n`),
+    ].join(""),
   );
 process.exitCode = finished.every(({ exitCode }) => exitCode === 0) ? 0 : 1;
