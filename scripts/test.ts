@@ -60,8 +60,9 @@ async function run(script: string): Promise<Finished> {
   ]);
   const seconds = (performance.now() - startedAtMs) / 1000;
   process.stdout.write(`\n===== ${script} =====\n${stdout}${stderr}`);
-  const failed = stderr.split("\n").filter((line) => line.startsWith("(fail)"));
-  return { script, exitCode, seconds, failed };
+  // The runner prints each twice.
+  const failed = new Set(stderr.split("\n").filter((line) => line.startsWith("(fail)")));
+  return { script, exitCode, seconds, failed: [...failed] };
 }
 
 async function runRow(row: readonly string[]): Promise<Finished[]> {

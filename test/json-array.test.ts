@@ -81,16 +81,21 @@ describe("ElementReader", () => {
     expect((error as Error).message).toBe(message);
   });
 
-  test("what comes before the file's fault has been handed out", async () => {
-    const seen: unknown[] = [];
-    const bytes = new TextEncoder().encode("[1,2,3");
-    const reading = (async () => {
-      for await (const block of new ElementReader(10).read(inPieces(bytes, 2), 10))
-        seen.push(...texts(block));
-    })();
-    expect(await rejectionOf(reading)).toBeInstanceOf(MalformedFile);
-    expect(seen).toEqual(["1", "2"]);
-  });
+  test.each(["[1,2,3", "[1,2] and more"])(
+    "%j: what comes before the fault counts",
+    async (file) => {
+      for (const pieceLength of [2, 100]) {
+        const seen: unknown[] = [];
+        const bytes = new TextEncoder().encode(file);
+        const reading = (async () => {
+          for await (const block of new ElementReader(10).read(inPieces(bytes, pieceLength), 10))
+            seen.push(...texts(block));
+        })();
+        expect(await rejectionOf(reading)).toBeInstanceOf(MalformedFile);
+        expect(seen).toEqual(["1", "2"]);
+      }
+    },
+  );
 
   test("an element over the bound, or not in UTF-8, is a refusal in its place", async () => {
     const long = `"${"x".repeat(9)}"`;

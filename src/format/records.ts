@@ -36,11 +36,17 @@ abstract class RecordReader {
   ): AsyncGenerator<Line[]> {
     for await (const chunk of chunks) {
       let block: Line[] = [];
-      for (const record of this.cut(chunk)) {
-        block.push(record);
-        if (block.length < blockLengthMax) continue;
-        yield block;
-        block = [];
+      try {
+        for (const record of this.cut(chunk)) {
+          block.push(record);
+          if (block.length < blockLengthMax) continue;
+          yield block;
+          block = [];
+        }
+      } catch (error) {
+        // The records before the fault count.
+        if (block.length > 0) yield block;
+        throw error;
       }
       if (block.length > 0) yield block;
     }

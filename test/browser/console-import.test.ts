@@ -156,23 +156,31 @@ describeInBrowser("an import", () => {
         await service.store.createPlant({ id, name: `Old ${id}`, tag: "a" });
       await using view = await open({ at: "#/import" });
       const { page } = view;
-      await choose(page, "new.csv", "401,Old 401,a\n402,New,a\n403,New,\n405,Fresh,b\nx,y,z\n");
+      const rows = ["401,Old 401,a", "402,New,a", "403,New,", "405,Fresh,b", "x,y,z"];
+      // One plant twice more: once as before, once in another version.
+      rows.push("402,New,a", "402,Newer,a");
+      await choose(page, "new.csv", rows.join("\n"));
       expect(await page.getByLabel("First row", { exact: true }).inputValue()).toBe("true");
       for (const [name, count] of [
         ["New", "1"],
         ["Same", "1"],
-        ["Different", "2"],
+        ["Different", "4"],
         ["Refused", "1"],
       ] as const)
         await figure(page, name, count);
       await page.getByRole("cell", { name: "Old 403 a" }).waitFor();
       await page.getByRole("cell", { name: "New no tag" }).waitFor();
-      await page.getByLabel("Update the 2 different ones").check();
+      await page.getByLabel("Update the 4 different ones").check();
+      // Another view in between changes nothing.
+      await page.getByRole("link", { name: "Activity" }).click();
+      await page.getByRole("link", { name: "Import" }).click();
       await service.store.replacePlant({ id: 403n, name: "Changed since", tag: "a" }, {});
       await start(page);
-      await page.getByText("2 of 5 rows were refused").waitFor();
+      await page.getByText("3 of 7 rows were refused").waitFor();
       await page.getByRole("cell", { name: /was changed since it was compared/ }).waitFor();
+      await page.getByRole("cell", { name: /A different plant has the id 402/ }).waitFor();
       await figure(page, "Updated", "1");
+      await figure(page, "Already there", "2");
       expect(await service.findPlant(402n)).toMatchObject({ name: "New", tag: "a" });
       expect(await service.findPlant(403n)).toMatchObject({ name: "Changed since" });
       expect(await service.findPlant(405n)).toMatchObject({ name: "Fresh", tag: "b" });

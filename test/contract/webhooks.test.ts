@@ -90,7 +90,9 @@ async function untilShop(
 /** Changes the record in the store as another instance would. */
 async function rewrite(changes: Partial<Webhook>): Promise<void> {
   const [shop] = await service.store.listWebhooks();
-  await service.store.putWebhook({ ...(shop as Webhook), ...changes, version: "2" }, shop);
+  // A version that was seen before would be taken for the same record.
+  const next = { ...(shop as Webhook), ...changes, version: crypto.randomUUID() };
+  expect(await service.store.putWebhook(next, shop)).toBe(true);
 }
 
 let lastId = 0;

@@ -1,6 +1,5 @@
 /** Checking a file before it is imported: how it is read, and how it compares to the store. */
 
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Plant } from "../../domain/plant.ts";
 import { formatBytes, formatCount } from "../state/format.ts";
@@ -13,7 +12,7 @@ import {
   type Preview,
   type Reading,
 } from "./messages.ts";
-import { checkFile, chooseAnother, startImport } from "./state.ts";
+import { checkFile, chooseAnother, startImport, updating } from "./state.ts";
 
 const separators = { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" };
 const encodings = {
@@ -36,7 +35,6 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
   // The next choice may come before the preview, which then has what was guessed besides.
   const reading = (isReading ? now.task.reading : undefined) ?? preview.reading;
   const missing = listMissing(reading);
-  const updating = useSignal(false);
   const differences = comparison?.differences ?? [];
   const readAs = (changed: Partial<Reading>): void => checkFile(file, { ...reading, ...changed });
   return (

@@ -16,6 +16,9 @@ export const importProgress = computed(() =>
   current.value?.ending === undefined ? current.value?.progress?.done : undefined,
 );
 
+/** Whether the plants that are different are to be updated. */
+export const updating = signal(false);
+
 let worker: Worker | undefined;
 
 /** Each task has a worker of its own, so what an earlier one still posts is not mixed up with it. */
@@ -59,6 +62,7 @@ function hear(change: Partial<Import>): void {
 /** Guesses how to read the file if that is not given. */
 export function checkFile(file: File, reading?: Reading): void {
   const preview = reading === undefined ? undefined : current.value?.preview;
+  if (reading === undefined) updating.value = false;
   start({ task: { file, reading }, preview, isReading: true });
 }
 

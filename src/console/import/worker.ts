@@ -135,7 +135,7 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
     const reasons = new Map<PlantRecord, string>();
     const good = records.filter(({ plant }) => !(plant instanceof Refusal));
     const plants = good.map(({ plant }) => plant as Plant);
-    const different: number[] = [];
+    const different: (readonly [index: number, message: string])[] = [];
     for (const record of records)
       if (record.plant instanceof Refusal) reasons.set(record, record.plant.message);
     try {
@@ -143,15 +143,20 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
         isWaiting = false;
         const { id } = plants[index] as Plant;
         if (typeof outcome === "string") counts[outcome]++;
-        else if (outcome.code === ID_TAKEN && compared.has(id)) different.push(index);
+        else if (outcome.code === ID_TAKEN && compared.has(id))
+          different.push([index, outcome.message]);
         else reasons.set(good[index] as PlantRecord, outcome.message);
       });
-      for (const index of different) {
+      for (const [index, message] of different) {
         const plant = plants[index] as Plant;
-        const isUpdated = await update(client, compared.get(plant.id) as Plant, plant);
+        const expected = compared.get(plant.id);
+        const outcome = await update(client, expected, plant);
         isWaiting = false;
-        if (isUpdated) counts.updated++;
-        else reasons.set(good[index] as PlantRecord, CHANGED);
+        if (outcome === undefined)
+          reasons.set(good[index] as PlantRecord, expected === undefined ? message : CHANGED);
+        else counts[outcome]++;
+        // A further row of the file is not taken for what the person has seen.
+        if (outcome === "updated") compared.delete(plant.id);
       }
     } finally {
       const rejected = records.flatMap((record) => {
@@ -182,15 +187,20 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
 
 const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
 
-/** False if the plant is no longer as it was compared. */
-async function update(client: Client, compared: Plant, plant: Plant): Promise<boolean> {
+/** Undefined if the plant is not as expected. */
+async function update(
+  client: Client,
+  expected: Plant | undefined,
+  plant: Plant,
+): Promise<"updated" | "replayed" | undefined> {
   try {
     const { plant: stored, etag } = await client.get(plant.id);
-    if (!isSame(stored, compared)) return false;
+    if (isSame(stored, plant)) return "replayed";
+    if (expected === undefined || !isSame(stored, expected)) return undefined;
     await client.replace(plant, { ifMatch: etag });
-    return true;
+    return "updated";
   } catch (error) {
-    if (error instanceof ServiceError && [404, 412].includes(error.status)) return false;
+    if (error instanceof ServiceError && [404, 412].includes(error.status)) return undefined;
     throw error;
   }
 }

@@ -125,7 +125,7 @@ export class ConnectionPool {
     const timer = setTimeout(() => {
       this.waiting.splice(this.waiting.indexOf(turn), 1);
       turn.reject(new Refusal("store_busy"));
-    }, deadlineMs - performance.now());
+    }, Math.max(0, deadlineMs - performance.now()));
     try {
       return await turn.promise;
     } finally {
