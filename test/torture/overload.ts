@@ -44,8 +44,9 @@ const CLIENTS = 128;
 
 /** A refusal costs the service about as much as an acceptance, so a little is lost to them. */
 const LONG = { goodputShareMin: { crowd: 0.8, slowStore: 0.8, after: 0.8 }, refusedMsMax: 1_000 };
+/** Spells of a second on a machine with other tests: only a standstill can be told. */
 const SHORT = {
-  goodputShareMin: { crowd: 0.3, slowStore: 0.05, after: 0.3 },
+  goodputShareMin: { crowd: 0.15, slowStore: 0.05, after: 0.15 },
   refusedMsMax: 5_000,
 };
 
