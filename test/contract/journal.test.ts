@@ -85,6 +85,21 @@ describe("the journal", () => {
     expect(await store.readChanges({ ...all, after })).toMatchObject({ changes: [], last: after });
   });
 
+  test("goes on behind a transaction that is larger than a page", async () => {
+    await using database = await openTestDatabase();
+    await using store = await openIn(database);
+    const large = [1n, 2n, 3n].map((id) => plant(id, "x".repeat(1_000_000)));
+    await store.createPlants(large);
+    await store.createPlant(plant(4n, "behind them"));
+    const seen: bigint[] = [];
+    for (let { after } = all, hasMore = true; hasMore;) {
+      const page = await store.readChanges({ ...all, after });
+      seen.push(...page.changes.map(({ id }) => id));
+      ({ last: after, hasMore } = page);
+    }
+    expect(seen).toEqual([1n, 2n, 3n, 4n]);
+  });
+
   test("shows the history of one plant, and the types that are asked for", async () => {
     await using database = await openTestDatabase();
     await using store = await openIn(database);
@@ -113,6 +128,7 @@ describe("the journal", () => {
     await store.createPlant(plant(1n, "a"));
     const read = (after: number) => store.readChanges({ ...all, after });
     expect((await read(newest)).changes).toHaveLength(1);
+    const { connects } = store.readFigures();
     expect(await rejectionOf(read(1))).toMatchObject({ reason: "changes_gone" });
     expect(await rejectionOf(read(newest + 1))).toMatchObject({ reason: "changes_gone" });
     // A number that a store had which was restored to an earlier state.
@@ -121,6 +137,9 @@ describe("the journal", () => {
     expect(await rejectionOf(read((Date.now() + 60_000) * 1000))).toMatchObject({
       reason: "invalid_query",
     });
+    await read(newest);
+    // A refusal does not cost others their connection to the server.
+    expect(store.readFigures().connects).toBe(connects);
   });
 
   test("shows a break if changes were made without it", async () => {

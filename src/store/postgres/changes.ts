@@ -56,13 +56,16 @@ const NUMBER = `WITH ready AS (
   )
   SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given`;
 
-/** The first row is the block that contains `after`. Only its numbers are used. */
+/**
+ * The first row is the block that contains `after`. Only its numbers are used, so its text does not count: the next
+ * block is always read, however large both are.
+ */
 const READ = `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept::text AS kept,
     (SELECT max(last) FROM plantstore_changes) AS newest,
     CASE WHEN last > $1::bigint AND ($2::text IS NULL OR position($2::text IN entries) > 0)
       THEN entries END AS entries
   FROM (
-    SELECT *, sum(octet_length(entries))
+    SELECT *, sum(octet_length(entries)) FILTER (WHERE last > $1::bigint)
       OVER (ORDER BY last ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM (
       SELECT last, length, at_us, entries, kept FROM plantstore_changes

@@ -108,7 +108,6 @@ const isTlsFailure = (code: string): boolean =>
 
 /** What a waiting caller is told. */
 export function translate(error: unknown): Error {
-  if (error instanceof Refusal) return error;
   if (!(error instanceof Error)) return new Error("thrown by the client", { cause: error });
   const failure = classify(error);
   const isOurs = failure === "defect" || failure === "bad row";

@@ -66,6 +66,8 @@ export class ConnectionPool {
             connection.deadlineMs = deadlineMs;
           return await work(connection);
         } catch (error) {
+          // What the work found out is no failure of the connection, which others may be using.
+          if (error instanceof Refusal) throw error;
           const failure = classify(error);
           const pauseMs = jitter(attempts);
           const isOver = attempts >= attemptsMax || performance.now() + pauseMs >= deadlineMs;
@@ -122,10 +124,13 @@ export class ConnectionPool {
     const turn = Promise.withResolvers<Slot>();
     this.waiting.push(turn);
     this.hosts.figures.callersWaiting++;
-    const timer = setTimeout(() => {
-      this.waiting.splice(this.waiting.indexOf(turn), 1);
-      turn.reject(new Refusal("store_busy"));
-    }, Math.max(0, deadlineMs - performance.now()));
+    const timer = setTimeout(
+      () => {
+        this.waiting.splice(this.waiting.indexOf(turn), 1);
+        turn.reject(new Refusal("store_busy"));
+      },
+      Math.max(0, deadlineMs - performance.now()),
+    );
     try {
       return await turn.promise;
     } finally {
