@@ -31,6 +31,7 @@ import {
   ROUND_SECONDS,
   ROUNDS,
   STORED,
+  WARM_UP_SECONDS,
 } from "./settings.ts";
 import { copyFilledStore, countRows, makePath } from "./stores.ts";
 
@@ -98,7 +99,7 @@ class MeasuredCandidate {
   }
 
   warmUp(): Promise<void> {
-    return this.#attempt(async ({ measure }) => void (await measure(1)));
+    return this.#attempt(async ({ measure }) => void (await measure(WARM_UP_SECONDS)));
   }
 
   measureRound(): Promise<void> {

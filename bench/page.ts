@@ -13,7 +13,7 @@ import {
   type ScenarioResult,
   type Table,
 } from "./results.ts";
-import { FOREIGN_CORES_MAX, REPEATS_MAX } from "./settings.ts";
+import { FOREIGN_CORES_MAX, REPEATS_MAX, WARM_UP_SECONDS } from "./settings.ts";
 import { getFolder } from "./stores.ts";
 
 const columns = ["median", "min–max", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "RSS MB"] as const;
@@ -95,7 +95,7 @@ function describeMethod(scenarios: readonly ScenarioResult[]): string {
     rows.reduce((total, row) => total + row[key], 0);
   const roundSeconds = [...new Set(scenarios.map((scenario) => scenario.roundSeconds))];
   return [
-    `- The server runs on one core and the load generator, \`wrk\`, on another, unless a scenario says otherwise. After a warm-up, rounds of ${roundSeconds.join(" or ")} s are taken of all candidates in turn. The figure is the median of the rounds; the range is from the slowest to the fastest round.`,
+    `- The server runs on one core and the load generator, \`wrk\`, on another, unless a scenario says otherwise. After a warm-up of ${WARM_UP_SECONDS} s, rounds of ${roundSeconds.join(" or ")} s are taken of all candidates in turn. The figure is the median of the rounds; the range is from the slowest to the fastest round.`,
     `- A round is repeated, at most ${REPEATS_MAX} times, if other processes used more than ${FOREIGN_CORES_MAX * 100} % of a core. That happened ${sum("repeats")} times. Of the ${sum("rounds")} rounds that count, ${sum("disturbed")} were still disturbed.`,
     "- Every run checks the first answer of every server, the status of every answer, a sample of the created plants through the server's own GET, and the number of plants in every store: as many as were acknowledged, and at most one more for each connection that the load generator closed while it waited. A wrong answer of ours fails the run. A peer with a wrong answer gets no figure.",
     "- `wrk` sends the next request on a connection after the answer to the last one. While a server stalls, it sends nothing, so high percentiles look better than they would to clients that send at their own pace (coordinated omission). This applies to all candidates alike.",

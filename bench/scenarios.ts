@@ -60,7 +60,7 @@ const reasons = {
   import:
     "SQLite alone neither receives nor parses lines, answers none of them, and writes no journal.",
   export: "SQLite alone neither formats rows nor sends them.",
-  tail: "By a trace, half of the slowest wait for a sync or a checkpoint, the others outside a commit.",
+  tail: "A commit that takes long holds up every client at once. The next line but one says how many do.",
 };
 
 const create: Scenario = {
