@@ -202,7 +202,7 @@ export function readStore<Result>(
   sqliteVersion = readSqliteVersion(),
 ): Result {
   requireSqliteVersion(sqliteVersion);
-  const found = statSync(path, { throwIfNoEntry: false });
+  const found = find(path);
   if (found === undefined) throw new StoreOpenError(`${path} does not exist.`);
   if (!found.isFile()) throw new StoreOpenError(`${path} is not a file.`);
   try {
@@ -249,9 +249,10 @@ export function getSchemaVersion(db: Database, path: string): number {
   return version;
 }
 
+const find = (path: string) => statSync(path, { throwIfNoEntry: false });
+
 /** Zero if there is no such file. */
-export const fileBytesOf = (path: string): number =>
-  statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;
 
 /**
  * What is known to be on disk.
@@ -281,19 +282,16 @@ export function makeDurable(db: Database): Durability {
  * has no name any more.
  */
 export function watchFiles(files: readonly string[]): () => void {
-  const identities = files.map(identify);
+  const watched = files.map((file) => [file, find(file)] as const);
   return function assertFilesNotMoved() {
-    for (const [index, file] of files.entries())
-      if (identify(file) !== identities[index])
+    for (const [file, before] of watched) {
+      const now = find(file);
+      if (now?.ino !== before?.ino || now?.dev !== before?.dev)
         throw new StoreOpenError(
           `${file} was moved or removed while it was in use. Put it back, or restart on what is there now.`,
         );
+    }
   };
-}
-
-function identify(file: string): string | undefined {
-  const stats = statSync(file, { throwIfNoEntry: false });
-  return stats === undefined ? undefined : `${stats.dev}:${stats.ino}`;
 }
 
 /**

@@ -19,6 +19,7 @@ import {
   SqlStore,
   type Statement,
   toPlant,
+  type Value,
 } from "../sql-store.ts";
 import {
   type Durability,
@@ -290,7 +291,8 @@ function createTogether(
   creates: readonly Create[],
 ): number {
   if (room.refuseNew(creates.length) !== undefined) return 0;
-  const values = creates.flatMap(({ id, plant }) => [id, plant.name, plant.tag ?? null]);
+  const values: Value[] = [];
+  for (const { id, plant } of creates) values.push(id, plant.name, plant.tag ?? null);
   let made = creates.length;
   try {
     statements.insertPlants[creates.length as RowsTogether].run(...values);
