@@ -180,14 +180,12 @@ export async function readBack(
   if (found === 0) throw new WrongAnswer(`none of ${READ_BACK} plants that were sent is stored`);
 }
 
-/** BULK_ROWS plants as NDJSON, from id 0 on. */
-export const makeLines = (): Buffer =>
-  Buffer.from(
-    Array.from(
-      { length: BULK_ROWS },
-      (_, id) => `{"id":${id},"name":"Monstera deliciosa","tag":"tag ${id % 50}"}\n`,
-    ).join(""),
-  );
+/** BULK_ROWS plants as NDJSON, from this id on. */
+export const makeLines = (first = 0): Buffer => {
+  const ids = Array.from({ length: BULK_ROWS }, (_, index) => first + index);
+  const lines = ids.map((id) => `{"id":${id},"name":"${plant.name}","tag":"tag ${id % 50}"}\n`);
+  return Buffer.from(lines.join(""));
+};
 
 /** Sends the lines to a server that has none of these plants. */
 export const importInto = (server: Server, lines: Buffer): Promise<Sample> =>
