@@ -6,6 +6,7 @@ import { Compile } from "typebox/schema";
 import { Refusal } from "../src/domain/errors.ts";
 import { findIdText, INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import {
+  formatNdjson,
   formatStoredPlant,
   formatStoredPlants,
   isStorable,
@@ -147,7 +148,11 @@ test.each([
 });
 
 test("plants are written with every digit of their ids, together as alone", () => {
-  const text = fc.string({ unit: "binary" }).filter(isStorable);
+  const text = fc.oneof(
+    fc.string({ unit: "binary" }).filter(isStorable),
+    // What stands between two plants, or almost.
+    fc.string({ unit: fc.constantFrom("}", ",", "{", '"', "id", ":", "\\", "\n") }),
+  );
   const plants = fc.array(
     fc.record({
       id: fc.oneof(
@@ -162,6 +167,7 @@ test("plants are written with every digit of their ids, together as alone", () =
   fc.assert(
     fc.property(plants, (all) => {
       expect(formatStoredPlants(all)).toBe(`[${all.map(formatStoredPlant).join(",")}]`);
+      expect(formatNdjson(all)).toBe(all.map((one) => `${formatStoredPlant(one)}\n`).join(""));
       for (const { id, name, tag } of all) {
         const rest = JSON.stringify({ name, tag }).slice(1);
         expect(formatStoredPlant({ id, name, tag })).toBe(`{"id":${id},${rest}`);

@@ -106,8 +106,11 @@ export function formatStoredPlant({ id, name, tag }: Plant): string {
   return `{"id":${id},"name":${JSON.stringify(name)}${tagMember}}`;
 }
 
+/** One a line. Quotes inside a text are escaped, so what separates two plants is in no text. */
 export const formatNdjson = (plants: readonly Plant[]): string =>
-  plants.map((plant) => `${formatStoredPlant(plant)}\n`).join("");
+  plants.length === 0
+    ? ""
+    : `${formatStoredPlants(plants).slice(1, -1).replaceAll('},{"id":', '}\n{"id":')}\n`;
 
 /** A JSON array. One call of JSON.stringify for all takes a third of the time. */
 export function formatStoredPlants(plants: readonly Plant[]): string {

@@ -10,7 +10,6 @@ import {
   type PlantQuery,
   type TagPage,
   type TagQuery,
-  takePage,
   takeTags,
 } from "../../domain/page.ts";
 import { lengthOf, type Plant } from "../../domain/plant.ts";
@@ -20,7 +19,7 @@ import { createChangePage, partOf, requireJournal } from "../journal.ts";
 import { toPlant } from "../sql-store.ts";
 import type { Scans } from "../scans.ts";
 import { isLocked, openReadOnly, translate } from "./database.ts";
-import { connect, type Connection, disconnect, inSnapshot, walkPlants, walkTags } from "./sql.ts";
+import { connect, type Connection, disconnect, inSnapshot, readPage, walkTags } from "./sql.ts";
 import { scanOnThread } from "./thread.ts";
 
 /**
@@ -100,9 +99,7 @@ export class SqliteReads {
       this.readPlants(() => undefined);
       return this.scans.search(query);
     }
-    return this.readPage(({ statements }) =>
-      takePage(walkPlants(statements, query, query.limit + 1), query, Number.POSITIVE_INFINITY),
-    );
+    return this.readPage(({ statements }) => readPage(statements, query));
   }
 
   async readChanges(query: ChangeQuery): Promise<ChangePage> {

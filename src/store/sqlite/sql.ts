@@ -17,7 +17,6 @@ import {
   type TagQuery,
 } from "../../domain/page.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import type { Plant } from "../../domain/plant.ts";
 import type { BlockRow } from "../journal.ts";
 import { type PlantRow, toPlant, type Value } from "../sql-store.ts";
 
@@ -142,16 +141,16 @@ function walkOf(statements: Statements, { tag, order }: PlantQuery) {
   return order === "asc" ? statements.taggedAsc : statements.taggedDesc;
 }
 
-/** At most that many plants, one at a time, from where the query begins, in its order and with its tag. */
-export function* walkPlants(
-  statements: Statements,
-  query: PlantQuery,
-  rowsMax: number,
-): Generator<Plant> {
+/** The page of a query that is not a search. */
+export function readPage(statements: Statements, query: PlantQuery): PlantPage {
+  const page = new PageBuilder(query, Number.POSITIVE_INFINITY);
   const firstId = firstIdOf(query);
-  if (firstId === undefined) return;
-  const { page } = walkOf(statements, query);
-  for (const row of page.iterate(query.tag ?? null, firstId, rowsMax)) yield toPlant(row);
+  if (firstId === undefined) return { plants: [], next: undefined };
+  const { page: rows } = walkOf(statements, query);
+  // One more than the page may have tells whether there is a next one.
+  for (const row of rows.iterate(query.tag ?? null, firstId, query.limit + 1))
+    if (!page.add(toPlant(row))) return { plants: page.plants, next: page.lastId };
+  return { plants: page.plants, next: undefined };
 }
 
 /** Rows between two looks at the clock: about a millisecond, if none of them matches. */
