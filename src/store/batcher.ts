@@ -48,6 +48,8 @@ interface Options<Write> {
 const defaults = { inFlightMax: 1, commitMsMin: 0, now: () => performance.now() };
 
 const LOCK_RETRY_MS = 5;
+/** A client that has been answered sends its next write soon. */
+export const WRITING_MS = 100;
 /** A commit that takes longer is not waited for by writes that another lane could take. */
 const LANE_MS = 5;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
@@ -68,6 +70,7 @@ export class Batcher<Write, Outcome> {
   private lanes = 0;
   /** When the last commit began. */
   private committedAtMs = 0;
+  private busyUntilMs = 0;
   private readonly running = new Set<Promise<void>>();
   private timer: Timer | undefined;
   private closed = false;
@@ -81,6 +84,11 @@ export class Batcher<Write, Outcome> {
   /** Writes that are queued or under way. */
   get waiting(): number {
     return this.queue.length + this.overflow.length + this.writesInFlight;
+  }
+
+  /** Whether there are writes now, or were a moment ago. */
+  get isBusy(): boolean {
+    return this.waiting > 0 || this.options.now() < this.busyUntilMs;
   }
 
   private get writesInFlight(): number {
@@ -229,6 +237,7 @@ export class Batcher<Write, Outcome> {
 
   private release(batch: readonly Pending<Write, Outcome>[]): void {
     this.inFlight.delete(batch);
+    this.busyUntilMs = this.options.now() + WRITING_MS;
     const { keyOf } = this.options;
     if (keyOf !== undefined) for (const { write } of batch) this.keysInFlight.delete(keyOf(write));
   }

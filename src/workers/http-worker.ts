@@ -6,8 +6,8 @@ import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
+import { WRITING_MS } from "../store/batcher.ts";
 import { openReader } from "../store/open.ts";
-import { WRITING_MS } from "../store/sqlite/read.ts";
 import { createCaller, createRemoteStore, type Results } from "./remote-store.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 

@@ -101,6 +101,20 @@ describe("pages", () => {
     expect(await pair.postgres.findPlant(1n)).toEqual(plants[1]);
     expect(found).toBeLessThan(50);
     await Promise.all(searches);
+    // So do large pages, while there are writes.
+    const creating = pair.postgres.createPlant({ id: 5_000n, name: "Fern", tag: undefined });
+    const pages = { left: 20 };
+    const reading = Array.from({ length: pages.left }, () =>
+      pair.postgres.listPlants(everything).finally(() => pages.left--),
+    );
+    let connectionsMax = 0;
+    for (; pages.left > 0; await new Promise(setImmediate)) {
+      const { connectionsInUse = 0 } = pair.postgres.readFigures();
+      connectionsMax = Math.max(connectionsMax, connectionsInUse);
+    }
+    // One writes, and two read.
+    expect(connectionsMax).toBeLessThanOrEqual(3);
+    await Promise.all([creating, ...reading]);
   });
 
   test("of names as long as they may be end early, and lose nothing", async () => {

@@ -48,6 +48,9 @@ const FIND_LENGTH_MAX = 128;
 /** Pages that are asked for together take a third less processor time, of the service and of the server. */
 const READERS_PER_CONNECTION = 8;
 const SEARCHES_MAX = 2;
+/** A larger page takes milliseconds of this thread, and of the server. While there are writes, few are read at a time. */
+const SMALL_PAGE_LENGTH = 100;
+const LARGE_PAGES_MAX = 2;
 /** A health check gets its answer soon: one attempt on the connection that there is, and one on a new one. */
 const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
@@ -85,6 +88,7 @@ class PostgresStore extends SqlStore implements Store {
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
   /** Many would take all connections, and most of this thread's time, from other requests. */
   private readonly scans: Scans;
+  private readonly largePages: Scans;
   readonly countPlants: Store["countPlants"] = (...asked) => this.scans.count(...asked);
   private readonly journal: Journal;
   private readonly quota: Quota | undefined;
@@ -142,6 +146,7 @@ class PostgresStore extends SqlStore implements Store {
         this.readers.run(deadlineMs, (connection) => read(connection, query, limits.scanRowsMax));
     const scanner = { search: scan(listPlants), count: scan(countPlants) };
     this.scans = new Scans(limits, scanner, SEARCHES_MAX);
+    this.largePages = new Scans(limits, scanner, LARGE_PAGES_MAX);
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
       this.control.run(this.deadline(), (connection) => trimChanges(connection, beforeMs)),
     );
@@ -162,6 +167,7 @@ class PostgresStore extends SqlStore implements Store {
 
   listPlants(query: PlantQuery): Promise<PlantPage> {
     if (isSearch(query)) return this.scans.search(query);
+    if (query.limit > SMALL_PAGE_LENGTH && this.writes.isBusy) return this.largePages.search(query);
     return this.readers.run(this.deadline(), (connection) =>
       listPlants(connection, query, this.limits.scanRowsMax),
     );
@@ -201,8 +207,8 @@ class PostgresStore extends SqlStore implements Store {
 
   async close(): Promise<void> {
     this.stopTrimming();
-    const { writes, reads, lookUps, scans } = this;
-    await Promise.all([writes, reads, lookUps, scans].map((part) => part.close()));
+    const { writes, reads, lookUps, scans, largePages } = this;
+    await Promise.all([writes, reads, lookUps, scans, largePages].map((part) => part.close()));
     for (const pool of [this.writers, this.readers, this.control]) pool.close();
   }
 

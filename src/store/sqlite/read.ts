@@ -33,8 +33,6 @@ const LARGE_PAGE_MS = 2;
 const PAGES_MS_MAX = 10;
 /** The plants that one tick looks up. The others are looked up when these are answered, so few are in memory at once. */
 const LOOK_UP_CHARACTERS_MAX = 524_288;
-/** A client that has been answered sends its next write soon. */
-export const WRITING_MS = 100;
 
 /** Where plants are read. */
 interface Source {

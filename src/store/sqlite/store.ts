@@ -33,7 +33,7 @@ import {
   translate,
   watchFiles,
 } from "./database.ts";
-import { SqliteReads, WRITING_MS } from "./read.ts";
+import { SqliteReads } from "./read.ts";
 import { connect, type Connection, disconnect, ROWS_TOGETHER, type RowsTogether } from "./sql.ts";
 import { Room } from "./room.ts";
 
@@ -72,7 +72,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private connection: WriteConnection | undefined;
   /** After a failure the store reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
-  private committedAtMs = Number.NEGATIVE_INFINITY;
   /** Whether the journal shows that this process writes none: before its first change there is a break. */
   private isBreakMarked = false;
   private readonly stopTrimming: () => void;
@@ -97,7 +96,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     }
     this.reads = new SqliteReads(path, limits, {
       connect: () => this.connectToPlants(),
-      isWriting: () => this.isWriting(),
+      isWriting: () => this.writes.isBusy,
       close: () => this.disconnect(),
     });
     this.writes = new Batcher((batch) => this.commit(batch), limits, limits);
@@ -163,10 +162,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return this.writes.submit({ kind: "task", concernsPlants, run }) as Promise<Outcome>;
   }
 
-  private isWriting(): boolean {
-    return this.writes.waiting > 0 || performance.now() - this.committedAtMs < WRITING_MS;
-  }
-
   private commit(batch: readonly (PlantWrite | Task)[]): Committed<unknown> {
     try {
       return this.commitOn(this.connected(), batch);
@@ -203,7 +198,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
       const outcomes = applyAll({ db, statements, room, entries, flushEntries }, batch);
       writeChanges();
       statements.commit.run();
-      this.committedAtMs = performance.now();
       this.changesWritten += changes;
       this.isBreakMarked ||= isBreak;
       return outcomes;
