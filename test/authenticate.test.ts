@@ -60,6 +60,17 @@ describe("a header that was good", () => {
     expect(timesAsked()).toBe(2);
   });
 
+  test("is looked up again where it matters, also beside a look-up that began before its token was revoked", async () => {
+    const { authenticator, token, stored, timesAsked } = makeAuthenticator();
+    const header = `Bearer ${token}`;
+    const before = authenticator.authenticate(header);
+    while (timesAsked() === 0) await Promise.resolve();
+    stored.record = { ...(stored.record as TokenRecord), revokedAtMs: 1 };
+    const refusal = await rejectionOf(Promise.resolve(authenticator.authenticate(header, 0)));
+    expect((refusal as Refusal).reason).toBe("token_invalid");
+    expect(await before).toMatchObject({ name: "till" });
+  });
+
   test("is refused at once when its token expires", async () => {
     const { authenticator, token, stored, clock } = makeAuthenticator();
     stored.record = { ...(stored.record as TokenRecord), expiresAtMs: 1_000 };

@@ -304,6 +304,18 @@ describe("several commits at one time", () => {
     expect(await Promise.all(writes)).toEqual([2, 4, 6, 8, 10, 12]);
   });
 
+  test("are begun for a single write once the one under way takes long, also if no other write comes", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, limits, options);
+    const writes = [1, 2].map((write) => group.submit(write));
+    await started[0]?.promise;
+    writes.push(group.submit(3));
+    await started[1]?.promise;
+    expect(batches).toEqual([[1, 2], [3]]);
+    for (const gate of gates) gate.resolve();
+    expect(await Promise.all(writes)).toEqual([2, 4, 6]);
+  });
+
   test("are never about the same thing, and what is held back keeps its order", async () => {
     const { batches, gates, started, commit } = heldCommit();
     const group = new Batcher(commit, limits, options);

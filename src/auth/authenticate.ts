@@ -81,7 +81,7 @@ export class Authenticator {
     if (hash === this.environmentHash)
       return this.remember(header ?? "", { record: environmentPrincipal, checkedAtMs: Infinity });
     if (!isWellFormedToken(token)) throw new Refusal("token_invalid");
-    return this.lookUp(header ?? "", hash);
+    return this.lookUp(header ?? "", hash, ageMsMax);
   }
 
   /** Calls back, perhaps more than once, when the token is no longer good. Returns what ends it. */
@@ -125,9 +125,10 @@ export class Authenticator {
     return this.judge(token);
   }
 
-  private async lookUp(header: string, hash: string): Promise<Principal> {
-    // A look-up that began before the token was made does not find it.
-    const found = (await this.lookUps.get(hash)) ?? (await this.read(hash));
+  private async lookUp(header: string, hash: string, ageMsMax: number): Promise<Principal> {
+    // A look-up that is under way may not see a revocation. If it began before the token was made, it does not find it.
+    const shared = ageMsMax > 0 ? await this.lookUps.get(hash) : undefined;
+    const found = shared ?? (await this.read(hash));
     if (found !== undefined) return this.remember(header, found);
     this.cache.delete(header);
     throw new Refusal("token_invalid");

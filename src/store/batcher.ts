@@ -73,6 +73,7 @@ export class Batcher<Write, Outcome> {
   private busyUntilMs = 0;
   private readonly running = new Set<Promise<void>>();
   private timer: Timer | undefined;
+  private laneTimer: Timer | undefined;
   private closed = false;
 
   constructor(commit: Commit<Write, Outcome>, limits: QueueLimits, options: Options<Write> = {}) {
@@ -180,7 +181,15 @@ export class Batcher<Write, Outcome> {
    */
   private isNextBatchSmall(): boolean {
     const queued = this.queue.length + this.overflow.length;
-    return queued < this.writesInFlight && this.options.now() < this.committedAtMs + LANE_MS;
+    const isYoung = this.options.now() < this.committedAtMs + LANE_MS;
+    const isSmall = isYoung && queued < this.writesInFlight;
+    // There may be no later write to find out that it takes long.
+    if (isSmall && queued > 0)
+      this.laneTimer ??= setTimeout(() => {
+        this.laneTimer = undefined;
+        this.start();
+      }, LANE_MS).unref();
+    return isSmall;
   }
 
   /** A lane ends when the queue is empty. A later write starts a new one. */
@@ -206,10 +215,8 @@ export class Batcher<Write, Outcome> {
     this.inFlight.set(batch, deadlineMs);
     this.committedAtMs = startedAtMs;
     try {
-      const committed = this.commit(
-        batch.map((pending) => pending.write),
-        deadlineMs,
-      );
+      const writes = batch.map(({ write }) => write);
+      const committed = this.commit(writes, deadlineMs);
       const outcomes = committed instanceof Promise ? await committed : committed;
       const isLocked = outcomes.length === 0;
       if (!isLocked) this.options.onCommit?.(this.options.now() - startedAtMs, outcomes.length);
@@ -323,17 +330,11 @@ export class Batcher<Write, Outcome> {
   }
 }
 
-function sumCharacters(writes: readonly { readonly characters: number }[]): number {
-  let sum = 0;
-  for (const { characters } of writes) sum += characters;
-  return sum;
-}
+const sumCharacters = (writes: readonly { readonly characters: number }[]): number =>
+  writes.reduce((sum, { characters }) => sum + characters, 0);
 
-function findDeadline(writes: readonly { readonly deadlineMs: number }[]): number {
-  let first = Number.POSITIVE_INFINITY;
-  for (const { deadlineMs } of writes) first = Math.min(first, deadlineMs);
-  return first;
-}
+const findDeadline = (writes: readonly { readonly deadlineMs: number }[]): number =>
+  writes.reduce((first, { deadlineMs }) => Math.min(first, deadlineMs), Number.POSITIVE_INFINITY);
 
 /*
  * The end of a tick of the event loop, even when the tick does not end.
@@ -433,9 +434,8 @@ function wait(
   onEnd = (): void => undefined,
 ): Promise<void> {
   return new Promise((resolve) => {
-    const dueMs = performance.now() + ms;
     const entry: Waiter = {
-      dueMs,
+      dueMs: performance.now() + ms,
       end: () => {
         if (!waiters.delete(entry)) return;
         onEnd();
