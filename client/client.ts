@@ -241,7 +241,7 @@ export class Client extends Connection {
     options: RetryOptions,
   ): AsyncGenerator<Change, void> {
     const backoff = new Backoff(options, findWaitMs);
-    let { after } = query;
+    let { after = 0 } = query;
     for (;;) {
       try {
         const path = `/changes${formatChangeQuery({ ...query, after })}`;
@@ -255,6 +255,11 @@ export class Client extends Connection {
             yield change;
             after = change.seq;
           }
+          // A comment shows that the service is there, and how far it has looked for what the filter matches.
+          if (lines.some((line) => line.startsWith(":"))) backoff.reset();
+          const end = lines.lastIndexOf("");
+          const id = lines.findLast((line, at) => at < end && line.startsWith("id:"));
+          after = Math.max(after, Number(id?.slice(3)) || 0);
         }
         throw this.explainLoss(new Error("the stream ended"), options.signal);
       } catch (error) {

@@ -164,6 +164,21 @@ describe("a lost answer", () => {
     expect((failure as Error).message).toEndWith("does not answer as a plant store does.");
   });
 
+  test("to a quiet feed: it goes on after what the service has looked through, however often that happens", async () => {
+    const headers = { "content-type": "text/event-stream" };
+    const quiet: Answer = () => new Response("retry: 2000\n\n:\nid: 77\n\nid: 80\n", { headers });
+    const change = { seq: 80, time: "2026-01-01T00:00:00.000Z", type: "removed", id: 1 };
+    const event: Answer = () =>
+      new Response(`id: 80\nevent: removed\ndata: ${JSON.stringify(change)}\n\n`, { headers });
+    const answers = [...DELAYS_MS.map(() => quiet), quiet, event];
+    using proxy = startProxy({ url: "" } as TestService, ...answers);
+    const changes = proxy.client.changes({ follow: true, after: 5, types: ["removed"] });
+    expect((await changes.next()).value).toMatchObject({ seq: 80, id: 1n });
+    await changes.return();
+    const again = "GET /changes?after=77&type=removed";
+    expect(proxy.seen).toEqual([again.replace("77", "5"), ...DELAYS_MS.map(() => again), again]);
+  });
+
   test("that stays away is a failure, after as many retries as were asked for", async () => {
     await using service = await startService();
     const fail: Answer = () => new Response("", { status: 503 });
