@@ -123,7 +123,8 @@ function statementsOf({ prefix, lock, given }: Dialect) {
         WHERE ${webhooks}.version = excluded.version RETURNING name`,
     updateWebhook: `UPDATE ${webhooks} SET version = $3, record = $4
       WHERE name = $1 AND version IN ($2, $3) RETURNING name`,
-    removeWebhook: `DELETE FROM ${webhooks} WHERE name = $1 AND version = $2 RETURNING name`,
+    removeWebhook: `DELETE FROM ${webhooks} WHERE name = $1 AND version = $2`,
+    findWebhook: `SELECT name FROM ${webhooks} WHERE name = $1`,
   };
 }
 
@@ -220,12 +221,18 @@ export abstract class SqlStore<Task = never> implements TokenStore {
   }
 
   async putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
-    const { insertWebhook, updateWebhook, removeWebhook } = this.sql;
-    const found = last === undefined ? [next?.name ?? ""] : [last.name, last.version];
-    const stored = next === undefined ? [] : [next.version, JSON.stringify(next)];
-    const statement =
-      next === undefined ? removeWebhook : last === undefined ? insertWebhook : updateWebhook;
-    return (await this.writeRecords([statement, ...found, ...stored])).length === 1;
+    const { insertWebhook, updateWebhook, removeWebhook, findWebhook } = this.sql;
+    if (next === undefined) {
+      const { name = "", version = "" } = last ?? {};
+      const left = await this.writeRecords([removeWebhook, name, version], [findWebhook, name]);
+      return left.length === 0;
+    }
+    const stored = [next.version, JSON.stringify(next)];
+    const statement: Statement =
+      last === undefined
+        ? [insertWebhook, next.name, ...stored]
+        : [updateWebhook, last.name, last.version, ...stored];
+    return (await this.writeRecords(statement)).length === 1;
   }
 }
 

@@ -221,7 +221,7 @@ describe("DELETE /plants/{id}", () => {
   });
 });
 
-test("a webhook that was stored, and the answer cut off, is shown with its secret; so is its next one", async () => {
+test("a webhook that was stored, and the answer cut off, is shown with its secret; so is its next one; and it is removed", async () => {
   const body = '{"name":"shop","url":"https://shop.example/hook"}';
   const send = (path: string) => () =>
     disturbed.send("POST", `/webhooks${path}`, path === "" ? { body } : {});
@@ -233,4 +233,7 @@ test("a webhook that was stored, and the answer cut off, is shown with its secre
     secret: next.secret,
     oldSecret: { secret: added.secret },
   });
+  const removeIt = (): Promise<Response> => disturbed.send("DELETE", "/webhooks/shop");
+  expect((await loseAnswer("DELETE FROM plantstore_webhooks", removeIt)).status).toBe(204);
+  expect((await removeIt()).status).toBe(404);
 });
