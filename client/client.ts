@@ -258,8 +258,8 @@ export class Client extends Connection {
           // A comment shows that the service is there, and how far it has looked for what the filter matches.
           if (lines.some((line) => line.startsWith(":"))) backoff.reset();
           const end = lines.lastIndexOf("");
-          const id = lines.findLast((line, at) => at < end && line.startsWith("id:"));
-          after = Math.max(after, Number(id?.slice(3)) || 0);
+          const ids = lines.filter((line, at) => at < end && line.startsWith("id:"));
+          after = Math.max(after, Number(ids.at(-1)?.slice(3)) || 0);
         }
         throw this.explainLoss(new Error("the stream ended"), options.signal);
       } catch (error) {
