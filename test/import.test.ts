@@ -258,6 +258,13 @@ describe("plantstore import", () => {
     },
   );
 
+  test("a file whose columns are not found leaves the file of --rejects as it was", async () => {
+    using at = makeWorkplace({ "plants.csv": "Nr,name\n1,a\n", "rejects.csv": "mine" });
+    const args = ["import", at.file("plants.csv"), "--rejects", at.file("rejects.csv"), "--force"];
+    expect(await runCommand(args, at.env)).toMatchObject({ exitCode: 2, stdout: "" });
+    expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe("mine");
+  });
+
   test("--rejects replaces a file only with --force", async () => {
     using at = makeWorkplace({ "plants.ndjson": `${lines(1, 2)}not json\n`, "other.ndjson": "" });
     const args = ["import", at.file("plants.ndjson"), "--rejects", at.file("other.ndjson")];

@@ -135,6 +135,18 @@ describe("CSV", () => {
     }
   });
 
+  test("rows of empty cells, as spreadsheets write them around their data, are left out", async () => {
+    const records = await read(';;\nid;name;tag\n;;\n1;a;x\n ; ;\n;"";\n;;\n;;', {
+      ...csv,
+      delimiter: ";",
+    });
+    expect(briefs(records)).toEqual([[1n, "a", "x"], "invalid_plant"]);
+    expect(records.map((record) => record.line)).toEqual([4, 6]);
+    expect(briefs(await read("id\tname\n\t\n1\ta\n\t\n", { ...csv, delimiter: "\t" }))).toEqual([
+      [1n, "a", undefined],
+    ]);
+  });
+
   test("a bad row is refused alone, with its line and its text", async () => {
     const rows = [
       "1,a,x",

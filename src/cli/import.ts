@@ -85,14 +85,17 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
         onHeading: rejects.onHeading,
       });
       const retrying = { signal, onRetry: progress.onRetry };
+      let isRead = false;
       try {
         for await (const block of blocks) {
           signal.throwIfAborted();
           const create: Create = (plants, settle) => target.createBatch(plants, settle, retrying);
           await importBlock(block, create, rejects, tally);
         }
+        isRead = true;
       } finally {
-        await rejects.finish();
+        // A file that could not be read leaves no file of rejects, and replaces none.
+        if (isRead || tally.refused > 0) await rejects.finish();
       }
     });
   });

@@ -32,13 +32,15 @@ const RETURN = 13;
 const QUOTE = 34;
 
 /**
- * Each row has the number of the line on which it begins. Empty lines are left out. A row ends at a line break of
- * any system that no quotes enclose. Its cells are not judged here, so a quote in the wrong place spoils no other
- * row. Throws a MalformedFile if a quote is never closed.
+ * Each row has the number of the line on which it begins. Empty lines are left out, and so are the rows of empty cells
+ * that spreadsheets write around their data. A row ends at a line break of any system that no quotes enclose. Its
+ * cells are not judged here, so a quote in the wrong place spoils no other row. Throws a MalformedFile if a quote is
+ * never closed.
  */
 export class RowReader extends ScanningReader {
   private readonly delimiter: number;
   private readonly countsRows: boolean;
+  private readonly isEmpty: RegExp;
   private place: "cell start" | "plain cell" | "quoted cell" | "after a quote" = "cell start";
   private wasReturn = false;
 
@@ -47,6 +49,16 @@ export class RowReader extends ScanningReader {
     super(bytesMax);
     this.delimiter = delimiter.charCodeAt(0);
     this.countsRows = countsRows;
+    this.isEmpty = new RegExp(`^[\\s\\${delimiter}]*$`);
+  }
+
+  override async *read(
+    ...given: Parameters<ScanningReader["read"]>
+  ): ReturnType<ScanningReader["read"]> {
+    for await (const block of super.read(...given)) {
+      const rows = block.filter(({ text }) => typeof text !== "string" || !this.isEmpty.test(text));
+      if (rows.length > 0) yield rows;
+    }
   }
 
   protected override pass(byte: number): Role {
