@@ -21,11 +21,10 @@ const place = signal(location.hash);
 
 async function show(): Promise<void> {
   field.addEventListener("input", useToken);
-  // Of a person who stays signed in to the console on this device.
-  const kept = recall("localStorage", KEPT_SESSION) as { readonly token?: string } | undefined;
-  if (field.value === "") field.value = kept?.token ?? "";
-  // A browser may have kept the token over a reload.
-  useToken();
+  followSession();
+  addEventListener("storage", followSession);
+  // Back leads to the page as it was left.
+  addEventListener("pageshow", followSession);
   const response = await fetch("openapi.json");
   if (!response.ok) {
     reference.append(`openapi.json: the service answers ${response.status}. Reload to try again.`);
@@ -40,6 +39,16 @@ async function show(): Promise<void> {
 function scroll(): void {
   place.value = location.hash;
   document.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`)?.scrollIntoView();
+}
+
+let kept = "";
+
+/** The token of a person who stays signed in to the console on this device, until that person signs out. */
+function followSession(): void {
+  const session = recall("localStorage", KEPT_SESSION) as { readonly token?: string } | undefined;
+  if (field.value === kept) field.value = session?.token ?? "";
+  kept = session?.token ?? "";
+  useToken();
 }
 
 function useToken(): void {

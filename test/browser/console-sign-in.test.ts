@@ -114,9 +114,13 @@ describeInBrowser("signing in to the console", () => {
       await rowOf(another, "Rose").waitFor();
       await another.goto(`${service.url}/docs`);
       await untilSo(another, `document.querySelector("#token")?.value === "${TEST_TOKEN}"`);
+      const reference = await page.context().newPage();
+      await reference.goto(`${service.url}/docs`);
       await another.goto(service.url);
       await rowOf(another, "Rose").waitFor();
       await signOut(page);
+      await untilSo(reference, `document.querySelector("#token").value === ""`);
+      await reference.close();
       await another.getByRole("heading", { name: "Sign in" }).waitFor();
       expect(await another.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
       await another.close();
