@@ -90,14 +90,11 @@ class PlantList {
 
   /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
   put(plant: Plant): void {
+    if (!this.includes(plant)) return this.take(plant.id);
     if (this.phase.value === "loading") this.late.push(() => this.put(plant));
     const index = this.placeOf(plant.id);
-    const isThere = this.plants[index]?.id === plant.id;
-    const isBeyond = index === this.plants.length && this.hasMore;
-    if (!this.includes(plant)) {
-      if (isThere) this.plants.splice(index, 1);
-    } else if (isThere) this.plants[index] = plant;
-    else if (!isBeyond) this.plants.splice(index, 0, plant);
+    if (this.plants[index]?.id === plant.id) this.plants[index] = plant;
+    else if (!this.isBeyond(plant.id)) this.plants.splice(index, 0, plant);
     this.version.value++;
   }
 
@@ -107,6 +104,15 @@ class PlantList {
     if (index === -1) return;
     this.plants.splice(index, 1);
     this.version.value++;
+    // A list without rows asks for no more of them.
+    if (this.plants.length === 0) void this.loadMore();
+  }
+
+  /** Whether a later page will have this id. Plants at the end of the last page may be gone by now. */
+  private isBeyond(id: bigint): boolean {
+    const { after } = this;
+    if (!this.hasMore || after === undefined) return this.hasMore;
+    return this.filter.order === "desc" ? id < after : id > after;
   }
 
   /** Whether the list is loaded as far as this id. */
