@@ -1,12 +1,12 @@
 /** Changes that others make: the list and the open plant follow them, and what was lost is brought back. */
 
 import { afterAll, expect, test } from "bun:test";
-import type { Page } from "playwright-core";
 import {
   describeInBrowser,
   looks,
   openConsole,
   rowOf,
+  setHidden,
   startConsole,
   startJourneys,
   toastOf,
@@ -16,7 +16,7 @@ import { sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
 const journeys = await startJourneys({}, async ({ url }) => {
   for (let id = 101n; id <= 180n; id++) await sendPlant(url, { id, name: `Plant ${id}`, tag: "a" });
 });
-const { journey } = journeys;
+const { journey, once } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
 /** As a colleague does it. */
@@ -26,11 +26,6 @@ const send = ({ url }: TestService, method: string, id: number, body?: object): 
     headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
-
-/** The browser shows another tab, or this one again. */
-const setHidden = (page: Page, isHidden: boolean): Promise<unknown> =>
-  page.evaluate(`Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true });
-    document.dispatchEvent(new Event("visibilitychange"))`);
 
 describeInBrowser("the list", () => {
   journey(
@@ -118,6 +113,23 @@ describeInBrowser("a plant that is open", () => {
       expect(await page.getByRole("button", { name: "Bring back" }).count()).toBe(1);
     },
   );
+});
+
+describeInBrowser("an edit of a plant that someone else deleted", () => {
+  once("is not thrown away by Esc", async ({ service, open }) => {
+    await using view = await open({ at: "#/plants/120" });
+    const { page } = view;
+    view.announceFailure("/plants/120", 404);
+    await page.getByRole("button", { name: "Edit" }).click();
+    const name = page.getByLabel("Name", { exact: true });
+    await name.fill("Mine");
+    await send(service, "DELETE", 120);
+    await page.getByText("Someone else deleted this plant.").waitFor();
+    await name.press("Escape");
+    await page.goto(`${service.url}/#/plants/120`);
+    await name.waitFor();
+    expect(await name.inputValue()).toBe("Mine");
+  });
 });
 
 describeInBrowser("a plant that was deleted", () => {

@@ -2,8 +2,16 @@
 
 import { afterAll, expect } from "bun:test";
 import type { Page } from "playwright-core";
-import { describeInBrowser, holdFeed, rowOf, startJourneys, toastOf } from "../support/browser.ts";
-import { TEST_TOKEN, type TestService } from "../support/service.ts";
+import {
+  describeInBrowser,
+  holdFeed,
+  openRow,
+  rowOf,
+  setHidden,
+  startJourneys,
+  toastOf,
+} from "../support/browser.ts";
+import { sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
 
 const COUNT = 10_001;
 const headers = { authorization: `Bearer ${TEST_TOKEN}` };
@@ -19,7 +27,7 @@ const journeys = await startJourneys({}, async ({ url }) => {
   });
   await stored.text();
 });
-const { journey } = journeys;
+const { journey, once } = journeys;
 afterAll(() => journeys[Symbol.asyncDispose]());
 
 const change = ({ url }: TestService, id: number, body: object): Promise<Response> =>
@@ -28,6 +36,9 @@ const change = ({ url }: TestService, id: number, body: object): Promise<Respons
     headers: { ...headers, "content-type": "application/json" },
     body: JSON.stringify(body),
   });
+
+const remove = ({ url }: TestService, id: number): Promise<Response> =>
+  fetch(`${url}/plants/${id}`, { method: "DELETE", headers });
 
 const check = (page: Page, id: number, modifiers: "Shift"[] = []): Promise<void> =>
   page.getByRole("checkbox", { name: `Select “Plant ${id}”` }).click({ modifiers });
@@ -139,5 +150,76 @@ describeInBrowser("several plants", () => {
     gate.resolve();
     await toastOf(page, "Deleted 4 plants.").waitFor();
     await page.getByText(/^\d\d selected$/).waitFor();
+  });
+
+  once(
+    "are selected by keys, and a checkbox that has the focus is the one meant",
+    async (visit) => {
+      await using view = await visit.open({ at: "#/plants?tag=many" });
+      const { page } = view;
+      await rowOf(page, "Plant 41").waitFor();
+      await page.getByRole("grid").focus();
+      await page.keyboard.press("Tab");
+      await page.keyboard.press("Space");
+      await page.getByText("All 9,961 selected").waitFor();
+      await page.keyboard.press("Space");
+      await check(page, 45);
+      await page.getByText("1 selected", { exact: true }).waitFor();
+      await page.keyboard.press("Space");
+      await page.getByText("selected").waitFor({ state: "detached" });
+      // A checkbox takes no letters.
+      await page.keyboard.press("/");
+      await page.locator("#search:focus").waitFor();
+    },
+  );
+
+  once(
+    "stay selected as one changes the list, and their undo outlasts other messages",
+    async ({ service, open }) => {
+      await using view = await open({ at: "#/plants?tag=many" });
+      const { page } = view;
+      await check(page, 45);
+      await sendPlant(service.url, { id: -1n, name: "At the top", tag: "many" });
+      await rowOf(page, "At the top").waitFor();
+      await check(page, 48, ["Shift"]);
+      await page.getByText("4 selected").waitFor();
+      await openRow(page, "Plant 46");
+      await page.getByRole("button", { name: "Edit" }).click();
+      await page.getByLabel("Name", { exact: true }).fill("Mine");
+      await page.keyboard.press("Enter");
+      await toastOf(page, "Saved “Mine”").waitFor();
+      await openRow(page, "Plant 47");
+      await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
+      await page.getByText("3 selected").waitFor();
+      await page.locator(".selection").getByRole("button", { name: "Delete" }).click();
+      await toastOf(page, "Deleted 3 plants.").waitFor();
+      for (const id of [60, 61, 62]) {
+        await openRow(page, `Plant ${id}`);
+        await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
+        await toastOf(page, `Deleted “Plant ${id}”`).waitFor();
+      }
+      await toastOf(page, "Deleted 3 plants.").getByRole("button", { name: "Undo" }).waitFor();
+    },
+  );
+});
+
+describeInBrowser("the first page of a long list", () => {
+  once("has what is added again at its end, and gives way to the next", async (visit) => {
+    const { service } = visit;
+    await using view = await visit.open({ at: "#/plants?order=desc&tag=many" });
+    const { page } = view;
+    const untilLong = (rows: number): Promise<void> =>
+      page.locator(`.grid-body[style*='height: ${rows * 36}px']`).waitFor();
+    const last = COUNT - 99;
+    await untilLong(100);
+    await remove(service, last);
+    await untilLong(99);
+    await sendPlant(service.url, { id: BigInt(last), name: "Again", tag: "many" });
+    await untilLong(100);
+
+    await setHidden(page, true);
+    await Promise.all(Array.from({ length: 100 }, (_, index) => remove(service, last + index)));
+    await setHidden(page, false);
+    await rowOf(page, `Plant ${last - 1}`).waitFor();
   });
 });

@@ -383,6 +383,11 @@ export async function openRow(page: Page, text: string): Promise<void> {
 export const toastOf = (page: Page, text: string): Locator =>
   page.locator(".toast").filter({ hasText: text });
 
+/** The browser shows another tab, or this one again. */
+export const setHidden = (page: Page, isHidden: boolean): Promise<unknown> =>
+  page.evaluate(`Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"))`);
+
 /** From here on the page learns of no change. */
 export async function holdFeed(page: Page): Promise<void> {
   await page.route("**/changes?after=*", () => undefined);

@@ -32,11 +32,12 @@ export const hasSelection = computed(
 export const isSelected = (id: bigint): boolean =>
   selection.value.plants.has(id) !== selection.value.isAll;
 
-let lastIndex: number | undefined;
+/** The plant that was selected before. Its index changes with the list. */
+let last: bigint | undefined;
 
 export function selectAll(isAll: boolean): void {
   selection.value = { isAll, plants: new Map() };
-  lastIndex = undefined;
+  last = undefined;
 }
 
 /** With `isRange`, also every plant between this one and the one selected before. */
@@ -46,12 +47,23 @@ export function select(index: number, isRange: boolean): void {
   if (chosen === undefined) return;
   const isAdded = !plants.has(chosen.id);
   const changed = new Map(plants);
-  const from = isRange ? (lastIndex ?? index) : index;
+  const start = isRange && last !== undefined ? list.value.indexOf(last) : -1;
+  const from = start === -1 ? index : start;
   for (const plant of list.value.plants.slice(Math.min(from, index), Math.max(from, index) + 1))
     if (isAdded) changed.set(plant.id, plant);
     else changed.delete(plant.id);
   selection.value = { isAll, plants: changed };
-  lastIndex = index;
+  last = chosen.id;
+}
+
+/** What the person has changed stays selected, as it is now; what the person has deleted does not. */
+export function reselect(id: bigint, now: Plant | undefined): void {
+  const { isAll, plants } = selection.value;
+  if (isAll || !plants.has(id)) return;
+  const changed = new Map(plants);
+  if (now === undefined) changed.delete(id);
+  else changed.set(id, now);
+  selection.value = { isAll, plants: changed };
 }
 
 /** Another list or another person begins with nothing selected. */

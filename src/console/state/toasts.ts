@@ -25,7 +25,9 @@ let count = 0;
 export function toast(text: string, action?: Action): void {
   // One that only says something makes room for the next.
   const kept = toasts.value.filter((each) => each.action !== undefined);
-  toasts.value = [...kept, { key: ++count, text, action }].slice(-TOASTS_MAX);
+  const first = kept.find(({ action: offered }) => offered?.isNeeded !== true) ?? kept[0];
+  const rest = kept.length < TOASTS_MAX ? kept : kept.filter((each) => each !== first);
+  toasts.value = [...rest, { key: ++count, text, action }];
   const hint = hasShortcuts.value ? ": press U" : "";
   announce(action === undefined ? text : `${text} ${action.label}${hint}.`);
 }

@@ -115,7 +115,9 @@ export function PlantGrid(): JSX.Element {
     const target = targets[event.key];
     if (target !== undefined) moveTo(target);
     else if (event.key === "Enter" && active >= 0) openPlant(plants[active]?.id);
-    else if (event.key === " " && active >= 0) select(active, event.shiftKey);
+    // A checkbox that has the focus is the one that is meant.
+    else if (event.key === " " && active >= 0 && !(event.target instanceof HTMLInputElement))
+      select(active, event.shiftKey);
     else return;
     event.preventDefault();
   };

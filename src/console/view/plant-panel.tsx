@@ -11,6 +11,7 @@ import { arrived } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
 import { list, removeWithUndo, restore } from "../state/plants.ts";
 import { isOpen, openPlant, refine } from "../state/route.ts";
+import { reselect } from "../state/selection.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
@@ -100,6 +101,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
         keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
         toast(`Saved ${formatName(saved.plant)}.`);
+        reselect(id, saved.plant);
         accept(saved);
       } catch (error) {
         const text = `Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`;
@@ -117,6 +119,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       }
       try {
         accept(await replacePlant(earlier, versioned.etag));
+        reselect(id, earlier);
         toast(`Brought back ${formatName(earlier)}.`);
       } catch (error) {
         if (!(error instanceof Changed)) throw error;
@@ -128,6 +131,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     run(async () => {
       doing.current = "deletion";
       await removeWithUndo(which);
+      reselect(id, undefined);
       // Another plant may be open by now.
       if (isOpen(id)) closePanel();
     });
@@ -149,7 +153,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     />
   );
   const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
-  const isTouched = draft !== undefined && known !== undefined && !isSame({ ...draft, id }, known);
+  // An edit of a plant that is gone is not thrown away unseen.
+  const isTouched =
+    draft !== undefined && (known === undefined || !isSame({ ...draft, id }, known));
   const canChange = versioned !== undefined && mayWrite.value;
   const changing = canChange ? { e: edit, Delete: () => void remove(versioned) } : {};
   // An edit that was begun stays when the panel is closed.

@@ -16,7 +16,7 @@ export const panelKeys = signal<Readonly<Partial<Record<string, () => void>>>>({
 
 export const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement &&
-  (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  (target.isContentEditable || target.matches("input:not([type=checkbox]), textarea, select"));
 
 export function listenForKeys(): void {
   document.addEventListener("keydown", (event) => {
