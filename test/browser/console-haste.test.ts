@@ -38,6 +38,60 @@ const pressAtOnce = (page: Page, ...keys: readonly string[]): Promise<string> =>
   })()`);
 
 describeInBrowser("somebody in a hurry", () => {
+  once("scans a code that begins like the proposed id, and all of it is kept", async ({ open }) => {
+    await using view = await open();
+    const { page } = view;
+    await rowOf(page, "Oak").waitFor();
+    const release = await hold(page, "GET");
+    await page.keyboard.press("n");
+    await page.keyboard.type("7");
+    const proposed = page.waitForResponse(/after=6&limit=1$/);
+    release();
+    await (await proposed).finished();
+    await page.evaluate("new Promise(requestAnimationFrame)");
+    await page.keyboard.type("31");
+    expect(await page.getByLabel("Id", { exact: true }).inputValue()).toBe("731");
+  });
+
+  once("types on after Enter in the search, and no other plant opens", async ({ open }) => {
+    await using view = await open();
+    const { page } = view;
+    await rowOf(page, "Oak").waitFor();
+    const release = await hold(page, "GET");
+    await page.getByRole("searchbox").fill("2");
+    await page.keyboard.press("Enter");
+    await page.keyboard.type("3");
+    release();
+    await page.getByText("No plant has “23”").waitFor();
+    expect(await page.locator(".panel").count()).toBe(0);
+    expect(await page.getByRole("searchbox").inputValue()).toBe("23");
+  });
+
+  once("corrects one plant after the other by keys", async ({ service, open }) => {
+    await using view = await open();
+    const { page } = view;
+    await rowOf(page, "Oak").waitFor();
+    await page.getByRole("grid").focus();
+    await page.keyboard.press("Enter");
+    for (const [id, name] of ["Quercus", "Ulmus"].entries()) {
+      await untilAt(page, `#/plants/${id + 1}`);
+      await page.getByRole("button", { name: "Edit" }).waitFor();
+      await page.keyboard.press("e");
+      await page.keyboard.type(name);
+      await page.keyboard.press("Enter");
+      await toastOf(page, `Saved “${name}”`).waitFor();
+      await page.getByRole("button", { name: "Edit" }).waitFor();
+      await page.keyboard.press("ArrowDown");
+    }
+    await untilAt(page, "#/plants/3");
+    // By clicks, the focus stays in the panel.
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.locator("#panel-title:focus").waitFor();
+    for (const [id, name] of ["Oak", "Elm"].entries())
+      await service.store.replacePlant({ id: BigInt(id + 1), name, tag: "tree" }, {});
+  });
+
   once("presses the next key at once, and it goes where it is meant to go", async ({ open }) => {
     await using view = await open();
     const { page } = view;
@@ -137,9 +191,12 @@ describeInBrowser("somebody in a hurry", () => {
     const find = await hold(page, "GET");
     await page.getByRole("button", { name: "Next free" }).click();
     await page.getByLabel("Name", { exact: true }).fill("Ash");
+    await page.getByLabel("Tag (optional)").pressSequentially("he");
     find();
     await page.getByText(/^Id \d+ is free/).waitFor({ state: "attached" });
+    await page.keyboard.type("rb");
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Ash");
+    expect(await page.getByLabel("Tag (optional)").inputValue()).toBe("herb");
     const release = await hold(page, "POST");
     await page.getByLabel("Id", { exact: true }).fill("100");
     await page.getByLabel("Name", { exact: true }).fill("First");
@@ -149,6 +206,14 @@ describeInBrowser("somebody in a hurry", () => {
     release();
     await toastOf(page, "First").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Second");
+    // The next one does not wait for a free id either.
+    await hold(page, "GET");
+    for (const [id, name] of ["Second", "Third"].entries()) {
+      await page.getByLabel("Id", { exact: true }).fill(String(101 + id));
+      await page.getByLabel("Name", { exact: true }).fill(name);
+      await page.keyboard.press("Enter");
+      await toastOf(page, name).waitFor();
+    }
   });
 
   once("types over a name of several lines, and the keys stay in the field", async ({ open }) => {

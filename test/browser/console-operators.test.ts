@@ -55,6 +55,11 @@ describeInBrowser("tokens in the console", () => {
     });
     const row = page.getByRole("row", { name: new RegExp(name) });
     await row.getByText("Read plants").waitFor();
+    // It is shown once, so a paste beside the field leads nowhere else.
+    await page.evaluate("navigator.clipboard.writeText('1\\tRose\\n')");
+    await page.getByRole("heading", { name: "Tokens" }).click();
+    await page.keyboard.press("ControlOrMeta+v");
+    expect(page.url()).toEndWith("#/tokens");
     await page.getByRole("button", { name: "Done" }).click();
     await field.waitFor({ state: "detached" });
 

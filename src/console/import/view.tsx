@@ -211,9 +211,11 @@ function RefusedRows({ progress, kind = "csv" }: RefusedRowsProps): JSX.Element 
   );
 }
 
-/** A running import is not replaced. */
+/** A running import is not replaced. Other views may show a secret that is shown once. */
 const canTake = (): boolean =>
-  mayWrite.value && route.value.view !== "activity" && importProgress.value === undefined;
+  mayWrite.value &&
+  ["plants", "import"].includes(route.value.view) &&
+  importProgress.value === undefined;
 
 function take(file: File | undefined): void {
   if (file === undefined || !canTake()) return;

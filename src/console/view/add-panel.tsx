@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useLayoutEffect } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
@@ -26,6 +26,7 @@ import {
   useTask,
 } from "./form.tsx";
 import { Panel } from "./panel.tsx";
+import { isTyping } from "./shortcuts.tsx";
 
 /** The id that was added last, and its tag: the next plant of a series is like it. */
 interface Added {
@@ -50,19 +51,22 @@ export function AddPanel(): JSX.Element {
   const takenBy = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
   const namesake = useLookUp(name || undefined, (signal) => findNamesake(name, signal));
 
+  const asked = useRef(0);
+  /** The answer to the last question counts. */
   const propose = async (after: bigint | undefined): Promise<void> => {
+    const question = ++asked.current;
     const free = mayRead.value ? await findFreeId(after) : undefined;
-    proposed.value = String(free ?? "");
+    if (question === asked.current) proposed.value = String(free ?? "");
   };
   // Before the next key: a scanner types at once.
   useLayoutEffect(() => {
     focusField("add-id");
     void propose(findInt64(last?.id ?? "")).catch(() => undefined);
   }, []);
-  // Typing replaces the proposal.
+  // Typing replaces the proposal. What is typed already stays, also if it begins like it.
   useLayoutEffect(() => {
     const field = document.activeElement as HTMLInputElement | null;
-    if (field?.id === "add-id" && field.value === proposed.value) field.select();
+    if (field?.id === "add-id" && draft.id === undefined) field.select();
   }, [proposed.value]);
 
   const submit = (): void => {
@@ -84,22 +88,26 @@ export function AddPanel(): JSX.Element {
         mayRead.value ? { label: "Open", run: () => openPlant(plant.id) } : undefined,
       );
       isJudged.value = false;
-      // The next plant may have been started meanwhile.
-      if (findDraft("new") !== sent) return;
-      keepDraft("new", undefined);
+      // The next plant may have been started meanwhile, or a search.
+      if (findDraft("new") === sent) {
+        keepDraft("new", undefined);
+        if (!document.activeElement?.closest(".plants-list")) focusField("add-id");
+      }
       proposed.value = "";
-      focusField("add-id");
-      await propose(plant.id).catch(() => undefined);
+      // Not awaited: the next plant can be sent before.
+      void propose(plant.id).catch(() => undefined);
     });
   };
 
   const suggestId = async (): Promise<void> => {
     try {
       await propose(exactId === undefined ? findInt64(last?.id ?? "") : exactId - 1n);
+      // Another id may have been typed meanwhile.
+      if (findDraft("new")?.id !== draft.id) return;
       put({ id: undefined });
       trouble.value = undefined;
       announce(`Id ${proposed.value} is free.`);
-      focusField("add-name");
+      if (!isTyping(document.activeElement)) focusField("add-name");
     } catch (error) {
       trouble.value = error;
     }

@@ -20,6 +20,9 @@ export function closePanel(): void {
 
 export function Panel({ title, keys, children }: PanelProps): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null);
+  const focused = document.activeElement;
+  /** What had the focus before this title was shown; undefined for a new panel. */
+  const before = useRef<Element | null>(undefined);
   // A token that may only write has no list to go back to.
   const canClose = mayRead.value;
   useLayoutEffect(() => {
@@ -30,12 +33,16 @@ export function Panel({ title, keys, children }: PanelProps): JSX.Element {
   });
   // Before the next key: it belongs to the panel.
   useLayoutEffect(() => {
-    // The keys of the list walk on.
-    if (document.activeElement?.id === "plants") return;
-    // A form has moved the focus to its first field already.
-    if (!heading.current?.closest(".panel")?.contains(document.activeElement))
-      heading.current?.focus({ preventScroll: true });
-  }, []);
+    const now = document.activeElement;
+    // A form has the focus in its first field, and takes it along when it goes. The keys of the list walk on.
+    const isLost =
+      before.current === undefined
+        ? now?.id !== "plants" && !heading.current?.closest(".panel")?.contains(now)
+        : now === document.body;
+    if (isLost && before.current?.id === "plants") focusList();
+    else if (isLost) heading.current?.focus({ preventScroll: true });
+    before.current = focused;
+  }, [title]);
   return (
     <section class="panel" aria-labelledby="panel-title">
       <div class="panel-head">

@@ -143,8 +143,11 @@ function SearchBox(): JSX.Element {
     if (q !== currentFilter().q) refine({ q });
   };
   const openExact = async (): Promise<void> => {
-    const id = findInt64(text.value.trim());
-    if (id !== undefined && (await findTaken(id)) !== undefined) openPlant(id);
+    const asked = text.value;
+    const id = findInt64(asked.trim());
+    if (id === undefined || (await findTaken(id)) === undefined) return;
+    // The person may have typed on, or gone elsewhere.
+    if (text.value === asked && document.activeElement?.id === "search") openPlant(id);
   };
   return (
     <div class="search">
