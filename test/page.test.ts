@@ -2,8 +2,9 @@
 
 import { describe, expect, test } from "bun:test";
 import { array, assert, constantFrom, property } from "fast-check";
-import { type PlantQuery, takePage } from "../src/domain/page.ts";
+import type { PlantQuery } from "../src/domain/page.ts";
 import type { Plant } from "../src/domain/plant.ts";
+import { takePage } from "./support/plants.ts";
 
 const query: PlantQuery = {
   after: undefined,

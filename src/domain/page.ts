@@ -62,18 +62,6 @@ const CHARACTERS_MAX = 2_097_152;
 /** How long a search looks for a page. */
 const SEARCH_MS_MAX = 50;
 
-/** Takes a page off rows in key order. */
-export function takePage(
-  rows: Iterable<Plant>,
-  query: PlantQuery,
-  scanRowsMax: number,
-  now?: () => number,
-): PlantPage {
-  const page = new PageBuilder(query, scanRowsMax, now);
-  for (const row of rows) if (!page.add(row)) return { plants: page.plants, next: page.lastId };
-  return { plants: page.plants, next: undefined };
-}
-
 /**
  * A page that grows row by row, in key order. It ends at the limit, or early: after so many rows or characters, and in
  * a search after so much time, whatever was found. So no page takes more than its share of time or memory. It holds at
@@ -130,7 +118,7 @@ export const WORDS_MAX = 16;
 export const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
 
 /** Which plants a search finds. */
-function createFilter({ name: searched, q = "" }: CountQuery): (plant: Plant) => boolean {
+export function createFilter({ name: searched, q = "" }: CountQuery): (plant: Plant) => boolean {
   const part = searched === undefined ? undefined : fold(searched);
   const words = splitWords(q).map(foldAccents);
   return ({ name, tag }) => {

@@ -2,9 +2,10 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { type PlantQuery, takePage } from "../../src/domain/page.ts";
+import type { PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { catalogue } from "../../src/domain/errors.ts";
+import { takePage } from "../support/plants.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
 import { limits } from "../support/limits.ts";

@@ -1,6 +1,8 @@
 /** Plants as a test sends them, and as a store holds them. */
 
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { PageBuilder, type PlantPage } from "../../src/domain/page.ts";
+import type { Plant } from "../../src/domain/plant.ts";
 
 export interface StoredPlant {
   readonly id: bigint;
@@ -30,4 +32,14 @@ export async function readRefusal(response: Response): Promise<ErrorName | numbe
   for (const [name, { code, status }] of Object.entries(catalogue))
     if (code === error && status === response.status) return name as ErrorName;
   return response.status;
+}
+
+/** Takes a page off rows in key order, as both engines do. */
+export function takePage(
+  rows: Iterable<Plant>,
+  ...how: ConstructorParameters<typeof PageBuilder>
+): PlantPage {
+  const page = new PageBuilder(...how);
+  for (const row of rows) if (!page.add(row)) return { plants: page.plants, next: page.lastId };
+  return { plants: page.plants, next: undefined };
 }

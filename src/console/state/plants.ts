@@ -2,7 +2,7 @@
 
 import { batch, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../../client/client.ts";
-import { type PlantCount, takePage } from "../../domain/page.ts";
+import { createFilter, type PlantCount } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { createPlant, type Filter, removePlant, Taken, type Versioned } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
@@ -128,8 +128,7 @@ class PlantList {
   /** As the service would filter. */
   private includes(plant: Plant): boolean {
     if (this.filter.tag !== undefined && plant.tag !== this.filter.tag) return false;
-    const query = { ...this.filter, name: undefined, after: undefined, limit: 1 };
-    return takePage([plant], query, 1).plants.length === 1;
+    return createFilter({ q: this.filter.q })(plant);
   }
 
   /** The index that the id has, or would have. */
