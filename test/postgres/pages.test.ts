@@ -1,10 +1,13 @@
 /** Both engines, asked the same, give the same pages. */
 
 import { describe, expect, test } from "bun:test";
+import { resolveConfig } from "../../src/config.ts";
 import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { type EnginePair, openEnginePair } from "../support/database.ts";
+import { openStore } from "../../src/store/open.ts";
+import { type EnginePair, openEnginePair, openTestDatabase } from "../support/database.ts";
+import { rejectionOf } from "../support/expect.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 import { limits } from "../support/limits.ts";
 
@@ -172,6 +175,22 @@ describe("pages", () => {
     expect(found).toEqual([]);
     expect(next).toBeDefined();
   });
+});
+
+test("a page that gets no connection in time is refused while it would still have time to be read", async () => {
+  await using database = await openTestDatabase("postgres");
+  const { config } = resolveConfig({}, { PLANTSTORE_READ_CONNECTIONS: "1" });
+  const store = await openStore(database.url, { ...config, queueSecondsMax: 1 });
+  await database.run("BEGIN; LOCK TABLE plants IN ACCESS EXCLUSIVE MODE");
+  const read = async (): Promise<number> => {
+    await rejectionOf(store.listPlants({ ...everything, limit: 10 }));
+    return performance.now();
+  };
+  // As many as share a connection, and one that waits for them.
+  const [firstMs = 0, ...otherMs] = await Promise.all(Array.from({ length: 9 }, read));
+  expect(firstMs - (otherMs.at(-1) ?? 0)).toBeGreaterThan(50);
+  await database.run("ROLLBACK");
+  await store.close();
 });
 
 const BLOCK_MS_MAX = 20;

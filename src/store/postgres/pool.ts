@@ -29,6 +29,9 @@ const RETRY_MS_MAX = 500;
 /** After so many failed attempts another connection is tried: the server's clock may have been set. */
 const ATTEMPTS_PER_CONNECTION = 3;
 
+/** Of the time that a caller has. The rest is for its work: one that is late costs all its users the connection. */
+const WAIT_SHARE = 0.8;
+
 export class ConnectionPool {
   private readonly hosts: Hosts;
   private readonly slots: readonly Slot[];
@@ -129,7 +132,7 @@ export class ConnectionPool {
         this.waiting.splice(this.waiting.indexOf(turn), 1);
         turn.reject(new Refusal("store_busy"));
       },
-      Math.max(0, deadlineMs - performance.now()),
+      Math.max(0, deadlineMs - performance.now()) * WAIT_SHARE,
     );
     try {
       return await turn.promise;

@@ -110,6 +110,7 @@ class PostgresStore extends SqlStore implements Store {
       waitingMax,
     });
     this.control = new ConnectionPool(hosts, { connectionsMax: 1, waitingMax });
+    const commitMsMin = Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000;
     this.writes = new Batcher<PlantWrite, unknown>(
       async (batch, deadlineMs) => {
         if (!this.journal.isOn) await this.breakJournal();
@@ -118,7 +119,7 @@ class PostgresStore extends SqlStore implements Store {
       limits,
       {
         inFlightMax: writeConnections,
-        commitMsMin: Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000,
+        commitMsMin,
         keyOf: ({ id }) => id,
         onCommit: limits.onCommit,
       },
@@ -134,7 +135,7 @@ class PostgresStore extends SqlStore implements Store {
             return keys.map((key) => found.get(key));
           }),
         { ...limits, batchLengthMax: FIND_LENGTH_MAX },
-        { inFlightMax },
+        { inFlightMax, commitMsMin },
       );
     this.reads = lookUp(findPlants, readConnections);
     this.lookUps = lookUp(findTokens, 1);
