@@ -204,6 +204,20 @@ describe("group commit", () => {
     expect(await next).toBe(6);
   });
 
+  test("refuses of a commit that has begun only those writes that have waited too long", async () => {
+    const { gates, started, commit } = heldCommit();
+    let nowMs = 0;
+    const group = new Batcher(commit, { ...limits, queueSecondsMax: 0.05 }, { now: () => nowMs });
+    const late = group.submit(1);
+    nowMs = 30;
+    const later = group.submit(2);
+    await started[0]?.promise;
+    nowMs = 60;
+    expect(await rejectionOf(late)).toMatchObject({ reason: "store_unavailable" });
+    gates[0]?.resolve();
+    expect(await later).toBe(4);
+  });
+
   test("tells each commit how long anyone will wait for it", async () => {
     const deadlines: number[] = [];
     let now = 1_000;
@@ -450,6 +464,14 @@ describe("a block of writes", () => {
       { reason: "store_unavailable" },
       "c",
     ]);
+  });
+
+  test("is refused at once, however many writes have waited too long", async () => {
+    const group = new Batcher<number, number>(() => [], { ...limits, queueSecondsMax: 0.05 });
+    const outcomes = await group.submitAll(Array.from({ length: 1_000_000 }, () => 1));
+    expect(new Set(outcomes.map((outcome) => (outcome as Refusal).reason))).toEqual(
+      new Set(["store_busy"]),
+    );
   });
 
   test("fails from the first write that is late to the last, so none overtakes another", async () => {

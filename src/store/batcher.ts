@@ -307,15 +307,14 @@ export class Batcher<Write, Outcome> {
     return setTimeout(() => {
       const now = this.options.now();
       for (const [batch, deadlineMs] of this.inFlight)
-        if (deadlineMs <= now)
-          for (const pending of batch) pending.settle(new Refusal("store_unavailable"));
+        for (const pending of batch)
+          if (Math.max(deadlineMs, pending.deadlineMs) <= now)
+            pending.settle(new Refusal("store_unavailable"));
       this.refuseLate(now);
-      const deadlines = [
-        ...this.inFlight.values(),
-        findDeadline(this.queue),
-        findDeadline(this.overflow),
-      ].filter((deadlineMs) => deadlineMs > now && deadlineMs < Number.POSITIVE_INFINITY);
-      this.timer = deadlines.length === 0 ? undefined : this.watch(Math.min(...deadlines) - now);
+      const waiting = [...this.inFlight.keys(), this.queue, this.overflow].flat();
+      const commits = Array.from(this.inFlight.values(), (deadlineMs) => ({ deadlineMs }));
+      const nextMs = findDeadline([...commits, ...waiting].filter((each) => each.deadlineMs > now));
+      this.timer = nextMs === Number.POSITIVE_INFINITY ? undefined : this.watch(nextMs - now);
     }, afterMs).unref();
   }
 
@@ -325,8 +324,10 @@ export class Batcher<Write, Outcome> {
     if (late.length > 0) this.queue = this.queue.filter((pending) => !isLate(pending));
     this.charactersQueued -= sumCharacters(late);
     const inTime = this.overflow.findIndex((pending) => !isLate(pending));
-    late.push(...this.overflow.splice(0, inTime === -1 ? this.overflow.length : inTime));
-    for (const pending of late) pending.settle(new Refusal("store_busy"));
+    const lateBlocks = this.overflow.splice(0, inTime === -1 ? this.overflow.length : inTime);
+    // One for all: to make a million takes seconds.
+    let busy: Refusal | undefined;
+    for (const { settle } of late.concat(lateBlocks)) settle((busy ??= new Refusal("store_busy")));
   }
 }
 
