@@ -438,10 +438,10 @@ describe("searches, each on the same thread", () => {
     const leftMs: number[] = [];
     const search = async (_: unknown, deadlineMs: number): Promise<PlantPage> => {
       leftMs.push(deadlineMs - performance.now());
-      await Bun.sleep(180);
+      await Bun.sleep(250);
       return { plants: [], next: undefined };
     };
-    const scans = new Scans({ ...limits, queueSecondsMax: 0.2 }, { search, count: never });
+    const scans = new Scans({ ...limits, queueSecondsMax: 0.6 }, { search, count: never });
     await Promise.all([scans.search(query), scans.search(query)]);
     for (const ms of leftMs) expect(ms).toBeGreaterThan(500);
     await scans.close();

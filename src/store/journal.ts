@@ -115,12 +115,14 @@ const PAGE_MS_MAX = 5;
 const PAGE_CHARACTERS_MAX = 2_097_152;
 
 /**
- * A page that grows block by block. It ends at the limit, or early: after so much time or text. The first block has
- * the number that the query begins behind, or is the last break if the query begins with the oldest entry. A block
- * without entries marks a break: before it, changes were made that the journal does not have.
+ * A page that grows block by block. It ends at the limit, or early: after so much text, or with a filter after so
+ * much time. The first block has the number that the query begins behind, or is the last break if the query begins
+ * with the oldest entry. A block without entries marks a break: before it, changes were made that the journal does not
+ * have.
  */
 export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
-  const endsAtMs = performance.now() + msMax;
+  const isFiltered = query.id !== undefined || query.types !== undefined;
+  const endsAtMs = isFiltered ? performance.now() + msMax : Number.POSITIVE_INFINITY;
   let changes: Change[] = [];
   let last = query.after;
   let characters = 0;

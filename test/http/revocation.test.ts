@@ -11,6 +11,8 @@ import { chunk, connectRaw, receive } from "../support/wire.ts";
 
 /** The promise is 5 seconds. A machine that runs other tests beside this one gets a second more. */
 const PROMISED_MS = 6_000;
+/** By then what the token is to end has begun. */
+const EXPIRY_MS = 2_500;
 
 type End = "revoked" | "expired";
 const reasonOf: Record<End, ErrorName> = { revoked: "token_invalid", expired: "token_expired" };
@@ -21,13 +23,13 @@ async function makeToken(
 ): Promise<{ token: string; end: () => Promise<void> }> {
   const token = mintToken();
   const createdAtMs = Date.now();
-  const expiresAtMs = end === "expired" ? createdAtMs + 1_500 : undefined;
+  const expiresAtMs = end === "expired" ? createdAtMs + EXPIRY_MS : undefined;
   const record = toRecord(token, { name: end, scopes, createdAtMs, expiresAtMs });
   await service.store.createToken(record);
   return {
     token,
     end: async () => {
-      if (end === "expired") await Bun.sleep(1_500);
+      if (end === "expired") await Bun.sleep(EXPIRY_MS);
       else await service.store.revokeToken(record.hash, Date.now());
     },
   };
