@@ -145,13 +145,15 @@ describe("plantstore import", () => {
     const args = ["import", at.file("plants.csv"), "--rejects"];
     const refused = await runCommand([...args, at.file("rejects.csv")], at.env);
     expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(refused.stderr).toContain(`${at.file("rejects.csv")} exists; --force replaces it.`);
+    const says = `plantstore: ${at.file("rejects.csv")} exists; --force replaces it.\n`;
+    expect(refused.stderr).toBe(says);
     expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe("mine");
     const rows =
       '\ufeffline,reason,id,name,tag\n2,"id: expected an integer from -9223372036854775808 to ' +
       '9223372036854775807, got the string ""x"" (error 1003)",x,a,\n';
     const forced = await runCommand([...args, at.file("rejects.csv"), "--force"], at.env);
-    expect(forced).toMatchObject({ exitCode: 3, stderr: "" });
+    const made = `plantstore: created a new store at ${at.store}\n`;
+    expect(forced).toMatchObject({ exitCode: 3, stderr: made });
     expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe(rows);
     expect(await runCommand([...args, "-"], at.env)).toEqual({
       exitCode: 3,

@@ -133,7 +133,8 @@ export function openOutput(path: string, force = false, signal?: AbortSignal): O
   };
 }
 
-function requireFree(path: string, force: boolean): void {
+/** Throws if there is something at the path that must not be replaced. */
+export function requireFree(path: string, force = false): void {
   const folder = dirname(path);
   if (!existsSync(folder)) throw new CommandError(`The folder ${folder} does not exist.`);
   // Not stat: a link that leads nowhere is in use, too.

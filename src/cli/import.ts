@@ -32,6 +32,7 @@ import {
   isSameFile,
   openOutput,
   readDescriptor,
+  requireFree,
   requireOutsideStore,
   STANDARD_INPUT,
 } from "./files.ts";
@@ -213,10 +214,10 @@ async function* readSource(
   }
 }
 
-/** The rejects must not replace the file that is to be read, or the store. */
+/** The rejects must not replace the file that is to be read, the store, or another file. Nothing is made before. */
 function requireRejects(
   { databaseUrl }: Config,
-  { rejects, url }: Flags,
+  { rejects, url, force }: Flags,
   format: FileFormat,
   path: string,
 ): void {
@@ -227,6 +228,7 @@ function requireRejects(
   if ((findFormat(rejects) ?? kind) !== kind)
     throw new UsageError(`--rejects: ${rejects} would hold ${kind}; choose another name`);
   if (url === undefined) requireOutsideStore("--rejects", rejects, databaseUrl);
+  requireFree(rejects, force);
 }
 
 const formatsByExtension: Readonly<Record<string, FileFormat["kind"]>> = {
