@@ -377,6 +377,40 @@ describeInBrowser("an import", () => {
     },
   );
 
+  once("whose token ends late leaves the next session alone", async ({ service, open }) => {
+    const token = await createToken(service, { name: "late" });
+    await using view = await open({ at: "#/import", token });
+    const { page } = view;
+    const gate = Promise.withResolvers<void>();
+    await page.route("**/plants/batch", async (route) => {
+      await gate.promise;
+      await route.continue();
+    });
+    await page.route("**/changes*", () => undefined);
+    await page.reload();
+    await choose(page, "late.ndjson", '{"id":52,"name":"Ash"}\n');
+    await page.getByRole("cell", { name: "Ash" }).waitFor();
+    await start(page);
+    view.announceFailure("/activity", 401);
+    view.announceFailure("/plants/batch", 401);
+    await page.route("**/activity*", (route) =>
+      route.fulfill({ status: 401, json: { error: 2002, message: "Revoked." } }),
+    );
+    await page.getByRole("link", { name: "Activity" }).click();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.unroute("**/activity*");
+    await signIn(page, TEST_TOKEN);
+    const record = (await service.store.listTokens()).find(({ name }) => name === "late");
+    await service.store.revokeToken(record?.hash ?? "", Date.now());
+    const headers = { authorization: `Bearer ${token}` };
+    while ((await fetch(`${service.url}/token`, { headers })).ok) await Bun.sleep(50);
+    await page.getByRole("link", { name: "Import" }).click();
+    gate.resolve();
+    await page.getByText("The token is no longer accepted").waitFor();
+    await page.getByRole("button", { name: "Import again" }).click();
+    await page.getByText("Import complete").waitFor();
+  });
+
   describe("of a file that is gone", () => {
     const text = "id,name\n61,Yew\n";
 

@@ -32,20 +32,22 @@ function start(begun: Import): void {
     name: new URL(workbook, baseUrl).href,
   });
   started.addEventListener("message", ({ data }: MessageEvent<Partial<Import>>) => {
-    if (started === worker) hear(data);
+    if (started === worker) hear(data, used);
   });
   started.addEventListener("error", () => {
     if (started !== worker) return;
     chooseAnother();
     toast("The import failed unexpectedly.");
   });
+  const used = token.value;
   const isAllowed = begun.progress !== undefined || mayRead.value;
-  const order: Order = { ...begun.task, url: baseUrl, token: isAllowed ? token.value : undefined };
+  const order: Order = { ...begun.task, url: baseUrl, token: isAllowed ? used : undefined };
   started.postMessage(order);
   worker = started;
 }
 
-function hear(change: Partial<Import>): void {
+/** `used` is the token of the worker. The person may have signed in with another one since. */
+function hear(change: Partial<Import>, used = token.value): void {
   if (current.value === undefined) return;
   current.value = { ...current.value, ...change };
   const { progress, ending } = current.value;
@@ -55,7 +57,8 @@ function hear(change: Partial<Import>): void {
   announce(
     `The import has ended. ${formatCount(created)} added, ${formatCount(updated)} updated, ${formatCount(replayed)} already there, ${formatCount(refused)} refused.`,
   );
-  if (ending.kind === "token") endSession(ending.isExpired ? "expired" : "refused");
+  if (ending.kind === "token" && used === token.value)
+    endSession(ending.isExpired ? "expired" : "refused");
   else if (mayRead.value) void refresh();
 }
 
