@@ -191,14 +191,25 @@ describeInBrowser("several plants", () => {
       await openRow(page, "Plant 47");
       await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
       await page.getByText("3 selected").waitFor();
+      // What others do is no surprise later: the list shows it.
+      await remove(service, 45);
+      await page.getByText("2 selected").waitFor();
+      await change(service, 48, { name: "Theirs", tag: "many" });
+      await rowOf(page, "Theirs").waitFor();
+      await page.getByRole("button", { name: "Export the selection" }).click();
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: /as NDJSON/ }).click(),
+      ]);
+      expect(await Bun.file(await download.path()).text()).toMatch(/^.*"Mine".*\n.*"Theirs".*\n$/);
       await page.locator(".selection").getByRole("button", { name: "Delete" }).click();
-      await toastOf(page, "Deleted 3 plants.").waitFor();
+      await toastOf(page, "Deleted 2 plants.").waitFor();
       for (const id of [60, 61, 62]) {
         await openRow(page, `Plant ${id}`);
         await page.locator(".panel").getByRole("button", { name: "Delete" }).click();
         await toastOf(page, `Deleted “Plant ${id}”`).waitFor();
       }
-      await toastOf(page, "Deleted 3 plants.").getByRole("button", { name: "Undo" }).waitFor();
+      await toastOf(page, "Deleted 2 plants.").getByRole("button", { name: "Undo" }).waitFor();
     },
   );
 });

@@ -18,52 +18,46 @@ import { list } from "./plants.ts";
 import { token } from "./session.ts";
 import { toast } from "./toasts.ts";
 
-/** Either these plants as they were when they were selected, or all that match the filter but these. */
+/** Either these plants, or all that match the filter but these. */
 interface Selection {
   readonly isAll: boolean;
-  readonly plants: ReadonlyMap<bigint, Plant>;
+  readonly ids: ReadonlySet<bigint>;
 }
 
-export const selection = signal<Selection>({ isAll: false, plants: new Map() });
-export const hasSelection = computed(
-  () => selection.value.isAll || selection.value.plants.size > 0,
-);
+export const selection = signal<Selection>({ isAll: false, ids: new Set() });
+/** Those of the list, as it shows them: what is gone or changed meanwhile is not meant as it was. */
+export const picked = computed(() => {
+  void list.value.version.value;
+  const { ids } = selection.value;
+  return ids.size === 0 ? [] : list.value.plants.filter(({ id }) => ids.has(id));
+});
+export const hasSelection = computed(() => selection.value.isAll || picked.value.length > 0);
 
 export const isSelected = (id: bigint): boolean =>
-  selection.value.plants.has(id) !== selection.value.isAll;
+  selection.value.ids.has(id) !== selection.value.isAll;
 
 /** The plant that was selected before. Its index changes with the list. */
 let last: bigint | undefined;
 
 export function selectAll(isAll: boolean): void {
-  selection.value = { isAll, plants: new Map() };
+  selection.value = { isAll, ids: new Set() };
   last = undefined;
 }
 
 /** With `isRange`, also every plant between this one and the one selected before. */
 export function select(index: number, isRange: boolean): void {
-  const { isAll, plants } = selection.value;
+  const { isAll, ids } = selection.value;
   const chosen = list.value.plants[index];
   if (chosen === undefined) return;
-  const isAdded = !plants.has(chosen.id);
-  const changed = new Map(plants);
+  const isAdded = !ids.has(chosen.id);
+  const changed = new Set(ids);
   const start = isRange && last !== undefined ? list.value.indexOf(last) : -1;
   const from = start === -1 ? index : start;
-  for (const plant of list.value.plants.slice(Math.min(from, index), Math.max(from, index) + 1))
-    if (isAdded) changed.set(plant.id, plant);
-    else changed.delete(plant.id);
-  selection.value = { isAll, plants: changed };
+  for (const { id } of list.value.plants.slice(Math.min(from, index), Math.max(from, index) + 1))
+    if (isAdded) changed.add(id);
+    else changed.delete(id);
+  selection.value = { isAll, ids: changed };
   last = chosen.id;
-}
-
-/** What the person has changed stays selected, as it is now; what the person has deleted does not. */
-export function reselect(id: bigint, now: Plant | undefined): void {
-  const { isAll, plants } = selection.value;
-  if (isAll || !plants.has(id)) return;
-  const changed = new Map(plants);
-  if (now === undefined) changed.delete(id);
-  else changed.set(id, now);
-  selection.value = { isAll, plants: changed };
 }
 
 /** Another list or another person begins with nothing selected. */
@@ -80,10 +74,10 @@ export async function* readSelected(
   filter: Filter,
   { signal: signalOff }: { readonly signal: AbortSignal },
 ): AsyncGenerator<readonly Plant[], void> {
-  const { isAll, plants } = selection.value;
-  if (!isAll && plants.size > 0) return yield [...plants.values()];
+  const { isAll, ids } = selection.value;
+  if (!isAll && picked.value.length > 0) return yield picked.value;
   for await (const block of client.exportBlocks(filter, { signal: signalOff }))
-    yield block.filter(({ id }) => !plants.has(id));
+    yield isAll ? block.filter(({ id }) => !ids.has(id)) : block;
 }
 
 /** Each takes two requests: more would take minutes. */
@@ -120,7 +114,7 @@ export const tagSelected = (tag: string | undefined): Promise<void> =>
     return () => replacePlant(plant, saved.etag);
   });
 
-/** Throws Changed if the plant is no longer as it was selected. */
+/** Throws Changed if the plant is no longer as it was shown. */
 async function readEtag(plant: Plant): Promise<string> {
   const found = await findPlant(plant.id);
   if (found === undefined || !isSame(found.plant, plant)) throw new Changed(plant.id, found);
@@ -148,16 +142,16 @@ async function runOnSelected(doing: string, done: string, act: Act): Promise<voi
   work.value = undefined;
 }
 
-/** What was not done stays selected, as it is now. */
+/** What was not done stays selected, and is shown as it is now. */
 async function runAll(doing: string, done: string, jobs: readonly Job[]): Promise<void> {
   const shown = list.value;
   const waiting = jobs.toReversed();
   const undo: Job[] = [];
   /** Why plants were left alone. */
   const reasons: string[] = [];
-  const kept: Plant[] = [];
+  const kept: bigint[] = [];
   let count = 0;
-  const stop = (): void => void kept.push(...waiting.splice(0).map(([plant]) => plant));
+  const stop = (): void => void kept.push(...waiting.splice(0).map(([{ id }]) => id));
   const runWaiting = async (): Promise<void> => {
     for (let job = waiting.pop(); job !== undefined; job = waiting.pop()) {
       const [plant, act] = job;
@@ -172,8 +166,12 @@ async function runAll(doing: string, done: string, jobs: readonly Job[]): Promis
         count++;
       } catch (error) {
         reasons.push(`${formatName(plant)}: ${explainFailure(error)}`);
-        const now = error instanceof Changed ? error.current?.plant : plant;
-        if (now !== undefined && !(error instanceof Taken)) kept.push(now);
+        // The plant that has the id now is another one.
+        if (!(error instanceof Taken)) kept.push(plant.id);
+        if (error instanceof Changed) {
+          if (error.current === undefined) list.value.take(plant.id);
+          else list.value.put(error.current.plant);
+        }
         // Otherwise the others would fail too.
         if (!(error instanceof Changed || error instanceof Taken)) stop();
       }
@@ -182,8 +180,7 @@ async function runAll(doing: string, done: string, jobs: readonly Job[]): Promis
   await Promise.all(Array.from({ length: SIMULTANEOUS }, runWaiting));
   work.value = undefined;
   if (token.value === undefined) return;
-  if (list.value === shown)
-    selection.value = { isAll: false, plants: new Map(kept.map((plant) => [plant.id, plant])) };
+  if (list.value === shown) selection.value = { isAll: false, ids: new Set(kept) };
   const rest = jobs.length - count;
   const left = rest > 0 ? ` ${formatCount(rest)} not. ${reasons[0] ?? ""}` : "";
   toast(

@@ -11,7 +11,6 @@ import { arrived } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
 import { list, removeWithUndo, restore } from "../state/plants.ts";
 import { isOpen, openPlant, refine } from "../state/route.ts";
-import { reselect } from "../state/selection.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
@@ -101,7 +100,6 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
         keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
         toast(`Saved ${formatName(saved.plant)}.`);
-        reselect(id, saved.plant);
         accept(saved);
       } catch (error) {
         const text = `Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`;
@@ -119,7 +117,6 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       }
       try {
         accept(await replacePlant(earlier, versioned.etag));
-        reselect(id, earlier);
         toast(`Brought back ${formatName(earlier)}.`);
       } catch (error) {
         if (!(error instanceof Changed)) throw error;
@@ -131,7 +128,6 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     run(async () => {
       doing.current = "deletion";
       await removeWithUndo(which);
-      reselect(id, undefined);
       // Another plant may be open by now.
       if (isOpen(id)) closePanel();
     });

@@ -12,6 +12,7 @@ import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.
 import {
   deleteSelected,
   hasSelection,
+  picked,
   selectAll,
   selection,
   tagSelected,
@@ -243,11 +244,12 @@ function SelectionBar(): JSX.Element | null {
 }
 
 function describeSelection(): string {
-  const { isAll, plants } = selection.value;
-  if (!isAll) return `${formatCount(plants.size)} selected`;
+  const { isAll } = selection.value;
+  const some = picked.value.length;
+  if (!isAll) return `${formatCount(some)} selected`;
   const { count } = list.value;
   const all = count.value === undefined ? "All" : `All ${formatTotal(count.value)}`;
-  return `${all}${plants.size > 0 ? ` but ${formatCount(plants.size)}` : ""} selected`;
+  return `${all}${some > 0 ? ` but ${formatCount(some)}` : ""} selected`;
 }
 
 function TagForm(): JSX.Element {
