@@ -225,6 +225,20 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Mint new");
   });
 
+  once("ends the input of a Japanese word by a key, and it does nothing else", async ({ open }) => {
+    await using view = await open();
+    const { page } = view;
+    for (const id of ["tag-filter", "search", "add-name"]) {
+      if (id === "add-name") await page.getByRole("link", { name: "Add plant" }).click();
+      await page.locator(`#${id}`).fill("1");
+      await page.evaluate(`for (const key of ["ArrowDown", "Enter", "Escape"])
+        document.activeElement.dispatchEvent(
+          new KeyboardEvent("keydown", { key, isComposing: true, bubbles: true }))`);
+      await page.locator(`#${id}:focus`).waitFor();
+    }
+    await untilAt(page, "#/plants/new?q=1");
+  });
+
   once(
     "presses Enter in the filter of tags without a tag, and still sees all plants",
     async ({ open }) => {

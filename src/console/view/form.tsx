@@ -329,6 +329,8 @@ export function Combobox({ onText, onChoose, ...input }: ComboboxProps): JSX.Ele
       active.value = (active.value + step + count + (active.value < 0 && step < 0 ? 1 : 0)) % count;
   };
   const onKeyDown = (event: KeyboardEvent): void => {
+    // The key is for the input method.
+    if (event.isComposing) return;
     if (event.key === "ArrowDown") move(1);
     else if (event.key === "ArrowUp") move(-1);
     else if (event.key === "Enter" && isOpen.value && active.value >= 0)

@@ -168,7 +168,7 @@ function SearchBox(): JSX.Element {
           timer.current = setTimeout(apply, SEARCH_DELAY_MS);
         }}
         onKeyDown={(event) => {
-          if (event.key !== "Enter" && event.key !== "ArrowDown") return;
+          if (event.isComposing || !["Enter", "ArrowDown"].includes(event.key)) return;
           apply();
           if (event.key === "ArrowDown") focusList();
           else void openExact().catch(() => undefined);

@@ -21,6 +21,8 @@ export const isTyping = (target: EventTarget | null): boolean =>
 export function listenForKeys(): void {
   document.addEventListener("keydown", (event) => {
     if (token.value === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    // The key is for the input method.
+    if (event.isComposing) return;
     if (document.querySelector("dialog[open], :popover-open") !== null) return;
     if (event.key === "Escape" ? leave() : !isTyping(event.target) && press(event.key))
       event.preventDefault();
