@@ -49,6 +49,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
       principal.name,
       ["[", ",", "]"],
       pace(readArray(text, service, signal), signal),
+      signal,
     ),
   );
   return answer(200, results);
@@ -69,7 +70,7 @@ async function* createLines(
   try {
     const chunks = readChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, by, ["", "", ""], pace(blocks, signal));
+    yield* createAll(exchange, by, ["", "", ""], pace(blocks, signal), signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.memory);
@@ -83,14 +84,18 @@ async function* createAll(
   by: string,
   [open, between, close]: readonly [string, string, string],
   blocks: AsyncIterable<Line[]>,
+  signal: AbortSignal,
 ): AsyncGenerator<string> {
   const { service, requestId } = exchange;
+  // As long as a connection may be idle: the client waits for results.
+  const waitMsMax = service.config.idleSecondsMax * 1000;
   let lastLine = 0;
   let separator = open;
   try {
     for await (const lines of blocks) {
+      const release = await service.memory.holdLines(lines.length, waitMsMax, signal);
       lastLine = lines.at(-1)?.number ?? lastLine;
-      const results = await createBlock(lines, exchange, by);
+      const results = await createBlock(lines, exchange, by).finally(release);
       await nextTick();
       yield separator + results.join(between);
       separator = between;
@@ -117,7 +122,7 @@ async function createBlock(
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
   const { memory } = service;
-  const garbage = memory.isHalfTaken ? lines.length : lines.length - plants.length;
+  const garbage = memory.isCrowded ? lines.length : lines.length - plants.length;
   memory.noteText(garbage * LINE_CHARACTERS);
   const outcomes = (
     plants.length === 0 ? [] : await service.store.createPlants(plants, by)

@@ -48,6 +48,10 @@ const LARGE_CHARACTERS = 262_144;
 const PARSED_PARTS = 3;
 /** An eighth of the bound, besides it. */
 const LINGERING_PARTS = 8;
+/** What a line of a batch takes while it is being stored. It may be as short as its id. */
+const LINE_BYTES = 800;
+/** A quarter of the bound, besides it. */
+const LINES_PARTS = 4;
 
 /**
  * The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound.
@@ -57,6 +61,9 @@ export class Memory {
   readonly bytesMax: number;
   bytesHeld = 0;
   private bytesLingering = 0;
+  private bytesOfLines = 0;
+  /** Lines that wait for room. The oldest come first. */
+  private readonly linesWaiting: { readonly bytes: number; readonly begin: () => void }[] = [];
   private charactersMade = 0;
 
   constructor(bytesMax: number) {
@@ -73,9 +80,41 @@ export class Memory {
     return () => (this.bytesLingering -= bytes);
   }
 
+  /**
+   * Resolves when there is room for so many lines to be stored, to what releases it. The lines of many batches wait
+   * for each other here, where they are short texts, and not in the queue of the store, where they take much more.
+   * Rejects with a Refusal when they have waited too long, or with the reason of the signal.
+   */
+  async holdLines(lines: number, msMax: number, signal: AbortSignal): Promise<() => void> {
+    const { promise, resolve: begin } = Promise.withResolvers<void>();
+    const waiting = { bytes: lines * LINE_BYTES, begin };
+    this.linesWaiting.push(waiting);
+    this.beginLines();
+    if (this.linesWaiting.includes(waiting)) await within(msMax, promise, signal);
+    const place = this.linesWaiting.indexOf(waiting);
+    if (place !== -1) {
+      this.linesWaiting.splice(place, 1);
+      signal.throwIfAborted();
+      throw new Refusal("overloaded");
+    }
+    return () => {
+      this.bytesOfLines -= waiting.bytes;
+      this.beginLines();
+    };
+  }
+
+  private beginLines(): void {
+    while (this.bytesOfLines * LINES_PARTS <= this.bytesMax) {
+      const next = this.linesWaiting.shift();
+      if (next === undefined) return;
+      this.bytesOfLines += next.bytes;
+      next.begin();
+    }
+  }
+
   /** Large texts become garbage faster than the collector notices on a busy machine, so it is told. */
   noteText(characters: number): void {
-    if (characters < LARGE_CHARACTERS && !this.isHalfTaken) return;
+    if (characters < LARGE_CHARACTERS && !this.isCrowded) return;
     this.charactersMade += characters;
     if (this.charactersMade < COLLECT_CHARACTERS) return;
     this.charactersMade = 0;
@@ -89,6 +128,11 @@ export class Memory {
 
   get isHalfTaken(): boolean {
     return this.bytesHeld * 2 > this.bytesMax;
+  }
+
+  /** Whether even small texts are to be collected soon. */
+  get isCrowded(): boolean {
+    return this.isHalfTaken || this.linesWaiting.length > 0;
   }
 }
 

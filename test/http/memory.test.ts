@@ -4,9 +4,11 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
-import { catalogue } from "../../src/domain/errors.ts";
+import { catalogue, Refusal } from "../../src/domain/errors.ts";
+import { Memory } from "../../src/http/body.ts";
 import { engine } from "../support/database.ts";
 import { EventReader } from "../support/events.ts";
+import { rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { readError, send, startService, TEST_TOKEN } from "../support/service.ts";
@@ -268,6 +270,43 @@ test("refused bodies that clients without a token go on sending take no room fro
   batch.send(`${batchHead}\r\n\r\n${chunk('{"id":1,"name":"a"}\n')}`);
   expect(await receive(batch, /"line":1|"error"/)).toStartWith("HTTP/1.1 200 ");
   for (const connection of [...refused, batch]) connection.abort();
+});
+
+test("of many batches, few lines are with the store at one time; the others wait, and all are stored", async () => {
+  const BATCHES = 12;
+  await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "2097152" });
+  await using held = await service.database.holdWrites();
+  const sending = Array.from({ length: BATCHES }, async (_, batch) => {
+    const ids = Array.from({ length: 512 }, (__, index) => batch * 512 + index);
+    const body = ids.map((id) => `{"id":${id},"name":""}\n`).join("");
+    const headers = { "content-type": "application/x-ndjson" };
+    const response = await send(service, "POST", "/plants/batch", { body, headers });
+    return (await response.text()).split('"status":200').length - 1;
+  });
+  let most = 0;
+  for (let quiet = 0; quiet < 50; quiet++) {
+    await Bun.sleep(2);
+    if (service.store.writesWaiting > most) quiet = 0;
+    most = Math.max(most, service.store.writesWaiting);
+  }
+  // A quarter of the bound has room for 656 lines, and the last block for which there was any is let in whole.
+  expect(most).toBeWithin(512, 1_025);
+  await held.release();
+  expect(await Promise.all(sending)).toEqual(Array.from({ length: BATCHES }, () => 512));
+});
+
+test("lines that wait too long to be stored are refused, and others take their place", async () => {
+  const memory = new Memory(3_200);
+  const never = new AbortController().signal;
+  const release = await memory.holdLines(2, 1_000, never);
+  expect(await rejectionOf(memory.holdLines(1, 1, never))).toMatchObject({ reason: "overloaded" });
+  const ending = new AbortController();
+  const revoked = rejectionOf(memory.holdLines(1, 60_000, ending.signal));
+  ending.abort(new Refusal("token_invalid"));
+  expect(await revoked).toMatchObject({ reason: "token_invalid" });
+  const next = memory.holdLines(1, 60_000, never);
+  release();
+  await next;
 });
 
 test("a line that arrives in many pieces counts once, and one line fits however small the bound", async () => {
