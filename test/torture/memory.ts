@@ -148,18 +148,22 @@ const attacks: Readonly<Record<string, Attack>> = {
   "unread results": () => formatBatch("1\n".repeat(2_000_000)),
   "large plants at once": () =>
     formatRequest("POST", "/plants", `{"id":-2,"name":"${"n".repeat(1_000_000)}"}`),
-  "batches of short lines at once": () =>
-    formatRequest(
-      "POST",
-      "/plants/batch",
-      '{"id":-3,"name":"n"}\n'.repeat(45_000),
-      "Content-Type: application/x-ndjson\r\n",
-    ),
+  "batches of short lines at once": () => formatLines(45_000),
+  // As many as the store gets of a batch at one time. All are let in, because their bodies are small.
+  "small batches at once": () => formatLines(512),
   "arrays of short plants at once": () =>
     formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`),
   "bodies of many values at once": () =>
     formatRequest("POST", "/plants", `{"id":1.5,"z":[${"1,".repeat(500_000)}1]}`),
 };
+
+const formatLines = (count: number): string =>
+  formatRequest(
+    "POST",
+    "/plants/batch",
+    '{"id":-3,"name":"n"}\n'.repeat(count),
+    "Content-Type: application/x-ndjson\r\n",
+  );
 
 const formatAs = (type: string, path: string): string =>
   formatRequest("GET", path).replace(/\r\n$/, `Accept: ${type}\r\n\r\n`);
