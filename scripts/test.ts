@@ -3,11 +3,11 @@
 import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** The scripts of a row run one after the other. The torture, which measures, has the machine almost for itself at the end. */
+/** The scripts of a row run one after the other. All rows take about as long. */
 const rows = [
-  ["test:sqlite", "test:torture"],
-  ["test:browser", "test:servers"],
-  ["test:wire", "test:postgres", "test:ship", "test:serializable"],
+  ["test:serializable", "test:parts", "test:torture"],
+  ["test:browser", "test:ship"],
+  ["test:wire", "test:sqlite", "test:postgres", "test:servers"],
 ] as const;
 
 /** These have their files on the disk. */
