@@ -229,7 +229,7 @@ const listPlantOperations = (config: Config): Entries => ({
     summary: "Count plants",
     description:
       "How many plants there are, or how many match. The service counts for a second at most; if that is not enough, " +
-      "`exact` is false and there are at least that many. The answer may be up to a second old.",
+      "`exact` is false and there are at least that many. The answer may be up to two seconds old.",
     query: filterParameters,
     answers: ok("The count.", json(object(counted))),
   },

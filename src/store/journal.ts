@@ -116,8 +116,8 @@ const PAGE_CHARACTERS_MAX = 2_097_152;
 
 /**
  * A page that grows block by block. It ends at the limit, or early: after so much text, or with a filter after so
- * much time. The first block has the number that the query begins behind, or is the last break if the query begins
- * with the oldest entry. A block without entries marks a break: before it, changes were made that the journal does not
+ * much time. The first block has the number that the query begins behind, or follows it at once, or is the last break if
+ * the query begins with the oldest entry. A block without entries marks a break: before it, changes were made that the journal does not
  * have.
  */
 export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
@@ -150,7 +150,8 @@ export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
     add(row: BlockRow): boolean {
       const [first, lastOfRow] = [Number(row.first), Number(row.last)];
       newest = Number(row.newest);
-      if (!isBegun && first > query.after && lastOfRow !== query.after) throw gone();
+      // Numbers have gaps, but not inside a block: there is no change between `first - 1` and `first`.
+      if (!isBegun && first > query.after + 1) throw gone();
       isBegun = true;
       if (first > lastOfRow && lastOfRow > last) {
         if (query.after !== 0) throw gone();
@@ -158,6 +159,7 @@ export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
         last = lastOfRow;
         return true;
       }
+      if (query.limit === 0) return lastOfRow <= query.after;
       characters += row.entries?.length ?? 0;
       for (const change of parseBlock(row)) {
         if (change.seq <= last) continue;
@@ -193,8 +195,8 @@ const DAY_MS = 86_400_000;
 const TRIM_MORE_MS = 100;
 
 /**
- * Removes what is too old, in steps, until it is stopped. `trim` takes one step, and resolves to whether there may be
- * more to remove.
+ * Removes what is too old, in steps, until it is stopped. `trim` takes one step, and resolves to whether it removed
+ * something: there may be more. What becomes too old meanwhile is left to the next round, so every round ends.
  */
 export function keepTrimmed(
   { changesDays, trimSeconds }: Pick<StoreLimits, "changesDays" | "trimSeconds">,
@@ -202,13 +204,14 @@ export function keepTrimmed(
 ): () => void {
   let timer: Timer | undefined;
   let isStopped = false;
-  const startTimer = (ms: number): void => {
-    if (!isStopped) timer = setTimeout(() => void step(), ms).unref();
+  const startTimer = (ms: number, beforeMs?: number): void => {
+    if (!isStopped) timer = setTimeout(() => void step(beforeMs), ms).unref();
   };
-  const step = async (): Promise<void> => {
+  const step = async (beforeMs = Date.now() - changesDays * DAY_MS): Promise<void> => {
     // A store that cannot write now is trimmed later.
-    const hasMore = await trim(Date.now() - changesDays * DAY_MS).catch(() => false);
-    startTimer(hasMore ? TRIM_MORE_MS : trimSeconds * 1000);
+    const hasRemoved = await trim(beforeMs).catch(() => false);
+    if (hasRemoved) startTimer(TRIM_MORE_MS, beforeMs);
+    else startTimer(trimSeconds * 1000);
   };
   startTimer(trimSeconds * 1000);
   return () => {

@@ -1,7 +1,7 @@
 /** What can be done with webhooks, over HTTP and on the command line. */
 
 import { grantRules } from "../auth/token.ts";
-import { type ChangeType, changeTypes } from "../domain/change.ts";
+import { type ChangePage, type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
 import type { ServedStore } from "../domain/store.ts";
@@ -66,7 +66,7 @@ export class Webhooks {
       secret,
       oldSecret: undefined,
       createdAtMs: Date.now(),
-      cursor: await this.findNewest(),
+      cursor: (await this.readChanges(0, 0)).newest,
       paused: undefined,
       failures: 0,
       nextAttemptAtMs: 0,
@@ -103,8 +103,13 @@ export class Webhooks {
     const { from } = parseMembers(given, replayRules);
     await this.find(name);
     // Refuses a number that the journal does not have.
-    const newest = await this.findNewest(from === "newest" ? 0 : from);
-    return this.update(name, { cursor: from === "newest" ? newest : from, paused: undefined });
+    const { changes, last, newest } = await this.readChanges(from === "newest" ? 0 : from, 1);
+    // Not 0: the oldest change may be removed before it is sent, and then that has to be said.
+    const start = (changes[0]?.seq ?? last + 1) - 1;
+    return this.update(name, {
+      cursor: from === "newest" ? newest : from || start,
+      paused: undefined,
+    });
   }
 
   async rotate(name: string): Promise<ShownSecret> {
@@ -143,9 +148,8 @@ export class Webhooks {
     throw new Refusal("store_busy");
   }
 
-  private async findNewest(after = 0): Promise<number> {
-    const query = { after, limit: 0, id: undefined, types: undefined };
-    return (await this.store.readChanges(query)).newest;
+  private readChanges(after: number, limit: number): Promise<ChangePage> {
+    return this.store.readChanges({ after, limit, id: undefined, types: undefined });
   }
 
   private parseNew(given: unknown): Pick<Webhook, "name" | "url" | "types"> {

@@ -127,7 +127,9 @@ describe("the journal", () => {
     const { newest } = await store.readChanges(all);
     await store.createPlant(plant(1n, "a"));
     const read = (after: number) => store.readChanges({ ...all, after });
-    expect((await read(newest)).changes).toHaveLength(1);
+    const [first] = (await read(newest)).changes as [Change];
+    // Nothing can be between the two.
+    expect((await read(first.seq - 1)).changes).toEqual([first]);
     const { connects } = store.readFigures();
     expect(await rejectionOf(read(1))).toMatchObject({ reason: "changes_gone" });
     expect(await rejectionOf(read(newest + 1))).toMatchObject({ reason: "changes_gone" });
@@ -196,5 +198,29 @@ describe("the journal", () => {
     const { changes } = await store.readChanges({ ...all, after: newest });
     expect(changes.map(({ id }) => id)).toEqual([2_000n]);
     expect(changes[0]?.seq).toBeGreaterThan(newest);
+  });
+
+  test("has no hole where the clock was set back, and is trimmed behind large changes", async () => {
+    await using database = await openTestDatabase();
+    await using store = await openIn(database, { trimSeconds: 0.05 });
+    const large = "x".repeat(5_000_000);
+    for (const id of [1n, 2n, 3n]) await store.createPlant(plant(id, large));
+    const read = async (after: number) =>
+      (await store.readChanges({ ...all, after })).changes[0] as Change;
+    const ahead = await read(0);
+    const old = await read(ahead.seq);
+    const [table, time] =
+      engine === "sqlite" ? ["changes", "at_ms"] : ["plantstore_changes", "at_us"];
+    // The clock was far ahead when the first one was made.
+    await database.run(`UPDATE ${table}
+      SET ${time} = CASE last WHEN ${ahead.seq} THEN ${time} * 2 ELSE 1 END WHERE last <= ${old.seq}`);
+    const goOn = () =>
+      read(ahead.seq).then(
+        ({ id }) => id,
+        (error: { reason: unknown }) => error.reason,
+      );
+    while ((await goOn()) === 2n) await Bun.sleep(20);
+    expect(await goOn()).toBe("changes_gone");
+    while ((await read(0)).id !== 3n) await Bun.sleep(20);
   });
 });

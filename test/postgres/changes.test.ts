@@ -3,14 +3,20 @@
 import { SQL } from "bun";
 import { expect, test } from "bun:test";
 import { resolveConfig } from "../../src/config.ts";
-import type { ChangeQuery } from "../../src/domain/change.ts";
+import type { ChangePage, ChangeQuery } from "../../src/domain/change.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
+import { readChanges } from "../../src/store/postgres/changes.ts";
+import type { Connection } from "../../src/store/postgres/connection.ts";
+import { onServer } from "../../src/store/postgres/pool.ts";
+import { parsePostgresUrl } from "../../src/store/postgres/url.ts";
+import { rejectionOf } from "../support/expect.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
 
 interface Scene extends AsyncDisposable {
+  readonly url: string;
   readonly open: () => Promise<Store>;
   /** A session of its own, which may hold a transaction open. */
   readonly connect: () => SQL;
@@ -22,6 +28,7 @@ async function makeScene(): Promise<Scene> {
   const { config } = resolveConfig({}, { DATABASE_URL: database.url });
   const stack = made.move();
   return {
+    url: database.url,
     open: async () => {
       const store = await openStore(database.url, config);
       stack.defer(() => store.close());
@@ -127,4 +134,57 @@ test("a database from another server goes on: its newest blocks are shown, and n
   const { changes } = await store.readChanges({ ...all, after: first?.seq ?? 0 });
   expect(changes.map(({ id }) => id)).toEqual([5n, 2n]);
   for (const { seq } of changes) expect(seq).toBeGreaterThan(first?.seq ?? 0);
+});
+
+/** Every row that is read, and what is done before it is handed on. */
+async function readWatched(
+  query: ChangeQuery,
+  url: string,
+  onRows: (rows: readonly object[], connection: Connection) => unknown,
+): Promise<ChangePage> {
+  const { config } = resolveConfig({}, { DATABASE_URL: url });
+  return onServer(parsePostgresUrl(url), config, (connection) => {
+    const watched = Object.create(connection) as Connection;
+    watched.query = async <Row>(...asked: Parameters<Connection["query"]>) => {
+      const rows = await connection.query<Row>(...asked);
+      await onRows(rows as readonly object[], connection);
+      return rows;
+    };
+    return readChanges(watched, query);
+  });
+}
+
+test("whether the journal goes on is asked without reading changes", async () => {
+  await using scene = await makeScene();
+  const store = await scene.open();
+  const { newest: start } = await store.readChanges(all);
+  for (const id of [1n, 2n, 3n]) await create(store, id);
+  const { newest } = await store.readChanges(all);
+  for (const after of [0, start, newest]) {
+    const texts: unknown[] = [];
+    const page = await readWatched({ ...all, after, limit: 0 }, scene.url, (rows) =>
+      texts.push(...rows.map((row) => (row as { entries?: unknown }).entries ?? null)),
+    );
+    expect(page).toMatchObject({ changes: [], newest, hasMore: after < newest });
+    expect(new Set(texts)).toEqual(new Set([null]));
+    expect(texts.length).toBeLessThan(5);
+  }
+});
+
+test("changes that are removed while a page is read end the page", async () => {
+  await using scene = await makeScene();
+  const store = await scene.open();
+  const { newest: start } = await store.readChanges(all);
+  const db = scene.connect();
+  await db.unsafe(`INSERT INTO plantstore_changes (length, lsn, at_us, entries)
+    SELECT 1, n, 1, '["c",null,' || n || ',"a",null]' FROM generate_series(1, 300) AS n`);
+  const page = await readWatched({ ...all, after: start }, scene.url, async (rows) => {
+    if (rows.length === 256)
+      await db.unsafe(`DELETE FROM plantstore_changes
+        WHERE last < (SELECT max(last) FROM plantstore_changes)`);
+  });
+  expect(page).toMatchObject({ hasMore: true });
+  expect(page.changes).toHaveLength(255);
+  const next = store.readChanges({ ...all, after: page.last });
+  expect(await rejectionOf(next)).toMatchObject({ reason: "changes_gone" });
 });

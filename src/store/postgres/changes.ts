@@ -60,27 +60,44 @@ const NUMBER = `WITH ready AS (
  * The first row is the block that contains `after`. Only its numbers are used, so its text does not count: the next
  * block is always read, however large both are.
  */
-const READ = `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept::text AS kept,
+const readBlocks = (
+  blocksMax: number,
+  hasText: boolean,
+): string => `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept::text AS kept,
     (SELECT max(last) FROM plantstore_changes) AS newest,
-    CASE WHEN last > $1::bigint AND ($2::text IS NULL OR position($2::text IN entries) > 0)
+    CASE WHEN ${hasText} AND last > $1::bigint AND ($2::text IS NULL OR position($2::text IN entries) > 0)
       THEN entries END AS entries
   FROM (
     SELECT *, sum(octet_length(entries)) FILTER (WHERE last > $1::bigint)
       OVER (ORDER BY last ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM (
       SELECT last, length, at_us, entries, kept FROM plantstore_changes
-      WHERE last >= $1::bigint ORDER BY last LIMIT ${BLOCKS_MAX}
+      WHERE last >= $1::bigint ORDER BY last LIMIT ${blocksMax}
     ) AS page
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY last`;
 
+const READ = readBlocks(BLOCKS_MAX, true);
+/** Whether the journal goes on, and its newest number. Every instance asks ten times a second. */
+const PEEK = readBlocks(2, false);
+
 const LAST_BREAK = "SELECT max(last) AS last FROM plantstore_changes WHERE length = 0";
 const NEWEST = "SELECT max(last) AS newest FROM plantstore_changes";
 
-/** The newest one stays: numbers go on from it. */
-const TRIM = `DELETE FROM plantstore_changes
-  WHERE last IN (SELECT last FROM plantstore_changes ORDER BY last LIMIT ${BLOCKS_MAX})
-    AND at_us < $1::bigint * 1000 AND last < (SELECT max(last) FROM plantstore_changes)
+/**
+ * The newest one stays: numbers go on from it. What comes before an old block is old too, whatever the clocks said: a
+ * reader would not notice a hole. A step takes a bounded amount of text, so it ends in time.
+ */
+const TRIM = `WITH oldest AS (
+    SELECT last, at_us, octet_length(entries) AS bytes FROM plantstore_changes
+    WHERE last IS NOT NULL ORDER BY last LIMIT ${BLOCKS_MAX}
+  ), sized AS (
+    SELECT last, sum(bytes) OVER (ORDER BY last) - bytes AS bytes_before FROM oldest
+  )
+  DELETE FROM plantstore_changes
+  WHERE last IN (SELECT last FROM sized WHERE bytes_before <= ${BYTES_MAX})
+    AND last <= (SELECT max(last) FROM oldest WHERE at_us < $1::bigint * 1000)
+    AND last < (SELECT max(last) FROM plantstore_changes)
   RETURNING last`;
 
 /** A break: from here on changes are made that the journal does not have. */
@@ -115,7 +132,10 @@ export async function readChanges(connection: Connection, query: ChangeQuery): P
   const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
   for (;;) {
     const start = page.last === 0 ? (found?.last ?? 0) : page.last;
-    const rows = await connection.query<BlockRow>(READ, [start, partOf(query)]);
+    const statement = query.limit === 0 ? PEEK : READ;
+    const rows = await connection.query<BlockRow>(statement, [start, partOf(query)]);
+    // What comes next was removed since the last statement. The next page is refused.
+    if (page.last > query.after && Number(rows[0]?.first) > page.last + 1) return page.finish();
     if (!rows.every((row) => page.add(row))) return page.finish();
     if (rows.length === 0) {
       const [row] = await connection.query<{ readonly newest: bigint }>(NEWEST);
@@ -125,10 +145,10 @@ export async function readChanges(connection: Connection, query: ChangeQuery): P
   }
 }
 
-/** False if there is nothing more to remove. */
+/** False if there was nothing to remove. */
 export async function trimChanges(connection: Connection, beforeMs: number): Promise<boolean> {
   await numberBlocks(connection);
-  return (await connection.query(TRIM, [Math.floor(beforeMs)])).length === BLOCKS_MAX;
+  return (await connection.query(TRIM, [Math.floor(beforeMs)])).length > 0;
 }
 
 /** Until every block that was committed before has its numbers. */

@@ -46,6 +46,10 @@ function prepareWalk(prepare: Prepare, order: Order, condition: string) {
   };
 }
 
+/** So many blocks, or blocks of so much text, are removed in some milliseconds. */
+const TRIM_ROWS = 1_000;
+const TRIM_BYTES = 4_194_304;
+
 /** Plants that one statement creates. */
 export const ROWS_TOGETHER = [16, 4] as const;
 export type RowsTogether = (typeof ROWS_TOGETHER)[number];
@@ -100,10 +104,17 @@ function prepareStatements(db: Database) {
       "SELECT max(last) AS last FROM changes WHERE first > last",
     ),
     newestChange: prepare<{ newest: bigint }>("SELECT max(last) AS newest FROM changes"),
-    // The newest one stays: numbers go on from it.
+    // The newest one stays: numbers go on from it. What comes before an old block is old too, whatever the clock said:
+    // a reader would not notice a hole.
     trimChanges: prepare(
-      `DELETE FROM changes WHERE last IN (SELECT last FROM changes ORDER BY last LIMIT ?2)
-        AND at_ms < ?1 AND last < (SELECT max(last) FROM changes)`,
+      `WITH oldest AS (
+          SELECT last, at_ms, octet_length(entries) AS bytes FROM changes ORDER BY last LIMIT ${TRIM_ROWS}
+        ), sized AS (
+          SELECT last, sum(bytes) OVER (ORDER BY last) - bytes AS bytes_before FROM oldest
+        )
+        DELETE FROM changes WHERE last IN (SELECT last FROM sized WHERE bytes_before <= ${TRIM_BYTES})
+          AND last <= (SELECT max(last) FROM oldest WHERE at_ms < ?1)
+          AND last < (SELECT max(last) FROM changes)`,
     ),
 
     probe: prepare(

@@ -54,9 +54,6 @@ interface Task {
   readonly run: (transaction: Transaction) => unknown;
 }
 
-/** So many blocks take about a millisecond. */
-const TRIM_ROWS = 1_000;
-
 interface WriteConnection extends Connection {
   durability: Durability;
   readonly room: Room;
@@ -101,10 +98,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     });
     this.writes = new Batcher((batch) => this.commit(batch), limits, limits);
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
-      this.perform(
-        true,
-        ({ statements }) => statements.trimChanges.run(beforeMs, TRIM_ROWS).changes === TRIM_ROWS,
-      ),
+      this.perform(true, ({ statements }) => statements.trimChanges.run(beforeMs).changes > 0),
     );
   }
 
