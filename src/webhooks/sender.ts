@@ -32,6 +32,8 @@ const LINGER_MS = 1_000;
 /** A cursor moves on over changes that are not wanted. It is written before the journal could be trimmed past it. */
 const CURSOR_AGE_US_MAX = 3_600_000_000;
 const ATTEMPTS_MAX = 5;
+/** Longer than any wait. A next attempt that is further away was set by a clock that was wrong. */
+const WAIT_MS_MAX = 2 * 86_400_000;
 /** What an event takes of the thread, as measured, and the share that all together may take from the writes. */
 const EVENT_MS = 0.2;
 const SHARE = 0.1;
@@ -128,7 +130,8 @@ export class WebhookSender {
   ): Promise<void> {
     const { paused, nextAttemptAtMs } = receiver.webhook;
     const leaseMs = this.limits.webhookLeaseSeconds * 1000;
-    if (receiver.isLost || paused !== undefined || Date.now() < nextAttemptAtMs) return;
+    const waitMs = nextAttemptAtMs - Date.now();
+    if (receiver.isLost || paused !== undefined || (waitMs > 0 && waitMs < WAIT_MS_MAX)) return;
     if (!receiver.isFree(leaseMs)) return;
     try {
       const { cursor } = receiver.webhook;
@@ -137,7 +140,7 @@ export class WebhookSender {
       while (!page.changes.some((change) => isWanted(receiver.webhook, change))) {
         receiver.moveTo(page.last);
         if (!page.hasMore || this.isStopped) return await receiver.saveOld();
-        page = await this.read(page.last);
+        page = await this.readOn(receiver);
       }
       await this.hold(receiver, page, leaseMs);
     } catch (error) {
@@ -179,7 +182,7 @@ export class WebhookSender {
         await Bun.sleep(this.limits.webhookPollMs);
       }
       if (this.isStopped || !receiver.isHeld(leaseMs)) return;
-      page = await this.read(page.last);
+      page = await this.readOn(receiver);
     }
   }
 
@@ -226,8 +229,14 @@ export class WebhookSender {
       this.log.warn("webhook_paused", { webhook: name, after: cursor, reason });
   }
 
-  private read(after: number): Promise<ChangePage> {
-    return this.store.readChanges({ after, limit: PAGE_LENGTH, id: undefined, types: undefined });
+  private read(after: number, types?: Webhook["types"]): Promise<ChangePage> {
+    return this.store.readChanges({ after, limit: PAGE_LENGTH, id: undefined, types });
+  }
+
+  /** One page a tick. There may be a million changes that are not wanted, and other work comes between. */
+  private async readOn({ webhook }: Receiver): Promise<ChangePage> {
+    await new Promise(setImmediate);
+    return this.read(webhook.cursor, webhook.types);
   }
 }
 

@@ -200,6 +200,43 @@ describe("a webhook", () => {
     expect(waitMs).toBeWithin(ms - 30_000, ms + 30_000);
   });
 
+  test("whose next attempt is further away than any wait is sent events: a clock was wrong", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await rewrite({ failures: 1, nextAttemptAtMs: Date.now() + 10 * 86_400_000 });
+    const one = await create();
+    await receiver.until(1);
+    expect(plantsOf(receiver.received)).toEqual([one]);
+  });
+
+  test("that wants none of many changes leaves others their turn while it looks", async () => {
+    const LOOKS = 100_000;
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop", types: ["removed"] });
+    const [shop] = await service.store.listWebhooks();
+    let looks = 0;
+    const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+    const store = {
+      changesWritten: 0,
+      listWebhooks: async () => [shop as Webhook],
+      putWebhook: async () => true,
+      readChanges: async ({ after }: { readonly after: number }) => {
+        begin();
+        return { changes: [], last: after + 1, hasMore: ++looks < LOOKS, newest: after + 1 };
+      },
+    };
+    const sender = new WebhookSender(
+      store,
+      service.config,
+      createLog("error", () => undefined),
+    );
+    sender.start();
+    await begun;
+    await new Promise(setImmediate);
+    expect(looks).toBeLessThan(LOOKS);
+    await sender.stop();
+  });
+
   test("that does not answer in time has failed", async () => {
     using receiver = startReceiver();
     receiver.answers = [new Promise<Response>(() => undefined)];
