@@ -30,7 +30,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   const pace: Pace = (blocks, signal) => service.rates.pace(blocks, principal, signal);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     exchange.requireHalf();
-    exchange.claim(Math.min(countUnread(request), service.config.bodyBytesTotalMax / 2));
+    exchange.claim(countUnread(request, service.memory));
     await requireOpen(request);
     const results = toStream(exchange, (signal) =>
       createLines(exchange, principal.name, signal, pace),
@@ -48,7 +48,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
       exchange,
       principal.name,
       ["[", ",", "]"],
-      pace(readArray(text, service, signal), signal),
+      pace(readArray(text, service), signal),
       signal,
     ),
   );
@@ -93,6 +93,8 @@ async function* createAll(
   let separator = open;
   try {
     for await (const lines of blocks) {
+      // Many blocks may have arrived in one piece.
+      signal.throwIfAborted();
       const release = await service.memory.holdLines(lines.length, waitMsMax, signal);
       lastLine = lines.at(-1)?.number ?? lastLine;
       const results = await createBlock(lines, exchange, by).finally(release);
@@ -179,18 +181,12 @@ const PARSED_COPIES = 10;
 const ARRAY_COPIES = 3;
 
 /** The elements of a JSON array, as they are written, and numbered from 1. */
-async function* readArray(
-  text: string,
-  { config }: Service,
-  signal: AbortSignal,
-): AsyncGenerator<Line[]> {
+async function* readArray(text: string, { config }: Service): AsyncGenerator<Line[]> {
   const bytes = new TextEncoder().encode(text);
   const elements = new ElementReader(lineBytesMax(config)).read([bytes], BLOCK_LENGTH_MAX);
   let count = 0;
-  for await (const block of elements) {
-    signal.throwIfAborted();
+  for await (const block of elements)
     yield block.map((element) => ({ number: ++count, text: element.text }));
-  }
 }
 
 /** Refused lines and chunks that have arrived need no event, so without this other requests would wait. */
@@ -209,8 +205,8 @@ async function* readChunks(
   exchange: Exchange,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
-  const { config } = exchange.service;
-  const unread = countUnread(exchange.request);
+  const { config, memory } = exchange.service;
+  const unread = countUnread(exchange.request, memory);
   let unfinished = 0;
   try {
     for (;;) {

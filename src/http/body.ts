@@ -139,11 +139,12 @@ export class Memory {
 /** The runtime takes up to this much of a body off the network before the service reads it, as measured. */
 const UNREAD_BYTES_MAX = 1_572_864;
 
-/** What the runtime may hold of a body that has not been read. */
-export function countUnread({ headers }: Request): number {
+/** What the runtime may hold of a body that has not been read. One body fits, however small the bound. */
+export function countUnread({ headers }: Request, { bytesMax }: Memory): number {
   const declared = headers.get("content-length");
-  if (declared !== null) return Math.min(Number.parseInt(declared, 10), UNREAD_BYTES_MAX);
-  return headers.has("transfer-encoding") ? UNREAD_BYTES_MAX : 0;
+  const isUnknown = declared === null && headers.has("transfer-encoding");
+  const length = isUnknown ? Number.POSITIVE_INFINITY : Number.parseInt(declared ?? "0", 10);
+  return Math.min(length, UNREAD_BYTES_MAX, bytesMax / 2);
 }
 
 interface BodyLimits {
@@ -154,6 +155,7 @@ interface BodyLimits {
 /** An exchange whose body is received. */
 interface Receiving {
   readonly request: Request;
+  readonly bytesKept: number;
   hold(bytes: number): void;
   claim(bytes: number): void;
 }
@@ -190,7 +192,7 @@ export class BodyReader {
     // The runtime joins equal lengths by a comma, and refuses lengths that differ.
     const length = declared === null ? undefined : Number.parseInt(declared, 10);
     this.requireLength(length ?? 0);
-    this.memory.requireRoom(length ?? 0);
+    this.memory.requireRoom((length ?? 0) - exchange.bytesKept);
     // In one piece if it is small: a loop over the chunks costs 45 % of the throughput.
     if (length === undefined || length > WHOLE_BYTES_MAX)
       return this.finish(exchange, (isLate) => this.readChunks(exchange, length, isLate));

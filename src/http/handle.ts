@@ -194,7 +194,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
 function waitFor(found: Promise<Principal>, exchange: Exchange): Promise<Principal> {
   // If there is no room, the request does not wait for it.
   found.catch(() => undefined);
-  exchange.claim(countUnread(exchange.request));
+  exchange.claim(countUnread(exchange.request, exchange.service.memory));
   return found;
 }
 

@@ -81,6 +81,29 @@ describe.concurrent.each(["revoked", "expired"] as const)("a token that is %s", 
     expect((await service.readPlants()).length).toBe(lines.length - 1);
   }, 15_000);
 
+  test("ends a batch whose lines have all arrived, and the store gets no more of them", async () => {
+    await using service = await startService();
+    const { token, end } = await makeToken(service, how);
+    let ending: Promise<void> | undefined;
+    let calls = 0;
+    service.store.createPlants = async (plants) => {
+      calls++;
+      await (ending ??= end());
+      // The service looks at tokens twice a second.
+      await Bun.sleep(1_000);
+      return plants.map(() => "created" as const);
+    };
+    const lines = Array.from({ length: 3_000 }, (_, id) => `{"id":${id},"name":""}\n`);
+    const response = await fetch(`${service.url}/plants/batch`, {
+      method: "POST",
+      body: lines.join(""),
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/x-ndjson" },
+    });
+    const results = (await response.text()).trim().split("\n");
+    expect(JSON.parse(results.at(-1) ?? "")).toMatchObject({ status: 401 });
+    expect(calls).toBe(1);
+  }, 15_000);
+
   test("ends an export, whether its reader takes it or not", async () => {
     await using service = await startService(limits({ drainSecondsMax: 0.1 }));
     const name = "x".repeat(100_000);
