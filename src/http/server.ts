@@ -91,9 +91,9 @@ export function startServer(given: Parts): RunningServer {
     hasConsole: routes.some(({ path }) => path === "/"),
     stop: async () => {
       readiness.drain();
+      await Bun.sleep(config.drainDelaySeconds * 1000);
       stopObserving?.();
       for (const timer of [flushing, showGauges]) clearInterval(timer);
-      await Bun.sleep(config.drainDelaySeconds * 1000);
       service.feed.close();
       service.rates.close();
       const drained = server.stop();

@@ -97,8 +97,9 @@ export async function startWorkers({
       url,
       hasConsole,
       stop: async () => {
-        reporter.stop();
+        readiness.drain();
         await stop();
+        reporter.stop();
       },
     };
   } catch (error) {

@@ -1,10 +1,12 @@
 /** What surrounds every operation: headers, request ids, health, origins, prefixes, logs, shutting down. */
 
 import { describe, expect, spyOn, test } from "bun:test";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
+import { scopes } from "../../src/domain/token.ts";
 import { heldUp } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
-import { startService, TEST_TOKEN } from "../support/service.ts";
+import { send, startService, TEST_TOKEN } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
 
 describe("every answer of the interface", () => {
@@ -153,7 +155,10 @@ describe("health", () => {
   });
 
   test("/readyz turns 503 while draining, and the answer ends its connection", async () => {
-    const service = await startService({ PLANTSTORE_DRAIN_DELAY_SECONDS: "1" });
+    const service = await startService({
+      PLANTSTORE_DRAIN_DELAY_SECONDS: "1",
+      ...limits({ sampleSeconds: 0.1 }),
+    });
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
     const stopping = service[Symbol.asyncDispose]();
     const response = await fetch(`${service.url}/readyz`);
@@ -161,6 +166,11 @@ describe("health", () => {
     expect(await response.json()).toMatchObject({ error: catalogue.shutting_down.code });
     expect(response.headers.get("connection")).toBe("close");
     expect((await service.create('{"id":1,"name":"a"}')).status).toBe(200);
+    // What it still does is observed.
+    const since = `/activity?since=${Date.now()}`;
+    const readSamples = async () =>
+      ((await (await send(service, "GET", since)).json()) as { samples: unknown[] }).samples;
+    while ((await readSamples()).length === 0) await Bun.sleep(20);
     await stopping;
     expect(await rejectionOf(fetch(`${service.url}/livez`))).toBeInstanceOf(Error);
   });
@@ -254,6 +264,26 @@ test("bodies being read at one time are bounded together", async () => {
   expect((await slow).status).toBe(200);
   expect((await service.create(JSON.stringify({ id: 3, name: "x".repeat(700) }))).status).toBe(200);
 });
+
+test.each([
+  ["of a declared length", (text: string) => text],
+  ["in chunks", (text: string) => new Response(text).body as ReadableStream<Uint8Array>],
+])(
+  "the largest body %s fits, even if it is the bound of all and its token is looked up",
+  async (_, toBody) => {
+    await using service = await startService({
+      PLANTSTORE_BODY_BYTES_MAX: "2000000",
+      PLANTSTORE_BODY_BYTES_TOTAL_MAX: "2000000",
+    });
+    const token = mintToken();
+    const grant = { name: "till", scopes, createdAtMs: Date.now() };
+    await service.store.createToken(toRecord(token, grant));
+    const [head, end] = ['{"id":1,"name":"', '"}'];
+    const body = head + "x".repeat(2_000_000 - head.length - end.length) + end;
+    const headers = { authorization: `Bearer ${token}` };
+    expect((await service.create(toBody(body), { headers })).status).toBe(200);
+  },
+);
 
 test("a request that is being served when the service stops is finished", async () => {
   const service = await startService();

@@ -163,3 +163,16 @@ describe("whichever thread is asked", () => {
     expect(failures.map(({ requestId }) => requestId)).toEqual(expect.arrayContaining(ids));
   });
 });
+
+test("threads that are stopping are not ready in their metrics", async () => {
+  const stopping = await startService({
+    PLANTSTORE_WORKERS: String(THREADS),
+    PLANTSTORE_DRAIN_DELAY_SECONDS: "1",
+  });
+  const readMetrics = async () => (await send(stopping, "GET", "/metrics")).text();
+  expect((await send(stopping, "GET", "/readyz")).status).toBe(200);
+  expect(await readMetrics()).toContain("\nplantstore_ready 1\n");
+  const stopped = stopping[Symbol.asyncDispose]();
+  expect(await readMetrics()).toContain("\nplantstore_ready 0\n");
+  await stopped;
+});
