@@ -114,6 +114,7 @@ describe("plantstore import", () => {
 
   test.each([
     ["csv", "Nr;Plant\n1;a\n1;b\n4E12;c\n", ["--map", "id=Nr,name=Plant", "--delimiter", ";"]],
+    ["csv", "sep=;\nNr;Plant\n1;a\n1;b\n4E12;c\n", ["--map", "id=Nr,name=Plant"]],
     ["ndjson", '{"id":1,"name":"a"}\n{"id":1,"name":"b"}\n{"id":"4E12","name":"c"}\n', []],
     ["json", '[{"id":1,"name":"a"},{"id":1,"name":"b"},\n{"id":"4E12","name":"c"}]', []],
   ])("rejects of %s can be mended and imported again, twice", async (format, text, more) => {
@@ -277,7 +278,7 @@ describe("plantstore import", () => {
   });
 
   test.each([
-    ["none.csv", "", "no such file"],
+    ["that isn't here.csv", "", "/that isn't here.csv: no such file"],
     ["folder.csv", "", "is a folder"],
     ["plants.json", '{"id":1,"name":"a"}', "does not begin a JSON array"],
     ["plants.csv", '\ufeffid,name\n1,a\n2,"b\n', "inside a quoted cell"],

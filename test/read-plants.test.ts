@@ -147,6 +147,23 @@ describe("CSV", () => {
     ]);
   });
 
+  test.each([";", "|", "\t", ","])(
+    "a first line sep=%s is the delimiter, for Excel",
+    async (sign) => {
+      const rows = `id${sign}name${sign}tag\r\n1${sign}"a${sign}b"${sign}x\r\n${sign}${sign}\r\n`;
+      for (const pieceLength of [1, 1000]) {
+        const records = await read(`\ufeffsep=${sign}\r\n${rows}`, csv, { pieceLength });
+        expect(briefs(records)).toEqual([[1n, `a${sign}b`, "x"]]);
+        expect(records.map((record) => record.line)).toEqual([3]);
+      }
+      // Elsewhere it is a row like any other.
+      expect(briefs(await read("id,name\nsep=;\n1,a\n"))).toEqual([
+        "invalid_plant",
+        [1n, "a", undefined],
+      ]);
+    },
+  );
+
   test("a bad row is refused alone, with its line and its text", async () => {
     const rows = [
       "1,a,x",

@@ -140,7 +140,7 @@ async function importBlock(
 }
 
 interface Rejects extends Disposable {
-  readonly onHeading?: (heading: string) => void;
+  readonly onHeading?: RejectsFormat["onHeading"];
   readonly add: (rejected: readonly Rejected[]) => Promise<void>;
   readonly finish: () => Promise<void>;
 }

@@ -31,33 +31,44 @@ const NEWLINE = 10;
 const RETURN = 13;
 const QUOTE = 34;
 
+/** The first line by which a file tells Excel its delimiter. */
+const NAMED_DELIMITER = /^sep=([,;|\t])$/i;
+
 /**
  * Each row has the number of the line on which it begins. Empty lines are left out, and so are the rows of empty cells
  * that spreadsheets write around their data. A row ends at a line break of any system that no quotes enclose. Its
  * cells are not judged here, so a quote in the wrong place spoils no other row. Throws a MalformedFile if a quote is
- * never closed.
+ * never closed. A first line `sep=;` is left out and changes the delimiter.
  */
 export class RowReader extends ScanningReader {
-  private readonly delimiter: number;
+  /** Known for certain with the first block. */
+  delimiter: string;
   private readonly countsRows: boolean;
-  private readonly isEmpty: RegExp;
   private place: "cell start" | "plain cell" | "quoted cell" | "after a quote" = "cell start";
   private wasReturn = false;
 
   /** With `countsRows`, line breaks inside cells do not count. */
   constructor(delimiter: string, bytesMax: number, countsRows = false) {
     super(bytesMax);
-    this.delimiter = delimiter.charCodeAt(0);
+    this.delimiter = delimiter;
     this.countsRows = countsRows;
-    this.isEmpty = new RegExp(`^[\\s\\${delimiter}]*$`);
   }
 
   override async *read(
     ...given: Parameters<ScanningReader["read"]>
   ): ReturnType<ScanningReader["read"]> {
     for await (const block of super.read(...given)) {
-      const rows = block.filter(({ text }) => typeof text !== "string" || !this.isEmpty.test(text));
+      const isEmpty = new RegExp(`^[\\s\\${this.delimiter}]*$`);
+      const rows = block.filter(({ text }) => typeof text !== "string" || !isEmpty.test(text));
       if (rows.length > 0) yield rows;
+    }
+  }
+
+  protected override *cut(chunk: Uint8Array): Generator<Line> {
+    for (const row of super.cut(chunk)) {
+      const named = row.number === 1 ? NAMED_DELIMITER.exec(String(row.text)) : null;
+      if (named === null) yield row;
+      else this.delimiter = named[1] as string;
     }
   }
 
@@ -82,7 +93,7 @@ export class RowReader extends ScanningReader {
   /** RFC 4180, section 2: a quote opens at the start of a cell, and two of them inside stand for one. */
   private next(byte: number): RowReader["place"] {
     if (this.place === "quoted cell") return byte === QUOTE ? "after a quote" : "quoted cell";
-    if (byte === this.delimiter) return "cell start";
+    if (byte === this.delimiter.charCodeAt(0)) return "cell start";
     const mayQuote = this.place === "cell start" || this.place === "after a quote";
     return byte === QUOTE && mayQuote ? "quoted cell" : "plain cell";
   }

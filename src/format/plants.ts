@@ -42,8 +42,8 @@ export interface PlantRecord {
 interface ReadOptions extends DecodeOptions {
   readonly recordBytesMax: number;
   readonly blockLengthMax: number;
-  /** Called with the heading of a table, as it stands in the file. */
-  readonly onHeading?: ((heading: string) => void) | undefined;
+  /** Called with the heading of a table, as it stands in the file, and the delimiter that the file has. */
+  readonly onHeading?: ((heading: string, delimiter: string) => void) | undefined;
 }
 
 /** The records in blocks. Throws a MalformedFile if the file as a whole is at fault. */
@@ -61,20 +61,20 @@ export async function* readPlants(
     return;
   }
   const { kind, headings = {}, isHeadless } = format;
-  const delimiter = delimiterOf(format);
   // The rows of a workbook are numbered, whatever lines their cells have.
   const countsRows = kind === "xlsx";
   let parse: ((row: string) => Plant) | undefined;
-  const reader = new RowReader(delimiter, recordBytesMax, countsRows);
+  const reader = new RowReader(delimiterOf(format), recordBytesMax, countsRows);
   for await (const rows of reader.read(bytes, blockLengthMax)) {
     if (parse === undefined) {
       const [first] = rows as [Line];
+      const { delimiter } = reader;
       const heading =
         isHeadless === true
           ? { ...first, text: numberColumns(parseHeading(first, delimiter)).join(delimiter) }
           : (rows.shift() as Line);
       parse = createRowParser(heading, headings, delimiter);
-      onHeading?.(heading.text as string);
+      onHeading?.(heading.text as string, delimiter);
     }
     const parseRow = parse;
     const records = rows.map((row) => toRecord(row, parseRow));
@@ -113,16 +113,19 @@ export class RejectsFormat {
   private readonly format: FileFormat;
   private readonly frame: (typeof frames)["json"];
   private heading = "";
+  private delimiter: string;
   private isEmpty = true;
 
   constructor(format: FileFormat) {
     this.format = format;
+    this.delimiter = delimiterOf(format);
     this.frame = frames[format.kind === "json" ? "json" : "ndjson"];
   }
 
   /** For the option of `readPlants`. */
-  readonly onHeading = (heading: string): void => {
+  readonly onHeading = (heading: string, delimiter: string): void => {
     this.heading = heading;
+    this.delimiter = delimiter;
   };
 
   /** The text that comes next in the file. */
@@ -141,14 +144,15 @@ export class RejectsFormat {
   }
 
   private formatHeading(): string {
-    const sign = delimiterOf(this.format);
+    const sign = this.delimiter;
+    const named = sign === delimiterOf(this.format) ? "" : `sep=${sign}\n`;
     // Without the mark, spreadsheets take UTF-8 for another encoding.
-    const own = `\ufeffline${sign}reason${sign}`;
+    const own = `\ufeff${named}line${sign}reason${sign}`;
     return isTable(this.format) ? `${own}${this.strip(this.heading, "line", "reason")}\n` : "";
   }
 
   private readonly formatRow = ({ line, text = "", reason }: Rejected): string => {
-    const sign = delimiterOf(this.format);
+    const sign = this.delimiter;
     const isSecondRound = this.strip(this.heading, "line", "reason") !== this.heading;
     const row = isSecondRound ? this.strip(text, "\\d*", '(?:"(?:[^"]|"")*"|[^"]*?)') : text;
     return `${line}${sign}"${reason.replaceAll('"', '""')}"${sign}${row}`;
@@ -156,7 +160,7 @@ export class RejectsFormat {
 
   /** Removes the first two cells if they match. */
   private strip(row: string, first: string, second: string): string {
-    const sign = `\\${delimiterOf(this.format)}`;
+    const sign = `\\${this.delimiter}`;
     return row.replace(new RegExp(`^${first}${sign}${second}${sign}`), "");
   }
 }

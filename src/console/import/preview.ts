@@ -10,7 +10,13 @@ import {
   RowReader,
 } from "../../format/csv.ts";
 import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
-import { delimiterOf, isTable, type PlantRecord, readPlants } from "../../format/plants.ts";
+import {
+  delimiterOf,
+  isTable,
+  type PlantRecord,
+  readPlants,
+  type RejectsFormat,
+} from "../../format/plants.ts";
 import { MalformedFile } from "../../format/records.ts";
 import type { Workbook } from "../../format/workbook.ts";
 import type * as workbookScript from "../workbook.ts";
@@ -75,7 +81,7 @@ export const readRecords = (
   file: File,
   reading: Reading,
   counter?: { bytesRead: number },
-  onHeading?: (heading: string) => void,
+  onHeading?: RejectsFormat["onHeading"],
 ): AsyncGenerator<PlantRecord[]> =>
   readPlants(readTexts(file, reading, counter), reading, {
     recordBytesMax: RECORD_BYTES_MAX,
@@ -170,13 +176,13 @@ function guessDelimiter(start: string): string {
 
 /** The first rows, the heading included. */
 async function readTable(file: File, reading: Reading): Promise<string[][]> {
-  const delimiter = delimiterOf(reading);
+  const reader = new RowReader(delimiterOf(reading), RECORD_BYTES_MAX);
   const chunks = toUtf8(readTexts(file, reading), reading, false);
   const table: string[][] = [];
-  for await (const [row] of new RowReader(delimiter, RECORD_BYTES_MAX).read(chunks, 1)) {
+  for await (const [row] of reader.read(chunks, 1)) {
     if (row === undefined) continue;
     try {
-      table.push(parseHeading(row, delimiter));
+      table.push(parseHeading(row, reader.delimiter));
     } catch (error) {
       // A bad heading spoils the file; a bad row is shown as it is.
       if (table.length === 0) throw error;
