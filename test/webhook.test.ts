@@ -63,7 +63,9 @@ describe.each([
     const [listed] = JSON.parse(await run("list", "--json")) as [object];
     expect(listed).not.toHaveProperty("secret");
     expect(await fail("replay", "shop", "--from", "soon")).toStartWith("2 plantstore: --from:");
-    expect(await fail("add", "ftp://shop.example/")).toStartWith("1 plantstore: ");
+    expect(await fail("add", "shop", "--types", "sold")).toMatch(
+      /^2 plantstore: <target>: expected an http.*, got the string "shop"\n--types: expected .*, got "sold"\n$/,
+    );
     expect(await fail("pause", "missing")).toContain("There is no webhook with this name.");
     expect(await run("remove", "shop")).toBe("Removed shop.");
     const headers = { authorization: `Bearer ${TEST_TOKEN}` };

@@ -52,7 +52,7 @@ export function explain(error: unknown): string {
 /** `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.` */
 export function explainSystemError(error: unknown): string {
   const { message } = error as Error;
-  const [, what, path] = /^E[A-Z0-9]+: ([^,]+), \w+(?: '(.*?)')?/.exec(message) ?? [];
+  const [, what, path] = /^E[A-Z0-9]+: ([^,]+), \w+(?: '(.*?)'(?= -> |$))?/.exec(message) ?? [];
   if (what === undefined) return message;
   return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;
 }
@@ -299,6 +299,19 @@ export async function askService<Answer>(
     return (response.status === 204 ? undefined : await response.json()) as Answer;
   } catch (cause) {
     throw new CommandError("The service does not answer as a plant store does.", { cause });
+  }
+}
+
+/** What a service would refuse is a fault of the flags. `list` is one that is text on the command line. */
+export function requireFlags(parse: () => unknown, list: string | undefined): void {
+  try {
+    parse();
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    const message = error.message.replace("an array", JSON.stringify(list));
+    const flags = `--${message.replaceAll(/; (?=\w+: )/g, "\n--")}`;
+    // The flag of this name is the address of a service.
+    throw new UsageError(flags.replace(/^--url:/, "<target>:"));
   }
 }
 

@@ -2,11 +2,10 @@
 
 import { type IssuedToken, issueToken, parseGrant, summarize } from "../auth/token.ts";
 import type { Config } from "../config.ts";
-import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenSummary } from "../domain/token.ts";
 import type { Client } from "../../client/client.ts";
-import { askService, CommandError, type Flags, UsageError, withTarget } from "./command.ts";
+import { askService, CommandError, type Flags, requireFlags, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
@@ -37,7 +36,7 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
   const { name, expires, rate } = flags;
   const scopes = flags.scopes?.split(",").map((scope) => scope.trim());
   const given = { name, scopes, expires, rate };
-  requireGrant(given);
+  requireFlags(() => parseGrant(given, Date.now()), flags.scopes);
   const create = async (target: Tokens): Promise<void> => {
     const made = await target.create(given);
     await printSecret(flags.json ? JSON.stringify(made) : made.token, async (reason) => {
@@ -49,18 +48,6 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
   await withTarget(config, flags, { ...tokens, isMade: true }, create);
   if (process.stdout.isTTY)
     process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
-}
-
-/** Each part is a flag. */
-function requireGrant(given: { readonly scopes: readonly string[] | undefined }): void {
-  try {
-    parseGrant(given, Date.now());
-  } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
-    // The scopes are text on the command line.
-    const message = error.message.replace("an array", JSON.stringify(given.scopes?.join(",")));
-    throw new UsageError(`--${message.replaceAll("; ", "\n--")}`);
-  }
 }
 
 export async function listTokens(config: Config, flags: Flags): Promise<void> {

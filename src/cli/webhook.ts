@@ -4,8 +4,20 @@ import type { Client } from "../../client/client.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { type Attempt, hasSucceeded } from "../domain/webhook.ts";
-import { type ShownSecret, type ShownWebhook, Webhooks } from "../webhooks/manage.ts";
-import { askService, CommandError, type Flags, parseChangeNumber, withTarget } from "./command.ts";
+import {
+  parseNewWebhook,
+  type ShownSecret,
+  type ShownWebhook,
+  Webhooks,
+} from "../webhooks/manage.ts";
+import {
+  askService,
+  CommandError,
+  type Flags,
+  parseChangeNumber,
+  requireFlags,
+  withTarget,
+} from "./command.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
@@ -36,9 +48,8 @@ const managed = {
 export const manageWebhook =
   (action: WebhookAction) =>
   async (config: Config, flags: Flags, target?: string): Promise<void> => {
-    const types = flags.types?.split(",").map((type) => type.trim()) ?? null;
     const bodies: Partial<Record<WebhookAction, () => unknown>> = {
-      add: () => ({ url: target, name: flags.name ?? null, types }),
+      add: () => parseAdded(flags, target),
       replay: () => ({ from: parseFrom(flags.from) }),
     };
     const name = action === "add" ? undefined : target;
@@ -58,6 +69,16 @@ export const manageWebhook =
     const { state, lastChange } = result as ShownWebhook;
     await printLine(`${name} is ${state}, after change ${lastChange}.`);
   };
+
+function parseAdded({ name, types }: Flags, url: string | undefined): object {
+  const given = {
+    url,
+    name: name ?? null,
+    types: types?.split(",").map((type) => type.trim()) ?? null,
+  };
+  requireFlags(() => parseNewWebhook(given), types);
+  return given;
+}
 
 function printWebhooks(webhooks: readonly ShownWebhook[]): void {
   if (webhooks.length === 0)

@@ -59,7 +59,7 @@ export class Webhooks {
 
   /** Begins behind the newest change. The secret is shown only here. */
   async add(given: unknown): Promise<ShownSecret> {
-    const asked = this.parseNew(given);
+    const asked = this.parseAllowed(given);
     const secret = createSecret();
     const webhook: Webhook = {
       ...asked,
@@ -152,15 +152,22 @@ export class Webhooks {
     return this.store.readChanges({ after, limit, id: undefined, types: undefined });
   }
 
-  private parseNew(given: unknown): Pick<Webhook, "name" | "url" | "types"> {
-    const { url } = Object(given) as { readonly url?: unknown };
-    const name = URL.parse(String(url))?.hostname.replaceAll(/[^A-Za-z0-9.-]/g, "");
-    const asked = parseMembers(given, newRules, { name: name?.slice(0, 64), types: changeTypes });
+  private parseAllowed(given: unknown): Pick<Webhook, "name" | "url" | "types"> {
+    const asked = parseNewWebhook(given);
     const literal = findLiteral(asked.url);
     if (literal !== undefined && isPrivate(literal) && !this.options.webhooksPrivate)
       throw new Refusal("invalid_body", `url: ${explainPrivate(literal)}`);
     return { ...asked, url: asked.url.href };
   }
+}
+
+/** Throws a Refusal. */
+export function parseNewWebhook(given: unknown) {
+  const { url } = Object(given) as { readonly url?: unknown };
+  const host = URL.parse(String(url))?.hostname.replaceAll(/[^A-Za-z0-9.-]/g, "");
+  // Without a host the URL is refused, and the name is not at fault.
+  const name = host?.slice(0, 64) || "webhook";
+  return parseMembers(given, newRules, { name, types: changeTypes });
 }
 
 const URL_CHARACTERS_MAX = 2_048;
