@@ -215,6 +215,18 @@ describe("plantstore export", () => {
     expect(await new Response(child.stderr).text()).toBe("");
   });
 
+  test("what a killed process left behind is no obstacle, also with its number", async () => {
+    using at = setUp(many(3));
+    const script = 'touch ".out.csv.$$.partial" && exec "$0" export --output out.csv';
+    const child = Bun.spawn(["sh", "-c", script, launcher], {
+      cwd: at.path,
+      env: { PATH: process.env["PATH"] ?? "", ...at.env },
+      stderr: "pipe",
+    });
+    expect(await new Response(child.stderr).text()).toBe("");
+    expect(existsSync(at.file("out.csv"))).toBe(true);
+  });
+
   test.skipIf(!existsSync("/dev/full"))("a full disk is a failure, in one line", async () => {
     using at = setUp(many(3));
     const child = Bun.spawn(["sh", "-c", '"$0" export > /dev/full', launcher], {

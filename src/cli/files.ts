@@ -1,5 +1,6 @@
 /** Files, pipes and terminals: read and written piece by piece, and never written over by mistake. */
 
+import { randomBytes } from "node:crypto";
 import {
   closeSync,
   existsSync,
@@ -116,7 +117,9 @@ export function openOutput(path: string, force = false, signal?: AbortSignal): O
   requireFree(path, force);
   // Through a symbolic link: the file behind it is replaced, not the link.
   const target = realPath(path);
-  const temporary = join(dirname(target), `.${basename(target)}.${process.pid}.partial`);
+  // By chance: in a container every process may have the same number as one that was killed.
+  const chance = randomBytes(6).toString("hex");
+  const temporary = join(dirname(target), `.${basename(target)}.${chance}.partial`);
   const descriptor = openSync(temporary, "wx");
   return {
     write: (text) => writeDescriptor(descriptor, text, signal),
