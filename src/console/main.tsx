@@ -2,7 +2,7 @@ import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { chooseAnother } from "./import/state.ts";
 import { startFeed } from "./state/feed.ts";
-import { startSelection } from "./state/selection.ts";
+import { startSelection, work } from "./state/selection.ts";
 import { forgetTrail } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
 import { route, titleOf } from "./state/route.ts";
@@ -23,6 +23,7 @@ effect(() => {
   untracked(() => {
     if (!isLeft) return;
     exporting.value?.cancel();
+    exporting.value = work.value = undefined;
     chooseAnother();
     forgetTrail();
     toasts.value = [];

@@ -108,12 +108,20 @@ describeInBrowser("an edit that is not saved", () => {
     async ({ service, open }) => {
       await using view = await open({ at: "#/plants/4" });
       const { page } = view;
-      await edit(page, "Fraxinus");
-      await fetch(`${service.url}/plants/4`, {
-        method: "PUT",
-        headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
-        body: JSON.stringify({ name: "Theirs" }),
-      });
+      const change = (name: string): Promise<Response> =>
+        fetch(`${service.url}/plants/4`, {
+          method: "PUT",
+          headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
+          body: JSON.stringify({ name }),
+        });
+      // A form in which nothing was typed follows the plant.
+      await page.getByRole("button", { name: "Edit" }).click();
+      await nameOf(page).waitFor();
+      await change("Excelsior");
+      while ((await nameOf(page).inputValue()) !== "Excelsior") await Bun.sleep(20);
+      await page.getByRole("button", { name: "Save" }).waitFor();
+      await nameOf(page).fill("Fraxinus");
+      await change("Theirs");
       await page.reload();
       await page.locator(".notice", { hasText: "Someone else changed this plant" }).waitFor();
       expect(await nameOf(page).inputValue()).toBe("Fraxinus");

@@ -1,6 +1,7 @@
 /** What operators do in the console: tokens, webhooks, and activity. */
 
 import { afterAll, expect } from "bun:test";
+import type { Route } from "playwright-core";
 import { createToken, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
@@ -83,6 +84,30 @@ describeInBrowser("tokens in the console", () => {
     await page.getByText("You are signed in with it now.").waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
+  });
+
+  once("that were just made stay, although an earlier list comes late", async ({ open }) => {
+    await using view = await open();
+    const { page } = view;
+    const gate = Promise.withResolvers<void>();
+    const late = async (route: Route): Promise<void> => {
+      const response = await route.fetch();
+      await gate.promise;
+      await route.fulfill({ response });
+    };
+    await page.route("**/tokens", late, { times: 1 });
+    const asked = page.waitForRequest("**/tokens");
+    await page.getByRole("link", { name: "Tokens" }).click();
+    const earlier = await asked;
+    await page.getByRole("button", { name: "New token" }).click();
+    await page.getByLabel("Name").fill("newest");
+    await page.getByRole("button", { name: "Create token" }).click();
+    const row = page.getByRole("row", { name: /newest/ });
+    await row.waitFor();
+    gate.resolve();
+    await (await earlier.response())?.finished();
+    await page.evaluate("new Promise(requestAnimationFrame)");
+    expect(await row.count()).toBe(1);
   });
 
   once("are out of reach of a token that may not manage them", async ({ service, open }) => {

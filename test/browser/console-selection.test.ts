@@ -1,13 +1,15 @@
 /** Several plants at once: selected, tagged, deleted and exported, with undo, and nothing of others overwritten. */
 
 import { afterAll, expect } from "bun:test";
-import type { Page } from "playwright-core";
+import type { Page, Request, Route } from "playwright-core";
 import {
+  createToken,
   describeInBrowser,
   holdFeed,
   openRow,
   rowOf,
   setHidden,
+  signIn,
   startJourneys,
   toastOf,
 } from "../support/browser.ts";
@@ -212,6 +214,65 @@ describeInBrowser("several plants", () => {
       await toastOf(page, "Deleted 2 plants.").getByRole("button", { name: "Undo" }).waitFor();
     },
   );
+});
+
+describeInBrowser("a job on several plants", () => {
+  once("leaves a list that was opened meanwhile as it is", async ({ open }) => {
+    await using view = await open({ at: "#/plants?q=plant+900" });
+    const { page } = view;
+    await rowOf(page, "Plant 9009").waitFor();
+    const gate = Promise.withResolvers<void>();
+    const hold = async (route: Route): Promise<void> => {
+      await gate.promise;
+      await route.fallback();
+    };
+    await page.route(/plants\?q=plant\+900(&|$)/, hold, { times: 1 });
+    const body = '{"error":3003,"message":"The plant was changed."}';
+    await page.route("**/plants/9001", (route) =>
+      route.request().method() === "PUT"
+        ? route.fulfill({ status: 412, contentType: "application/json", body })
+        : route.fallback(),
+    );
+    view.announceFailure("/plants/9001", 412);
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await setTag(page, "moved");
+    await page.getByRole("progressbar", { name: "Reading" }).waitFor();
+    await page.getByRole("searchbox").fill("plant 9001");
+    await rowOf(page, "Plant 9009").waitFor({ state: "detached" });
+    await rowOf(page, "Plant 9001").waitFor();
+    gate.resolve();
+    await toastOf(page, "Changed 19 plants. 1 not.").waitFor();
+    expect(await page.getByText("1 selected").count()).toBe(0);
+  });
+
+  once("ends with its person, and the next one does not hear of it", async ({ service, open }) => {
+    const next = await createToken(service, { name: "next" });
+    await using view = await open({ at: "#/plants?tag=many" });
+    const { page } = view;
+    const gate = Promise.withResolvers<void>();
+    const held: Request[] = [];
+    await page.route("**/plants/*", async (route) => {
+      if (route.request().method() === "DELETE") {
+        held.push(route.request());
+        await gate.promise;
+      }
+      await route.fallback();
+    });
+    await check(page, 50);
+    await check(page, 59, ["Shift"]);
+    await page.getByRole("button", { name: "Delete" }).click();
+    while (held.length < 4) await Bun.sleep(5);
+    await page.getByRole("button", { name: /Signed in as/ }).click();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await signIn(page, next);
+    await rowOf(page, "Plant 59").waitFor();
+    gate.resolve();
+    for (const request of held) await (await request.response())?.finished();
+    await page.getByRole("searchbox").fill("plant 79");
+    await rowOf(page, "Plant 791").waitFor();
+    expect(held.length).toBe(4);
+    expect(await page.locator(".toast, progress, [role=progressbar]").count()).toBe(0);
+  });
 });
 
 describeInBrowser("the first page of a long list", () => {

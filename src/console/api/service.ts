@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { Client, ServiceError } from "../../../client/client.ts";
 import { catalogue } from "../../domain/errors.ts";
-import { endSession, token } from "../state/session.ts";
+import { departures, endSession, token } from "../state/session.ts";
 
 /** The folder of this page: the service may live under any path of its host. */
 export const baseUrl = new URL(".", document.baseURI).href;
@@ -18,12 +18,16 @@ export const isStatus = (error: unknown, status: number): boolean =>
 export const isExpired = (error: unknown): boolean =>
   error instanceof ServiceError && error.code === catalogue.token_expired.code;
 
-/** Notes whether the service answers. A 401 ends the session. Throws a ServiceError or an AbortError. */
+/**
+ * Notes whether the service answers. A 401 ends the session. Throws a ServiceError or an AbortError. It never settles
+ * if the person has signed out meanwhile: the next person neither sees what came of it nor goes on with it.
+ */
 export async function call<Result>(
   operate: (client: Client) => Promise<Result>,
   tried?: string,
 ): Promise<Result> {
   const sent = tried ?? token.value ?? "";
+  const begun = departures.peek();
   try {
     const result = await operate(new Client(baseUrl, sent, { delaysMs: [] }));
     noteAnswer();
@@ -34,6 +38,8 @@ export async function call<Result>(
     if (isStatus(error, 401) && tried === undefined && sent === token.value)
       endSession(isExpired(error) ? "expired" : "refused");
     throw error;
+  } finally {
+    if (departures.peek() !== begun) await new Promise(() => undefined);
   }
 }
 

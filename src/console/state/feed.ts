@@ -30,7 +30,7 @@ export function startFeed(): void {
     isVisible.value = !document.hidden;
   });
   effect(() => {
-    if (token.value === undefined || !mayRead.value) after = undefined;
+    if (token.value === undefined || !mayRead.value) after = beginning = undefined;
     else if (isVisible.value) {
       const stopping = new AbortController();
       untracked(() => void follow(stopping.signal));

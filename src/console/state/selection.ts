@@ -124,17 +124,18 @@ async function readEtag(plant: Plant): Promise<string> {
 const TOO_MANY = `More than ${formatCount(AT_ONCE_MAX)} plants are too many at once. Search or pick a tag.`;
 
 async function runOnSelected(doing: string, done: string, act: Act): Promise<void> {
+  const shown = list.value;
   const stopping = new AbortController();
   const jobs: Job[] = [];
   work.value = { text: "Reading", done: 0, total: 0, stop: () => stopping.abort() };
   try {
     await call(async (client) => {
-      for await (const block of readSelected(client, list.value.filter, stopping)) {
+      for await (const block of readSelected(client, shown.filter, stopping)) {
         for (const plant of block) jobs.push([plant, act]);
         if (jobs.length > AT_ONCE_MAX) return;
       }
     });
-    if (jobs.length <= AT_ONCE_MAX) return await runAll(doing, done, jobs);
+    if (jobs.length <= AT_ONCE_MAX) return await runAll(doing, done, jobs, shown);
     toast(`Nothing was done. ${TOO_MANY}`);
   } catch (error) {
     if (!isAbort(error)) toast(`Nothing was done. ${explain(error)}`);
@@ -142,9 +143,13 @@ async function runOnSelected(doing: string, done: string, act: Act): Promise<voi
   work.value = undefined;
 }
 
-/** What was not done stays selected, and is shown as it is now. */
-async function runAll(doing: string, done: string, jobs: readonly Job[]): Promise<void> {
-  const shown = list.value;
+/** What was not done stays selected, and is shown as it is now. `shown` is the list of the plants. */
+async function runAll(
+  doing: string,
+  done: string,
+  jobs: readonly Job[],
+  shown = list.value,
+): Promise<void> {
   const waiting = jobs.toReversed();
   const undo: Job[] = [];
   /** Why plants were left alone. */

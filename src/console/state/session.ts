@@ -27,6 +27,8 @@ function findKept(): Session | undefined {
 const session = signal(findOwn() ?? findKept());
 /** Why no token is in use. */
 export const signedOut = signal<SignedOut>("never");
+/** Counts how often a person has signed out. */
+export const departures = signal(0);
 
 export const token = computed(() => session.value?.token);
 export const identity = computed(() => session.value?.identity);
@@ -49,8 +51,11 @@ export function endSession(why: SignedOut): void {
 }
 
 function leave(why: SignedOut): void {
-  // A link that was opened before must not sign the next person in.
-  if (why === "left") offered.value = undefined;
+  if (why === "left") {
+    // A link that was opened before must not sign the next person in.
+    offered.value = undefined;
+    departures.value++;
+  }
   keep("sessionStorage", KEY, undefined);
   signedOut.value = why;
   session.value = undefined;

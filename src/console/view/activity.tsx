@@ -54,13 +54,15 @@ function describeBackups(backups: Activity["backups"]): string {
 export function ActivityView(): JSX.Element {
   const activity = useSignal<Activity | undefined>(undefined);
   const findLast = (): number => activity.value?.samples.at(-1)?.atMs ?? 0;
-  const { failure } = usePolling(async () => {
-    const { samples, ...rest } = await ask<Activity>(`/activity?since=${findLast()}`);
-    // Another answer may have come meanwhile.
-    const added = samples.filter(({ atMs }) => atMs > findLast());
-    const known = activity.value?.samples ?? [];
-    activity.value = { ...rest, samples: [...known, ...added].slice(-SAMPLES_MAX) };
-  });
+  const { failure } = usePolling(
+    () => ask<Activity>(`/activity?since=${findLast()}`),
+    ({ samples, ...rest }) => {
+      // Another answer may have come meanwhile.
+      const added = samples.filter(({ atMs }) => atMs > findLast());
+      const known = activity.value?.samples ?? [];
+      activity.value = { ...rest, samples: [...known, ...added].slice(-SAMPLES_MAX) };
+    },
+  );
   return (
     <div class="single">
       <div class="section-head">

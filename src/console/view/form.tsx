@@ -36,16 +36,26 @@ export function useTask() {
 const POLL_MS = 5000;
 
 /** Reads at once and then every few seconds, but not while the page is hidden. */
-export function usePolling(read: () => Promise<void>) {
+export function usePolling<Answer>(read: () => Promise<Answer>, accept: (answer: Answer) => void) {
   /** Why it failed the last time. */
   const failure = useSignal<unknown>(undefined);
+  const asked = useRef(0);
+  const answered = useRef(0);
   const poll = async (): Promise<void> => {
-    try {
-      await read();
-      failure.value = undefined;
-    } catch (error) {
-      failure.value = error;
-    }
+    const question = ++asked.current;
+    const show = await read().then(
+      (answer) => () => {
+        accept(answer);
+        failure.value = undefined;
+      },
+      (error: unknown) => () => {
+        failure.value = error;
+      },
+    );
+    // The answer to a later question may have overtaken this one.
+    if (question < answered.current) return;
+    answered.current = question;
+    show();
   };
   useEffect(() => {
     void poll();

@@ -24,9 +24,12 @@ export function useManager<Item>(path: string) {
   const items = useSignal<readonly Item[] | undefined>(undefined);
   const question = useSignal<Question | undefined>(undefined);
   const secret = useSignal<string | undefined>(undefined);
-  const { failure, poll: reload } = usePolling(async () => {
-    items.value = await ask<readonly Item[]>(path);
-  });
+  const { failure, poll: reload } = usePolling(
+    () => ask<readonly Item[]>(path),
+    (found) => {
+      items.value = found;
+    },
+  );
   return { items, failure, reload, question, secret };
 }
 

@@ -12,7 +12,7 @@ import { formatName } from "../state/format.ts";
 import { list, removeWithUndo, restore } from "../state/plants.ts";
 import { isOpen, openPlant, refine } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
-import { findDraft, keepDraft } from "../state/storage.ts";
+import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Icon, Notice, Tag, Terms } from "./controls.tsx";
 import { FailureNotice, findTextFault, Form, NameField, TagField, useTask } from "./form.tsx";
@@ -20,6 +20,8 @@ import { History } from "./history.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
 
 type Loaded = Versioned | "loading" | "missing" | Error;
+
+const toDraft = ({ etag, plant: { name, tag } }: Versioned): Draft => ({ name, tag, etag });
 
 const findVersioned = (loaded: Loaded): Versioned | undefined =>
   typeof loaded === "object" && "plant" in loaded ? loaded : undefined;
@@ -38,8 +40,14 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const versioned = findVersioned(current);
   const draft = mayWrite.value ? findDraft(id) : undefined;
 
+  const isUntouched = (): boolean => {
+    const [edited, plant] = [findDraft(id), findVersioned(loaded.value)?.plant];
+    return edited !== undefined && plant !== undefined && isSame({ ...edited, id }, plant);
+  };
   /** Undefined means that the plant is gone. */
   const accept = (now: Versioned | undefined): void => {
+    // A form in which nothing was typed shows the plant as it is now.
+    if (now !== undefined && !isBusy.value && isUntouched()) keepDraft(id, toDraft(now));
     loaded.value = now ?? "missing";
     const edited = findDraft(id);
     const isSaved =
@@ -81,8 +89,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const open = { label: "Open", run: () => openPlant(id) };
   const edit = (): void => {
     if (versioned === undefined) return;
-    const { etag, plant } = versioned;
-    keepDraft(id, { name: plant.name, tag: plant.tag, etag });
+    keepDraft(id, toDraft(versioned));
     trouble.value = undefined;
   };
   const discard = (): void => {
