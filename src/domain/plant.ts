@@ -140,10 +140,11 @@ export const isSame = (one: Plant, other: Plant): boolean =>
   one.id === other.id && one.name === other.name && one.tag === other.tag;
 
 /** What becomes of a create if a plant has the id already. */
-export function judgeCreate(plant: Plant, stored: Plant): "replayed" | Refusal {
-  if (isSame(stored, plant)) return "replayed";
-  return new Refusal("id_taken", `A different plant has the id ${plant.id}; nothing was changed.`);
-}
+export const judgeCreate = (plant: Plant, stored: Plant): "replayed" | Refusal =>
+  isSame(stored, plant) ? "replayed" : refuseTaken(plant);
+
+export const refuseTaken = ({ id }: Plant): Refusal =>
+  new Refusal("id_taken", `A different plant has the id ${id}; nothing was changed.`);
 
 /** The plant that the change is made to. */
 export function judgeChange(stored: Plant | undefined, condition: Condition): Plant | Refusal {

@@ -159,6 +159,34 @@ test("a closed store refuses reads and writes, and does not open again", async (
   expect(await rejectionOf(store.listTokens())).toMatchObject({ reason: "shutting_down" });
 });
 
+test("writes about plants that are too large together are judged one after the other", async () => {
+  await using database = await openTestDatabase();
+  await using opened = await openIn(database);
+  const { store } = opened;
+  const large = Array.from({ length: 12 }, (_, index) => ({
+    ...plant,
+    id: BigInt(index),
+    name: "x".repeat(1_000_000),
+  }));
+  const small = large.map(({ id }) => ({ ...plant, id }));
+  await store.createPlants(large);
+  const again = await store.createPlants([...small, ...large, ...small]);
+  expect(again.map((outcome) => (outcome instanceof Refusal ? outcome.reason : outcome))).toEqual([
+    ...small.map(() => "id_taken" as const),
+    ...large.map(() => "replayed" as const),
+    ...small.map(() => "id_taken" as const),
+  ]);
+  const missing = rejectionOf(store.removePlant(99n, {}));
+  await Promise.all([
+    ...small.slice(0, 6).map((one) => store.replacePlant(one, {})),
+    ...small.slice(6).map(({ id }) => store.removePlant(id, {})),
+  ]);
+  expect(await missing).toMatchObject({ reason: "plant_not_found" });
+  expect(await database.readPlants()).toEqual(
+    small.slice(0, 6).map(({ id, name }) => ({ id, name, tag: null })),
+  );
+});
+
 test("a store that is opened again has what was stored in it", async () => {
   await using database = await openTestDatabase();
   const first = await open(database);

@@ -133,6 +133,21 @@ describe("POST /plants", () => {
   });
 });
 
+test("a batch about long plants is compared at the server, which does not send them", async () => {
+  await disturbed.run(
+    "INSERT INTO plants SELECT i, repeat('x', 1000000) FROM generate_series(1, 20) i",
+  );
+  const catching = disturbed.proxy.holdAnswer("FOR KEY SHARE");
+  const lines = Array.from({ length: 20 }, (_, index) => ({ id: index + 1, name: "fern" }));
+  const response = disturbed.send("POST", "/plants/batch", { body: JSON.stringify(lines) });
+  const caught = await catching;
+  await caught.whole;
+  expect(caught.bytes()).toBeLessThan(10_000);
+  caught.release();
+  const results = (await (await response).json()) as { readonly status: number }[];
+  expect(results.map(({ status }) => status)).toEqual(lines.map(() => 409));
+});
+
 describe("GET /plants", () => {
   test("many at a time share the read connections; when those are lost, all are read again", async () => {
     await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL)");

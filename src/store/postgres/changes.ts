@@ -81,7 +81,8 @@ const READ = readBlocks(BLOCKS_MAX, true);
 /** Whether the journal goes on, and its newest number. Every instance asks ten times a second. */
 const PEEK = readBlocks(2, false);
 
-const LAST_BREAK = "SELECT max(last) AS last FROM plantstore_changes WHERE length = 0";
+/** By an index of its own: a journal has millions of blocks, and few breaks. */
+export const LAST_BREAK = "SELECT max(last) AS last FROM plantstore_changes WHERE length = 0";
 const NEWEST = "SELECT max(last) AS newest FROM plantstore_changes";
 
 /**

@@ -7,6 +7,7 @@ import {
   firstTagOf,
   isComplete,
   isSearch,
+  type Order,
   PageBuilder,
   type PlantPage,
   type PlantQuery,
@@ -21,20 +22,13 @@ import { endOfTick } from "../batcher.ts";
 import { type PlantRow, toPlant, type Value } from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
 
-const FIND = "SELECT id, name, tag FROM plants WHERE id = ANY ($1::bigint[])";
-
-/**
- * A lock makes this a transaction that writes, so it waits for the synchronous standby: a plant that can be read may
- * not be there yet.
- */
-const FIND_LOCKED = `${FIND} ORDER BY id FOR KEY SHARE`;
+const GIVEN = "FROM plants WHERE id = ANY ($1::bigint[])";
 
 export async function findPlants(
   connection: Connection,
   ids: readonly bigint[],
-  isLocking = false,
 ): Promise<ReadonlyMap<bigint, Plant>> {
-  const rows = await connection.query<PlantRow>(isLocking ? FIND_LOCKED : FIND, [toArray(ids)]);
+  const rows = await connection.query<PlantRow>(`SELECT id, name, tag ${GIVEN}`, [toArray(ids)]);
   // The client's own map() makes another of its slow arrays.
   return new Map(Array.from(rows, (row) => [row.id, toPlant(row)]));
 }
@@ -98,25 +92,21 @@ async function readPiece(
   const rows = await connection.query<PlantRow | LongRow>(shortRowsOf(query, length), parameters);
   const plants: Plant[] = [];
   for (const row of rows) {
-    if (row.name === null) return readBounded(connection, query, length, parameters);
+    if (row.name === null) {
+      const rowsAsked = boundedRowsOf(rowsOf(query, length), query.order);
+      const bounded = await readBounded(connection, rowsAsked, parameters);
+      return { ...bounded, hasMore: bounded.isCut || bounded.plants.length === length };
+    }
     plants.push(toPlant(row));
   }
   return { plants, hasMore: rows.length === length };
 }
 
-async function readBounded(
-  connection: Connection,
-  query: PlantQuery,
-  length: number,
-  parameters: readonly Value[],
-): Promise<Piece> {
-  const rows = await connection.query<PlantRow & { readonly found: bigint }>(
-    boundedRowsOf(query, length),
-    parameters,
-  );
+async function readBounded(connection: Connection, bounded: string, parameters: readonly Value[]) {
+  const rows = await connection.query<PlantRow & { readonly found: bigint }>(bounded, parameters);
   const isCut = rows.length < Number(rows[0]?.found ?? 0);
   const plants = Array.from(rows, ({ id, name, tag }) => toPlant({ id, name, tag }));
-  return { plants, hasMore: isCut || rows.length === length };
+  return { plants, isCut };
 }
 
 /** A row that was too long to be sent with others. */
@@ -149,16 +139,48 @@ const shortRowsOf = (query: PlantQuery, length: number): string =>
   `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`;
 
 /** Rows as long as those before them are not too large together; the first one always. */
-const boundedRowsOf = (
-  query: PlantQuery,
-  length: number,
-): string => `SELECT id, name, tag, found FROM (
+const boundedRowsOf = (rows: string, order: Order): string => `SELECT id, name, tag, found FROM (
     SELECT id, name, tag, count(*) OVER () AS found, sum(${BYTES})
-      OVER (ORDER BY id ${query.order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-    FROM (SELECT id, name, tag ${rowsOf(query, length)}) AS page
+      OVER (ORDER BY id ${order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+    FROM (SELECT id, name, tag ${rows}) AS page
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${PIECE_BYTES_MAX}
-  ORDER BY id ${query.order}`;
+  ORDER BY id ${order}`;
+
+const FIND_SOME = boundedRowsOf(GIVEN, "asc");
+
+/** Looks up ids in their order, as far as the plants are not too large together: up to `last`, or all without it. */
+export async function findSome(connection: Connection, ids: readonly bigint[]) {
+  const { plants, isCut } = await readBounded(connection, FIND_SOME, [toArray(ids)]);
+  const found = new Map(plants.map((plant) => [plant.id, plant]));
+  return { found, last: isCut ? plants.at(-1)?.id : undefined };
+}
+
+/**
+ * The lock makes this a transaction that writes, so it waits for the synchronous standby: a plant that can be read may
+ * not be there yet.
+ */
+const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
+    name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
+  FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
+    ON id = wanted_id
+  ORDER BY id FOR KEY SHARE OF plants`;
+
+/** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
+export async function comparePlants(connection: Connection, plants: readonly Plant[]) {
+  const rows = await connection.query<(PlantRow | LongRow) & { readonly same: boolean }>(
+    COMPARE,
+    toColumns(plants),
+  );
+  return new Map(Array.from(rows, (row) => [row.id, row]));
+}
+
+/** For unnest: their ids, names and tags. */
+export const toColumns = (plants: readonly Plant[]): string[] => [
+  toArray(plants.map(({ id }) => id)),
+  toArray(plants.map(({ name }) => name)),
+  toArray(plants.map(({ tag }) => tag)),
+];
 
 /** Other statements on the connection wait for it no longer than some ten milliseconds. */
 const COUNT_ROWS = 50_000;

@@ -80,6 +80,9 @@ SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
   version text NOT NULL,
   record  text NOT NULL
 )`,
+
+  `CREATE INDEX IF NOT EXISTS plantstore_changes_breaks ON plantstore_changes (last)
+  WHERE length = 0`,
 ];
 
 export const NEWEST_SCHEMA = steps.length;

@@ -3,11 +3,17 @@
  * their order. Every statement commits by itself. A statement whose answer was lost is never sent again.
  */
 
-import { judgeChange, judgeCreate, type Plant } from "../../domain/plant.ts";
+import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
 import { Entries } from "../journal.ts";
-import type { Change, Create, PlantWrite as Write, Value } from "../sql-store.ts";
+import {
+  type Change,
+  type Create,
+  type PlantWrite as Write,
+  toPlant,
+  type Value,
+} from "../sql-store.ts";
 import { withChanges } from "./changes.ts";
 import {
   classify,
@@ -17,7 +23,7 @@ import {
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
-import { findPlants } from "./read.ts";
+import { comparePlants, findSome, toColumns } from "./read.ts";
 
 type Outcome = "created" | "replayed" | "done";
 
@@ -224,11 +230,7 @@ class Batch {
     const [{ plant }] = creates as [Create, ...Create[]];
     const made = await (creates.length === 1
       ? this.write(connection, INSERT_ONE, creates, [plant.id, plant.name, plant.tag ?? null])
-      : this.write(connection, INSERT, creates, [
-          toArray(idsOf(creates)),
-          toArray(creates.map((create) => create.plant.name)),
-          toArray(creates.map((create) => create.plant.tag)),
-        ]));
+      : this.write(connection, INSERT, creates, toColumns(plantsOf(creates))));
     this.quota?.take(made.length);
     const isMade = isOneOf(made);
     for (const create of creates) if (isMade(create)) this.settle(create, "created", create.plant);
@@ -246,11 +248,14 @@ class Batch {
     absent?: Refusal,
   ): Promise<void> {
     // Locked, because a replay acknowledges what was found.
-    const kept = await findPlants(connection, idsOf(creates), true);
+    const kept = await comparePlants(connection, plantsOf(creates));
     for (const create of creates) {
-      const stored = kept.get(create.id);
-      if (stored !== undefined) this.settle(create, judgeCreate(create.plant, stored), stored);
-      else if (absent !== undefined) this.settle(create, absent, undefined);
+      const row = kept.get(create.id);
+      if (row?.same === true) this.settle(create, "replayed", create.plant);
+      else if (row !== undefined) {
+        const stored = row.name === null ? undefined : toPlant(row);
+        this.settle(create, refuseTaken(create.plant), stored);
+      } else if (absent !== undefined) this.settle(create, absent, undefined);
     }
     // The rest was removed since, or came too late to be created.
     if (kept.size < creates.length && absent === undefined)
@@ -258,9 +263,11 @@ class Batch {
   }
 
   private async change(connection: Connection, changes: readonly Change[]): Promise<void> {
-    const found = await findPlants(connection, idsOf(changes));
+    // Those behind the last one stay open. The next piece has them.
+    const { found, last } = await findSome(connection, idsOf(changes));
     const seenBy = ({ id }: Change): Plant | undefined => found.get(id);
     const planned = changes.filter((change) => {
+      if (last !== undefined && change.id > last) return false;
       const seen = seenBy(change);
       const judged = judgeChange(seen, change.condition);
       if (judged instanceof Refusal) this.settle(change, judged, seen);
@@ -301,6 +308,8 @@ class Batch {
     return rows;
   }
 }
+
+const plantsOf = (creates: readonly Create[]): Plant[] => creates.map(({ plant }) => plant);
 
 const idsOf = (writes: readonly Write[]): bigint[] => writes.map(({ id }) => id);
 
