@@ -1,6 +1,6 @@
 /** What happened to the plants: one entry of the journal for every create, replacement and removal. */
 
-import { formatPlant, type Plant } from "./plant.ts";
+import { formatPlant, lengthOf, type Plant } from "./plant.ts";
 
 export const changeTypes = ["created", "replaced", "removed"] as const;
 export type ChangeType = (typeof changeTypes)[number];
@@ -44,6 +44,12 @@ export const isWanted = (
   change: Change,
 ): boolean =>
   (id === undefined || id === change.id) && (types === undefined || types.includes(change.type));
+
+/** How much text it holds. */
+export const countCharacters = ({ plant, before }: Change): number =>
+  countIn(plant) + countIn(before);
+
+const countIn = (plant: Plant | undefined): number => (plant === undefined ? 0 : lengthOf(plant));
 
 /** With the id as exact digits. */
 export function formatChange({ seq, atMs, type, id, by, plant, before }: Change): string {

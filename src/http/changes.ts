@@ -3,11 +3,11 @@
 import {
   type ChangePage,
   type ChangeQuery,
+  countCharacters,
   formatChange,
   isWanted,
   type Change,
 } from "../domain/change.ts";
-import { lengthOf, type Plant } from "../domain/plant.ts";
 import { within } from "../store/batcher.ts";
 import { toChunk } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
@@ -54,7 +54,7 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
 async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Response> {
   const { url } = exchange.request;
   const page = await exchange.service.store.readChanges(query);
-  requireRoomToAnswer(exchange, countCharacters(page));
+  requireRoomToAnswer(exchange, countAll(page));
   const text = `[${page.changes.map(formatChange).join(",")}]`;
   const headers = { ...VARY, "last-change": String(page.newest) };
   if (!page.hasMore) return answerText(exchange, text, headers);
@@ -71,12 +71,10 @@ const streamLines = (exchange: Exchange, query: ChangeQuery): Promise<ReadableSt
   });
 
 const readPage = (exchange: Exchange, query: ChangeQuery): Promise<ChangePage> =>
-  readWithinHalf(exchange, () => exchange.service.store.readChanges(query), countCharacters);
+  readWithinHalf(exchange, () => exchange.service.store.readChanges(query), countAll);
 
-const countCharacters = ({ changes }: ChangePage): number =>
-  changes.reduce((sum, { plant, before }) => sum + countIn(plant) + countIn(before), 0);
-
-const countIn = (plant: Plant | undefined): number => (plant === undefined ? 0 : lengthOf(plant));
+const countAll = ({ changes }: ChangePage): number =>
+  changes.reduce((sum, change) => sum + countCharacters(change), 0);
 
 /** Goes on until the client goes, its token is no longer good, or the service stops. */
 async function* follow(

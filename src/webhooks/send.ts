@@ -45,9 +45,9 @@ const formatEvent = (type: string, atMs: number, data: string): string =>
 export const createSecret = (): string =>
   `whsec_${Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString("base64")}`;
 
-function sign(secret: string, text: string): string {
+function sign(secret: string, head: string, body: string): string {
   const key = Buffer.from(secret.slice("whsec_".length), "base64");
-  return `v1,${new Bun.CryptoHasher("sha256", key).update(text).digest("base64")}`;
+  return `v1,${new Bun.CryptoHasher("sha256", key).update(head).update(body).digest("base64")}`;
 }
 
 /** Never rejects: the attempt says what went wrong, also if the signal aborted it. */
@@ -67,7 +67,7 @@ export async function sendEvent(
     "user-agent": "plantstore",
     "webhook-id": id,
     "webhook-timestamp": timestamp,
-    "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.${body}`)).join(" "),
+    "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.`, body)).join(" "),
   };
   const end = (rest: Partial<Attempt>, retryAfterMs = 0): Sent => {
     const durationMs = Math.round(performance.now() - startedAtMs);

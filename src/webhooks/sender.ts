@@ -4,7 +4,7 @@
  * that has written its name into the record, for as long as it goes on writing.
  */
 
-import type { Change, ChangePage } from "../domain/change.ts";
+import { type Change, type ChangePage, countCharacters } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { type Attempt, hasSucceeded, type Webhook } from "../domain/webhook.ts";
@@ -40,6 +40,9 @@ const SHARE = 0.1;
 /** After a write more are likely. */
 const BUSY_MS = 100;
 const JITTER = 0.1;
+const LARGE_CHARACTERS = 262_144;
+/** Large events on their way at one time. */
+const LARGE_MAX = 4;
 
 export class WebhookSender {
   private readonly store: SenderStore;
@@ -54,6 +57,9 @@ export class WebhookSender {
   private changesWritten = 0;
   private busyUntilMs = 0;
   private isFailing = false;
+  /** The last event of each lane for large ones. */
+  private readonly lanes: Promise<unknown>[] = [];
+  private largeEvents = 0;
 
   constructor(store: SenderStore, limits: Limits, log: Log) {
     this.store = store;
@@ -169,8 +175,7 @@ export class WebhookSender {
     for (let page = first; ;) {
       for (const change of page.changes) {
         if (isWanted(receiver.webhook, change)) {
-          if (this.isStopped || !receiver.isHeld(leaseMs)) return;
-          if (!(await this.send(receiver, change))) return;
+          if (!(await this.sendInTurn(receiver, change, leaseMs))) return;
           await this.pay();
           sentAtMs = performance.now();
         }
@@ -195,6 +200,17 @@ export class WebhookSender {
     if (nowMs > this.busyUntilMs) return;
     this.paidAtMs = Math.max(nowMs, this.paidAtMs) + EVENT_MS / SHARE;
     await Bun.sleep(this.paidAtMs - nowMs);
+  }
+
+  /** A large event takes several times its size while it is on its way, so it waits for others. */
+  private sendInTurn(receiver: Receiver, change: Change, leaseMs: number): Promise<boolean> {
+    const send = async (): Promise<boolean> =>
+      !this.isStopped && receiver.isHeld(leaseMs) && this.send(receiver, change);
+    if (countCharacters(change) < LARGE_CHARACTERS) return send();
+    const lane = this.largeEvents++ % LARGE_MAX;
+    const sent = Promise.resolve(this.lanes[lane]).then(send);
+    this.lanes[lane] = sent.catch(() => undefined);
+    return sent;
   }
 
   private async send(receiver: Receiver, change: Change): Promise<boolean> {
@@ -229,8 +245,17 @@ export class WebhookSender {
       this.log.warn("webhook_paused", { webhook: name, after: cursor, reason });
   }
 
-  private read(after: number, types?: Webhook["types"]): Promise<ChangePage> {
-    return this.store.readChanges({ after, limit: PAGE_LENGTH, id: undefined, types });
+  /** Little text, or one large change: a webhook that waits holds it. */
+  private async read(after: number, types?: Webhook["types"]): Promise<ChangePage> {
+    const query = { after, limit: PAGE_LENGTH, id: undefined, types };
+    const page = await this.store.readChanges(query);
+    let characters = 0;
+    const full = page.changes.findIndex(
+      (change) => (characters += countCharacters(change)) >= LARGE_CHARACTERS,
+    );
+    const end = page.changes[full];
+    if (end === undefined) return page;
+    return { ...page, changes: page.changes.slice(0, full + 1), last: end.seq, hasMore: true };
   }
 
   /** One page a tick. There may be a million changes that are not wanted, and other work comes between. */

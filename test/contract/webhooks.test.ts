@@ -103,6 +103,8 @@ async function create(asked: TestService = service): Promise<string> {
   return id;
 }
 
+const silent = createLog("error", () => undefined);
+
 const plantsOf = (received: readonly Received[]): (string | undefined)[] =>
   received.map(({ body }) => /"id":(-?\d+)/.exec(body)?.[1]);
 
@@ -235,6 +237,38 @@ describe("a webhook", () => {
     await new Promise(setImmediate);
     expect(looks).toBeLessThan(LOOKS);
     await sender.stop();
+  });
+
+  test("is sent a large event when fewer than four others are: each takes memory", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    const [shop] = await service.store.listWebhooks();
+    const { cursor } = shop as Webhook;
+    const plant = { id: 1n, name: "x".repeat(300_000), tag: undefined };
+    const change = { atMs: 0, type: "created", id: 1n, by: undefined, before: undefined } as const;
+    const changes = [1, 2].map((more) => Object.assign({ seq: cursor + more, plant }, change));
+    const webhooks = [1, 2, 3, 4, 5].map((id) => Object.assign({}, shop, { name: `shop-${id}` }));
+    const store = {
+      changesWritten: 0,
+      listWebhooks: async () => webhooks as Webhook[],
+      putWebhook: async () => true,
+      readChanges: async ({ after }: { readonly after: number }) => {
+        const rest = changes.filter(({ seq }) => seq > after);
+        return { changes: rest, last: cursor + 2, hasMore: false, newest: cursor + 2 };
+      },
+    };
+    const held = Promise.withResolvers<Response>();
+    receiver.answers = [held.promise, held.promise, held.promise, held.promise];
+    const patient = { ...service.config, webhookSecondsMax: 15, webhookLeaseSeconds: 60 };
+    const sender = new WebhookSender(store, patient, silent);
+    sender.start();
+    await receiver.until(4);
+    for (let asked = 0; asked < 20; asked++) await fetch(`${service.url}/livez`);
+    expect(receiver.received).toHaveLength(4);
+    held.resolve(new Response());
+    await receiver.until(10);
+    await sender.stop();
+    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(2);
   });
 
   test("that does not answer in time has failed", async () => {
