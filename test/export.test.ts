@@ -355,6 +355,7 @@ describe("plantstore export", () => {
 
   test.each([
     [["--format", "xml"], 2, "Allowed choices are"],
+    [["--output", ""], 2, "expected a path, got nothing"],
     [["--output", "plants.xlsx"], 2, "the console exports workbooks; choose a .csv file"],
     [["--url", "http://127.0.0.1:1"], 2, "PLANTSTORE_TOKEN"],
     [["--database-url", "sqlite:/nowhere/none.db"], 1, "There is no store at /nowhere/none.db."],

@@ -207,6 +207,7 @@ describe("plantstore import", () => {
     [["plants.db"], "give --format ndjson, json, csv or xlsx"],
     [["plants.csv", "--rejects", "plants.csv"], "is the file to import"],
     [["plants.csv", "--rejects", "plants.ndjson"], "would hold csv"],
+    [["plants.csv", "--rejects", ""], "expected a path, got nothing"],
     [["plants.csv", "--url", "ftp://example.org"], "--url:"],
     [["plants.csv", "--url", "http://user:word@example.org"], "--url:"],
     [["plants.csv", "--url", "http://127.0.0.1:1"], "PLANTSTORE_TOKEN"],

@@ -138,6 +138,8 @@ export function openOutput(path: string, force = false, signal?: AbortSignal): O
 
 /** Throws if there is something at the path that must not be replaced. */
 export function requireFree(path: string, force = false): void {
+  // As when a variable in a script is not set.
+  if (path === "") throw new UsageError("--output, --rejects: expected a path, got nothing");
   const folder = dirname(path);
   if (!existsSync(folder)) throw new CommandError(`The folder ${folder} does not exist.`);
   // Not stat: a link that leads nowhere is in use, too.
