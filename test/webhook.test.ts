@@ -74,6 +74,27 @@ describe.each([
   });
 });
 
+test("another service fails: no command takes its answer for that of a plant store", async () => {
+  using elsewhere = Bun.serve({ port: 0, fetch: () => Response.json({ ok: true }) });
+  const commands = [
+    ...["list", "add https://shop.example", "pause shop", "remove shop"].map(
+      (one) => `webhook ${one}`,
+    ),
+    ...["list", "create --name till"].map((one) => `token ${one}`),
+  ];
+  for (const command of commands) {
+    const args = [...command.split(" "), "--url", elsewhere.url.origin];
+    expect([command, await runCommand(args, settings)]).toEqual([
+      command,
+      {
+        exitCode: 1,
+        stdout: "",
+        stderr: "plantstore: The service does not answer as a plant store does.\n",
+      },
+    ]);
+  }
+});
+
 test("the metrics have a series for each webhook", async () => {
   using at = makeWorkplace();
   using receiver = startReceiver();

@@ -285,21 +285,23 @@ export const plantsOf: Sides<PlantTarget> = {
   }),
 };
 
-/** Resolves to the JSON of the answer, or to undefined if it has no body. */
+/** Resolves to the JSON of the answer, which must have the member; without one, the answer must have no body. */
 export async function askService<Answer>(
   client: Client,
   method: string,
   path: string,
+  member?: string,
   body?: unknown,
 ): Promise<Answer> {
   const headers = { "content-type": "application/json" };
   const init = body === undefined ? {} : { body: JSON.stringify(body) };
   const response = await client.request(path, { method, headers, ...init });
-  try {
-    return (response.status === 204 ? undefined : await response.json()) as Answer;
-  } catch (cause) {
-    throw new CommandError("The service does not answer as a plant store does.", { cause });
-  }
+  const answer: unknown =
+    response.status === 204 ? undefined : await response.json().catch(() => null);
+  const isExpected =
+    member === undefined ? answer === undefined : Object.hasOwn(Object(answer) as object, member);
+  if (!isExpected) throw new CommandError("The service does not answer as a plant store does.");
+  return answer as Answer;
 }
 
 /** What a service would refuse is a fault of the flags. `list` is one that is text on the command line. */

@@ -26,8 +26,8 @@ const tokens = {
     },
   }),
   ofService: (client: Client): Tokens => ({
-    list: () => askService(client, "GET", "/tokens"),
-    create: (given) => askService(client, "POST", "/tokens", given),
+    list: () => askService(client, "GET", "/tokens", "length"),
+    create: (given) => askService(client, "POST", "/tokens", "token", given),
     revoke: ({ id }) => askService(client, "DELETE", `/tokens/${id}`),
   }),
 };

@@ -27,6 +27,17 @@ export type WebhookAction = Exclude<keyof Webhooks, "get">;
 type Manage = (action: WebhookAction, name: string | undefined, body: unknown) => Promise<unknown>;
 
 const methods: Partial<Record<WebhookAction, string>> = { list: "GET", remove: "DELETE" };
+/** What the answer of a service must have. */
+const members: Record<WebhookAction, string | undefined> = {
+  list: "length",
+  remove: undefined,
+  add: "secret",
+  rotate: "secret",
+  test: "durationMs",
+  pause: "state",
+  resume: "state",
+  replay: "state",
+};
 
 const managed = {
   ofService:
@@ -35,7 +46,13 @@ const managed = {
       const path = name === undefined ? "/webhooks" : `/webhooks/${encodeURIComponent(name)}`;
       const isWhole = action === "list" || action === "add" || action === "remove";
       const method = methods[action] ?? "POST";
-      return askService(client, method, isWhole ? path : `${path}/${action}`, body);
+      return askService(
+        client,
+        method,
+        isWhole ? path : `${path}/${action}`,
+        members[action],
+        body,
+      );
     },
   ofStore: (store: Store, config: Config): Manage => {
     const webhooks = new Webhooks(store, config);
