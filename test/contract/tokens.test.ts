@@ -89,6 +89,7 @@ describe("tokens", () => {
     [{ name: "a", scopes: "plants:read" }, 'got the string "plants:read"'],
     [{ name: "a", scopes: ["plants:eat"] }, "scopes: "],
     [{ name: "a", scopes: ["plants:read"], expires: "2020-01-31" }, "expires: "],
+    [{ name: "a", scopes: ["plants:read"], expires: "2030-02-30" }, "expires: "],
     [{ name: "a", scopes: ["plants:read"], expires: 90 }, "expires: expected seconds"],
     [{ name: "a", scopes: ["plants:read"], expires: "99999999d" }, "at most 36500d"],
     [{ name: "a", scopes: ["plants:read"], rate: "100" }, "rate: expected"],
