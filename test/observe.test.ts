@@ -1,4 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { Histogram, Metrics } from "../src/observe/metrics.ts";
 import { SAMPLES_MAX, StoreFigure } from "../src/observe/activity.ts";
 import { MetricsReporter } from "../src/observe/reporter.ts";
@@ -120,3 +122,19 @@ describe("the size of the store", () => {
     expect([asked, size.value]).toEqual([7, 700]);
   });
 });
+
+test.skipIf(!existsSync("/dev/full"))(
+  "log lines that a full disk refuses are counted",
+  async () => {
+    const script = `
+    import { Stderr } from ${JSON.stringify(join(import.meta.dir, "../src/observe/log.ts"))};
+    const stderr = new Stderr();
+    for (const lines of ["a\\nb\\n", "c\\n"]) {
+      stderr.write(lines);
+      await stderr.flush();
+    }
+    console.log(stderr.droppedTotal);`;
+    const child = Bun.spawn([process.execPath, "-e", script], { stderr: Bun.file("/dev/full") });
+    expect(await child.stdout.text()).toBe("3\n");
+  },
+);

@@ -36,6 +36,7 @@ export function describeError(error: Error): Fields {
 /** Lines past this are dropped and counted. */
 const PENDING_BYTES_MAX = 1_048_576;
 const FLUSH_MS_MAX = 1_000;
+const FULL_MS = 20;
 
 /** Writes to standard error without waiting: its reader may be slow or gone, its disk may be full. */
 export class Stderr {
@@ -67,9 +68,12 @@ export class Stderr {
     while (this.pending.length > 0) {
       const bytes = Buffer.concat(this.pending);
       this.pending = [];
-      for (let rest = bytes; rest.length > 0;) rest = rest.subarray(await writeSome(rest));
+      const lost = await writeAll(bytes);
       this.pendingBytes -= bytes.length;
-      if (this.dropped > 0 && this.pending.length === 0) {
+      this.dropped += lost;
+      this.droppedTotal += lost;
+      // After a failure the next line tries again.
+      if (lost === 0 && this.dropped > 0 && this.pending.length === 0) {
         const count = this.dropped;
         this.dropped = 0;
         this.write(formatLine("warn", "log_lines_dropped", { count }));
@@ -79,12 +83,24 @@ export class Stderr {
   }
 }
 
+/** Resolves to the number of lines that are lost: a log that cannot be written is no reason to fail. */
+async function writeAll(bytes: Buffer): Promise<number> {
+  for (let rest = bytes; rest.length > 0;) {
+    const written = await writeSome(rest);
+    if (written === undefined) return rest.toString("latin1").split("\n").length - 1;
+    rest = rest.subarray(written);
+  }
+  return 0;
+}
+
 /** On a thread of the runtime: a pipe that is full holds up the log and nothing else. */
-function writeSome(bytes: Buffer): Promise<number> {
+function writeSome(bytes: Buffer): Promise<number | undefined> {
   return new Promise((resolve) => {
-    // A log that cannot be written is no reason to fail. Its lines are lost.
-    write(2, bytes, 0, bytes.length, null, (error, written) =>
-      resolve(error === null ? written : bytes.length),
-    );
+    write(2, bytes, 0, bytes.length, null, (error, written) => {
+      if (error === null) resolve(written);
+      // Full, and another process has made it one that does not wait.
+      else if (error.code === "EAGAIN") setTimeout(resolve, FULL_MS, 0);
+      else resolve(undefined);
+    });
   });
 }

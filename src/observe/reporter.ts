@@ -236,7 +236,8 @@ const families = {
     plantstore_postgres_connects_total:
       "PostgreSQL: connections that were opened; more than there are, after losses.",
     plantstore_backups_total: "Backups since the start, by result.",
-    plantstore_log_lines_dropped_total: "Log lines dropped because standard error was too slow.",
+    plantstore_log_lines_dropped_total:
+      "Log lines lost because standard error was too slow or failed.",
     plantstore_changes_total: "Changes that were written to the journal.",
     plantstore_webhook_attempts_total: "Events that this instance sent to a webhook, by result.",
     process_cpu_seconds_total: "Processor time of the process.",
