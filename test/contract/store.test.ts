@@ -159,7 +159,7 @@ test("a closed store refuses reads and writes, and does not open again", async (
   expect(await rejectionOf(store.listTokens())).toMatchObject({ reason: "shutting_down" });
 });
 
-test("writes about plants that are too large together are judged one after the other", async () => {
+test("plants that are too large together are read and changed one after the other", async () => {
   await using database = await openTestDatabase();
   await using opened = await openIn(database);
   const { store } = opened;
@@ -176,6 +176,8 @@ test("writes about plants that are too large together are judged one after the o
     ...large.map(() => "replayed" as const),
     ...small.map(() => "id_taken" as const),
   ]);
+  const found = [undefined, ...large, undefined].map((one) => store.findPlant(one?.id ?? 99n));
+  expect(await Promise.all(found)).toEqual([undefined, ...large, undefined]);
   const missing = rejectionOf(store.removePlant(99n, {}));
   await Promise.all([
     ...small.slice(0, 6).map((one) => store.replacePlant(one, {})),

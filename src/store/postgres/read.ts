@@ -17,21 +17,12 @@ import {
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
-import type { Plant } from "../../domain/plant.ts";
+import { lengthOf, type Plant } from "../../domain/plant.ts";
 import { endOfTick } from "../batcher.ts";
 import { type PlantRow, toPlant, type Value } from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
 
 const GIVEN = "FROM plants WHERE id = ANY ($1::bigint[])";
-
-export async function findPlants(
-  connection: Connection,
-  ids: readonly bigint[],
-): Promise<ReadonlyMap<bigint, Plant>> {
-  const rows = await connection.query<PlantRow>(`SELECT id, name, tag ${GIVEN}`, [toArray(ids)]);
-  // The client's own map() makes another of its slow arrays.
-  return new Map(Array.from(rows, (row) => [row.id, toPlant(row)]));
-}
 
 /** A page is read in pieces, so neither side holds much at a time. */
 const PIECE_BYTES_MAX = 4_194_304;
@@ -131,8 +122,8 @@ const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
 /** As many rows as a piece has are together no larger than a piece may be. */
 const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
 
-const whereShort = (column: string): string =>
-  `CASE WHEN ${BYTES} <= ${SHORT_BYTES_MAX} THEN ${column} END AS ${column}`;
+const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
+  `CASE WHEN ${BYTES} <= ${bytesMax} THEN ${column} END AS ${column}`;
 
 /** Without the texts of long rows. Most pages have none, and to sum up the bytes takes half as long again. */
 const shortRowsOf = (query: PlantQuery, length: number): string =>
@@ -148,6 +139,34 @@ const boundedRowsOf = (rows: string, order: Order): string => `SELECT id, name, 
   ORDER BY id ${order}`;
 
 const FIND_SOME = boundedRowsOf(GIVEN, "asc");
+
+/** Plants that are looked up together. */
+export const FIND_LENGTH_MAX = 128;
+const FOUND_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / FIND_LENGTH_MAX);
+const FIND = `SELECT id, ${whereShort("name", FOUND_BYTES_MAX)}, ${whereShort("tag", FOUND_BYTES_MAX)} ${GIVEN}`;
+
+/** In the order of the ids, as far as the plants are not too large together. Long ones are read one by one. */
+export async function findPlants(
+  connection: Connection,
+  ids: readonly bigint[],
+): Promise<(Plant | undefined)[]> {
+  const rows = await connection.query<PlantRow | LongRow>(FIND, [toArray(ids)]);
+  // The client's own map() makes another of its slow arrays.
+  const found = new Map(Array.from(rows, (row) => [row.id, row]));
+  const plants: (Plant | undefined)[] = [];
+  let characters = 0;
+  for (const id of ids) {
+    const row = found.get(id);
+    if (row?.name !== null) plants.push(row && toPlant(row));
+    else if (characters > PIECE_BYTES_MAX) break;
+    else {
+      const plant = (await findSome(connection, [id])).found.get(id);
+      characters += plant === undefined ? 0 : lengthOf(plant);
+      plants.push(plant);
+    }
+  }
+  return plants;
+}
 
 /** Looks up ids in their order, as far as the plants are not too large together: up to `last`, or all without it. */
 export async function findSome(connection: Connection, ids: readonly bigint[]) {

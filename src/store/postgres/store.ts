@@ -32,7 +32,7 @@ import {
 import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, toArray } from "./connection.ts";
 import { ConnectionPool, Hosts, onServer } from "./pool.ts";
-import { countPlants, findPlants, listPlants, listTags } from "./read.ts";
+import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
 import { commitWrites, createQuota, type Journal, type Quota } from "./write.ts";
@@ -43,8 +43,6 @@ const MEASURE = "SELECT pg_database_size(current_database()) AS bytes";
 const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::bigint)
   ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
 
-/** Names may be long, and all that are found together are held together. */
-const FIND_LENGTH_MAX = 128;
 /** Pages that are asked for together take a third less processor time, of the service and of the server. */
 const READERS_PER_CONNECTION = 8;
 const SEARCHES_MAX = 2;
@@ -125,15 +123,11 @@ class PostgresStore extends SqlStore implements Store {
       },
     );
     const lookUp = <Key, Found>(
-      find: (connection: Connection, keys: readonly Key[]) => Promise<ReadonlyMap<Key, Found>>,
+      find: (connection: Connection, keys: readonly Key[]) => Promise<(Found | undefined)[]>,
       inFlightMax: number,
     ): Batcher<Key, Found | undefined> =>
       new Batcher(
-        (keys, deadlineMs) =>
-          this.readers.run(deadlineMs, async (connection) => {
-            const found = await find(connection, keys);
-            return keys.map((key) => found.get(key));
-          }),
+        (keys, deadlineMs) => this.readers.run(deadlineMs, (connection) => find(connection, keys)),
         { ...limits, batchLengthMax: FIND_LENGTH_MAX },
         { inFlightMax, commitMsMin },
       );
@@ -238,7 +232,8 @@ class PostgresStore extends SqlStore implements Store {
 async function findTokens(
   connection: Connection,
   hashes: readonly string[],
-): Promise<ReadonlyMap<string, TokenRecord>> {
+): Promise<(TokenRecord | undefined)[]> {
   const rows = await connection.query<TokenRow>(FIND_TOKENS, [toArray(hashes)]);
-  return new Map(rows.map(toTokenRecord).map((token) => [token.hash, token]));
+  const found = new Map(rows.map(toTokenRecord).map((token) => [token.hash, token]));
+  return hashes.map((hash) => found.get(hash));
 }
