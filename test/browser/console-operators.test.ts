@@ -116,6 +116,15 @@ describeInBrowser("tokens in the console", () => {
     await view.page.getByRole("heading", { name: "Not allowed with this token" }).waitFor();
     expect(await view.page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
   });
+
+  once("are the way out for a token that may do nothing else", async ({ service, open }) => {
+    const token = await createToken(service, { name: "clerk", scopes: ["tokens:manage"] });
+    await using view = await open({ token });
+    await view.page.getByRole("link", { name: "Go to Tokens" }).click();
+    await view.page.getByRole("heading", { name: "Tokens" }).waitFor();
+    await view.page.getByRole("button", { name: "Signed in as clerk" }).click();
+    await view.page.locator(".facts", { hasText: "Manage tokens" }).waitFor();
+  });
 });
 
 describeInBrowser("webhooks in the console", () => {

@@ -14,7 +14,7 @@ import { Button, Icon, Mark, Menu, MenuItem, Terms } from "./controls.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { SignIn } from "./sign-in.tsx";
-import { TokensView } from "./tokens.tsx";
+import { describeScopes, TokensView } from "./tokens.tsx";
 import { WebhooksView } from "./webhooks.tsx";
 
 export function Shell(): JSX.Element {
@@ -85,14 +85,18 @@ const views = {
   webhooks: { View: WebhooksView, isAllowed: () => may("webhooks:manage") },
 } as const;
 
+const listAllowed = (): (keyof typeof views)[] =>
+  (Object.keys(views) as (keyof typeof views)[]).filter((view) => views[view].isAllowed());
+
 function CurrentView(): JSX.Element {
   const { View, isAllowed } = views[route.value.view];
   if (isAllowed()) return <View />;
+  const [allowed = "plants"] = listAllowed();
   return (
     <div class="single">
       <h1>Not allowed with this token</h1>
       <p>
-        <a href="#/plants">Go to the plants</a>, or sign in with another token.
+        <a href={`#/${allowed}`}>Go to {titleOf(allowed)}</a>, or sign in with another token.
       </p>
     </div>
   );
@@ -100,32 +104,28 @@ function CurrentView(): JSX.Element {
 
 function Tabs(): JSX.Element {
   const progress = importProgress.value;
-  const tabs = Object.keys(views) as (keyof typeof views)[];
   return (
     <nav class="tabs" aria-label="Views">
-      {tabs
-        .filter((view) => views[view].isAllowed())
-        .map((view) => (
-          <a
-            key={view}
-            class="tab"
-            href={view === "plants" ? linkTo(undefined) : `#/${view}`}
-            aria-current={view === route.value.view ? "page" : undefined}
-          >
-            <Icon name={view} />
-            <span>{view === "plants" && !mayRead.value ? "Add" : titleOf(view)}</span>
-            {view === "import" && progress !== undefined && (
-              <span class="tag tabular">{Math.floor(progress * 100)} %</span>
-            )}
-          </a>
-        ))}
+      {listAllowed().map((view) => (
+        <a
+          key={view}
+          class="tab"
+          href={view === "plants" ? linkTo(undefined) : `#/${view}`}
+          aria-current={view === route.value.view ? "page" : undefined}
+        >
+          <Icon name={view} />
+          <span>{view === "plants" && !mayRead.value ? "Add" : titleOf(view)}</span>
+          {view === "import" && progress !== undefined && (
+            <span class="tag tabular">{Math.floor(progress * 100)} %</span>
+          )}
+        </a>
+      ))}
     </nav>
   );
 }
 
 function Account(): JSX.Element {
   const who = identity.value;
-  const access = [...(mayRead.value ? ["read"] : []), ...(mayWrite.value ? ["write"] : [])];
   return (
     <Menu
       label={`Signed in as ${who?.name ?? ""}`}
@@ -147,7 +147,7 @@ function Account(): JSX.Element {
               {who?.prefix !== undefined && <span class="digits faint"> {who.prefix}…</span>}
             </>,
           ],
-          ["Access:", access.join(" and ") || "none"],
+          ["Access:", describeScopes(who?.scopes ?? [])],
           ["Expires:", who?.expires === undefined ? "never" : formatTime(who.expires)],
         ]}
       />

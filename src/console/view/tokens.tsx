@@ -16,6 +16,10 @@ const labels: Readonly<Partial<Record<string, string>>> = {
   "webhooks:manage": "Manage webhooks",
 } satisfies Record<Scope, string>;
 
+const labelOf = (scope: string): string => labels[scope] ?? scope;
+
+export const describeScopes = (scopes: readonly string[]): string => scopes.map(labelOf).join(", ");
+
 const expiries = { "": "Never", "30d": "In 30 days", "90d": "In 90 days", "365d": "In a year" };
 
 const isInUse = ({ revoked, expires }: TokenSummary): boolean =>
@@ -48,7 +52,7 @@ export function TokensView(): JSX.Element {
         <Checks
           id="token-access"
           legend="Access"
-          options={has.map((scope) => [scope, labels[scope] ?? scope])}
+          options={has.map((scope) => [scope, labelOf(scope)])}
           chosen={plantScopes}
         />
         <Choice id="token-expires" label="Expires" options={Object.entries(expiries)} />
@@ -83,7 +87,7 @@ export function TokensView(): JSX.Element {
       heads={["Name", "Access", "Expires", "Last used", ""]}
       rows={shown.map((token) => [
         <Name token={token} />,
-        token.scopes.map((scope) => labels[scope] ?? scope).join(", "),
+        describeScopes(token.scopes),
         token.expires === null ? "never" : formatTime(token.expires),
         token.lastUsed === null ? "never" : formatTime(token.lastUsed),
         <Button kind="danger" onClick={() => revoke(token)}>
