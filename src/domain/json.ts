@@ -156,6 +156,15 @@ export function clip(text: string): string {
   return `${text.slice(0, DESCRIBED_CHARACTERS_MAX).toWellFormed()}…`;
 }
 
+const FAULTS_MAX = 32;
+
+/** All of them, unless a client has made up many. */
+export function joinFaults(faults: readonly string[]): string {
+  const rest = faults.length - FAULTS_MAX;
+  const shown = faults.slice(0, FAULTS_MAX);
+  return [...shown, ...(rest > 0 ? [`and ${rest} more`] : [])].join("; ");
+}
+
 /** What a member of a body has to be. */
 export interface Rule<Value> {
   readonly expected: string;
@@ -185,6 +194,6 @@ export function parseMembers<Values extends object>(
     if (members[name] === undefined)
       faults.push(`${name}: expected ${expected}, got ${describe(value)}`);
   }
-  if (faults.length > 0) throw new Refusal("invalid_body", faults.join("; "));
+  if (faults.length > 0) throw new Refusal("invalid_body", joinFaults(faults));
   return members as Values;
 }

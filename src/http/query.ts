@@ -2,7 +2,7 @@
 
 import { type ChangeQuery, type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
+import { findPlainInt64, INT64_MAX, INT64_MIN, joinFaults } from "../domain/json.ts";
 import { type Order, orders, type PlantQuery, splitWords, WORDS_MAX } from "../domain/page.ts";
 import { isStorable } from "../domain/plant.ts";
 import { int64, integer, list, type Shape, text } from "./shape.ts";
@@ -177,7 +177,7 @@ export function parseQuery<Names extends Known>(
     if (found === undefined) faults.push(explain(name, parameter, came));
     values[name] = found ?? parameter.fallback;
   }
-  if (faults.length > 0) throw new Refusal("invalid_query", faults.join("; "));
+  if (faults.length > 0) throw new Refusal("invalid_query", joinFaults(faults));
   return values as Values<Names>;
 }
 

@@ -100,6 +100,17 @@ describe("tokens", () => {
     expect((await list()).length).toBe(before);
   });
 
+  test("a message stays short, however many faults a body or a query has", async () => {
+    const names = Array.from({ length: 1_000 }, (_, index) => `x${index}`);
+    await expectRefusal(
+      await ask(Object.fromEntries(names.map((name) => [name, 1]))),
+      "invalid_body",
+      "; and 970 more",
+    );
+    const url = `/plants?${names.join("&")}`;
+    await expectRefusal(await send(service, "GET", url), "invalid_query", "; and 968 more");
+  });
+
   test("need a body of JSON, a known id, and no query", async () => {
     const body = '{"name":"a","scopes":["plants:read"]}';
     const plain = { body, headers: { "content-type": "text/plain" } };
