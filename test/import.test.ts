@@ -305,6 +305,11 @@ describe("plantstore import", () => {
     const accepted = await runCommand([...args, "--encoding", "windows-1252"], at.env);
     expect(accepted).toMatchObject({ exitCode: 0, stderr: "Reading the file as WINDOWS-1252.\n" });
     expect(readPlants(at.store)).toEqual([{ id: 1n, name: "Größe", tag: null }]);
+    // The mark that rejects begin with is stronger.
+    writeFileSync(at.file("rejects.csv"), "\ufeffid,name\n2,Höhe\n");
+    const mended = ["import", at.file("rejects.csv"), "--encoding", "windows-1252"];
+    expect(await runCommand(mended, at.env)).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(readPlants(at.store)[1]).toEqual({ id: 2n, name: "Höhe", tag: null });
   });
 
   test("a file in UTF-16 is converted, and said to be", async () => {

@@ -65,9 +65,11 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
     withStore(from, (source) =>
       withStore(to, async (target) => {
         ends = { from: source.description.location, to: target.description.location };
-        // Tokens first: a collision of names needs a person, who should not have to wait for the plants.
-        await copyTokens(source, target, report.tokens);
+        // First: a collision of names needs a person, who should not have to wait for the plants.
+        await requireFreeNames(source, target);
         await copyPlants(source, target, { isQuiet: flags.quiet, signal, report });
+        // Last: nobody gets into a store that is not the one that was copied.
+        await copyTokens(source, target, report.tokens);
       }),
     ),
   );
@@ -99,6 +101,27 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
 const listTokens = (store: Store): Promise<TokenRecord[]> =>
   retryBusy(store, () => store.listTokens());
 
+async function requireFreeNames(source: Store, target: Store): Promise<void> {
+  const tokens = await listTokens(source);
+  const inUse = tokens.filter(({ revokedAtMs }) => revokedAtMs === undefined);
+  // A token that is revoked in the source will be in the target, too.
+  const known = new Set(tokens.map(({ hash }) => hash));
+  const others = (await listTokens(target)).filter(
+    ({ hash, revokedAtMs }) => revokedAtMs === undefined && !known.has(hash),
+  );
+  const isTaken = ({ name }: TokenRecord): boolean => others.some((other) => other.name === name);
+  refuseCollisions(target, inUse.filter(isTaken));
+}
+
+function refuseCollisions(target: Store, collisions: readonly TokenRecord[]): void {
+  if (collisions.length === 0) return;
+  const names = collisions.map(({ name }) => name).join(", ");
+  throw new CommandError(
+    `${countOf(collisions.length, "token")} cannot be copied, because other tokens of ${target.description.location} ` +
+      `have the same name: ${names}. Revoke those there (plantstore token revoke) and run the copy again.`,
+  );
+}
+
 async function copyTokens(source: Store, target: Store, tally: Report["tokens"]): Promise<void> {
   const tokens = await listTokens(source);
   const hashes = new Set(tokens.map(({ hash }) => hash));
@@ -106,14 +129,8 @@ async function copyTokens(source: Store, target: Store, tally: Report["tokens"])
   const collisions =
     tokens.length === 0 ? [] : await retryBusy(target, () => target.adoptTokens(tokens));
   tally.copied = tokens.length - tally.present - collisions.length;
+  refuseCollisions(target, collisions);
   const { location } = target.description;
-  if (collisions.length > 0) {
-    const names = collisions.map(({ name }) => name).join(", ");
-    throw new CommandError(
-      `${countOf(collisions.length, "token")} cannot be copied, because other tokens of ${location} ` +
-        `have the same name: ${names}. Revoke those there (plantstore token revoke) and run the copy again.`,
-    );
-  }
   const usable = new Set((await listTokens(target)).map(describeUse));
   for (const token of tokens) {
     if (usable.has(describeUse(token))) continue;

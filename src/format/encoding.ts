@@ -38,11 +38,13 @@ export async function* toUtf8(
     let bytes = chunk;
     if (decode === undefined) {
       refuseBinary(chunk, false);
-      const found = encoding ?? findUnicode(chunk);
+      const isMarked = beginsWith(chunk, UTF8_MARK);
+      // Rejects have the mark, whatever the encoding of their file was.
+      const found = isMarked ? "utf-8" : (encoding ?? findUnicode(chunk));
       if (found !== "utf-8") {
         isDecided = true;
         onEncoding?.(found);
-      } else if (beginsWith(chunk, UTF8_MARK)) bytes = chunk.subarray(UTF8_MARK.length);
+      } else if (isMarked) bytes = chunk.subarray(UTF8_MARK.length);
       decode = createDecoder(found);
     }
     if (!isDecided) {
