@@ -7,12 +7,12 @@ const PLANTS = 3000;
 
 const { values } = parseArgs({
   options: {
-    port: { type: "string", default: "8080" },
+    port: { type: "string", default: process.env["PORT"] ?? "8080" },
     quiet: { type: "boolean", default: false },
   },
 });
 if (!/^\d{1,5}$/.test(values.port)) {
-  process.stderr.write("plantstore: --port: expected a number\n");
+  process.stderr.write("plantstore: --port or PORT: expected a number\n");
   process.exit(2);
 }
 

@@ -128,6 +128,8 @@ describeInBrowser("the list", () => {
         .waitFor();
       const link = page.getByRole("link", { name: "Open the plant" });
       expect(await link.getAttribute("href")).toBe("#/plants/4500?q=4500");
+      await change(service, "4500", { name: "Enzian", tag: "alpine" });
+      await page.getByRole("heading", { name: "Id 4500 belongs to “Enzian”" }).waitFor();
       await search.fill("1010");
       await page.getByRole("link", { name: "Id 1010: “Plant 10”" }).waitFor();
       await page.keyboard.press("Enter");

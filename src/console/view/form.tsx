@@ -83,10 +83,11 @@ export function useLater(
 
 const LOOK_UP_DELAY_MS = 250;
 
-/** Only a hint: the answer to the request decides. */
+/** Only a hint: the answer to the request decides. Looks again when `news` changes. */
 export function useLookUp(
   key: bigint | string | undefined,
   look: (signal: AbortSignal) => Promise<Plant | undefined>,
+  news?: number,
 ): Plant | undefined {
   const found = useSignal<readonly [typeof key, Plant | undefined]>([undefined, undefined]);
   const lookUp = async (signal: AbortSignal): Promise<void> => {
@@ -94,7 +95,7 @@ export function useLookUp(
     const plant = await look(signal).catch(() => undefined);
     if (!signal.aborted) found.value = [key, plant];
   };
-  useLater(LOOK_UP_DELAY_MS, lookUp, [key]);
+  useLater(LOOK_UP_DELAY_MS, lookUp, [key, news]);
   return found.value[0] === key ? found.value[1] : undefined;
 }
 

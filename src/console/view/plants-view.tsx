@@ -6,6 +6,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
+import { arrived } from "../state/feed.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
 import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.ts";
@@ -52,7 +53,9 @@ export function PlantsView(): JSX.Element | null {
 
 function PlantsList(): JSX.Element {
   const exactId = findInt64((list.value.filter.q ?? "").trim());
-  const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
+  const news = useRef<number>(undefined);
+  news.current = arrived.value.findLast(({ id }) => id === exactId)?.seq ?? news.current;
+  const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal), news.current);
   return (
     <section class="plants-list" aria-labelledby="plants-title">
       <div class="section-head">
