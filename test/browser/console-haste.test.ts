@@ -139,6 +139,30 @@ describeInBrowser("somebody in a hurry", () => {
     }
   });
 
+  once("saves, and a late answer does not hide what someone else saved since", async (visit) => {
+    const { service } = visit;
+    await using view = await visit.open({ at: "#/plants/4" });
+    const { page } = view;
+    const gate = Promise.withResolvers<void>();
+    await page.route("**/plants/4", async (route) => {
+      if (route.request().method() !== "PUT") return route.fallback();
+      const response = await route.fetch();
+      await gate.promise;
+      await route.fulfill({ response });
+    });
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("Mine");
+    await page.keyboard.press("Enter");
+    await rowOf(page, "Mine").waitFor();
+    await service.store.replacePlant({ id: 4n, name: "Theirs", tag: undefined }, {});
+    await rowOf(page, "Theirs").waitFor();
+    gate.resolve();
+    await toastOf(page, "Saved “Mine”").waitFor();
+    await page.locator(".shown-name", { hasText: "Theirs" }).waitFor();
+    await rowOf(page, "Theirs").waitFor();
+    await service.store.replacePlant({ id: 4n, name: "Rosemary", tag: undefined }, {});
+  });
+
   journey(
     "goes on with another plant while one is being deleted, and stays there",
     async ({ open }) => {

@@ -97,7 +97,12 @@ describeInBrowser("an import", () => {
     const { page } = view;
     for (const [encoding, content, id, name] of [
       ["UTF-16", Buffer.from("\ufeffid\tname\n81\tGrüner Tee\n", "utf16le"), 81n, "Grüner Tee"],
-      ["Windows-1252", Buffer.from("id;name\n82;Bl\u00fctenstaub\n", "latin1"), 82n, "Blütenstaub"],
+      [
+        "Windows-1252",
+        Buffer.from("sep=;\nid;name\n82;Bl\u00fctenstaub\n", "latin1"),
+        82n,
+        "Blütenstaub",
+      ],
     ] as const) {
       await choose(page, "excel.csv", content);
       await page.getByText(`Read as ${encoding}`).waitFor();

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Change } from "../../../client/client.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
-import { Changed, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
+import { Changed, findPlant, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { arrived } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
@@ -97,9 +97,13 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     trouble.value = undefined;
     isStale.value = false;
   };
+  /** `seen` is the last change from before. If another came meanwhile, the answer may be older than the plant. */
+  const acceptSaved = async (saved: Versioned, seen: Change | undefined): Promise<void> =>
+    accept(news.current === seen ? saved : await findPlant(id).catch(() => saved));
   const save = (edited: Plant, over: string): Promise<void> =>
     run(async () => {
       doing.current = "save";
+      const seen = news.current;
       try {
         const saved = await replacePlant(edited, over);
         const kept = findDraft(id);
@@ -107,7 +111,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
         keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
         toast(`Saved ${formatName(saved.plant)}.`);
-        accept(saved);
+        await acceptSaved(saved, seen);
       } catch (error) {
         const text = `Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`;
         if (isLeft.current) toast(text, { ...open, isNeeded: true });
@@ -122,8 +126,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         await restore(earlier);
         return accept(await readPlant(id));
       }
+      const seen = news.current;
       try {
-        accept(await replacePlant(earlier, versioned.etag));
+        await acceptSaved(await replacePlant(earlier, versioned.etag), seen);
         toast(`Brought back ${formatName(earlier)}.`);
       } catch (error) {
         if (!(error instanceof Changed)) throw error;
