@@ -154,6 +154,7 @@ export function toStream(
   let bytesLast = 0;
   let secondsMax = service.config.idleSecondsMax;
   let isGone = false;
+  let isMaking = false;
   exchange.isStreamed = true;
   const unbegun = setTimeout(() => exchange.hold(0), UNBEGUN_MS_MAX);
   const begin = (): void => {
@@ -166,7 +167,8 @@ export function toStream(
       // A client that takes nothing would not see the end. To one that does, the last piece has left by then.
       cutting = setTimeout(() => {
         secondsMax = CUT_SECONDS;
-        service.limitIdle(request, secondsMax);
+        // The last piece is still sent to one that waits for it.
+        if (!isMaking) service.limitIdle(request, secondsMax);
       }, LAST_PIECE_MS);
     });
   };
@@ -182,8 +184,10 @@ export function toStream(
       exchange.hold(exchange.bytesKept, bytesLast);
       // Making a piece may take long. A client that does not take it is cut off, like any other.
       service.limitIdle(request, 0);
+      isMaking = true;
       try {
         const { done, value } = await pieces.next();
+        isMaking = false;
         // The client went while the piece was made.
         if (isGone) return end();
         service.limitIdle(request, secondsMax);

@@ -112,7 +112,7 @@ function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
 }
 
 const PAGE_MS_MAX = 5;
-const PAGE_CHARACTERS_MAX = 2_097_152;
+const PAGE_CHARACTERS_MAX = 524_288;
 
 /**
  * A page that grows block by block. It ends at the limit, or early: after so much text, or with a filter after so
