@@ -68,7 +68,7 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
         // First: a collision of names needs a person, who should not have to wait for the plants.
         await requireFreeNames(source, target);
         await copyPlants(source, target, { isQuiet: flags.quiet, signal, report });
-        // Last: nobody gets into a store that is not the one that was copied.
+        // Last: a refused copy must leave no working tokens in the target.
         await copyTokens(source, target, report.tokens);
       }),
     ),

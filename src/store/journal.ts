@@ -116,9 +116,9 @@ const PAGE_CHARACTERS_MAX = 524_288;
 
 /**
  * A page that grows block by block. It ends at the limit, or early: after so much text, or with a filter after so
- * much time. The first block has the number that the query begins behind, or follows it at once, or is the last break if
- * the query begins with the oldest entry. A block without entries marks a break: before it, changes were made that the journal does not
- * have.
+ * much time. The first block has the number that the query begins behind, or follows it at once. If the query begins
+ * with the oldest entry, the first block is the last break. A block without entries marks a break: before it, changes
+ * were made that the journal does not have.
  */
 export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
   const isFiltered = query.id !== undefined || query.types !== undefined;
