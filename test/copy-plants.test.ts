@@ -12,6 +12,7 @@ import { anyPlant } from "./support/arbitrary.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { seed } from "./support/random.ts";
+import { toExact } from "./support/plants.ts";
 
 const { config } = resolveConfig({}, {});
 const runsFactor = Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
@@ -52,7 +53,7 @@ const inPagesOf = (store: Store, limit: number): Store =>
 
 async function readAll(store: Store): Promise<readonly Plant[]> {
   const query = { limit: 1_000, after: undefined, tag: undefined, name: undefined } as const;
-  return (await store.listPlants({ ...query, order: "asc" })).plants;
+  return toExact((await store.listPlants({ ...query, order: "asc" })).plants);
 }
 
 async function copy(from: Store, to: Store): Promise<Report> {

@@ -13,7 +13,7 @@ import {
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
-import type { Plant } from "../domain/plant.ts";
+import type { ListedPlant, Plant } from "../domain/plant.ts";
 import type { Created, SchemaChange, Store } from "../domain/store.ts";
 import type { Encoding } from "../format/encoding.ts";
 import type { FileFormat } from "../format/plants.ts";
@@ -163,7 +163,7 @@ export async function* readPages(
   store: Store,
   { tag, name }: Filter,
   retrying: RetryOptions,
-): AsyncGenerator<readonly Plant[]> {
+): AsyncGenerator<readonly ListedPlant[]> {
   let after: bigint | undefined;
   do {
     // SQLite answers at once, which would starve Ctrl-C and the progress line.
@@ -274,7 +274,7 @@ export async function withTarget<Target, Result>(
 
 interface PlantTarget {
   createBatch(plants: readonly Plant[], settle: Settle, retrying: RetryOptions): Promise<void>;
-  exportBlocks(filter: Filter, retrying: RetryOptions): AsyncIterable<readonly Plant[]>;
+  exportBlocks(filter: Filter, retrying: RetryOptions): AsyncIterable<readonly ListedPlant[]>;
 }
 
 export const plantsOf: Sides<PlantTarget> = {

@@ -2,7 +2,7 @@
 
 import type { RetryOptions } from "../../client/client.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
-import { formatNdjson, type Plant } from "../domain/plant.ts";
+import { formatNdjson, type ListedPlant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { parseStoreUrl } from "../store/open.ts";
@@ -166,7 +166,8 @@ export async function copyPlants(
     part: total && done / total,
   }));
   const retrying: RetryOptions = { ...options, onRetry: progress.onRetry };
-  const create = async (plants: readonly Plant[]): Promise<void> => {
+  const create = async (listed: readonly ListedPlant[]): Promise<void> => {
+    const plants = listed.map((plant) => ({ ...plant, id: BigInt(plant.id) }));
     const different: bigint[] = [];
     await createPlants(
       target,
@@ -175,7 +176,7 @@ export async function copyPlants(
         done++;
         if (outcome === "created") report.plants.copied++;
         else if (outcome === "replayed") report.plants.present++;
-        else if (outcome.reason === "id_taken") different.push((plants[index] as Plant).id);
+        else if (outcome.reason === "id_taken") different.push(plants[index]?.id as bigint);
         else throw new CommandError(`${to}: ${outcome.message}`);
       },
       retrying,
@@ -204,7 +205,7 @@ export async function copyPlants(
 async function sumUp(
   store: Store,
   retrying: RetryOptions,
-  use?: (plants: readonly Plant[]) => Promise<void> | void,
+  use?: (plants: readonly ListedPlant[]) => Promise<void> | void,
 ): Promise<Sum> {
   const hasher = new Bun.CryptoHasher("sha256");
   let count = 0;

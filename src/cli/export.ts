@@ -1,7 +1,7 @@
 /** plantstore export: all plants that match, from the store or a running service, as one file. */
 
 import type { Config } from "../config.ts";
-import { formatNdjson, formatStoredPlant, type Plant } from "../domain/plant.ts";
+import { formatNdjson, formatStoredPlant, type ListedPlant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
 import { openOutput, requireOutsideStore } from "./files.ts";
@@ -42,7 +42,7 @@ const forms = {
   ndjson: { head: "", format: formatNdjson, between: "", tail: "" },
   json: {
     head: "[",
-    format: (plants: readonly Plant[]) =>
+    format: (plants: readonly ListedPlant[]) =>
       plants.map((plant) => `\n${formatStoredPlant(plant)}`).join(","),
     between: ",",
     tail: "\n]\n",

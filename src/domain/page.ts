@@ -1,7 +1,7 @@
 /** Pages of plants and of tags: what a query asks for, and how a page is cut from rows in key order. */
 
 import { INT64_MAX, INT64_MIN } from "./json.ts";
-import { lengthOf, type Plant } from "./plant.ts";
+import { lengthOf, type ListedPlant } from "./plant.ts";
 
 export const orders = ["asc", "desc"] as const;
 export type Order = (typeof orders)[number];
@@ -23,7 +23,7 @@ export interface PlantQuery {
 }
 
 export interface PlantPage {
-  readonly plants: readonly Plant[];
+  readonly plants: readonly ListedPlant[];
   /** The `after` of the next page; undefined on the last one. */
   readonly next: bigint | undefined;
 }
@@ -68,11 +68,10 @@ const SEARCH_MS_MAX = 50;
  * least one row if there is one, or has looked at one.
  */
 export class PageBuilder {
-  readonly plants: Plant[] = [];
-  /** Of the last row that was looked at. */
-  lastId: bigint | undefined;
+  readonly plants: ListedPlant[] = [];
+  private last: ListedPlant | undefined;
   private readonly query: PlantQuery;
-  private readonly accepts: ((plant: Plant) => boolean) | undefined;
+  private readonly accepts: ((plant: ListedPlant) => boolean) | undefined;
   private readonly scanRowsMax: number;
   private readonly now: () => number;
   private readonly endsAtMs: number;
@@ -87,8 +86,13 @@ export class PageBuilder {
     this.endsAtMs = now() + SEARCH_MS_MAX;
   }
 
+  /** Of the last row that was looked at. */
+  get lastId(): bigint | undefined {
+    return this.last && BigInt(this.last.id);
+  }
+
   /** False if the page is over before this row. */
-  add(row: Plant): boolean {
+  add(row: ListedPlant): boolean {
     const { plants, accepts, seen } = this;
     const { limit, charactersMax = CHARACTERS_MAX } = this.query;
     if (plants.length === limit || seen >= this.scanRowsMax) return false;
@@ -96,7 +100,7 @@ export class PageBuilder {
     if (accepts !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
     this.seen++;
     this.characters += lengthOf(row);
-    this.lastId = row.id;
+    this.last = row;
     if (accepts === undefined || accepts(row)) plants.push(row);
     return true;
   }
@@ -118,7 +122,10 @@ export const WORDS_MAX = 16;
 export const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
 
 /** Which plants a search finds. */
-export function createFilter({ name: searched, q = "" }: CountQuery): (plant: Plant) => boolean {
+export function createFilter({
+  name: searched,
+  q = "",
+}: CountQuery): (plant: ListedPlant) => boolean {
   const part = searched === undefined ? undefined : fold(searched);
   const words = splitWords(q).map(foldAccents);
   return ({ name, tag }) => {

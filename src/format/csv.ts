@@ -1,13 +1,13 @@
 /** Plants as comma-separated values (RFC 4180) that a spreadsheet opens without running anything. */
 
 import { Refusal } from "../domain/errors.ts";
-import { parseTexts, type Plant } from "../domain/plant.ts";
+import { type ListedPlant, parseTexts, type Plant } from "../domain/plant.ts";
 import { type Line, MalformedFile, type Role, ScanningReader } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
 
 /** No tag is an empty cell; the empty tag is a pair of quotes. */
-export function formatCsv(plants: readonly Plant[]): string {
+export function formatCsv(plants: readonly ListedPlant[]): string {
   return plants
     .map(
       ({ id, name, tag }) =>

@@ -11,9 +11,9 @@ import {
   formatStoredPlant,
   formatStoredPlants,
   lengthOf,
+  type ListedPlant,
   parseNewPlant,
   parseReplacement,
-  type Plant,
 } from "../domain/plant.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
@@ -148,7 +148,7 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   });
 }
 
-const countCharacters = (plants: readonly Plant[]): number =>
+const countCharacters = (plants: readonly ListedPlant[]): number =>
   plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
 
 /** GET /plants/count */

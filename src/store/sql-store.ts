@@ -27,17 +27,18 @@ export interface Change extends About {
 
 export type PlantWrite = Create | Change;
 
-export interface PlantRow {
-  readonly id: bigint;
+export interface PlantRow<Id = bigint> {
+  readonly id: Id;
   readonly name: string;
   readonly tag: string | null;
 }
 
-export const toPlant = (row: PlantRow): Plant =>
+export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
   // A row with a tag is a plant already: a copy of each takes a tenth of the time of a page.
   hasTag(row) ? row : { id: row.id, name: row.name, tag: undefined };
 
-const hasTag = (row: PlantRow): row is PlantRow & { readonly tag: string } => row.tag !== null;
+const hasTag = <Id>(row: PlantRow<Id>): row is PlantRow<Id> & { readonly tag: string } =>
+  row.tag !== null;
 
 export type Value = string | number | bigint | boolean | null;
 export type Statement = readonly [sql: string, ...values: Value[]];

@@ -10,6 +10,7 @@ import { type EnginePair, openEnginePair, openTestDatabase } from "../support/da
 import { rejectionOf } from "../support/expect.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
 import { limits } from "../support/limits.ts";
+import { toExact } from "../support/plants.ts";
 
 const SCAN_ROWS_MAX = { ...limits({ scanRowsMax: 3000 }) };
 const openPair = (plants: readonly Plant[]): Promise<EnginePair> =>
@@ -29,7 +30,7 @@ async function* walk(store: Store, query: PlantQuery): AsyncGenerator<PlantPage>
       ...query,
       after: page === undefined ? query.after : page.next,
     });
-    yield page;
+    yield { ...page, plants: toExact(page.plants) };
   }
 }
 

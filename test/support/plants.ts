@@ -2,7 +2,7 @@
 
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { PageBuilder, type PlantPage } from "../../src/domain/page.ts";
-import type { Plant } from "../../src/domain/plant.ts";
+import type { ListedPlant, Plant } from "../../src/domain/plant.ts";
 
 export interface StoredPlant {
   readonly id: bigint;
@@ -33,6 +33,10 @@ export async function readRefusal(response: Response): Promise<ErrorName | numbe
     if (code === error && status === response.status) return name as ErrorName;
   return response.status;
 }
+
+/** Pages may have numbers for ids. */
+export const toExact = (plants: readonly ListedPlant[]): Plant[] =>
+  plants.map((plant) => ({ ...plant, id: BigInt(plant.id) }));
 
 /** Takes a page off rows in key order, as both engines do. */
 export function takePage(
