@@ -192,8 +192,8 @@ const fixedLimits = {
   webhookSecondsMax: 15,
   /** Between the attempts to send one event. After the last one the webhook is paused. */
   webhookRetrySeconds: [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
-  /** After this another instance sends in place of one that has gone. */
-  webhookLeaseSeconds: 6,
+  /** After this another instance sends in place of one that has gone. Longer than an event can take. */
+  webhookLeaseSeconds: 25,
   /** How often webhooks look for changes. */
   webhookPollMs: 200,
 };

@@ -83,16 +83,12 @@ async function* follow(
   signal: AbortSignal,
 ): AsyncGenerator<string | Uint8Array> {
   const { config, feed } = exchange.service;
-  const quietMsMax = config.commentSeconds * 1000;
   const wantsAll = query.id === undefined && query.types === undefined;
   let last = query.after;
   /** The bytes that the client was sent of what comes after the last change: a large plant goes out in pieces. */
   let sent = 0;
-  let isWaiting = false;
-  const makePiece = async (): Promise<Uint8Array | undefined> => {
+  const makePiece = async (): Promise<Uint8Array> => {
     signal.throwIfAborted();
-    // A reader that does not take a comment is not made a piece, which it would hold.
-    if (!isWaiting) return undefined;
     exchange.requireHalf();
     const after = last;
     let chunk = feed.find(after);
@@ -117,27 +113,22 @@ async function* follow(
   };
   // A reader of the feed is not refused when clients have not read their answers: it waits.
   const makeWhenRoom = () => retryWhileOverloaded(Number.POSITIVE_INFINITY, makePiece);
-  let turn: Promise<{ readonly piece: Uint8Array | undefined }> | undefined;
   feed.join();
   try {
     yield `retry: ${RETRY_MS}\n\n`;
-    let quietSinceMs = performance.now();
+    let commentAtMs = performance.now() + config.commentSeconds * 1000;
     while (!feed.isClosed) {
       signal.throwIfAborted();
-      // A reader keeps its place, and its piece, while it is sent a comment.
-      turn ??= feed.takeTurn(last, signal, makeWhenRoom).then((piece) => ({ piece }));
-      isWaiting = true;
-      // Inside an event there is no place for a comment.
-      const quietMs = sent > 0 ? 0 : performance.now() - quietSinceMs;
-      const taken = await within(Math.max(0, quietMsMax - quietMs), turn, signal);
-      isWaiting = false;
-      if (taken !== undefined) turn = undefined;
-      if (taken?.piece !== undefined && taken.piece.length > 0) yield taken.piece;
-      // The client learns how far it is, even if its filter has left out everything.
-      else if (sent === 0 && performance.now() - quietSinceMs >= quietMsMax)
-        yield wantsAll ? ":\n\n" : `:\nid: ${last}\n\n`;
-      else continue;
-      quietSinceMs = performance.now();
+      const quietMs = commentAtMs - performance.now();
+      let piece: string | Uint8Array = "";
+      if (last < feed.newest) piece = await feed.takeTurn(makeWhenRoom);
+      else if (quietMs > 0) await within(quietMs, feed.changed.promise, signal);
+      // The client learns how far it is, even if its filter has left out everything. An event has no place for a comment.
+      if (piece.length === 0 && sent === 0 && quietMs <= 0)
+        piece = wantsAll ? ":\n\n" : `:\nid: ${last}\n\n`;
+      if (piece.length === 0) continue;
+      yield piece;
+      commentAtMs = performance.now() + config.commentSeconds * 1000;
     }
   } finally {
     feed.leave();

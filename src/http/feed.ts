@@ -24,6 +24,8 @@ const formatEvent = (change: Change): string =>
   `id: ${change.seq}\nevent: ${change.type}\ndata: ${formatChange(change)}\n\n`;
 
 const POLL_MS = 100;
+/** Readers that have left are forgotten after this time, also if there is no change for months. */
+const WAKE_MS = 10_000;
 const FAILED_POLL_MS = 1_000;
 const CHUNKS_MAX = 64;
 const CHUNKS_BYTES_MAX = 4_194_304;
@@ -43,10 +45,11 @@ export class Feed {
   private readonly log: Log;
   /** What readers were sent lately: those that are equally far want the same. The oldest come first. */
   private chunks: Chunk[] = [];
-  /** The number of the newest change; undefined before the first look. */
-  private newest: number | undefined;
-  /** Each wakes a reader that has read the newest change. */
-  private readonly waiting = new Set<() => void>();
+  /** The number of the newest change; 0 before the first look. */
+  newest = 0;
+  /** Resolves when there may be a newer change, or the service stops. */
+  changed = Promise.withResolvers<void>();
+  private wokenAtMs = 0;
   /** The last turn. The next one comes after it. */
   private turns: Promise<unknown> = Promise.resolve();
   private restMs = 0;
@@ -75,7 +78,13 @@ export class Feed {
   /** Ends every reader. */
   close(): void {
     this.isClosed = true;
-    for (const wake of this.waiting) wake();
+    this.wake();
+  }
+
+  private wake(): void {
+    this.changed.resolve();
+    this.changed = Promise.withResolvers();
+    this.wokenAtMs = performance.now();
   }
 
   /** After this time, writes get most of the thread for a while. */
@@ -100,54 +109,32 @@ export class Feed {
   }
 
   /**
-   * Resolves to what `make` makes when there is something after this number and it is the reader's turn; to undefined
-   * when the reader leaves or the service stops. A piece is made in its turn and not before, so no reader holds one
-   * while it waits.
+   * Resolves to what `make` makes. A piece is made in its turn and not before, so no reader holds one while it waits.
+   * There is one turn a tick: however many readers there are, other requests come between two pieces.
    */
-  async takeTurn<Piece>(
-    after: number,
-    signal: AbortSignal,
-    make: () => Promise<Piece>,
-  ): Promise<Piece | undefined> {
-    const isEnding = (): boolean => this.isClosed || signal.aborted;
-    while (after >= (this.newest ?? 0) && !isEnding()) await this.waitForChange(signal);
-    if (isEnding()) return undefined;
-    const turn = this.turns.then(() => this.giveTurn(make));
-    this.turns = turn.then(({ end }) => end());
-    return turn.then(({ made }) => made);
-  }
-
-  /** A journal may have no change for months, so a reader that leaves is forgotten at once. */
-  private waitForChange(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const wake = (): void => {
-        this.waiting.delete(wake);
-        signal.removeEventListener("abort", wake);
-        resolve();
-      };
-      this.waiting.add(wake);
-      signal.addEventListener("abort", wake);
-    });
-  }
-
-  /** One a tick: however many readers there are, other requests come between two pieces. */
-  private async giveTurn<Piece>(make: () => Promise<Piece>) {
+  async takeTurn<Piece>(make: () => Promise<Piece>): Promise<Piece> {
+    const last = this.turns;
+    const { promise, resolve: end } = Promise.withResolvers<void>();
+    this.turns = promise;
+    await last;
     // The runtime ends both in one tick, and runs all that follows from the first before it ends the second.
     const [begun, sent] = [new Promise(setImmediate), new Promise(setImmediate)];
     await begun;
     const begunAtMs = performance.now();
-    const made = make();
-    await made.catch(() => undefined);
-    const end = async (): Promise<void> => {
-      await sent;
-      const nowMs = performance.now();
-      const isBusy = nowMs < this.busyUntilMs;
-      this.restMs = isBusy ? this.restMs + (nowMs - begunAtMs) * REST : 0;
-      if (this.restMs < REST_MS_MIN) return;
-      await pause(Math.min(this.restMs, REST_MS_MAX));
-      this.restMs = 0;
-    };
-    return { made, end };
+    try {
+      return await make();
+    } finally {
+      void sent.then(() => this.rest(begunAtMs)).then(end);
+    }
+  }
+
+  private async rest(begunAtMs: number): Promise<void> {
+    const nowMs = performance.now();
+    const isBusy = nowMs < this.busyUntilMs;
+    this.restMs = isBusy ? this.restMs + (nowMs - begunAtMs) * REST : 0;
+    if (this.restMs < REST_MS_MIN) return;
+    await pause(Math.min(this.restMs, REST_MS_MAX));
+    this.restMs = 0;
   }
 
   private async poll(): Promise<void> {
@@ -159,13 +146,13 @@ export class Feed {
 
   /** Resolves to the time until the next one. */
   private async pollOnce(): Promise<number> {
-    const query = { after: this.newest ?? 0, limit: 0, id: undefined, types: undefined };
+    const query = { after: this.newest, limit: 0, id: undefined, types: undefined };
     try {
       const { newest } = await this.store.readChanges(query);
-      if (newest === this.newest) return POLL_MS;
-      if (this.newest !== undefined) this.noteWrite(performance.now());
+      const isNew = newest !== this.newest;
+      if (isNew && this.newest > 0) this.noteWrite(performance.now());
       this.newest = newest;
-      for (const wake of this.waiting) wake();
+      if (isNew || performance.now() - this.wokenAtMs > WAKE_MS) this.wake();
       return POLL_MS;
     } catch (error) {
       this.log.warn("feed_not_read", { cause: error });
@@ -177,6 +164,6 @@ export class Feed {
 
   private forget(): void {
     this.chunks = [];
-    this.newest = undefined;
+    this.newest = 0;
   }
 }

@@ -7,7 +7,7 @@
 import { type Change, type ChangePage, countCharacters } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
-import { type Attempt, hasSucceeded, type Webhook } from "../domain/webhook.ts";
+import { hasSucceeded, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
 import type { WebhookStore } from "./manage.ts";
@@ -25,10 +25,8 @@ interface Limits extends SendOptions {
 const PAGE_LENGTH = 100;
 /** From one read of the list of webhooks to the next. */
 const LIST_POLLS = 10;
-/** How often the record is written within a lease. */
-const WRITES_A_LEASE = 6;
-/** After an event more are likely. The instance keeps the webhook for this time. */
-const LINGER_MS = 1_000;
+/** How often the record is written in the part of a lease that no event takes. */
+const WRITES_A_LEASE = 10;
 /** A cursor moves on over changes that are not wanted. It is written before the journal could be trimmed past it. */
 const CURSOR_AGE_US_MAX = 3_600_000_000;
 const ATTEMPTS_MAX = 5;
@@ -98,10 +96,8 @@ export class WebhookSender {
     for (let polls = 0; !this.isStopped; polls++) {
       const isStale = [...this.receivers.values()].some(({ isLost }) => isLost);
       if (polls % LIST_POLLS === 0 || isStale) await this.list().catch(this.noteFailure);
-      // Those that are up to date are at the same place, and share a page.
-      const pages = new Map<number, Promise<ChangePage>>();
       for (const receiver of this.receivers.values())
-        receiver.turn ??= this.takeTurn(receiver, pages)
+        receiver.turn ??= this.takeTurn(receiver)
           .catch(this.noteFailure)
           .finally(() => (receiver.turn = undefined));
       await Bun.sleep(this.limits.webhookPollMs);
@@ -125,69 +121,36 @@ export class WebhookSender {
       }
     for (const webhook of webhooks) {
       const known = this.receivers.get(webhook.name);
-      if (known === undefined) this.receivers.set(webhook.name, new Receiver(this.store, webhook));
-      else if (known.turn === undefined) known.refresh(webhook);
+      if (known !== undefined) known.refresh(webhook);
+      else this.receivers.set(webhook.name, new Receiver(this.store, this.limits, webhook));
     }
   }
 
-  private async takeTurn(
-    receiver: Receiver,
-    pages: Map<number, Promise<ChangePage>>,
-  ): Promise<void> {
-    const { paused, nextAttemptAtMs } = receiver.webhook;
-    const leaseMs = this.limits.webhookLeaseSeconds * 1000;
-    const waitMs = nextAttemptAtMs - Date.now();
-    if (receiver.isLost || paused !== undefined || (waitMs > 0 && waitMs < WAIT_MS_MAX)) return;
-    if (!receiver.isFree(leaseMs)) return;
+  private async takeTurn(receiver: Receiver): Promise<void> {
+    if (!receiver.isDue()) return;
     try {
-      const { cursor } = receiver.webhook;
-      if (!pages.has(cursor)) pages.set(cursor, this.read(cursor));
-      let page = await (pages.get(cursor) as Promise<ChangePage>);
-      while (!page.changes.some((change) => isWanted(receiver.webhook, change))) {
-        receiver.moveTo(page.last);
-        if (!page.hasMore || this.isStopped) return await receiver.saveOld();
-        page = await this.readOn(receiver);
-      }
-      await this.hold(receiver, page, leaseMs);
+      await this.sendAll(receiver);
     } catch (error) {
       if (!(error instanceof Refusal) || error.reason !== "changes_gone") throw error;
-      await this.pause(receiver, explainGone(receiver.webhook));
-    }
-  }
-
-  private async hold(receiver: Receiver, first: ChangePage, leaseMs: number): Promise<void> {
-    if (!(await receiver.write({ holder: HOLDER }))) return;
-    const writing = setInterval(
-      () => void receiver.write({}).catch(this.noteFailure),
-      leaseMs / WRITES_A_LEASE,
-    );
-    try {
-      await this.sendAll(receiver, first, leaseMs);
+      this.pause(receiver, explainGone(receiver.webhook));
     } finally {
-      clearInterval(writing);
-      if (!receiver.isLost) await receiver.write({ holder: undefined });
+      await receiver.release();
     }
   }
 
   /** Until nothing is left, or an event is not taken. */
-  private async sendAll(receiver: Receiver, first: ChangePage, leaseMs: number): Promise<void> {
-    let sentAtMs = performance.now();
-    for (let page = first; ;) {
+  private async sendAll(receiver: Receiver): Promise<void> {
+    for (let hasMore = true; hasMore && !this.isStopped;) {
+      const page = await this.read(receiver.webhook);
       for (const change of page.changes) {
-        if (isWanted(receiver.webhook, change)) {
-          if (!(await this.sendInTurn(receiver, change, leaseMs))) return;
-          await this.pay();
-          sentAtMs = performance.now();
-        }
-        receiver.moveTo(change.seq);
+        if (!(await this.sendInTurn(receiver, change))) return;
+        receiver.update({ cursor: change.seq });
+        await this.pay();
       }
-      receiver.moveTo(page.last);
-      if (!page.hasMore) {
-        if (performance.now() - sentAtMs > LINGER_MS) return;
-        await Bun.sleep(this.limits.webhookPollMs);
-      }
-      if (this.isStopped || !receiver.isHeld(leaseMs)) return;
-      page = await this.readOn(receiver);
+      receiver.update({ cursor: page.last });
+      ({ hasMore } = page);
+      // One page a tick. There may be a million changes that are not wanted, and other work comes between.
+      await new Promise(setImmediate);
     }
   }
 
@@ -203,9 +166,9 @@ export class WebhookSender {
   }
 
   /** A large event takes several times its size while it is on its way, so it waits for others. */
-  private sendInTurn(receiver: Receiver, change: Change, leaseMs: number): Promise<boolean> {
+  private sendInTurn(receiver: Receiver, change: Change): Promise<boolean> {
     const send = async (): Promise<boolean> =>
-      !this.isStopped && receiver.isHeld(leaseMs) && this.send(receiver, change);
+      !this.isStopped && (await receiver.hold()) && this.send(receiver, change);
     if (countCharacters(change) < LARGE_CHARACTERS) return send();
     const lane = this.largeEvents++ % LARGE_MAX;
     const sent = Promise.resolve(this.lanes[lane]).then(send);
@@ -222,32 +185,38 @@ export class WebhookSender {
       this.ending.signal,
     );
     if (this.ending.signal.aborted) return false;
-    receiver.note(attempt);
-    if (hasSucceeded(attempt)) return true;
-    const failures = webhook.failures + 1;
+    const attempts = [attempt, ...webhook.attempts].slice(0, ATTEMPTS_MAX);
+    const isTaken = hasSucceeded(attempt);
+    const failures = isTaken ? 0 : webhook.failures + 1;
+    receiver.update({ attempts, failures });
+    if (isTaken) {
+      receiver.sent++;
+      return true;
+    }
+    receiver.failed++;
     const waitSeconds = this.limits.webhookRetrySeconds[failures - 1];
     const what = attempt.error ?? `It answered ${attempt.status}.`;
     this.log.warn("webhook_failed", { webhook: webhook.name, change: change.seq, failures, what });
-    if (attempt.status === 410) await this.pause(receiver, "It answered 410: it wants no more.");
+    if (attempt.status === 410) this.pause(receiver, "It answered 410: it wants no more.");
     else if (waitSeconds === undefined)
-      await this.pause(receiver, `${failures} attempts failed. The last one: ${what}`);
+      this.pause(receiver, `${failures} attempts failed. The last one: ${what}`);
     else {
       const waitMs = waitSeconds * 1000 * (1 + JITTER * Math.random());
       const nextAttemptAtMs = Date.now() + Math.round(Math.max(waitMs, retryAfterMs));
-      await receiver.write({ failures, nextAttemptAtMs });
+      receiver.update({ nextAttemptAtMs });
     }
     return false;
   }
 
-  private async pause(receiver: Receiver, reason: string): Promise<void> {
+  private pause(receiver: Receiver, reason: string): void {
     const { name, cursor } = receiver.webhook;
-    if (await receiver.write({ paused: reason }))
-      this.log.warn("webhook_paused", { webhook: name, after: cursor, reason });
+    receiver.update({ paused: reason });
+    this.log.warn("webhook_paused", { webhook: name, after: cursor, reason });
   }
 
   /** Little text, or one large change: a webhook that waits holds it. */
-  private async read(after: number, types?: Webhook["types"]): Promise<ChangePage> {
-    const query = { after, limit: PAGE_LENGTH, id: undefined, types };
+  private async read({ cursor, types }: Webhook): Promise<ChangePage> {
+    const query = { after: cursor, limit: PAGE_LENGTH, id: undefined, types };
     const page = await this.store.readChanges(query);
     let characters = 0;
     const full = page.changes.findIndex(
@@ -257,26 +226,18 @@ export class WebhookSender {
     if (end === undefined) return page;
     return { ...page, changes: page.changes.slice(0, full + 1), last: end.seq, hasMore: true };
   }
-
-  /** One page a tick. There may be a million changes that are not wanted, and other work comes between. */
-  private async readOn({ webhook }: Receiver): Promise<ChangePage> {
-    await new Promise(setImmediate);
-    return this.read(webhook.cursor, webhook.types);
-  }
 }
 
 /** This process. */
 const HOLDER = crypto.randomUUID();
 
-const isWanted = ({ types }: Webhook, { type }: Change): boolean => types.includes(type);
-
 const explainGone = ({ name, cursor }: Webhook): string =>
   `The changes after ${cursor} are not kept any more, so some were not sent. ` +
   `Bring the receiver in step with the plants, then: plantstore webhook replay ${name} --from newest`;
 
-/** A webhook as this instance knows it. */
+/** A webhook as this instance knows it. Its turns alone change it, one after the other. */
 class Receiver {
-  /** With what has happened since its version was written. */
+  /** With what has happened since it was written. */
   webhook: Webhook;
   turn: Promise<void> | undefined;
   /** Another writer came first, or it was removed. */
@@ -284,70 +245,68 @@ class Receiver {
   sent = 0;
   failed = 0;
   private readonly store: WebhookStore;
+  private readonly leaseMs: number;
+  /** The part of a lease that no event takes. */
+  private readonly spareMs: number;
+  private stored: Webhook;
   /** When this version was first seen, or began to be written. */
   private sinceMs = performance.now();
-  private savedCursor: number;
-  private writing: Promise<unknown> = Promise.resolve();
 
-  constructor(store: WebhookStore, webhook: Webhook) {
+  constructor(store: WebhookStore, limits: Limits, webhook: Webhook) {
     this.store = store;
+    this.leaseMs = limits.webhookLeaseSeconds * 1000;
+    this.spareMs = this.leaseMs - limits.webhookSecondsMax * 1000;
     this.webhook = webhook;
-    this.savedCursor = webhook.cursor;
+    this.stored = webhook;
   }
 
   refresh(webhook: Webhook): void {
+    if (this.turn !== undefined) return;
     this.isLost = false;
-    if (webhook.version === this.webhook.version) return;
+    if (webhook.version === this.stored.version) return;
     this.webhook = webhook;
-    this.savedCursor = webhook.cursor;
+    this.stored = webhook;
     this.sinceMs = performance.now();
   }
 
   /** Clocks of machines differ, so another holder counts as gone once its version has not changed here for a lease. */
-  isFree(leaseMs: number): boolean {
-    const { holder } = this.webhook;
-    return holder === undefined || holder === HOLDER || performance.now() - this.sinceMs > leaseMs;
+  isDue(): boolean {
+    const { paused, nextAttemptAtMs, holder } = this.webhook;
+    const waitMs = nextAttemptAtMs - Date.now();
+    if (this.isLost || paused !== undefined || (waitMs > 0 && waitMs < WAIT_MS_MAX)) return false;
+    return holder === undefined || holder === HOLDER || this.ageMs() > this.leaseMs;
   }
 
-  /** Gives up before another instance could take over. */
-  isHeld(leaseMs: number): boolean {
-    const ageMs = performance.now() - this.sinceMs;
-    return !this.isLost && ageMs < leaseMs - leaseMs / WRITES_A_LEASE;
+  private ageMs(): number {
+    return performance.now() - this.sinceMs;
   }
 
-  moveTo(cursor: number): void {
-    this.webhook = { ...this.webhook, cursor };
+  update(changes: Partial<Webhook>): void {
+    this.webhook = { ...this.webhook, ...changes };
   }
 
-  note(attempt: Attempt): void {
-    const attempts = [attempt, ...this.webhook.attempts].slice(0, ATTEMPTS_MAX);
-    const isTaken = hasSucceeded(attempt);
-    this.webhook = { ...this.webhook, attempts, ...(isTaken && { failures: 0 }) };
-    if (isTaken) this.sent++;
-    else this.failed++;
+  /** Whether this instance may send, for as long as one event can take. */
+  async hold(): Promise<boolean> {
+    const isFresh = this.webhook.holder === HOLDER && this.ageMs() < this.spareMs / WRITES_A_LEASE;
+    return (isFresh || (await this.write(HOLDER))) && this.ageMs() < this.spareMs;
   }
 
-  /** Writes the cursor, if it was not written for long. */
-  async saveOld(): Promise<void> {
-    if (this.webhook.cursor - this.savedCursor > CURSOR_AGE_US_MAX) await this.write({});
+  /** Writes what has happened. A cursor that has only moved on is written now and then. */
+  async release(): Promise<void> {
+    const { holder, paused, cursor } = this.webhook;
+    const isOld = cursor - this.stored.cursor > CURSOR_AGE_US_MAX;
+    if (holder === HOLDER || paused !== this.stored.paused || isOld) await this.write(undefined);
   }
 
-  /** With what has happened. False if another writer came first. */
-  write(changes: Partial<Webhook>): Promise<boolean> {
-    const writing = this.writing.then(async () => {
-      const sinceMs = performance.now();
-      const change = { ...changes, version: crypto.randomUUID() };
-      const last = this.webhook;
-      if (this.isLost || !(await this.store.putWebhook({ ...last, ...change }, last))) {
-        this.isLost = true;
-        return false;
-      }
-      this.savedCursor = last.cursor;
-      this.sinceMs = sinceMs;
-      this.webhook = { ...this.webhook, ...change };
-      return true;
-    });
-    this.writing = writing.catch(() => undefined);
-    return writing;
+  /** False if another writer came first. */
+  private async write(holder: string | undefined): Promise<boolean> {
+    const sinceMs = performance.now();
+    const next = { ...this.webhook, holder, version: crypto.randomUUID() };
+    this.isLost ||= !(await this.store.putWebhook(next, this.stored));
+    if (this.isLost) return false;
+    this.sinceMs = sinceMs;
+    this.webhook = next;
+    this.stored = next;
+    return true;
   }
 }

@@ -6,7 +6,6 @@ import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { scopes } from "../../src/domain/token.ts";
 import { Feed } from "../../src/http/feed.ts";
 import { createLog } from "../../src/observe/log.ts";
-import { within } from "../../src/store/batcher.ts";
 import { EventReader } from "../support/events.ts";
 import { limits } from "../support/limits.ts";
 import { send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
@@ -98,9 +97,6 @@ test("a reader whose filter matches nothing lets others be answered while it loo
   expect(reader.comments).toBe(0);
 });
 
-/** Of a reader that does not leave. */
-const { signal: staying } = new AbortController();
-
 function openFeed(): Feed {
   const page = { changes: [], last: 0, hasMore: true, newest: 1 };
   const log = createLog("error", () => undefined);
@@ -109,20 +105,11 @@ function openFeed(): Feed {
   return feed;
 }
 
-test("a reader that leaves while there is no change does not wait for one", async () => {
-  const feed = openFeed();
-  const leaving = new AbortController();
-  const turn = feed.takeTurn(1, leaving.signal, () => Promise.reject(new Error("It has left.")));
-  leaving.abort();
-  expect(await turn).toBeUndefined();
-  feed.close();
-});
-
 describe("readers that are behind", () => {
   /** What `see` returns each time that one of the readers has its turn. */
   async function giveTurns<Seen>(readers: number, see: (feed: Feed) => Seen): Promise<Seen[]> {
     const feed = openFeed();
-    const take = () => feed.takeTurn(0, staying, async () => see(feed));
+    const take = () => feed.takeTurn(async () => see(feed));
     const seen = await Promise.all(Array.from({ length: readers }, take));
     feed.close();
     return seen as Seen[];
@@ -147,25 +134,6 @@ describe("readers that are behind", () => {
     });
     for (const [index, atMs] of begun.slice(1).entries())
       expect(atMs - (begun[index] ?? 0)).toBeGreaterThan(TURN_MS * 20);
-  });
-
-  test("keep their places when they are sent a comment", async () => {
-    const feed = openFeed();
-    const order: string[] = [];
-    const takeAs = (name: string, isRead?: Promise<void>): Promise<void> =>
-      feed.takeTurn(0, staying, async () => {
-        order.push(name);
-        await isRead;
-      });
-    const { promise: isRead, resolve: endRead } = Promise.withResolvers<void>();
-    const [slow, early] = [takeAs("slow", isRead), takeAs("early")];
-    await within(1, early);
-    const late = takeAs("late");
-    await within(1, early);
-    endRead();
-    await Promise.all([slow, early, late]);
-    expect(order).toEqual(["slow", "early", "late"]);
-    feed.close();
   });
 });
 

@@ -26,7 +26,7 @@ const settings = {
   PLANTSTORE_WEBHOOKS_PRIVATE: "true",
   ...limits({
     webhookPollMs: 10,
-    webhookLeaseSeconds: 0.6,
+    webhookLeaseSeconds: 1,
     webhookSecondsMax: 0.5,
     webhookRetrySeconds: Array.from({ length: 200 }, () => 0.05),
   }),
