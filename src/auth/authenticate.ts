@@ -37,7 +37,7 @@ const CACHED_TOKENS_MAX = 10_000;
 const CACHED_HEADER_CHARACTERS_MAX = 256;
 
 /** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
-const WATCH_MS = 500;
+const WATCH_MS = 400;
 
 type OnInvalid = (refusal: Refusal) => void;
 
@@ -84,7 +84,7 @@ export class Authenticator {
     return this.lookUp(header ?? "", hash, ageMsMax);
   }
 
-  /** Calls back, perhaps more than once, when the token is no longer good. Returns what ends it. */
+  /** Calls back, again and again, when the token is no longer good. Returns what ends it. */
   watch(header: string, onInvalid: OnInvalid): () => void {
     const told = this.watched.get(header) ?? new Set();
     this.watched.set(header, told.add(onInvalid));

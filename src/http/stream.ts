@@ -133,7 +133,6 @@ export async function retryWhileOverloaded<Result>(
 const UNBEGUN_MS_MAX = 1_000;
 /** The least that the runtime has. It looks at its idle timer every four seconds, so a cut takes up to four. */
 const CUT_SECONDS = 1;
-const LAST_PIECE_MS = 250;
 
 /**
  * A body of these pieces. The next piece is made when the last one has left for the client, so a slow client
@@ -150,9 +149,7 @@ export function toStream(
   const ending = new AbortController();
   const pieces = make(ending.signal);
   let unwatch: (() => void) | undefined;
-  let cutting: Timer | undefined;
   let bytesLast = 0;
-  let secondsMax = service.config.idleSecondsMax;
   let isGone = false;
   let isMaking = false;
   exchange.isStreamed = true;
@@ -162,19 +159,14 @@ export function toStream(
     exchange.hold(bytesKept);
     const authorization = request.headers.get("authorization") ?? "";
     unwatch = service.authenticator.watch(authorization, (refusal) => {
-      if (ending.signal.aborted) return;
+      // It is told again if the stream has not ended: a client that takes nothing is cut off. To one that waits, the
+      // last piece is still sent.
+      if (ending.signal.aborted && !isMaking) service.limitIdle(request, CUT_SECONDS);
       ending.abort(refusal);
-      // A client that takes nothing would not see the end. To one that does, the last piece has left by then.
-      cutting = setTimeout(() => {
-        secondsMax = CUT_SECONDS;
-        // The last piece is still sent to one that waits for it.
-        if (!isMaking) service.limitIdle(request, secondsMax);
-      }, LAST_PIECE_MS);
     });
   };
   const end = (): void => {
     unwatch?.();
-    clearTimeout(cutting);
     exchange.hold(0, 0);
   };
   const source = {
@@ -190,7 +182,7 @@ export function toStream(
         isMaking = false;
         // The client went while the piece was made.
         if (isGone) return end();
-        service.limitIdle(request, secondsMax);
+        service.limitIdle(request, service.config.idleSecondsMax);
         if (!done) {
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
           exchange.hold(exchange.bytesKept, bytesLast + bytes.length);
