@@ -112,7 +112,7 @@ describe("readers that are behind", () => {
     const take = () => feed.takeTurn(async () => see(feed));
     const seen = await Promise.all(Array.from({ length: readers }, take));
     feed.close();
-    return seen as Seen[];
+    return seen;
   }
 
   test("have their turns in different ticks, so a request waits for one of them at most", async () => {
