@@ -1,15 +1,13 @@
 /** The parts of the API reference that need no browser: samples of code that run as they stand, and exact digits. */
 
 import { afterAll, describe, expect, test } from "bun:test";
+import type { Operation } from "../src/docs-page/description.ts";
 import {
   exampleRequest,
+  exampleValues,
   languages,
   layOutJson,
   type SnippetRequest,
-  writeCurl,
-  writeGo,
-  writeJavaScript,
-  writePython,
 } from "../src/docs-page/samples.ts";
 
 const request = (body?: string): SnippetRequest => ({
@@ -46,7 +44,7 @@ describe("a sample in JavaScript", () => {
 
   test.each(bodies)("sends %j as it is, to the URL, with the header", async (body) => {
     const url = new URL(`plants?name=a'b&tag=%22c%22`, echo.url).href;
-    const code = writeJavaScript({ ...request(body), url });
+    const code = languages.JavaScript({ ...request(body), url });
     const child = Bun.spawn([process.execPath, "-e", code], { stderr: "inherit" });
     const printed = await new Response(child.stdout).text();
     expect(printed).toStartWith("200 ");
@@ -67,7 +65,7 @@ function runInShell(code: string): string[] {
 describe("a sample for the shell", () => {
   test.each(bodies)("gives curl %j as one word", (body) => {
     const { url, headers } = request();
-    expect(runInShell(writeCurl(request(body)))).toEqual([
+    expect(runInShell(languages.curl(request(body)))).toEqual([
       url,
       "-H",
       headers.map((header) => header.join(": ")).join(),
@@ -77,9 +75,9 @@ describe("a sample for the shell", () => {
   });
 
   test("names the method where curl would choose another", () => {
-    const [flag, method] = runInShell(writeCurl({ ...request(), method: "DELETE" }));
+    const [flag, method] = runInShell(languages.curl({ ...request(), method: "DELETE" }));
     expect([flag, method]).toEqual(["-X", "DELETE"]);
-    expect(writeCurl(request())).not.toContain("-X");
+    expect(languages.curl(request())).not.toContain("-X");
   });
 });
 
@@ -93,7 +91,7 @@ sys.modules["requests"] = types.SimpleNamespace(post=called, get=called)
 `;
 
   test.each(bodies)("sends %j as it is", (body) => {
-    const code = `${stub}\n${writePython(request(body))}`;
+    const code = `${stub}\n${languages.Python(request(body))}`;
     const { stdout, stderr } = Bun.spawnSync(["python3", "-"], { stdin: Buffer.from(code) });
     expect(stderr.toString()).toBe("");
     expect(JSON.parse(stdout.toString().split("\n")[0] ?? "")).toEqual({
@@ -106,7 +104,7 @@ sys.modules["requests"] = types.SimpleNamespace(post=called, get=called)
 
 describe("a sample in Go", () => {
   test("is a whole program", () => {
-    expect(writeGo(request('{"id":1}'))).toBe(`package main
+    expect(languages.Go(request('{"id":1}'))).toBe(`package main
 
 import (
 	"fmt"
@@ -116,12 +114,12 @@ import (
 )
 
 func main() {
-	body := strings.NewReader(\`{"id":1}\`)
+	body := strings.NewReader("{\\"id\\":1}")
 	request, err := http.NewRequest("POST", "http://127.0.0.1:8080/plants?name=a'b&tag=%22c%22", body)
 	if err != nil {
 		panic(err)
 	}
-	request.Header.Set("Authorization", \`Bearer it's "secret" $HOME \\\`)
+	request.Header.Set("Authorization", "Bearer it's \\"secret\\" $HOME \\\\")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		panic(err)
@@ -136,20 +134,23 @@ func main() {
   });
 
   test("imports nothing that it does not use, and has no raw text that Go would change", () => {
-    expect(writeGo(request())).not.toContain("strings");
-    expect(writeGo(request("a\r\n`b`"))).toContain('strings.NewReader("a\\r\\n`b`")');
-    expect(writeGo(request("\ufeffa\n"))).toContain('strings.NewReader("\\ufeffa\\n")');
+    expect(languages.Go(request())).not.toContain("strings");
+    expect(languages.Go(request("a\r\n`b`"))).toContain('strings.NewReader("a\\r\\n`b`")');
+    expect(languages.Go(request("\ufeffa\n"))).toContain('strings.NewReader("\\ufeffa\\n")');
   });
 });
 
 describe("an example", () => {
-  const place = { baseUrl: "http://h/shop", method: "post", path: "/plants", token: "" };
+  const exemplify = (operation: Operation, token = ""): SnippetRequest =>
+    exampleRequest(operation, "http://h/shop", token, exampleValues(operation));
   const operation = {
+    method: "post",
+    path: "/plants",
     requestBody: { content: { "application/json": { examples: { one: { value: { id: 1 } } } } } },
   };
 
   test("has the body, the media type and a place for the token", () => {
-    expect(exampleRequest(operation, place)).toEqual({
+    expect(exemplify(operation)).toEqual({
       method: "POST",
       url: "http://h/shop/plants",
       headers: [
@@ -161,8 +162,8 @@ describe("an example", () => {
   });
 
   test("has the token that was pasted, in the header and never in the URL", () => {
-    for (const { write } of languages) {
-      const code = write(exampleRequest(operation, { ...place, token: "pst_secret" }));
+    for (const write of Object.values(languages)) {
+      const code = write(exemplify(operation, "pst_secret"));
       expect(code.match(/pst_secret/g)).toHaveLength(1);
       expect(code).toMatch(/Authorization.*Bearer pst_secret/);
     }
@@ -175,10 +176,12 @@ describe("an example", () => {
       { name: "tag", in: "query" },
       { name: "If-Match", in: "header" },
     ];
-    const given = exampleRequest(
-      { parameters, security: [] },
-      { ...place, method: "get", path: "/plants/{id}" },
-    );
+    const given = exemplify({
+      method: "get",
+      path: "/plants/{id}",
+      parameters,
+      security: [],
+    });
     expect(given).toEqual({
       method: "GET",
       url: "http://h/shop/plants/a%20b?limit=20",

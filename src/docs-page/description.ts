@@ -11,45 +11,43 @@ export interface Schema {
   readonly items?: Schema;
 }
 
-export interface Media {
+interface Media {
   readonly schema?: Schema;
   readonly example?: unknown;
   readonly examples?: Readonly<Record<string, { readonly value?: unknown }>>;
 }
 
-interface Parameter {
+type Content = Readonly<Record<string, Media>>;
+
+interface Parameter extends Media {
   readonly name: string;
   readonly in: string;
   readonly required?: boolean;
   readonly description?: string;
-  readonly schema?: Schema;
-  readonly example?: string | number;
 }
 
 export interface Answer {
   readonly $ref?: string;
   readonly description?: string;
-  readonly content?: Readonly<Record<string, Media>>;
+  readonly content?: Content;
 }
 
-/** Including the parameters of its path. */
+/** With its place, the parameters of its path, and its answers in full. */
 export interface Operation {
+  readonly path: string;
+  readonly method: string;
   readonly operationId?: string;
   readonly tags?: readonly string[];
   readonly summary?: string;
   readonly description?: string;
   readonly parameters?: readonly Parameter[];
-  readonly requestBody?: {
-    readonly description?: string;
-    readonly content: Readonly<Record<string, Media>>;
-  };
+  readonly requestBody?: { readonly description?: string; readonly content: Content };
   readonly responses?: Readonly<Record<string, Answer>>;
   readonly security?: readonly object[];
 }
 
 export interface Description {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
-  readonly servers: readonly { readonly url: string }[];
   readonly tags: readonly { readonly name: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   readonly components: {
@@ -58,28 +56,32 @@ export interface Description {
   };
 }
 
-export interface Placed {
-  readonly path: string;
-  readonly method: string;
-  readonly operation: Operation;
-}
-
-const methods = new Set(["get", "post", "put", "delete"]);
+const methods = ["get", "post", "put", "delete"];
 
 /** HEAD answers wherever GET does: listing it would only make the page longer. */
-export function listOperations({ paths }: Description): Placed[] {
-  return Object.entries(paths).flatMap(([path, { parameters: shared = [], ...operations }]) =>
-    Object.entries(operations as Readonly<Record<string, Operation>>)
-      .filter(([method]) => methods.has(method))
-      .map(([method, operation]) => {
-        const parameters = [...(shared as Parameter[]), ...(operation.parameters ?? [])];
-        return { path, method, operation: { ...operation, parameters } };
+export const listOperations = ({ paths, components }: Description): Operation[] =>
+  Object.entries(paths).flatMap(([path, { parameters: shared = [], ...operations }]) =>
+    methods
+      .filter((method) => method in operations)
+      .map((method) => {
+        const { parameters = [], responses = {}, ...own } = operations[method] as Operation;
+        return {
+          ...own,
+          path,
+          method,
+          parameters: [...(shared as Parameter[]), ...parameters],
+          responses: Object.fromEntries(
+            Object.entries(responses).map(([status, { $ref = "", ...answer }]) => [
+              status,
+              components.responses[nameOf($ref)] ?? answer,
+            ]),
+          ),
+        };
       }),
   );
-}
 
-export const addressOf = ({ operation }: Placed): string =>
-  `/${operation.tags?.[0]}/${operation.operationId}`;
+export const addressOf = ({ tags, operationId }: Operation): string =>
+  `/${tags?.[0]}/${operationId}`;
 
 export const nameOf = (reference: string): string => reference.replace(/^.*\//, "");
 

@@ -3,15 +3,8 @@
 import { signal } from "@preact/signals";
 import { type ComponentChildren, type JSX, render } from "preact";
 import { KEPT_SESSION, recall } from "../console/state/storage.ts";
-import {
-  addressOf,
-  type Description,
-  formatType,
-  guides,
-  listOperations,
-  type Placed,
-  type Schema,
-} from "./description.ts";
+import { Terms } from "../console/view/controls.tsx";
+import { addressOf, type Description, formatType, guides, listOperations } from "./description.ts";
 import { markCode, Markdown } from "./markdown.tsx";
 import { Method, OperationCard, token } from "./operation.tsx";
 
@@ -63,11 +56,36 @@ function Reference({ of: description }: { readonly of: Description }): JSX.Eleme
   const [introduction = "", errors = ""] = info.description.split("\n## Errors\n");
   const groups = tags.map(({ name }) => ({
     name: name.charAt(0).toUpperCase() + name.slice(1),
-    operations: operations.filter(({ operation }) => operation.tags?.includes(name)),
+    operations: operations.filter((one) => one.tags?.includes(name)),
   }));
   return (
     <>
-      <Contents groups={groups} />
+      <details class="contents" open={matchMedia("(min-width: 60rem)").matches}>
+        <summary>Contents</summary>
+        <nav aria-label="Contents">
+          <p>Guides</p>
+          <ul>
+            {Object.keys(guides).map((title) => (
+              <Link key={title} to={guideAddress(title)}>
+                {title}
+              </Link>
+            ))}
+            <Link to="/schemas">Schemas</Link>
+          </ul>
+          {groups.map((group) => (
+            <>
+              <p>{group.name}</p>
+              <ul>
+                {group.operations.map((one) => (
+                  <Link key={addressOf(one)} to={addressOf(one)}>
+                    <Method of={one.method} /> {one.summary}
+                  </Link>
+                ))}
+              </ul>
+            </>
+          ))}
+        </nav>
+      </details>
       <main>
         <h1>
           {info.title} <small>version {info.version}</small>
@@ -83,15 +101,31 @@ function Reference({ of: description }: { readonly of: Description }): JSX.Eleme
         {groups.map((group) => (
           <section key={group.name}>
             <h2>{group.name}</h2>
-            {group.operations.map((placed) => (
-              <OperationCard key={addressOf(placed)} placed={placed} description={description} />
+            {group.operations.map((one) => (
+              <OperationCard key={addressOf(one)} operation={one} />
             ))}
           </section>
         ))}
         <section id="/schemas">
           <h2>Schemas</h2>
           {Object.entries(components.schemas).map(([name, schema]) => (
-            <SchemaCard key={name} name={name} schema={schema} />
+            <section key={name} class="card" id={`/schemas/${name}`}>
+              <h3>{name}</h3>
+              <Markdown text={schema.description ?? ""} />
+              <Terms
+                class="answers"
+                of={Object.entries(schema.properties ?? {}).map(([property, one]) => [
+                  <>
+                    {property}
+                    {schema.required?.includes(property) === true && <small> required</small>}
+                  </>,
+                  <>
+                    <small>{formatType(one)}</small> {markCode(one.description ?? "")}{" "}
+                    {one.enum?.map(String).join(", ")}
+                  </>,
+                ])}
+              />
+            </section>
           ))}
         </section>
       </main>
@@ -99,75 +133,17 @@ function Reference({ of: description }: { readonly of: Description }): JSX.Eleme
   );
 }
 
-interface ContentsProps {
-  readonly groups: readonly { readonly name: string; readonly operations: readonly Placed[] }[];
+interface LinkProps {
+  readonly to: string;
+  readonly children: ComponentChildren;
 }
 
-const link = (address: string, text: ComponentChildren): JSX.Element => (
-  <li key={address}>
-    <a href={`#${address}`} aria-current={place.value === `#${address}` ? "location" : undefined}>
-      {text}
+const Link = ({ to, children }: LinkProps): JSX.Element => (
+  <li>
+    <a href={`#${to}`} aria-current={place.value === `#${to}` ? "location" : undefined}>
+      {children}
     </a>
   </li>
 );
-
-function Contents({ groups }: ContentsProps): JSX.Element {
-  return (
-    <details class="contents" open={matchMedia("(min-width: 60rem)").matches}>
-      <summary>Contents</summary>
-      <nav aria-label="Contents">
-        <p>Guides</p>
-        <ul>
-          {Object.keys(guides).map((title) => link(guideAddress(title), title))}
-          {link("/schemas", "Schemas")}
-        </ul>
-        {groups.map(({ name, operations }) => (
-          <>
-            <p>{name}</p>
-            <ul>
-              {operations.map((placed) =>
-                link(
-                  addressOf(placed),
-                  <>
-                    <Method of={placed.method} /> {placed.operation.summary}
-                  </>,
-                ),
-              )}
-            </ul>
-          </>
-        ))}
-      </nav>
-    </details>
-  );
-}
-
-function SchemaCard({
-  name,
-  schema,
-}: {
-  readonly name: string;
-  readonly schema: Schema;
-}): JSX.Element {
-  return (
-    <section class="card" id={`/schemas/${name}`}>
-      <h3>{name}</h3>
-      <Markdown text={schema.description ?? ""} />
-      <dl class="answers">
-        {Object.entries(schema.properties ?? {}).map(([property, one]) => (
-          <div key={property}>
-            <dt>
-              {property}
-              {schema.required?.includes(property) === true && <small> required</small>}
-            </dt>
-            <dd>
-              <small>{formatType(one)}</small> {markCode(one.description ?? "")}{" "}
-              {one.enum?.map(String).join(", ")}
-            </dd>
-          </div>
-        ))}
-      </dl>
-    </section>
-  );
-}
 
 await show();

@@ -2,21 +2,13 @@
 
 import { signal, useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { Button } from "../console/view/controls.tsx";
-import {
-  addressOf,
-  type Answer,
-  type Description,
-  formatType,
-  nameOf,
-  type Placed,
-  type Schema,
-} from "./description.ts";
+import { Button, Terms } from "../console/view/controls.tsx";
+import { addressOf, formatType, nameOf, type Operation, type Schema } from "./description.ts";
 import { markCode, Markdown } from "./markdown.tsx";
 import {
-  exampleBody,
   exampleRequest,
   exampleValues,
+  type Language,
   languages,
   layOutJson,
   type SnippetRequest,
@@ -25,57 +17,48 @@ import {
 /** This page keeps it in memory only. */
 export const token = signal("");
 /** One choice for all operations. */
-const language = signal("curl");
+const language = signal<Language>("curl");
+
+/** The page stands beside the operations, whatever a proxy has put in front of their paths. */
+const baseUrl = new URL(".", location.href).href.slice(0, -1);
 
 export const Method = ({ of: method }: { readonly of: string }): JSX.Element => (
   <span class={`method method-${method}`}>{method.toUpperCase()}</span>
 );
 
-interface OperationProps {
-  readonly placed: Placed;
-  readonly description: Description;
-}
-
-export function OperationCard({ placed, description }: OperationProps): JSX.Element {
-  const { path, method, operation } = placed;
-  const { operationId = "", parameters = [], requestBody, responses = {} } = operation;
+export function OperationCard({ operation }: { readonly operation: Operation }): JSX.Element {
+  const { path, method, operationId, parameters = [], requestBody, responses = {} } = operation;
+  const name = `${method} ${path}`;
   const values = useSignal(exampleValues(operation));
   const sent = useSignal<Sent | undefined>(undefined);
-  const baseUrl = new URL(description.servers[0]?.url ?? "/", location.href).href;
-  const request = useComputed(() =>
-    exampleRequest(
-      operation,
-      { baseUrl: baseUrl.replace(/\/$/, ""), method, path, token: token.value },
-      values.value,
-    ),
-  );
-  const put = (name: string, value: string): void => {
-    const body = name === "Content-Type" && { body: exampleBody(requestBody?.content[value]) };
-    values.value = { ...values.value, ...body, [name]: value };
-  };
-  const bind = (name: string) => ({
-    id: `${operationId}-${name}`,
-    value: values.value[name],
-    onInput: (event: { readonly currentTarget: { readonly value: string } }) =>
-      put(name, event.currentTarget.value),
+  const request = useComputed(() => exampleRequest(operation, baseUrl, token.value, values.value));
+  const bind = (field: string) => ({
+    id: `${operationId}-${field}`,
+    value: values.value[field],
+    onInput: ({ currentTarget: { value } }: { currentTarget: { readonly value: string } }) => {
+      const body = field === "Content-Type" && { body: exampleValues(operation, value)["body"] };
+      values.value = { ...values.value, ...body, [field]: value };
+    },
   });
   const success = Object.entries(responses).find(([status]) => status < "300")?.[1];
-  const bodies = Object.keys(requestBody?.content ?? {});
-  const accepted = Object.keys(success?.content ?? {});
-  const choose = (name: string, label: string, options: readonly string[]): JSX.Element | false =>
-    options.length > 1 && (
-      <Field id={`${operationId}-${name}`} label={label}>
-        <select {...bind(name)}>
-          {options.map((option, at) => (
-            <option key={option} value={at === 0 && name === "Accept" ? "" : option}>
-              {option}
-            </option>
-          ))}
-        </select>
-      </Field>
+  const choose = (field: string, label: string, content: object = {}): JSX.Element | false => {
+    const options = Object.keys(content);
+    return (
+      options.length > 1 && (
+        <Field id={`${operationId}-${field}`} label={label}>
+          <select {...bind(field)}>
+            {options.map((option, at) => (
+              <option key={option} value={at === 0 && field === "Accept" ? "" : option}>
+                {option}
+              </option>
+            ))}
+          </select>
+        </Field>
+      )
     );
+  };
   return (
-    <section class="card" id={addressOf(placed)} aria-label={`${method} ${path}`}>
+    <section class="card" id={addressOf(operation)} aria-label={name}>
       <h3>{operation.summary}</h3>
       <p>
         <Method of={method} /> <code>{path}</code> <small>{operationId}</small>
@@ -83,12 +66,11 @@ export function OperationCard({ placed, description }: OperationProps): JSX.Elem
       <Markdown text={operation.description ?? ""} />
       <div class="columns">
         <form
+          class="form"
           onSubmit={(event) => {
             event.preventDefault();
             sent.value?.stop?.();
-            void send(request.value, (answer) => {
-              sent.value = answer;
-            });
+            void send(request.value, (answer) => (sent.value = answer));
           }}
         >
           {parameters.map((one) => (
@@ -106,14 +88,14 @@ export function OperationCard({ placed, description }: OperationProps): JSX.Elem
             <Field
               id={`${operationId}-body`}
               label="Request body"
-              note={formatType(requestBody.content[bodies[0] ?? ""]?.schema ?? {})}
+              note={formatType(Object.values(requestBody.content)[0]?.schema ?? {})}
               text={requestBody.description}
             >
               <textarea {...bind("body")} rows={6} spellcheck={false} />
             </Field>
           )}
-          {choose("Content-Type", "Content type", bodies)}
-          {choose("Accept", "Accept", accepted)}
+          {choose("Content-Type", "Content type", requestBody?.content)}
+          {choose("Accept", "Accept", success?.content)}
           <div class="form-actions">
             <Button kind="main" type="submit">
               Send request
@@ -122,11 +104,11 @@ export function OperationCard({ placed, description }: OperationProps): JSX.Elem
           </div>
         </form>
         <div>
-          <Samples name={`${method} ${path}`} request={request.value} />
-          {sent.value !== undefined && <Live name={`${method} ${path}`} sent={sent.value} />}
+          <Samples name={name} request={request.value} />
+          {sent.value !== undefined && <Live name={name} sent={sent.value} />}
         </div>
       </div>
-      <Answers responses={responses} description={description} />
+      <Answers responses={responses} />
     </section>
   );
 }
@@ -153,11 +135,11 @@ interface SamplesProps {
 }
 
 function Samples({ name, request }: SamplesProps): JSX.Element {
-  const text = languages.find(({ title }) => title === language.value)?.write(request) ?? "";
+  const text = languages[language.value](request);
   return (
     <section class="samples" aria-label={`${name} in code`}>
       <div class="form-actions" role="group" aria-label="Language">
-        {languages.map(({ title }) => (
+        {(Object.keys(languages) as Language[]).map((title) => (
           <Button
             key={title}
             kind="small"
@@ -174,16 +156,14 @@ function Samples({ name, request }: SamplesProps): JSX.Element {
           </Button>
         )}
       </div>
-      <pre tabIndex={0}>
-        <code>{text}</code>
-      </pre>
+      <pre tabIndex={0}>{text}</pre>
     </section>
   );
 }
 
 interface Sent {
-  /** 0 until an answer comes. */
-  readonly status: number;
+  /** Of the answer, or what there is instead. */
+  readonly status: number | "Waiting…" | "No answer";
   readonly headers: string;
   readonly text: string;
   readonly ms: number;
@@ -201,23 +181,19 @@ async function send(
 ): Promise<void> {
   const controller = new AbortController();
   const startedAtMs = performance.now();
-  let sent: Sent = { status: 0, headers: "", text: "", ms: 0, stop: () => controller.abort() };
+  const stop = (): void => controller.abort();
+  let sent: Sent = { status: "Waiting…", headers: "", text: "", ms: 0, stop };
   const put = (change: Partial<Sent>): void => {
     sent = { ...sent, ...change, ms: performance.now() - startedAtMs };
     show(sent);
   };
-  show(sent);
+  put({});
   try {
-    const response = await fetch(url, {
-      method,
-      // Without a token, the request in code has a placeholder.
-      headers: headers.flatMap(([name, value]) =>
-        name === "Authorization" && token.value === "" ? [] : [[name, value]],
-      ),
-      body: body ?? null,
-      cache: "no-store",
-      signal: controller.signal,
-    });
+    const { signal } = controller;
+    // Without a token, the request in code has a placeholder.
+    const given = headers.filter(([name]) => name !== "Authorization" || token.value !== "");
+    const init = { method, headers: Object.fromEntries(given), signal };
+    const response = await fetch(url, { ...init, body: body ?? null, cache: "no-store" });
     const lines = Array.from(response.headers, (header) => header.join(": "));
     put({ status: response.status, headers: lines.join("\n") });
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
@@ -228,26 +204,25 @@ async function send(
     }
     if (sent.text.length >= CHARACTERS_MAX) put({ text: `${sent.text}\n… and more` });
   } catch (error) {
-    if (sent.status === 0) put({ text: String(error) });
+    if (sent.status === "Waiting…") put({ status: "No answer", text: String(error) });
   }
-  controller.abort();
+  stop();
   put({ stop: undefined });
 }
 
 /** The body keeps every digit; lines of JSON stay as they are. */
 function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): JSX.Element {
-  const { status, headers, text, ms, stop } = sent;
-  const isLost = status === 0 && stop === undefined;
+  const { status, headers, text, ms } = sent;
+  const hasFailed = status === "No answer" || Number(status) >= 400;
   return (
     <section
       class="live"
-      data-failed={status >= 400 || isLost ? "" : undefined}
+      data-failed={hasFailed ? "" : undefined}
       aria-live="polite"
       aria-label={`Answer of ${name}`}
     >
       <p>
-        <strong class="status">{status || (isLost ? "No answer" : "Waiting…")}</strong>{" "}
-        <small>{ms.toFixed(0)} ms</small>
+        <strong class="status">{status}</strong> <small>{ms.toFixed(0)} ms</small>
       </p>
       {text !== "" && (
         <pre class="body" tabIndex={0}>
@@ -262,44 +237,39 @@ function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): J
   );
 }
 
-const isFailure = (status: string): boolean => status >= "400";
-
-interface AnswersProps {
-  readonly responses: Readonly<Record<string, Answer>>;
-  readonly description: Description;
-}
-
-function Answers({ responses, description }: AnswersProps): JSX.Element {
-  const statuses = Object.keys(responses);
-  const show = (status: string): JSX.Element => {
-    const { $ref = "", ...own } = responses[status] ?? {};
-    const { description: text = "", content = {} } =
-      description.components.responses[nameOf($ref)] ?? own;
-    const schema = Object.values(content)[0]?.schema;
-    return (
-      <div key={status}>
-        <dt class={isFailure(status) ? "status failed" : "status"}>{status}</dt>
-        <dd>
-          <Markdown text={text} />
-          {!isFailure(status) && schema !== undefined && <Type of={schema} />}
-        </dd>
-      </div>
-    );
-  };
-  const failures = statuses.filter(isFailure);
+function Answers({ responses }: Required<Pick<Operation, "responses">>): JSX.Element {
+  const list = (isFailure: boolean) =>
+    Object.entries(responses).filter(([status]) => status >= "400" === isFailure);
+  const failures = list(true);
   return (
     <div class="responses">
       <h4>Answers</h4>
-      <dl class="answers">{statuses.filter((status) => !isFailure(status)).map(show)}</dl>
+      <Terms
+        class="answers"
+        of={list(false).map(([status, { description = "", content = {} }]) => [
+          <span class="status">{status}</span>,
+          <>
+            <Markdown text={description} />
+            <Type of={Object.values(content)[0]?.schema} />
+          </>,
+        ])}
+      />
       <details>
-        <summary>Failures: {failures.join(", ")}</summary>
-        <dl class="answers">{failures.map(show)}</dl>
+        <summary>Failures: {failures.map(([status]) => status).join(", ")}</summary>
+        <Terms
+          class="answers"
+          of={failures.map(([status, { description = "" }]) => [
+            <span class="failed">{status}</span>,
+            <Markdown text={description} />,
+          ])}
+        />
       </details>
     </div>
   );
 }
 
-function Type({ of: schema }: { readonly of: Schema }): JSX.Element {
+function Type({ of: schema }: { readonly of: Schema | undefined }): JSX.Element | null {
+  if (schema === undefined) return null;
   const { $ref = schema.items?.$ref } = schema;
   const text = formatType(schema);
   return $ref === undefined ? <>{text}</> : <a href={`#/schemas/${nameOf($ref)}`}>{text}</a>;

@@ -1,6 +1,6 @@
 /** Code samples of a request, and JSON laid out without rounding. Nothing here needs a browser. */
 
-import type { Media, Operation } from "./description.ts";
+import type { Operation } from "./description.ts";
 
 export interface SnippetRequest {
   readonly method: string;
@@ -9,66 +9,52 @@ export interface SnippetRequest {
   readonly body?: string | undefined;
 }
 
-export const languages = [
-  { title: "curl", write: writeCurl },
-  { title: "JavaScript", write: writeJavaScript },
-  { title: "Python", write: writePython },
-  { title: "Go", write: writeGo },
-] as const;
+/** In each language the request exactly as it is: ids are never parsed, so none is rounded. */
+export const languages = {
+  /** For a POSIX shell. With `--data` curl would read a body that begins with `@` from a file. */
+  curl: ({ method, url, headers, body }: SnippetRequest): string => {
+    const implied = body === undefined ? "GET" : "POST";
+    return [
+      `curl ${method === implied ? "" : `-X ${method} `}${quoteShell(url)}`,
+      ...headers.map((header) => `-H ${quoteShell(header.join(": "))}`),
+      ...(body === undefined ? [] : [`--data-raw ${quoteShell(body)}`]),
+    ].join(" \\\n  ");
+  },
 
-/** For a POSIX shell. With `--data` curl would read a body that begins with `@` from a file. */
-export function writeCurl({ method, url, headers, body }: SnippetRequest): string {
-  const implied = body === undefined ? "GET" : "POST";
-  return [
-    method === implied ? `curl ${quoteShell(url)}` : `curl -X ${method} ${quoteShell(url)}`,
-    ...headers.map((header) => `-H ${quoteShell(header.join(": "))}`),
-    ...(body === undefined ? [] : [`--data-raw ${quoteShell(body)}`]),
-  ].join(" \\\n  ");
-}
-
-export function writeJavaScript({ method, url, headers, body }: SnippetRequest): string {
-  const options = [
-    ...(method === "GET" ? [] : [`  method: ${JSON.stringify(method)},`]),
-    ...(headers.length === 0 ? [] : ["  headers: {", ...members(headers, "    "), "  },"]),
-    ...(body === undefined ? [] : [`  body: ${quoteJavaScript(body)},`]),
-  ];
-  const given = options.length === 0 ? "" : `, {\n${options.join("\n")}\n}`;
-  return `const response = await fetch(${JSON.stringify(url)}${given});
+  JavaScript: ({ method, url, headers, body }: SnippetRequest): string =>
+    `const response = await fetch(${quote(url)}, {
+  method: ${quote(method)},
+  headers: ${quoteMembers(headers, "  ")},${body === undefined ? "" : `\n  body: ${quote(body)},`}
+});
 // JSON.parse would round ids beyond 2^53.
-console.log(response.status, await response.text());`;
-}
+console.log(response.status, await response.text());`,
 
-export function writePython({ method, url, headers, body }: SnippetRequest): string {
-  const given = [
-    `    ${JSON.stringify(url)},`,
-    ...(headers.length === 0 ? [] : ["    headers={", ...members(headers, "        "), "    },"]),
-    ...(body === undefined ? [] : [`    data=${quotePython(body)}.encode(),`]),
-    "    timeout=10,",
-  ];
-  return `import requests
+  Python: ({ method, url, headers, body }: SnippetRequest): string =>
+    `import requests
 
 response = requests.${method.toLowerCase()}(
-${given.join("\n")}
+    ${quote(url)},
+    headers=${quoteMembers(headers, "    ")},${body === undefined ? "" : `\n    data=${quote(body)}.encode(),`}
+    timeout=10,
 )
-print(response.status_code, response.content.decode())`;
-}
+print(response.status_code, response.content.decode())`,
 
-export function writeGo({ method, url, headers, body }: SnippetRequest): string {
-  const imports = ["fmt", "io", "net/http", ...(body === undefined ? [] : ["strings"])];
-  const content = body === undefined ? "nil" : "body";
-  const lines = [
-    ...(body === undefined ? [] : [`body := strings.NewReader(${quoteGo(body)})`]),
-    `request, err := http.NewRequest(${quoteGo(method)}, ${quoteGo(url)}, ${content})`,
-    ...onError,
-    ...headers.map(([name, value]) => `request.Header.Set(${quoteGo(name)}, ${quoteGo(value)})`),
-    "response, err := http.DefaultClient.Do(request)",
-    ...onError,
-    "defer response.Body.Close()",
-    "answer, err := io.ReadAll(response.Body)",
-    ...onError,
-    "fmt.Println(response.StatusCode, string(answer))",
-  ];
-  return `package main
+  Go: ({ method, url, headers, body }: SnippetRequest): string => {
+    const imports = ["fmt", "io", "net/http", ...(body === undefined ? [] : ["strings"])];
+    const onError = "if err != nil {\n\t\tpanic(err)\n\t}";
+    const lines = [
+      ...(body === undefined ? [] : [`body := strings.NewReader(${quote(body)})`]),
+      `request, err := http.NewRequest(${quote(method)}, ${quote(url)}, ${body === undefined ? "nil" : "body"})`,
+      onError,
+      ...headers.map(([name, value]) => `request.Header.Set(${quote(name)}, ${quote(value)})`),
+      "response, err := http.DefaultClient.Do(request)",
+      onError,
+      "defer response.Body.Close()",
+      "answer, err := io.ReadAll(response.Body)",
+      onError,
+      "fmt.Println(response.StatusCode, string(answer))",
+    ];
+    return `package main
 
 import (
 ${imports.map((name) => `\t"${name}"`).join("\n")}
@@ -77,97 +63,63 @@ ${imports.map((name) => `\t"${name}"`).join("\n")}
 func main() {
 ${lines.map((line) => `\t${line}`).join("\n")}
 }`;
-}
+  },
+};
 
-const onError = ["if err != nil {", "\tpanic(err)", "}"];
-
-const members = (headers: SnippetRequest["headers"], indent: string): string[] =>
-  headers.map(([name, value]) => `${indent}${JSON.stringify(name)}: ${JSON.stringify(value)},`);
+export type Language = keyof typeof languages;
 
 const quoteShell = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
-/** Several lines become a template. It would drop a carriage return, so that is escaped. */
-function quoteJavaScript(text: string): string {
-  if (!text.includes("\n")) return JSON.stringify(text);
-  const escaped = text
-    .replaceAll(/[`\\]|\$(?=\{)/g, String.raw`\$&`)
-    .replaceAll("\r", String.raw`\r`);
-  return `\`${escaped}\``;
-}
+/** A text of JSON means the same in the other languages. Go allows a byte order mark only at the start of a file. */
+const quote = (text: string): string =>
+  JSON.stringify(text).replaceAll("\ufeff", String.raw`\ufeff`);
 
-/** The escapes of JSON mean the same in Python. */
-function quotePython(text: string): string {
-  if (!text.includes("\n")) return JSON.stringify(text);
-  const escaped = text
-    .replaceAll("\\", "\\\\")
-    .replaceAll(/"(?="|$)/g, String.raw`\"`)
-    .replaceAll("\r", String.raw`\r`);
-  return `"""${escaped}"""`;
-}
-
-/** Go allows a byte order mark only at the start of a file, and its raw strings drop carriage returns. */
-function quoteGo(text: string): string {
-  const needsRaw = text.includes("\n") || text.includes('"');
-  if (needsRaw && !/[`\r\ufeff]/.test(text)) return `\`${text}\``;
-  return JSON.stringify(text).replaceAll("\ufeff", String.raw`\ufeff`);
-}
-
-interface Place {
-  /** The address of the service, without a slash at the end. */
-  readonly baseUrl: string;
-  readonly method: string;
-  readonly path: string;
-  readonly token: string;
-}
-
-const PLACEHOLDER = "YOUR_TOKEN";
+const quoteMembers = (headers: SnippetRequest["headers"], indent: string): string =>
+  JSON.stringify(Object.fromEntries(headers), null, indent).replaceAll("\n", `\n${indent}`);
 
 /** By the names of parameters and headers; the body is called `body`. */
 export type Values = Readonly<Record<string, string>>;
 
-/** The examples of the description. */
-export function exampleValues({ parameters = [], requestBody }: Operation): Values {
-  const [mediaType = ""] = Object.keys(requestBody?.content ?? {});
+/** The examples of the description, for a body of this type or of the first. */
+export function exampleValues({ parameters = [], requestBody }: Operation, type?: string): Values {
+  const [first = ""] = Object.keys(requestBody?.content ?? {});
+  const mediaType = type ?? first;
+  const { example, examples } = requestBody?.content[mediaType] ?? {};
+  const body = example ?? Object.values(examples ?? {})[0]?.value;
   return {
-    ...Object.fromEntries(parameters.map(({ name, example }) => [name, String(example ?? "")])),
+    ...Object.fromEntries(parameters.map((one) => [one.name, String(one.example ?? "")])),
     "Content-Type": mediaType,
-    body: exampleBody(requestBody?.content[mediaType]),
+    body: typeof body === "string" ? body : (JSON.stringify(body) ?? ""),
   };
 }
 
-/** Without the parameters that have no value. */
+/** Without the parameters that have no value. The address of the service has no slash at the end. */
 export function exampleRequest(
-  operation: Operation,
-  place: Place,
-  values = exampleValues(operation),
+  { path, method, parameters = [], requestBody, security }: Operation,
+  baseUrl: string,
+  token: string,
+  values: Values,
 ): SnippetRequest {
-  const { parameters = [], requestBody, security } = operation;
-  const given = parameters.filter(({ name }) => (values[name] ?? "") !== "");
-  const ofKind = (kind: string): (readonly [string, string])[] =>
-    given.filter((one) => one.in === kind).map(({ name }) => [name, values[name] ?? ""]);
-  const path = ofKind("path").reduce(
-    (filled, [name, value]) => filled.replace(`{${name}}`, encodeURIComponent(value)),
-    place.path,
+  const listValues = (names: readonly string[]): [name: string, value: string][] =>
+    names.map((name): [string, string] => [name, values[name] ?? ""]).filter(([, value]) => value);
+  const ofKind = (kind: string): [name: string, value: string][] =>
+    listValues(parameters.filter((one) => one.in === kind).map(({ name }) => name));
+  const filled = ofKind("path").reduce(
+    (before, [name, value]) => before.replace(`{${name}}`, encodeURIComponent(value)),
+    path,
   );
-  const query = new URLSearchParams(ofKind("query").map(([...pair]) => pair)).toString();
-  const headers = ["Content-Type", "Accept"].map((name) => [name, values[name] ?? ""] as const);
+  const query = new URLSearchParams(ofKind("query")).toString();
+  const isOpen = security?.length === 0;
   return {
-    method: place.method.toUpperCase(),
-    url: `${place.baseUrl}${path}${query === "" ? "" : `?${query}`}`,
+    method: method.toUpperCase(),
+    url: `${baseUrl}${filled}${query && `?${query}`}`,
     headers: [
-      ...(security?.length === 0
-        ? []
-        : [["Authorization", `Bearer ${place.token || PLACEHOLDER}`] as const]),
-      ...headers.filter(([, value]) => value !== ""),
+      ...(isOpen ? [] : [["Authorization", `Bearer ${token || "YOUR_TOKEN"}`] as const]),
+      ...listValues(["Content-Type", "Accept"]),
       ...ofKind("header"),
     ],
-    body: requestBody === undefined ? undefined : values["body"],
+    body: requestBody && values["body"],
   };
-}
-
-export function exampleBody({ example, examples }: Media = {}): string {
-  const value = example ?? Object.values(examples ?? {})[0]?.value;
-  return typeof value === "string" ? value : (JSON.stringify(value) ?? "");
 }
 
 /** Indents JSON and keeps every number as written. Undefined if it is not JSON, or the browser can't do it. */
