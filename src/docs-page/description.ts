@@ -19,14 +19,16 @@ interface Media {
 
 type Content = Readonly<Record<string, Media>>;
 
-interface Parameter extends Media {
+interface Parameter {
   readonly name: string;
   readonly in: string;
   readonly required?: boolean;
   readonly description?: string;
+  readonly schema?: Schema;
+  readonly example?: string | number;
 }
 
-export interface Answer {
+interface Answer {
   readonly $ref?: string;
   readonly description?: string;
   readonly content?: Content;
@@ -64,19 +66,14 @@ export const listOperations = ({ paths, components }: Description): Operation[] 
     methods
       .filter((method) => method in operations)
       .map((method) => {
-        const { parameters = [], responses = {}, ...own } = operations[method] as Operation;
-        return {
-          ...own,
-          path,
-          method,
-          parameters: [...(shared as Parameter[]), ...parameters],
-          responses: Object.fromEntries(
-            Object.entries(responses).map(([status, { $ref = "", ...answer }]) => [
-              status,
-              components.responses[nameOf($ref)] ?? answer,
-            ]),
-          ),
-        };
+        const own = operations[method] as Operation;
+        const parameters = [...(shared as Parameter[]), ...(own.parameters ?? [])];
+        const answers = Object.entries(own.responses ?? {}).map(
+          ([status, answer]) =>
+            [status, components.responses[nameOf(answer.$ref ?? "")] ?? answer] as const,
+        );
+        const responses = Object.fromEntries(answers);
+        return Object.assign({}, own, { path, method, parameters, responses });
       }),
   );
 

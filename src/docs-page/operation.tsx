@@ -189,10 +189,9 @@ async function send(
   };
   put({});
   try {
-    const { signal } = controller;
     // Without a token, the request in code has a placeholder.
     const given = headers.filter(([name]) => name !== "Authorization" || token.value !== "");
-    const init = { method, headers: Object.fromEntries(given), signal };
+    const init = { method, headers: Object.fromEntries(given), signal: controller.signal };
     const response = await fetch(url, { ...init, body: body ?? null, cache: "no-store" });
     const lines = Array.from(response.headers, (header) => header.join(": "));
     put({ status: response.status, headers: lines.join("\n") });
