@@ -87,22 +87,16 @@ export async function findTaken(id: bigint, signal?: AbortSignal): Promise<Plant
   return plants.find((plant) => plant.id === id);
 }
 
-const GAP_PAGES_MAX = 20;
 /** People count from 1. Larger ids are bar codes and the like, which do not go on by one. */
 const COUNTED_MAX = 1_000_000_000n;
+const GAP_MAX = 100;
 
-/** The first free id after this one, or after the last that people have counted to; undefined if none was found. */
-export async function findFreeId(after: bigint | undefined): Promise<bigint | undefined> {
-  let last = after === undefined || after < INT64_MIN ? await findLastCounted() : after;
-  for (let count = 0; count < GAP_PAGES_MAX && last < INT64_MAX; count++) {
-    const query = { after: last, limit: count === 0 ? 1 : 1000 };
-    const { plants } = await call((client) => client.listPage(query));
-    const gap = plants.findIndex(({ id }, index) => id !== last + BigInt(index) + 1n);
-    if (gap !== -1 || plants.length < query.limit)
-      return last + BigInt(gap === -1 ? plants.length : gap) + 1n;
-    last += BigInt(plants.length);
-  }
-  return after === undefined ? undefined : findFreeId(undefined);
+/** The first free id after this one, or after the last that people have counted to. */
+export async function findFreeId(after: bigint | undefined): Promise<bigint> {
+  const last = after === undefined || after === INT64_MAX ? await findLastCounted() : after;
+  const { plants } = await call((client) => client.listPage({ after: last, limit: GAP_MAX }));
+  const gap = plants.findIndex(({ id }, index) => id !== last + BigInt(index) + 1n);
+  return last + BigInt(gap === -1 ? plants.length : gap) + 1n;
 }
 
 async function findLastCounted(): Promise<bigint> {

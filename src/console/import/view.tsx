@@ -7,8 +7,7 @@ import { formatCount, formatSeconds } from "../state/format.ts";
 import { route } from "../state/route.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
-import { Button, Notice, Table, Terms } from "../view/controls.tsx";
-import { Drawing } from "../view/empty-states.tsx";
+import { Button, Icon, Notice, Table, Terms } from "../view/controls.tsx";
 import { download } from "../view/export.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile } from "./check.tsx";
@@ -42,7 +41,7 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
   const input = useRef<HTMLInputElement>(null);
   return (
     <div class="drop blank">
-      <Drawing name="sheet" />
+      <Icon name="import" />
       <h2>Drop a file here</h2>
       <p>
         An Excel workbook, CSV or TSV, lines of JSON (NDJSON), or a JSON array. You can also paste

@@ -1,6 +1,6 @@
 /** Activity: what this instance did in the last hour, in bars with their values, and what failed. */
 
-import { signal, useSignal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { ask, explain } from "../api/service.ts";
 import {
@@ -51,18 +51,14 @@ function describeBackups(backups: Activity["backups"]): string {
   return `${age} ago, ${formatBytes(last.bytes)}${failures}`;
 }
 
+async function readOn(before: Activity | undefined): Promise<Activity> {
+  const known = before?.samples ?? [];
+  const now = await ask<Activity>(`/activity?since=${known.at(-1)?.atMs ?? 0}`);
+  return { ...now, samples: [...known, ...now.samples].slice(-SAMPLES_MAX) };
+}
+
 export function ActivityView(): JSX.Element {
-  const activity = useSignal<Activity | undefined>(undefined);
-  const findLast = (): number => activity.value?.samples.at(-1)?.atMs ?? 0;
-  const { failure } = usePolling(
-    () => ask<Activity>(`/activity?since=${findLast()}`),
-    ({ samples, ...rest }) => {
-      // Another answer may have come meanwhile.
-      const added = samples.filter(({ atMs }) => atMs > findLast());
-      const known = activity.value?.samples ?? [];
-      activity.value = { ...rest, samples: [...known, ...added].slice(-SAMPLES_MAX) };
-    },
-  );
+  const { answer: now, failure } = usePolling(readOn);
   return (
     <div class="single">
       <div class="section-head">
@@ -76,11 +72,7 @@ export function ActivityView(): JSX.Element {
           text={`${explain(failure)} They continue when the store answers.`}
         />
       )}
-      {activity.value === undefined ? (
-        <p class="faint">Loading…</p>
-      ) : (
-        <Shown now={activity.value} />
-      )}
+      {now === undefined ? <p class="faint">Loading…</p> : <Shown now={now} />}
     </div>
   );
 }

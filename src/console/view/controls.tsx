@@ -23,7 +23,7 @@ const paths = {
   descending: "M6 16V4M3.5 6.5 6 4l2.5 2.5M11 15h6M11 10h4.5M11 5h3",
 } as const;
 
-type IconName = keyof typeof paths;
+export type IconName = keyof typeof paths;
 
 export function Icon({ name }: { readonly name: IconName }): JSX.Element {
   return (

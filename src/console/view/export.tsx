@@ -1,4 +1,4 @@
-/** Sharing and downloading the plants that are listed. */
+/** Downloading the plants that are listed, or those that are selected. */
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -7,7 +7,7 @@ import { CSV_HEAD, formatCsv } from "../../format/csv.ts";
 import type { Filter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
-import { currentFilter, linkTo } from "../state/route.ts";
+import { currentFilter } from "../state/route.ts";
 import { hasSelection, readSelected } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
@@ -105,15 +105,6 @@ export function download(content: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_MS);
 }
 
-async function copyLink(): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(new URL(linkTo(undefined), location.href).href);
-    toast("Link copied.");
-  } catch {
-    toast("Can't copy the link here. Copy it from the address bar.");
-  }
-}
-
 interface ExportMenuProps {
   readonly isOfSelection?: boolean;
 }
@@ -131,16 +122,10 @@ export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Elem
   const what = hasSelection.value ? "the selected" : isWhole ? "all" : "these";
   return (
     <Menu
-      label={isOfSelection ? "Export the selection" : "Share and export"}
+      label={isOfSelection ? "Export the selection" : "Export the list"}
       buttonClass="button button-icon"
       button={<Icon name="share" />}
     >
-      {!isOfSelection && (
-        <>
-          <MenuItem label="Copy link to this view" onClick={() => void copyLink()} />
-          <hr />
-        </>
-      )}
       {Object.entries(formats).map(([format, { label, note }]) => (
         <MenuItem
           key={format}

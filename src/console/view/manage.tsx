@@ -21,16 +21,10 @@ interface Question {
 
 /** The list behind a path, what is asked in a dialog, and the secret of what was made last. */
 export function useManager<Item>(path: string) {
-  const items = useSignal<readonly Item[] | undefined>(undefined);
   const question = useSignal<Question | undefined>(undefined);
   const secret = useSignal<string | undefined>(undefined);
-  const { failure, poll: reload } = usePolling(
-    () => ask<readonly Item[]>(path),
-    (found) => {
-      items.value = found;
-    },
-  );
-  return { items, failure, reload, question, secret };
+  const { answer: items, failure, poll } = usePolling(() => ask<readonly Item[]>(path));
+  return { items, failure, reload: poll, question, secret };
 }
 
 interface ManagePageProps {
@@ -62,7 +56,7 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
       {/* An open dialog would keep the focus. */}
       {asked === undefined && <ShownOnce title={props.secretTitle} secret={secret} />}
       {rows.length > 0 && <Table label={title} isListing heads={props.heads} rows={rows} />}
-      {items.value?.length === 0 && <p class="faint">No {title.toLowerCase()} yet.</p>}
+      {items?.length === 0 && <p class="faint">No {title.toLowerCase()} yet.</p>}
       {asked !== undefined && (
         <QuestionDialog
           question={asked}

@@ -15,7 +15,8 @@ import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Icon, Notice, Tag, Terms } from "./controls.tsx";
-import { FailureNotice, findTextFault, Form, NameField, TagField, useTask } from "./form.tsx";
+import { FailureNotice, Form, TagField, TextField } from "./form.tsx";
+import { judgeText, selectField, useTask } from "./form.tsx";
 import { History } from "./history.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
 
@@ -174,22 +175,24 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         <Form
           onSubmit={() => {
             if (!isTouched) discard();
-            else if (![draft.name, draft.tag].some((text) => findTextFault(text)))
+            else if (![draft.name, draft.tag].some((text) => judgeText(text).fault))
               void save({ ...draft, id }, draft.etag ?? "");
           }}
         >
           <IdLabel id={id} />
-          <NameField
+          <TextField
             id="edit-name"
-            isFocused
+            label="Name"
+            inputRef={selectField}
             hasLines={/[\r\n]/.test(known?.name ?? "")}
             value={draft.name}
-            onInput={(name) => keepDraft(id, { ...draft, name })}
+            onText={(name) => keepDraft(id, { ...draft, name })}
+            {...judgeText(draft.name)}
           />
           <TagField
             id="edit-tag"
             value={draft.tag}
-            onInput={(tag) => keepDraft(id, { ...draft, tag })}
+            onText={(tag) => keepDraft(id, { ...draft, tag })}
           />
           {notice}
           {!(conflict instanceof Changed) && (

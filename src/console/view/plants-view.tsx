@@ -24,7 +24,7 @@ import { AddPanel } from "./add-panel.tsx";
 import { Button, Icon } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
-import { Combobox, useLookUp } from "./form.tsx";
+import { TagInput, useLookUp } from "./form.tsx";
 import { DeletedPanel } from "./history.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
@@ -190,18 +190,16 @@ function TagFilter(): JSX.Element {
   }, [tag]);
   return (
     <div class="tag-filter" data-set={tag === undefined ? undefined : ""}>
-      <Combobox
+      <TagInput
         id="tag-filter"
         aria-label="Filter by tag"
         placeholder={tag === "" ? "empty tag" : "Any tag"}
         value={text.value}
         onText={(next) => {
           text.value = next;
-          if (next === "" && tag !== undefined) refine({ tag: undefined });
+          if (next === "") refine({ tag: undefined });
         }}
-        onChoose={(chosen, isPicked) =>
-          refine({ tag: chosen === "" && !isPicked ? undefined : chosen })
-        }
+        onChange={() => text.value !== "" && refine({ tag: text.value })}
       />
       {tag !== undefined && (
         <Button
@@ -265,7 +263,7 @@ function TagForm(): JSX.Element {
         void tagSelected(tag.value === "" ? undefined : tag.value);
       }}
     >
-      <Combobox
+      <TagInput
         id="selection-tag"
         aria-label="Tag for the selected plants"
         placeholder="No tag"

@@ -2,12 +2,12 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { ServiceError } from "../../../client/client.ts";
 import { call, isExpired } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Check, Mark, Notice } from "./controls.tsx";
-import { Field, fieldProps, focusField, Form, useTask } from "./form.tsx";
+import { focusField, Form, selectField, TextField, useTask } from "./form.tsx";
 
 const reasons: Readonly<Record<SignedOut, string | undefined>> = {
   never: undefined,
@@ -27,7 +27,6 @@ export function SignIn(): JSX.Element {
   const fault = useSignal<string | undefined>(undefined);
   const { isBusy, trouble, run } = useTask();
   const isKept = useSignal(false);
-  useLayoutEffect(() => focusField("token"), []);
 
   const check = async (given: string): Promise<void> => {
     const token = given.trim().replaceAll(AROUND, "");
@@ -65,26 +64,26 @@ export function SignIn(): JSX.Element {
           <Notice kind="warning" title="You were signed out" text={reason} />
         )}
         <Form onSubmit={() => void check(text.value)}>
-          <Field id="token" label="Token" fault={fault.value}>
-            <input
-              {...fieldProps("token", fault.value)}
-              type="password"
-              autocomplete="off"
-              placeholder="pst_…"
-              value={text.value}
-              onInput={(event) => {
-                text.value = event.currentTarget.value;
-                fault.value = undefined;
-              }}
-              onPaste={(event) => {
-                const pasted = event.clipboardData?.getData("text") ?? "";
-                if (text.value !== "" || pasted.trim() === "") return;
-                event.preventDefault();
-                text.value = pasted.trim();
-                void check(pasted);
-              }}
-            />
-          </Field>
+          <TextField
+            id="token"
+            label="Token"
+            fault={fault.value}
+            inputRef={selectField}
+            type="password"
+            placeholder="pst_…"
+            value={text.value}
+            onText={(typed) => {
+              text.value = typed;
+              fault.value = undefined;
+            }}
+            onPaste={(event) => {
+              const pasted = event.clipboardData?.getData("text") ?? "";
+              if (text.value !== "" || pasted.trim() === "") return;
+              event.preventDefault();
+              text.value = pasted.trim();
+              void check(pasted);
+            }}
+          />
           <Check isOn={isKept.value} onChange={(isOn) => (isKept.value = isOn)}>
             Stay signed in on this device
           </Check>

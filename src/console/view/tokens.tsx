@@ -29,7 +29,7 @@ const isOwn = ({ prefix }: TokenSummary): boolean => prefix === identity.value?.
 
 export function TokensView(): JSX.Element {
   const manager = useManager<TokenSummary>("/tokens");
-  const shown = (manager.items.value ?? []).filter(isInUse).toReversed();
+  const shown = (manager.items ?? []).filter(isInUse).toReversed();
   // A token cannot hand out what it lacks.
   const has = identity.value?.scopes ?? [];
 

@@ -118,7 +118,7 @@ export function WebhooksView(): JSX.Element {
       secretTitle="The secret of the webhook"
       creation={creation}
       heads={["Name", "Sends", "State", "Last attempts", ""]}
-      rows={(manager.items.value ?? []).map((webhook) => [
+      rows={(manager.items ?? []).map((webhook) => [
         <>
           <strong>{webhook.name}</strong> <span class="digits faint">{webhook.url}</span>
         </>,
