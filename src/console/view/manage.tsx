@@ -3,7 +3,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { ask, explain } from "../api/service.ts";
+import { explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Notice, Table, type TableRow } from "./controls.tsx";
 import { Form, usePolling, useTask } from "./form.tsx";
@@ -19,11 +19,11 @@ interface Question {
   readonly run: (given: FormData) => Promise<string | undefined>;
 }
 
-/** The list behind a path, what is asked in a dialog, and the secret of what was made last. */
-export function useManager<Item>(path: string) {
+/** A list, what is asked in a dialog, and the secret of what was made last. */
+export function useManager<Item>(read: () => Promise<readonly Item[]>) {
   const question = useSignal<Question | undefined>(undefined);
   const secret = useSignal<string | undefined>(undefined);
-  const { answer: items, failure, poll } = usePolling(() => ask<readonly Item[]>(path));
+  const { answer: items, failure, poll } = usePolling(read);
   return { items, failure, reload: poll, question, secret };
 }
 

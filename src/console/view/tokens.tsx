@@ -28,7 +28,7 @@ const isInUse = ({ revoked, expires }: TokenSummary): boolean =>
 const isOwn = ({ prefix }: TokenSummary): boolean => prefix === identity.value?.prefix;
 
 export function TokensView(): JSX.Element {
-  const manager = useManager<TokenSummary>("/tokens");
+  const manager = useManager(() => ask<readonly TokenSummary[]>("/tokens"));
   const shown = (manager.items ?? []).filter(isInUse).toReversed();
   // A token cannot hand out what it lacks.
   const has = identity.value?.scopes ?? [];

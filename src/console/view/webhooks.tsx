@@ -22,7 +22,7 @@ const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
   `${status ?? error ?? "no answer"} after ${formatFigure(durationMs)} ms`;
 
 export function WebhooksView(): JSX.Element {
-  const manager = useManager<Shown>("/webhooks");
+  const manager = useManager(() => ask<readonly Shown[]>("/webhooks"));
 
   const add = async (given: FormData): Promise<undefined> => {
     const added = await ask<WithSecret>("/webhooks", "POST", {
