@@ -6,7 +6,7 @@ import { resolveConfig } from "../../src/config.ts";
 import type { ChangePage, ChangeQuery } from "../../src/domain/change.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
-import { LAST_BREAK, readChanges } from "../../src/store/postgres/changes.ts";
+import { readChanges } from "../../src/store/postgres/changes.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
 import { onServer } from "../../src/store/postgres/pool.ts";
 import { parsePostgresUrl } from "../../src/store/postgres/url.ts";
@@ -134,17 +134,6 @@ test("a database from another server goes on: its newest blocks are shown, and n
   const { changes } = await store.readChanges({ ...all, after: first?.seq ?? 0 });
   expect(changes.map(({ id }) => id)).toEqual([5n, 2n]);
   for (const { seq } of changes) expect(seq).toBeGreaterThan(first?.seq ?? 0);
-});
-
-test("the last break is found without a walk over the journal", async () => {
-  await using scene = await makeScene();
-  await scene.open();
-  const db = scene.connect();
-  await db.unsafe(`INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
-    SELECT n, 1, n, 1, '[]' FROM generate_series(1, 5000) AS n`);
-  await db.unsafe("ANALYZE plantstore_changes");
-  const plan = (await db.unsafe(`EXPLAIN ${LAST_BREAK}`)) as unknown[];
-  expect(JSON.stringify(plan)).toContain("using plantstore_changes_breaks");
 });
 
 /** Every row that is read, and what is done before it is handed on. */

@@ -12,19 +12,12 @@ const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
 /**
- * The change, which returns the ids that it was made to, and its block in one statement. The two parameters are the
- * text of the block, and how many entries it has. Those that the change was not made to do not count. Time and place
- * are taken when the last plant has been changed.
+ * Inserts the block of a change whose ids are in `done`: how many they are, the text of the block, and which of its
+ * entries took effect, null for all. Time and place are taken when the last plant has been changed.
  */
-export const withChanges = (change: string, firstParameter: number): string => `WITH done AS (
-    ${change}
-  ), written AS (
-    INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
-    SELECT count(*), ${LSN}, ${NOW_US}, $${firstParameter}::text,
-      CASE WHEN count(*) < $${firstParameter + 1}::int THEN array_agg(id) END
-    FROM done HAVING count(*) > 0
-  )
-  SELECT id FROM done`;
+export const insertBlock = (length: string, text: string, kept: string): string =>
+  `INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
+  SELECT ${length}, ${LSN}, ${NOW_US}, ${text}::text, ${kept} FROM done`;
 
 const BLOCKS_MAX = 256;
 const BYTES_MAX = 2_097_152;
@@ -39,7 +32,7 @@ const NUMBER = `WITH ready AS (
     SELECT place, at_us, sum(length) OVER (ORDER BY lsn ROWS UNBOUNDED PRECEDING) AS total
     FROM (
       SELECT ctid AS place, lsn, at_us, length FROM plantstore_changes
-      WHERE last IS NULL ORDER BY lsn LIMIT ${BLOCKS_MAX}
+      WHERE last IS NULL ORDER BY last, lsn LIMIT ${BLOCKS_MAX}
     ) AS oldest
   ), numbered AS (
     SELECT place, total + greatest((SELECT max(last) FROM plantstore_changes),
@@ -63,7 +56,7 @@ const NUMBER = `WITH ready AS (
 const readBlocks = (
   blocksMax: number,
   hasText: boolean,
-): string => `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept::text AS kept,
+): string => `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept,
     (SELECT max(last) FROM plantstore_changes) AS newest,
     CASE WHEN ${hasText} AND last > $1::bigint AND ($2::text IS NULL OR position($2::text IN entries) > 0)
       THEN entries END AS entries
@@ -81,8 +74,7 @@ const READ = readBlocks(BLOCKS_MAX, true);
 /** Whether the journal goes on, and its newest number. Every instance asks ten times a second. */
 const PEEK = readBlocks(2, false);
 
-/** By an index of its own: a journal has millions of blocks, and few breaks. */
-export const LAST_BREAK = "SELECT max(last) AS last FROM plantstore_changes WHERE length = 0";
+const LAST_BREAK = "SELECT at_ms AS last FROM plantstore_marks WHERE name = 'break'";
 const NEWEST = "SELECT max(last) AS newest FROM plantstore_changes";
 
 /**
@@ -101,13 +93,16 @@ const TRIM = `WITH oldest AS (
     AND last < (SELECT max(last) FROM plantstore_changes)
   RETURNING last`;
 
-/** A break: from here on changes are made that the journal does not have. */
+/** A break: from here on changes are made that the journal does not have. A mark keeps the number of the last one. */
 const BREAK = `WITH turn AS (
     UPDATE plantstore_marks SET at_ms = greatest(at_ms + 1, ${NOW_US}) WHERE name = 'changes'
     RETURNING at_ms
+  ), block AS (
+    INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
+    SELECT at_ms, 0, 0, ${NOW_US}, '[]' FROM turn
   )
-  INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
-  SELECT at_ms, 0, 0, ${NOW_US}, '[]' FROM turn`;
+  INSERT INTO plantstore_marks (name, at_ms) SELECT 'break', at_ms FROM turn
+  ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
 
 /** False on an engine without a log that shows the order of its transactions: there is no journal then. */
 export async function beginJournal(connection: Connection): Promise<boolean> {

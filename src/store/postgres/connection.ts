@@ -144,6 +144,9 @@ const GREET = `SELECT current_setting('transaction_read_only') AS read_only,
   (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
   current_setting('plantstore.session', true) AS session`;
 
+/** `count` is how many rows the statement has inserted, changed or selected. */
+type Rows<Row> = readonly Row[] & { readonly count: number };
+
 /** How a pooler or an engine refuses to start a session with a parameter that it does not know. */
 const PARAMETER_REFUSED = new Set(["08P01", "42704"]);
 
@@ -234,7 +237,7 @@ export class Connection {
     text: string,
     parameters: readonly Value[] = [],
     msMax = this.statementMsMax,
-  ): Promise<readonly Row[]> {
+  ): Promise<Rows<Row>> {
     if (this.isLost) throw new TransientError("the connection was lost");
     // Closing rejects the query at once.
     const timer = setTimeout(() => {
@@ -242,7 +245,7 @@ export class Connection {
       this.close();
     }, this.allowanceMs(msMax));
     try {
-      return (await this.sql.unsafe(text, parameters as Value[])) as Row[];
+      return (await this.sql.unsafe(text, parameters as Value[])) as Rows<Row>;
     } catch (error) {
       if (this.isLate)
         throw new TransientError(`no answer from ${describeHost(this.host)} in time`);
@@ -254,15 +257,15 @@ export class Connection {
   }
 
   /**
-   * Sends a writing statement. Its last parameter, added here, is a time in seconds by the server's clock:
+   * Sends a writing statement. Its first parameter, added here, is a time in seconds by the server's clock:
    * the statement changes nothing after it. It is the time at which we stop waiting for the answer.
    */
-  async write<Row>(text: string, parameters: readonly Value[]): Promise<readonly Row[]> {
+  async write<Row>(text: string, parameters: readonly Value[]): Promise<Rows<Row>> {
     if (this.isLost) throw new TransientError("the connection was lost");
     const validUntilMs = performance.now() + this.allowanceMs(this.statementMsMax);
     const validUntil = (validUntilMs + this.clockOffsetMs) / 1000;
     try {
-      return await this.query<Row>(text, [...parameters, validUntil.toFixed(3)]);
+      return await this.query<Row>(text, [validUntil.toFixed(3), ...parameters]);
     } catch (error) {
       const state = sqlStateOf(error);
       if (state !== undefined && !UNKNOWN_OUTCOME.test(state)) throw error;

@@ -35,7 +35,7 @@ export const steps: readonly string[] = [
   `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_tokens_name ON plantstore_tokens (name)
   WHERE revoked_at_ms IS NULL`,
 
-  // The time of the last probe, and the newest number of the journal.
+  // The time of the last probe, and the numbers of the newest change and of the last break in the journal.
   `CREATE TABLE IF NOT EXISTS plantstore_marks (
   name  text COLLATE "C" PRIMARY KEY,
   at_ms bigint NOT NULL
@@ -58,13 +58,12 @@ export const steps: readonly string[] = [
   lsn     bigint NOT NULL,
   at_us   bigint NOT NULL,
   entries text NOT NULL,
-  kept    bigint[]
+  kept    text
 )`,
 
-  `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_changes_last ON plantstore_changes (last)`,
-
-  `CREATE INDEX IF NOT EXISTS plantstore_changes_new ON plantstore_changes (lsn)
-  WHERE last IS NULL`,
+  // The numbered blocks by their numbers, and behind them the others by their places: one index, because every
+  // create pays for it.
+  `CREATE INDEX IF NOT EXISTS plantstore_changes_order ON plantstore_changes (last, lsn)`,
 
   // A number that readers can begin behind, before there is any change.
   `WITH mark AS (
@@ -80,9 +79,6 @@ SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
   version text NOT NULL,
   record  text NOT NULL
 )`,
-
-  `CREATE INDEX IF NOT EXISTS plantstore_changes_breaks ON plantstore_changes (last)
-  WHERE length = 0`,
 ];
 
 export const NEWEST_SCHEMA = steps.length;
