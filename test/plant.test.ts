@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { Compile } from "typebox/schema";
 import { Refusal } from "../src/domain/errors.ts";
-import { findIdText, INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
+import { readIdText, INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import {
   formatNdjson,
   formatStoredPlant,
@@ -89,7 +89,7 @@ function withoutId(came: unknown): unknown {
   return rest;
 }
 
-describe("findIdText", () => {
+describe("readIdText", () => {
   test.each([
     ['{"id":1.50,"name":"a"}', "1.50"],
     ['{"x":{"id":2},"id":3}', "3"],
@@ -100,10 +100,7 @@ describe("findIdText", () => {
     ['{"x\\\\":11,"id":12}', "12"],
     ['{"id":13,"id":14}', "14"],
     [' { "id" : 15 } ', "15"],
-    ['{"id":"16"}', undefined],
-    ['{"id":[17]}', undefined],
-    ["{}", undefined],
-  ])("of %s is %s", (json, expected) => expect(findIdText(json)).toBe(expected));
+  ])("of %s is %s", (json, expected) => expect(readIdText(json)).toBe(expected));
 
   test("agrees with a reviver on any object", () => {
     type Reviver = (key: string, value: unknown, context: { source: string }) => unknown;
@@ -119,7 +116,7 @@ describe("findIdText", () => {
         const revived = JSON.parse(json, keepSource as (key: string, value: unknown) => unknown);
         const { id } = revived as Record<string, unknown>;
         const isNumber = typeof came["id"] === "number";
-        if (isNumber) expect(`#${findIdText(json)}`).toBe(id as string);
+        if (isNumber) expect(`#${readIdText(json)}`).toBe(id as string);
       }),
       { numRuns: RUNS },
     );

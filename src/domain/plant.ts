@@ -1,7 +1,7 @@
 /** What a plant is: how it is read and checked, how it is written, and what a change to it may depend on. */
 
 import { Refusal } from "./errors.ts";
-import { clip, describe, findInt64, findIdText, INT64_MAX, INT64_MIN, parseJson } from "./json.ts";
+import { clip, describe, findInt64, readIdText, INT64_MAX, INT64_MIN, parseJson } from "./json.ts";
 
 /** A plant as the store holds it. Its id never changes. */
 export interface Plant<Id = bigint> {
@@ -73,7 +73,7 @@ function parseObject(text: string): Members {
 /** The id as the client wrote it. Reads the text once more, so only if a double cannot be trusted. */
 function readId(text: string, { id }: Members): { id: bigint | undefined; text: string } {
   if (typeof id !== "number") return { id: undefined, text: describe(id) };
-  const written = findIdText(text) ?? "";
+  const written = readIdText(text);
   return { id: findInt64(written), text: clip(written) };
 }
 
