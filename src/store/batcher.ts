@@ -52,6 +52,10 @@ const LOCK_RETRY_MS = 5;
 export const WRITING_MS = 100;
 /** A commit that takes longer is not waited for by writes that another lane could take. */
 const LANE_MS = 5;
+/** How often the end waits for what is under way. */
+const CLOSE_MS = 2;
+/** The share of the time in the queue between two looks for what has waited too long. */
+const WATCH_SHARE = 0.1;
 const COMMIT_CHARACTERS_MAX = 4_194_304;
 /** The share of the queue that blocks of writes may fill. The rest is left to single writes. */
 const BLOCKS_SHARE = 0.5;
@@ -71,9 +75,7 @@ export class Batcher<Write, Outcome> {
   /** When the last commit began. */
   private committedAtMs = 0;
   private busyUntilMs = 0;
-  private readonly running = new Set<Promise<void>>();
   private timer: Timer | undefined;
-  private laneTimer: Timer | undefined;
   private closed = false;
 
   constructor(commit: Commit<Write, Outcome>, limits: QueueLimits, options: Options<Write> = {}) {
@@ -84,12 +86,16 @@ export class Batcher<Write, Outcome> {
 
   /** Writes that are queued or under way. */
   get waiting(): number {
-    return this.queue.length + this.overflow.length + this.writesInFlight;
+    return this.queued + this.writesInFlight;
   }
 
   /** Whether there are writes now, or were a moment ago. */
   get isBusy(): boolean {
     return this.waiting > 0 || this.options.now() < this.busyUntilMs;
+  }
+
+  private get queued(): number {
+    return this.queue.length + this.overflow.length;
   }
 
   private get writesInFlight(): number {
@@ -149,8 +155,8 @@ export class Batcher<Write, Outcome> {
   /** Refuses new writes, and resolves when those accepted are settled. */
   async close(): Promise<void> {
     this.closed = true;
-    while (this.running.size > 0) await Promise.all(this.running);
-    clearTimeout(this.timer);
+    while (this.waiting > 0) await pause(CLOSE_MS);
+    clearInterval(this.timer);
   }
 
   private deadline(): number {
@@ -167,12 +173,14 @@ export class Batcher<Write, Outcome> {
   }
 
   private start(): void {
-    this.timer ??= this.watch(this.limits.queueSecondsMax * 1000);
-    if (this.lanes === this.options.inFlightMax) return;
-    if (this.lanes > 0 && this.isNextBatchSmall()) return;
+    const { inFlightMax } = this.options;
+    this.timer ??= setInterval(
+      () => this.watch(),
+      this.limits.queueSecondsMax * 1000 * WATCH_SHARE,
+    ).unref();
+    if (this.lanes === inFlightMax || (this.lanes > 0 && this.isNextBatchSmall())) return;
     this.lanes++;
-    const running = this.run().finally(() => this.running.delete(running));
-    this.running.add(running);
+    void this.run();
   }
 
   /**
@@ -180,30 +188,19 @@ export class Batcher<Write, Outcome> {
    * that one holds, unless it takes long: they go with the next one.
    */
   private isNextBatchSmall(): boolean {
-    const queued = this.queue.length + this.overflow.length;
     const isYoung = this.options.now() < this.committedAtMs + LANE_MS;
-    const isSmall = isYoung && queued < this.writesInFlight;
-    // There may be no later write to find out that it takes long.
-    if (isSmall && queued > 0)
-      this.laneTimer ??= setTimeout(() => {
-        this.laneTimer = undefined;
-        this.start();
-      }, LANE_MS).unref();
-    return isSmall;
+    return isYoung && this.queued < this.writesInFlight;
   }
 
   /** A lane ends when the queue is empty. A later write starts a new one. */
   private async run(): Promise<void> {
-    while (this.queue.length + this.overflow.length > 0) {
+    while (this.queued > 0) {
       if (this.lanes > 1 && this.isNextBatchSmall()) break;
       // Requests that the runtime has already received join the batch before it starts.
       await endOfTick();
       const batch = this.takeBatch();
-      if (batch.length === 0) {
-        if (this.queue.length === 0) continue;
-        // The rest has the keys of writes under way. It is taken when they are settled.
-        break;
-      }
+      // What is left has the keys of writes under way. It is taken when they are settled.
+      if (batch.length === 0) break;
       await this.commitBatch(batch);
     }
     this.lanes--;
@@ -211,9 +208,12 @@ export class Batcher<Write, Outcome> {
 
   private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<void> {
     const startedAtMs = this.options.now();
-    const deadlineMs = Math.max(findDeadline(batch), startedAtMs + this.options.commitMsMin);
+    const firstMs = Math.min(...batch.map((pending) => pending.deadlineMs));
+    const deadlineMs = Math.max(firstMs, startedAtMs + this.options.commitMsMin);
     this.inFlight.set(batch, deadlineMs);
     this.committedAtMs = startedAtMs;
+    // There may be no later write to find out that it takes long.
+    if (this.options.inFlightMax > 1) setTimeout(() => this.start(), LANE_MS + 1).unref();
     try {
       const writes = batch.map(({ write }) => write);
       const committed = this.commit(writes, deadlineMs);
@@ -221,15 +221,15 @@ export class Batcher<Write, Outcome> {
       const isLocked = outcomes.length === 0;
       if (!isLocked) this.options.onCommit?.(this.options.now() - startedAtMs, outcomes.length);
       if (outcomes.length < batch.length) this.putBack(batch.slice(outcomes.length));
-      const late: Promise<Outcome>[] = [];
-      for (let index = 0; index < outcomes.length; index++) {
-        const outcome = outcomes[index] as Result<Outcome>;
-        if (outcome instanceof Promise) late.push(outcome);
-        const pending = batch[index] as Pending<Write, Outcome>;
-        pending.settle(outcome);
-      }
-      if (late.length > 0) this.releaseAfter(late, batch);
-      else this.release(batch);
+      for (let index = 0; index < outcomes.length; index++)
+        batch[index]?.settle(outcomes[index] as Result<Outcome>);
+      const late = outcomes.filter((outcome) => outcome instanceof Promise);
+      if (late.length === 0) this.release(batch);
+      else
+        void Promise.allSettled(late).then(() => {
+          this.release(batch);
+          this.start();
+        });
       if (isLocked) await pause(LOCK_RETRY_MS);
     } catch (error) {
       for (const pending of batch) pending.settle(error as Error);
@@ -247,18 +247,6 @@ export class Batcher<Write, Outcome> {
     this.busyUntilMs = this.options.now() + WRITING_MS;
     const { keyOf } = this.options;
     if (keyOf !== undefined) for (const { write } of batch) this.keysInFlight.delete(keyOf(write));
-  }
-
-  private releaseAfter(
-    late: readonly Promise<Outcome>[],
-    batch: readonly Pending<Write, Outcome>[],
-  ): void {
-    const running = Promise.allSettled(late).then(() => {
-      this.release(batch);
-      this.running.delete(running);
-      if (this.queue.length > 0) this.start();
-    });
-    this.running.add(running);
   }
 
   /** As many writes as a commit may have, and a bounded amount of text, so others get their turn. */
@@ -303,19 +291,16 @@ export class Batcher<Write, Outcome> {
   }
 
   /** Every wait ends, even for a commit that has begun: that one may turn out to be stored. */
-  private watch(afterMs: number): Timer {
-    return setTimeout(() => {
-      const now = this.options.now();
-      for (const [batch, deadlineMs] of this.inFlight)
-        for (const pending of batch)
-          if (Math.max(deadlineMs, pending.deadlineMs) <= now)
-            pending.settle(new Refusal("store_unavailable"));
-      this.refuseLate(now);
-      const waiting = [...this.inFlight.keys(), this.queue, this.overflow].flat();
-      const commits = Array.from(this.inFlight.values(), (deadlineMs) => ({ deadlineMs }));
-      const nextMs = findDeadline([...commits, ...waiting].filter((each) => each.deadlineMs > now));
-      this.timer = nextMs === Number.POSITIVE_INFINITY ? undefined : this.watch(nextMs - now);
-    }, afterMs).unref();
+  private watch(): void {
+    const now = this.options.now();
+    for (const [batch, deadlineMs] of this.inFlight)
+      for (const pending of batch)
+        if (Math.max(deadlineMs, pending.deadlineMs) <= now)
+          pending.settle(new Refusal("store_unavailable"));
+    this.refuseLate(now);
+    if (this.waiting > 0) return;
+    clearInterval(this.timer);
+    this.timer = undefined;
   }
 
   private refuseLate(now: number): void {
@@ -334,9 +319,6 @@ export class Batcher<Write, Outcome> {
 const sumCharacters = (writes: readonly { readonly characters: number }[]): number =>
   writes.reduce((sum, { characters }) => sum + characters, 0);
 
-const findDeadline = (writes: readonly { readonly deadlineMs: number }[]): number =>
-  writes.reduce((first, { deadlineMs }) => Math.min(first, deadlineMs), Number.POSITIVE_INFINITY);
-
 /*
  * The end of a tick of the event loop, even when the tick does not end.
  *
@@ -345,15 +327,17 @@ const findDeadline = (writes: readonly { readonly deadlineMs: number }[]): numbe
  * for seconds. So every request calls `flushOverdue`, and every 64th does what has waited too long.
  */
 
-interface Waiter {
+interface Wait {
   readonly dueMs: number;
+  readonly ended: Promise<void>;
   readonly end: () => void;
 }
 
 /** Longer than an ordinary tick, and short for a client. */
 const TICK_MS_MAX = 10;
 
-const waiters = new Set<Waiter>();
+/** Those that have not ended, the oldest first. */
+const waits = new Set<Wait>();
 
 /** Resolves at the end of the tick, or when the tick has taken too long. */
 export const endOfTick = shareWait();
@@ -376,47 +360,39 @@ export function allArrived(): Promise<void> {
 
 /** All that wait in one tick share one promise. It resolves at once for the last of so many. */
 function shareWait(waitingMax = Number.POSITIVE_INFINITY): () => Promise<void> {
-  let shared: Promise<void> | undefined;
+  let wait: Wait | undefined;
   let waiting = 0;
-  let end: (() => void) | undefined;
   return () => {
-    shared ??= wait(
-      TICK_MS_MAX,
-      (whenOver) => setImmediate((end = whenOver)),
-      () => {
-        shared = undefined;
-        waiting = 0;
-      },
-    );
-    const ended = shared;
-    if (++waiting === waitingMax) end?.();
-    return ended;
+    if (wait === undefined || !waits.has(wait)) {
+      wait = beginWait(TICK_MS_MAX, (end) => setImmediate(end));
+      waiting = 0;
+    }
+    if (++waiting === waitingMax) wait.end();
+    return wait.ended;
   };
 }
 
 /** Resolves after that time, or a little later, even if the tick does not end. */
-export const pause = (ms: number): Promise<void> => wait(ms, (end) => setTimeout(end, ms));
+export const pause = (ms: number): Promise<void> =>
+  beginWait(ms, (end) => setTimeout(end, ms)).ended;
 
 /** Resolves to undefined after that time, or when the signal aborts. */
-export const within = <Value>(
+export async function within<Value>(
   msMax: number,
   result: Promise<Value>,
   signal?: AbortSignal,
-): Promise<Value | undefined> =>
-  new Promise((resolve, reject) => {
-    const giveUp = (): void => end(() => resolve(undefined));
-    const timer = setTimeout(giveUp, msMax);
-    const end = (settle: () => void): void => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", giveUp);
-      settle();
-    };
-    signal?.addEventListener("abort", giveUp);
-    result.then(
-      (value) => end(() => resolve(value)),
-      (error: unknown) => end(() => reject(error)),
-    );
-  });
+): Promise<Value | undefined> {
+  const over = Promise.withResolvers<undefined>();
+  const giveUp = (): void => over.resolve(undefined);
+  const timer = setTimeout(giveUp, msMax);
+  signal?.addEventListener("abort", giveUp);
+  try {
+    return await Promise.race([result, over.promise]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", giveUp);
+  }
+}
 
 let requestsSinceFlush = 0;
 
@@ -426,24 +402,17 @@ export function flushOverdue(nowMs: number): void {
   if (++requestsSinceFlush < TOGETHER_MAX) return;
   requestsSinceFlush = 0;
   // The oldest alone: requests that go on now still reach the end of their tick, which the next call finds overdue.
-  for (const { dueMs, end } of waiters) if (dueMs <= nowMs) return end();
+  for (const { dueMs, end } of waits) if (dueMs <= nowMs) return end();
 }
 
-function wait(
-  ms: number,
-  whenOver: (end: () => void) => unknown,
-  onEnd = (): void => undefined,
-): Promise<void> {
-  return new Promise((resolve) => {
-    const entry: Waiter = {
-      dueMs: performance.now() + ms,
-      end: () => {
-        if (!waiters.delete(entry)) return;
-        onEnd();
-        resolve();
-      },
-    };
-    waiters.add(entry);
-    whenOver(entry.end);
-  });
+function beginWait(ms: number, schedule: (end: () => void) => unknown): Wait {
+  const { promise: ended, resolve } = Promise.withResolvers<void>();
+  const end = (): void => {
+    waits.delete(wait);
+    resolve();
+  };
+  const wait = { dueMs: performance.now() + ms, ended, end };
+  waits.add(wait);
+  schedule(end);
+  return wait;
 }
