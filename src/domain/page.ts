@@ -49,12 +49,10 @@ export const isSearch = ({ name, q }: CountQuery): boolean => name !== undefined
 
 /** The first id that may be on the page; undefined if there can be none. */
 export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
-  if (order === "asc") {
-    if (after === undefined) return INT64_MIN;
-    return after === INT64_MAX ? undefined : after + 1n;
-  }
-  if (after === undefined) return INT64_MAX;
-  return after === INT64_MIN ? undefined : after - 1n;
+  const isUp = order === "asc";
+  if (after === undefined) return isUp ? INT64_MIN : INT64_MAX;
+  if (after === (isUp ? INT64_MAX : INT64_MIN)) return undefined;
+  return isUp ? after + 1n : after - 1n;
 }
 
 /** Names may be long: a page of long names is a shorter page, whatever its limit. */
@@ -67,53 +65,42 @@ const SEARCH_MS_MAX = 50;
  * a search after so much time, whatever was found. So no page takes more than its share of time or memory. It holds at
  * least one row if there is one, or has looked at one.
  */
-export class PageBuilder {
-  readonly plants: ListedPlant[] = [];
-  private last: ListedPlant | undefined;
-  private readonly query: PlantQuery;
-  private readonly accepts: ((plant: ListedPlant) => boolean) | undefined;
-  private readonly scanRowsMax: number;
-  private readonly now: () => number;
-  private readonly endsAtMs: number;
-  private seen = 0;
-  private characters = 0;
+export function createPage(query: PlantQuery, scanRowsMax: number, now = () => performance.now()) {
+  const { limit, charactersMax = CHARACTERS_MAX } = query;
+  const accepts = isSearch(query) ? createFilter(query) : undefined;
+  const endsAtMs = now() + SEARCH_MS_MAX;
+  const plants: ListedPlant[] = [];
+  let last: ListedPlant | undefined;
+  let seen = 0;
+  let characters = 0;
+  return {
+    plants,
 
-  constructor(query: PlantQuery, scanRowsMax: number, now = () => performance.now()) {
-    this.query = query;
-    this.accepts = isSearch(query) ? createFilter(query) : undefined;
-    this.scanRowsMax = scanRowsMax;
-    this.now = now;
-    this.endsAtMs = now() + SEARCH_MS_MAX;
-  }
+    /** Of the last row that was looked at. */
+    get lastId(): bigint | undefined {
+      return last && BigInt(last.id);
+    },
 
-  /** Of the last row that was looked at. */
-  get lastId(): bigint | undefined {
-    return this.last && BigInt(this.last.id);
-  }
+    /** False if the page is over before this row. */
+    add(row: ListedPlant): boolean {
+      if (plants.length === limit || seen >= scanRowsMax) return false;
+      if (characters > charactersMax) return false;
+      if (accepts !== undefined && seen > 0 && now() > endsAtMs) return false;
+      seen++;
+      characters += lengthOf(row);
+      last = row;
+      if (accepts === undefined || accepts(row)) plants.push(row);
+      return true;
+    },
 
-  /** False if the page is over before this row. */
-  add(row: ListedPlant): boolean {
-    const { plants, accepts, seen } = this;
-    const { limit, charactersMax = CHARACTERS_MAX } = this.query;
-    if (plants.length === limit || seen >= this.scanRowsMax) return false;
-    if (this.characters > charactersMax) return false;
-    if (accepts !== undefined && seen > 0 && this.now() > this.endsAtMs) return false;
-    this.seen++;
-    this.characters += lengthOf(row);
-    this.last = row;
-    if (accepts === undefined || accepts(row)) plants.push(row);
-    return true;
-  }
+    /** Rows that the database has looked at, and that do not match. */
+    skip(rows: number): void {
+      seen += rows;
+    },
 
-  /** Rows that the database has looked at, and that do not match. */
-  skip(rows: number): void {
-    this.seen += rows;
-  }
-
-  /** How many rows a search may still look at: one at least, to know whether there are others. */
-  rowsLeft(rowsMax: number): number {
-    return Math.max(1, Math.min(rowsMax, this.scanRowsMax - this.seen));
-  }
+    /** How many rows a search may still look at: one at least, to know whether there are others. */
+    rowsLeft: (rowsMax: number): number => Math.max(1, Math.min(rowsMax, scanRowsMax - seen)),
+  };
 }
 
 /** More words would take too long with a long name. */

@@ -1,7 +1,7 @@
 /** Plants as a test sends them, and as a store holds them. */
 
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
-import { PageBuilder, type PlantPage } from "../../src/domain/page.ts";
+import { createPage, type PlantPage } from "../../src/domain/page.ts";
 import type { ListedPlant, Plant } from "../../src/domain/plant.ts";
 
 export interface StoredPlant {
@@ -41,9 +41,9 @@ export const toExact = (plants: readonly ListedPlant[]): Plant[] =>
 /** Takes a page off rows in key order, as both engines do. */
 export function takePage(
   rows: Iterable<Plant>,
-  ...how: ConstructorParameters<typeof PageBuilder>
+  ...how: Parameters<typeof createPage>
 ): PlantPage {
-  const page = new PageBuilder(...how);
+  const page = createPage(...how);
   for (const row of rows) if (!page.add(row)) return { plants: page.plants, next: page.lastId };
   return { plants: page.plants, next: undefined };
 }

@@ -2,13 +2,13 @@
 
 import {
   type CountPage,
+  createPage,
   findBehind,
   firstIdOf,
   firstTagOf,
   isComplete,
   isSearch,
   type Order,
-  PageBuilder,
   type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
@@ -55,7 +55,7 @@ export async function listPlants(
   };
   // A search is bounded by the time that it works, not by the time that it waits.
   const workedMs = (): number => performance.now() - waitedMs;
-  const page = new PageBuilder(query, searches ? scanRowsMax : query.limit, workedMs);
+  const page = createPage(query, searches ? scanRowsMax : query.limit, workedMs);
   let yieldAtMs = workedMs() + TICK_MS;
   for (let { after } = query; ;) {
     const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;

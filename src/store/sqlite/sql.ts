@@ -3,13 +3,13 @@
 import type { Database, Statement } from "bun:sqlite";
 import {
   type CountPage,
+  createPage,
   findBehind,
   findHint,
   firstIdOf,
   firstTagOf,
   isSearch,
   type Order,
-  PageBuilder,
   type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
@@ -160,7 +160,7 @@ export function readPage(statements: Statements, query: PlantQuery): PlantPage {
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], next: undefined };
   const read = (isExact: boolean): PlantPage | undefined => {
-    const page = new PageBuilder(query, Number.POSITIVE_INFINITY);
+    const page = createPage(query, Number.POSITIVE_INFINITY);
     const rows = walkOf(statements, query).page.safeIntegers(isExact);
     // One more than the page may have tells whether there is a next one.
     for (const row of rows.iterate(tag, firstId, limit + 1)) {
@@ -186,7 +186,7 @@ export function searchPlants(
   const { last, candidates } = walkOf(statements, query);
   const hint = findHint(query);
   const pattern = hint === undefined ? null : `%${hint.replace(/[%_\\]/g, "\\$&")}%`;
-  const page = new PageBuilder(query, scanRowsMax);
+  const page = createPage(query, scanRowsMax);
   let firstId = firstIdOf(query);
   while (firstId !== undefined) {
     const rows = page.rowsLeft(STEP_ROWS);
