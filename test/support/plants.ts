@@ -39,10 +39,7 @@ export const toExact = (plants: readonly ListedPlant[]): Plant[] =>
   plants.map((plant) => ({ ...plant, id: BigInt(plant.id) }));
 
 /** Takes a page off rows in key order, as both engines do. */
-export function takePage(
-  rows: Iterable<Plant>,
-  ...how: Parameters<typeof createPage>
-): PlantPage {
+export function takePage(rows: Iterable<Plant>, ...how: Parameters<typeof createPage>): PlantPage {
   const page = createPage(...how);
   for (const row of rows) if (!page.add(row)) return { plants: page.plants, next: page.lastId };
   return { plants: page.plants, next: undefined };
