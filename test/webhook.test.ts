@@ -89,7 +89,7 @@ test("another service fails: no command takes its answer for that of a plant sto
       {
         exitCode: 1,
         stdout: "",
-        stderr: "plantstore: The service does not answer as a plant store does.\n",
+        stderr: `plantstore: ${elsewhere.url.origin} does not answer as a plant store does.\n`,
       },
     ]);
   }

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { findDurationMs } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
+import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
 import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { parseStoreUrl } from "../store/open.ts";
@@ -18,7 +19,6 @@ import {
   untilInterrupted,
   UsageError,
 } from "./command.ts";
-import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "./files.ts";
 import { printError, printReport } from "./terminal.ts";
 
 export async function backUp(config: Config, flags: Flags, file: string): Promise<void> {

@@ -3,6 +3,7 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import {
+  type ChangePage,
   Client,
   type Filter,
   type Refused,
@@ -10,8 +11,10 @@ import {
   ServiceError,
   type Settle,
 } from "../../client/client.ts";
+import { findChanges } from "../../client/changes.ts";
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
+import { formatChange } from "../domain/change.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { ListedPlant, Plant } from "../domain/plant.ts";
 import type { Created, SchemaChange, Store } from "../domain/store.ts";
@@ -28,13 +31,11 @@ export const EXIT_DIFFERENT = 3;
 
 /** The command was understood and could not be done. */
 export class CommandError extends Error {
-  override readonly name: string = "CommandError";
   readonly exitCode: number = 1;
 }
 
 /** The command was not understood. */
 export class UsageError extends CommandError {
-  override readonly name = "UsageError";
   override readonly exitCode = 2;
 }
 
@@ -57,11 +58,6 @@ export function explainSystemError(error: unknown): string {
   return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;
 }
 
-/** The reader of a pipe has closed it, as `head` does. */
-export class ReaderGone extends CommandError {
-  override readonly name = "ReaderGone";
-}
-
 /** npm repeats a Ctrl-C that the terminal has sent to every process already: the two are one. */
 const SAME_SIGNAL_MS = 500;
 
@@ -78,7 +74,6 @@ export function onSignal(handle: (name: "SIGINT" | "SIGTERM", isSecond: boolean)
 
 /** The exit code is that of a process which the signal has ended: 128 and its number. */
 export class Interrupted extends CommandError {
-  override readonly name = "Interrupted";
   override readonly exitCode: number;
 
   constructor(exitCode: number) {
@@ -115,9 +110,7 @@ export function failHalfway(what: string, error: unknown, state: string): never 
     printError(`interrupted. ${state}`);
     throw error;
   }
-  throw new CommandError(`${explain(error)}\nThe ${what} did not finish: ${state}`, {
-    cause: error,
-  });
+  throw new CommandError(`${explain(error)}\nThe ${what} did not finish: ${state}`);
 }
 
 /** Said before a migration begins, because there is no way back without a backup. */
@@ -142,18 +135,11 @@ export async function withStore<Result>(
 const busyReasons: ReadonlySet<string> = new Set(["store_busy", "store_unavailable", "overloaded"]);
 
 export const retryBusy = <Result>(
-  store: Store,
   attempt: () => Promise<Result>,
-  { onRetry, ...options }: RetryOptions = {},
+  options: RetryOptions = {},
 ): Promise<Result> =>
-  retry(
-    attempt,
-    {
-      ...options,
-      onRetry: ({ message }, waitMs) =>
-        onRetry?.(new Error(`${store.description.location}: ${message}`), waitMs),
-    },
-    (error) => (error instanceof Refusal && busyReasons.has(error.reason) ? 0 : undefined),
+  retry(attempt, options, (error) =>
+    error instanceof Refusal && busyReasons.has(error.reason) ? 0 : undefined,
   );
 
 const PAGE_LENGTH = 1_000;
@@ -170,7 +156,7 @@ export async function* readPages(
     await new Promise(setImmediate);
     retrying.signal?.throwIfAborted();
     const query = { after, limit: PAGE_LENGTH, tag, name, order: "asc" } as const;
-    const page = await retryBusy(store, () => store.listPlants(query), retrying);
+    const page = await retryBusy(() => store.listPlants(query), retrying);
     if (page.plants.length > 0) yield page.plants;
     after = page.next;
   } while (after !== undefined);
@@ -196,7 +182,7 @@ export async function createPlants(
     });
     if (failure !== undefined) throw failure;
   };
-  if (left.length > 0) await retryBusy(store, attempt, retrying);
+  if (left.length > 0) await retryBusy(attempt, retrying);
 }
 
 const isFinal = ({ reason }: Refusal): boolean => reason === "id_taken" || reason === "store_full";
@@ -246,62 +232,62 @@ export interface Flags {
   readonly wait?: string;
 }
 
-/** The same things, done by a service or in a store. */
-interface Sides<Target> {
-  readonly ofService: (client: Client) => Target;
-  readonly ofStore: (store: Store, config: Config) => Target;
-  /** Whether a store that is missing is made. Otherwise a typo would look like an empty one. */
-  readonly isMade?: boolean;
-}
+/** A running service, or a store. */
+export type Target =
+  { readonly client: Client } | { readonly client?: undefined; readonly store: Store };
 
-export async function withTarget<Target, Result>(
+/** `isMade`: whether a store that is missing is made. Otherwise a typo would look like an empty one. */
+export async function withTarget<Result>(
   config: Config,
   flags: Flags,
-  { ofService, ofStore, isMade = false }: Sides<Target>,
   use: (target: Target) => Promise<Result>,
+  { isMade = false } = {},
 ): Promise<Result> {
   const client = findClient(flags, config);
-  if (client !== undefined) return use(ofService(client));
+  if (client !== undefined) return use({ client });
   const { location, version } = await findSchema(config);
   const exists = version !== undefined;
   if (!exists && !isMade) throw new CommandError(`There is no store at ${location}.`);
   return withStore(config, (store) => {
     // In the wrong folder, a new store would go unnoticed.
     if (!exists) printError(`created a new store at ${location}`);
-    return use(ofStore(store, config));
+    return use({ store });
   });
 }
 
-interface PlantTarget {
+interface Plants {
   createBatch(plants: readonly Plant[], settle: Settle, retrying: RetryOptions): Promise<void>;
   exportBlocks(filter: Filter, retrying: RetryOptions): AsyncIterable<readonly ListedPlant[]>;
+  listChangePage(query: { after: number }, retrying: RetryOptions): Promise<ChangePage>;
 }
 
-export const plantsOf: Sides<PlantTarget> = {
-  ofService: (client) => client,
-  ofStore: (store) => ({
-    createBatch: (plants, settle, retrying) => createPlants(store, plants, settle, retrying),
-    exportBlocks: (filter, retrying) => readPages(store, filter, retrying),
-  }),
-};
+/** What a client does through a service, done in a store. */
+export const plantsOf = (target: Target): Plants =>
+  target.client ?? {
+    createBatch: (plants, settle, retrying) => createPlants(target.store, plants, settle, retrying),
+    exportBlocks: (filter, retrying) => readPages(target.store, filter, retrying),
+    listChangePage: async ({ after }, retrying) => {
+      const query = { after, limit: PAGE_LENGTH, id: undefined, types: undefined };
+      const page = await retryBusy(() => target.store.readChanges(query), retrying);
+      // As a service would send them.
+      const json = `[${page.changes.map(formatChange).join(",")}]`;
+      return { ...page, changes: findChanges(json) ?? [] };
+    },
+  };
 
-/** Resolves to the JSON of the answer, which must have the member; without one, the answer must have no body. */
+/** Resolves to the JSON of the answer, or to undefined if there is none. */
 export async function askService<Answer>(
   client: Client,
   method: string,
   path: string,
-  member?: string,
   body?: unknown,
 ): Promise<Answer> {
+  // Another service might take the request, and its answer would be taken for ours.
+  await client.describeToken();
   const headers = { "content-type": "application/json" };
   const init = body === undefined ? {} : { body: JSON.stringify(body) };
   const response = await client.request(path, { method, headers, ...init });
-  const answer: unknown =
-    response.status === 204 ? undefined : await response.json().catch(() => null);
-  const isExpected =
-    member === undefined ? answer === undefined : Object.hasOwn(Object(answer) as object, member);
-  if (!isExpected) throw new CommandError("The service does not answer as a plant store does.");
-  return answer as Answer;
+  return (response.status === 204 ? undefined : await response.json()) as Answer;
 }
 
 /** What a service would refuse is a fault of the flags. `list` is one that is text on the command line. */
@@ -315,13 +301,6 @@ export function requireFlags(parse: () => unknown, list: string | undefined): vo
     // The flag of this name is the address of a service.
     throw new UsageError(flags.replace(/^--url:/, "<target>:"));
   }
-}
-
-/** The number of a change. */
-export function parseChangeNumber(flag: string, text: string, expected: string): number {
-  const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
-  if (Number.isSafeInteger(number)) return number;
-  throw new UsageError(`${flag}: ${JSON.stringify(text)} is not allowed; expected ${expected}`);
 }
 
 /** A client of the service that --url names; undefined without --url. */

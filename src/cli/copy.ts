@@ -29,23 +29,17 @@ interface Sum {
 }
 
 /** Right at any time, also if the copy ends early. */
-export interface Report {
-  readonly plants: { copied: number; present: number };
-  /** `different` tokens cannot be used in the target as in the source. */
-  readonly tokens: { copied: number; present: number; different: number };
-  verification: { readonly equal: boolean; readonly from: Sum; readonly to: Sum } | null;
-}
+export const createReport = () => ({
+  plants: { copied: 0, present: 0 },
+  tokens: { copied: 0, present: 0 },
+  verification: null as { readonly equal: boolean; readonly from: Sum; readonly to: Sum } | null,
+});
+export type Report = ReturnType<typeof createReport>;
 
 /** The target holds other plants than the source. */
 export class StoresDiffer extends CommandError {
   override readonly exitCode = EXIT_DIFFERENT;
 }
-
-export const createReport = (): Report => ({
-  plants: { copied: 0, present: 0 },
-  tokens: { copied: 0, present: 0, different: 0 },
-  verification: null,
-});
 
 type Resolve = (databaseUrl: string | undefined) => Config;
 
@@ -65,8 +59,6 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
     withStore(from, (source) =>
       withStore(to, async (target) => {
         ends = { from: source.description.location, to: target.description.location };
-        // First: a collision of names needs a person, who should not have to wait for the plants.
-        await requireFreeNames(source, target);
         await copyPlants(source, target, { isQuiet: flags.quiet, signal, report });
         // Last: a refused copy must leave no working tokens in the target.
         await copyTokens(source, target, report.tokens);
@@ -86,34 +78,26 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
       isJson: flags.json,
     });
   if (!finished) {
-    const isHalfway = plants.copied + plants.present > 0;
-    if (error instanceof StoresDiffer || !isHalfway) throw error as Error;
+    if (error instanceof StoresDiffer) throw error;
     const state = `${countOf(plants.copied, "plant")} copied, ${formatCount(plants.present)} already there.`;
     failHalfway("copy", error, `${state} Running the copy again continues it.`);
   }
   if (verification !== null && !verification.equal) {
     const extra = countOf(verification.to.count - verification.from.count, "plant");
     printError(`${ends.to} holds ${extra} that ${ends.from} does not. They were left alone.`);
+    process.exitCode = EXIT_DIFFERENT;
   }
-  if (!verification?.equal || tokens.different > 0) process.exitCode = EXIT_DIFFERENT;
 }
 
-const listTokens = (store: Store): Promise<TokenRecord[]> =>
-  retryBusy(store, () => store.listTokens());
+const listTokens = (store: Store): Promise<TokenRecord[]> => retryBusy(() => store.listTokens());
 
-async function requireFreeNames(source: Store, target: Store): Promise<void> {
+async function copyTokens(source: Store, target: Store, tally: Report["tokens"]): Promise<void> {
   const tokens = await listTokens(source);
-  const inUse = tokens.filter(({ revokedAtMs }) => revokedAtMs === undefined);
-  // A token that is revoked in the source will be in the target, too.
-  const known = new Set(tokens.map(({ hash }) => hash));
-  const others = (await listTokens(target)).filter(
-    ({ hash, revokedAtMs }) => revokedAtMs === undefined && !known.has(hash),
-  );
-  const isTaken = ({ name }: TokenRecord): boolean => others.some((other) => other.name === name);
-  refuseCollisions(target, inUse.filter(isTaken));
-}
-
-function refuseCollisions(target: Store, collisions: readonly TokenRecord[]): void {
+  if (tokens.length === 0) return;
+  const hashes = new Set(tokens.map(({ hash }) => hash));
+  tally.present = (await listTokens(target)).filter(({ hash }) => hashes.has(hash)).length;
+  const collisions = await retryBusy(() => target.adoptTokens(tokens));
+  tally.copied = tokens.length - tally.present - collisions.length;
   if (collisions.length === 0) return;
   const names = collisions.map(({ name }) => name).join(", ");
   throw new CommandError(
@@ -121,29 +105,6 @@ function refuseCollisions(target: Store, collisions: readonly TokenRecord[]): vo
       `have the same name: ${names}. Revoke those there (plantstore token revoke) and run the copy again.`,
   );
 }
-
-async function copyTokens(source: Store, target: Store, tally: Report["tokens"]): Promise<void> {
-  const tokens = await listTokens(source);
-  const hashes = new Set(tokens.map(({ hash }) => hash));
-  tally.present = (await listTokens(target)).filter(({ hash }) => hashes.has(hash)).length;
-  const collisions =
-    tokens.length === 0 ? [] : await retryBusy(target, () => target.adoptTokens(tokens));
-  tally.copied = tokens.length - tally.present - collisions.length;
-  refuseCollisions(target, collisions);
-  const { location } = target.description;
-  const usable = new Set((await listTokens(target)).map(describeUse));
-  for (const token of tokens) {
-    if (usable.has(describeUse(token))) continue;
-    tally.different++;
-    printError(
-      `Token ${token.name} (${token.prefix}…) is revoked or changed in ${location} and stays so.`,
-    );
-  }
-}
-
-/** The same for tokens that can be used alike. */
-const describeUse = ({ hash, name, scopes, expiresAtMs, revokedAtMs }: TokenRecord): string =>
-  JSON.stringify([hash, name, scopes, expiresAtMs, revokedAtMs === undefined]);
 
 interface PlantCopy extends RetryOptions {
   readonly isQuiet: boolean | undefined;
@@ -156,9 +117,7 @@ export async function copyPlants(
   { isQuiet, report, ...options }: PlantCopy,
 ): Promise<void> {
   const [from, to] = [source.description.location, target.description.location];
-  const { count: total } = await retryBusy(source, () =>
-    source.countPlants({}, Number.POSITIVE_INFINITY),
-  );
+  const { count: total } = await retryBusy(() => source.countPlants({}, Number.POSITIVE_INFINITY));
   let [stage, done] = ["copying", 0];
   using progress = new Progress(isQuiet, () => ({
     stage,

@@ -19,12 +19,12 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
   let count = 0;
 
   await untilInterrupted((signal) =>
-    withTarget(config, flags, plantsOf, async (target) => {
+    withTarget(config, flags, async (target) => {
       using output = openOutput(path, force, signal);
       // Plants that scroll by on the terminal are progress enough.
       const isShown = path !== "-" || !process.stdout.isTTY;
       using progress = new Progress(quiet || !isShown, () => ({ plants: count }));
-      const blocks = target.exportBlocks(flags, { signal, onRetry: progress.onRetry });
+      const blocks = plantsOf(target).exportBlocks(flags, { signal, onRetry: progress.onRetry });
       for await (const plants of blocks) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));
         count += plants.length;

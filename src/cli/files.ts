@@ -1,4 +1,4 @@
-/** Files, pipes and terminals: read and written piece by piece, and never written over by mistake. */
+/** Files that commands write: complete or not there, and never written over by mistake. */
 
 import { randomBytes } from "node:crypto";
 import {
@@ -7,98 +7,17 @@ import {
   fsyncSync,
   lstatSync,
   openSync,
-  read,
   realpathSync,
   renameSync,
   rmSync,
   statSync,
-  write,
 } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
+import { STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import { companions } from "../store/sqlite/backup.ts";
 import { syncFile } from "../store/sqlite/database.ts";
-import { CommandError, explainSystemError, ReaderGone, UsageError } from "./command.ts";
-
-export const STANDARD_INPUT = 0;
-export const STANDARD_OUTPUT = 1;
-
-const CHUNK_BYTES = 256 * 1024;
-/** Another process that shares the pipe has made it non-blocking. */
-const NOT_READY_RETRY_MS = 5;
-
-/**
- * Everything until the end of the file. All chunks share one memory: each is valid until the next is asked for.
- * The runtime's own streams read ahead without a bound.
- */
-export async function* readDescriptor(
-  descriptor: number,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
-  const memory = new Uint8Array(CHUNK_BYTES);
-  for (;;) {
-    const length = await operate(
-      (done) => read(descriptor, memory, 0, memory.length, null, done),
-      signal,
-    );
-    if (length === 0) {
-      // A Ctrl-C also ends the process that writes into our pipe. Its end is not the end of the data.
-      await new Promise(setImmediate);
-      signal.throwIfAborted();
-      return;
-    }
-    yield memory.subarray(0, length);
-  }
-}
-
-/** Resolves when the system has taken all bytes. The runtime's own streams hide a failed write. */
-async function writeDescriptor(
-  descriptor: number,
-  content: string | Uint8Array,
-  signal?: AbortSignal,
-): Promise<void> {
-  const bytes = typeof content === "string" ? Buffer.from(content) : content;
-  for (let start = 0; start < bytes.length;) {
-    const rest = bytes.subarray(start);
-    start += await operate((done) => write(descriptor, rest, 0, rest.length, null, done), signal);
-  }
-}
-
-/** Closes both. */
-export async function copyDescriptor(from: number, to: number, signal: AbortSignal): Promise<void> {
-  for await (const chunk of readDescriptor(from, signal)) await writeDescriptor(to, chunk, signal);
-  for (const descriptor of [from, to]) if (descriptor > STANDARD_OUTPUT) closeSync(descriptor);
-}
-
-type Done = (error: NodeJS.ErrnoException | null, length: number) => void;
-
-/** Begins again while the descriptor is not ready. An abort does not wait for it. */
-async function operate(begin: (done: Done) => void, signal?: AbortSignal): Promise<number> {
-  for (;;) {
-    signal?.throwIfAborted();
-    const { promise, resolve: settle, reject } = Promise.withResolvers<number>();
-    const abort = (): void => reject(signal?.reason as Error);
-    signal?.addEventListener("abort", abort);
-    begin((error, length) => (error === null ? settle(length) : reject(error)));
-    try {
-      return await promise;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
-      await Bun.sleep(NOT_READY_RETRY_MS);
-    } finally {
-      signal?.removeEventListener("abort", abort);
-    }
-  }
-}
-
-export async function writeStandardOutput(text: string, signal?: AbortSignal): Promise<void> {
-  try {
-    await writeDescriptor(STANDARD_OUTPUT, text, signal);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EPIPE") throw error;
-    throw new ReaderGone("The reader of standard output is gone.");
-  }
-}
+import { CommandError, explain, UsageError } from "./command.ts";
 
 interface Output extends Disposable {
   readonly write: (text: string) => Promise<void>;
@@ -110,7 +29,7 @@ interface Output extends Disposable {
 export function openOutput(path: string, force = false, signal?: AbortSignal): Output {
   if (path === "-")
     return {
-      write: (text) => writeStandardOutput(text, signal),
+      write: (text) => writeDescriptor(STANDARD_OUTPUT, text, signal),
       finish: () => undefined,
       [Symbol.dispose]: () => undefined,
     };
@@ -174,14 +93,13 @@ function realPath(path: string): string {
   return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
 }
 
-/** Prints what cannot be shown again. Not by process.stdout, which hides a failed write. */
-export async function printSecret(
-  text: string,
-  explainLoss: (reason: string) => string | Promise<string>,
-): Promise<void> {
+/** Prints what cannot be shown again. */
+export async function printSecret(text: string): Promise<void> {
   try {
     await writeDescriptor(STANDARD_OUTPUT, `${text}\n`);
-  } catch (cause) {
-    throw new CommandError(await explainLoss(explainSystemError(cause)), { cause });
+  } catch (error) {
+    throw new CommandError(
+      `The secret could not be written to standard output, and cannot be shown again. ${explain(error)}`,
+    );
   }
 }

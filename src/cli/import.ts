@@ -2,8 +2,9 @@
 
 import { openSync, statSync } from "node:fs";
 import { extname } from "node:path";
-import { type Refused, ServiceError, type Settle } from "../../client/client.ts";
-import { type Config, ConfigError } from "../config.ts";
+import type { Refused, Settle } from "../../client/client.ts";
+import type { Config } from "../config.ts";
+import { readDescriptor, STANDARD_INPUT } from "../descriptor.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
@@ -23,47 +24,28 @@ import {
   type Flags,
   Interrupted,
   plantsOf,
+  type Target,
   timeUntilInterrupted,
   toRefused,
   UsageError,
   withTarget,
 } from "./command.ts";
-import {
-  isSameFile,
-  openOutput,
-  readDescriptor,
-  requireFree,
-  requireOutsideStore,
-  STANDARD_INPUT,
-} from "./files.ts";
-import {
-  countOf,
-  formatCount,
-  formatSeconds,
-  printError,
-  printLine,
-  Progress,
-} from "./terminal.ts";
+import { isSameFile, openOutput, requireFree, requireOutsideStore } from "./files.ts";
+import { formatCount, formatSeconds, printError, printLine, Progress } from "./terminal.ts";
 
 /** A record may be larger than the request that stored it, by an id. */
 const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
 const REFUSED_PRINTED_MAX = 10;
 
-const none = {
-  created: 0,
-  replayed: 0,
-  refused: 0,
-  /** Plants that were sent and not answered for: they may be stored. */
-  unknown: 0,
-};
-type Tally = typeof none;
+const createTally = () => ({ created: 0, replayed: 0, refused: 0 });
+type Tally = ReturnType<typeof createTally>;
 
 export async function importPlants(config: Config, flags: Flags, path: string): Promise<void> {
   const format = parseFormat(path, flags);
   const bytes = requireSource(path, format);
   requireRejects(config, flags, format, path);
-  const tally: Tally = { ...none };
+  const tally = createTally();
 
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
     let part: number | undefined;
@@ -76,7 +58,7 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
     const chunks = readSource(path, format, flags.sheet, signal, (read) => {
       part = bytes && read / bytes;
     });
-    await withTarget(config, flags, { ...plantsOf, isMade: true }, async (target) => {
+    const importInto = async (target: Target): Promise<void> => {
       using rejects = openRejects(flags, format, print);
       const blocks = readPlants(chunks, format, {
         recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
@@ -86,11 +68,12 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
         onHeading: rejects.onHeading,
       });
       const retrying = { signal, onRetry: progress.onRetry };
+      const create: Create = (plants, settle) =>
+        plantsOf(target).createBatch(plants, settle, retrying);
       let isRead = false;
       try {
         for await (const block of blocks) {
           signal.throwIfAborted();
-          const create: Create = (plants, settle) => target.createBatch(plants, settle, retrying);
           await importBlock(block, create, rejects, tally);
         }
         isRead = true;
@@ -98,7 +81,8 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
         // A file that could not be read leaves no file of rejects, and replaces none.
         if (isRead || tally.refused > 0) await rejects.finish();
       }
-    });
+    };
+    await withTarget(config, flags, importInto, { isMade: true });
   });
   await summarize(tally, seconds, error, flags);
 }
@@ -117,12 +101,10 @@ async function importBlock(
   for (const record of block)
     if (record.plant instanceof Refusal) refused.set(record, toRefused(record.plant));
     else good.push(record);
-  tally.unknown = good.length;
   try {
     await create(
       good.map(({ plant }) => plant as Plant),
       (index, outcome) => {
-        tally.unknown--;
         if (typeof outcome === "string") tally[outcome]++;
         else refused.set(good[index] as PlantRecord, outcome);
       },
@@ -139,46 +121,35 @@ async function importBlock(
   }
 }
 
-interface Rejects extends Disposable {
-  readonly onHeading?: RejectsFormat["onHeading"];
-  readonly add: (rejected: readonly Rejected[]) => Promise<void>;
-  readonly finish: () => Promise<void>;
-}
+type Rejects = ReturnType<typeof openRejects>;
 
 /** All refused records in the file of --rejects, or the first few on the terminal. */
 function openRejects(
   { rejects: path, force }: Flags,
   fileFormat: FileFormat,
   print: (line: string) => void,
-): Rejects {
-  if (path !== undefined) {
-    const format = new RejectsFormat(fileFormat);
-    const output = openOutput(path, force);
-    return {
-      onHeading: format.onHeading,
-      add: (rejected) => output.write(format.add(rejected)),
-      finish: async () => {
-        try {
-          await output.write(format.end());
-        } finally {
-          // Those that were written are kept, also if the disk is full.
-          output.finish();
-        }
-      },
-      [Symbol.dispose]: () => output[Symbol.dispose](),
-    };
-  }
+) {
+  const output = path === undefined ? undefined : openOutput(path, force);
+  const format = new RejectsFormat(fileFormat);
   let count = 0;
   return {
-    add: async (rejected) => {
+    onHeading: format.onHeading,
+    add: async (rejected: readonly Rejected[]): Promise<void> => {
+      if (output !== undefined) return output.write(format.add(rejected));
       for (const { line, reason } of rejected)
         if (++count <= REFUSED_PRINTED_MAX) print(`line ${line}: ${reason}`);
     },
-    finish: async () => {
+    finish: async (): Promise<void> => {
       const more = count - REFUSED_PRINTED_MAX;
       if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
+      try {
+        await output?.write(format.end());
+      } finally {
+        // Those that were written are kept, also if the disk is full.
+        output?.finish();
+      }
     },
-    [Symbol.dispose]: () => undefined,
+    [Symbol.dispose]: () => output?.[Symbol.dispose](),
   };
 }
 
@@ -273,13 +244,9 @@ function parseMap(text: string): Headings {
   for (const pair of text.split(",")) {
     const [, name, heading] = /^\s*([^=]*?)\s*=\s*(.*?\S)\s*$/s.exec(pair) ?? [];
     const field = plantFields.find((known) => known === name);
-    if (heading === undefined)
+    if (field === undefined || heading === undefined)
       throw new UsageError(
-        `--map: ${JSON.stringify(pair)} is not allowed; expected field=heading, as in name=Plant,tag=Type`,
-      );
-    if (field === undefined)
-      throw new UsageError(
-        `--map: ${JSON.stringify(name)} is not a field of a plant; the fields are ${plantFields.join(", ")}`,
+        `--map: ${JSON.stringify(pair)} is not allowed; expected field=heading, as in name=Plant,tag=Type; the fields are ${plantFields.join(", ")}`,
       );
     if (headings[field] !== undefined) throw new UsageError(`--map: ${field} is given twice`);
     headings[field] = heading;
@@ -289,45 +256,32 @@ function parseMap(text: string): Headings {
 
 /** Throws if the import failed. */
 async function summarize(
-  { created, replayed, refused, unknown }: Tally,
+  { created, replayed, refused }: Tally,
   seconds: number,
   error: unknown,
   { json, rejects }: Flags,
 ): Promise<void> {
-  if (error instanceof UsageError || error instanceof ConfigError) throw error;
+  if (error instanceof UsageError) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(`${error.message} Name the columns with --map id=…,name=…,tag=…`);
   const finished = error === undefined;
-  const facts = { finished, created, replayed, refused, seconds };
   const isShown = process.stdout.isTTY;
   const [c, r, f] = [created, replayed, refused].map(isShown ? formatCount : String);
   const rate = formatCount((created + replayed + refused) / seconds);
   const time = isShown ? ` in ${formatSeconds(seconds)} (${rate} a second)` : "";
-  const line = json ? JSON.stringify(facts) : `created ${c}, replayed ${r}, refused ${f}${time}`;
+  const line = json
+    ? JSON.stringify({ finished, created, replayed, refused, seconds })
+    : `created ${c}, replayed ${r}, refused ${f}${time}`;
   // Standard output belongs to the rejects if they go there.
   if (finished || json || error instanceof Interrupted)
     await (rejects === "-" ? printError(line) : printLine(line));
-  if (finished) {
-    if (refused > 0) process.exitCode = EXIT_DIFFERENT;
-    return;
-  }
-  const again =
-    unknown > 0 && isUnsure(error)
-      ? `No answer came for ${countOf(unknown, "plant")}, which may be stored too. Running it again is safe.`
-      : "Running it again is safe.";
-  if (error instanceof Interrupted) failHalfway("import", error, again);
+  if (finished && refused > 0) process.exitCode = EXIT_DIFFERENT;
+  if (finished) return;
   const why =
     error instanceof WrongEncoding
       ? new CommandError(`${error.message} Accept that with --encoding ${error.guess}.`)
       : error;
-  failHalfway("import", why, `${created + replayed} plants are stored. ${again}`);
-}
-
-/** Whether plants without an outcome may have been stored. */
-function isUnsure(error: unknown): boolean {
-  if (error instanceof ServiceError) return error.isTransient;
-  return (
-    error instanceof Interrupted ||
-    (error instanceof Refusal && error.reason === "store_unavailable")
-  );
+  // More may be stored: those that were sent and not answered for.
+  const known = `${created + replayed} plants are known to be stored.`;
+  failHalfway("import", why, `${known} Running it again is safe.`);
 }

@@ -16,7 +16,7 @@ import { plantScopes, scopes } from "../domain/token.ts";
 import { changeTypes } from "../domain/change.ts";
 import { encodings } from "../format/encoding.ts";
 import { printCandidates, printCompletion, shells } from "./completion.ts";
-import { CommandError, explain, Interrupted, ReaderGone } from "./command.ts";
+import { CommandError, explain, Interrupted } from "./command.ts";
 import { printError, printJson, printTable } from "./terminal.ts";
 import type { WebhookAction } from "./webhook.ts";
 
@@ -30,7 +30,8 @@ export async function run(args: readonly string[]): Promise<number | undefined> 
   } catch (error) {
     // Commander has printed its message, or the help that was asked for.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-    if (error instanceof ReaderGone) return undefined;
+    // The reader of standard output has closed the pipe, as `head` does.
+    if ((error as NodeJS.ErrnoException).code === "EPIPE") return undefined;
     // Now: a pipe, a connection or a thread that is waited for would keep the process alive.
     if (error instanceof Interrupted) process.exit(error.exitCode);
     printError(explain(error));
@@ -208,7 +209,7 @@ already are counted as replayed. docs/operations.md describes the formats.
 
 Exit codes:
   0    every plant is stored, now or before
-  1    failed before the end; the message says how many are stored
+  1    failed before the end; the message says how many are known to be stored
   2    not understood
   3    finished, but records were refused
   130  interrupted by Ctrl-C; the summary says how far it came
@@ -228,7 +229,7 @@ Exit codes:
   0    the target holds the same plants, and all tokens
   1    failed before the end, or a store was written to during the copy: run it again
   2    not understood
-  3    the target holds a different plant, more plants, or tokens that cannot be used
+  3    the target holds a different plant, or more plants
   130  interrupted by Ctrl-C; the message says how far it came`;
 
 function addTokenCommands(token: Command): void {

@@ -2,56 +2,40 @@
 
 import { type IssuedToken, issueToken, parseGrant, summarize } from "../auth/token.ts";
 import type { Config } from "../config.ts";
-import type { Store } from "../domain/store.ts";
 import type { TokenSummary } from "../domain/token.ts";
-import type { Client } from "../../client/client.ts";
-import { askService, CommandError, type Flags, requireFlags, withTarget } from "./command.ts";
+import {
+  askService,
+  CommandError,
+  type Flags,
+  requireFlags,
+  type Target,
+  withTarget,
+} from "./command.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
-
-/** The tokens of a store, or of a running service. */
-interface Tokens {
-  readonly list: () => Promise<readonly TokenSummary[]>;
-  readonly create: (given: unknown) => Promise<IssuedToken>;
-  readonly revoke: (token: TokenSummary) => Promise<unknown>;
-}
-
-const tokens = {
-  ofStore: (store: Store): Tokens => ({
-    list: async () => (await store.listTokens()).map(summarize),
-    create: (given) => issueToken(store, parseGrant(given, Date.now())),
-    revoke: async ({ id }) => {
-      const token = (await store.listTokens()).find(({ hash }) => hash.startsWith(id));
-      if (token !== undefined) await store.revokeToken(token.hash, Date.now());
-    },
-  }),
-  ofService: (client: Client): Tokens => ({
-    list: () => askService(client, "GET", "/tokens", "length"),
-    create: (given) => askService(client, "POST", "/tokens", "token", given),
-    revoke: ({ id }) => askService(client, "DELETE", `/tokens/${id}`),
-  }),
-};
 
 export async function createToken(config: Config, flags: Flags): Promise<void> {
   const { name, expires, rate } = flags;
   const scopes = flags.scopes?.split(",").map((scope) => scope.trim());
   const given = { name, scopes, expires, rate };
   requireFlags(() => parseGrant(given, Date.now()), flags.scopes);
-  const create = async (target: Tokens): Promise<void> => {
-    const made = await target.create(given);
-    await printSecret(flags.json ? JSON.stringify(made) : made.token, async (reason) => {
-      // The token was never seen.
-      await target.revoke(made);
-      return `The token could not be written to standard output and was revoked. ${reason}`;
-    });
-  };
-  await withTarget(config, flags, { ...tokens, isMade: true }, create);
+  const create = (target: Target): Promise<IssuedToken> =>
+    target.client === undefined
+      ? issueToken(target.store, parseGrant(given, Date.now()))
+      : askService(target.client, "POST", "/tokens", given);
+  const made = await withTarget(config, flags, create, { isMade: true });
+  await printSecret(flags.json ? JSON.stringify(made) : made.token);
   if (process.stdout.isTTY)
     process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
 }
 
+const list = async (target: Target): Promise<readonly TokenSummary[]> =>
+  target.client === undefined
+    ? (await target.store.listTokens()).map(summarize)
+    : askService(target.client, "GET", "/tokens");
+
 export async function listTokens(config: Config, flags: Flags): Promise<void> {
-  const found = await withTarget(config, flags, tokens, ({ list }) => list());
+  const found = await withTarget(config, flags, list);
   if (flags.json) return printJson(found);
   if (found.length === 0)
     return printLine("No tokens yet. Create one: plantstore token create --name <name>");
@@ -70,19 +54,17 @@ export async function listTokens(config: Config, flags: Flags): Promise<void> {
   );
 }
 
-export async function revokeToken(
-  config: Config,
-  flags: Flags,
-  nameOrPrefix: string,
-): Promise<void> {
-  const revoked = await withTarget(config, flags, tokens, async ({ list, revoke }) => {
-    const token = findOne(await list(), nameOrPrefix);
-    await revoke(token);
+export async function revokeToken(config: Config, flags: Flags, given: string): Promise<void> {
+  const { name, prefix } = await withTarget(config, flags, async (target) => {
+    const token = findOne(await list(target), given);
+    if (target.client !== undefined)
+      await askService(target.client, "DELETE", `/tokens/${token.id}`);
+    else
+      for (const { hash } of await target.store.listTokens())
+        if (hash.startsWith(token.id)) await target.store.revokeToken(hash, Date.now());
     return token;
   });
-  process.stdout.write(
-    `Revoked ${revoked.name} (${revoked.prefix}…). Running services refuse it within 5 seconds.\n`,
-  );
+  await printLine(`Revoked ${name} (${prefix}…). Running services refuse it within 5 seconds.`);
 }
 
 /** By name first, then by prefix. */

@@ -1,7 +1,7 @@
 /** One JSON line an event, to standard error. Never a token, never a body. */
 
-import { write } from "node:fs";
 import type { LogLevel } from "../config.ts";
+import { STANDARD_ERROR, writeDescriptor } from "../descriptor.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -34,28 +34,20 @@ export function describeError(error: Error): Fields {
 }
 
 /** Lines past this are dropped and counted. */
-const PENDING_BYTES_MAX = 1_048_576;
+const PENDING_LENGTH_MAX = 1_048_576;
 const FLUSH_MS_MAX = 1_000;
-const FULL_MS = 20;
 
 /** Writes to standard error without waiting: its reader may be slow or gone, its disk may be full. */
 export class Stderr {
-  private pending: Buffer[] = [];
-  private pendingBytes = 0;
-  private dropped = 0;
+  private pending = "";
+  private writing: Promise<void> | undefined;
   /** Since the start. */
   droppedTotal = 0;
-  private writing: Promise<void> | undefined;
+  private reportedTotal = 0;
 
   readonly write = (line: string): void => {
-    const bytes = Buffer.from(line);
-    if (this.pendingBytes + bytes.length > PENDING_BYTES_MAX) {
-      this.dropped++;
-      this.droppedTotal++;
-      return;
-    }
-    this.pending.push(bytes);
-    this.pendingBytes += bytes.length;
+    if (this.pending.length + line.length > PENDING_LENGTH_MAX) return void this.droppedTotal++;
+    this.pending += line;
     this.writing ??= this.drain();
   };
 
@@ -65,42 +57,20 @@ export class Stderr {
   }
 
   private async drain(): Promise<void> {
-    while (this.pending.length > 0) {
-      const bytes = Buffer.concat(this.pending);
-      this.pending = [];
-      const lost = await writeAll(bytes);
-      this.pendingBytes -= bytes.length;
-      this.dropped += lost;
-      this.droppedTotal += lost;
-      // After a failure the next line tries again.
-      if (lost === 0 && this.dropped > 0 && this.pending.length === 0) {
-        const count = this.dropped;
-        this.dropped = 0;
+    while (this.pending !== "") {
+      const lines = this.pending;
+      this.pending = "";
+      try {
+        await writeDescriptor(STANDARD_ERROR, lines);
+        const count = this.droppedTotal - this.reportedTotal;
+        if (count === 0 || this.pending !== "") continue;
+        this.reportedTotal = this.droppedTotal;
         this.write(formatLine("warn", "log_lines_dropped", { count }));
+      } catch {
+        // A log that cannot be written is no reason to fail. The next line tries again.
+        this.droppedTotal += lines.split("\n").length - 1;
       }
     }
     this.writing = undefined;
   }
-}
-
-/** Resolves to the number of lines that are lost: a log that cannot be written is no reason to fail. */
-async function writeAll(bytes: Buffer): Promise<number> {
-  for (let rest = bytes; rest.length > 0;) {
-    const written = await writeSome(rest);
-    if (written === undefined) return rest.toString("latin1").split("\n").length - 1;
-    rest = rest.subarray(written);
-  }
-  return 0;
-}
-
-/** On a thread of the runtime: a pipe that is full holds up the log and nothing else. */
-function writeSome(bytes: Buffer): Promise<number | undefined> {
-  return new Promise((resolve) => {
-    write(2, bytes, 0, bytes.length, null, (error, written) => {
-      if (error === null) resolve(written);
-      // Full, and another process has made it one that does not wait.
-      else if (error.code === "EAGAIN") setTimeout(resolve, FULL_MS, 0);
-      else resolve(undefined);
-    });
-  });
 }

@@ -1,0 +1,75 @@
+/** Files, pipes and terminals, read and written piece by piece. */
+
+import { closeSync, read, write } from "node:fs";
+
+export const STANDARD_INPUT = 0;
+export const STANDARD_OUTPUT = 1;
+export const STANDARD_ERROR = 2;
+
+const CHUNK_BYTES = 256 * 1024;
+/** Another process that shares the pipe has made it non-blocking. */
+const NOT_READY_RETRY_MS = 5;
+
+/**
+ * Everything until the end of the file. All chunks share one memory: each is valid until the next is asked for.
+ * The runtime's own streams read ahead without a bound.
+ */
+export async function* readDescriptor(
+  descriptor: number,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const memory = new Uint8Array(CHUNK_BYTES);
+  for (;;) {
+    const length = await operate(
+      (done) => read(descriptor, memory, 0, memory.length, null, done),
+      signal,
+    );
+    if (length === 0) {
+      // A Ctrl-C also ends the process that writes into our pipe. Its end is not the end of the data.
+      await new Promise(setImmediate);
+      signal.throwIfAborted();
+      return;
+    }
+    yield memory.subarray(0, length);
+  }
+}
+
+/** Resolves when the system has taken all bytes. The runtime's own streams hide a failed write. */
+export async function writeDescriptor(
+  descriptor: number,
+  content: string | Uint8Array,
+  signal?: AbortSignal,
+): Promise<void> {
+  const bytes = typeof content === "string" ? Buffer.from(content) : content;
+  for (let start = 0; start < bytes.length;) {
+    const rest = bytes.subarray(start);
+    start += await operate((done) => write(descriptor, rest, 0, rest.length, null, done), signal);
+  }
+}
+
+/** Closes both. */
+export async function copyDescriptor(from: number, to: number, signal: AbortSignal): Promise<void> {
+  for await (const chunk of readDescriptor(from, signal)) await writeDescriptor(to, chunk, signal);
+  for (const descriptor of [from, to]) if (descriptor > STANDARD_OUTPUT) closeSync(descriptor);
+}
+
+type Done = (error: NodeJS.ErrnoException | null, length: number) => void;
+
+/** Begins again while the descriptor is not ready. An abort does not wait for it. */
+async function operate(begin: (done: Done) => void, signal?: AbortSignal): Promise<number> {
+  for (;;) {
+    signal?.throwIfAborted();
+    const { promise, resolve: settle, reject } = Promise.withResolvers<number>();
+    const abort = (): void => reject(signal?.reason as Error);
+    signal?.addEventListener("abort", abort);
+    begin((error, length) => (error === null ? settle(length) : reject(error)));
+    try {
+      return await promise;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
+      await Bun.sleep(NOT_READY_RETRY_MS);
+    } finally {
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+}
