@@ -51,7 +51,7 @@ export function explain(error: unknown): string {
 }
 
 /** `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.` */
-export function explainSystemError(error: unknown): string {
+function explainSystemError(error: unknown): string {
   const { message } = error as Error;
   const [, what, path] = /^E[A-Z0-9]+: ([^,]+), \w+(?: '(.*?)'(?= -> |$))?/.exec(message) ?? [];
   if (what === undefined) return message;
