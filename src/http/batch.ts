@@ -6,8 +6,16 @@ import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
-import { within } from "../store/batcher.ts";
-import { countUnread, discard, isAbort, type Reader, requireOpen, requireType } from "./body.ts";
+import {
+  countUnread,
+  discard,
+  nextTick,
+  readChunks,
+  type Reader,
+  readText,
+  requireOpen,
+  requireType,
+} from "./body.ts";
 import { answer, type Exchange, isClosing, type Service } from "./handle.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import { requireRoomToAnswer, toStream } from "./stream.ts";
@@ -30,14 +38,14 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   const pace: Pace = (blocks, signal) => service.rates.pace(blocks, principal, signal);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     exchange.requireHalf();
-    exchange.claim(countUnread(request, service.memory));
+    exchange.claim(countUnread(exchange));
     await requireOpen(request);
     const results = toStream(exchange, (signal) =>
       createLines(exchange, principal.name, signal, pace),
     );
     return answer(200, results, { "content-type": NDJSON_TYPES[0] });
   }
-  const text = await service.bodies.readText(exchange);
+  const text = await readText(exchange);
   requireRoomToAnswer(exchange, text.length);
   exchange.hold(ARRAY_COPIES * text.length);
   requireArray(text);
@@ -68,7 +76,7 @@ async function* createLines(
   const reader = request.body?.getReader();
   if (reader === undefined) return;
   try {
-    const chunks = readChunks(reader, exchange, signal);
+    const chunks = claimChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
     yield* createAll(exchange, by, ["", "", ""], pace(blocks, signal), signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
@@ -98,6 +106,7 @@ async function* createAll(
       const release = await service.memory.holdLines(lines.length, waitMsMax, signal);
       lastLine = lines.at(-1)?.number ?? lastLine;
       const results = await createBlock(lines, exchange, by).finally(release);
+      // Refused lines need no event, so without this other requests would wait.
       await nextTick();
       yield separator + results.join(between);
       separator = between;
@@ -189,9 +198,6 @@ async function* readArray(text: string, { config }: Service): AsyncGenerator<Lin
     yield block.map((element) => ({ number: ++count, text: element.text }));
 }
 
-/** Refused lines and chunks that have arrived need no event, so without this other requests would wait. */
-const nextTick = (): Promise<unknown> => new Promise(setImmediate);
-
 const NEWLINE = 10;
 /** What an unfinished line takes of memory: a buffer that doubles, and its garbage. */
 const BUFFER_GROWTH = 3;
@@ -200,34 +206,22 @@ const BUFFER_GROWTH = 3;
  * The chunks of a body, with a bound on the time until the next one. What the runtime may hold of the rest and the
  * unfinished line count as held memory.
  */
-async function* readChunks(
+async function* claimChunks(
   reader: Reader,
   exchange: Exchange,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
-  const { config, memory } = exchange.service;
-  const unread = countUnread(exchange.request, memory);
+  const { config } = exchange.service;
+  const unread = countUnread(exchange);
   let unfinished = 0;
-  try {
-    for (;;) {
-      signal.throwIfAborted();
-      const next = await within(config.readSecondsMax * 1000, reader.read(), signal);
-      signal.throwIfAborted();
-      if (next === undefined) throw new Refusal("body_too_slow");
-      const { done, value } = next;
-      if (done) return;
-      await nextTick();
-      signal.throwIfAborted();
-      const newline = value.lastIndexOf(NEWLINE);
-      const grown = newline === -1 ? unfinished + value.length : value.length - newline - 1;
-      // A line that is too long is not kept.
-      unfinished = Math.min(grown, lineBytesMax(config));
-      // One line alone fits, however small the bound.
-      const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
-      exchange.claim(Math.min(unread + BUFFER_GROWTH * unfinished, most));
-      yield value;
-    }
-  } catch (error) {
-    throw isAbort(error) ? new Refusal("body_incomplete") : error;
+  for await (const chunk of readChunks(reader, () => config.readSecondsMax * 1000, signal)) {
+    const newline = chunk.lastIndexOf(NEWLINE);
+    const grown = newline === -1 ? unfinished + chunk.length : chunk.length - newline - 1;
+    // A line that is too long is not kept.
+    unfinished = Math.min(grown, lineBytesMax(config));
+    // One line alone fits, however small the bound.
+    const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
+    exchange.claim(Math.min(unread + BUFFER_GROWTH * unfinished, most));
+    yield chunk;
   }
 }

@@ -3,6 +3,7 @@
 import { Refusal } from "../domain/errors.ts";
 import { Bytes } from "../format/records.ts";
 import { within } from "../store/batcher.ts";
+import type { Exchange } from "./handle.ts";
 
 /** The type of the body. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
 export function requireType(headers: Headers, ...allowed: readonly string[]): string {
@@ -19,25 +20,15 @@ export function requireType(headers: Headers, ...allowed: readonly string[]): st
   return type;
 }
 
-/** A parameter of a media type, RFC 9110 section 5.6.6: a token or a quoted string. */
+/** Any parameter of a media type but a charset other than UTF-8; RFC 9110, section 5.6.6. It may be empty. */
 const PARAMETER =
-  /^[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)|"((?:[^"\\]|\\.)*)")[ \t]*$/;
+  /^(?:charset=(?:utf-8|"utf-8")|(?!charset=)[!#$%&'*+.^_`|~0-9a-z-]+=(?:[!#$%&'*+.^_`|~0-9a-z-]+|"(?:[^"\\]|\\.)*"))?$/;
 
 function findUtf8Type(contentType: string, allowed: readonly string[]): string | undefined {
-  const [first = "", ...parameters] = contentType.split(";");
-  const type = first.trim().toLowerCase();
-  const isAllowed = allowed.includes(type) && parameters.every(isUtf8OrOther);
+  const parts = contentType.toLowerCase().split(";");
+  const [type = "", ...parameters] = parts.map((part) => part.trim());
+  const isAllowed = allowed.includes(type) && parameters.every((each) => PARAMETER.test(each));
   return isAllowed ? type : undefined;
-}
-
-/** Any parameter but a charset other than UTF-8. */
-function isUtf8OrOther(parameter: string): boolean {
-  // The grammar allows an empty parameter, as in "application/json;".
-  if (parameter.trim() === "") return true;
-  const match = PARAMETER.exec(parameter);
-  if (match === null) return false;
-  const [, name = "", token, quoted] = match;
-  return name.toLowerCase() !== "charset" || (token ?? quoted)?.toLowerCase() === "utf-8";
 }
 
 /** A collection takes some milliseconds, and making so much text many times as long. */
@@ -140,174 +131,113 @@ export class Memory {
 const UNREAD_BYTES_MAX = 1_572_864;
 
 /** What the runtime may hold of a body that has not been read. One body fits, however small the bound. */
-export function countUnread({ headers }: Request, { bytesMax }: Memory): number {
+export function countUnread({ request, service }: Exchange): number {
+  const fallback = request.headers.has("transfer-encoding") ? Number.POSITIVE_INFINITY : 0;
+  const length = findLength(request) ?? fallback;
+  return Math.min(length, UNREAD_BYTES_MAX, service.memory.bytesMax / 2);
+}
+
+/** The length that the client declares. The runtime joins equal ones by a comma, and refuses ones that differ. */
+export function findLength({ headers }: Request): number | undefined {
   const declared = headers.get("content-length");
-  const isUnknown = declared === null && headers.has("transfer-encoding");
-  const length = isUnknown ? Number.POSITIVE_INFINITY : Number.parseInt(declared ?? "0", 10);
-  return Math.min(length, UNREAD_BYTES_MAX, bytesMax / 2);
-}
-
-interface BodyLimits {
-  readonly bodyBytesMax: number;
-  readonly readSecondsMax: number;
-}
-
-/** An exchange whose body is received. */
-interface Receiving {
-  readonly request: Request;
-  readonly bytesKept: number;
-  hold(bytes: number): void;
-  claim(bytes: number): void;
-}
-
-/** An early answer, and whether the connection closes after it. */
-interface Lingering {
-  readonly body: ReadableStream<Uint8Array>;
-  readonly closes: boolean;
+  return declared === null ? undefined : Number.parseInt(declared, 10);
 }
 
 /** What is left of a body: its reader, or the promise of the whole. */
-type Rest = Reader | Promise<unknown>;
+export type Rest = Reader | Promise<unknown>;
 export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
 
 /** A larger body is read piece by piece, so a client that still sends can be told from one that has stopped. */
 const WHOLE_BYTES_MAX = 65_536;
-const CHUNKS_A_TICK = 64;
 
-export class BodyReader {
-  private readonly limits: BodyLimits;
-  private readonly memory: Memory;
-  /** Of bodies that were not read to their end. */
-  private readonly rests = new WeakMap<Request, Rest>();
+/** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
+export function readText(exchange: Exchange): string | Promise<string> {
+  const { request, service } = exchange;
+  const length = findLength(request);
+  requireLength(length ?? 0, exchange);
+  service.memory.requireRoom((length ?? 0) - exchange.bytesKept);
+  // In one piece if it is small: a loop over the chunks costs 45 % of the throughput.
+  if (length === undefined || length > WHOLE_BYTES_MAX)
+    return decodeLater(exchange, readLarge(exchange, length));
+  const bytes = request.bytes();
+  const arrived = Bun.peek(bytes);
+  if (arrived instanceof Uint8Array) return decodeUtf8(arrived);
+  exchange.hold(length);
+  return decodeLater(exchange, readSmall(exchange, bytes));
+}
 
-  constructor(limits: BodyLimits, memory: Memory) {
-    this.limits = limits;
-    this.memory = memory;
-  }
+async function decodeLater(exchange: Exchange, read: Promise<Uint8Array>): Promise<string> {
+  const bytes = await read.catch(explainAbort);
+  // A small one is bounded by the queue of writes.
+  if (bytes.length <= WHOLE_BYTES_MAX) exchange.hold(0);
+  exchange.service.memory.noteText(bytes.length * PARSED_PARTS);
+  return decodeUtf8(bytes);
+}
 
-  /** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
-  readText(exchange: Receiving): string | Promise<string> {
-    const { request } = exchange;
-    const declared = request.headers.get("content-length");
-    // The runtime joins equal lengths by a comma, and refuses lengths that differ.
-    const length = declared === null ? undefined : Number.parseInt(declared, 10);
-    this.requireLength(length ?? 0);
-    this.memory.requireRoom((length ?? 0) - exchange.bytesKept);
-    // In one piece if it is small: a loop over the chunks costs 45 % of the throughput.
-    if (length === undefined || length > WHOLE_BYTES_MAX)
-      return this.finish(exchange, (isLate) => this.readChunks(exchange, length, isLate));
-    const bytes = request.bytes();
-    const arrived = Bun.peek(bytes);
-    if (arrived instanceof Uint8Array) return decodeUtf8(arrived);
-    exchange.hold(length);
-    return this.finish(exchange, () => bytes);
-  }
+async function readSmall(exchange: Exchange, bytes: Promise<Uint8Array>): Promise<Uint8Array> {
+  const all = await within(exchange.service.config.readSecondsMax * 1000, bytes);
+  if (all !== undefined) return all;
+  exchange.rest = bytes;
+  throw new Refusal("body_too_slow");
+}
 
-  /**
-   * The answer to a request whose body was not read to its end: all of it at once, and its end after the rest of the
-   * body. Undefined if there is no rest, or if the connection stays open: then the runtime discards it.
-   */
-  linger(
-    request: Request,
-    text: string,
-    { isClosing, isSlow }: { readonly isClosing: boolean; readonly isSlow: boolean },
-  ): Lingering | undefined {
-    const declared = request.headers.get("content-length");
-    const length = declared === null ? Number.POSITIVE_INFINITY : Number.parseInt(declared, 10);
-    const closes = isClosing || length > LINGER_BYTES_MAX || this.rests.has(request);
-    const rest = this.findRest(request, length, closes);
-    if (rest === undefined) return undefined;
-    const { memory } = this;
-    let isSent = false;
-    const body = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        if (isSent) {
-          await discard(rest, memory, isSlow ? LINGER_SLOW_MS_MAX : LINGER_MS_MAX);
-          controller.close();
-        } else controller.enqueue(new TextEncoder().encode(text));
-        isSent = true;
-      },
-    });
-    return { body, closes };
-  }
-
-  private findRest(request: Request, length: number, closes: boolean): Rest | undefined {
-    const begun = this.rests.get(request);
-    if (begun !== undefined || request.bodyUsed || length === 0) return begun;
-    // HTTP/1.0 closes unless the client says otherwise, and the runtime does not tell the version.
-    const isKept = !closes && /\bkeep-alive\b/i.test(request.headers.get("connection") ?? "");
-    if (isKept) return undefined;
-    if (length > WHOLE_BYTES_MAX) return request.body?.getReader();
-    const bytes = request.bytes();
-    // Before the look: the client may be gone already, and a rejection that nothing handles ends the process.
-    bytes.catch(() => undefined);
-    return Bun.peek(bytes) === bytes ? bytes : undefined;
-  }
-
-  /** Bounds the time. */
-  private async finish(
-    exchange: Receiving,
-    read: (isLate: () => boolean) => Promise<Uint8Array>,
-  ): Promise<string> {
-    const { request } = exchange;
-    let isLate = false;
-    try {
-      const bytes = read(() => isLate);
-      const all = await within(this.limits.readSecondsMax * 1000, bytes);
-      if (all === undefined) {
-        isLate = true;
-        if (!this.rests.has(request)) this.rests.set(request, bytes);
-        throw new Refusal("body_too_slow");
-      }
-      // A small one is bounded by the queue of writes.
-      if (all.length <= WHOLE_BYTES_MAX) exchange.hold(0);
-      this.memory.noteText(all.length * PARSED_PARTS);
-      return decodeUtf8(all);
-    } catch (error) {
-      throw isAbort(error) ? new Refusal("body_incomplete") : error;
+async function readLarge(exchange: Exchange, length: number | undefined): Promise<Uint8Array> {
+  const { request, service } = exchange;
+  if (request.body === null) return new Uint8Array();
+  const reader = request.body.getReader();
+  exchange.rest = reader;
+  exchange.claim(length ?? 0);
+  const deadlineMs = performance.now() + service.config.readSecondsMax * 1000;
+  const bytes = new Bytes();
+  let total = 0;
+  for await (const chunk of readChunks(reader, () => deadlineMs - performance.now())) {
+    total += chunk.length;
+    if (length === undefined) {
+      requireLength(total, exchange);
+      exchange.claim(total);
     }
+    bytes.add(chunk);
   }
+  // The runtime ends the body at the last chunk. Only then it reads the trailer, and refuses a malformed one
+  // by itself. Such a request must not have an effect.
+  await nextTick();
+  exchange.rest = undefined;
+  if (request.signal.aborted) throw new Refusal("body_incomplete");
+  return bytes.take();
+}
 
-  private async readChunks(
-    exchange: Receiving,
-    length: number | undefined,
-    isLate: () => boolean,
-  ): Promise<Uint8Array> {
-    const { request } = exchange;
-    if (request.body === null) return new Uint8Array();
-    const reader = request.body.getReader();
-    this.rests.set(request, reader);
-    exchange.claim(length ?? 0);
-    const bytes = new Bytes();
-    let count = 0;
-    let total = 0;
-    for (let next = await reader.read(); !next.done; next = await reader.read()) {
-      if (isLate()) return bytes.take();
-      total += next.value.length;
-      if (length === undefined) {
-        this.requireLength(total);
-        exchange.claim(total);
-      }
-      bytes.add(next.value);
-      // Chunks that have arrived are read in one tick. Other requests want their share of it.
-      if (++count % CHUNKS_A_TICK === 0) await new Promise(setImmediate);
-    }
-    // The runtime ends the body at the last chunk. Only then it reads the trailer, and refuses a malformed one
-    // by itself. Such a request must not have an effect.
-    await new Promise(setImmediate);
-    this.rests.delete(request);
-    if (request.signal.aborted) throw new Refusal("body_incomplete");
-    return bytes.take();
+/** The chunks of a body. Throws a Refusal if one does not come in time. */
+export async function* readChunks(
+  reader: Reader,
+  msLeft: () => number,
+  signal?: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  for (;;) {
+    const next = await within(Math.max(0, msLeft()), reader.read(), signal).catch(explainAbort);
+    signal?.throwIfAborted();
+    if (next === undefined) throw new Refusal("body_too_slow");
+    if (next.done) return;
+    // Chunks that have arrived need no event, so without this other requests would wait.
+    await nextTick();
+    signal?.throwIfAborted();
+    yield next.value;
   }
+}
 
-  private requireLength(bytes: number): void {
-    const { bodyBytesMax } = this.limits;
-    if (bytes > bodyBytesMax)
-      throw new Refusal(
-        "body_too_large",
-        `The body is larger than ${bodyBytesMax} bytes, the most that this service reads.`,
-      );
-  }
+export const nextTick = (): Promise<unknown> => new Promise(setImmediate);
+
+function explainAbort(error: unknown): never {
+  const isAbort = error instanceof Error && error.name === "AbortError";
+  throw isAbort ? new Refusal("body_incomplete") : error;
+}
+
+function requireLength(bytes: number, { service }: Exchange): void {
+  const { bodyBytesMax } = service.config;
+  if (bytes > bodyBytesMax)
+    throw new Refusal(
+      "body_too_large",
+      `The body is larger than ${bodyBytesMax} bytes, the most that this service reads.`,
+    );
 }
 
 /*
@@ -325,6 +255,47 @@ export const LINGER_SECONDS_MAX = 20;
 const LINGER_IDLE_MS_MAX = 500;
 /** For a body whose end the service does not see. Most clients have sent theirs by then. */
 const LINGER_BLIND_MS = 2_000;
+/** What has arrived is read at once: the client may send its next request when it has the answer. */
+const CHUNKS_A_TICK = 64;
+
+/**
+ * The answer to a request whose body was not read to its end: all of it at once, and its end after the rest of the
+ * body; and whether the connection closes after it. Undefined if there is no rest, or if the connection stays open:
+ * then the runtime discards it.
+ */
+export function linger(
+  { request, service, rest: begun }: Exchange,
+  text: string,
+  { isClosing, isSlow }: { readonly isClosing: boolean; readonly isSlow: boolean },
+) {
+  const length = findLength(request) ?? Number.POSITIVE_INFINITY;
+  const closes = isClosing || length > LINGER_BYTES_MAX || begun !== undefined;
+  const rest = begun ?? findRest(request, length, closes);
+  if (rest === undefined) return undefined;
+  let isSent = false;
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      if (isSent) {
+        await discard(rest, service.memory, isSlow ? LINGER_SLOW_MS_MAX : LINGER_MS_MAX);
+        controller.close();
+      } else controller.enqueue(new TextEncoder().encode(text));
+      isSent = true;
+    },
+  });
+  return { body, closes };
+}
+
+function findRest(request: Request, length: number, closes: boolean): Rest | undefined {
+  if (request.bodyUsed || length === 0) return undefined;
+  // HTTP/1.0 closes unless the client says otherwise, and the runtime does not tell the version.
+  const isKept = !closes && /\bkeep-alive\b/i.test(request.headers.get("connection") ?? "");
+  if (isKept) return undefined;
+  if (length > WHOLE_BYTES_MAX) return request.body?.getReader();
+  const bytes = request.bytes();
+  // Before the look: the client may be gone already, and a rejection that nothing handles ends the process.
+  bytes.catch(() => undefined);
+  return Bun.peek(bytes) === bytes ? bytes : undefined;
+}
 
 /** Resolves when the body or the client's connection has ended, or at a bound. */
 export async function discard(rest: Rest, memory: Memory, msMax = LINGER_MS_MAX): Promise<void> {
@@ -335,15 +306,14 @@ export async function discard(rest: Rest, memory: Memory, msMax = LINGER_MS_MAX)
   if (release === undefined) {
     // The runtime discards it without holding any, but does not tell when it ends.
     await rest.cancel().catch(() => undefined);
-    await Bun.sleep(LINGER_BLIND_MS);
-    return;
+    return Bun.sleep(LINGER_BLIND_MS);
   }
   try {
     for (let bytes = 0; bytes <= LINGER_BYTES_MAX && performance.now() < deadlineMs;) {
       const next = await soon(rest.read());
       if (next === undefined || next.done) return;
       bytes += next.value.length;
-      if (++count % CHUNKS_A_TICK === 0) await new Promise(setImmediate);
+      if (++count % CHUNKS_A_TICK === 0) await nextTick();
     }
   } finally {
     release();
@@ -362,13 +332,10 @@ const soon = <Result>(read: Promise<Result>): Promise<Result | undefined> =>
  * answer, so nothing is to be stored.
  */
 export async function requireOpen({ signal }: Request): Promise<void> {
-  await new Promise(setImmediate);
-  await new Promise(setImmediate);
+  await nextTick();
+  await nextTick();
   if (signal.aborted) throw new Refusal("body_incomplete");
 }
-
-export const isAbort = (error: unknown): boolean =>
-  error instanceof Error && error.name === "AbortError";
 
 // A byte order mark is kept, so the JSON parser refuses it (RFC 8259, section 8.1).
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

@@ -11,7 +11,14 @@ import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { allArrived, flushOverdue } from "../store/batcher.ts";
-import { type BodyReader, countUnread, LINGER_SECONDS_MAX, type Memory } from "./body.ts";
+import {
+  countUnread,
+  findLength,
+  linger,
+  LINGER_SECONDS_MAX,
+  type Memory,
+  type Rest,
+} from "./body.ts";
 import type { Feed } from "./feed.ts";
 import { parseQuery } from "./query.ts";
 
@@ -21,7 +28,6 @@ export interface Service {
   readonly store: ServedStore;
   readonly authenticator: Authenticator;
   readonly rates: RateLimiter;
-  readonly bodies: BodyReader;
   readonly memory: Memory;
   readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
   readonly log: Log;
@@ -49,6 +55,8 @@ export class Exchange {
   private bytesLeaving = 0;
   /** Then it holds memory until the stream ends, and otherwise until it is answered. */
   isStreamed = false;
+  /** What is left of a body that is not read to its end. */
+  rest: Rest | undefined;
   /** The name of the token, once it is known. */
   tokenName: string | undefined;
   private id: string | undefined;
@@ -194,7 +202,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
 function waitFor(found: Promise<Principal>, exchange: Exchange): Promise<Principal> {
   // If there is no room, the request does not wait for it.
   found.catch(() => undefined);
-  exchange.claim(countUnread(exchange.request, exchange.service.memory));
+  exchange.claim(countUnread(exchange));
   return found;
 }
 
@@ -232,7 +240,6 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
   const { request, requestId, startedAtMs, tokenName, service } = exchange;
   const { log, config } = service;
   const { headers } = request;
-  const length = headers.get("content-length");
   const fields = {
     requestId,
     traceId: TRACEPARENT.exec(headers.get("traceparent") ?? "")?.[1],
@@ -242,7 +249,7 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
     durationMs: Math.round((performance.now() - startedAtMs) * 1000) / 1000,
     token: tokenName,
     client: findClientAddress(headers, service.addressOf(request), config),
-    bytes: length === null ? undefined : Number.parseInt(length, 10),
+    bytes: findLength(request),
   };
   if (refusal === undefined) return (config.logRequests ? log.info : log.debug)("request", fields);
   // The message may quote the body, so it is not logged. Our own failures are logged with their cause.
@@ -312,11 +319,12 @@ export function answer(
 const RETRY_AFTER_SECONDS = "1";
 
 function answerRefusal(
-  { request, service }: Exchange,
+  exchange: Exchange,
   refusal: Refusal,
   allow: string,
   operation: Operation | undefined,
 ): Response {
+  const { request, service } = exchange;
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;
@@ -328,10 +336,10 @@ function answerRefusal(
     headers["accept-post"] = operation.bodyTypes?.join(", ") ?? "";
   const body = JSON.stringify({ error: code, message: refusal.message });
   const closing = {
-    isClosing: isClosing({ request, service }),
+    isClosing: isClosing(exchange),
     isSlow: refusal.reason === "body_too_slow",
   };
-  const lingering = service.bodies.linger(request, body, closing);
+  const lingering = linger(exchange, body, closing);
   if (lingering?.closes) service.limitIdle(request, LINGER_SECONDS_MAX);
   if (lingering?.closes ?? closing.isClosing) headers["connection"] = "close";
   return answer(status, lingering?.body ?? body, headers);
@@ -345,7 +353,7 @@ function addRateHeaders(headers: Headers, state: RateState): void {
 }
 
 /** Whether the connection closes after the answer. */
-export const isClosing = ({ request, service }: Pick<Exchange, "request" | "service">): boolean =>
+export const isClosing = ({ request, service }: Exchange): boolean =>
   service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
 /** RFC 6750, section 3: no error code if the client sent no token. */

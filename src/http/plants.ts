@@ -17,7 +17,7 @@ import {
 } from "../domain/plant.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
-import { requireType } from "./body.ts";
+import { readText, requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
 import {
   filterParameters,
@@ -49,7 +49,7 @@ const REPLAYED = { "idempotent-replayed": "true" };
 export async function createPlant(exchange: Exchange, { name }: Principal): Promise<Response> {
   const { request, service, startedAtMs } = exchange;
   requireType(request.headers, JSON_TYPE);
-  const text = await service.bodies.readText(exchange);
+  const text = await readText(exchange);
   const plant = parseNewPlant(text);
   if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
   const outcome = await service.store.createPlant(plant, name);
@@ -79,7 +79,7 @@ export async function replacePlant(exchange: Exchange, { name }: Principal): Pro
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   requireType(request.headers, JSON_TYPE);
-  const text = await service.bodies.readText(exchange);
+  const text = await readText(exchange);
   const plant = parseReplacement(text, id);
   if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
   await service.store.replacePlant(plant, condition, name);

@@ -4,7 +4,7 @@ import { RateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { MetricsReporter, type Reports, type ServiceFacts } from "../observe/reporter.ts";
-import { BodyReader, Memory } from "./body.ts";
+import { Memory } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
 import { describeApi } from "./openapi.ts";
@@ -53,7 +53,6 @@ export function startServer(given: Parts): RunningServer {
     memory,
     rates: new RateLimiter(config.rateLimit, shared?.ratesMemory),
     feed: new Feed(store, log),
-    bodies: new BodyReader(config, memory),
     addressOf: (request) => server.requestIP(request)?.address,
     limitIdle: (request, seconds) => server.timeout(request, seconds),
   };

@@ -5,7 +5,7 @@ import { grantRules, issueToken, parseGrant, summarize } from "../auth/token.ts"
 import { Refusal } from "../domain/errors.ts";
 import { parseJson } from "../domain/json.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
-import { requireType } from "./body.ts";
+import { readText, requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
   answer as describeAnswer,
@@ -34,7 +34,7 @@ async function listTokens({ service }: Exchange): Promise<Response> {
 async function createToken(exchange: Exchange, principal: Principal): Promise<Response> {
   const { request, service } = exchange;
   requireType(request.headers, JSON_TYPE);
-  const grant = parseGrant(parseJson(await service.bodies.readText(exchange)), Date.now());
+  const grant = parseGrant(parseJson(await readText(exchange)), Date.now());
   await requireUnrevoked(exchange);
   const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
   if (lacking !== undefined)

@@ -5,7 +5,7 @@ import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { Webhooks } from "../webhooks/manage.ts";
-import { requireType } from "./body.ts";
+import { readText, requireType } from "./body.ts";
 import { answer, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
   answer as describeAnswer,
@@ -165,7 +165,7 @@ function toEntry(managing: Managing): Entry {
       if (needs !== undefined && !scopes.includes(needs)) throw new LacksScope(needs);
       if (body === undefined) await request.body?.cancel();
       else requireType(request.headers, JSON_TYPE);
-      const given = body && parseJson(await service.bodies.readText(exchange));
+      const given = body && parseJson(await readText(exchange));
       await requireUnrevoked(exchange);
       service.limitIdle(request, IDLE_SECONDS);
       const webhooks = new Webhooks(service.store, service.config);

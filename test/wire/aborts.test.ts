@@ -3,8 +3,8 @@
 import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { existsSync, readdirSync } from "node:fs";
-import { resolveConfig } from "../../src/config.ts";
-import { BodyReader, Memory } from "../../src/http/body.ts";
+import { linger } from "../../src/http/body.ts";
+import { Exchange, type Service } from "../../src/http/handle.ts";
 import { spawnService } from "../support/command.ts";
 import { engine, openTestDatabase } from "../support/database.ts";
 import { sendPlant, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
@@ -26,8 +26,6 @@ import {
 const authorization = `Bearer ${TEST_TOKEN}`;
 
 test("a client that is gone before it is refused leaves no rejection that would end the process", async () => {
-  const { config } = resolveConfig({}, {});
-  const bodies = new BodyReader(config, new Memory(config.bodyBytesTotalMax));
   const request = new Request("http://127.0.0.1/plants", {
     method: "POST",
     headers: { "content-length": "100" },
@@ -42,7 +40,8 @@ test("a client that is gone before it is refused leaves no rejection that would 
   const unhandled: unknown[] = [];
   const note = (reason: unknown): void => void unhandled.push(reason);
   process.on("unhandledRejection", note);
-  expect(bodies.linger(request, "{}", { isClosing: false, isSlow: false })).toBeUndefined();
+  const exchange = new Exchange({} as Service, request, 0);
+  expect(linger(exchange, "{}", { isClosing: false, isSlow: false })).toBeUndefined();
   await Bun.sleep(10);
   process.off("unhandledRejection", note);
   expect(isAsked).toBe(true);
