@@ -3,7 +3,6 @@
 import { Refusal } from "../domain/errors.ts";
 import { Bytes } from "../format/records.ts";
 import { within } from "../store/batcher.ts";
-import type { Exchange } from "./handle.ts";
 
 /** The type of the body. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
 export function requireType(headers: Headers, ...allowed: readonly string[]): string {
@@ -130,8 +129,25 @@ export class Memory {
 /** The runtime takes up to this much of a body off the network before the service reads it, as measured. */
 const UNREAD_BYTES_MAX = 1_572_864;
 
+/** What is left of a body: its reader, or the promise of the whole. */
+export type Rest = Reader | Promise<unknown>;
+export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
+
+/** An exchange whose body is received. */
+interface Receiving {
+  readonly request: Request;
+  readonly service: {
+    readonly config: { readonly bodyBytesMax: number; readonly readSecondsMax: number };
+    readonly memory: Memory;
+  };
+  readonly bytesKept: number;
+  rest: Rest | undefined;
+  hold(bytes: number): void;
+  claim(bytes: number): void;
+}
+
 /** What the runtime may hold of a body that has not been read. One body fits, however small the bound. */
-export function countUnread({ request, service }: Exchange): number {
+export function countUnread({ request, service }: Receiving): number {
   const fallback = request.headers.has("transfer-encoding") ? Number.POSITIVE_INFINITY : 0;
   const length = findLength(request) ?? fallback;
   return Math.min(length, UNREAD_BYTES_MAX, service.memory.bytesMax / 2);
@@ -143,15 +159,11 @@ export function findLength({ headers }: Request): number | undefined {
   return declared === null ? undefined : Number.parseInt(declared, 10);
 }
 
-/** What is left of a body: its reader, or the promise of the whole. */
-export type Rest = Reader | Promise<unknown>;
-export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
-
 /** A larger body is read piece by piece, so a client that still sends can be told from one that has stopped. */
 const WHOLE_BYTES_MAX = 65_536;
 
 /** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
-export function readText(exchange: Exchange): string | Promise<string> {
+export function readText(exchange: Receiving): string | Promise<string> {
   const { request, service } = exchange;
   const length = findLength(request);
   requireLength(length ?? 0, exchange);
@@ -166,7 +178,7 @@ export function readText(exchange: Exchange): string | Promise<string> {
   return decodeLater(exchange, readSmall(exchange, bytes));
 }
 
-async function decodeLater(exchange: Exchange, read: Promise<Uint8Array>): Promise<string> {
+async function decodeLater(exchange: Receiving, read: Promise<Uint8Array>): Promise<string> {
   const bytes = await read.catch(explainAbort);
   // A small one is bounded by the queue of writes.
   if (bytes.length <= WHOLE_BYTES_MAX) exchange.hold(0);
@@ -174,14 +186,14 @@ async function decodeLater(exchange: Exchange, read: Promise<Uint8Array>): Promi
   return decodeUtf8(bytes);
 }
 
-async function readSmall(exchange: Exchange, bytes: Promise<Uint8Array>): Promise<Uint8Array> {
+async function readSmall(exchange: Receiving, bytes: Promise<Uint8Array>): Promise<Uint8Array> {
   const all = await within(exchange.service.config.readSecondsMax * 1000, bytes);
   if (all !== undefined) return all;
   exchange.rest = bytes;
   throw new Refusal("body_too_slow");
 }
 
-async function readLarge(exchange: Exchange, length: number | undefined): Promise<Uint8Array> {
+async function readLarge(exchange: Receiving, length: number | undefined): Promise<Uint8Array> {
   const { request, service } = exchange;
   if (request.body === null) return new Uint8Array();
   const reader = request.body.getReader();
@@ -231,7 +243,7 @@ function explainAbort(error: unknown): never {
   throw isAbort ? new Refusal("body_incomplete") : error;
 }
 
-function requireLength(bytes: number, { service }: Exchange): void {
+function requireLength(bytes: number, { service }: Receiving): void {
   const { bodyBytesMax } = service.config;
   if (bytes > bodyBytesMax)
     throw new Refusal(
@@ -264,7 +276,7 @@ const CHUNKS_A_TICK = 64;
  * then the runtime discards it.
  */
 export function linger(
-  { request, service, rest: begun }: Exchange,
+  { request, service, rest: begun }: Receiving,
   text: string,
   { isClosing, isSlow }: { readonly isClosing: boolean; readonly isSlow: boolean },
 ) {
