@@ -1,7 +1,7 @@
 /** plantstore check and migrate: what is in a store, what is wrong with it, and its schema. */
 
 import type { Config } from "../config.ts";
-import { parseStoreUrl } from "../store/open.ts";
+import { openStore, parseStoreUrl } from "../store/open.ts";
 import type { Inspection, PlantCounts } from "../store/inspection.ts";
 import { inspectStore } from "../store/sqlite/check.ts";
 import { migrations, openDatabase } from "../store/sqlite/database.ts";
@@ -88,9 +88,9 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
     if (isDryRun) return printStatements(migrations.slice(before).map((step) => step.trim()));
     openDatabase(url.path).close();
   } else {
-    const { listStatements, migratePostgres } = await import("../store/postgres/schema.ts");
+    const { listStatements } = await import("../store/postgres/schema.ts");
     if (isDryRun) return printStatements(listStatements(version));
-    await migratePostgres(url.target, config);
+    await (await openStore(config.databaseUrl, config)).close();
   }
   process.stdout.write(
     before === newest

@@ -231,7 +231,7 @@ export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
 }
 
 /** Whether a prefix is the whole tag, and not the beginning of longer ones. */
-export function isComplete(head: string): boolean {
+function isComplete(head: string): boolean {
   // An emoji is two units of a string, and one character.
   return head.length < TAG_PREFIX_CHARACTERS || Array.from(head).length < TAG_PREFIX_CHARACTERS;
 }

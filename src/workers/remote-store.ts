@@ -1,53 +1,20 @@
 /** A store that another thread owns. All calls of one tick, and all results of one commit, go in one message. */
 
 import { type ErrorName, Refusal, toRefusal } from "../domain/errors.ts";
-import type { Plant } from "../domain/plant.ts";
-import { type Created, type ServedStore, servedMethods } from "../domain/store.ts";
+import { type ServedStore, servedMethods } from "../domain/store.ts";
 import { describeError } from "../observe/log.ts";
 import { endOfTick, pause } from "../store/batcher.ts";
 
-/** Creates go in another form. */
-const forwarded = servedMethods.filter((name) => name !== "createPlant" && name !== "createPlants");
-
-type Forwarded = Omit<ServedStore, "createPlant" | "createPlants">;
-
 /** The methods that the owner offers to callers. */
-export function methodsOf(store: ServedStore) {
-  const methods = Object.fromEntries(
-    forwarded.map((name) => [name, store[name].bind(store)]),
-  ) as unknown as Forwarded;
-  return {
-    ...methods,
-    createPlant: (id: bigint, name: string, tag: string | undefined, by: string | undefined) =>
-      store.createPlant({ id, name, tag }, by),
-    createPlants: async (
-      flat: FlatPlants,
-      by: string | undefined,
-    ): Promise<readonly (Created | Failure)[]> => {
-      const outcomes = await store.createPlants(parsePlants(flat), by);
-      return outcomes.map((outcome) => (outcome instanceof Error ? toFailure(outcome) : outcome));
-    },
-  };
-}
+export const methodsOf = (store: ServedStore): Methods =>
+  Object.fromEntries(servedMethods.map((name) => [name, store[name].bind(store)]));
 
 /** Gives every guarantee of the owner's store. `reader` reads plants on this thread; without it the owner does. */
 export function createRemoteStore(caller: Caller, reader: PlantReads | undefined): ServedStore {
   const calls = Object.fromEntries(
-    forwarded.map((name) => [name, (...parameters: unknown[]) => caller.call(name, parameters)]),
-  ) as unknown as Forwarded;
-  return {
-    ...calls,
-    ...(reader !== undefined && readLocally(calls, reader)),
-    createPlant: ({ id, name, tag }, by) =>
-      caller.call("createPlant", [id, name, tag, by]) as Promise<Created>,
-    createPlants: async (plants, by) => {
-      const flat: FlatPlants = plants.flatMap(({ id, name, tag }) => [id, name, tag]);
-      const outcomes = (await caller.call("createPlants", [flat, by])) as (Created | Failure)[];
-      return outcomes.map((outcome) =>
-        typeof outcome === "string" ? outcome : fromFailure(outcome),
-      );
-    },
-  };
+    servedMethods.map((name) => [name, (...asked: unknown[]) => caller.call(name, asked)]),
+  ) as unknown as ServedStore;
+  return reader === undefined ? calls : { ...calls, ...readLocally(calls, reader) };
 }
 
 const plantReads = ["findPlant", "listPlants", "listTags", "countPlants", "readChanges"] as const;
@@ -70,29 +37,17 @@ function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
   ) as unknown as PlantReads;
 }
 
-/** Id, name, tag, id… To send a flat list of primitives costs half of a list of objects. */
-type FlatPlants = readonly (bigint | string | undefined)[];
-
-function parsePlants(flat: FlatPlants): Plant[] {
-  const plants: Plant[] = [];
-  for (let at = 0; at < flat.length; at += 3) {
-    const [id, name, tag] = flat.slice(at, at + 3) as [bigint, string, string | undefined];
-    plants.push({ id, name, tag });
-  }
-  return plants;
-}
-
-/** Flat too: number, method and four parameters of each call. */
+/** Number, method and four parameters of each call: to send a flat list costs half of a list of objects. */
 type Calls = readonly unknown[];
 const CALL_LENGTH = 6;
 
-/** Flat too: number, value and failure of each call. */
+/** Flat too: number and value of each call. */
 export type Results = readonly unknown[];
-const RESULT_LENGTH = 3;
+const RESULT_LENGTH = 2;
 
 /** An error as a message carries it. */
 interface Failure {
-  readonly reason: ErrorName;
+  readonly refusal: ErrorName;
   readonly message: string;
   readonly cause: unknown;
 }
@@ -120,11 +75,11 @@ export function createCaller({ send, receive }: Line) {
   const settle = (results: Results): void => {
     for (let at = 0; at < results.length; at += RESULT_LENGTH) {
       const number = results[at] as number;
-      const failure = results[at + 2] as Failure | undefined;
+      const value = fromMessage(results[at + 1]);
       const called = waiting.get(number);
       waiting.delete(number);
-      if (failure === undefined) called?.resolve(results[at + 1]);
-      else called?.reject(fromFailure(failure));
+      if (value instanceof Refusal) called?.reject(value);
+      else called?.resolve(value);
     }
   };
   const watch = async (): Promise<void> => {
@@ -159,33 +114,43 @@ export function createCallee(
 ): (calls: Calls) => void {
   let results: unknown[] = [];
   // A commit settles many calls at once: they go back together.
-  const add = (number: number, value: unknown, failure?: Failure): void => {
+  const add = (number: number, value: unknown): void => {
     if (results.length === 0)
       setImmediate(() => {
         const settled = results;
         results = [];
         send(settled);
       });
-    results.push(number, value, failure);
+    results.push(number, value);
   };
   return (calls) => {
     for (let at = 0; at < calls.length; at += CALL_LENGTH) {
       const number = calls[at] as number;
       const parameters = calls.slice(at + 2, at + CALL_LENGTH) as never[];
       methods[calls[at + 1] as string]?.(...parameters).then(
-        (value) => add(number, value),
-        (error: unknown) => add(number, undefined, toFailure(error)),
+        (value) => add(number, toMessage(value)),
+        (error: unknown) => add(number, toFailure(error)),
       );
     }
   };
 }
 
-const fromFailure = ({ reason, message, cause }: Failure): Refusal =>
-  new Refusal(reason, message, cause);
+/** A list of outcomes may have errors in it. */
+const toMessage = (value: unknown): unknown =>
+  Array.isArray(value)
+    ? value.map((one: unknown) => (one instanceof Error ? toFailure(one) : one))
+    : value;
 
 function toFailure(error: unknown): Failure {
   const { reason, message, cause } = toRefusal(error);
-  return { reason, message, cause: toPlain(cause) };
+  return { refusal: reason, message, cause: toPlain(cause) };
+}
+
+function fromMessage(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(fromMessage);
+  if (typeof value !== "object" || value === null || !("refusal" in value)) return value;
+  const { refusal, message, cause } = value as Failure;
+  return new Refusal(refusal, message, cause);
 }
 
 /** For the log: a message between threads would drop an error's code. */

@@ -51,35 +51,21 @@ export class LostAnswerError extends TransientError {
  */
 type Failure = "retry" | "reconnect" | "bad row" | "refused" | "defect";
 
-/** By SQLSTATE, or by its class if the whole code is not listed. */
-const failures: Readonly<Record<string, Failure>> = {
-  // Connection exceptions, insufficient resources, operator intervention, system and internal errors.
-  "08": "reconnect",
-  "53": "reconnect",
-  "57": "reconnect",
-  "58": "reconnect",
-  XX: "reconnect",
-  // A cancelled query, a lock that was not available.
-  "57014": "retry",
-  "55P03": "retry",
-  // Serialization failures, deadlocks, and completions that are not known.
-  "40": "retry",
-  // Read-only: the server has become a standby.
-  "25006": "reconnect",
-  // A feature that the engine does not have.
-  "0A": "refused",
+/** By SQLSTATE, or by the client's own code. The first that fits counts. */
+const failures: readonly (readonly [codes: RegExp, failure: Failure])[] = [
+  // A cancelled query, a lock that was not available, serialization failures, deadlocks, unknown completions.
+  [/^(57014|55P03|40)/, "retry"],
   // Data exceptions, constraints, and limits such as the size of a row.
-  "22": "bad row",
-  "23": "bad row",
-  "54": "bad row",
-  // Wrong user or password; no such database, schema or table; no privilege.
-  "28": "refused",
-  "3D": "refused",
-  "3F": "refused",
-  "42501": "refused",
-  "42P01": "refused",
-  "42703": "refused",
-};
+  [/^(22|23|54)/, "bad row"],
+  // A feature that the engine lacks; wrong user or password; no such database, schema or table; no privilege.
+  [/^(0A|28|3D|3F|42501|42P01|42703)/, "refused"],
+  // Trying again changes neither a certificate nor what the server offers.
+  [/CERT|SIGNATURE|ERR_TLS|ERR_SSL|ERR_POSTGRES_TLS|^EPROTO$/, "refused"],
+  // Connections, resources, an operator, the system; read-only: the server has become a standby.
+  [/^(08|53|57|58|XX|25006)/, "reconnect"],
+  // Connections lost, refused, timed out, or garbled.
+  [/^(ERR_POSTGRES_|E[A-Z]+$)/, "reconnect"],
+];
 
 /**
  * Codes after which a statement may have been committed: the connection or the server failed, a pooler
@@ -93,18 +79,9 @@ export const sqlStateOf = (error: unknown): string | undefined =>
 export function classify(error: unknown): Failure {
   if (error instanceof TransientError) return "retry";
   if (error instanceof StoreOpenError) return "refused";
-  const state = sqlStateOf(error);
-  if (state !== undefined) return failures[state] ?? failures[state.slice(0, 2)] ?? "defect";
-  // The client's own codes: connections lost, refused, timed out, or garbled.
-  const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
-  if (typeof code !== "string") return "defect";
-  if (isTlsFailure(code)) return "refused";
-  return /^(ERR_POSTGRES_|E[A-Z]+$)/.test(code) ? "reconnect" : "defect";
+  const code = sqlStateOf(error) ?? String((error as { code?: unknown } | undefined)?.code);
+  return failures.find(([codes]) => codes.test(code))?.[1] ?? "defect";
 }
-
-/** Trying again changes neither a certificate nor what the server offers. */
-const isTlsFailure = (code: string): boolean =>
-  /CERT|SIGNATURE|ERR_TLS|ERR_SSL|ERR_POSTGRES_TLS|^EPROTO$/.test(code);
 
 /** What a waiting caller is told. */
 export function translate(error: unknown): Error {
@@ -125,24 +102,22 @@ export interface Wanted {
   isPrepared: boolean;
 }
 
-/** Settings that an engine does not know are null. */
-interface Greeting {
-  readonly read_only: string;
-  readonly synchronous_commit: string | null;
-  readonly fsync: string | null;
-  readonly standbys: string | null;
-  readonly encoding: string;
-  readonly now_ms: bigint;
-  readonly session: string | null;
-}
+const settings = [
+  "transaction_read_only",
+  "synchronous_commit",
+  "fsync",
+  "synchronous_standby_names",
+  "server_encoding",
+  "plantstore.session",
+] as const;
 
-const GREET = `SELECT current_setting('transaction_read_only') AS read_only,
-  current_setting('synchronous_commit', true) AS synchronous_commit,
-  current_setting('fsync', true) AS fsync,
-  current_setting('synchronous_standby_names', true) AS standbys,
-  current_setting('server_encoding') AS encoding,
-  (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
-  current_setting('plantstore.session', true) AS session`;
+/** Settings that an engine does not know are null. */
+type Greeting = Readonly<Record<(typeof settings)[number], string | null>> & {
+  readonly now_ms: bigint;
+};
+
+const GREET = `SELECT ${settings.map((name) => `current_setting('${name}', true) AS "${name}"`).join(", ")},
+  (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`;
 
 /** `count` is how many rows the statement has inserted, changed or selected. */
 type Rows<Row> = readonly Row[] & { readonly count: number };
@@ -151,9 +126,7 @@ type Rows<Row> = readonly Row[] & { readonly count: number };
 const PARAMETER_REFUSED = new Set(["08P01", "42704"]);
 
 /** The session at the server is not the one that we have started. */
-class PoolerError extends Error {
-  override readonly name = "PoolerError";
-}
+class PoolerError extends TransientError {}
 
 export class Connection {
   readonly host: Host;
@@ -212,8 +185,8 @@ export class Connection {
       const isAsked = wanted.isPrepared && target.prepare === undefined;
       const session = isAsked ? crypto.randomUUID() : undefined;
       const connection = new Connection(wanted, host, mode, session);
-      const connectMs = target.connectSeconds * 1000;
-      connection.deadlineMs = Math.min(deadlineMs, performance.now() + connectMs);
+      const connectedByMs = performance.now() + target.connectSeconds * 1000;
+      connection.deadlineMs = Math.min(deadlineMs, connectedByMs);
       try {
         await connection.greet(session);
         return connection;
@@ -287,22 +260,26 @@ export class Connection {
   private async greet(session: string | undefined): Promise<void> {
     const [greeting] = await this.query<Greeting>(GREET);
     if (greeting === undefined) throw new TransientError("the server said nothing");
-    if (session !== undefined && greeting.session !== session) throw new PoolerError();
+    if (session !== undefined && greeting["plantstore.session"] !== session)
+      throw new PoolerError();
     const place = describeHost(this.host);
     // Measured when the answer is here. The way it took makes our idea of the server's clock too early,
     // never too late: no statement is valid for longer than we wait for it.
     this.clockOffsetMs = Number(greeting.now_ms) - performance.now();
-    if (greeting.read_only !== "off") throw new TransientError(`${place} takes no writes`);
-    if (greeting.encoding !== "UTF8")
+    if (greeting.transaction_read_only !== "off")
+      throw new TransientError(`${place} takes no writes`);
+    if (greeting.server_encoding !== "UTF8")
       throw new StoreOpenError(
-        `The database at ${place} is encoded in ${greeting.encoding}, which cannot hold every name. Create one with the encoding UTF8.`,
+        `The database at ${place} is encoded in ${greeting.server_encoding}, which cannot hold every name. Create one with the encoding UTF8.`,
       );
     for (const name of ["synchronous_commit", "fsync"] as const)
       if (greeting[name] === "off")
         throw new StoreOpenError(
           `The server at ${place} runs with ${name}=off: it would lose plants that it has acknowledged. Set ${name} to on.`,
         );
-    const standbys = greeting.standbys ? " on the server and its synchronous standby" : "";
+    const standbys = greeting.synchronous_standby_names
+      ? " on the server and its synchronous standby"
+      : "";
     this.durability = `every answer is sent after its commit is synced${standbys} (synchronous_commit=${greeting.synchronous_commit ?? "always"})`;
   }
 }
@@ -315,19 +292,19 @@ function tlsOf(target: Target, mode: SslMode): false | Bun.TLSOptions {
   if (mode === "disable") return false;
   const { rootCertificate, certificate, key } = target;
   const isVerified = mode !== "prefer" && (mode !== "require" || rootCertificate !== undefined);
-  const anyHost = mode !== "verify-full" ? { checkServerIdentity: () => undefined } : {};
   return {
     rejectUnauthorized: isVerified,
-    ...anyHost,
-    ...(rootCertificate === undefined ? {} : { ca: readPem("sslrootcert", rootCertificate) }),
-    ...(certificate === undefined ? {} : { cert: readPem("sslcert", certificate) }),
-    ...(key === undefined ? {} : { key: readPem("sslkey", key) }),
+    ...(mode !== "verify-full" ? { checkServerIdentity: () => undefined } : {}),
+    ...readPem("ca", "sslrootcert", rootCertificate),
+    ...readPem("cert", "sslcert", certificate),
+    ...readPem("key", "sslkey", key),
   };
 }
 
-function readPem(name: string, path: string): string {
+function readPem(option: string, name: string, path: string | undefined): Bun.TLSOptions {
+  if (path === undefined) return {};
   try {
-    return readFileSync(path, "utf8");
+    return { [option]: readFileSync(path, "utf8") };
   } catch (error) {
     throw new StoreOpenError(`${name}: ${path} cannot be read: ${(error as Error).message}.`, {
       cause: error,

@@ -2,6 +2,7 @@
 
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { StoreLimits } from "../../domain/store.ts";
+import { within } from "../batcher.ts";
 import type { ServerLimits } from "../open.ts";
 import { classify, Connection, translate, type Wanted } from "./connection.ts";
 import { describeTarget, type Host, type Target } from "./url.ts";
@@ -191,39 +192,29 @@ export class Hosts {
   /** A connection to the first server that says it takes writes. Rejects if none does in time. */
   async connect(deadlineMs: number): Promise<Connection> {
     const { hosts } = this.wanted.target;
-    const isFirst = (host: Host): boolean =>
-      this.current === undefined ? host !== this.doubted : host === this.current;
-    const connection = await (hosts.length === 1
-      ? Connection.open(this.wanted, hosts[0] as Host, deadlineMs)
-      : this.race(
-          hosts.filter(isFirst),
-          hosts.filter((host) => !isFirst(host)),
-          deadlineMs,
-        ));
-    this.current = connection.host;
-    this.doubted = undefined;
-    this.figures.connects++;
-    return connection;
-  }
-
-  private async race(
-    firsts: readonly Host[],
-    others: readonly Host[],
-    deadlineMs: number,
-  ): Promise<Connection> {
     let isWon = false;
     const attempt = async (host: Host): Promise<Connection> => {
       const connection = await Connection.open(this.wanted, host, deadlineMs);
       if (isWon) connection.close();
-      isWon = true;
+      else {
+        isWon = true;
+        this.current = host;
+        this.doubted = undefined;
+        this.figures.connects++;
+      }
       return connection;
     };
-    const favourites = firsts.map(attempt);
-    const favourite = Promise.any(favourites);
-    await Promise.race([favourite.catch(() => undefined), Bun.sleep(HEAD_START_MS)]);
-    if (isWon) return favourite;
+    const isFirst = (host: Host): boolean =>
+      this.current === undefined ? host !== this.doubted : host === this.current;
+    const others = hosts.filter((host) => !isFirst(host));
+    const favourites = hosts.filter(isFirst).map(attempt);
     try {
-      return await Promise.any([...favourites, ...others.map(attempt)]);
+      const favourite = Promise.any(favourites);
+      await within(
+        HEAD_START_MS,
+        favourite.catch(() => undefined),
+      );
+      return await (isWon ? favourite : Promise.any([...favourites, ...others.map(attempt)]));
     } catch (error) {
       const { errors } = error as AggregateError;
       // That a password is wrong says more than that another server is a standby.

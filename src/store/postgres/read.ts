@@ -3,12 +3,9 @@
 import {
   type CountPage,
   createPage,
-  findBehind,
   firstIdOf,
   firstTagOf,
-  isComplete,
   isSearch,
-  type Order,
   type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
@@ -17,16 +14,16 @@ import {
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
-import { lengthOf, type Plant } from "../../domain/plant.ts";
+import type { Plant } from "../../domain/plant.ts";
 import { endOfTick } from "../batcher.ts";
-import { type PlantRow, toPlant, type Value } from "../sql-store.ts";
+import { type PlantRow, toPlant } from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
-
-const GIVEN = "FROM plants WHERE id = ANY ($1::bigint[])";
 
 /** A page is read in pieces, so neither side holds much at a time. */
 const PIECE_BYTES_MAX = 4_194_304;
 const PIECE_ROWS_MAX = 2_000;
+/** Of the texts that are read by themselves, because they are long. */
+const LONG_BYTES_MAX = PIECE_BYTES_MAX / 2;
 /** A page of 100 looks at one row more, to know whether there are others. */
 const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
@@ -79,32 +76,31 @@ async function readPiece(
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], hasMore: false };
   const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
-  const parameters: Value[] = query.tag === undefined ? [firstId] : [firstId, query.tag];
-  const rows = await connection.query<PlantRow | LongRow>(shortRowsOf(query, length), parameters);
+  const rows = await connection.query<SentRow>(
+    `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`,
+    query.tag === undefined ? [firstId] : [firstId, query.tag],
+  );
+  const { plantOf, isCut } = await readLong(connection, rows);
   const plants: Plant[] = [];
   for (const row of rows) {
-    if (row.name === null) {
-      const rowsAsked = boundedRowsOf(rowsOf(query, length), query.order);
-      const bounded = await readBounded(connection, rowsAsked, parameters);
-      return { ...bounded, hasMore: bounded.isCut || bounded.plants.length === length };
-    }
-    plants.push(toPlant(row));
+    const plant = plantOf(row);
+    if (plant !== undefined) plants.push(plant);
+    else if (isCut) return { plants, hasMore: true };
   }
   return { plants, hasMore: rows.length === length };
 }
 
-async function readBounded(connection: Connection, bounded: string, parameters: readonly Value[]) {
-  const rows = await connection.query<PlantRow & { readonly found: bigint }>(bounded, parameters);
-  const isCut = rows.length < Number(rows[0]?.found ?? 0);
-  const plants = Array.from(rows, ({ id, name, tag }) => toPlant({ id, name, tag }));
-  return { plants, isCut };
-}
+/** One that is too long to be sent with others comes without its texts. Most pages have none. */
+type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
 
-/** A row that was too long to be sent with others. */
-interface LongRow {
-  readonly id: bigint;
-  readonly name: null;
-  readonly tag: null;
+/** Reads the texts that were not sent. A plant that is not found then was removed, or `isCut`. */
+async function readLong(connection: Connection, rows: readonly (SentRow | undefined)[]) {
+  const long: bigint[] = [];
+  for (const row of rows) if (row?.name === null) long.push(row.id);
+  const { found, isCut } = await findSome(connection, long);
+  const plantOf = (row: SentRow): Plant | undefined =>
+    row.name === null ? found.get(row.id) : toPlant(row);
+  return { plantOf, isCut };
 }
 
 /**
@@ -125,54 +121,46 @@ const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
 const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
   `CASE WHEN ${BYTES} <= ${bytesMax} THEN ${column} END AS ${column}`;
 
-/** Without the texts of long rows. Most pages have none, and to sum up the bytes takes half as long again. */
-const shortRowsOf = (query: PlantQuery, length: number): string =>
-  `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`;
-
-/** Rows as long as those before them are not too large together; the first one always. */
-const boundedRowsOf = (rows: string, order: Order): string => `SELECT id, name, tag, found FROM (
-    SELECT id, name, tag, count(*) OVER () AS found, sum(${BYTES})
-      OVER (ORDER BY id ${order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-    FROM (SELECT id, name, tag ${rows}) AS page
-  ) AS sized
-  WHERE coalesce(bytes_before, 0) <= ${PIECE_BYTES_MAX}
-  ORDER BY id ${order}`;
-
-const FIND_SOME = boundedRowsOf(GIVEN, "asc");
-
 /** Plants that are looked up together. */
 export const FIND_LENGTH_MAX = 128;
 const FOUND_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / FIND_LENGTH_MAX);
-const FIND = `SELECT id, ${whereShort("name", FOUND_BYTES_MAX)}, ${whereShort("tag", FOUND_BYTES_MAX)} ${GIVEN}`;
+const FIND = `SELECT id, ${whereShort("name", FOUND_BYTES_MAX)}, ${whereShort("tag", FOUND_BYTES_MAX)}
+  FROM plants WHERE id = ANY ($1::bigint[])`;
 
-/** In the order of the ids, as far as the plants are not too large together. Long ones are read one by one. */
+/** In the order of the ids, as far as the plants are not too large together. */
 export async function findPlants(
   connection: Connection,
   ids: readonly bigint[],
 ): Promise<(Plant | undefined)[]> {
-  const rows = await connection.query<PlantRow | LongRow>(FIND, [toArray(ids)]);
+  const rows = await connection.query<SentRow>(FIND, [toArray(ids)]);
   // The client's own map() makes another of its slow arrays.
-  const found = new Map(Array.from(rows, (row) => [row.id, row]));
-  const plants: (Plant | undefined)[] = [];
-  let characters = 0;
-  for (const id of ids) {
-    const row = found.get(id);
-    if (row?.name !== null) plants.push(row && toPlant(row));
-    else if (characters > PIECE_BYTES_MAX) break;
-    else {
-      const plant = (await findSome(connection, [id])).found.get(id);
-      characters += plant === undefined ? 0 : lengthOf(plant);
-      plants.push(plant);
-    }
-  }
-  return plants;
+  const sent = new Map(Array.from(rows, (row) => [row.id, row]));
+  const asked = ids.map((id) => sent.get(id));
+  const { plantOf, isCut } = await readLong(connection, asked);
+  const plants = asked.map((row) => row && plantOf(row));
+  const end = asked.findIndex((row, index) => isCut && row && plants[index] === undefined);
+  return end === -1 ? plants : plants.slice(0, end);
 }
 
-/** Looks up ids in their order, as far as the plants are not too large together: up to `last`, or all without it. */
+/** Rows as long as those before them are not too large together; the first one always. */
+const FIND_SOME = `SELECT id, name, tag, found FROM (
+    SELECT id, name, tag, count(*) OVER () AS found, sum(${BYTES})
+      OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+    FROM plants JOIN unnest($1::bigint[]) WITH ORDINALITY AS wanted (wanted_id, place) ON id = wanted_id
+  ) AS sized
+  WHERE coalesce(bytes_before, 0) <= ${LONG_BYTES_MAX}`;
+
+/** Looks up ids in their order, as far as the plants are not too large together. */
 export async function findSome(connection: Connection, ids: readonly bigint[]) {
-  const { plants, isCut } = await readBounded(connection, FIND_SOME, [toArray(ids)]);
-  const found = new Map(plants.map((plant) => [plant.id, plant]));
-  return { found, last: isCut ? plants.at(-1)?.id : undefined };
+  if (ids.length === 0) return { found: new Map<bigint, Plant>(), isCut: false };
+  const rows = await connection.query<PlantRow & { readonly found: bigint }>(FIND_SOME, [
+    toArray(ids),
+  ]);
+  const plants = Array.from(rows, ({ id, name, tag }) => toPlant({ id, name, tag }));
+  return {
+    found: new Map(plants.map((plant) => [plant.id, plant])),
+    isCut: rows.length < Number(rows[0]?.found ?? 0),
+  };
 }
 
 /**
@@ -187,7 +175,7 @@ const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
 
 /** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
 export async function comparePlants(connection: Connection, plants: readonly Plant[]) {
-  const rows = await connection.query<(PlantRow | LongRow) & { readonly same: boolean }>(
+  const rows = await connection.query<SentRow & { readonly same: boolean }>(
     COMPARE,
     toColumns(plants),
   );
@@ -223,25 +211,13 @@ export async function countPlants(
   return { count, next: count === COUNT_ROWS ? (row?.last ?? undefined) : undefined };
 }
 
-/** One statement finds a page of tags that can all be listed. Where some are too long, another follows. */
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
-  const heads: string[] = [];
-  let wanted = query.limit + 1;
-  for (let from = firstTagOf(query); from !== undefined && wanted > 0;) {
-    // Twice as many each time, so a few statements pass over many tags that are too long.
-    const rowsMax = Math.max(wanted, heads.length);
-    const rows = await connection.query<{ readonly head: string }>(HEADS, [
-      query.prefix,
-      from,
-      rowsMax,
-    ]);
-    heads.push(...rows.map(({ head }) => head));
-    if (rows.length < rowsMax || heads.length > TAG_PREFIXES_MAX) break;
-    wanted -= rows.filter(({ head }) => isComplete(head)).length;
-    from = findBehind(heads.at(-1) as string);
-  }
+  const first = firstTagOf(query);
+  if (first === undefined) return { tags: [], next: undefined };
+  const asked = [query.prefix, first, query.limit];
+  const rows = await connection.query<{ readonly head: string }>(HEADS, asked);
   return takeTags(
-    heads.map((head) => ({ head, bytes: head.length })),
+    Array.from(rows, ({ head }) => ({ head, bytes: head.length })),
     query.limit,
   );
 }
@@ -249,14 +225,19 @@ export async function listTags(connection: Connection, query: TagQuery): Promise
 const HEAD = `left(tag, ${TAG_PREFIX_CHARACTERS})`;
 
 const nextHead = (comparison: string): string =>
-  `SELECT ${HEAD} AS head FROM plants WHERE tag IS NOT NULL AND ${HEAD} ${comparison} ORDER BY ${HEAD} LIMIT 1`;
+  `(SELECT ${HEAD} FROM plants WHERE tag IS NOT NULL AND ${HEAD} ${comparison} ORDER BY ${HEAD} LIMIT 1)`;
 
 const HAS_PREFIX = "left(head, length($1::text)) = $1::text";
 
-/** One step down the index a tag, however many plants have it. The last row may lack the prefix, or be empty. */
-const HEADS = `WITH RECURSIVE heads AS (
-    (${nextHead('>= greatest($1::text COLLATE "C", $2::text)')})
+/**
+ * One step down the index a tag, however many plants have it, until one more than a page can list is found, or as many
+ * as a page may look at. The last row may lack the prefix, or be empty.
+ */
+const HEADS = `WITH RECURSIVE heads (head, seen, listed) AS (
+    SELECT ${nextHead('>= greatest($1::text COLLATE "C", $2::text)')}, 0, 0
     UNION ALL
-    SELECT (${nextHead("> heads.head")}) FROM heads WHERE ${HAS_PREFIX}
+    SELECT ${nextHead("> head")}, seen + 1,
+      CASE WHEN length(head) < ${TAG_PREFIX_CHARACTERS} THEN listed + 1 ELSE listed END
+    FROM heads WHERE ${HAS_PREFIX} AND seen < ${TAG_PREFIXES_MAX} AND listed < $3::int
   )
-  SELECT head FROM heads WHERE ${HAS_PREFIX} LIMIT $3::int`;
+  SELECT head FROM heads WHERE ${HAS_PREFIX} ORDER BY seen`;

@@ -104,16 +104,17 @@ const RACE_STATES = new Set(["23505", "42P07", "42710", "40001"]);
 /** For a step, and for another instance that takes it too. */
 const MIGRATE_MS_MAX = 600_000;
 
-/** Engines with longer integers answer a bigint. */
-interface VersionRow {
-  readonly version: number | bigint;
-}
-
-/** Undefined if there is no plant store. */
-export async function findVersion(connection: Connection): Promise<number | undefined> {
+/** Undefined if there is no plant store. Throws a StoreOpenError if a newer version wrote it. */
+export async function findVersion(
+  connection: Connection,
+  location: string,
+): Promise<number | undefined> {
   try {
-    const [row] = await connection.query<VersionRow>(READ_VERSION);
-    return row === undefined ? undefined : Number(row.version);
+    const [row] = await connection.query<{ readonly version: number | bigint }>(READ_VERSION);
+    // Engines with longer integers answer a bigint.
+    const version = row && Number(row.version);
+    refuseNewerSchema(version ?? 0, NEWEST_SCHEMA, location);
+    return version;
   } catch (error) {
     if (sqlStateOf(error) === "42P01") return undefined;
     throw error;
@@ -130,9 +131,8 @@ export interface FoundSchema {
 /** Changes nothing. */
 export async function findSchema(target: Target, limits: OpenLimits): Promise<FoundSchema> {
   const location = describeTarget(target);
-  const version = await onServer(target, limits, findVersion);
-  refuseNewerSchema(version ?? 0, NEWEST_SCHEMA, location);
-  return { location, version, newest: steps.length };
+  const version = await onServer(target, limits, (connection) => findVersion(connection, location));
+  return { location, version, newest: NEWEST_SCHEMA };
 }
 
 /**
@@ -151,28 +151,23 @@ export function listStatements(version: number | undefined): string[] {
   return version === undefined ? [CREATE_SCHEMA, FIRST_VERSION, ...rest] : rest;
 }
 
-export async function migratePostgres(target: Target, limits: OpenLimits): Promise<void> {
-  const location = describeTarget(target);
-  await onServer(target, limits, (connection) => migrate(connection, location));
-}
-
 export async function migrate(
   connection: Connection,
   location: string,
   onMigrate?: OnMigrate,
 ): Promise<void> {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
-  const before = await findVersion(connection);
-  refuseNewerSchema(before ?? 0, NEWEST_SCHEMA, location);
-  if (before === steps.length) return;
-  if (before !== undefined && before > 0) onMigrate?.({ location, from: before, to: steps.length });
+  const before = await findVersion(connection, location);
+  if (before === NEWEST_SCHEMA) return;
+  if (before !== undefined && before > 0)
+    onMigrate?.({ location, from: before, to: NEWEST_SCHEMA });
   try {
     if (before === undefined) await refuseForeign(connection, location);
     for (const statement of listStatements(before)) await race(connection, statement);
   } catch (error) {
     if (sqlStateOf(error) !== "42501") throw error;
     throw new StoreOpenError(
-      `${location} needs its schema migrated from ${before ?? "nothing"} to ${steps.length}, and this user may not (${(error as Error).message}). ` +
+      `${location} needs its schema migrated from ${before ?? "nothing"} to ${NEWEST_SCHEMA}, and this user may not (${(error as Error).message}). ` +
         "Run plantstore migrate as a user with the CREATE privilege; see docs/scaling.md.",
       { cause: error },
     );
@@ -182,7 +177,7 @@ export async function migrate(
 async function refuseForeign(connection: Connection, location: string): Promise<void> {
   const foreign = await connection.query<{ readonly table_name: string }>(FIND_FOREIGN);
   // Another instance may have made them a moment ago.
-  if (foreign.length > 0 && (await findVersion(connection)) === undefined)
+  if (foreign.length > 0 && (await findVersion(connection, location)) === undefined)
     throw new StoreOpenError(
       `${location} has a table ${foreign[0]?.table_name} that plantstore did not make. It was left alone; use a database or schema of its own.`,
     );

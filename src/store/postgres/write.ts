@@ -260,12 +260,12 @@ class Batch {
   }
 
   private async change(connection: Connection, changes: readonly Change[]): Promise<void> {
-    // Those behind the last one stay open. The next piece has them.
-    const { found, last } = await findSome(connection, idsOf(changes));
+    const { found, isCut } = await findSome(connection, idsOf(changes));
     const seenBy = ({ id }: Change): Plant | undefined => found.get(id);
     const planned = changes.filter((change) => {
-      if (last !== undefined && change.id > last) return false;
       const seen = seenBy(change);
+      // It stays open, for the next piece.
+      if (seen === undefined && isCut) return false;
       const judged = judgeChange(seen, change.condition);
       if (judged instanceof Refusal) this.settle(change, judged, seen);
       return judged === seen;
