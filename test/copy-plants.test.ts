@@ -60,7 +60,6 @@ async function copy(from: Store, to: Store): Promise<Report> {
   const report = createReport();
   const { signal } = new AbortController();
   await copyPlants(from, to, {
-    isQuiet: true,
     signal,
     report,
     delaysMs: [1, 1, 1],

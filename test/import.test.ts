@@ -64,10 +64,10 @@ describe("plantstore import", () => {
     expect(exitCode).toBe(0);
     for (const code of [0, 1, 2, 3, 130])
       expect(stdout).toMatch(new RegExp(`^  ${code} +\\w`, "m"));
-    for (const flag of ["--format", "--map", "--url", "--rejects", "--json", "--quiet"])
+    for (const flag of ["--format", "--map", "--url", "--rejects", "--json"])
       expect(stdout).toContain(flag);
     const help = (await runCommand(["--help"])).stdout;
-    expect(help).toContain("3 finished, but records were refused");
+    expect(help).toMatch(/^ {2}3 +finished, but records were refused/m);
     expect(help).toMatch(/^ {2}import .*\n(.*\n)* {2}export /m);
   });
 
@@ -206,7 +206,6 @@ describe("plantstore import", () => {
     [["-"], "--format is needed to read standard input"],
     [["plants.db"], "give --format ndjson, json, csv or xlsx"],
     [["plants.csv", "--rejects", "plants.csv"], "is the file to import"],
-    [["plants.csv", "--rejects", "plants.ndjson"], "would hold csv"],
     [["plants.csv", "--rejects", ""], "expected a path, got nothing"],
     [["plants.csv", "--url", "ftp://example.org"], "--url:"],
     [["plants.csv", "--url", "http://user:word@example.org"], "--url:"],

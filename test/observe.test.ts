@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Histogram, Metrics } from "../src/observe/metrics.ts";
@@ -66,7 +66,7 @@ describe("activity", () => {
       },
       limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
       findReadiness: () => undefined,
-    });
+    } as unknown as ConstructorParameters<typeof MetricsReporter>[1]);
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
       for (let n = 0; n < at; n++) count("POST", 200, 1);
       if (at % 2 === 0) count("POST", 503, 1);
@@ -107,10 +107,8 @@ describe("the size of the store", () => {
   test("is asked for at most every ten seconds, however often clients ask", async () => {
     let now = 1_000_000;
     let asked = 0;
-    const size = new StoreFigure(
-      async () => ++asked * 100,
-      () => now,
-    );
+    const size = new StoreFigure(async () => ++asked * 100);
+    const clock = spyOn(Date, "now").mockImplementation(() => now);
     expect([asked, size.value]).toEqual([0, undefined]);
     await Promise.all([size.refresh(), size.refresh()]);
     expect([asked, size.value]).toEqual([1, 100]);
@@ -120,6 +118,7 @@ describe("the size of the store", () => {
     expect([asked, size.value]).toEqual([6, undefined]);
     await size.refresh();
     expect([asked, size.value]).toEqual([7, 700]);
+    clock.mockRestore();
   });
 });
 

@@ -3,6 +3,7 @@
 import { mkdtempSync, openSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { findDurationMs } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
@@ -158,47 +159,44 @@ export function scheduleBackups(config: Config, log: Log) {
   const state: BackupState = { everyMs, made: 0, failed: 0, last: undefined };
   const stopping = new AbortController();
   const { signal } = stopping;
-  let timer: Timer | undefined;
-  let running = Promise.resolve();
+  let running: Promise<void> | undefined;
 
   /** The folder may hold other files, and backups of other stores. */
   const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
 
-  const wait = (ms: number): void => {
-    timer = setTimeout(
-      () => {
-        running = run();
-      },
-      Math.max(0, ms),
-    );
-  };
-
   const run = async (): Promise<void> => {
     const startedAt = new Date();
-    try {
-      for (const { file, atMs } of listOwn(false))
-        if (atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
-      const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
-      const to = join(folder, `${store}-${time}.db`);
-      const { plants, bytes } = await backUpStore({ from, to, signal });
-      const durationMs = Date.now() - startedAt.getTime();
-      log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
-      state.made++;
-      state.last = { atMs: startedAt.getTime(), bytes };
-      for (const { file } of listOwn(true).slice(0, -backupKeep)) rmSync(file);
-    } catch (error) {
-      if (signal.aborted) return;
-      log.error("backup_failed", { to: folder, reason: explain(error) });
-      state.failed++;
-      return wait(Math.min(everyMs, RETRY_MS_MAX));
+    for (const { file, atMs } of listOwn(false))
+      if (atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
+    const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
+    const to = join(folder, `${store}-${time}.db`);
+    const { plants, bytes } = await backUpStore({ from, to, signal });
+    const durationMs = Date.now() - startedAt.getTime();
+    log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
+    state.made++;
+    state.last = { atMs: startedAt.getTime(), bytes };
+    for (const { file } of listOwn(true).slice(0, -backupKeep)) rmSync(file);
+  };
+
+  /** Until it is stopped. The first backup is due when the newest one is old enough: a restart alone makes none. */
+  const repeat = async (): Promise<void> => {
+    for (let dueMs = (state.last?.atMs ?? 0) + everyMs; ;) {
+      await sleep(Math.max(0, dueMs - Date.now()), undefined, { signal });
+      dueMs = Date.now() + everyMs;
+      try {
+        await run();
+      } catch (error) {
+        signal.throwIfAborted();
+        log.error("backup_failed", { to: folder, reason: explain(error) });
+        state.failed++;
+        dueMs = Date.now() + Math.min(everyMs, RETRY_MS_MAX);
+      }
     }
-    if (!signal.aborted) wait(startedAt.getTime() + everyMs - Date.now());
   };
 
   return {
     state,
-    /** The first backup is due when the newest one is old enough: a restart alone makes none. */
     start(): void {
       try {
         const newest = listOwn(true).at(-1);
@@ -207,10 +205,9 @@ export function scheduleBackups(config: Config, log: Log) {
       } catch {
         // The first backup fails for the same reason, and says so.
       }
-      wait((state.last?.atMs ?? 0) + everyMs - Date.now());
+      running = repeat().catch(() => undefined);
     },
     async stop(): Promise<void> {
-      clearTimeout(timer);
       stopping.abort();
       await running;
     },

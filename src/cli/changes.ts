@@ -34,17 +34,6 @@ export function parseChangeNumber(flag: string, text = "0", expected: string): n
   throw new UsageError(`${flag}: ${JSON.stringify(text)} is not allowed; expected ${expected}`);
 }
 
-/** In quotes, because a name may hold what a terminal takes for a command. */
-function describePlant({ name, tag }: NonNullable<Change["plant"]>): string {
-  return JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
-}
-
-function formatForPeople({ seq, time, type, id, by, plant, before }: Change): string {
-  const was = plant === undefined ? "" : " was ";
-  return [
-    `${seq} ${time} ${type.padEnd(8)} ${id} `,
-    plant === undefined ? "" : describePlant(plant),
-    before === undefined ? "" : was + describePlant(before),
-    by === undefined ? "" : ` by ${JSON.stringify(by)}`,
-  ].join("");
-}
+/** As JSON, because a name may hold what a terminal takes for a command. */
+const formatForPeople = ({ seq, time, type, id, ...more }: Change): string =>
+  `${seq} ${time} ${type.padEnd(8)} ${id} ${formatJson(more)}`;

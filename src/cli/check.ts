@@ -49,17 +49,16 @@ async function inspect(config: Config): Promise<Inspection> {
   return (await import("../store/postgres/check.ts")).inspectPostgres(url.target, config);
 }
 
+/** What is wrong comes first. */
 function describeChecks({ schemaVersion, newestVersion, sound, faults }: Inspection): string[][] {
   const isKnown = schemaVersion !== undefined;
   const schema = isKnown ? describeSchema(schemaVersion, newestVersion) : "";
-  const checks = new Map(Object.entries({ schema, ...sound }));
-  // Counts that can be made show themselves.
-  for (const fault of faults) checks.set(fault.check, "");
-  return [...checks].flatMap(([name, found]) => {
-    const messages = faults.filter((fault) => fault.check === name).map(({ message }) => message);
-    if (messages.length > 0) return describeFaults(name, messages);
-    return [isKnown ? [name, "ok", found] : [name, "-", "not checked"]];
-  });
+  const wrong = new Set(faults.map((fault) => fault.check));
+  const right = Object.entries({ schema, ...sound }).filter(([name]) => !wrong.has(name));
+  return [
+    ...faults.map(({ check: name, message }) => [name, "WRONG", message]),
+    ...right.map(([name, found]) => (isKnown ? [name, "ok", found] : [name, "-", "not checked"])),
+  ];
 }
 
 const describePlants = ({ count, tagged, tags, idMin, idMax }: PlantCounts): string[][] => [
@@ -67,13 +66,6 @@ const describePlants = ({ count, tagged, tags, idMin, idMax }: PlantCounts): str
   ["ids", "", idMin === null ? "none" : `${idMin} to ${idMax}`],
   ["tags", "", `${formatCount(tags)} different, on ${formatCount(tagged)} of the plants`],
 ];
-
-/** Wrapped, so the table fits a terminal of 80 columns. */
-function describeFaults(name: string, messages: readonly string[]): string[][] {
-  return messages
-    .flatMap((message) => message.match(/\S.{0,59}(?=\s|$)|\S+/g) ?? [message])
-    .map((line, index) => (index === 0 ? [name, "WRONG", line] : ["", "", line]));
-}
 
 export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Promise<void> {
   const { location, version, newest } = await findSchema(config);

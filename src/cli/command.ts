@@ -220,7 +220,6 @@ export interface Flags {
   readonly map?: string;
   readonly name?: string;
   readonly output?: string;
-  readonly quiet?: boolean;
   readonly rate?: string;
   readonly rejects?: string;
   readonly scopes?: string;

@@ -59,7 +59,7 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
     withStore(from, (source) =>
       withStore(to, async (target) => {
         ends = { from: source.description.location, to: target.description.location };
-        await copyPlants(source, target, { isQuiet: flags.quiet, signal, report });
+        await copyPlants(source, target, { signal, report });
         // Last: a refused copy must leave no working tokens in the target.
         await copyTokens(source, target, report.tokens);
       }),
@@ -107,19 +107,18 @@ async function copyTokens(source: Store, target: Store, tally: Report["tokens"])
 }
 
 interface PlantCopy extends RetryOptions {
-  readonly isQuiet: boolean | undefined;
   readonly report: Report;
 }
 
 export async function copyPlants(
   source: Store,
   target: Store,
-  { isQuiet, report, ...options }: PlantCopy,
+  { report, ...options }: PlantCopy,
 ): Promise<void> {
   const [from, to] = [source.description.location, target.description.location];
   const { count: total } = await retryBusy(() => source.countPlants({}, Number.POSITIVE_INFINITY));
   let [stage, done] = ["copying", 0];
-  using progress = new Progress(isQuiet, () => ({
+  using progress = new Progress(() => ({
     stage,
     plants: done,
     part: total && done / total,

@@ -9,7 +9,7 @@ import { findFormat } from "./import.ts";
 import { countOf, formatSeconds, Progress } from "./terminal.ts";
 
 export async function exportPlants(config: Config, flags: Flags): Promise<void> {
-  const { url, output: path = "-", force, quiet = false } = flags;
+  const { url, output: path = "-", force } = flags;
   const { format = findFormat(path) ?? "ndjson" } = flags;
   if (format === "xlsx")
     throw new UsageError(`--output: ${path}: the console exports workbooks; choose a .csv file`);
@@ -21,9 +21,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
       using output = openOutput(path, force, signal);
-      // Plants that scroll by on the terminal are progress enough.
-      const isShown = path !== "-" || !process.stdout.isTTY;
-      using progress = new Progress(quiet || !isShown, () => ({ plants: count }));
+      using progress = new Progress(() => ({ plants: count }));
       const blocks = plantsOf(target).exportBlocks(flags, { signal, onRetry: progress.onRetry });
       for await (const plants of blocks) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));
@@ -34,7 +32,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
     }),
   );
   const time = formatSeconds((performance.now() - startedAtMs) / 1000);
-  if (process.stderr.isTTY && !quiet)
+  if (process.stderr.isTTY)
     process.stderr.write(`exported ${countOf(count, "plant")} in ${time}\n`);
 }
 

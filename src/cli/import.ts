@@ -44,12 +44,12 @@ type Tally = ReturnType<typeof createTally>;
 export async function importPlants(config: Config, flags: Flags, path: string): Promise<void> {
   const format = parseFormat(path, flags);
   const bytes = requireSource(path, format);
-  requireRejects(config, flags, format, path);
+  requireRejects(config, flags, path);
   const tally = createTally();
 
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
     let part: number | undefined;
-    using progress = new Progress(flags.quiet, () => ({
+    using progress = new Progress(() => ({
       plants: tally.created + tally.replayed,
       refused: tally.refused,
       part,
@@ -189,15 +189,11 @@ async function* readSource(
 function requireRejects(
   { databaseUrl }: Config,
   { rejects, url, force }: Flags,
-  format: FileFormat,
   path: string,
 ): void {
   if (rejects === undefined || rejects === "-") return;
   if (isSameFile(rejects, path))
     throw new UsageError(`--rejects: ${rejects} is the file to import`);
-  const kind = isTable(format) ? "csv" : format.kind;
-  if ((findFormat(rejects) ?? kind) !== kind)
-    throw new UsageError(`--rejects: ${rejects} would hold ${kind}; choose another name`);
   if (url === undefined) requireOutsideStore("--rejects", rejects, databaseUrl);
   requireFree(rejects, force);
 }

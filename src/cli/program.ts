@@ -65,10 +65,17 @@ function createProgram(): Command {
 const summaryOf = (command: Command): string =>
   /^.*?\.(?=\s|$)/.exec(command.description())?.[0] ?? command.description();
 
+const EXIT_CODES = `
+Exit codes:
+  0    done
+  1    failed; the message says how far it came
+  2    not understood
+  3    finished, but records were refused or stores differ
+  130  interrupted by Ctrl-C; 143 by SIGTERM`;
+
 const PROGRAM_HELP = `
 Settings come from flags, then the environment, then defaults; see: plantstore serve --help
-Exit codes: 0 done, 1 failed, 2 not understood, 3 finished, but records were refused
-            or stores differ, 130 and 143 interrupted.`;
+${EXIT_CODES}`;
 
 /** Adds the flags of these settings; of all settings by default. */
 function addSettings(
@@ -94,9 +101,6 @@ const addTarget = (command: Command): Command =>
     "--url <url>",
     "a running service instead of the store; its token comes from PLANTSTORE_TOKEN",
   );
-
-const addProgress = (command: Command): Command =>
-  command.option("--quiet", "no progress on the terminal");
 
 const choice = (flag: string, meaning: string, choices: readonly string[]): Option =>
   new Option(flag, meaning).choices(choices);
@@ -163,7 +167,7 @@ function printConfig({ config, sources }: Resolved, isJson = false): void {
 const formats = ["ndjson", "json", "csv"];
 
 function addTransferCommands(program: Command): void {
-  addProgress(addTarget(program.command("import")))
+  addTarget(program.command("import"))
     .description("Store the plants of a file. Plants that are stored already are left as they are.")
     .argument("<file|->", ".ndjson, .jsonl, .json, .csv, .tsv or .xlsx; - is standard input")
     .addOption(choice("--format <format>", "default: by the name", [...formats, "xlsx"]))
@@ -176,7 +180,7 @@ function addTransferCommands(program: Command): void {
     .option("--json", "the summary as JSON")
     .addHelpText("after", IMPORT_HELP)
     .action(load(async () => (await import("./import.ts")).importPlants));
-  addProgress(addTarget(program.command("export")))
+  addTarget(program.command("export"))
     .description("Write all plants, or those that match, by ascending id.")
     .addOption(choice("--format <format>", "default: by the name of --output, or ndjson", formats))
     .option("--tag <tag>", "only plants with exactly this tag")
@@ -190,7 +194,8 @@ function addTransferCommands(program: Command): void {
     .option("--follow", "go on with changes as they are made")
     .option("--json", "as JSON, one change on each line")
     .action(load(async () => (await import("./changes.ts")).printChanges));
-  addProgress(program.command("copy"))
+  program
+    .command("copy")
     .description("Copy all plants and tokens of a store into another, and verify the copy.")
     .option("--from <url>", "the store to copy, which is not changed (default: DATABASE_URL)")
     .option("--to <url>", "the store to copy into, created if missing (default: DATABASE_URL)")
@@ -206,13 +211,7 @@ const IMPORT_HELP = `
 A bad record is refused alone, and the rest goes on. Mend the records in the file of --rejects and
 import that file. After an interruption or a failure, run the import again: plants that are stored
 already are counted as replayed. docs/operations.md describes the formats.
-
-Exit codes:
-  0    every plant is stored, now or before
-  1    failed before the end; the message says how many are known to be stored
-  2    not understood
-  3    finished, but records were refused
-  130  interrupted by Ctrl-C; the summary says how far it came
+${EXIT_CODES}
 
 Examples:
   plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects refused.csv
@@ -224,13 +223,7 @@ other users of the machine can see it.
 
 Stop the service, copy, and start it on the new store. Nothing in the target is ever replaced. After
 an interruption or a failure, run the copy again: it continues.
-
-Exit codes:
-  0    the target holds the same plants, and all tokens
-  1    failed before the end, or a store was written to during the copy: run it again
-  2    not understood
-  3    the target holds a different plant, or more plants
-  130  interrupted by Ctrl-C; the message says how far it came`;
+${EXIT_CODES}`;
 
 function addTokenCommands(token: Command): void {
   addTarget(token.command("create"))

@@ -99,7 +99,7 @@ function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void
     await stderr.flush();
     process.exit(exitCode);
   };
-  onSignal((name) => (isStopping ? process.exit(1) : void begin(name, 0)));
+  onSignal((name, isSecond) => (isSecond ? process.exit(1) : void begin(name, 0)));
   // A defect that nothing caught: requests in flight may finish, but the process cannot be trusted.
   for (const event of ["uncaughtException", "unhandledRejection"] as const)
     process.on(event, (cause: unknown) => {
@@ -119,27 +119,27 @@ interface Started {
 export function formatForPeople({ url, store, workers, firstToken }: Started): string {
   const lines = [
     "",
-    `  ${bold("Plant Store")} ${packageJson.version}`,
+    `  Plant Store ${packageJson.version}`,
     "",
-    `  ${dim("Address")}     ${url}`,
-    `  ${dim("Store")}       ${store.location} (${store.engine})`,
-    `  ${dim("Durability")}  ${store.durability}`,
-    ...(workers === 1 ? [] : [`  ${dim("Threads")}     ${workers} accept, one writes`]),
-    `  ${dim("Console")}     ${url}/`,
-    `  ${dim("Reference")}   ${url}/docs`,
+    `  Address     ${url}`,
+    `  Store       ${store.location} (${store.engine})`,
+    `  Durability  ${store.durability}`,
+    ...(workers === 1 ? [] : [`  Threads     ${workers} accept, one writes`]),
+    `  Console     ${url}/`,
+    `  Reference   ${url}/docs`,
     "",
   ];
   if (firstToken !== undefined)
     lines.push(
       "  Your first token. It is shown only now; keep it:",
-      `    ${bold(firstToken)}`,
+      `    ${firstToken}`,
       "  Open the console with it:",
       `    ${url}/#token=${firstToken}`,
       "  Or store a plant:",
       `    ${formatCurl(url, firstToken).replaceAll("\n", "\n    ")}`,
       "",
     );
-  lines.push(`  ${dim("Ctrl-C stops it.")}`, "");
+  lines.push("  Ctrl-C stops it.", "");
   return `${lines.join("\n")}\n`;
 }
 
@@ -156,15 +156,6 @@ const formatCurl = (url: string, token: string): string => `curl ${url}/plants \
   -H 'Content-Type: application/json' \\
   -d '{"id": 1, "name": "Monstera deliciosa", "tag": "tropical"}'`;
 
-const bold = (text: string): string => style(1, text);
-const dim = (text: string): string => style(2, text);
-
-/** https://no-color.org; 0 is no color. */
-const style = (code: number, text: string): string =>
-  process.env["NO_COLOR"] || code === 0 ? text : `\u001b[${code}m${text}\u001b[0m`;
-
-const levelColors: Readonly<Record<string, number>> = { debug: 2, warn: 33, error: 31 };
-
 /** One JSON line of the log, for a terminal: time, level, event and fields; the stack of an error below. */
 export function formatLogLine(line: string): string {
   const { time, level, event, cause, ...fields } = JSON.parse(line) as Record<string, unknown>;
@@ -173,7 +164,6 @@ export function formatLogLine(line: string): string {
   const shown = Object.entries(facts)
     .map(([name, value]) => ` ${name}=${JSON.stringify(value).replace(/^"([^\s"\\]+)"$/, "$1")}`)
     .join("");
-  const label = style(levelColors[String(level)] ?? 0, String(level).padEnd(5));
   const below = stack === undefined ? "" : `${stack.replaceAll(/^/gm, "    ")}\n`;
-  return `${String(time).slice(11, 19)} ${label} ${String(event)}${shown}\n${below}`;
+  return `${String(time).slice(11, 19)} ${String(level).padEnd(5)} ${String(event)}${shown}\n${below}`;
 }

@@ -134,9 +134,8 @@ export class Progress {
   private readonly startedAtMs = performance.now();
   private readonly timer: Timer | undefined;
 
-  constructor(isQuiet = false, read: () => Reading) {
-    const isShown = !isQuiet && process.stderr.isTTY && process.env["TERM"] !== "dumb";
-    if (!isShown) return;
+  constructor(read: () => Reading) {
+    if (!process.stderr.isTTY || process.env["TERM"] === "dumb") return;
     this.timer = setInterval(() => {
       const seconds = (performance.now() - this.startedAtMs) / 1000;
       const columns = process.stderr.columns || COLUMNS_DEFAULT;

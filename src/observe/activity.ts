@@ -112,30 +112,25 @@ const SIZE_KNOWN_MS = 60_000;
 /** A figure of the store. Measured seldom unless clients ask, because the answer may come from a database server. */
 export class StoreFigure {
   private readonly measure: () => Promise<number | undefined>;
-  private readonly now: () => number;
-  private measuredAtMs = Number.NEGATIVE_INFINITY;
+  private measuredAtMs = 0;
   private measuring = Promise.resolve();
   private lastValue: number | undefined;
 
-  constructor(measure: () => Promise<number | undefined>, now = () => performance.now()) {
+  constructor(measure: () => Promise<number | undefined>) {
     this.measure = measure;
-    this.now = now;
   }
 
   /** As last measured; undefined if it was not measured lately, or if it could not be measured. */
   get value(): number | undefined {
-    return this.now() - this.measuredAtMs < SIZE_KNOWN_MS ? this.lastValue : undefined;
+    return Date.now() - this.measuredAtMs < SIZE_KNOWN_MS ? this.lastValue : undefined;
   }
 
   /** Resolves when the figure is known. */
   refresh(freshMs = SIZE_FRESH_MS): Promise<void> {
-    if (this.now() - this.measuredAtMs >= freshMs) {
-      this.measuredAtMs = this.now();
-      this.measuring = this.measure().then(
-        (value) => void (this.lastValue = value),
-        () => void (this.lastValue = undefined),
-      );
-    }
+    if (Date.now() - this.measuredAtMs < freshMs) return this.measuring;
+    this.measuredAtMs = Date.now();
+    const keep = (value: number | undefined): void => void (this.lastValue = value);
+    this.measuring = this.measure().then(keep, () => keep(undefined));
     return this.measuring;
   }
 }

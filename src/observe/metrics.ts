@@ -83,24 +83,22 @@ export class Histogram {
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
 const OTHER = methods.length - 1;
 const STATUSES = 600;
-/** Durations are kept by path and by these methods. HEAD is a GET. */
-const timedMethods = ["GET", "POST", "PUT", "DELETE"] as const;
 /** The first is that of the lines of batches. */
 const PATHS_MAX = 48;
 const LINES = "lines";
+/** A kind of request is a path and a method. Each has a count for every status, and its durations. */
+const KINDS_MAX = PATHS_MAX * methods.length;
 
 /** What a thread holds at the moment. */
 const gauges = ["bytesHeld", "requestsInFlight", "feedReaders"] as const;
 type Gauge = (typeof gauges)[number];
 
-const GAUGES_AT = HISTOGRAM_LENGTH;
-const COUNTS_AT = GAUGES_AT + gauges.length;
-const COUNTS_LENGTH = PATHS_MAX * methods.length * STATUSES;
+const COUNTS_AT = gauges.length;
+const COUNTS_LENGTH = KINDS_MAX * STATUSES;
 const DURATIONS_AT = COUNTS_AT + COUNTS_LENGTH;
 /** Memory that is never written to takes no room, so the bounds may be generous. */
 export const METRICS_BYTES =
-  (DURATIONS_AT + PATHS_MAX * timedMethods.length * HISTOGRAM_LENGTH) *
-  Float64Array.BYTES_PER_ELEMENT;
+  (DURATIONS_AT + KINDS_MAX * HISTOGRAM_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
 
 /** Counted from the start: an alert does not see the first burst of a counter that did not exist before. */
 const FAILURE_STATUSES = [500, 503];
@@ -108,14 +106,14 @@ const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
 /** A counter that exists and has counted nothing. It is so small that adding 1 makes 1 of it. */
 const NOTHING = Number.MIN_VALUE;
 
-type TimedMethod = (typeof timedMethods)[number];
 type CountRequest = (method: string, status: number, durationMs: number) => void;
 
 export class Metrics {
   /** Their order numbers the counters. */
   readonly paths: string[];
+  /** Of new plants. It has the place of the first kind, which no request has. */
   private readonly creates: Histogram;
-  /** By path, method and status. A counter that does not exist is 0. */
+  /** By kind and status. A counter that does not exist is 0. */
   private readonly counts: Float64Array;
   private readonly gauges: Float64Array;
   private readonly memory: ArrayBufferLike;
@@ -126,28 +124,28 @@ export class Metrics {
     paths: readonly string[] = [LINES],
   ) {
     this.memory = memory;
-    this.creates = new Histogram(this.part(0, HISTOGRAM_LENGTH));
-    this.gauges = this.part(GAUGES_AT, gauges.length);
+    this.gauges = this.part(0, gauges.length);
     this.counts = this.part(COUNTS_AT, COUNTS_LENGTH);
+    this.creates = this.durationsOf(0);
     this.paths = [...paths];
     for (const status of LINE_STATUSES) this.counts[status] ||= NOTHING;
   }
 
   /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
   counterOf(path: string, served: readonly string[]): CountRequest {
-    const index = this.paths.push(path) - 1;
-    const durations = new Map(
-      timedMethods.map((method) => [method, this.durationsOf(index, method)]),
-    );
-    const kindOf = (method: string, status: number): number => {
+    const first = (this.paths.push(path) - 1) * methods.length;
+    const durations = methods.map((_, index) => this.durationsOf(first + index));
+    const indexOf = (method: string): number => {
       const found = methods.indexOf(method as (typeof methods)[number]);
-      return (index * methods.length + (found === -1 ? OTHER : found)) * STATUSES + status;
+      return found === -1 ? OTHER : found;
     };
     for (const method of served)
-      for (const status of FAILURE_STATUSES) this.counts[kindOf(method, status)] = NOTHING;
+      for (const status of FAILURE_STATUSES)
+        this.counts[(first + indexOf(method)) * STATUSES + status] = NOTHING;
     return (method, status, durationMs) => {
-      this.count(kindOf(method, status));
-      durations.get((method === "HEAD" ? "GET" : method) as TimedMethod)?.add(durationMs);
+      const index = indexOf(method);
+      this.count((first + index) * STATUSES + status);
+      durations[index]?.add(durationMs);
     };
   }
 
@@ -167,40 +165,34 @@ export class Metrics {
   /** The sum of blocks that count the same paths. */
   static addUp(blocks: readonly Metrics[]) {
     const { paths } = blocks[0] ?? new Metrics();
-    const creates = new Histogram();
-    for (const block of blocks) creates.addAll(block.creates);
     const held = gauges.map((name, index) => [
       name,
       blocks.reduce((sum, block) => sum + (block.gauges[index] ?? 0), 0),
     ]);
     const counts: { method: string; path: string; status: number; count: number }[] = [];
-    for (let kind = 0; kind < paths.length * methods.length * STATUSES; kind++) {
-      let count = 0;
-      for (const block of blocks) count += block.counts[kind] ?? 0;
-      if (count === 0) continue;
-      counts.push({
-        method: methods[Math.floor(kind / STATUSES) % methods.length] ?? "other",
-        path: paths[Math.floor(kind / STATUSES / methods.length)] ?? LINES,
-        status: kind % STATUSES,
-        count: Math.floor(count),
-      });
+    const durations: { method: string; path: string; durations: Histogram }[] = [];
+    for (let kind = 0; kind < paths.length * methods.length; kind++) {
+      const method = methods[kind % methods.length] ?? "other";
+      const path = paths[Math.floor(kind / methods.length)] ?? LINES;
+      for (let status = 0; status < STATUSES; status++) {
+        let count = 0;
+        for (const block of blocks) count += block.counts[kind * STATUSES + status] ?? 0;
+        if (count > 0) counts.push({ method, path, status, count: Math.floor(count) });
+      }
+      const sum = new Histogram();
+      for (const block of blocks) sum.addAll(block.durationsOf(kind));
+      if (kind === 0 || sum.count > 0) durations.push({ method, path, durations: sum });
     }
-    const durations = paths.flatMap((path, index) =>
-      timedMethods.map((method) => {
-        const sum = new Histogram();
-        for (const block of blocks) sum.addAll(block.durationsOf(index, method));
-        return { method, path, durations: sum };
-      }),
-    );
+    const [creates, ...timed] = durations;
     return {
       /** From the arrival of a new plant to its answer, so until it is on disk. */
-      creates,
+      creates: creates?.durations ?? new Histogram(),
       gauges: Object.fromEntries(held) as Record<Gauge, number>,
       requests: counts.filter(({ path }) => path !== LINES),
       /** A batch answers 200 whatever becomes of its lines. */
       batchLines: counts.filter(({ path }) => path === LINES),
       /** From the head of a request to its answer, or to the beginning of a stream. */
-      durations: durations.filter(({ durations: { count } }) => count > 0),
+      durations: timed,
     };
   }
 
@@ -208,9 +200,8 @@ export class Metrics {
     return new Float64Array(this.memory, start * Float64Array.BYTES_PER_ELEMENT, length);
   }
 
-  private durationsOf(pathIndex: number, method: TimedMethod): Histogram {
-    const index = pathIndex * timedMethods.length + timedMethods.indexOf(method);
-    return new Histogram(this.part(DURATIONS_AT + index * HISTOGRAM_LENGTH, HISTOGRAM_LENGTH));
+  private durationsOf(kind: number): Histogram {
+    return new Histogram(this.part(DURATIONS_AT + kind * HISTOGRAM_LENGTH, HISTOGRAM_LENGTH));
   }
 
   private count(kind: number): void {

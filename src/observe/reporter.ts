@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
-import type { Store, StoreDescription, StoreLimits } from "../domain/store.ts";
+import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { ActivityLog, StoreFigure } from "./activity.ts";
 import { Histogram, Metrics } from "./metrics.ts";
@@ -13,11 +13,6 @@ import { Histogram, Metrics } from "./metrics.ts";
 const LOOP_CHECK_MS = 250;
 
 export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics" | "noteFailure">;
-
-type ObservedStore = Pick<
-  Store,
-  "writesWaiting" | "changesWritten" | "measureBytes" | "countPlants" | "readFigures" | "listTokens"
-> & { readonly description: Pick<StoreDescription, "engine"> };
 
 /** The commits of plants. */
 export class Commits {
@@ -49,9 +44,8 @@ export interface WebhookFacts {
 }
 
 interface Observed extends ServiceFacts {
-  readonly store: ObservedStore;
-  readonly limits: Pick<Config, "sampleSeconds" | "port"> &
-    Pick<StoreLimits, "queueLengthMax" | "bodyBytesTotalMax" | "plantsMax" | "diskFreeBytesMin">;
+  readonly store: Store;
+  readonly limits: Config;
   /** Undefined if no client has asked for it. */
   readonly findReadiness: () => boolean | undefined;
 }
@@ -134,6 +128,7 @@ export class MetricsReporter {
     const figures = store.readFigures();
     const { diskFreeBytes } = figures;
     const { version } = packageJson;
+    const cpu = process.cpuUsage();
     const byWebhook = (read: (webhook: WebhookFacts) => number): Value =>
       webhooks.map((webhook) => [{ webhook: webhook.name }, read(webhook)]);
     const values: Readonly<Record<Name, Value>> = {
@@ -179,7 +174,7 @@ export class MetricsReporter {
         [{ webhook: name, result: "failed" }, failed],
       ]),
       plantstore_event_loop_delay_seconds: this.loopDelays,
-      process_cpu_seconds_total: measureCpuSeconds(),
+      process_cpu_seconds_total: (cpu.user + cpu.system) / 1e6,
       process_resident_memory_bytes: orNothing(() => process.memoryUsage.rss()),
       process_open_fds: orNothing(() => readdirSync("/proc/self/fd").length),
       process_max_fds: orNothing(readDescriptorsMax),
@@ -204,8 +199,7 @@ const families = {
     plantstore_requests_in_flight: "Requests that are not answered yet.",
     plantstore_open_connections: "Connections of clients.",
     plantstore_writes_waiting: "Writes that wait for a commit.",
-    plantstore_writes_waiting_max:
-      "Limit of plantstore_writes_waiting; writes beyond it are refused.",
+    plantstore_writes_waiting_max: "Writes that may wait; those beyond are refused.",
     plantstore_held_bytes: "Memory for bodies that arrive and answers that are not read yet.",
     plantstore_held_bytes_max: "Limit of plantstore_held_bytes; requests beyond it are refused.",
     plantstore_store_bytes: "Size of the store, its log included.",
@@ -220,8 +214,7 @@ const families = {
     plantstore_backup_timestamp_seconds: "When the newest backup began, since 1970.",
     plantstore_backup_bytes: "Size of the newest backup.",
     plantstore_feed_readers: "Clients that follow the changes.",
-    plantstore_webhook_lag_seconds:
-      "Age of the oldest change that a webhook has not taken; 0 if it has all.",
+    plantstore_webhook_lag_seconds: "Age of the oldest change that a webhook has not taken.",
     plantstore_webhook_paused: "1 if nothing is sent to a webhook until a person resumes it.",
     process_resident_memory_bytes: "Memory of the process.",
     process_open_fds: "Open descriptors.",
@@ -230,23 +223,18 @@ const families = {
   },
   counter: {
     plantstore_requests_total: "Requests that were answered, by method, path and status.",
-    plantstore_batch_lines_total:
-      "Plants that were sent in batches, by the status of their result.",
+    plantstore_batch_lines_total: "Plants sent in batches, by the status of their result.",
     plantstore_postgres_retries_total: "PostgreSQL: repeated attempts.",
-    plantstore_postgres_connects_total:
-      "PostgreSQL: connections that were opened; more than there are, after losses.",
+    plantstore_postgres_connects_total: "PostgreSQL: connections that were opened.",
     plantstore_backups_total: "Backups since the start, by result.",
-    plantstore_log_lines_dropped_total:
-      "Log lines lost because standard error was too slow or failed.",
+    plantstore_log_lines_dropped_total: "Log lines that standard error did not take.",
     plantstore_changes_total: "Changes that were written to the journal.",
     plantstore_webhook_attempts_total: "Events that this instance sent to a webhook, by result.",
     process_cpu_seconds_total: "Processor time of the process.",
   },
   histogram: {
-    plantstore_request_seconds:
-      "Time from the head of a request to its answer, or to the beginning of a stream.",
-    plantstore_create_seconds:
-      "Time from the arrival of a new plant to its answer, that is, until it is on disk.",
+    plantstore_request_seconds: "Time from the head of a request to the head of its answer.",
+    plantstore_create_seconds: "Time from the arrival of a new plant until it is on disk.",
     plantstore_commit_seconds: "Time that a commit of plants takes, with its sync.",
     plantstore_commit_writes: "Writes that share a commit.",
     plantstore_event_loop_delay_seconds: "How late the thread that writes gets to its timers.",
@@ -306,11 +294,6 @@ function countExpiring(tokens: readonly TokenRecord[]): number {
     ({ expiresAtMs = Infinity, revokedAtMs }) =>
       revokedAtMs === undefined && expiresAtMs > now && expiresAtMs < now + WEEK_MS,
   ).length;
-}
-
-function measureCpuSeconds(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1e6;
 }
 
 /** Some figures are in files that only Linux has, and none can be read if no file can be opened. */

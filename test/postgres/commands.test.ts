@@ -138,7 +138,7 @@ describe("a copy from one engine to the other", () => {
     await using place = await makePlace({ "in.ndjson": lines(1, 60_000) });
     const { at, url } = place;
     await runCommand(["import", at.file("in.ndjson")], at.env);
-    const command = startCommand(["copy", "--from", `sqlite:${at.store}`, "--to", url, "--quiet"]);
+    const command = startCommand(["copy", "--from", `sqlite:${at.store}`, "--to", url]);
     const countCopied = async (): Promise<number> => {
       const [row] = await place
         .run<{ count: bigint }>("SELECT count(*) AS count FROM plants")
