@@ -6,14 +6,14 @@ import {
   parseNewWebhook,
   type ShownSecret,
   type ShownWebhook,
-  Webhooks,
+  webhookActions,
 } from "../webhooks/manage.ts";
 import { parseChangeNumber } from "./changes.ts";
 import { askService, CommandError, type Flags, requireFlags, withTarget } from "./command.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
-export type WebhookAction = Exclude<keyof Webhooks, "get">;
+export type WebhookAction = Exclude<keyof typeof webhookActions, "get">;
 
 const methods: Partial<Record<WebhookAction, string>> = { list: "GET", remove: "DELETE" };
 /** Those whose path does not name the action. */
@@ -30,10 +30,8 @@ export const manageWebhook =
     };
     const body = bodies[action]?.();
     const result: unknown = await withTarget(config, flags, (where) => {
-      if (where.client === undefined) {
-        const webhooks = new Webhooks(where.store, config);
-        return action === "add" ? webhooks.add(body) : webhooks[action](name, body);
-      }
+      if (where.client === undefined)
+        return webhookActions[action]({ store: where.store, config }, name, body);
       const parts = ["/webhooks", encodeURIComponent(name), plain.has(action) ? "" : action];
       const path = parts.filter((part) => part !== "").join("/");
       return askService(where.client, methods[action] ?? "POST", path, body);

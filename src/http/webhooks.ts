@@ -4,7 +4,7 @@ import { changeTypes } from "../domain/change.ts";
 import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
-import { Webhooks } from "../webhooks/manage.ts";
+import { webhookActions } from "../webhooks/manage.ts";
 import { readText, requireType } from "./body.ts";
 import { answer, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
@@ -83,7 +83,7 @@ const ReplayShape = object({
 });
 
 interface Managing extends Pick<Entry, "at" | "summary" | "description" | "fails"> {
-  readonly run: (webhooks: Webhooks, name: string, given: unknown) => Promise<unknown>;
+  readonly action: keyof typeof webhookActions;
   /** One more scope: changes show plants. */
   readonly needs?: Scope;
   readonly status?: number;
@@ -96,27 +96,21 @@ const act = (
   summary: string,
   description: string,
   shows = Webhook,
-): Managing => ({
-  at: `POST /webhooks/{name}/${action}`,
-  summary,
-  description,
-  run: (webhooks, name) => webhooks[action](name),
-  shows,
-});
+): Managing => ({ at: `POST /webhooks/{name}/${action}`, summary, description, action, shows });
 
 const managed: Readonly<Record<string, Managing>> = {
   listWebhooks: {
     at: "GET /webhooks",
     summary: "List the webhooks",
     description: "By name, without their secrets.",
-    run: (webhooks) => webhooks.list(),
+    action: "list",
     shows: list(Webhook),
   },
   addWebhook: {
     at: "POST /webhooks",
     summary: "Add a webhook",
     description: `Sends every change from now on to a URL, signed, in order and at least once. The token needs \`plants:read\` too. At most ${WEBHOOKS_MAX} webhooks.`,
-    run: (webhooks, _name, given) => webhooks.add(given),
+    action: "add",
     needs: "plants:read",
     status: 201,
     body: NewWebhookShape,
@@ -127,13 +121,13 @@ const managed: Readonly<Record<string, Managing>> = {
     at: "GET /webhooks/{name}",
     summary: "Show a webhook",
     description: "Without its secret.",
-    run: (webhooks, name) => webhooks.get(name),
+    action: "get",
   },
   removeWebhook: {
     at: "DELETE /webhooks/{name}",
     summary: "Remove a webhook",
     description: "An event that is on its way may still arrive.",
-    run: (webhooks, name) => webhooks.remove(name),
+    action: "remove",
     status: 204,
   },
   testWebhook: act("test", "Send a test event", "Its type is `webhook.test`.", AttemptShape),
@@ -141,7 +135,7 @@ const managed: Readonly<Record<string, Managing>> = {
     at: "POST /webhooks/{name}/replay",
     summary: "Send changes again",
     description: "Goes on after the change with that number, also if the webhook was paused.",
-    run: (webhooks, name, given) => webhooks.replay(name, given),
+    action: "replay",
     body: ReplayShape,
     fails: ["ChangesGone"],
   },
@@ -156,7 +150,7 @@ const managed: Readonly<Record<string, Managing>> = {
 };
 
 function toEntry(managing: Managing): Entry {
-  const { run, needs, status = 200, body, shows = Webhook, fails = [], ...described } = managing;
+  const { action, needs, status = 200, body, shows = Webhook, fails = [], ...described } = managing;
   return {
     ...described,
     scope: "webhooks:manage",
@@ -168,8 +162,7 @@ function toEntry(managing: Managing): Entry {
       const given = body && parseJson(await readText(exchange));
       await requireUnrevoked(exchange);
       service.limitIdle(request, IDLE_SECONDS);
-      const webhooks = new Webhooks(service.store, service.config);
-      const result = await run(webhooks, request.params?.["name"] ?? "", given);
+      const result = await webhookActions[action](service, request.params?.["name"] ?? "", given);
       return answer(status, status === 204 ? null : JSON.stringify(result));
     },
     ...(body && { bodyTypes: [JSON_TYPE], requestBody: { required: true, content: json(body) } }),

@@ -1,7 +1,7 @@
 /** What can be done with webhooks, over HTTP and on the command line. */
 
 import { grantRules } from "../auth/token.ts";
-import { type ChangePage, type ChangeType, changeTypes } from "../domain/change.ts";
+import { type ChangeType, changeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
 import type { ServedStore } from "../domain/store.ts";
@@ -40,126 +40,106 @@ const show = (webhook: Webhook) => ({
 export type ShownWebhook = ReturnType<typeof show>;
 export type ShownSecret = ShownWebhook & { readonly secret: string };
 
-export class Webhooks {
-  private readonly store: WebhookStore;
-  private readonly options: SendOptions;
+export interface Context {
+  readonly store: WebhookStore;
+  readonly config: SendOptions;
+}
 
-  constructor(store: WebhookStore, options: SendOptions) {
-    this.store = store;
-    this.options = options;
-  }
+/** The name is that of a webhook there is. */
+type Action = (context: Context, name: string, given?: unknown) => Promise<unknown>;
 
-  async list(): Promise<ShownWebhook[]> {
-    return (await this.store.listWebhooks()).map(show);
-  }
+export const webhookActions = {
+  list: async ({ store }) => (await store.listWebhooks()).map(show),
 
-  async get(name: string): Promise<ShownWebhook> {
-    return show(await this.find(name));
-  }
+  get: async (context, name) => show(await find(context, name)),
 
   /** Begins behind the newest change. The secret is shown only here. */
-  async add(given: unknown): Promise<ShownSecret> {
-    const asked = this.parseAllowed(given);
+  add: async ({ store, config }, _name, given): Promise<ShownSecret> => {
+    const asked = parseNewWebhook(given);
+    const literal = findLiteral(asked.url);
+    if (literal !== undefined && isPrivate(literal) && !config.webhooksPrivate)
+      throw new Refusal("invalid_body", `url: ${explainPrivate(literal)}`);
     const secret = createSecret();
     const webhook: Webhook = {
       ...asked,
+      url: asked.url.href,
       secret,
       oldSecret: undefined,
       createdAtMs: Date.now(),
-      cursor: (await this.readChanges(0, 0)).newest,
+      cursor: (await readChanges(store, 0, 0)).newest,
       paused: undefined,
-      failures: 0,
-      nextAttemptAtMs: 0,
+      ...fresh,
       attempts: [],
-      holder: undefined,
       version: crypto.randomUUID(),
     };
-    if (await this.store.putWebhook(webhook, undefined)) return { ...show(webhook), secret };
-    const names = (await this.store.listWebhooks()).map(({ name }) => name);
+    if (await store.putWebhook(webhook, undefined)) return { ...show(webhook), secret };
+    const names = (await store.listWebhooks()).map(({ name }) => name);
     throw new Refusal(names.includes(webhook.name) ? "webhook_name_taken" : "webhooks_full");
-  }
+  },
 
-  async remove(name: string): Promise<void> {
-    await this.change(name, () => undefined);
-  }
+  remove: async (context, name) => void (await change(context, name, () => undefined)),
 
   /** Sends one event, paused or not, and shows what became of it. */
-  async test(name: string): Promise<Attempt> {
-    const sent = await sendEvent(await this.find(name), createTestEvent(), this.options);
-    return sent.attempt;
-  }
+  test: async (context, name): Promise<Attempt> =>
+    (await sendEvent(await find(context, name), createTestEvent(), context.config)).attempt,
 
-  pause(name: string): Promise<ShownWebhook> {
-    return this.update(name, { paused: "Paused on request." });
-  }
+  pause: (context, name) => update(context, name, { paused: "Paused on request." }),
 
   /** Goes on where it was, at once. */
-  resume(name: string): Promise<ShownWebhook> {
-    return this.update(name, { paused: undefined });
-  }
+  resume: (context, name) => update(context, name, { paused: undefined }),
 
   /** Goes on behind the change that is given, or behind the newest. */
-  async replay(name: string, given: unknown): Promise<ShownWebhook> {
+  replay: async (context, name, given) => {
     const { from } = parseMembers(given, replayRules);
-    await this.find(name);
+    await find(context, name);
     // Refuses a number that the journal does not have.
-    const { changes, last, newest } = await this.readChanges(from === "newest" ? 0 : from, 1);
+    const page = await readChanges(context.store, from === "newest" ? 0 : from, 1);
     // Not 0: the oldest change may be removed before it is sent, and then that has to be said.
-    const start = (changes[0]?.seq ?? last + 1) - 1;
-    return this.update(name, {
-      cursor: from === "newest" ? newest : from || start,
-      paused: undefined,
-    });
-  }
+    const start = (page.changes[0]?.seq ?? page.last + 1) - 1;
+    const cursor = from === "newest" ? page.newest : from || start;
+    return update(context, name, { cursor, paused: undefined });
+  },
 
-  async rotate(name: string): Promise<ShownSecret> {
+  rotate: async (context, name): Promise<ShownSecret> => {
     const secret = createSecret();
-    const changed = await this.change(name, (webhook) => ({
+    const changed = await change(context, name, (webhook) => ({
       ...webhook,
       secret,
       oldSecret: { secret: webhook.secret, untilMs: Date.now() + ROTATION_MS },
     }));
     return { ...show(changed as Webhook), secret };
-  }
+  },
+} satisfies Record<string, Action>;
 
-  private async find(name: string): Promise<Webhook> {
-    const found = (await this.store.listWebhooks()).find((webhook) => webhook.name === name);
-    if (found === undefined) throw new Refusal("webhook_not_found");
-    return found;
-  }
+/** Nothing has failed, and no instance is sending. */
+const fresh = { failures: 0, nextAttemptAtMs: 0, holder: undefined };
 
-  private async update(name: string, changes: Partial<Webhook>): Promise<ShownWebhook> {
-    const fresh = { failures: 0, nextAttemptAtMs: 0, holder: undefined };
-    const changed = await this.change(name, (webhook) => ({ ...webhook, ...fresh, ...changes }));
-    return show(changed as Webhook);
-  }
-
-  /** Again if another writer came first. */
-  private async change(
-    name: string,
-    make: (webhook: Webhook) => Webhook | undefined,
-  ): Promise<Webhook | undefined> {
-    for (let tries = 0; tries < CHANGES_MAX; tries++) {
-      const webhook = await this.find(name);
-      const made = make(webhook);
-      const next = made && { ...made, version: crypto.randomUUID() };
-      if (await this.store.putWebhook(next, webhook)) return next;
-    }
-    throw new Refusal("store_busy");
-  }
-
-  private readChanges(after: number, limit: number): Promise<ChangePage> {
-    return this.store.readChanges({ after, limit, id: undefined, types: undefined });
-  }
-
-  private parseAllowed(given: unknown): Pick<Webhook, "name" | "url" | "types"> {
-    const asked = parseNewWebhook(given);
-    const literal = findLiteral(asked.url);
-    if (literal !== undefined && isPrivate(literal) && !this.options.webhooksPrivate)
-      throw new Refusal("invalid_body", `url: ${explainPrivate(literal)}`);
-    return { ...asked, url: asked.url.href };
-  }
+async function find({ store }: Context, name: string): Promise<Webhook> {
+  const found = (await store.listWebhooks()).find((webhook) => webhook.name === name);
+  if (found === undefined) throw new Refusal("webhook_not_found");
+  return found;
 }
+
+const update = async (context: Context, name: string, changes: Partial<Webhook>) =>
+  show((await change(context, name, (last) => ({ ...last, ...fresh, ...changes }))) as Webhook);
+
+/** Again if another writer came first. */
+async function change(
+  context: Context,
+  name: string,
+  make: (webhook: Webhook) => Webhook | undefined,
+): Promise<Webhook | undefined> {
+  for (let tries = 0; tries < CHANGES_MAX; tries++) {
+    const webhook = await find(context, name);
+    const made = make(webhook);
+    const next = made && { ...made, version: crypto.randomUUID() };
+    if (await context.store.putWebhook(next, webhook)) return next;
+  }
+  throw new Refusal("store_busy");
+}
+
+const readChanges = (store: WebhookStore, after: number, limit: number) =>
+  store.readChanges({ after, limit, id: undefined, types: undefined });
 
 /** Throws a Refusal. */
 export function parseNewWebhook(given: unknown) {
