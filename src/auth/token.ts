@@ -149,7 +149,7 @@ export const summarize = (token: TokenRecord): TokenSummary => ({
   rate: token.rate ?? null,
 });
 
-const iso = (ms: number | undefined): string | null =>
+export const iso = (ms: number | undefined): string | null =>
   ms === undefined ? null : new Date(ms).toISOString();
 
 function checksum(text: string): string {

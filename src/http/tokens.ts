@@ -1,54 +1,39 @@
 /** Tokens over HTTP: the client's own, their list, new ones, and the end of one. */
 
 import type { Principal } from "../auth/authenticate.ts";
-import { grantRules, issueToken, parseGrant, summarize } from "../auth/token.ts";
-import { Refusal } from "../domain/errors.ts";
-import { parseJson } from "../domain/json.ts";
-import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
-import { readText, requireType } from "./body.ts";
-import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
 import {
-  answer as describeAnswer,
-  done,
-  type Entries,
-  json,
-  ok,
-  scopesShown,
-} from "./openapi-parts.ts";
-import { JSON_TYPE } from "./request-headers.ts";
+  grantRules,
+  type IssuedToken,
+  issueToken,
+  iso,
+  parseGrant,
+  summarize,
+} from "../auth/token.ts";
+import { Refusal } from "../domain/errors.ts";
+import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
+import { type Exchange, LacksScope } from "./handle.ts";
+import { toEntry } from "./json-operation.ts";
+import { type Entries, scopesShown } from "./openapi-parts.ts";
 import { both, define, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
-function showToken(_exchange: Exchange, principal: Principal): Response {
-  const { name: own, prefix, scopes: granted, expiresAtMs: endsAtMs } = principal;
-  const ends = endsAtMs === undefined ? undefined : new Date(endsAtMs).toISOString();
-  return answer(200, JSON.stringify({ name: own, prefix, scopes: granted, expires: ends }));
-}
-
-async function listTokens({ service }: Exchange): Promise<Response> {
-  const tokens = await service.store.listTokens();
-  return answer(200, JSON.stringify(tokens.map(summarize)));
-}
-
-async function createToken(exchange: Exchange, principal: Principal): Promise<Response> {
-  const { request, service } = exchange;
-  requireType(request.headers, JSON_TYPE);
-  const grant = parseGrant(parseJson(await readText(exchange)), Date.now());
-  await requireUnrevoked(exchange);
+async function createToken(
+  { service }: Exchange,
+  principal: Principal,
+  given: unknown,
+): Promise<IssuedToken> {
+  const grant = parseGrant(given, Date.now());
   const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
   if (lacking !== undefined)
     throw new LacksScope(
       lacking,
       `The token lacks the scope ${lacking}, so it cannot hand it out.`,
     );
-  return answer(201, JSON.stringify(await issueToken(service.store, grant)));
+  return issueToken(service.store, grant);
 }
 
-async function revokeToken(exchange: Exchange): Promise<Response> {
-  const { request, service } = exchange;
-  await request.body?.cancel();
-  await requireUnrevoked(exchange);
+async function revokeToken({ request, service }: Exchange): Promise<void> {
   const { store, config } = service;
   const tokens = await store.listTokens();
   const token = tokens.find((each) => summarize(each).id === request.params?.["id"]);
@@ -57,7 +42,6 @@ async function revokeToken(exchange: Exchange): Promise<Response> {
   const unlessLast = config.token === undefined && isManager(token) ? MANAGE : undefined;
   if (!(await store.revokeToken(token.hash, Date.now(), unlessLast)))
     throw new Refusal("last_manager");
-  return answer(204, null);
 }
 
 const isManager = ({ scopes: has, expiresAtMs = Infinity }: TokenRecord): boolean =>
@@ -97,44 +81,50 @@ const GrantShape = object(
 );
 
 export const tokenOperations: Entries = {
-  describeToken: {
+  describeToken: toEntry({
     at: "GET /token",
     scope: "any",
-    handle: showToken,
+    run: (_exchange, { name: own, prefix, scopes: granted, expiresAtMs }) => ({
+      name: own,
+      prefix,
+      scopes: granted,
+      expires: iso(expiresAtMs) ?? undefined,
+    }),
     summary: "Show the token that the request was sent with",
-    answers: ok("The token, without its secret.", json(OwnShape)),
-  },
-  listTokens: {
+    meaning: "The token, without its secret.",
+    shows: OwnShape,
+  }),
+  listTokens: toEntry({
     at: "GET /tokens",
     scope: MANAGE,
-    handle: listTokens,
+    run: async ({ service }) => (await service.store.listTokens()).map(summarize),
     summary: "List the tokens",
     description: "All that were ever made, oldest first. Never the token itself.",
-    answers: ok("The tokens.", json(list(Token))),
-  },
-  createToken: {
+    meaning: "The tokens.",
+    shows: list(Token),
+  }),
+  createToken: toEntry({
     at: "POST /tokens",
     scope: MANAGE,
-    handle: createToken,
-    bodyTypes: [JSON_TYPE],
+    body: GrantShape,
+    run: createToken,
     summary: "Create a token",
     description:
       "Answers with the token, this once. A token cannot hand out a scope that it lacks. " +
       "If the answer is lost, the name is taken: revoke that token, and create it again.",
-    requestBody: { required: true, content: json(GrantShape) },
-    answers: {
-      201: describeAnswer("The token works at once.", json(both(Token, { token: text("pst_…") }))),
-    },
-    fails: ["BadBody", "TokenNameTaken"],
-  },
-  revokeToken: {
+    status: 201,
+    meaning: "The token works at once.",
+    shows: both(Token, { token: text("pst_…") }),
+    fails: ["TokenNameTaken"],
+  }),
+  revokeToken: toEntry({
     at: "DELETE /tokens/{id}",
     scope: MANAGE,
-    handle: revokeToken,
+    run: revokeToken,
     summary: "Revoke a token",
     description:
       "Instances refuse it within 5 seconds. The last token that can manage tokens stays, unless the service has PLANTSTORE_TOKEN.",
-    answers: done("The token is revoked."),
-    fails: ["BadQuery", "TokenNotFound", "LastManager"],
-  },
+    meaning: "The token is revoked.",
+    fails: ["TokenNotFound", "LastManager"],
+  }),
 };

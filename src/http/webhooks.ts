@@ -1,20 +1,10 @@
 /** Webhooks over HTTP: the operations, how they are described, and what receivers are sent. */
 
 import { changeTypes } from "../domain/change.ts";
-import { parseJson } from "../domain/json.ts";
-import type { Scope } from "../domain/token.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { webhookActions } from "../webhooks/manage.ts";
-import { readText, requireType } from "./body.ts";
-import { answer, LacksScope, requireUnrevoked } from "./handle.ts";
-import {
-  answer as describeAnswer,
-  describeParameters,
-  done,
-  type Entry,
-  json,
-} from "./openapi-parts.ts";
-import { JSON_TYPE } from "./request-headers.ts";
+import { toEntry } from "./json-operation.ts";
+import { describeParameters, type Entries, type Entry, json } from "./openapi-parts.ts";
 import {
   both,
   component,
@@ -23,10 +13,8 @@ import {
   int64,
   integer,
   list,
-  mapValues,
   maybe,
   object,
-  type Shape,
   text,
   time,
 } from "./shape.ts";
@@ -82,63 +70,66 @@ const ReplayShape = object({
   },
 });
 
-interface Managing extends Pick<Entry, "at" | "summary" | "description" | "fails"> {
-  readonly action: keyof typeof webhookActions;
-  /** One more scope: changes show plants. */
-  readonly needs?: Scope;
-  readonly status?: number;
-  readonly body?: Shape;
-  readonly shows?: Shape;
-}
+type Action = keyof typeof webhookActions;
 
-const act = (
-  action: "test" | "pause" | "resume" | "rotate",
-  summary: string,
-  description: string,
-  shows = Webhook,
-): Managing => ({ at: `POST /webhooks/{name}/${action}`, summary, description, action, shows });
+const manage = (
+  action: Action,
+  operation: Omit<Parameters<typeof toEntry>[0], "scope" | "run">,
+): Entry =>
+  toEntry({
+    ...operation,
+    scope: "webhooks:manage",
+    run: ({ request, service }, _principal, given) => {
+      service.limitIdle(request, IDLE_SECONDS);
+      return webhookActions[action](service, request.params?.["name"] ?? "", given);
+    },
+    fails: [
+      ...(operation.at.includes("{name}") ? (["WebhookNotFound"] as const) : []),
+      ...(operation.fails ?? []),
+    ],
+  });
 
-const managed: Readonly<Record<string, Managing>> = {
-  listWebhooks: {
+const act = (action: Action, summary: string, description: string, shows = Webhook): Entry =>
+  manage(action, { at: `POST /webhooks/{name}/${action}`, summary, description, shows });
+
+export const webhookOperations: Entries = {
+  listWebhooks: manage("list", {
     at: "GET /webhooks",
     summary: "List the webhooks",
     description: "By name, without their secrets.",
-    action: "list",
     shows: list(Webhook),
-  },
-  addWebhook: {
+  }),
+  addWebhook: manage("add", {
     at: "POST /webhooks",
     summary: "Add a webhook",
     description: `Sends every change from now on to a URL, signed, in order and at least once. The token needs \`plants:read\` too. At most ${WEBHOOKS_MAX} webhooks.`,
-    action: "add",
+    // Changes show plants.
     needs: "plants:read",
-    status: 201,
     body: NewWebhookShape,
+    status: 201,
     shows: withSecret,
     fails: ["WebhookConflict", "ChangesGone"],
-  },
-  readWebhook: {
+  }),
+  readWebhook: manage("get", {
     at: "GET /webhooks/{name}",
     summary: "Show a webhook",
     description: "Without its secret.",
-    action: "get",
-  },
-  removeWebhook: {
+    shows: Webhook,
+  }),
+  removeWebhook: manage("remove", {
     at: "DELETE /webhooks/{name}",
     summary: "Remove a webhook",
     description: "An event that is on its way may still arrive.",
-    action: "remove",
-    status: 204,
-  },
+  }),
   testWebhook: act("test", "Send a test event", "Its type is `webhook.test`.", AttemptShape),
-  replayWebhook: {
+  replayWebhook: manage("replay", {
     at: "POST /webhooks/{name}/replay",
     summary: "Send changes again",
     description: "Goes on after the change with that number, also if the webhook was paused.",
-    action: "replay",
     body: ReplayShape,
+    shows: Webhook,
     fails: ["ChangesGone"],
-  },
+  }),
   pauseWebhook: act("pause", "Pause a webhook", "Nothing is sent until it is resumed."),
   resumeWebhook: act("resume", "Resume a webhook", "Goes on where it was, at once."),
   rotateWebhook: act(
@@ -148,34 +139,6 @@ const managed: Readonly<Record<string, Managing>> = {
     withSecret,
   ),
 };
-
-function toEntry(managing: Managing): Entry {
-  const { action, needs, status = 200, body, shows = Webhook, fails = [], ...described } = managing;
-  return {
-    ...described,
-    scope: "webhooks:manage",
-    handle: async (exchange, { scopes }) => {
-      const { request, service } = exchange;
-      if (needs !== undefined && !scopes.includes(needs)) throw new LacksScope(needs);
-      if (body === undefined) await request.body?.cancel();
-      else requireType(request.headers, JSON_TYPE);
-      const given = body && parseJson(await readText(exchange));
-      await requireUnrevoked(exchange);
-      service.limitIdle(request, IDLE_SECONDS);
-      const result = await webhookActions[action](service, request.params?.["name"] ?? "", given);
-      return answer(status, status === 204 ? null : JSON.stringify(result));
-    },
-    ...(body && { bodyTypes: [JSON_TYPE], requestBody: { required: true, content: json(body) } }),
-    answers: status === 204 ? done("Done.") : { [status]: describeAnswer("Done.", json(shows)) },
-    fails: [
-      body ? "BadBody" : "BadQuery",
-      ...(described.at.includes("{name}") ? (["WebhookNotFound"] as const) : []),
-      ...fails,
-    ],
-  };
-}
-
-export const webhookOperations = mapValues(managed, toEntry);
 
 const eventHeaders = {
   "webhook-id": text(undefined, "The same in every attempt to send the event."),

@@ -1,0 +1,45 @@
+/** Operations that take and answer small values: tokens and webhooks. */
+
+import type { Principal } from "../auth/authenticate.ts";
+import { parseJson } from "../domain/json.ts";
+import type { Scope } from "../domain/token.ts";
+import { readText, requireType } from "./body.ts";
+import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
+import { answer as describeAnswer, done, type Entry, json } from "./openapi-parts.ts";
+import { JSON_TYPE } from "./request-headers.ts";
+import type { Shape } from "./shape.ts";
+
+interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "fails"> {
+  readonly scope: Scope | "any";
+  /** One more scope. */
+  readonly needs?: Scope;
+  readonly body?: Shape;
+  readonly run: (exchange: Exchange, principal: Principal, given: unknown) => unknown;
+  readonly status?: number;
+  /** Of the answer. */
+  readonly meaning?: string;
+  /** What is answered; left out if nothing is. */
+  readonly shows?: Shape;
+}
+
+export function toEntry(operation: JsonOperation): Entry {
+  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = operation;
+  const { status = 200, ...entry } = described;
+  return {
+    ...entry,
+    handle: async (exchange, principal) => {
+      const { request } = exchange;
+      if (needs !== undefined && !principal.scopes.includes(needs)) throw new LacksScope(needs);
+      if (body === undefined) await request.body?.cancel();
+      else requireType(request.headers, JSON_TYPE);
+      const given = body && parseJson(await readText(exchange));
+      if (request.method !== "GET") await requireUnrevoked(exchange);
+      const result = await run(exchange, principal, given);
+      return shows === undefined ? answer(204, null) : answer(status, JSON.stringify(result));
+    },
+    ...(body && { bodyTypes: [JSON_TYPE], requestBody: { required: true, content: json(body) } }),
+    answers:
+      shows === undefined ? done(meaning) : { [status]: describeAnswer(meaning, json(shows)) },
+    fails: [body ? "BadBody" : "BadQuery", ...fails],
+  };
+}
