@@ -103,7 +103,7 @@ describeInBrowser("a plant that is open", () => {
       await entries.filter({ hasText: /Changed by \w+ · \d+ \w+ \d{4}.*Second version/ }).waitFor();
       const first = entries.filter({ hasText: "Added by" });
       await first.getByRole("button", { name: "Bring back" }).click();
-      await toastOf(page, `Brought back “Plant ${id + 1}”`).waitFor();
+      await toastOf(page, `Saved “Plant ${id + 1}”`).waitFor();
       expect(await service.findPlant(BigInt(id + 1))).toMatchObject({
         name: `Plant ${id + 1}`,
         tag: "a",

@@ -5,7 +5,7 @@ import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import type { Order } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { mayRead } from "../state/session.ts";
-import { call, isStatus } from "./service.ts";
+import { call, Explained, isStatus } from "./service.ts";
 
 export type { Versioned } from "../../../client/client.ts";
 
@@ -23,21 +23,25 @@ export const readPlant = (id: bigint, signal?: AbortSignal): Promise<Versioned> 
 const RETRYING = { delaysMs: [300, 900] };
 
 /** What is stored under the id stands in the way; `current` is undefined if it is gone or can't be read. */
-class Conflict extends Error {
+class Conflict extends Explained {
   readonly id: bigint;
   readonly current: Versioned | undefined;
 
   constructor(id: bigint, current: Versioned | undefined) {
-    super(`Id ${id} is not as expected.`);
+    super();
     this.id = id;
     this.current = current;
   }
 }
 
-/** Another plant has the id. */
-export class Taken extends Conflict {}
-/** Someone else changed or deleted the plant since it was read. */
-export class Changed extends Conflict {}
+export class Taken extends Conflict {
+  override readonly message = "Another plant has the id now.";
+}
+
+/** Since it was read. */
+export class Changed extends Conflict {
+  override readonly message = `Someone else ${this.current === undefined ? "deleted" : "changed"} it.`;
+}
 
 /** Throws Taken. */
 export async function createPlant(plant: Plant): Promise<"created" | "replayed"> {

@@ -51,7 +51,11 @@ export async function ask<Answer>(path: string, method = "GET", body?: object): 
   return (text === "" ? undefined : JSON.parse(text)) as Answer;
 }
 
+/** Its message is for people. */
+export class Explained extends Error {}
+
 export function explain(error: unknown): string {
+  if (error instanceof Explained) return error.message;
   if (isStatus(error, 0)) return "The connection was lost before an answer came.";
   if (error instanceof ServiceError)
     return error.isTransient ? "The store is busy or unavailable right now." : error.detail;

@@ -1,6 +1,7 @@
 /** Follows the changes that others make. */
 
 import { effect, signal, untracked } from "@preact/signals";
+import { useRef } from "preact/hooks";
 import type { Change } from "../../../client/client.ts";
 import { call, isStatus, tryAgain } from "../api/service.ts";
 import { mayRead, token } from "./session.ts";
@@ -9,6 +10,13 @@ import { mayRead, token } from "./session.ts";
 export const arrived = signal<readonly Change[]>([]);
 /** Counts how often changes were missed: what is shown has to be read again. */
 export const gaps = signal(0);
+
+/** The last of these changes. */
+export function useNews(isMine: (change: Change) => boolean): Change | undefined {
+  const news = useRef<Change>(undefined);
+  news.current = arrived.value.findLast(isMine) ?? news.current;
+  return news.current;
+}
 
 /** Redrawing for every change of an import would take all the time there is. */
 const COLLECT_MS = 100;

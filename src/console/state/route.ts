@@ -64,49 +64,33 @@ export function currentFilter(): Filter {
   return last.view === "plants" ? last.filter : everything;
 }
 
-/** At once: the next key may come before the browser reports that the address has changed. */
-export function openPlant(open: Open): void {
-  go(currentFilter(), open, true);
+/** At once: the browser reports later that the address has changed. Otherwise it makes no step in the history. */
+export function follow(hash: string, isStep = true): void {
+  if (isStep && hash !== location.hash) history.pushState(null, "", hash);
+  else history.replaceState(null, "", hash);
+  route.value = parseRoute(hash);
 }
 
+export const openPlant = (open: Open): void => follow(linkTo(open));
+
 /** Shows the plant that the keys of the list have come to, without a step in the history for each. */
-export function walkTo(id: bigint): void {
-  go(currentFilter(), id, false);
-}
+export const walkTo = (id: bigint): void => follow(linkTo(id), false);
 
 /** A search makes one step in the history, not one for every letter. */
 export function refine(change: Partial<Filter>): void {
   const before = currentFilter();
   const open = route.value.view === "plants" ? route.value.open : undefined;
   const isTyped = before.q !== undefined && change.q !== undefined;
-  const filter = { ...before, ...change };
-  keepPlace(filter, undefined);
-  go(filter, open, !isTyped);
+  keepPlace({ ...before, ...change }, undefined);
+  follow(linkTo(open, change), !isTyped);
 }
-
-const PLACES_MAX = 20;
-
-type Places = Readonly<Record<string, string>>;
 
 export const keyOf = (filter: Filter): string => formatPlants(filter, undefined);
-const readPlaces = (): Places => (recall("sessionStorage", trail.places) ?? {}) as Places;
 
 /** The first plant in sight when this list was shown last: Back and a reload lead there again. */
-export function findPlace(filter: Filter): bigint | undefined {
-  return findPlainInt64(readPlaces()[keyOf(filter)] ?? "");
-}
+export const findPlace = (filter: Filter): bigint | undefined =>
+  findPlainInt64((recall("sessionStorage", trail.place + keyOf(filter)) ?? "") as string);
 
 /** Undefined is the top. */
-export function keepPlace(filter: Filter, first: bigint | undefined): void {
-  const { [keyOf(filter)]: _replaced, ...others } = readPlaces();
-  const kept = Object.entries(others).slice(1 - PLACES_MAX);
-  if (first !== undefined) kept.push([keyOf(filter), String(first)]);
-  keep("sessionStorage", trail.places, kept.length === 0 ? undefined : Object.fromEntries(kept));
-}
-
-function go(filter: Filter, open: Open, isStep: boolean): void {
-  const hash = formatPlants(filter, open);
-  if (isStep && hash !== location.hash) history.pushState(null, "", hash);
-  else history.replaceState(null, "", hash);
-  route.value = { view: "plants", filter, open };
-}
+export const keepPlace = (filter: Filter, first: bigint | undefined): void =>
+  keep("sessionStorage", trail.place + keyOf(filter), first?.toString());

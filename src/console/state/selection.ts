@@ -170,7 +170,7 @@ async function runAll(
         if (revert !== undefined) undo.push([plant, putBack]);
         count++;
       } catch (error) {
-        reasons.push(`${formatName(plant)}: ${explainFailure(error)}`);
+        reasons.push(`${formatName(plant)}: ${explain(error)}`);
         // The plant that has the id now is another one.
         if (!(error instanceof Taken)) kept.push(plant.id);
         if (error instanceof Changed) {
@@ -194,10 +194,4 @@ async function runAll(
       ? { label: "Undo", isNeeded: true, run: () => void runAll("Undoing", "Undone:", undo) }
       : undefined,
   );
-}
-
-function explainFailure(error: unknown): string {
-  if (error instanceof Taken) return "Another plant has the id now.";
-  if (!(error instanceof Changed)) return explain(error);
-  return `Someone else ${error.current === undefined ? "deleted" : "changed"} it.`;
 }

@@ -59,16 +59,16 @@ export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
   replaceDrafts(draft === undefined ? others : { ...others, [String(of)]: draft });
 }
 
-/** The filter of the list, the places in it, and what was added last. */
+/** The filter of the list, the place in each list, and what was added last. */
 export const trail = {
   filter: "plantstore.filter",
-  places: "plantstore.places",
+  place: "plantstore.place ",
   added: "plantstore.added",
 } as const;
 
 export function forgetTrail(): void {
   replaceDrafts({});
-  for (const key of Object.values(trail)) keep("sessionStorage", key, undefined);
+  for (const key of Object.keys(sessionStorage)) keep("sessionStorage", key, undefined);
 }
 
 function replaceDrafts(kept: Drafts): void {

@@ -78,7 +78,7 @@ export function ActivityView(): JSX.Element {
 }
 
 function Shown({ now }: { readonly now: Activity }): JSX.Element {
-  const slots = divide(now.samples, now.intervalMs);
+  const slots = divide(now);
   return (
     <>
       <Terms
@@ -91,7 +91,7 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
       />
       <div class="charts">
         {figures.map((figure) => (
-          <Chart key={figure.title} figure={figure} slots={slots} />
+          <Chart key={figure.title} figure={figure} slots={slots} intervalMs={now.intervalMs} />
         ))}
       </div>
       <h2>Recent failures</h2>
@@ -121,6 +121,8 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
 
 const HEIGHT = 100;
 const SLOTS = 60;
+/** In samples. */
+const SLOT_LENGTHS = [1, 3, 12];
 
 /** 1, 2 or 5 with zeros: the scale does not change with every value. */
 function roundUp(value: number): number {
@@ -131,35 +133,35 @@ function roundUp(value: number): number {
 /** The slot whose values are shown, counted from the left; undefined for the newest. */
 const picked = signal<number | undefined>(undefined);
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const formatClock = (ms: number): string => clock.format(ms);
-
-interface Slots {
-  readonly intervalMs: number;
-  /** When each slot begins. */
-  readonly startMs: (slot: number) => number;
-  readonly samples: readonly (readonly Sample[])[];
+function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: number }): void {
+  const { left, width } = currentTarget.getBoundingClientRect();
+  const slot = Math.floor(((clientX - left) / width) * SLOTS);
+  picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
 }
 
-const LENGTHS = [1, 3, 12];
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+
+interface Slot {
+  readonly time: string;
+  readonly samples: Sample[];
+}
 
 /** As short as all samples allow: just after the start, a bar is one sample. */
-function divide(samples: readonly Sample[], intervalMs: number): Slots {
+function divide({ samples, intervalMs }: Activity): readonly Slot[] {
   const lastMs = samples.at(-1)?.atMs ?? Date.now();
   const spanMs = lastMs - (samples[0]?.atMs ?? lastMs);
-  const length = LENGTHS.find((each) => spanMs < (SLOTS - 1) * each * intervalMs) ?? 12;
+  const length = SLOT_LENGTHS.find((each) => spanMs < (SLOTS - 1) * each * intervalMs) ?? 12;
   const slotMs = length * intervalMs;
   const first = Math.floor(lastMs / slotMs) - SLOTS + 1;
-  const divided: Sample[][] = Array.from({ length: SLOTS }, () => []);
-  for (const sample of samples) divided[Math.floor(sample.atMs / slotMs) - first]?.push(sample);
-  return { intervalMs, startMs: (slot) => (first + slot) * slotMs, samples: divided };
+  const slots = Array.from({ length: SLOTS }, (_, at): Slot => {
+    return { time: clock.format((first + at) * slotMs), samples: [] };
+  });
+  for (const sample of samples)
+    slots[Math.floor(sample.atMs / slotMs) - first]?.samples.push(sample);
+  return slots;
 }
 
-interface Series {
-  readonly label: string;
-  readonly color: string;
-  readonly of: (sample: Sample) => number | null;
-}
+type Series = readonly [label: string, color: string, of: (sample: Sample) => number | null];
 
 interface Figure {
   readonly title: string;
@@ -170,65 +172,42 @@ interface Figure {
   readonly series: readonly Series[];
 }
 
-function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: number }): void {
-  const { left, width } = currentTarget.getBoundingClientRect();
-  const slot = Math.floor(((clientX - left) / width) * SLOTS);
-  picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
+interface ChartProps {
+  readonly figure: Figure;
+  readonly slots: readonly Slot[];
+  readonly intervalMs: number;
 }
 
-/** One for each slot. */
-type Values = readonly (number | null)[];
-
-function summarize({ samples, intervalMs }: Slots, { of }: Series, isCount: boolean): Values {
-  return samples.map((each) => {
-    const known = each.map(of).filter((value) => value !== null);
-    if (known.length === 0) return null;
-    if (!isCount) return Math.max(...known);
-    const sum = known.reduce((total, value) => total + value, 0);
-    return (sum * 1000) / (known.length * intervalMs);
+function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
+  const { title, unit, format = formatFigure, series, isCount = false } = figure;
+  const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
+  const lines = series.map(([label, color, of]) => {
+    const values = slots.map(({ samples }) => {
+      const known = samples.map(of).filter((value) => value !== null);
+      if (known.length === 0) return null;
+      return isCount ? (sum(known) * 1000) / (known.length * intervalMs) : Math.max(...known);
+    });
+    const shown =
+      picked.value === undefined ? values.findLast((one) => one !== null) : values[picked.value];
+    return { label, color, values, text: typeof shown === "number" ? format(shown) : "–" };
   });
-}
-
-/** As the `d` of a path. The bars stand on these bases, and raise them if they are stacked. */
-function drawBars(values: Values, top: number, bases: number[], isStacked: boolean): string {
-  const bars = values.map((value, slot) => {
+  const heights = slots.map((_, at) => {
+    const values = lines.map(({ values: all }) => all[at] ?? 0);
+    return isCount ? sum(values) : Math.max(...values);
+  });
+  const top = roundUp(Math.max(1, ...heights));
+  /** Where the next bar of each slot stands. */
+  const bases = slots.map(() => HEIGHT);
+  const drawBar = (value: number | null, at: number): string => {
     if (value === null || value === 0) return "";
     // A small value is not nothing.
     const height = Math.max(1, (value / top) * HEIGHT);
-    const base = bases[slot] ?? HEIGHT;
-    if (isStacked) bases[slot] = base - height;
-    return `M${slot + 0.15} ${base}v${-height}h.7v${height}z`;
-  });
-  return bars.join("");
-}
-
-const TIMES = [0, 15, 30, 45];
-
-interface ChartProps {
-  readonly figure: Figure;
-  readonly slots: Slots;
-}
-
-function Chart({ figure, slots }: ChartProps): JSX.Element {
-  const { title, unit, format = formatFigure, series, isCount = false } = figure;
-  const lines = series.map((one) => {
-    const { label, color } = one;
-    return { label, color, values: summarize(slots, one, isCount) };
-  });
-  const slot = picked.value;
-  const valueOf = (values: Values): string => {
-    const value =
-      (slot === undefined ? values.findLast((one) => one !== null) : values[slot]) ?? null;
-    return value === null ? "–" : format(value);
+    const base = bases[at] ?? HEIGHT;
+    if (isCount) bases[at] = base - height;
+    return `M${at + 0.15} ${base}v${-height}h.7v${height}z`;
   };
-  const moment = slot === undefined ? unit : formatClock(slots.startMs(slot));
-  const heights = slots.samples.map((_, at) => {
-    const values = lines.map(({ values: all }) => all[at] ?? 0);
-    return isCount ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values);
-  });
-  const top = roundUp(Math.max(1, ...heights));
-  const bases = Array.from({ length: SLOTS }, () => HEIGHT);
-  const texts = lines.map(({ label, values }) => `${label} ${valueOf(values)}`);
+  const slot = picked.value ?? SLOTS - 1;
+  const moment = picked.value === undefined ? unit : slots[slot]?.time;
   return (
     <figure class="chart-card">
       <figcaption>
@@ -236,13 +215,13 @@ function Chart({ figure, slots }: ChartProps): JSX.Element {
         <span class="faint">{moment}</span>
         <dl class="chart-now">
           {/* The largest is drawn first, and read last. */}
-          {(isCount ? lines : lines.toReversed()).map(({ label, color, values }) => (
+          {(isCount ? lines : lines.toReversed()).map(({ label, color, text }) => (
             <div key={label}>
               <dt class={lines.length > 1 ? undefined : "visually-hidden"}>
                 <i class="swatch" style={{ background: `var(${color})` }} />
                 {label}
               </dt>
-              <dd>{valueOf(values)}</dd>
+              <dd>{text}</dd>
             </div>
           ))}
         </dl>
@@ -253,9 +232,9 @@ function Chart({ figure, slots }: ChartProps): JSX.Element {
           type="range"
           min={1}
           max={SLOTS}
-          value={(slot ?? SLOTS - 1) + 1}
+          value={slot + 1}
           aria-label={`${title}: moment`}
-          aria-valuetext={`${moment}: ${texts.join(", ")}`}
+          aria-valuetext={`${moment}: ${lines.map(({ label, text }) => `${label} ${text}`).join(", ")}`}
           onInput={(event) => (picked.value = event.currentTarget.valueAsNumber - 1)}
           onBlur={() => (picked.value = undefined)}
         />
@@ -275,19 +254,18 @@ function Chart({ figure, slots }: ChartProps): JSX.Element {
             if (event.pointerType === "mouse") picked.value = undefined;
           }}
         >
-          <path
-            class="chart-grid"
-            d={`M0 0H${SLOTS}M0 ${HEIGHT / 2}H${SLOTS}M0 ${HEIGHT}H${SLOTS}`}
-          />
-          {slot !== undefined && <rect class="chart-picked" x={slot} width={1} height={HEIGHT} />}
+          <path class="chart-grid" d={`M0 0H${SLOTS}m0 ${HEIGHT / 2}H0m0 ${HEIGHT / 2}H${SLOTS}`} />
+          {picked.value !== undefined && (
+            <rect class="chart-picked" x={slot} width={1} height={HEIGHT} />
+          )}
           {/* Later ones are drawn over earlier ones, or on top of them. */}
           {lines.map(({ color, values }) => (
-            <path key={color} fill={`var(${color})`} d={drawBars(values, top, bases, isCount)} />
+            <path key={color} fill={`var(${color})`} d={values.map(drawBar).join("")} />
           ))}
         </svg>
         <div class="chart-times" aria-hidden="true">
-          {TIMES.map((each) => (
-            <span key={each}>{formatClock(slots.startMs(each))}</span>
+          {[0, 15, 30, 45].map((at) => (
+            <span key={at}>{slots[at]?.time}</span>
           ))}
         </div>
       </div>
@@ -300,8 +278,8 @@ const latency = (title: string, unit: string, p99: keyof Sample, p50: keyof Samp
   unit,
   format: (value) => `${formatFigure(value)} ms`,
   series: [
-    { label: "p99", color: "--edge", of: (sample) => sample[p99] },
-    { label: "p50", color: "--leaf", of: (sample) => sample[p50] },
+    ["p99", "--edge", (sample) => sample[p99]],
+    ["p50", "--leaf", (sample) => sample[p50]],
   ],
 });
 
@@ -311,13 +289,9 @@ const figures: readonly Figure[] = [
     unit: "per second",
     isCount: true,
     series: [
-      {
-        label: "2xx",
-        color: "--leaf",
-        of: ({ requests, errors, refused }) => requests - errors - refused,
-      },
-      { label: "4xx", color: "--sun", of: ({ refused }) => refused },
-      { label: "5xx", color: "--soil", of: ({ errors }) => errors },
+      ["2xx", "--leaf", ({ requests, errors, refused }) => requests - errors - refused],
+      ["4xx", "--sun", ({ refused }) => refused],
+      ["5xx", "--soil", ({ errors }) => errors],
     ],
   },
   latency("Read latency", "until answered", "readP99Ms", "readP50Ms"),
@@ -326,17 +300,17 @@ const figures: readonly Figure[] = [
     title: "Created",
     unit: "plants per second",
     isCount: true,
-    series: [{ label: "Created", color: "--leaf", of: ({ creates }) => creates }],
+    series: [["Created", "--leaf", ({ creates }) => creates]],
   },
   {
     title: "Write queue",
     unit: "waiting writes",
-    series: [{ label: "Waiting", color: "--leaf", of: ({ waiting }) => waiting }],
+    series: [["Waiting", "--leaf", ({ waiting }) => waiting]],
   },
   {
     title: "Store size",
     unit: "on disk",
     format: formatBytes,
-    series: [{ label: "Size", color: "--leaf", of: ({ storeBytes }) => storeBytes }],
+    series: [["Size", "--leaf", ({ storeBytes }) => storeBytes]],
   },
 ];

@@ -57,14 +57,13 @@ export const Button = ({ kind, icon, label, children, ...rest }: ButtonProps): J
   </button>
 );
 
-interface MenuItemProps {
+interface MenuItemProps extends ButtonHTMLAttributes {
   readonly label: string;
   readonly note?: string;
-  readonly onClick: () => unknown;
 }
 
-export const MenuItem = ({ label, note, onClick }: MenuItemProps): JSX.Element => (
-  <button type="button" class="menu-item" onClick={onClick}>
+export const MenuItem = ({ label, note, ...rest }: MenuItemProps): JSX.Element => (
+  <button type="button" class="menu-item" {...rest}>
     {label}
     {note !== undefined && <small>{note}</small>}
   </button>

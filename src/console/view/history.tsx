@@ -2,11 +2,10 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
 import type { Change, ChangeQuery } from "../../../client/client.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
 import { call, explain, isAbort, isStatus } from "../api/service.ts";
-import { arrived } from "../state/feed.ts";
+import { useNews } from "../state/feed.ts";
 import { formatTime } from "../state/format.ts";
 import { list, restore } from "../state/plants.ts";
 import { mayWrite } from "../state/session.ts";
@@ -29,10 +28,7 @@ interface Changes {
 /** Reads them again when a new one arrives. */
 function useChanges({ id, types }: ChangeQuery): Changes {
   const read = useSignal<Changes>({ changes: [], note: "Loading…" });
-  const news = useRef(0);
-  const isMine = (change: Change): boolean =>
-    id === change.id || types?.includes(change.type) === true;
-  news.current = arrived.value.findLast(isMine)?.seq ?? news.current;
+  const news = useNews((change) => id === change.id || types?.includes(change.type) === true);
   const readAll = async (signal: AbortSignal): Promise<void> => {
     const found: Change[] = [];
     try {
@@ -47,7 +43,7 @@ function useChanges({ id, types }: ChangeQuery): Changes {
       read.value = { changes: [], note };
     }
   };
-  useLater(DELAY_MS, readAll, [id, news.current]);
+  useLater(DELAY_MS, readAll, [id, news?.seq]);
   return read.value;
 }
 

@@ -5,11 +5,10 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { Button } from "./controls.tsx";
-import { focusList, panelKeys } from "./shortcuts.tsx";
+import { focusList } from "./shortcuts.tsx";
 
 interface PanelProps {
   readonly title: string;
-  readonly keys?: Readonly<Record<string, () => void>>;
   readonly children: ComponentChildren;
 }
 
@@ -18,19 +17,11 @@ export function closePanel(): void {
   focusList();
 }
 
-export function Panel({ title, keys, children }: PanelProps): JSX.Element {
+export function Panel({ title, children }: PanelProps): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null);
   const focused = document.activeElement;
   /** What had the focus before this title was shown; undefined for a new panel. */
   const before = useRef<Element | null>(undefined);
-  // A token that may only write has no list to go back to.
-  const canClose = mayRead.value;
-  useLayoutEffect(() => {
-    panelKeys.value = { ...(canClose ? { Escape: closePanel } : {}), ...keys };
-    return () => {
-      panelKeys.value = {};
-    };
-  });
   // Before the next key: it belongs to the panel.
   useLayoutEffect(() => {
     const now = document.activeElement;
@@ -49,7 +40,16 @@ export function Panel({ title, keys, children }: PanelProps): JSX.Element {
         <h2 id="panel-title" tabIndex={-1} ref={heading}>
           {title}
         </h2>
-        {canClose && <Button kind="plain" icon="close" label="Close" onClick={closePanel} />}
+        {/* A token that may only write has no list to go back to. */}
+        {mayRead.value && (
+          <Button
+            kind="plain"
+            icon="close"
+            label="Close"
+            aria-keyshortcuts="Escape"
+            onClick={closePanel}
+          />
+        )}
       </div>
       <div class="panel-body">{children}</div>
     </section>

@@ -3,18 +3,17 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import type { Change } from "../../../client/client.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
 import { Changed, findPlant, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
-import { arrived } from "../state/feed.ts";
+import { useNews } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
 import { list, removeWithUndo, restore } from "../state/plants.ts";
 import { isOpen, openPlant, refine } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Icon, Notice, Tag, Terms } from "./controls.tsx";
+import { Button, Icon, Notice, Tag } from "./controls.tsx";
 import { FailureNotice, Form, TagField, TextField } from "./form.tsx";
 import { judgeText, selectField, useTask } from "./form.tsx";
 import { History } from "./history.tsx";
@@ -32,33 +31,29 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   /** Someone else changed the plant after the edit began. */
   const isStale = useSignal(false);
   const { isBusy, trouble, run } = useTask();
-  const doing = useRef<"save" | "deletion">("save");
   const isLeft = useRef(false);
-  const news = useRef<Change | undefined>(undefined);
-  news.current = arrived.value.findLast((change) => change.id === id) ?? news.current;
+  const news = useNews((change) => change.id === id);
 
   const current = loaded.value;
   const versioned = findVersioned(current);
   const draft = mayWrite.value ? findDraft(id) : undefined;
-
-  const isUntouched = (): boolean => {
-    const [edited, plant] = [findDraft(id), findVersioned(loaded.value)?.plant];
-    return edited !== undefined && plant !== undefined && isSame({ ...edited, id }, plant);
+  const isDrafted = (now: Versioned | undefined): boolean => {
+    const edited = findDraft(id);
+    return edited !== undefined && now !== undefined && isSame({ ...edited, id }, now.plant);
   };
+
   /** Undefined means that the plant is gone. */
   const accept = (now: Versioned | undefined): void => {
-    // A form in which nothing was typed shows the plant as it is now.
-    if (now !== undefined && !isBusy.value && isUntouched()) keepDraft(id, toDraft(now));
+    // A form in which nothing was typed, or what is stored already, goes on from the plant as it is now.
+    const isUntouched = isDrafted(findVersioned(loaded.value)) || isDrafted(now);
+    if (now !== undefined && !isBusy.value && isUntouched) keepDraft(id, toDraft(now));
     loaded.value = now ?? "missing";
-    const edited = findDraft(id);
-    const isSaved =
-      now !== undefined && edited !== undefined && isSame({ ...edited, id }, now.plant);
-    isStale.value = edited !== undefined && edited.etag !== now?.etag && !isSaved;
+    isStale.value = findDraft(id)?.etag !== now?.etag && !isDrafted(now);
     if (now === undefined) list.value.take(id);
     else list.value.put(now.plant);
   };
   useEffect(() => {
-    if (news.current?.type === "removed" && loaded.value !== "loading")
+    if (news?.type === "removed" && loaded.value !== "loading")
       // It may have been deleted here, which closes the panel.
       return isBusy.value ? undefined : accept(undefined);
     const controller = new AbortController();
@@ -73,38 +68,32 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       },
     );
     return () => controller.abort();
-  }, [id, recoveries.value, news.current?.seq]);
+  }, [id, recoveries.value, news?.seq]);
   useEffect(
     () => () => {
       isLeft.current = true;
-      const left = findDraft(id);
-      const plant = findVersioned(loaded.value)?.plant;
-      if (left === undefined || plant === undefined) return;
-      if (isSame({ ...left, id }, plant)) keepDraft(id, undefined);
+      const left = findVersioned(loaded.value);
+      if (findDraft(id) === undefined || left === undefined) return;
+      if (isDrafted(left)) keepDraft(id, undefined);
       else if (!isBusy.value && token.value !== undefined)
-        toast(`Your edit of ${formatName(plant)} isn't saved yet.`, open);
+        toast(`Your edit of ${formatName(left.plant)} isn't saved yet.`, open);
     },
     [],
   );
 
   const open = { label: "Open", run: () => openPlant(id) };
-  const edit = (): void => {
-    if (versioned === undefined) return;
-    keepDraft(id, toDraft(versioned));
-    trouble.value = undefined;
-  };
   const discard = (): void => {
     keepDraft(id, undefined);
     trouble.value = undefined;
     isStale.value = false;
   };
-  /** `seen` is the last change from before. If another came meanwhile, the answer may be older than the plant. */
-  const acceptSaved = async (saved: Versioned, seen: Change | undefined): Promise<void> =>
-    accept(news.current === seen ? saved : await findPlant(id).catch(() => saved));
+  const edit = (): void => {
+    if (versioned === undefined) return;
+    discard();
+    keepDraft(id, toDraft(versioned));
+  };
   const save = (edited: Plant, over: string): Promise<void> =>
     run(async () => {
-      doing.current = "save";
-      const seen = news.current;
       try {
         const saved = await replacePlant(edited, over);
         const kept = findDraft(id);
@@ -112,34 +101,26 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
         keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
         toast(`Saved ${formatName(saved.plant)}.`);
-        await acceptSaved(saved, seen);
+        // Someone else may have changed it since.
+        accept(await findPlant(id).catch(() => saved));
       } catch (error) {
-        const text = `Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`;
-        if (isLeft.current) toast(text, { ...open, isNeeded: true });
-        if (!(error instanceof Changed)) throw error;
-        accept(error.current);
+        if (error instanceof Changed) accept(error.current);
+        const isShown = !isLeft.current && findDraft(id) !== undefined;
+        if (!isShown)
+          toast(`Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`, {
+            ...open,
+            isNeeded: true,
+          });
+        else if (!(error instanceof Changed)) throw error;
       }
     });
-  const bringBack = (earlier: Plant): Promise<void> =>
-    run(async () => {
-      doing.current = "save";
-      if (versioned === undefined) {
-        await restore(earlier);
-        return accept(await readPlant(id));
-      }
-      const seen = news.current;
-      try {
-        await acceptSaved(await replacePlant(earlier, versioned.etag), seen);
-        toast(`Brought back ${formatName(earlier)}.`);
-      } catch (error) {
-        if (!(error instanceof Changed)) throw error;
-        accept(error.current);
-        toast("Someone else changed this plant. Nothing was brought back.");
-      }
-    });
+  const bringBack = async (earlier: Plant): Promise<void> => {
+    if (versioned !== undefined) return save(earlier, versioned.etag);
+    await restore(earlier);
+    accept(await findPlant(id));
+  };
   const remove = (which: Versioned): Promise<void> =>
     run(async () => {
-      doing.current = "deletion";
       await removeWithUndo(which);
       // Another plant may be open by now.
       if (isOpen(id)) closePanel();
@@ -150,7 +131,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const notice = conflict !== undefined && (
     <TroubleNotice
       trouble={conflict}
-      of={draft === undefined ? doing.current : "save"}
+      of={draft === undefined ? "deletion" : "save"}
       onTake={(now) => {
         discard();
         accept(now);
@@ -165,13 +146,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   // An edit of a plant that is gone is not thrown away unseen.
   const isTouched =
     draft !== undefined && (known === undefined || !isSame({ ...draft, id }, known));
-  const canChange = versioned !== undefined && mayWrite.value;
-  const changing = canChange ? { e: edit, Delete: () => void remove(versioned) } : {};
-  // An edit that was begun stays when the panel is closed.
-  const leaving = isTouched ? {} : { Escape: discard };
   if (draft !== undefined && current !== "loading" && !(current instanceof Error))
     return (
-      <Panel title="Edit plant" keys={leaving}>
+      <Panel title="Edit plant">
         <Form
           onSubmit={() => {
             if (!isTouched) discard();
@@ -200,14 +177,17 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
               <Button type="submit" kind="main" disabled={isBusy.value}>
                 {isBusy.value ? "Saving…" : "Save"}
               </Button>
-              <Button onClick={discard}>Cancel</Button>
+              {/* With an edit, Escape closes the panel, and the edit stays. */}
+              <Button aria-keyshortcuts={isTouched ? undefined : "Escape"} onClick={discard}>
+                Cancel
+              </Button>
             </div>
           )}
         </Form>
       </Panel>
     );
   return (
-    <Panel title="Plant" keys={changing}>
+    <Panel title="Plant">
       {current === "loading" && known === undefined && <p class="faint late">Loading…</p>}
       {current === "missing" && (
         <>
@@ -224,7 +204,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       )}
       {known !== undefined && current !== "missing" && <Shown plant={known} />}
       {notice}
-      {canChange && (
+      {versioned !== undefined && mayWrite.value && (
         <div class="form-actions">
           <Button aria-keyshortcuts="e" onClick={edit}>
             <Icon name="edit" />
@@ -278,18 +258,24 @@ interface TroubleProps {
   readonly onInsist: (now: Versioned) => void;
 }
 
+/** Either way of settling a save loses someone's edit, so neither is recommended. */
 const conflictTexts = {
   save: {
     state: "Your edit isn't saved yet.",
-    take: "Discard my edit",
-    insist: "Overwrite with mine",
+    take: { kind: undefined, children: "Discard my edit" },
+    insist: { kind: undefined, children: "Overwrite with mine" },
   },
-  deletion: { state: "It isn't deleted yet.", take: "Keep it", insist: "Delete anyway" },
+  deletion: {
+    state: "It isn't deleted yet.",
+    take: { kind: "main", children: "Keep it" },
+    insist: { kind: "danger", children: "Delete anyway" },
+  },
 } as const;
 
 function TroubleNotice({ trouble, of, onTake, onInsist }: TroubleProps): JSX.Element {
   if (!(trouble instanceof Changed)) return <FailureNotice of={of} error={trouble} />;
   const now = trouble.current;
+  const { state, take, insist } = conflictTexts[of];
   if (now === undefined)
     return (
       <Notice kind="warning" title="Someone else deleted this plant.">
@@ -299,25 +285,15 @@ function TroubleNotice({ trouble, of, onTake, onInsist }: TroubleProps): JSX.Ele
       </Notice>
     );
   const { name, tag } = now.plant;
-  const { state, take, insist } = conflictTexts[of];
-  // Either way of settling a save loses someone's edit, so neither is recommended.
-  const [takeKind, insistKind] = of === "deletion" ? (["main", "danger"] as const) : [];
   return (
     <Notice kind="warning" title={`Someone else changed this plant. ${state}`} text="It is now:">
-      <Terms
-        class="facts now"
-        of={[
-          ["Name", name === "" ? <i>no name</i> : formatName(now.plant)],
-          ["Tag", tag === undefined ? <i>none</i> : tag === "" ? <i>empty</i> : tag],
-        ]}
-      />
+      <p class="now">
+        {name.trim() === "" ? <i>no name</i> : formatName(now.plant)}{" "}
+        {tag === undefined ? <i>no tag</i> : <Tag tag={tag} />}
+      </p>
       <div class="form-actions">
-        <Button kind={takeKind} onClick={() => onTake(now)}>
-          {take}
-        </Button>
-        <Button kind={insistKind} onClick={() => onInsist(now)}>
-          {insist}
-        </Button>
+        <Button {...take} onClick={() => onTake(now)} />
+        <Button {...insist} onClick={() => onInsist(now)} />
       </div>
     </Notice>
   );

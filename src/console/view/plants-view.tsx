@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
-import { arrived } from "../state/feed.ts";
+import { useNews } from "../state/feed.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
 import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.ts";
@@ -53,9 +53,8 @@ export function PlantsView(): JSX.Element | null {
 
 function PlantsList(): JSX.Element {
   const exactId = findInt64((list.value.filter.q ?? "").trim());
-  const news = useRef<number>(undefined);
-  news.current = arrived.value.findLast(({ id }) => id === exactId)?.seq ?? news.current;
-  const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal), news.current);
+  const news = useNews(({ id }) => id === exactId);
+  const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal), news?.seq);
   return (
     <section class="plants-list" aria-labelledby="plants-title">
       <div class="section-head">
@@ -171,11 +170,12 @@ function SearchBox(): JSX.Element {
           timer.current = setTimeout(apply, SEARCH_DELAY_MS);
         }}
         onKeyDown={(event) => {
-          if (event.isComposing || !["Enter", "ArrowDown"].includes(event.key)) return;
+          if (event.isComposing || !["Enter", "ArrowDown", "Escape"].includes(event.key)) return;
           apply();
-          if (event.key === "ArrowDown") focusList();
-          else void openExact().catch(() => undefined);
+          if (event.key === "Enter") void openExact().catch(() => undefined);
+          else focusList();
           event.preventDefault();
+          event.stopPropagation();
         }}
       />
     </div>
@@ -230,7 +230,13 @@ function SelectionBar(): JSX.Element | null {
   if (!hasSelection.value) return null;
   return (
     <section class="selection selection-bar" aria-label="Selection">
-      <Button kind="plain" icon="close" label="Select none" onClick={() => selectAll(false)} />
+      <Button
+        kind="plain"
+        icon="close"
+        label="Select none"
+        aria-keyshortcuts="Escape"
+        onClick={() => selectAll(false)}
+      />
       <strong class="tabular">{describeSelection()}</strong>
       {mayWrite.value && (
         <Button kind="danger" onClick={() => void deleteSelected()}>

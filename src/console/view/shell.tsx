@@ -112,6 +112,7 @@ function Tabs(): JSX.Element {
           class="tab"
           href={view === "plants" ? linkTo(undefined) : `#/${view}`}
           aria-current={view === route.value.view ? "page" : undefined}
+          aria-keyshortcuts={view === "plants" && mayRead.value ? "/" : undefined}
         >
           <Icon name={view} />
           <span>{view === "plants" && !mayRead.value ? "Add" : titleOf(view)}</span>
@@ -152,7 +153,11 @@ function Account(): JSX.Element {
         ]}
       />
       <hr />
-      <MenuItem label="Keyboard shortcuts" onClick={() => (isShortcutsOpen.value = true)} />
+      <MenuItem
+        label="Keyboard shortcuts"
+        aria-keyshortcuts="?"
+        onClick={() => (isShortcutsOpen.value = true)}
+      />
       <a class="menu-item" href="docs">
         API reference
       </a>

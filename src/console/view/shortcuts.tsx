@@ -3,62 +3,40 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { hasShortcuts, setShortcuts } from "../state/storage.ts";
-import { everything, openPlant, refine, route } from "../state/route.ts";
-import { hasSelection, selectAll } from "../state/selection.ts";
+import { follow } from "../state/route.ts";
 import { mayRead, mayWrite, token } from "../state/session.ts";
-import { act, toasts } from "../state/toasts.ts";
 import { Check, Terms } from "./controls.tsx";
+import { selectField } from "./form.tsx";
 import { Dialog } from "./manage.tsx";
 
 export const isShortcutsOpen = signal(false);
-/** What keys do in the open panel. */
-export const panelKeys = signal<Readonly<Partial<Record<string, () => void>>>>({});
-
 export const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement &&
   (target.isContentEditable || target.matches("input:not([type=checkbox]), textarea, select"));
 
 export function listenForKeys(): void {
   document.addEventListener("keydown", (event) => {
+    const { key } = event;
     if (token.value === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     // The key is for the input method.
     if (event.isComposing) return;
     if (document.querySelector("dialog[open], :popover-open") !== null) return;
-    if (event.key === "Escape" ? leave() : !isTyping(event.target) && press(event.key))
-      event.preventDefault();
+    if (key !== "Escape" && isTyping(event.target)) return;
+    if ((key.length > 1 || hasShortcuts.value) && press(key)) event.preventDefault();
   });
 }
 
+/** Uses what has the key as its shortcut. The last one counts: the panel, the newest message. */
 function press(key: string): boolean {
-  if (key.length === 1 && !hasShortcuts.value) return false;
-  const undo =
-    key === "u" ? toasts.value.findLast(({ action }) => action !== undefined) : undefined;
-  if (undo !== undefined) act(undo);
-  else if (key === "?") isShortcutsOpen.value = true;
-  else if (key === "/" && mayRead.value) focusSearch();
-  else if (key === "n" && mayWrite.value) openPlant("new");
-  else if (panelKeys.value[key] !== undefined) panelKeys.value[key]();
-  else return false;
-  return true;
-}
-
-function focusSearch(): void {
-  const search = document.querySelector<HTMLInputElement>("#search");
-  search?.focus();
-  search?.select();
-  if (search !== null || route.value.view === "plants") return;
-  refine(everything);
-  // The list is drawn by then.
-  queueMicrotask(focusSearch);
-}
-
-/** One step back: from editing, from the panel, or from the search to the list. */
-function leave(): boolean {
-  const back = panelKeys.value["Escape"];
-  if (back !== undefined) back();
-  else if (document.activeElement?.id === "search") focusList();
-  else if (hasSelection.value) selectAll(false);
-  else return false;
+  const all = [...document.querySelectorAll<HTMLElement>("[aria-keyshortcuts]")];
+  const part = all.findLast((each) => each.getAttribute("aria-keyshortcuts") === key);
+  if (part === undefined) return false;
+  if (part instanceof HTMLInputElement) selectField(part);
+  // At once: the next key may come before the browser reports that the address has changed.
+  else if (part instanceof HTMLAnchorElement) follow(part.hash);
+  else part.click();
+  // The search is drawn by then.
+  if (key === "/") queueMicrotask(() => selectField(document.querySelector("#search")));
   return true;
 }
 
