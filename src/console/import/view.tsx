@@ -133,11 +133,11 @@ function ProgressBar({ progress }: { readonly progress: Progress }): JSX.Element
     <div class="stack">
       <progress aria-label="Import" value={done} max={1} />
       <p class="section-head">
-        <strong class="tabular">{Math.floor(done * 100)} %</strong>
+        <strong>{Math.floor(done * 100)} %</strong>
         {isWaiting ? (
           <span class="field-note">The store does not answer. Trying again; nothing is lost.</span>
         ) : (
-          <span class="tabular">
+          <span>
             {formatCount(rate, "row")} per second
             {done > 0 && `, ${formatSeconds((seconds * (1 - done)) / done)} left`}
           </span>

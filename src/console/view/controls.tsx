@@ -36,7 +36,7 @@ export function Icon({ name }: { readonly name: IconName }): JSX.Element {
 /** The build adds a hash to its address. */
 const leaf = document.querySelector<HTMLLinkElement>("link[rel=icon]")?.href;
 
-export const Mark = (): JSX.Element => <img class="mark" src={leaf} alt="" />;
+export const Mark = (): JSX.Element => <img src={leaf} alt="" />;
 
 interface ButtonProps extends ButtonHTMLAttributes {
   readonly kind?: "main" | "danger" | "small" | "plain" | undefined;

@@ -112,11 +112,7 @@ interface ExportMenuProps {
 export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Element {
   const running = exporting.value;
   if (running !== undefined)
-    return (
-      <Button onClick={running.cancel}>
-        <span class="tabular">{formatBytes(running.bytes)}</span> Cancel
-      </Button>
-    );
+    return <Button onClick={running.cancel}>{formatBytes(running.bytes)} Cancel</Button>;
   const filter = currentFilter();
   const isWhole = filter.q === undefined && filter.tag === undefined;
   const what = hasSelection.value ? "the selected" : isWhole ? "all" : "these";

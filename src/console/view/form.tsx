@@ -11,7 +11,7 @@ import { explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { Notice } from "./controls.tsx";
+import { Button, Notice } from "./controls.tsx";
 
 /** Something that is sent, once at a time. */
 export function useTask() {
@@ -325,9 +325,9 @@ export function TagField({ id, value, onText }: TagFieldProps): JSX.Element {
   const emptyNote = (
     <>
       This plant has an empty tag, which is not the same as no tag.{" "}
-      <button type="button" class="button-link" onClick={() => onText(undefined)}>
+      <Button kind="small" onClick={() => onText(undefined)}>
         Remove the tag
-      </button>
+      </Button>
     </>
   );
   return (

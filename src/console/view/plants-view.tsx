@@ -189,7 +189,7 @@ function TagFilter(): JSX.Element {
     text.value = tag ?? "";
   }, [tag]);
   return (
-    <div class="tag-filter" data-set={tag === undefined ? undefined : ""}>
+    <div class="tag-filter">
       <TagInput
         id="tag-filter"
         aria-label="Filter by tag"
@@ -229,7 +229,7 @@ function SelectionBar(): JSX.Element | null {
   if (work.value !== undefined) return <Progress />;
   if (!hasSelection.value) return null;
   return (
-    <section class="selection selection-bar" aria-label="Selection">
+    <section class="selection" aria-label="Selection">
       <Button
         kind="plain"
         icon="close"
@@ -237,7 +237,7 @@ function SelectionBar(): JSX.Element | null {
         aria-keyshortcuts="Escape"
         onClick={() => selectAll(false)}
       />
-      <strong class="tabular">{describeSelection()}</strong>
+      <strong>{describeSelection()}</strong>
       {mayWrite.value && (
         <Button kind="danger" onClick={() => void deleteSelected()}>
           <Icon name="trash" />
@@ -285,8 +285,8 @@ function Progress(): JSX.Element | null {
   if (work.value === undefined) return null;
   const { text, done, total: all, stop } = work.value;
   return (
-    <section class="selection selection-bar" aria-label="Selection">
-      <strong class="tabular">
+    <section class="selection" aria-label="Selection">
+      <strong>
         {text}… {all > 0 && `${formatCount(done)} of ${formatCount(all)}`}
       </strong>
       <progress value={all > 0 ? done : undefined} max={all} aria-label={text} />

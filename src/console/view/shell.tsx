@@ -50,7 +50,7 @@ function Inside(): JSX.Element {
       </header>
       <div role="status">
         {isLost.value && (
-          <div class="banner notice-warning">
+          <div class="notice notice-warning">
             <Icon name="warning" />
             <p>No connection to the store. Trying again…</p>
             <Button kind="small" onClick={() => void tryAgain()}>
@@ -117,7 +117,7 @@ function Tabs(): JSX.Element {
           <Icon name={view} />
           <span>{view === "plants" && !mayRead.value ? "Add" : titleOf(view)}</span>
           {view === "import" && progress !== undefined && (
-            <span class="tag tabular">{Math.floor(progress * 100)} %</span>
+            <span class="tag">{Math.floor(progress * 100)} %</span>
           )}
         </a>
       ))}
@@ -152,7 +152,6 @@ function Account(): JSX.Element {
           ["Expires:", who?.expires === undefined ? "never" : formatTime(who.expires)],
         ]}
       />
-      <hr />
       <MenuItem
         label="Keyboard shortcuts"
         aria-keyshortcuts="?"

@@ -104,7 +104,6 @@ export function WebhooksView(): JSX.Element {
         <MenuItem label={state === "active" ? "Pause" : "Resume"} onClick={act(turn)} />
         <MenuItem label="Send changes again" onClick={replay} />
         <MenuItem label="New secret" note="the old one works for 24 hours" onClick={act(rotate)} />
-        <hr />
         <MenuItem label="Remove" onClick={remove} />
       </Menu>
     );
