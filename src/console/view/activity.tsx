@@ -172,6 +172,8 @@ interface Figure {
   readonly series: readonly Series[];
 }
 
+const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
+
 interface ChartProps {
   readonly figure: Figure;
   readonly slots: readonly Slot[];
@@ -180,7 +182,6 @@ interface ChartProps {
 
 function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
   const { title, unit, format = formatFigure, series, isCount = false } = figure;
-  const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
   const lines = series.map(([label, color, of]) => {
     const values = slots.map(({ samples }) => {
       const known = samples.map(of).filter((value) => value !== null);

@@ -51,7 +51,7 @@ export function WebhooksView(): JSX.Element {
   };
 
   /** Says what came of it. */
-  const act = (run: () => Promise<string>) => async (): Promise<void> => {
+  const act = async (run: () => Promise<string>): Promise<void> => {
     toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
     await manager.reload();
   };
@@ -100,10 +100,14 @@ export function WebhooksView(): JSX.Element {
     };
     return (
       <Menu label={`Actions for ${name}`} buttonClass="button" button="Actions">
-        <MenuItem label="Send a test" onClick={act(test)} />
-        <MenuItem label={state === "active" ? "Pause" : "Resume"} onClick={act(turn)} />
+        <MenuItem label="Send a test" onClick={() => void act(test)} />
+        <MenuItem label={state === "active" ? "Pause" : "Resume"} onClick={() => void act(turn)} />
         <MenuItem label="Send changes again" onClick={replay} />
-        <MenuItem label="New secret" note="the old one works for 24 hours" onClick={act(rotate)} />
+        <MenuItem
+          label="New secret"
+          note="the old one works for 24 hours"
+          onClick={() => void act(rotate)}
+        />
         <MenuItem label="Remove" onClick={remove} />
       </Menu>
     );
