@@ -2,7 +2,7 @@
 
 import { refuseNewerSchema, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
-import { type Connection, sqlStateOf } from "./connection.ts";
+import { type Connection, sqlStateOf, TransientError } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { describeTarget, type Target } from "./url.ts";
 
@@ -97,10 +97,8 @@ const READ_VERSION = "SELECT version FROM plantstore_schema WHERE id = 1";
 const FIND_FOREIGN = `SELECT table_name FROM information_schema.tables
   WHERE table_schema = current_schema() AND table_name IN ('plants', 'plantstore_tokens')`;
 
-const RACES_MAX = 10;
-const RACE_PAUSE_MS = 100;
 /** Where several instances make the same table at once, PostgreSQL lets one win and fails the others. */
-const RACE_STATES = new Set(["23505", "42P07", "42710", "40001"]);
+const RACE_STATES = /^(23505|42P07|42710)$/;
 /** For a step, and for another instance that takes it too. */
 const MIGRATE_MS_MAX = 600_000;
 
@@ -163,9 +161,12 @@ export async function migrate(
     onMigrate?.({ location, from: before, to: NEWEST_SCHEMA });
   try {
     if (before === undefined) await refuseForeign(connection, location);
-    for (const statement of listStatements(before)) await race(connection, statement);
+    for (const statement of listStatements(before))
+      await connection.query(statement, [], MIGRATE_MS_MAX);
   } catch (error) {
-    if (sqlStateOf(error) !== "42501") throw error;
+    const state = sqlStateOf(error) ?? "";
+    if (RACE_STATES.test(state)) throw new TransientError("another instance migrates, too");
+    if (state !== "42501") throw error;
     throw new StoreOpenError(
       `${location} needs its schema migrated from ${before ?? "nothing"} to ${NEWEST_SCHEMA}, and this user may not (${(error as Error).message}). ` +
         "Run plantstore migrate as a user with the CREATE privilege; see docs/scaling.md.",
@@ -181,17 +182,4 @@ async function refuseForeign(connection: Connection, location: string): Promise<
     throw new StoreOpenError(
       `${location} has a table ${foreign[0]?.table_name} that plantstore did not make. It was left alone; use a database or schema of its own.`,
     );
-}
-
-/** Another instance may win: then the statement is run again, and changes nothing. */
-async function race(connection: Connection, statement: string): Promise<void> {
-  for (let races = 1; ; races++) {
-    try {
-      await connection.query(statement, [], MIGRATE_MS_MAX);
-      return;
-    } catch (error) {
-      if (races === RACES_MAX || !RACE_STATES.has(sqlStateOf(error) ?? "")) throw error;
-      await Bun.sleep(RACE_PAUSE_MS * Math.random());
-    }
-  }
 }

@@ -35,7 +35,7 @@ import { ConnectionPool, Hosts, onServer } from "./pool.ts";
 import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
-import { commitWrites, createQuota, type Journal, type Quota } from "./write.ts";
+import { type Accounts, commitWrites, createQuota } from "./write.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -88,8 +88,7 @@ class PostgresStore extends SqlStore implements Store {
   private readonly scans: Scans;
   private readonly largePages: Scans;
   readonly countPlants: Store["countPlants"] = (...asked) => this.scans.count(...asked);
-  private readonly journal: Journal;
-  private readonly quota: Quota | undefined;
+  private readonly accounts: Accounts;
   private breaking: Promise<void> | undefined;
   private readonly stopTrimming: () => void;
 
@@ -97,9 +96,12 @@ class PostgresStore extends SqlStore implements Store {
     super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN });
     this.description = description;
     this.limits = limits;
-    this.journal = { isOn: limits.changesDays > 0, written: 0 };
+    this.accounts = {
+      hasJournal: limits.changesDays > 0,
+      changesWritten: 0,
+      quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
+    };
     const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
-    if (limits.plantsMax) this.quota = createQuota(limits.plantsMax, this.countPlants);
     const hosts = (this.hosts = new Hosts(target, limits));
     this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
     this.readers = new ConnectionPool(hosts, {
@@ -111,8 +113,8 @@ class PostgresStore extends SqlStore implements Store {
     const commitMsMin = Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000;
     this.writes = new Batcher<PlantWrite, unknown>(
       async (batch, deadlineMs) => {
-        if (!this.journal.isOn) await this.breakJournal();
-        return commitWrites(this.writers, batch, deadlineMs, this.journal, this.quota);
+        if (!this.accounts.hasJournal) await this.breakJournal();
+        return commitWrites(this.writers, batch, deadlineMs, this.accounts);
       },
       limits,
       {
@@ -153,7 +155,7 @@ class PostgresStore extends SqlStore implements Store {
   }
 
   get changesWritten(): number {
-    return this.journal.written;
+    return this.accounts.changesWritten;
   }
 
   findPlant(id: bigint): Promise<Plant | undefined> {

@@ -97,10 +97,9 @@ export async function commitWrites(
   pool: ConnectionPool,
   writes: readonly Write[],
   deadlineMs: number,
-  journal: Journal,
-  quota?: Quota,
+  accounts: Accounts,
 ): Promise<Settled[]> {
-  const batch = new Batch(writes, journal, quota);
+  const batch = new Batch(writes, accounts);
   let failure: unknown;
   try {
     await pool.run(deadlineMs, (connection) => batch.proceed(connection));
@@ -111,10 +110,11 @@ export async function commitWrites(
   return writes.map((write) => batch.outcomes.get(write) ?? (failure as Error));
 }
 
-/** Whether changes are written down, and how many were. */
-export interface Journal {
-  readonly isOn: boolean;
-  written: number;
+/** What is written down and counted beside the plants. */
+export interface Accounts {
+  readonly hasJournal: boolean;
+  changesWritten: number;
+  readonly quota: ReturnType<typeof createQuota> | undefined;
 }
 
 /** A count of a million plants takes about a tenth of a second. */
@@ -124,24 +124,16 @@ const QUOTA_COUNT_MS_MAX = 30_000;
 /** How many plants may still be created, by a count that is some seconds old and what this instance did since. */
 export function createQuota(plantsMax: number, countPlants: Store["countPlants"]) {
   let left: number | undefined;
-  let counting: Promise<void> | undefined;
-  let dueMs = Number.NEGATIVE_INFINITY;
+  let dueMs = 0;
   const count = async (): Promise<void> => {
-    try {
-      left = plantsMax - (await countPlants({}, QUOTA_COUNT_MS_MAX)).count;
-      dueMs = performance.now() + QUOTA_CHECK_MS;
-    } finally {
-      counting = undefined;
-    }
+    dueMs = performance.now() + QUOTA_CHECK_MS;
+    left = plantsMax - (await countPlants({}, QUOTA_COUNT_MS_MAX)).count;
   };
   return {
     async isUsedUp(): Promise<boolean> {
-      if (counting === undefined && performance.now() >= dueMs) {
-        counting = count();
-        // Later counts are made beside the writes. A failed one leaves what was known.
-        counting.catch(() => undefined);
-      }
-      if (left === undefined) await counting;
+      if (left === undefined) await count();
+      // Later counts are made beside the writes. A failed one leaves what was known.
+      else if (performance.now() >= dueMs) void count().catch(() => undefined);
       return (left as number) <= 0;
     },
     take(plants: number): void {
@@ -150,21 +142,17 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
   };
 }
 
-export type Quota = ReturnType<typeof createQuota>;
-
 class Batch {
   /** Writes that are missing here are open. */
   readonly outcomes = new Map<Write, Settled>();
   private readonly writes: readonly Write[];
-  private readonly journal: Journal;
-  private readonly quota: Quota | undefined;
+  private readonly accounts: Accounts;
   /** What this batch has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
-  constructor(writes: readonly Write[], journal: Journal, quota: Quota | undefined) {
+  constructor(writes: readonly Write[], accounts: Accounts) {
     this.writes = writes;
-    this.journal = journal;
-    this.quota = quota;
+    this.accounts = accounts;
   }
 
   /** Goes on with what earlier attempts have left open. */
@@ -223,13 +211,14 @@ class Batch {
   }
 
   private async create(connection: Connection, creates: readonly Create[]): Promise<void> {
-    if (this.quota !== undefined && (await this.quota.isUsedUp()))
+    const { quota } = this.accounts;
+    if (quota !== undefined && (await quota.isUsedUp()))
       return this.compare(connection, creates, new Refusal("store_full"));
     const [{ plant }] = creates as [Create, ...Create[]];
     const made = await (creates.length === 1
       ? this.write(connection, INSERT_ONE, creates, [plant.id, plant.name, plant.tag ?? null])
       : this.write(connection, INSERT, creates, toColumns(plantsOf(creates))));
-    this.quota?.take(made.length);
+    quota?.take(made.length);
     for (const create of made) this.settle(create, "created", create.plant);
     if (made.length < creates.length)
       await this.compare(
@@ -281,7 +270,7 @@ class Batch {
       toArray(planned.map((change) => change.plant?.tag)),
     ];
     const done = await this.write(connection, statement, planned, parameters, found);
-    if (first.kind === "remove") this.quota?.take(-done.length);
+    if (first.kind === "remove") this.accounts.quota?.take(-done.length);
     for (const change of done) this.settle(change, "done", change.plant);
     if (done.length < planned.length) throw new TransientError("changed by others meanwhile");
   }
@@ -294,18 +283,18 @@ class Batch {
     parameters: readonly Value[],
     before?: ReadonlyMap<bigint, Plant>,
   ): Promise<readonly Kind[]> {
-    const { journal } = this;
+    const { hasJournal } = this.accounts;
     const values = [...parameters];
-    if (journal.isOn) {
+    if (hasJournal) {
       const entries = new Entries();
       for (const { id, by, plant } of writes) entries.add(id, by, plant, before?.get(id));
       values.push(entries.take());
     }
-    const rows = await connection.write<KeptRow>(journal.isOn ? journaled : plain, values);
+    const rows = await connection.write<KeptRow>(hasJournal ? journaled : plain, values);
     const kept = rows.count === 0 ? "" : rows[0]?.kept;
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
     const done = ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
-    if (journal.isOn) journal.written += done.length;
+    if (hasJournal) this.accounts.changesWritten += done.length;
     return done;
   }
 }
