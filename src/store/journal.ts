@@ -16,6 +16,7 @@ import {
 import { Refusal } from "../domain/errors.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
 import type { StoreLimits } from "../domain/store.ts";
+import { pause } from "./batcher.ts";
 
 /** One letter in the text of a block. */
 const codes = { created: "c", replaced: "r", removed: "d" } as const;
@@ -134,11 +135,6 @@ export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
       "changes_gone",
       `The changes after ${query.after} are not kept any more. Read the plants again, then the changes after ${newest}.`,
     );
-  const inFuture = (): Refusal =>
-    new Refusal(
-      "invalid_query",
-      `after: ${query.after} is in the future; the newest change is ${newest}`,
-    );
 
   return {
     /** Everything up to this number was looked at. */
@@ -176,7 +172,13 @@ export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
     /** If no block was added, the number of the newest change is given. */
     finish(newestKnown = newest): ChangePage {
       newest = newestKnown;
-      if (!isBegun) throw query.after > Date.now() * 1000 ? inFuture() : gone();
+      const { after } = query;
+      if (!isBegun && after > Date.now() * 1000)
+        throw new Refusal(
+          "invalid_query",
+          `after: ${after} is in the future; the newest change is ${newest}`,
+        );
+      if (!isBegun) throw gone();
       return { changes, last, hasMore: last < newest, newest };
     },
   };
@@ -202,20 +204,15 @@ export function keepTrimmed(
   { changesDays, trimSeconds }: Pick<StoreLimits, "changesDays" | "trimSeconds">,
   trim: (beforeMs: number) => Promise<boolean>,
 ): () => void {
-  let timer: Timer | undefined;
-  let isStopped = false;
-  const startTimer = (ms: number, beforeMs?: number): void => {
-    if (!isStopped) timer = setTimeout(() => void step(beforeMs), ms).unref();
-  };
-  const step = async (beforeMs = Date.now() - changesDays * DAY_MS): Promise<void> => {
+  let isTrimming = false;
+  const trimAll = async (): Promise<void> => {
+    if (isTrimming) return;
+    isTrimming = true;
+    const beforeMs = Date.now() - changesDays * DAY_MS;
     // A store that cannot write now is trimmed later.
-    const hasRemoved = await trim(beforeMs).catch(() => false);
-    if (hasRemoved) startTimer(TRIM_MORE_MS, beforeMs);
-    else startTimer(trimSeconds * 1000);
+    while (await trim(beforeMs).catch(() => false)) await pause(TRIM_MORE_MS);
+    isTrimming = false;
   };
-  startTimer(trimSeconds * 1000);
-  return () => {
-    isStopped = true;
-    clearTimeout(timer);
-  };
+  const timer = setInterval(() => void trimAll(), trimSeconds * 1000).unref();
+  return () => clearInterval(timer);
 }

@@ -64,16 +64,11 @@ function parseSqlitePath(url: string): string {
 /** For people. Shows nothing of a malformed URL that could be a password. */
 export function maskStoreUrl(url: string): string {
   if (url.startsWith(SQLITE_SCHEME)) return url;
-  if (isWellFormed(url)) return url.replace(/^([a-z]+:\/\/[^:@]*):[^@]*@/, "$1:********@");
-  const scheme = /^[a-z]+:\/\//.exec(url)?.[0] ?? "";
-  return /[:@=]/.test(url.slice(scheme.length)) ? `${scheme}********` : url;
-}
-
-function isWellFormed(url: string): boolean {
   try {
     parseStoreUrl(url);
-    return true;
+    return url.replace(/^([a-z]+:\/\/[^:@]*):[^@]*@/, "$1:********@");
   } catch {
-    return false;
+    const scheme = /^[a-z]+:\/\//.exec(url)?.[0] ?? "";
+    return /[:@=]/.test(url.slice(scheme.length)) ? `${scheme}********` : url;
   }
 }

@@ -100,7 +100,7 @@ async function copyInto(
   using temporary = makeTemporaryFile(path, owner);
   const facts = await copyOnThread({ kind: "copy", ...source, to: temporary.path }, signal);
   signal.throwIfAborted();
-  moveToNewName(temporary.path, path);
+  giveName(temporary.path, path);
   syncFile(dirname(path));
   return { ...facts, path };
 }
@@ -120,19 +120,15 @@ function makeTemporaryFile(beside: string, owner: Stats | undefined) {
 }
 
 /** A link fails if the name was taken in the meantime; a rename would overwrite. */
-function moveToNewName(file: string, path: string): void {
+function giveName(file: string, path: string): void {
   try {
     linkSync(file, path);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "EEXIST" || existsSync(path))
-      throw new StoreOpenError(`${path} was created in the meantime. It was left alone.`, {
-        cause: error,
-      });
+      throw new StoreOpenError(`${path} was created in the meantime. It was left alone.`);
     // A file system without links.
     renameSync(file, path);
-    return;
   }
-  rmSync(file);
 }
 
 /** On a thread, because a running SQLite statement cannot be interrupted, and Ctrl-C must work. */

@@ -110,19 +110,17 @@ export function openDatabase(
   createPrivateFile(path);
   return openFile(path, (db) => {
     db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
-    refuseForeignFile(db, path);
-    setUp(db, path, onMigrate);
+    const { tables } = db.query("SELECT count(*) AS tables FROM sqlite_schema").get() as {
+      tables: bigint;
+    };
+    const isNew = tables === 0n && readPragma(db, "application_id") === 0;
+    setUp(db, path, isNew, onMigrate);
   });
 }
 
 /** Opens the store again while clients are being served: creates nothing, and waits for no lock. */
-export function reopenDatabase(path: string): Database {
-  return openFile(path, (db) => {
-    if (readPragma(db, "application_id") !== APPLICATION_ID)
-      throw new StoreOpenError(`${path} is not a plant store any more. It was left alone.`);
-    setUp(db, path);
-  });
-}
+export const reopenDatabase = (path: string): Database =>
+  openFile(path, (db) => setUp(db, path, false));
 
 /** Opens the store on a further thread, to read. The thread that writes has opened it already. */
 export function openReadOnly(path: string): Database {
@@ -132,22 +130,21 @@ export function openReadOnly(path: string): Database {
 }
 
 function openFile(path: string, prepare: (db: Database) => void): Database {
+  let db: Database | undefined;
   try {
-    const db = new Database(path, { create: false, readwrite: true, safeIntegers: true });
-    try {
-      prepare(db);
-      return db;
-    } catch (error) {
-      db.close();
-      throw error;
-    }
+    db = new Database(path, { create: false, readwrite: true, safeIntegers: true });
+    prepare(db);
+    return db;
   } catch (error) {
+    db?.close();
     if (!(error instanceof SQLiteError)) throw error;
     throw new StoreOpenError(`${path} cannot be opened: ${error.message}.`, { cause: error });
   }
 }
 
-function setUp(db: Database, path: string, onMigrate?: OnMigrate): void {
+function setUp(db: Database, path: string, isNew: boolean, onMigrate?: OnMigrate): void {
+  if (!isNew && readPragma(db, "application_id") !== APPLICATION_ID)
+    throw new StoreOpenError(`${path} is a SQLite file, but not a plant store. It was left alone.`);
   // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
   db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");
@@ -177,16 +174,6 @@ function migrate(db: Database, path: string, onMigrate?: OnMigrate): void {
   steps.immediate();
 }
 
-function refuseForeignFile(db: Database, path: string): void {
-  const found = readPragma(db, "application_id");
-  if (found === APPLICATION_ID) return;
-  const { tables } = db.query("SELECT count(*) AS tables FROM sqlite_schema").get() as {
-    tables: bigint;
-  };
-  if (found !== 0 || tables > 0n)
-    throw new StoreOpenError(`${path} is a SQLite file, but not a plant store. It was left alone.`);
-}
-
 function readPragma(db: Database, name: "application_id" | "user_version"): number {
   const row = db.query(`PRAGMA ${name}`).get() as Record<string, bigint>;
   return Number(row[name]);
@@ -206,19 +193,14 @@ export function readStore<Result>(
   if (found === undefined) throw new StoreOpenError(`${path} does not exist.`);
   if (!found.isFile()) throw new StoreOpenError(`${path} is not a file.`);
   try {
-    const db = openToRead(path);
-    try {
-      return read(db);
-    } finally {
-      db.close();
-    }
+    using db = openToRead(path);
+    return read(db);
   } catch (error) {
     if (isLocked(error)) throw new StoreLockedError(path);
     if (!(error instanceof SQLiteError)) throw error;
     const advice = isForbidden(error) ? " Run this as the user that the service runs as." : "";
-    throw new StoreOpenError(`${path} cannot be read: ${error.message}.${advice}`, {
-      cause: error,
-    });
+    const message = `${path} cannot be read: ${error.message}.${advice}`;
+    throw new StoreOpenError(message, { cause: error });
   }
 }
 
@@ -260,11 +242,13 @@ export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;
  * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's memory. Its creator
  * was never answered. But a client that reads it, or sends it again and is told "replayed", would take it for stored.
  *
- * - `unknown`: neither answers about plants nor commits may be given.
- * - `readable`: all that can be read is in the main file, and synced. A log that failed to sync must not grow.
- * - `everything`: the log is empty too.
  */
-export type Durability = "unknown" | "readable" | "everything";
+export interface Durability {
+  /** All that can be read is in the main file, and synced: answers about plants may be given. */
+  readonly reads: boolean;
+  /** The log is empty too. One that failed to sync must not grow. */
+  readonly writes: boolean;
+}
 
 /** Copies everything that can be read into the main file, syncs it, and empties the log, as far as readers allow. */
 export function makeDurable(db: Database): Durability {
@@ -272,9 +256,9 @@ export function makeDurable(db: Database): Durability {
     "busy" | "log" | "checkpointed",
     bigint
   >;
-  if (busy === 0n) return "everything";
+  const writes = busy === 0n;
   // The counts are -1 if another process is making a checkpoint.
-  return log >= 0n && log === checkpointed ? "readable" : "unknown";
+  return { writes, reads: writes || (log >= 0n && log === checkpointed) };
 }
 
 /**
@@ -332,18 +316,20 @@ export class StoreLockedError extends StoreOpenError {
 
 export const isLocked = (error: unknown): boolean =>
   error instanceof StoreLockedError ||
-  hasCode(error instanceof StoreOpenError ? error.cause : error, "SQLITE_BUSY", "SQLITE_LOCKED");
+  hasCode(error instanceof StoreOpenError ? error.cause : error, /^SQLITE_(BUSY|LOCKED)/);
 
 /**
  * After a failed sync the kernel may drop the pages that it could not write, and report success the next time.
  * So the next sync of the same log proves nothing about this commit.
  */
 export const isSyncFailure = (error: unknown): boolean =>
-  hasCode(error, "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC");
+  hasCode(error, /^SQLITE_IOERR_(DIR_)?FSYNC/);
 
 /** Even reading a file in WAL mode takes the right to write to its folder, if no process has it open. */
 export const isForbidden = (error: unknown): boolean =>
-  hasCode(error, "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM");
+  hasCode(error, /^SQLITE_(READONLY|CANTOPEN|PERM)/);
+
+const UNAVAILABLE = /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
 /** What the client is told. Errors that neither the disk nor a lock caused stay as they are. */
 export function translate(error: unknown): Error {
@@ -351,25 +337,11 @@ export function translate(error: unknown): Error {
   if (isLocked(error)) return new Refusal("store_busy", undefined, error);
   // The system refused to look up a file, for lack of a permission or a descriptor.
   const isOfSystem = (error as NodeJS.ErrnoException).syscall !== undefined;
-  if (error instanceof StoreOpenError || isOfSystem)
-    return new Refusal("store_unavailable", undefined, error);
-  const unavailable = hasCode(
-    error,
-    "SQLITE_FULL",
-    "SQLITE_IOERR",
-    "SQLITE_READONLY",
-    "SQLITE_CANTOPEN",
-    "SQLITE_CORRUPT",
-    "SQLITE_NOTADB",
-    "SQLITE_NOMEM",
-    "SQLITE_PROTOCOL",
-  );
-  return unavailable ? new Refusal("store_unavailable", undefined, error) : error;
+  const isUnavailable =
+    error instanceof StoreOpenError || isOfSystem || hasCode(error, UNAVAILABLE);
+  return isUnavailable ? new Refusal("store_unavailable", undefined, error) : error;
 }
 
 /** Extended codes begin with the primary one: SQLITE_IOERR_WRITE is a SQLITE_IOERR. */
-function hasCode(error: unknown, ...codes: string[]): boolean {
-  if (!(error instanceof SQLiteError) || error.code === undefined) return false;
-  const { code } = error;
-  return codes.some((known) => code === known || code.startsWith(`${known}_`));
-}
+export const hasCode = (error: unknown, codes: RegExp): boolean =>
+  error instanceof SQLiteError && codes.test(error.code ?? "");

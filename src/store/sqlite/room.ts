@@ -10,7 +10,6 @@ import type { Statements } from "./sql.ts";
 export class Room {
   /** Infinite without a quota; undefined until the plants are counted. */
   private plantsLeft: number | undefined;
-  private plantsLeftBefore: number | undefined;
   private readonly limits: StoreLimits;
   private readonly folder: string;
   private freeBytes = Number.POSITIVE_INFINITY;
@@ -29,11 +28,11 @@ export class Room {
       plantsMax === 0
         ? Number.POSITIVE_INFINITY
         : plantsMax - Number(asc.count.get(null, INT64_MIN)?.count);
-    this.plantsLeftBefore = this.plantsLeft;
   }
 
-  rollBack(): void {
-    this.plantsLeft = this.plantsLeftBefore;
+  /** Called when a transaction was rolled back. */
+  forget(): void {
+    this.plantsLeft = undefined;
   }
 
   /** Free bytes; undefined if the system does not tell. Asking takes some microseconds. */

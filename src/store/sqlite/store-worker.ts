@@ -1,6 +1,6 @@
 /** The other side of thread.ts. */
 
-import { parentPort, workerData } from "node:worker_threads";
+import { parentPort } from "node:worker_threads";
 import { StoreOpenError } from "../../domain/errors.ts";
 import { copyStore } from "./backup.ts";
 import { openReadOnly } from "./database.ts";
@@ -13,10 +13,6 @@ import {
   searchPlants,
 } from "./sql.ts";
 import type { Answer, Order } from "./thread.ts";
-
-const started = workerData as Int32Array;
-Atomics.store(started, 0, 1);
-Atomics.notify(started, 0);
 
 let connection: Connection | undefined;
 

@@ -24,6 +24,7 @@ import {
 import {
   type Durability,
   fileBytesOf,
+  hasCode,
   isLocked,
   isSyncFailure,
   makeDurable,
@@ -87,7 +88,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     this.connection = this.prepare(openDatabase(path, onMigrate));
     this.assertFileNotMoved = watchFiles([path]);
     try {
-      this.makeDurable(this.connection);
+      this.requireDurable(this.connection, "writes");
     } catch {
       // The first request tries again, and is refused if it fails.
     }
@@ -119,8 +120,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   async measureBytes(): Promise<number | undefined> {
     try {
-      const bytes = fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`);
-      return bytes === 0 ? undefined : bytes;
+      return fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`) || undefined;
     } catch {
       return undefined;
     }
@@ -170,10 +170,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     const { db, statements, room } = connection;
     connection.assertFilesNotMoved();
     const concernsPlants = batch.some((write) => write.kind !== "task" || write.concernsPlants);
-    if (connection.durability !== "everything" && concernsPlants) {
-      const durability = this.makeDurable(connection);
-      if (durability !== "everything") throw new StoreLockedError(this.path);
-    }
+    if (concernsPlants) this.requireDurable(connection, "writes");
     const entries = this.limits.changesDays > 0 ? new Entries() : undefined;
     const isBreak = entries === undefined && !this.isBreakMarked && concernsPlants;
     let changes = 0;
@@ -196,7 +193,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
       this.isBreakMarked ||= isBreak;
       return outcomes;
     } catch (error) {
-      room.rollBack();
+      room.forget();
       // A full disk and an I/O error have rolled back already.
       if (db.inTransaction) statements.rollback.run();
       throw error;
@@ -214,25 +211,25 @@ export class SqliteStore extends SqlStore<Task> implements Store {
 
   private connectToPlants(): WriteConnection {
     const connection = this.connected();
-    if (connection.durability === "unknown" && this.makeDurable(connection) === "unknown")
-      throw new StoreLockedError(this.path);
+    this.requireDurable(connection, "reads");
     return connection;
   }
 
-  private makeDurable(connection: WriteConnection): Durability {
+  private requireDurable(connection: WriteConnection, use: keyof Durability): void {
+    if (connection.durability[use]) return;
     try {
       connection.durability = makeDurable(connection.db);
-      return connection.durability;
     } catch (error) {
       this.disconnectAfter(error);
       throw error;
     }
+    if (!connection.durability[use]) throw new StoreLockedError(this.path);
   }
 
   private prepare(db: Database): WriteConnection {
     return {
       ...connect(db),
-      durability: "unknown",
+      durability: { reads: false, writes: false },
       room: new Room(this.limits, this.path),
       assertFilesNotMoved: watchFiles([this.path, `${this.path}-wal`]),
     };
@@ -287,8 +284,7 @@ function createTogether(
   } catch (error) {
     if (!db.inTransaction) throw error;
     // A taken id, or a trigger of the operator's. After another error this may be the count of an earlier statement.
-    const isRefused = String((error as { code?: unknown }).code).startsWith("SQLITE_CONSTRAINT");
-    made = isRefused ? Number(statements.countChanged.get()?.count) : 0;
+    made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(statements.countChanged.get()?.count) : 0;
   }
   room.take(made);
   for (const { id, by, plant } of creates.slice(0, made)) {

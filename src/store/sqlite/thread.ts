@@ -33,11 +33,11 @@ export type Answer =
 /** Searches, and counts. Each takes a bounded time, so this bounds the wait of the last one. */
 const WAITING_MAX = 64;
 const CLOSE_MS_MAX = 2_000;
-const START_MS_MAX = 2_000;
-/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
-const DESCRIPTORS_NEEDED = 32;
-/** So many connections do not come while a thread starts. */
-const DESCRIPTORS_AMPLE = 256;
+/**
+ * The runtime ends the process if a thread cannot have descriptors for its event loop. It needs few, but connections
+ * may take some while it starts.
+ */
+const DESCRIPTORS_FREE_MIN = 256;
 
 /** It does what it is asked in order. */
 export class StoreThread {
@@ -46,17 +46,9 @@ export class StoreThread {
   private readonly asked: PromiseWithResolvers<unknown>[] = [];
 
   constructor() {
-    const free = countFreeDescriptors();
-    if (free < DESCRIPTORS_NEEDED)
-      throw new Error(`a thread cannot start: ${free} descriptors are free`);
-    // Set by the thread when it has started.
-    const started = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    requireFreeDescriptors();
     const threads = process.getBuiltinModule("node:worker_threads");
-    this.worker = new threads.Worker(join(import.meta.dir, "store-worker"), {
-      workerData: started,
-    });
-    // This thread takes no connection, and so no descriptor, until the other has what it needs.
-    if (free < DESCRIPTORS_AMPLE) Atomics.wait(started, 0, 0, START_MS_MAX);
+    this.worker = new threads.Worker(join(import.meta.dir, "store-worker"));
     this.worker.on("message", (answer: Answer) => {
       const asked = this.asked.shift();
       if ("value" in answer) asked?.resolve(answer.value);
@@ -81,16 +73,17 @@ export class StoreThread {
   }
 }
 
-/** Up to DESCRIPTORS_AMPLE. */
-function countFreeDescriptors(): number {
+function requireFreeDescriptors(): void {
   const opened: number[] = [];
   try {
-    while (opened.length < DESCRIPTORS_AMPLE) opened.push(openSync("/dev/null", "r"));
-  } catch {
-    // The limit of the process, or of the system.
+    while (opened.length < DESCRIPTORS_FREE_MIN) opened.push(openSync("/dev/null", "r"));
+  } catch (error) {
+    throw new Error(`a thread cannot start: ${opened.length} descriptors are free`, {
+      cause: error,
+    });
+  } finally {
+    for (const descriptor of opened) closeSync(descriptor);
   }
-  for (const descriptor of opened) closeSync(descriptor);
-  return opened.length;
 }
 
 export function scanOnThread(path: string, limits: StoreLimits): Scans {
