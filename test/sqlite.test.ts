@@ -13,12 +13,12 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { Scans } from "../src/store/scans.ts";
+import { createScans } from "../src/store/scans.ts";
 import { scanOnThread } from "../src/store/sqlite/thread.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import type { CountPage, PlantPage, PlantQuery } from "../src/domain/page.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import type { Store, StoreLimits } from "../src/domain/store.ts";
+import type { Store } from "../src/domain/store.ts";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import {
   getSchemaVersion,
@@ -28,7 +28,6 @@ import {
 } from "../src/store/sqlite/database.ts";
 import { openReads } from "../src/store/sqlite/read.ts";
 import { SqliteStore } from "../src/store/sqlite/store.ts";
-import { Room } from "../src/store/sqlite/room.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";
@@ -364,16 +363,15 @@ test.each([
   await store.close();
 });
 
-test("a disk that has become nearly full is noticed with the next commit", () => {
-  const room = new Room({ diskFreeBytesMin: 100 } as StoreLimits, "");
-  for (const [free, reason] of [
-    [100, undefined],
-    [99, "disk_low"],
-  ] as const) {
-    room.measureDisk = () => free;
-    room.prepare({} as never);
-    expect(room.refuseNew()?.reason).toBe(reason);
-  }
+test("a disk that has become nearly full is noticed with the next commit", async () => {
+  using folder = makeTemporaryFolder();
+  const store = new SqliteStore(`${folder.path}/plants.db`, { ...limits, diskFreeBytesMin: 100 });
+  store.readFigures = () => ({ diskFreeBytes: 100 });
+  expect(await store.createPlant(plant)).toBe("created");
+  store.readFigures = () => ({ diskFreeBytes: 99 });
+  const refused = store.createPlant({ ...plant, id: plant.id + 1n });
+  expect(await rejectionOf(refused)).toMatchObject({ reason: "disk_low" });
+  await store.close();
 });
 
 const never = (): never => {
@@ -442,7 +440,7 @@ describe("searches, each on the same thread", () => {
       await Bun.sleep(250);
       return { plants: [], next: undefined };
     };
-    const scans = new Scans({ ...limits, queueSecondsMax: 0.6 }, { search, count: never });
+    const scans = createScans({ ...limits, queueSecondsMax: 0.6 }, { search, count: never });
     await Promise.all([scans.search(query), scans.search(query)]);
     for (const ms of leftMs) expect(ms).toBeGreaterThan(500);
     await scans.close();
@@ -456,7 +454,7 @@ describe("searches, each on the same thread", () => {
       await Bun.sleep(asked.length === 1 ? 120 : 0);
       return { count: 1, next: asked.length === 1 ? 1n : undefined };
     };
-    const scans = new Scans(limits, { search: never, count });
+    const scans = createScans(limits, { search: never, count });
     expect(await rejectionOf(scans.count())).toMatchObject({ reason: "store_unavailable" });
     expect(await scans.count()).toEqual({ count: 1, exact: true });
     await scans.close();

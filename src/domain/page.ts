@@ -200,14 +200,22 @@ export interface TagPrefix {
   readonly bytes: number;
 }
 
-/** The first text that may be on the page, if it is not before the prefix; undefined if there can be none. */
-export const firstTagOf = ({ after }: TagQuery): string | undefined =>
-  after === undefined ? "" : findBehind(after);
-
-/** The first text behind this prefix; undefined if there can be none. */
-export function findBehind(head: string): string | undefined {
+/**
+ * The first text behind this prefix, or behind nothing; undefined if there can be none. In the order of code points,
+ * which is that of UTF-8.
+ */
+export function findBehind(head: string | undefined): string | undefined {
+  if (head === undefined) return "";
   // No text contains U+0000, so the next one in order has a U+0001 more.
-  return isComplete(head) ? `${head}\u0001` : findEnd(cut(head));
+  if (isComplete(head)) return `${head}\u0001`;
+  const characters = Array.from(head).slice(0, TAG_PREFIX_CHARACTERS);
+  for (let last = characters.pop(); last !== undefined; last = characters.pop()) {
+    const code = last.codePointAt(0) as number;
+    // Nothing follows the last code point. Surrogates are not characters.
+    if (code < 0x10ffff)
+      return characters.join("") + String.fromCodePoint(code === 0xd7ff ? 0xe000 : code + 1);
+  }
+  return undefined;
 }
 
 /**
@@ -234,18 +242,4 @@ export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
 function isComplete(head: string): boolean {
   // An emoji is two units of a string, and one character.
   return head.length < TAG_PREFIX_CHARACTERS || Array.from(head).length < TAG_PREFIX_CHARACTERS;
-}
-
-const cut = (text: string): string => Array.from(text).slice(0, TAG_PREFIX_CHARACTERS).join("");
-
-/** The first text behind all that begin with this one, in the order of code points, which is that of UTF-8. */
-function findEnd(prefix: string): string | undefined {
-  const characters = Array.from(prefix);
-  for (let last = characters.pop(); last !== undefined; last = characters.pop()) {
-    const code = last.codePointAt(0) as number;
-    // Nothing follows the last code point. Surrogates are not characters.
-    if (code < 0x10ffff)
-      return characters.join("") + String.fromCodePoint(code === 0xd7ff ? 0xe000 : code + 1);
-  }
-  return undefined;
 }

@@ -23,19 +23,10 @@ export interface Fault {
   readonly message: string;
 }
 
-export interface PlantCounts {
-  readonly count: bigint;
-  readonly tagged: bigint;
-  readonly tags: bigint;
-  readonly idMin: bigint | null;
-  readonly idMax: bigint | null;
-}
-
-export interface TokenCounts {
-  readonly active: bigint;
-  readonly expired: bigint;
-  readonly revoked: bigint;
-}
+export type PlantCounts = Readonly<
+  Record<"count" | "tagged" | "tags", bigint> & Record<"idMin" | "idMax", bigint | null>
+>;
+export type TokenCounts = Readonly<Record<"active" | "expired" | "revoked", bigint>>;
 
 export const COUNT_PLANTS = `SELECT count(*) AS count, count(tag) AS tagged, count(DISTINCT tag) AS tags,
   min(id) AS "idMin", max(id) AS "idMax" FROM plants`;

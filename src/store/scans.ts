@@ -20,49 +20,29 @@ const REUSE_MS = 1_000;
 /** One that begins late gets this time too. So only one that hangs is ended, and a thread with it. */
 const SCAN_MS_MIN = 1_000;
 
-export class Scans {
-  private readonly searches: Batcher<PlantQuery, PlantPage>;
-  /** Pieces of counts. A person waits for a search, and many counts must not take its place. */
-  private readonly pieces: Batcher<PlantQuery, CountPage>;
-  private readonly known = new Map<string, Promise<PlantCount>>();
-  private readonly scanner: Scanner;
+export type Scans = ReturnType<typeof createScans>;
 
-  constructor(limits: StoreLimits, scanner: Scanner, searchesMax = 1) {
-    const bounds = { ...limits, batchLengthMax: 1 };
-    const options = { commitMsMin: SCAN_MS_MIN };
-    this.scanner = scanner;
-    this.searches = new Batcher(oneOf(scanner.search), bounds, {
-      ...options,
-      inFlightMax: searchesMax,
-    });
-    this.pieces = new Batcher(oneOf(scanner.count), bounds, options);
-  }
+export function createScans(limits: StoreLimits, scanner: Scanner, searchesMax = 1) {
+  const bounds = { ...limits, batchLengthMax: 1 };
+  const options = { commitMsMin: SCAN_MS_MIN };
+  const searchOptions = { ...options, inFlightMax: searchesMax };
+  const searches = new Batcher(oneOf(scanner.search), bounds, searchOptions);
+  // Pieces of counts. A person waits for a search, and many counts must not take its place.
+  const pieces = new Batcher(oneOf(scanner.count), bounds, options);
+  const known = new Map<string, Promise<PlantCount>>();
 
-  search(query: PlantQuery): Promise<PlantPage> {
-    return this.searches.submit(query);
-  }
-
-  count(query: CountQuery = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> {
-    const key = JSON.stringify([query.tag, query.name, query.q, msMax]);
-    const counted = this.known.get(key) ?? this.countPieces(query, msMax, key);
-    this.known.set(key, counted);
-    return counted;
-  }
-
-  async close(): Promise<void> {
-    await Promise.all([this.searches.close(), this.pieces.close()]);
-    await this.scanner.close?.();
-  }
-
-  private async countPieces(query: CountQuery, msMax: number, key: string): Promise<PlantCount> {
+  const countPieces = async (
+    { tag, name, q }: CountQuery,
+    msMax: number,
+    forget: () => void,
+  ): Promise<PlantCount> => {
     const startedAtMs = performance.now();
-    const { tag, name, q } = query;
     const all = { tag, name, q, order: "asc", limit: Number.POSITIVE_INFINITY } as const;
     let count = 0;
     let isReused = false;
     try {
       for (let after: bigint | undefined; ;) {
-        const piece = await this.pieces.submit({ ...all, after });
+        const piece = await pieces.submit({ ...all, after });
         count += piece.count;
         after = piece.next;
         const tookMs = performance.now() - startedAtMs;
@@ -71,11 +51,26 @@ export class Scans {
         return { count, exact: after === undefined };
       }
     } finally {
-      const forget = (): unknown => this.known.delete(key);
       if (isReused) setTimeout(forget, REUSE_MS).unref();
       else forget();
     }
-  }
+  };
+
+  return {
+    search: (query: PlantQuery): Promise<PlantPage> => searches.submit(query),
+
+    count(query: CountQuery = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> {
+      const key = JSON.stringify([query.tag, query.name, query.q, msMax]);
+      const counted = known.get(key) ?? countPieces(query, msMax, () => known.delete(key));
+      known.set(key, counted);
+      return counted;
+    },
+
+    async close(): Promise<void> {
+      await Promise.all([searches.close(), pieces.close()]);
+      await scanner.close?.();
+    },
+  };
 }
 
 const oneOf =

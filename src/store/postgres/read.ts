@@ -3,8 +3,8 @@
 import {
   type CountPage,
   createPage,
+  findBehind,
   firstIdOf,
-  firstTagOf,
   isSearch,
   type PlantPage,
   type PlantQuery,
@@ -212,7 +212,7 @@ export async function countPlants(
 }
 
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
-  const first = firstTagOf(query);
+  const first = findBehind(query.after);
   if (first === undefined) return { tags: [], next: undefined };
   const asked = [query.prefix, first, query.limit];
   const rows = await connection.query<{ readonly head: string }>(HEADS, asked);

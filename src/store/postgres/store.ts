@@ -20,7 +20,7 @@ import type { ServerLimits } from "../open.ts";
 import type { TokenRecord } from "../../domain/token.ts";
 import { Batcher } from "../batcher.ts";
 import { keepTrimmed, requireJournal } from "../journal.ts";
-import { Scans } from "../scans.ts";
+import { createScans, type Scans } from "../scans.ts";
 import {
   type PlantWrite,
   SqlStore,
@@ -142,8 +142,8 @@ class PostgresStore extends SqlStore implements Store {
       (query: PlantQuery, deadlineMs: number): Promise<Page> =>
         this.readers.run(deadlineMs, (connection) => read(connection, query, limits.scanRowsMax));
     const scanner = { search: scan(listPlants), count: scan(countPlants) };
-    this.scans = new Scans(limits, scanner, SEARCHES_MAX);
-    this.largePages = new Scans(limits, scanner, LARGE_PAGES_MAX);
+    this.scans = createScans(limits, scanner, SEARCHES_MAX);
+    this.largePages = createScans(limits, scanner, LARGE_PAGES_MAX);
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
       this.control.run(this.deadline(), (connection) => trimChanges(connection, beforeMs)),
     );

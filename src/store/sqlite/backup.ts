@@ -55,8 +55,7 @@ export async function backUpStore({ from, to, signal }: Transfer): Promise<Trans
   const folder = dirname(resolve(to));
   // Not created: it may be the mount point of a disk that is not mounted.
   if (!existsSync(folder)) throw new StoreOpenError(`The folder ${folder} does not exist.`);
-  const path = join(realpathSync(folder), basename(to));
-  refuseTaken(path, "Choose another name, or move it away first.");
+  const path = findFree(to, "Choose another name, or move it away first.");
   if (companions.some((suffix) => realpathSync(from) + suffix === path))
     throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
   return copyInto(path, { from, verifyFirst: false }, signal);
@@ -65,21 +64,19 @@ export async function backUpStore({ from, to, signal }: Transfer): Promise<Trans
 /** Copies the backup at `from` to the new store `to`, which belongs to the owner of its folder. */
 export async function restoreStore({ from, to, signal }: Transfer): Promise<Transferred> {
   requireStore(from);
-  const folder = dirname(resolve(to));
-  makeDirectoryDurably(folder);
-  const path = join(realpathSync(folder), basename(to));
-  refuseTaken(
-    path,
-    "Stop the service and move it away first, or restore to another file with --database-url.",
-  );
-  return copyInto(path, { from, verifyFirst: true }, signal, statSync(folder));
+  makeDirectoryDurably(dirname(resolve(to)));
+  const advice =
+    "Stop the service and move it away first, or restore to another file with --database-url.";
+  const path = findFree(to, advice);
+  return copyInto(path, { from, verifyFirst: true }, signal, statSync(dirname(path)));
 }
 
 function requireStore(path: string): void {
   readStore(path, (db) => getSchemaVersion(db, path));
 }
 
-function refuseTaken(path: string, advice: string): void {
+function findFree(to: string, advice: string): string {
+  const path = join(realpathSync(dirname(resolve(to))), basename(to));
   // A link that leads nowhere is taken too.
   if (lstatSync(path, { throwIfNoEntry: false }) !== undefined)
     throw new StoreOpenError(`${path} exists, and is not overwritten. ${advice}`);
@@ -89,6 +86,7 @@ function refuseTaken(path: string, advice: string): void {
     throw new StoreOpenError(
       `${orphan} exists without the file that it belongs to. Make sure that no service is using it, and move it away first.`,
     );
+  return path;
 }
 
 async function copyInto(

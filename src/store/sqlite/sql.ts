@@ -7,7 +7,6 @@ import {
   findBehind,
   findHint,
   firstIdOf,
-  firstTagOf,
   isSearch,
   type Order,
   type PlantPage,
@@ -228,7 +227,7 @@ export function countPlants(
 
 /** The different tags. Each costs one step down the index, however many plants have it. */
 export function* walkTags({ nextTag }: Statements, query: TagQuery): Generator<TagPrefix> {
-  for (let from = firstTagOf(query); from !== undefined;) {
+  for (let from = findBehind(query.after); from !== undefined;) {
     const row = nextTag.get(from, query.prefix);
     if (row === null || !row.head.startsWith(query.prefix)) return;
     yield { head: row.head, bytes: Number(row.bytes) };

@@ -1,14 +1,18 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
 import type { Database } from "bun:sqlite";
+import { statfsSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { Refusal } from "../../domain/errors.ts";
 import type {
   Created,
   OnMigrate,
   Store,
   StoreDescription,
+  StoreFigures,
   StoreLimits,
 } from "../../domain/store.ts";
+import { INT64_MIN } from "../../domain/json.ts";
 import { judgeChange, judgeCreate } from "../../domain/plant.ts";
 import { Batcher, type Committed } from "../batcher.ts";
 import { Entries, keepTrimmed } from "../journal.ts";
@@ -36,7 +40,13 @@ import {
 } from "./database.ts";
 import { SqliteReads } from "./read.ts";
 import { connect, type Connection, disconnect, ROWS_TOGETHER, type RowsTogether } from "./sql.ts";
-import { Room } from "./room.ts";
+
+/** What a transaction may still store. */
+interface Room {
+  /** Infinite without a quota. */
+  plantsLeft: number;
+  readonly isDiskLow: boolean;
+}
 
 /** A transaction that has begun. */
 interface Transaction extends Connection {
@@ -57,7 +67,6 @@ interface Task {
 
 interface WriteConnection extends Connection {
   durability: Durability;
-  readonly room: Room;
   readonly assertFilesNotMoved: () => void;
 }
 
@@ -68,6 +77,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private readonly reads: SqliteReads;
   protected readonly writes: Batcher<PlantWrite | Task, unknown>;
   private connection: WriteConnection | undefined;
+  /** Undefined until the plants are counted. */
+  private plantsLeft: number | undefined;
   /** After a failure the store reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
   /** Whether the journal shows that this process writes none: before its first change there is a break. */
@@ -114,8 +125,14 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return this.perform(true, ({ statements }) => void statements.probe.run(Date.now()));
   }
 
-  readFigures(): ReturnType<Store["readFigures"]> {
-    return { diskFreeBytes: this.connection?.room.measureDisk() };
+  /** Asking takes some microseconds. */
+  readFigures(): StoreFigures {
+    try {
+      const { bavail, bsize } = statfsSync(dirname(resolve(this.path)));
+      return { diskFreeBytes: bavail * bsize };
+    } catch {
+      return {};
+    }
   }
 
   async measureBytes(): Promise<number | undefined> {
@@ -167,7 +184,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 
   private commitOn(connection: WriteConnection, batch: readonly (PlantWrite | Task)[]): unknown[] {
-    const { db, statements, room } = connection;
+    const { db, statements } = connection;
     connection.assertFilesNotMoved();
     const concernsPlants = batch.some((write) => write.kind !== "task" || write.concernsPlants);
     if (concernsPlants) this.requireDurable(connection, "writes");
@@ -184,20 +201,31 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     };
     statements.beginWrite.run();
     try {
-      room.prepare(statements);
+      const room = this.findRoom(connection);
       if (isBreak) statements.insertChanges.run(0, Date.now(), "[]");
       const outcomes = applyAll({ db, statements, room, entries, flushEntries }, batch);
       writeChanges();
       statements.commit.run();
+      this.plantsLeft = room.plantsLeft;
       this.changesWritten += changes;
       this.isBreakMarked ||= isBreak;
       return outcomes;
     } catch (error) {
-      room.forget();
       // A full disk and an I/O error have rolled back already.
       if (db.inTransaction) statements.rollback.run();
       throw error;
     }
+  }
+
+  private findRoom({ statements }: Connection): Room {
+    const { plantsMax = 0, diskFreeBytesMin = 0 } = this.limits;
+    const plantsLeft =
+      plantsMax === 0
+        ? Number.POSITIVE_INFINITY
+        : (this.plantsLeft ?? plantsMax - Number(statements.asc.count.get(null, INT64_MIN)?.count));
+    // Each time: a second of large plants can fill what is left, and then not even a removal is possible.
+    const { diskFreeBytes = diskFreeBytesMin } = diskFreeBytesMin > 0 ? this.readFigures() : {};
+    return { plantsLeft, isDiskLow: diskFreeBytes < diskFreeBytesMin };
   }
 
   private connected(): WriteConnection {
@@ -230,7 +258,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return {
       ...connect(db),
       durability: { reads: false, writes: false },
-      room: new Room(this.limits, this.path),
       assertFilesNotMoved: watchFiles([this.path, `${this.path}-wal`]),
     };
   }
@@ -243,6 +270,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   private disconnect(): void {
     disconnect(this.connection);
     this.connection = undefined;
+    this.plantsLeft = undefined;
   }
 }
 
@@ -275,7 +303,7 @@ function createTogether(
   { db, statements, room, entries, flushEntries }: Transaction,
   creates: readonly Create[],
 ): number {
-  if (room.refuseNew(creates.length) !== undefined) return 0;
+  if (refuseNew(room, creates.length) !== undefined) return 0;
   const values: Value[] = [];
   for (const { id, plant } of creates) values.push(id, plant.name, plant.tag ?? null);
   let made = creates.length;
@@ -286,7 +314,7 @@ function createTogether(
     // A taken id, or a trigger of the operator's. After another error this may be the count of an earlier statement.
     made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(statements.countChanged.get()?.count) : 0;
   }
-  room.take(made);
+  room.plantsLeft -= made;
   for (const { id, by, plant } of creates.slice(0, made)) {
     entries?.add(id, by, plant);
     flushEntries();
@@ -312,9 +340,9 @@ function createPlant(
   { id, plant, by }: Create,
 ): Created | Refusal {
   const { name, tag = null } = plant;
-  const refusal = room.refuseNew();
+  const refusal = refuseNew(room, 1);
   if (refusal === undefined && statements.insertPlant.run(id, name, tag).changes === 1) {
-    room.take(1);
+    room.plantsLeft--;
     entries?.add(id, by, plant);
     return "created";
   }
@@ -330,15 +358,23 @@ function changePlant(
   const row = statements.findPlant.get(id);
   const before = judgeChange(row === null ? undefined : toPlant(row), condition);
   if (before instanceof Refusal) return before;
-  const refusal = plant === undefined ? undefined : room.refuseText();
+  const refusal = plant === undefined ? undefined : refuseText(room);
   if (refusal !== undefined) return refusal;
   if (plant === undefined) {
     statements.deletePlant.run(id);
-    room.take(-1);
+    room.plantsLeft++;
   } else statements.updatePlant.run(plant.name, plant.tag ?? null, id);
   entries?.add(id, by, plant, before);
   return undefined;
 }
+
+/** Why so many new plants cannot be stored. */
+const refuseNew = (room: Room, plants: number): Refusal | undefined =>
+  room.plantsLeft < plants ? new Refusal("store_full") : refuseText(room);
+
+/** Why no text can be stored. What is left of the disk is for removals: the journal keeps what was removed. */
+const refuseText = ({ isDiskLow }: Room): Refusal | undefined =>
+  isDiskLow ? new Refusal("disk_low") : undefined;
 
 function runOn(db: Database, [sql, ...values]: Statement): unknown[] {
   // SQLite counts parameters that begin with $ in the order in which they appear.

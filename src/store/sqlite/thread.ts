@@ -6,7 +6,7 @@ import type { Worker } from "node:worker_threads";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
 import type { StoreLimits } from "../../domain/store.ts";
-import { Scans } from "../scans.ts";
+import { createScans, type Scans } from "../scans.ts";
 
 interface ScanOrder {
   readonly kind: "search" | "count";
@@ -101,7 +101,7 @@ export function scanOnThread(path: string, limits: StoreLimits): Scans {
     }
   };
   const bounds = { ...limits, queueLengthMax: WAITING_MAX };
-  return new Scans(bounds, {
+  return createScans(bounds, {
     search: (query, deadlineMs) => ask("search", query, deadlineMs) as Promise<PlantPage>,
     count: (query, deadlineMs) => ask("count", query, deadlineMs) as Promise<CountPage>,
     // When the thread has closed the file: the last connection to close folds the log in.
