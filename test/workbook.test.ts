@@ -22,7 +22,7 @@ async function read(
   const format = { kind: "xlsx" } as const;
   const options = { recordBytesMax: 1_000_000, blockLengthMax: 100, encoding: "utf-8" } as const;
   const found: unknown[] = [];
-  for await (const records of readPlants(readRows({ sheet }), format, options))
+  for await (const records of readPlants(readRows(sheet), format, options))
     for (const { line, plant } of records)
       found.push(
         plant instanceof Refusal ? [line, plant.message] : [line, plant.id, plant.name, plant.tag],
@@ -144,15 +144,15 @@ describe("a sheet as Excel writes it", () => {
 test("a workbook that Excel saved is read as it is shown", async () => {
   const readAll = async (name: string, sheet: string): Promise<string[]> => {
     const { readRows } = await openWorkbook(Bun.file(`${import.meta.dir}/workbooks/${name}.xlsx`));
-    const pieces = await Array.fromAsync(readRows({ sheet, columnsMin: 6 }));
+    const pieces = await Array.fromAsync(readRows(sheet));
     return Buffer.concat(pieces).toString().split("\n");
   };
   expect((await readAll("type-me", "date_coercion")).slice(1, 6)).toEqual([
-    ',"empty",,,,',
-    '2016-05-23,"date only format",,,,',
-    '2016-04-28 11:30:00,"date and time format",,,,',
-    'TRUE,"boolean true",,,,',
-    '"cabbage","""cabbage""",,,,',
+    ',"empty"',
+    '2016-05-23,"date only format"',
+    '2016-04-28 11:30:00,"date and time format"',
+    'TRUE,"boolean true"',
+    '"cabbage","""cabbage"""',
   ]);
   const numbers = await readAll("type-me", "numeric_coercion");
   expect(numbers.filter((row) => row.startsWith("123456,"))).toHaveLength(2);

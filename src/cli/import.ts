@@ -174,7 +174,7 @@ async function* readSource(
     const { openWorkbook } = await import("../format/workbook.ts");
     const file = Bun.file(path);
     const { readRows } = await openWorkbook(file);
-    return yield* readRows({ sheet, onProgress: (part) => onProgress(part * file.size) });
+    return yield* readRows(sheet, (part) => onProgress(part * file.size));
   }
   let bytes = 0;
   // Open until the process ends.

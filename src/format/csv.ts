@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { type ListedPlant, parseTexts, type Plant } from "../domain/plant.ts";
-import { type Line, MalformedFile, type Role, ScanningReader } from "./records.ts";
+import { type Line, MalformedFile, RecordReader } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
 
@@ -33,6 +33,7 @@ const QUOTE = 34;
 
 /** The first line by which a file tells Excel its delimiter. */
 const NAMED_DELIMITER = /^sep=([,;|\t])$/i;
+const EMPTY_ROW = /^[\s,;|]*$/;
 
 /**
  * Each row has the number of the line on which it begins. Empty lines are left out, and so are the rows of empty cells
@@ -40,7 +41,7 @@ const NAMED_DELIMITER = /^sep=([,;|\t])$/i;
  * cells are not judged here, so a quote in the wrong place spoils no other row. Throws a MalformedFile if a quote is
  * never closed. A first line `sep=;` is left out and changes the delimiter.
  */
-export class RowReader extends ScanningReader {
+export class RowReader extends RecordReader {
   /** Known for certain with the first block. */
   delimiter: string;
   private readonly countsRows: boolean;
@@ -54,48 +55,36 @@ export class RowReader extends ScanningReader {
     this.countsRows = countsRows;
   }
 
-  override async *read(
-    ...given: Parameters<ScanningReader["read"]>
-  ): ReturnType<ScanningReader["read"]> {
-    for await (const block of super.read(...given)) {
-      const isEmpty = new RegExp(`^[\\s\\${this.delimiter}]*$`);
-      const rows = block.filter(({ text }) => typeof text !== "string" || !isEmpty.test(text));
-      if (rows.length > 0) yield rows;
+  protected override findEnd(chunk: Uint8Array, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      const isQuoted = this.place === "quoted cell";
+      if (byte === NEWLINE || byte === RETURN) {
+        // The first half of a break has ended the line and the row.
+        const isRest = byte === NEWLINE && this.wasReturn;
+        if (!isRest && !(this.countsRows && isQuoted)) this.line++;
+      }
+      this.wasReturn = byte === RETURN;
+      if (isQuoted) this.place = byte === QUOTE ? "after a quote" : "quoted cell";
+      else if (byte === NEWLINE || byte === RETURN) {
+        this.place = "cell start";
+        return at;
+      } else this.place = this.next(byte);
     }
-  }
-
-  protected override *cut(chunk: Uint8Array): Generator<Line> {
-    for (const row of super.cut(chunk)) {
-      const named = row.number === 1 ? NAMED_DELIMITER.exec(String(row.text)) : null;
-      if (named === null) yield row;
-      else this.delimiter = named[1] as string;
-    }
-  }
-
-  protected override pass(byte: number): Role {
-    if (byte === NEWLINE || byte === RETURN) return this.passBreak(byte);
-    this.wasReturn = false;
-    this.place = this.next(byte);
-    return "part";
-  }
-
-  private passBreak(byte: number): Role {
-    // The second half of a break: the first half has ended the line and the row.
-    const isRest = byte === NEWLINE && this.wasReturn;
-    this.wasReturn = byte === RETURN;
-    const isQuoted = this.place === "quoted cell";
-    if (!isRest && !(this.countsRows && isQuoted)) this.line++;
-    if (isQuoted) return "part";
-    this.place = "cell start";
-    return this.begunOn === undefined ? "between" : "end";
+    return -1;
   }
 
   /** RFC 4180, section 2: a quote opens at the start of a cell, and two of them inside stand for one. */
   private next(byte: number): RowReader["place"] {
-    if (this.place === "quoted cell") return byte === QUOTE ? "after a quote" : "quoted cell";
     if (byte === this.delimiter.charCodeAt(0)) return "cell start";
     const mayQuote = this.place === "cell start" || this.place === "after a quote";
     return byte === QUOTE && mayQuote ? "quoted cell" : "plain cell";
+  }
+
+  protected override accept({ number, text }: Line): boolean {
+    const named = number === 1 ? NAMED_DELIMITER.exec(String(text)) : null;
+    this.delimiter = named?.[1] ?? this.delimiter;
+    return named === null && !(typeof text === "string" && EMPTY_ROW.test(text));
   }
 
   protected override requireEnd(): void {
@@ -119,8 +108,7 @@ function createCellParser(delimiter: string): (row: string) => Cell[] {
       const at = cell.lastIndex;
       const [, quoted, plain, end] = cell.exec(row) ?? [];
       if (end === undefined)
-        throw new Refusal(
-          "invalid_plant",
+        throw refuse(
           row[at] === '"'
             ? "Text follows the closing quote of a cell."
             : "A quote stands inside a cell that is not quoted.",
@@ -130,6 +118,8 @@ function createCellParser(delimiter: string): (row: string) => Cell[] {
     }
   };
 }
+
+const refuse = (message: string): Refusal => new Refusal("invalid_plant", message);
 
 export const plantFields = ["id", "name", "tag"] as const;
 export type PlantField = (typeof plantFields)[number];
@@ -155,26 +145,22 @@ export class MissingColumn extends MalformedFile {
   override readonly name = "MissingColumn";
 }
 
-/** Parses the rows below this heading, each alone, to a plant or a Refusal that it throws. Throws a MissingColumn. */
+/** Parses the rows below these headings, each alone, to a plant or a Refusal that it throws. Throws a MissingColumn. */
 export function createRowParser(
-  heading: Line,
+  found: readonly string[],
   headings: Headings,
   delimiter: string,
 ): (row: string) => Plant {
-  const found = parseHeading(heading, delimiter);
   const parseCells = createCellParser(delimiter);
   const [id, name, tag] = plantFields.map((field) => findColumn(found, field, headings));
   return (row) => {
     const cells = parseCells(row);
     if (cells.length !== found.length)
-      throw new Refusal(
-        "invalid_plant",
-        `The row has ${cells.length} cells, and the heading has ${found.length}.`,
-      );
+      throw refuse(`The row has ${cells.length} cells, and the heading has ${found.length}.`);
     const cellAt = (column = -1): Cell => {
       const cell = cells[column] ?? null;
       if (cell?.startsWith(UNUSABLE) === true)
-        throw new Refusal("invalid_plant", `${found[column]}: ${explainUnusable(cell.slice(1))}`);
+        throw refuse(`${found[column]}: ${explainUnusable(cell.slice(1))}`);
       return cell;
     };
     const tagCell = cellAt(tag);
@@ -207,19 +193,15 @@ function findColumn(
   field: PlantField,
   headings: Headings,
 ): number | undefined {
-  if (headings[field] === null) return undefined;
-  const heading = headings[field] ?? field;
-  const column = found.indexOf(heading);
-  if (column === -1 && field === "tag" && headings.tag === undefined) return undefined;
-  if (column === -1)
-    throw new MissingColumn(
-      `No column is headed ${JSON.stringify(heading)}; ${list(found)}.${suggestDelimiter(found)}`,
-    );
-  if (found.includes(heading, column + 1))
-    throw new MissingColumn(
-      `More than one column is headed ${JSON.stringify(heading)}; ${list(found)}.`,
-    );
-  return column;
+  const heading = headings[field] === undefined ? field : headings[field];
+  const columns = found.flatMap((one, column) => (one === heading ? [column] : []));
+  if (columns.length === 1) return columns[0];
+  const mayBeMissing = heading === null || (field === "tag" && headings.tag === undefined);
+  if (mayBeMissing && columns.length === 0) return undefined;
+  const known = found.map((one) => JSON.stringify(one)).join(", ");
+  const count = columns.length === 0 ? "No" : "More than one";
+  const fault = `${count} column is headed ${JSON.stringify(heading)}`;
+  throw new MissingColumn(`${fault}; the columns are ${known}.${suggestDelimiter(found)}`);
 }
 
 /** Spreadsheets write semicolons in countries whose numbers have a comma. */
@@ -228,6 +210,3 @@ function suggestDelimiter(found: readonly string[]): string {
   if (other === undefined) return "";
   return ` Is --delimiter ${other === "\t" ? "tab" : `'${other}'`} missing?`;
 }
-
-const list = (found: readonly string[]): string =>
-  `the columns are ${found.map((heading) => JSON.stringify(heading)).join(", ")}`;

@@ -32,46 +32,42 @@ export async function* toUtf8(
   { encoding, onEncoding }: DecodeOptions,
   mayGuess: boolean,
 ): AsyncGenerator<Uint8Array> {
-  let decode: ReturnType<typeof createDecoder> | undefined;
+  let found: Encoding | undefined;
+  let decode = (bytes?: Uint8Array): Uint8Array => bytes ?? new Uint8Array();
   let isDecided = encoding !== undefined || !mayGuess;
-  for await (const chunk of withLongStart(chunks)) {
+  for await (const chunk of joinShort(chunks)) {
     let bytes = chunk;
-    if (decode === undefined) {
+    if (found === undefined) {
       refuseBinary(chunk, false);
       const isMarked = beginsWith(chunk, UTF8_MARK);
       // Rejects have the mark, whatever the encoding of their file was.
-      const found = isMarked ? "utf-8" : (encoding ?? findUnicode(chunk));
+      found = isMarked ? "utf-8" : (encoding ?? findUnicode(chunk));
+      if (isMarked) bytes = chunk.subarray(UTF8_MARK.length);
       if (found !== "utf-8") {
         isDecided = true;
         onEncoding?.(found);
-      } else if (isMarked) bytes = chunk.subarray(UTF8_MARK.length);
-      decode = createDecoder(found);
+        decode = createDecoder(found);
+      }
     }
-    if (!isDecided) {
-      const first = bytes.findIndex((byte) => byte >= 0x80);
-      if (first !== -1 && !beginsUtf8(bytes.subarray(first, first + 4))) throw new WrongEncoding();
-      isDecided = first !== -1;
+    const first = isDecided ? -1 : bytes.findIndex((byte) => byte >= 0x80);
+    if (first !== -1) {
+      requireUtf8(bytes.subarray(first, first + 4));
+      isDecided = true;
     }
     yield decode(bytes);
   }
-  const rest = decode?.();
-  if (rest !== undefined && rest.length > 0) yield rest;
+  yield decode();
 }
 
 const START_BYTES = 4;
 
-/** Joins the first chunks until there is enough to recognise a file by. */
-async function* withLongStart(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const start = new Bytes();
-  let isLong = false;
-  for await (const chunk of chunks) {
-    if (isLong) yield chunk;
-    else start.add(chunk);
-    if (isLong || start.length < START_BYTES) continue;
-    isLong = true;
-    yield start.take();
-  }
-  if (start.length > 0) yield start.take();
+/** Each chunk but the last is long enough to recognise a file by. */
+async function* joinShort(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const short = new Bytes();
+  for await (const chunk of chunks)
+    if (short.length + chunk.length < START_BYTES) short.add(chunk);
+    else yield short.take(chunk);
+  if (short.length > 0) yield short.take();
 }
 
 const binaries: readonly (readonly [signature: readonly number[], message: string])[] = [
@@ -106,21 +102,14 @@ function findUnicode(start: Uint8Array): Encoding {
   return "utf-8";
 }
 
-/** Whether a character of UTF-8 begins here. Where the chunk ends too soon to tell, it does. */
-function beginsUtf8(bytes: Uint8Array): boolean {
-  const [first = 0] = bytes;
-  const length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  try {
-    new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(0, length), { stream: true });
-    return true;
-  } catch {
-    return false;
-  }
+/** Throws a WrongEncoding if no character begins here. Where the bytes end too soon to tell, one does. */
+function requireUtf8(bytes: Uint8Array): void {
+  const [character] = new TextDecoder().decode(bytes, { stream: true });
+  if (character === "\ufffd" && !beginsWith(bytes, [0xef, 0xbf, 0xbd])) throw new WrongEncoding();
 }
 
 /** The function is called without a chunk at the end of the file. */
 function createDecoder(encoding: Encoding): (chunk?: Uint8Array) => Uint8Array {
-  if (encoding === "utf-8") return (chunk = new Uint8Array()) => chunk;
   const decoder = new TextDecoder(encoding, { fatal: true });
   const encoder = new TextEncoder();
   return (chunk) => {

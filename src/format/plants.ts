@@ -28,9 +28,6 @@ export interface FileFormat {
 /** The sheet of a workbook is read as CSV, and its refused rows are kept as CSV. */
 export const isTable = ({ kind }: FileFormat): boolean => kind === "csv" || kind === "xlsx";
 
-export const delimiterOf = ({ kind, delimiter = "," }: FileFormat): string =>
-  kind === "xlsx" ? "," : delimiter;
-
 export interface PlantRecord {
   /** The line of the file on which it begins. */
   readonly line: number;
@@ -60,50 +57,46 @@ export async function* readPlants(
       yield lines.map((line) => toRecord(line, parseNewPlant));
     return;
   }
-  const { kind, headings = {}, isHeadless } = format;
-  // The rows of a workbook are numbered, whatever lines their cells have.
-  const countsRows = kind === "xlsx";
+  const { headings = {}, isHeadless = false } = format;
+  const reader = createRowReader(format, recordBytesMax);
   let parse: ((row: string) => Plant) | undefined;
-  const reader = new RowReader(delimiterOf(format), recordBytesMax, countsRows);
   for await (const rows of reader.read(bytes, blockLengthMax)) {
     if (parse === undefined) {
-      const [first] = rows as [Line];
       const { delimiter } = reader;
-      const heading =
-        isHeadless === true
-          ? { ...first, text: numberColumns(parseHeading(first, delimiter)).join(delimiter) }
-          : (rows.shift() as Line);
-      parse = createRowParser(heading, headings, delimiter);
-      onHeading?.(heading.text as string, delimiter);
+      const [first] = rows as [Line];
+      const cells = parseHeading(first, delimiter);
+      const found = isHeadless ? numberColumns(cells) : cells;
+      parse = createRowParser(found, headings, delimiter);
+      onHeading?.(isHeadless ? found.join(delimiter) : String(first.text), delimiter);
+      if (!isHeadless) rows.shift();
     }
     const parseRow = parse;
-    const records = rows.map((row) => toRecord(row, parseRow));
-    if (rows.length > 0) yield countsRows ? records.map(withoutMarks) : records;
+    if (rows.length > 0) yield rows.map((row) => toRecord(row, parseRow));
   }
   if (parse === undefined) throw new MissingColumn("The file is empty; expected a heading.");
 }
 
-const withoutMarks = (record: PlantRecord): PlantRecord => ({
-  ...record,
-  text: record.text?.replaceAll(UNUSABLE, ""),
-});
+/** The rows of a workbook are numbered, whatever lines their cells have. */
+export const createRowReader = (
+  { kind, delimiter = "," }: FileFormat,
+  bytesMax: number,
+): RowReader => new RowReader(delimiter, bytesMax, kind === "xlsx");
 
-function toRecord({ number, text }: Line, parse: (text: string) => Plant): PlantRecord {
-  if (typeof text !== "string") return { line: number, text: undefined, plant: text };
+export function toRecord(
+  { number: line, text }: Line,
+  parse: (text: string) => Plant,
+): PlantRecord {
+  if (typeof text !== "string") return { line, text: undefined, plant: text };
+  const shown = text.replaceAll(UNUSABLE, "");
   try {
-    return { line: number, text, plant: parse(text) };
+    return { line, text: shown, plant: parse(text) };
   } catch (error) {
-    if (error instanceof Refusal) return { line: number, text, plant: error };
+    if (error instanceof Refusal) return { line, text: shown, plant: error };
     throw error;
   }
 }
 
 export type Rejected = Omit<PlantRecord, "plant"> & { readonly reason: string };
-
-const frames = {
-  ndjson: { open: "", between: "\n", close: "\n", empty: "" },
-  json: { open: "[\n", between: ",\n", close: "\n]\n", empty: "[]\n" },
-};
 
 /**
  * The records in the format of their file, unchanged, each with its line and the reason in front. Import ignores
@@ -111,28 +104,33 @@ const frames = {
  */
 export class RejectsFormat {
   private readonly format: FileFormat;
-  private readonly frame: (typeof frames)["json"];
-  private heading = "";
-  private delimiter: string;
+  private readonly isArray: boolean;
+  private open: string;
   private isEmpty = true;
+  private delimiter = ",";
+  private isSecondRound = false;
 
   constructor(format: FileFormat) {
     this.format = format;
-    this.delimiter = delimiterOf(format);
-    this.frame = frames[format.kind === "json" ? "json" : "ndjson"];
+    this.isArray = format.kind === "json";
+    this.open = this.isArray ? "[\n" : "";
   }
 
   /** For the option of `readPlants`. */
   readonly onHeading = (heading: string, delimiter: string): void => {
-    this.heading = heading;
     this.delimiter = delimiter;
+    const columns = this.strip(heading, "line", "reason");
+    this.isSecondRound = columns !== heading;
+    const named = delimiter === (this.format.delimiter ?? ",") ? "" : `sep=${delimiter}\n`;
+    // Without the mark, spreadsheets take UTF-8 for another encoding.
+    this.open = `\ufeff${named}${["line", "reason", columns].join(delimiter)}\n`;
   };
 
   /** The text that comes next in the file. */
   add(rejected: readonly Rejected[]): string {
     if (rejected.length === 0) return "";
-    const { open, between } = this.frame;
-    const before = this.isEmpty ? open + this.formatHeading() : between;
+    const between = this.isArray ? ",\n" : "\n";
+    const before = this.isEmpty ? this.open : between;
     this.isEmpty = false;
     const format = isTable(this.format) ? this.formatRow : formatObject;
     return before + rejected.map(format).join(between);
@@ -140,22 +138,13 @@ export class RejectsFormat {
 
   /** The end of the file. */
   end(): string {
-    return this.isEmpty ? this.frame.empty : this.frame.close;
-  }
-
-  private formatHeading(): string {
-    const sign = this.delimiter;
-    const named = sign === delimiterOf(this.format) ? "" : `sep=${sign}\n`;
-    // Without the mark, spreadsheets take UTF-8 for another encoding.
-    const own = `\ufeff${named}line${sign}reason${sign}`;
-    return isTable(this.format) ? `${own}${this.strip(this.heading, "line", "reason")}\n` : "";
+    if (this.isArray) return this.isEmpty ? "[]\n" : "\n]\n";
+    return this.isEmpty ? "" : "\n";
   }
 
   private readonly formatRow = ({ line, text = "", reason }: Rejected): string => {
-    const sign = this.delimiter;
-    const isSecondRound = this.strip(this.heading, "line", "reason") !== this.heading;
-    const row = isSecondRound ? this.strip(text, "\\d*", '(?:"(?:[^"]|"")*"|[^"]*?)') : text;
-    return `${line}${sign}"${reason.replaceAll('"', '""')}"${sign}${row}`;
+    const row = this.isSecondRound ? this.strip(text, "\\d*", '(?:"(?:[^"]|"")*"|[^"]*?)') : text;
+    return [line, `"${reason.replaceAll('"', '""')}"`, row].join(this.delimiter);
   };
 
   /** Removes the first two cells if they match. */

@@ -17,10 +17,11 @@ export interface Line {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Cuts a stream into records: lines, rows or elements. A record over `bytesMax` stands as a Refusal in its place. */
-abstract class RecordReader {
+export abstract class RecordReader {
+  /** Of the byte that comes next. */
   protected line = 1;
   /** The line on which the record under way begins. */
-  protected begunOn: number | undefined;
+  protected begunOn = 1;
   private readonly bytesMax: number;
   private readonly kept = new Bytes();
   private keptLength = 0;
@@ -51,29 +52,45 @@ abstract class RecordReader {
       if (block.length > 0) yield block;
     }
     this.requireEnd();
-    const last = this.begunOn === undefined ? undefined : this.take();
-    if (last !== undefined && !isBlank(last)) yield [last];
+    const last = this.take(new Uint8Array());
+    if (this.accept(last)) yield [last];
   }
 
   /** The records that this chunk completes. One at a time: a chunk may have a million of them. */
-  protected abstract cut(chunk: Uint8Array): Generator<Line>;
+  private *cut(chunk: Uint8Array): Generator<Line> {
+    let start = 0;
+    for (let end = this.findEnd(chunk, 0); end !== -1; end = this.findEnd(chunk, start)) {
+      const record = this.take(chunk.subarray(start, end));
+      start = end + 1;
+      if (this.accept(record)) yield record;
+    }
+    this.keep(chunk.subarray(start));
+  }
+
+  /** The place of the byte that ends the record under way, or -1. Counts the lines up to it. */
+  protected abstract findEnd(chunk: Uint8Array, from: number): number;
+
+  /** Whether it is a record. Empty ones are left out. */
+  protected accept({ text }: Line): boolean {
+    return typeof text !== "string" || text.trim() !== "";
+  }
 
   /** Throws a MalformedFile if the file must not end here. */
   protected requireEnd(): void {}
 
   /** The first part of a record that goes on in the next chunk. */
-  protected keep(part: Uint8Array): void {
+  private keep(part: Uint8Array): void {
     this.keptLength += part.length;
     if (this.keptLength > this.bytesMax) this.kept.take();
     else this.kept.add(part);
   }
 
   /** The record that ends with this part. */
-  protected take(part: Uint8Array = new Uint8Array()): Line {
-    const number = this.begunOn ?? this.line;
+  private take(part: Uint8Array): Line {
+    const number = this.begunOn;
     const isTooLarge = this.keptLength + part.length > this.bytesMax;
     const bytes = this.kept.take(isTooLarge ? undefined : part);
-    this.begunOn = undefined;
+    this.begunOn = this.line;
     this.keptLength = 0;
     if (isTooLarge) {
       const message = `The record is larger than ${this.bytesMax} bytes.`;
@@ -90,53 +107,13 @@ abstract class RecordReader {
 
 const NEWLINE = 10;
 
-/** Empty lines are left out. A last line without a newline counts if the stream ends without an error. */
+/** A last line without a newline counts if the stream ends without an error. */
 export class LineReader extends RecordReader {
-  protected override *cut(chunk: Uint8Array): Generator<Line> {
-    let start = 0;
-    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-      const line = this.take(chunk.subarray(start, end));
-      this.line++;
-      if (!isBlank(line)) yield line;
-      start = end + 1;
-    }
-    if (start < chunk.length) this.begunOn = this.line;
-    this.keep(chunk.subarray(start));
+  protected override findEnd(chunk: Uint8Array, from: number): number {
+    const end = chunk.indexOf(NEWLINE, from);
+    if (end !== -1) this.line++;
+    return end;
   }
-}
-
-const isBlank = ({ text }: Line): boolean => typeof text === "string" && text.trim() === "";
-
-/** What a byte is: a part of a record, the end of one, or neither. */
-export type Role = "part" | "end" | "between";
-
-/** For records that end where only the bytes before tell. */
-export abstract class ScanningReader extends RecordReader {
-  /** Where the record under way begins in the chunk. */
-  private start = 0;
-
-  protected override *cut(chunk: Uint8Array): Generator<Line> {
-    this.start = 0;
-    for (let end = this.findEnd(chunk, 0); end !== -1; end = this.findEnd(chunk, end + 1)) {
-      yield this.take(chunk.subarray(this.start, end));
-      this.start = end + 1;
-    }
-    this.keep(chunk.subarray(this.start));
-  }
-
-  private findEnd(chunk: Uint8Array, from: number): number {
-    for (let at = from; at < chunk.length; at++) {
-      const role = this.pass(chunk[at] as number);
-      if (role === "part") {
-        if (this.begunOn === undefined) this.begunOn = this.line;
-      } else if (role === "end") return at;
-      else this.start = at + 1;
-    }
-    return -1;
-  }
-
-  /** Counts the lines too. */
-  protected abstract pass(byte: number): Role;
 }
 
 const CAPACITY_MIN = 1024;

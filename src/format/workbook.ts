@@ -15,22 +15,16 @@ export const UNPACKED_BYTES_MAX = 250_000_000;
  */
 const RANGE = "A1:DX9999999";
 
-interface RowOptions {
-  /** The first one if not given. */
-  readonly sheet?: string | undefined;
-  /** Shorter rows get empty cells. */
-  readonly columnsMin?: number;
-  /** From 0 to 1. */
-  readonly onProgress?: ((share: number) => void) | undefined;
-}
-
 export interface Workbook {
   readonly sheets: readonly string[];
   /**
-   * The sheet as CSV with commas. Line breaks outside quotes count its rows. Every row has as many cells as the first;
-   * what stands to the right of them has no heading.
+   * The sheet as CSV with commas, or the first one. Line breaks outside quotes count its rows, which all have as many
+   * cells as the longest. `onProgress` is given numbers from 0 to 1.
    */
-  readonly readRows: (options: RowOptions) => AsyncGenerator<Uint8Array>;
+  readonly readRows: (
+    sheet?: string,
+    onProgress?: (share: number) => void,
+  ) => AsyncGenerator<Uint8Array>;
 }
 
 /** Throws a MalformedFile. */
@@ -53,8 +47,7 @@ export async function openWorkbook(
   });
 
   const parsed = new Map<string, Promise<Sheet>>();
-  const readRows = async function* (options: RowOptions): AsyncGenerator<Uint8Array> {
-    const { sheet = sheets[0] ?? "", columnsMin = 1, onProgress } = options;
+  const readRows: Workbook["readRows"] = async function* (sheet = sheets[0] ?? "", onProgress) {
     if (!sheets.includes(sheet)) {
       const known = sheets.map((one) => JSON.stringify(one)).join(", ");
       throw new MalformedFile(`No sheet is called ${JSON.stringify(sheet)}; there is ${known}.`);
@@ -67,10 +60,13 @@ export async function openWorkbook(
     parsed.set(sheet, reading);
     const { rows, cells } = await reading;
     const encoder = new TextEncoder();
-    let width: number | undefined;
+    const lengthOf = (row: readonly CellValue[]): number =>
+      row.findLastIndex((value) => value !== null && value !== "") + 1;
+    const width = rows.reduce((most, row) => Math.max(most, lengthOf(row)), 0);
     let csv = "";
     for (const [number, values] of rows.entries()) {
-      const row = values.map((value, column) => {
+      const row = Array.from({ length: width }, (_, column) => {
+        const value = values[column] ?? null;
         const details = cells?.get(`${number},${column}`);
         if (details?.type === "error") return quote(UNUSABLE + String(value));
         if (details?.formula === undefined) return toText(value);
@@ -78,12 +74,7 @@ export async function openWorkbook(
         // A formula whose result is "" shows an empty cell.
         return value === "" ? "" : toText(value);
       });
-      while (row.length > 0 && row.at(-1) === "") row.pop();
-      if (row.length > 0) {
-        width ??= Math.max(columnsMin, row.length);
-        csv += Array.from({ length: width }, (_, column) => row[column] ?? "").join(",");
-      }
-      csv += "\n";
+      csv += `${row.join(",")}\n`;
       if (csv.length < CSV_PIECE_CHARACTERS) continue;
       onProgress?.(number / rows.length);
       yield encoder.encode(csv);

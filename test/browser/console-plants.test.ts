@@ -236,7 +236,7 @@ describeInBrowser("the list", () => {
       ]);
       const file = Bun.file(await download.path());
       const isWorkbook = download.suggestedFilename().endsWith(".xlsx");
-      const bytes = isWorkbook ? (await openWorkbook(file)).readRows({}) : file.stream();
+      const bytes = isWorkbook ? (await openWorkbook(file)).readRows() : file.stream();
       expect(Buffer.from(await new Response(bytes).bytes()).toString()).toBe(content);
     }
   });

@@ -2,22 +2,23 @@
 
 import { Refusal } from "../../domain/errors.ts";
 import {
+  createRowParser,
   type Headings,
   MissingColumn,
   numberColumns,
   parseHeading,
   type PlantField,
-  RowReader,
 } from "../../format/csv.ts";
 import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
 import {
-  delimiterOf,
+  createRowReader,
   isTable,
   type PlantRecord,
   readPlants,
   type RejectsFormat,
+  toRecord,
 } from "../../format/plants.ts";
-import { MalformedFile } from "../../format/records.ts";
+import { type Line, MalformedFile } from "../../format/records.ts";
 import type { Workbook } from "../../format/workbook.ts";
 import type * as workbookScript from "../workbook.ts";
 import { listMissing, type Preview, type Reading } from "./messages.ts";
@@ -32,7 +33,8 @@ const unread: Reading = {
   headings: {},
 };
 
-const ROWS_SHOWN = 8;
+/** With the heading of a table. */
+const ROWS_SHOWN = 9;
 const SNIFFED_BYTES = 65_536;
 /** The first character beyond ASCII may come late. */
 const DECIDING_BYTES_MAX = 64_000_000;
@@ -64,16 +66,13 @@ async function load(file: File): Promise<Workbook> {
 /** The bytes of the file, or the rows of its sheet as CSV. */
 async function* readTexts(
   file: File,
-  { kind, sheet, isHeadless }: Reading,
+  { kind, sheet }: Reading,
   counter = { bytesRead: 0 },
 ): AsyncGenerator<Uint8Array> {
   if (kind !== "xlsx") return yield* readChunks(file, counter);
-  const onProgress = (share: number): void => {
+  yield* (await open(file)).readRows(sheet, (share) => {
     counter.bytesRead = share * file.size;
-  };
-  // A first row of data may end before the tag.
-  const columnsMin = isHeadless === true ? 3 : 1;
-  yield* (await open(file)).readRows({ sheet, columnsMin, onProgress });
+  });
 }
 
 /** The records of a file, read exactly as `plantstore import` reads them. */
@@ -90,37 +89,80 @@ export const readRecords = (
     onHeading,
   });
 
+type Writable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
+
 /** Reads the file as chosen, or guesses how. */
-export async function previewFile(file: File, chosen: Reading | undefined): Promise<Preview> {
-  let reading = chosen ?? unread;
-  let columns: string[] = [];
-  let table: string[][] = [];
-  let sheets: readonly string[] = [];
+export async function previewFile(file: File, chosen = unread): Promise<Preview> {
+  const preview: Writable<Preview> = {
+    reading: chosen,
+    sheets: [],
+    columns: [],
+    table: [],
+    rows: [],
+  };
   try {
-    if (chosen === undefined) reading = await guessReading(file);
-    if (reading.kind === "xlsx") {
-      ({ sheets } = await open(file));
-      reading = { ...reading, encoding: "utf-8", sheet: reading.sheet ?? sheets[0] };
+    if (chosen === unread) preview.reading = await guessReading(file);
+    const { kind, sheet } = preview.reading;
+    if (kind === "xlsx") {
+      preview.sheets = (await open(file)).sheets;
+      preview.reading = { ...preview.reading, sheet: sheet ?? preview.sheets[0] };
     }
-    if (isTable(reading)) {
-      table = await readTable(file, reading);
-      // No column is called 17: an id stands there.
-      const isHeadless = reading.isHeadless ?? /^\s*-?\d+\s*$/.test(table[0]?.[0] ?? "");
-      reading = { ...reading, isHeadless };
-      if (isHeadless) table.unshift(numberColumns(table[0] ?? []));
-      const [headings = []] = table;
-      // A heading that occurs twice names no column.
-      columns = headings.filter(
-        (heading) => heading !== "" && headings.indexOf(heading) === headings.lastIndexOf(heading),
-      );
-      if (reading.headings.tag === undefined)
-        reading = { ...reading, headings: guessColumns(columns) };
-    }
-    return { reading, sheets, columns, table, rows: await readFirst(file, reading) };
+    if (isTable(preview.reading)) await previewTable(file, preview);
+    else preview.rows = (await takeFirst(readRecords(file, preview.reading))).map(toRow);
   } catch (error) {
-    return { reading, sheets, columns, table, problem: explainFile(error), rows: [] };
+    preview.problem = explainFile(error);
+  }
+  return preview;
+}
+
+async function previewTable(file: File, preview: Writable<Preview>): Promise<void> {
+  const { reading } = preview;
+  const reader = createRowReader(reading, RECORD_BYTES_MAX);
+  const chunks = toUtf8(readTexts(file, reading), reading, false);
+  const lines = await takeFirst(reader.read(chunks, ROWS_SHOWN));
+  const { delimiter } = reader;
+  const [first] = lines;
+  if (first === undefined) throw new MissingColumn("The file is empty.");
+  const cells = parseHeading(first, delimiter);
+  // No column is called 17: an id stands there.
+  const isHeadless = reading.isHeadless ?? /^\s*-?\d+\s*$/.test(cells[0] ?? "");
+  const found = isHeadless ? numberColumns(cells) : cells;
+  if (!isHeadless) lines.shift();
+  preview.table = [found, ...lines.map((line) => showCells(line, delimiter))];
+  // A heading that occurs twice names no column.
+  preview.columns = found.filter(
+    (heading) => heading !== "" && found.indexOf(heading) === found.lastIndexOf(heading),
+  );
+  const { tag } = reading.headings;
+  const headings = tag === undefined ? guessColumns(preview.columns) : reading.headings;
+  preview.reading = { ...reading, isHeadless, headings };
+  if (listMissing(preview.reading).length > 0) return;
+  const parse = createRowParser(found, headings, delimiter);
+  preview.rows = lines.map((line) => toRow(toRecord(line, parse)));
+}
+
+/** A bad row is shown as it is. */
+function showCells(line: Line, delimiter: string): string[] {
+  try {
+    return parseHeading(line, delimiter);
+  } catch {
+    return [String(line.text)];
   }
 }
+
+async function takeFirst<Item>(blocks: AsyncIterable<Item[]>): Promise<Item[]> {
+  const taken: Item[] = [];
+  for await (const block of blocks) {
+    taken.push(...block);
+    if (taken.length >= ROWS_SHOWN) break;
+  }
+  return taken.slice(0, ROWS_SHOWN);
+}
+
+const toRow = ({ line, plant }: PlantRecord): Preview["rows"][number] => ({
+  line,
+  plant: plant instanceof Refusal ? plant.message : plant,
+});
 
 export function explainFile(error: unknown): string {
   // The script for workbooks has the class a second time.
@@ -144,15 +186,12 @@ async function guessReading(file: File): Promise<Reading> {
 
 async function guessEncoding(file: File): Promise<Encoding> {
   let encoding: Encoding = "utf-8";
-  let bytes = 0;
   const onEncoding = (found: Encoding): void => {
     encoding = found;
   };
+  const start = readChunks(file.slice(0, DECIDING_BYTES_MAX));
   try {
-    for await (const chunk of toUtf8(readChunks(file), { onEncoding }, true)) {
-      bytes += chunk.length;
-      if (encoding !== "utf-8" || bytes > DECIDING_BYTES_MAX) break;
-    }
+    for await (const _text of toUtf8(start, { onEncoding }, true)) if (encoding !== "utf-8") break;
   } catch (error) {
     if (!(error instanceof WrongEncoding)) throw error;
     encoding = error.guess;
@@ -174,26 +213,6 @@ function guessDelimiter(start: string): string {
   return counts.reduce((best, next) => (next[1] > best[1] ? next : best))[0];
 }
 
-/** The first rows, the heading included. */
-async function readTable(file: File, reading: Reading): Promise<string[][]> {
-  const reader = new RowReader(delimiterOf(reading), RECORD_BYTES_MAX);
-  const chunks = toUtf8(readTexts(file, reading), reading, false);
-  const table: string[][] = [];
-  for await (const [row] of reader.read(chunks, 1)) {
-    if (row === undefined) continue;
-    try {
-      table.push(parseHeading(row, reader.delimiter));
-    } catch (error) {
-      // A bad heading spoils the file; a bad row is shown as it is.
-      if (table.length === 0) throw error;
-      table.push([String(row.text)]);
-    }
-    if (table.length > ROWS_SHOWN) break;
-  }
-  if (table.length === 0) throw new MissingColumn("The file is empty.");
-  return table;
-}
-
 /** Common headings of such columns. */
 const words: Readonly<Record<PlantField, RegExp>> = {
   id: /^(id|nr|no|number|nummer|num|#|key|plant[ _-]?(id|nr|no|number)|column 1)\.?$/i,
@@ -206,17 +225,4 @@ function guessColumns(columns: readonly string[]): Headings {
     columns.find((heading) => heading === field) ??
     columns.find((heading) => words[field].test(heading.trim()));
   return { id: guess("id"), name: guess("name"), tag: guess("tag") ?? null };
-}
-
-async function readFirst(file: File, reading: Reading): Promise<Preview["rows"]> {
-  if (listMissing(reading).length > 0) return [];
-  const rows: PlantRecord[] = [];
-  for await (const records of readRecords(file, reading)) {
-    rows.push(...records.slice(0, ROWS_SHOWN - rows.length));
-    if (rows.length === ROWS_SHOWN) break;
-  }
-  return rows.map(({ line, plant }) => ({
-    line,
-    plant: plant instanceof Refusal ? plant.message : plant,
-  }));
 }

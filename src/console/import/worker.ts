@@ -10,7 +10,6 @@ import {
   type Difference,
   type Ending,
   type Import,
-  listMissing,
   type Order,
   type Progress,
   type Reading,
@@ -26,8 +25,6 @@ const ROWS_MAX = 200_000;
 const DIFFERENCES_MAX = 10_000;
 const PAGE_LENGTH_MAX = 1000;
 
-const ID_TAKEN = catalogue.id_taken.code;
-
 const post = (change: Partial<Import>): void => postMessage(change);
 
 addEventListener("message", ({ data }: MessageEvent<Order>) => {
@@ -37,8 +34,7 @@ addEventListener("message", ({ data }: MessageEvent<Order>) => {
 /** The first rows at once, and then how the file compares to the store. */
 async function show({ file, reading, url, token }: Order): Promise<void> {
   const preview = await previewFile(file, reading);
-  const isReadable = preview.rows.length > 0 && listMissing(preview.reading).length === 0;
-  const canCompare = token !== undefined && isReadable;
+  const canCompare = token !== undefined && preview.rows.length > 0;
   post({ preview, isReading: false, comparing: canCompare ? 0 : undefined });
   if (!canCompare) return;
   const counter = { bytesRead: 0 };
@@ -133,31 +129,30 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
 
   const send = async (records: readonly PlantRecord[]): Promise<void> => {
     const reasons = new Map<PlantRecord, string>();
-    const good = records.filter(({ plant }) => !(plant instanceof Refusal));
-    const plants = good.map(({ plant }) => plant as Plant);
-    const different: (readonly [index: number, message: string])[] = [];
-    for (const record of records)
-      if (record.plant instanceof Refusal) reasons.set(record, record.plant.message);
+    const created: PlantRecord[] = [];
+    const plants: Plant[] = [];
     try {
+      for (const record of records) {
+        const { plant } = record;
+        if (plant instanceof Refusal) reasons.set(record, plant.message);
+        else if (await update(client, compared.get(plant.id), plant)) {
+          counts.updated++;
+          isWaiting = false;
+          // A further row of the file is not taken for what the person has seen.
+          compared.delete(plant.id);
+        } else {
+          created.push(record);
+          plants.push(plant);
+        }
+      }
       await client.createBatch(plants, (index, outcome) => {
         isWaiting = false;
-        const { id } = plants[index] as Plant;
         if (typeof outcome === "string") counts[outcome]++;
-        else if (outcome.code === ID_TAKEN && compared.has(id))
-          different.push([index, outcome.message]);
-        else reasons.set(good[index] as PlantRecord, outcome.message);
+        else {
+          const hasChanged = outcome.reason === "id_taken" && compared.has(plants[index]?.id ?? 0n);
+          reasons.set(created[index] as PlantRecord, hasChanged ? CHANGED : outcome.message);
+        }
       });
-      for (const [index, message] of different) {
-        const plant = plants[index] as Plant;
-        const expected = compared.get(plant.id);
-        const outcome = await update(client, expected, plant);
-        isWaiting = false;
-        if (outcome === undefined)
-          reasons.set(good[index] as PlantRecord, expected === undefined ? message : CHANGED);
-        else counts[outcome]++;
-        // A further row of the file is not taken for what the person has seen.
-        if (outcome === "updated") compared.delete(plant.id);
-      }
     } finally {
       const rejected = records.flatMap((record) => {
         const reason = reasons.get(record);
@@ -187,20 +182,16 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
 
 const CHANGED = "The plant was changed since it was compared. Nothing was overwritten.";
 
-/** Undefined if the plant is not as expected. */
-async function update(
-  client: Client,
-  expected: Plant | undefined,
-  plant: Plant,
-): Promise<"updated" | "replayed" | undefined> {
+/** Whether the plant was as expected, and is replaced. */
+async function update(client: Client, expected: Plant | undefined, plant: Plant): Promise<boolean> {
   try {
+    if (expected === undefined) return false;
     const { plant: stored, etag } = await client.get(plant.id);
-    if (isSame(stored, plant)) return "replayed";
-    if (expected === undefined || !isSame(stored, expected)) return undefined;
+    if (!isSame(stored, expected)) return false;
     await client.replace(plant, { ifMatch: etag });
-    return "updated";
+    return true;
   } catch (error) {
-    if (error instanceof ServiceError && [404, 412].includes(error.status)) return undefined;
+    if (error instanceof ServiceError && [404, 412].includes(error.status)) return false;
     throw error;
   }
 }
