@@ -60,8 +60,6 @@ export async function openWorkbook(
     parsed.set(sheet, reading);
     const { rows, cells } = await reading;
     const encoder = new TextEncoder();
-    const lengthOf = (row: readonly CellValue[]): number =>
-      row.findLastIndex((value) => value !== null && value !== "") + 1;
     const width = rows.reduce((most, row) => Math.max(most, lengthOf(row)), 0);
     let csv = "";
     for (const [number, values] of rows.entries()) {
@@ -148,6 +146,9 @@ function refuseMissingTexts(archive: Uint8Array): void {
       "A cell refers to a text that is not in the workbook. Open it in a spreadsheet, save it, and import it again.",
     );
 }
+
+const lengthOf = (row: readonly CellValue[]): number =>
+  row.findLastIndex((value) => value !== null && value !== "") + 1;
 
 /** Digits stay bare: an id is not text that a spreadsheet could run. */
 const quote = (text: string): string => (/^-?\d+$/.test(text) ? text : formatCell(text));

@@ -189,9 +189,10 @@ async function guessEncoding(file: File): Promise<Encoding> {
   const onEncoding = (found: Encoding): void => {
     encoding = found;
   };
-  const start = readChunks(file.slice(0, DECIDING_BYTES_MAX));
+  let left = DECIDING_BYTES_MAX;
   try {
-    for await (const _text of toUtf8(start, { onEncoding }, true)) if (encoding !== "utf-8") break;
+    for await (const { length } of toUtf8(readChunks(file), { onEncoding }, true))
+      if (encoding !== "utf-8" || (left -= length) < 0) break;
   } catch (error) {
     if (!(error instanceof WrongEncoding)) throw error;
     encoding = error.guess;
