@@ -33,7 +33,7 @@ export async function* toUtf8(
   mayGuess: boolean,
 ): AsyncGenerator<Uint8Array> {
   let found: Encoding | undefined;
-  let decode: (bytes?: Uint8Array) => Uint8Array = passOn;
+  let decode = passOn;
   let isDecided = encoding !== undefined || !mayGuess;
   for await (const chunk of joinShort(chunks)) {
     let bytes = chunk;
@@ -59,7 +59,7 @@ export async function* toUtf8(
   yield decode();
 }
 
-const passOn = (bytes = new Uint8Array()): Uint8Array => bytes;
+const passOn = (bytes: Uint8Array = new Uint8Array()): Uint8Array => bytes;
 
 const START_BYTES = 4;
 
