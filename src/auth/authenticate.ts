@@ -39,7 +39,11 @@ const CACHED_HEADER_CHARACTERS_MAX = 256;
 /** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
 const WATCH_MS = 400;
 
-type OnInvalid = (refusal: Refusal) => void;
+/** A stream, and what it is told when its token is no longer good. */
+interface Watch {
+  readonly header: string;
+  readonly onInvalid: (refusal: Refusal) => void;
+}
 
 /** RFC 6750, section 2.1; the scheme's name is case-insensitive by RFC 9110. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
@@ -55,8 +59,7 @@ export class Authenticator {
   private readonly cache = new Map<string, CheckedToken>();
   private readonly lookUps = new Map<string, Promise<CheckedToken | undefined>>();
   private used = new Map<string, number>();
-  /** Those that are told when the token of a header is no longer good. */
-  private readonly watched = new Map<string, Set<OnInvalid>>();
+  private readonly watched = new Set<Watch>();
   private watching: Timer | undefined;
 
   constructor(
@@ -85,29 +88,23 @@ export class Authenticator {
   }
 
   /** Calls back, again and again, when the token is no longer good. Returns what ends it. */
-  watch(header: string, onInvalid: OnInvalid): () => void {
-    const told = this.watched.get(header) ?? new Set();
-    this.watched.set(header, told.add(onInvalid));
+  watch(watch: Watch): () => void {
+    this.watched.add(watch);
     this.watching ??= setInterval(() => {
-      for (const [watched, all] of this.watched) void this.check(watched, all);
+      for (const watched of this.watched) void this.check(watched);
     }, WATCH_MS).unref();
-    return () => {
-      if (!told.delete(onInvalid) || told.size > 0) return;
-      this.watched.delete(header);
-      if (this.watched.size > 0) return;
-      clearInterval(this.watching);
-      this.watching = undefined;
-    };
+    return () => this.watched.delete(watch);
   }
 
-  private async check(header: string, told: ReadonlySet<OnInvalid>): Promise<void> {
+  private async check({ header, onInvalid }: Watch): Promise<void> {
     try {
-      await this.authenticate(header, 0);
+      // One look for all streams with the token.
+      await this.authenticate(header, WATCH_MS / 2);
     } catch (error) {
       const refusal = toRefusal(error);
       // A store that cannot be asked says nothing about the token.
       if (refusal.reason === "token_invalid" || refusal.reason === "token_expired")
-        for (const onInvalid of told) onInvalid(refusal);
+        onInvalid(refusal);
     }
   }
 

@@ -139,27 +139,25 @@ async function createBlock(
     plants.length === 0 ? [] : await service.store.createPlants(plants, by)
   ).values();
   const durationMs = performance.now() - startedAtMs;
-  const failures = new Map<string, { count: number; cause: unknown }>();
+  const failed: Refusal[] = [];
   const results = parsed.map((plant, index) => {
     const { number } = lines[index] as Line;
     const outcome = plant instanceof Refusal ? plant : (outcomes.next().value as Outcome);
+    const status = outcome instanceof Refusal ? catalogue[outcome.reason].status : 200;
+    service.metrics.countBatchLine(status);
     if (outcome instanceof Refusal) {
-      const { status } = catalogue[outcome.reason];
-      service.metrics.countBatchLine(status);
-      if (status >= 500) {
-        const { count } = failures.get(outcome.reason) ?? { count: 0 };
-        failures.set(outcome.reason, { count: count + 1, cause: outcome.cause });
-      }
+      if (status >= 500) failed.push(outcome);
       return formatFailure(number, outcome);
     }
-    service.metrics.countBatchLine(200);
     if (outcome === "replayed") return `{"line":${number},"status":200,"replayed":true}\n`;
     service.metrics.countCreate(durationMs);
     return `{"line":${number},"status":200}\n`;
   });
-  // Once a reason: a full disk needs no log line for every line of a batch.
-  for (const [reason, { count, cause }] of failures)
-    service.log.warn("batch_lines_failed", { requestId, reason, count, cause });
+  const [first] = failed;
+  if (first === undefined) return results;
+  // Once a block: a full disk needs no log line for every line of a batch.
+  const { reason, cause } = first;
+  service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
   return results;
 }
 

@@ -36,8 +36,8 @@ interface Observed {
   readonly stop?: () => void;
 }
 
-const FLUSH_USES_MS = 30_000;
 const GAUGES_MS = 1_000;
+const GAUGES_A_FLUSH = 30;
 
 export function startServer(given: Parts): RunningServer {
   const { consoleFolder = CONSOLE_FOLDER, config, store, log, shared } = given;
@@ -77,14 +77,14 @@ export function startServer(given: Parts): RunningServer {
     fetch: createHandler(service, undefined),
   });
 
-  const flushing = setInterval(() => void flushUses(service), FLUSH_USES_MS);
-  flushing.unref();
-  const showGauges = setInterval(() => {
+  let seconds = 0;
+  const working = setInterval(() => {
     metrics.setGauge("bytesHeld", memory.bytesHeld);
     metrics.setGauge("requestsInFlight", server.pendingRequests);
     metrics.setGauge("feedReaders", service.feed.readers);
+    if (++seconds % GAUGES_A_FLUSH === 0) void flushUses(service);
   }, GAUGES_MS);
-  showGauges.unref();
+  working.unref();
   return {
     url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
     hasConsole: routes.some(({ path }) => path === "/"),
@@ -92,7 +92,7 @@ export function startServer(given: Parts): RunningServer {
       readiness.drain();
       await Bun.sleep(config.drainDelaySeconds * 1000);
       stopObserving?.();
-      for (const timer of [flushing, showGauges]) clearInterval(timer);
+      clearInterval(working);
       service.feed.close();
       service.rates.close();
       const drained = server.stop();

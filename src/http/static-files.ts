@@ -59,16 +59,15 @@ const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
 };
 
-interface StaticFile {
-  readonly headers: Readonly<Record<string, string>>;
-  readonly plain: Form;
-  readonly compressed: Form | undefined;
-}
-
 /** One sequence of bytes, so one strong entity tag. All clients are sent the same copy. */
 interface Form {
   readonly content: Blob;
-  readonly etag: string;
+  readonly headers: Readonly<Record<string, string>> & { readonly etag: string };
+}
+
+interface StaticFile {
+  readonly plain: Form;
+  readonly compressed: Form | undefined;
 }
 
 /** The name has a hash of the content, so the content never changes. */
@@ -86,28 +85,27 @@ function openFile(name: string, path: string): StaticFile {
   const content = readFileSync(path);
   const isHashed = HASHED.test(name);
   const hash = isHashed ? name : Bun.hash(content).toString(36);
-  const compressed = existsSync(`${path}.gz`) ? readFileSync(`${path}.gz`) : undefined;
+  const headers = {
+    ...SECURITY_HEADERS,
+    "content-type": types[name.slice(name.lastIndexOf(".") + 1)] ?? "application/octet-stream",
+    "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
+    vary: "Accept-Encoding",
+  };
+  const gzip = { ...headers, etag: `"${hash}-gzip"`, "content-encoding": "gzip" };
   return {
-    headers: {
-      ...SECURITY_HEADERS,
-      "content-type": types[name.slice(name.lastIndexOf(".") + 1)] ?? "application/octet-stream",
-      "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
-      vary: "Accept-Encoding",
-    },
-    plain: { content: new Blob([content]), etag: `"${hash}"` },
-    compressed: compressed && { content: new Blob([compressed]), etag: `"${hash}-gzip"` },
+    plain: { content: new Blob([content]), headers: { ...headers, etag: `"${hash}"` } },
+    compressed: existsSync(`${path}.gz`)
+      ? { content: new Blob([readFileSync(`${path}.gz`)]), headers: gzip }
+      : undefined,
   };
 }
 
 function answerFile({ headers: sent }: Request, file: StaticFile | undefined): Response {
   if (file === undefined) throw new Refusal("path_not_found");
   const compressed = acceptsGzip(sent.get("accept-encoding")) ? file.compressed : undefined;
-  const { content, etag } = compressed ?? file.plain;
-  const headers = { ...file.headers, etag };
-  if (isUnmodified(sent, etag)) return new Response(null, { status: 304, headers });
-  const response = new Response(content, { headers });
-  if (compressed !== undefined) response.headers.set("content-encoding", "gzip");
-  return response;
+  const { content, headers } = compressed ?? file.plain;
+  const isKnown = isUnmodified(sent, headers.etag);
+  return new Response(isKnown ? null : content, { status: isKnown ? 304 : 200, headers });
 }
 
 const types: Readonly<Record<string, string>> = {

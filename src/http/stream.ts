@@ -157,13 +157,14 @@ export function toStream(
   const begin = (): void => {
     clearTimeout(unbegun);
     exchange.hold(bytesKept);
-    const authorization = request.headers.get("authorization") ?? "";
-    unwatch = service.authenticator.watch(authorization, (refusal) => {
+    const header = request.headers.get("authorization") ?? "";
+    const onInvalid = (refusal: Refusal): void => {
       // It is told again if the stream has not ended: a client that takes nothing is cut off. To one that waits, the
       // last piece is still sent.
       if (ending.signal.aborted && !isMaking) service.limitIdle(request, CUT_SECONDS);
       ending.abort(refusal);
-    });
+    };
+    unwatch = service.authenticator.watch({ header, onInvalid });
   };
   const end = (): void => {
     unwatch?.();
