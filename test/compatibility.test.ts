@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { resolveConfig } from "../src/config.ts";
-import { describeApi } from "../src/http/openapi.ts";
+import { describeApi } from "../src/http/operations.ts";
 import released from "./frozen/openapi.json";
 import { type Description, findBreaks } from "./support/compatibility.ts";
 

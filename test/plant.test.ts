@@ -14,7 +14,7 @@ import {
   parseReplacement,
 } from "../src/domain/plant.ts";
 import { resolveConfig } from "../src/config.ts";
-import { describeApi } from "../src/http/openapi.ts";
+import { describeApi } from "../src/http/operations.ts";
 
 const RUNS = 5_000 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 

@@ -42,6 +42,8 @@ const LINGERING_PARTS = 8;
 const LINE_BYTES = 800;
 /** A quarter of the bound, besides it. */
 const LINES_PARTS = 4;
+/** About what a commit takes. */
+const LINES_RETRY_MS = 10;
 
 /**
  * The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound.
@@ -52,8 +54,6 @@ export class Memory {
   bytesHeld = 0;
   private bytesLingering = 0;
   private bytesOfLines = 0;
-  /** Lines that wait for room. The oldest come first. */
-  private readonly linesWaiting: { readonly bytes: number; readonly begin: () => void }[] = [];
   private charactersMade = 0;
 
   constructor(bytesMax: number) {
@@ -76,30 +76,19 @@ export class Memory {
    * Rejects with a Refusal when they have waited too long, or with the reason of the signal.
    */
   async holdLines(lines: number, msMax: number, signal: AbortSignal): Promise<() => void> {
-    const { promise, resolve: begin } = Promise.withResolvers<void>();
-    const waiting = { bytes: lines * LINE_BYTES, begin };
-    this.linesWaiting.push(waiting);
-    this.beginLines();
-    if (this.linesWaiting.includes(waiting)) await within(msMax, promise, signal);
-    const place = this.linesWaiting.indexOf(waiting);
-    if (place !== -1) {
-      this.linesWaiting.splice(place, 1);
+    const bytes = lines * LINE_BYTES;
+    const deadlineMs = performance.now() + msMax;
+    while (this.areLinesFull) {
       signal.throwIfAborted();
-      throw new Refusal("overloaded");
+      if (performance.now() > deadlineMs) throw new Refusal("overloaded");
+      await Bun.sleep(LINES_RETRY_MS);
     }
-    return () => {
-      this.bytesOfLines -= waiting.bytes;
-      this.beginLines();
-    };
+    this.bytesOfLines += bytes;
+    return () => (this.bytesOfLines -= bytes);
   }
 
-  private beginLines(): void {
-    while (this.bytesOfLines * LINES_PARTS <= this.bytesMax) {
-      const next = this.linesWaiting.shift();
-      if (next === undefined) return;
-      this.bytesOfLines += next.bytes;
-      next.begin();
-    }
+  private get areLinesFull(): boolean {
+    return this.bytesOfLines * LINES_PARTS > this.bytesMax;
   }
 
   /** Large texts become garbage faster than the collector notices on a busy machine, so it is told. */
@@ -122,7 +111,7 @@ export class Memory {
 
   /** Whether even small texts are to be collected soon. */
   get isCrowded(): boolean {
-    return this.isHalfTaken || this.linesWaiting.length > 0;
+    return this.isHalfTaken || this.areLinesFull;
   }
 }
 

@@ -1,13 +1,18 @@
-/** Every operation: where it is, who may call it, how it is answered, and how the description shows it. */
+/** Every operation: where it is, who may call it, how it is answered, and the description of them all, in OpenAPI. */
 
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
+import { scopes } from "../domain/token.ts";
 import { BATCH_TYPES, createPlants, lineBytesMax } from "./batch.ts";
 import { listChanges } from "./changes.ts";
 import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
+  describeCatalogue,
+  describeOperation,
+  describeParameters,
+  describeShared,
   done,
   type Entries,
   type Entry,
@@ -36,13 +41,14 @@ import {
   list,
   mapValues,
   object,
+  schemas,
   type Shape,
   text,
   time,
 } from "./shape.ts";
 import { listStatusOperations } from "./status.ts";
 import { tokenOperations } from "./tokens.ts";
-import { webhookOperations } from "./webhooks.ts";
+import { describeEvents, webhookOperations } from "./webhooks.ts";
 
 const plantMembers = {
   name: text(
@@ -84,7 +90,7 @@ const BatchResult = define(
   { optional: ["replayed", "error", "message"] },
 );
 
-export const created = {
+const created = {
   seq: 1_767_225_600_000_001,
   time: "2026-01-01T00:00:00.000Z",
   type: "created",
@@ -144,7 +150,7 @@ export const listOperations = (
   },
 });
 
-export const splitPlace = ({ at }: Entry) => at.split(" ") as [method: Method, path: string];
+const splitPlace = ({ at }: Entry) => at.split(" ") as [method: Method, path: string];
 
 export function createRoutes(operations: ReturnType<typeof listOperations>): readonly Route[] {
   const routes = new Map<string, Route["operations"]>();
@@ -339,4 +345,79 @@ const describeBody = (
   content: {
     "application/json": { schema, examples: mapValues(examples, (value) => ({ value })) },
   },
+});
+
+/** The version of the interface, not of the program. */
+const INTERFACE_VERSION = "1.0.0";
+
+export function describeApi(config: Config): object {
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Plant Store",
+      version: INTERFACE_VERSION,
+      description:
+        "Stores plants. A write is answered after it is on disk. " +
+        "Sending the same plant again succeeds and stores nothing new, so every create is safe to retry. " +
+        "Every failure answers `{error, message}`. Errors lists the values of `error`.\n\n" +
+        `Ids are exact over the whole range of int64. A client that reads them into doubles rounds ids beyond ${Number.MAX_SAFE_INTEGER} without an error, and the clients that generators make for JavaScript and TypeScript do. Stay within that range, or use a parser with 64-bit or big integers.\n\n` +
+        `## Errors\n\n${describeCatalogue()}`,
+      contact: { name: "The maintainers of Plant Store" },
+      license: { name: "MIT", identifier: "MIT" },
+    },
+    servers: [{ url: config.basePath === "" ? "/" : config.basePath }],
+    security: [{ bearerAuth: [] }],
+    tags: [
+      { name: "plants", description: "The plants in the store." },
+      { name: "webhooks", description: "Who is told of changes." },
+      { name: "operation", description: "For operators of the service." },
+    ],
+    paths: describePaths(listOperations(config)),
+    webhooks: describeEvents(created),
+    components: {
+      schemas,
+      ...describeShared(),
+      securitySchemes: {
+        bearerAuth: {
+          type: "http",
+          scheme: "bearer",
+          description: `A token made by \`plantstore token create\`. Scopes: ${scopes.join(", ")}.`,
+        },
+      },
+    },
+  };
+}
+
+/** What stands in a path's open part. */
+const openParts: Readonly<Record<string, Shape>> = {
+  "/plants/{id}": int64(1, "The plant's id, in plain decimal digits."),
+  "/tokens/{id}": text("9f86d081884c7d65", "The token's id, from the list."),
+  "/webhooks/{name}": text("shop", "The webhook's name."),
+};
+
+function describePaths(operations: ReturnType<typeof listOperations>): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const [tag, entries] of Object.entries(operations))
+    for (const [id, entry] of Object.entries(entries)) {
+      const [method, path] = splitPlace(entry);
+      const [, start = "", name = ""] = /^(.*\{(\w+)\})/.exec(path) ?? [];
+      const { [start]: shape } = openParts;
+      const described = describeOperation(id, tag, entry);
+      paths[path] = {
+        ...paths[path],
+        ...(shape && { parameters: describeParameters("path", { [name]: shape }, true) }),
+        [method.toLowerCase()]: described,
+        ...(method === "GET" && { head: describeHead(described) }),
+      };
+    }
+  return paths;
+}
+
+/** HEAD answers wherever GET does: the same, without a body. */
+const describeHead = (described: ReturnType<typeof describeOperation>): object => ({
+  ...described,
+  operationId: `${described.operationId}Head`,
+  summary: `${described.summary}: headers only`,
+  description: "The headers that GET answers, without a body.",
+  responses: mapValues(described.responses, (response) => ({ ...response, content: undefined })),
 });

@@ -7,8 +7,7 @@ import { MetricsReporter, type Reports, type ServiceFacts } from "../observe/rep
 import { Memory } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
-import { describeApi } from "./openapi.ts";
-import { createRoutes, listOperations } from "./operations.ts";
+import { createRoutes, describeApi, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { Readiness } from "./status.ts";
 
