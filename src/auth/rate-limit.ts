@@ -66,6 +66,13 @@ const readClockNs = (): bigint =>
 /** The clocks of two threads differ by less than this. */
 const CLOCK_NS_MAX = 1_000_000;
 
+/** A token's rate, and where the time is kept at which it has all its units again. */
+interface Bucket extends Rate {
+  readonly slot: number;
+  readonly windowNs: number;
+  readonly unitNs: number;
+}
+
 /** Of one token with a rate, at a time. */
 const BATCHES_MAX = 4;
 const BATCH_RETRY_SECONDS = 1;
@@ -77,11 +84,10 @@ const BATCH_RETRY_SECONDS = 1;
 export class RateLimiter {
   /** For tokens without a rate of their own; "" is none. */
   private readonly fallback: string;
-  private readonly rates = new Map<string, Rate | undefined>();
   private readonly slots: BigInt64Array;
   private readonly nowNs: () => bigint;
-  /** The hash of the token of each batch with a rate that is under way in this thread. */
-  private readonly batches: string[] = [];
+  /** The slot of each batch with a rate that is under way in this thread. */
+  private readonly batches: number[] = [];
   private readonly closing = new AbortController();
 
   constructor(
@@ -96,19 +102,20 @@ export class RateLimiter {
 
   /** Throws if the bucket is empty. Returns what is left, if that is less than a tenth. */
   take(token: Limited): RateState | undefined {
-    const rate = this.rateOf(token);
-    if (rate === undefined) return undefined;
-    const { state, isTaken, waitNs } = this.tryTake(token, rate, 1);
+    const bucket = this.bucketOf(token);
+    if (bucket === undefined) return undefined;
+    const { state, isTaken, waitNs } = this.tryTake(bucket, 1);
     if (!isTaken) throw new RateLimited(state, Math.ceil(waitNs / NS_A_SECOND));
     return state.remaining < state.units / 10 ? state : undefined;
   }
 
   /** Throws if the token has as many batches as it may have at a time: a batch that waits holds memory. */
   requireBatch(token: Limited): void {
-    const rate = this.rateOf(token);
-    if (rate === undefined || this.countBatches(token) < BATCHES_MAX) return;
+    const bucket = this.bucketOf(token);
+    if (bucket === undefined) return;
+    if (this.batches.filter((slot) => slot === bucket.slot).length < BATCHES_MAX) return;
     throw new RateLimited(
-      this.tryTake(token, rate, 0).state,
+      this.tryTake(bucket, 0).state,
       BATCH_RETRY_SECONDS,
       `The token has ${BATCHES_MAX} batches under way, the most that a token with a rate can have.`,
     );
@@ -120,23 +127,23 @@ export class RateLimiter {
     token: Limited,
     signal: AbortSignal,
   ): AsyncGenerator<Line[]> {
-    const rate = this.rateOf(token);
-    if (rate === undefined) return yield* blocks;
+    const bucket = this.bucketOf(token);
+    if (bucket === undefined) return yield* blocks;
     // Others may have begun since the request was let in.
     this.requireBatch(token);
-    this.batches.push(token.hash);
+    this.batches.push(bucket.slot);
     const ending = AbortSignal.any([signal, this.closing.signal]);
     // Enough to share a commit, and little enough to leave something for the token's other requests.
-    const length = Math.ceil(rate.units / Math.max(10, rate.windowSeconds));
+    const length = Math.ceil(bucket.units / Math.max(10, bucket.windowSeconds));
     try {
       for await (const block of blocks)
         for (let start = 0; start < block.length; start += length) {
           const part = block.slice(start, start + length);
-          await this.payFor(part.length, token, rate, ending);
+          await this.payFor(part.length, bucket, ending);
           yield part;
         }
     } finally {
-      this.batches.splice(this.batches.indexOf(token.hash), 1);
+      this.batches.splice(this.batches.indexOf(bucket.slot), 1);
     }
   }
 
@@ -145,51 +152,34 @@ export class RateLimiter {
     this.closing.abort(new Refusal("shutting_down"));
   }
 
-  private countBatches = ({ hash }: Limited): number =>
-    this.batches.filter((one) => one === hash).length;
-
   /**
    * A part that the bucket does not have is owed: single requests are refused until it is paid. Then they have a quarter
    * to half of that time to themselves. It varies, because other batches may wait too, perhaps in other threads.
    */
-  private async payFor(
-    units: number,
-    token: Limited,
-    rate: Rate,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const unitNs = (rate.windowSeconds * NS_A_SECOND) / rate.units;
+  private async payFor(units: number, bucket: Bucket, signal: AbortSignal): Promise<void> {
     for (let isTaken = false; !isTaken;) {
-      const tried = this.tryTake(token, rate, units, units);
+      const tried = this.tryTake(bucket, units, units);
       ({ isTaken } = tried);
       if (tried.waitNs <= 0) continue;
-      const pauseNs = (units * unitNs * (1 + Math.random())) / 4;
-      await setTimeout((tried.waitNs + pauseNs) / 1e6, undefined, { signal }).catch(
-        () => undefined,
-      );
+      const pauseNs = (units * bucket.unitNs * (1 + Math.random())) / 4;
+      const waitMs = (tried.waitNs + pauseNs) / 1e6;
+      await setTimeout(waitMs, undefined, { signal }).catch(() => undefined);
       signal.throwIfAborted();
     }
   }
 
-  private rateOf({ rate: own }: Limited): Rate | undefined {
+  private bucketOf({ hash, rate: own }: Limited): Bucket | undefined {
     const text = own ?? this.fallback;
-    if (text === "" || text === UNLIMITED) return undefined;
-    let rate = this.rates.get(text);
-    if (rate === undefined) this.rates.set(text, (rate = findRate(text)));
-    return rate;
+    const rate = text === "" ? undefined : findRate(text);
+    if (rate === undefined) return undefined;
+    const windowNs = rate.windowSeconds * NS_A_SECOND;
+    return { ...rate, slot: this.findSlot(hash), windowNs, unitNs: windowNs / rate.units };
   }
 
   /** `waitNs` is the time until the units can be taken, or until those that were taken are paid. */
-  private tryTake(
-    { hash }: Limited,
-    rate: Rate,
-    units: number,
-    unitsOwed = 0,
-  ): { state: RateState; isTaken: boolean; waitNs: number } {
+  private tryTake(bucket: Bucket, units: number, unitsOwed = 0) {
     const { slots } = this;
-    const windowNs = rate.windowSeconds * NS_A_SECOND;
-    const unitNs = windowNs / rate.units;
-    const slot = this.findSlot(hash);
+    const { slot, windowNs, unitNs, windowSeconds } = bucket;
     for (;;) {
       const nowNs = this.nowNs();
       const fullAt = Atomics.load(slots, slot);
@@ -197,7 +187,8 @@ export class RateLimiter {
       const afterNs = emptyNs + units * unitNs;
       const waitNs = afterNs - unitsOwed * unitNs - windowNs;
       const describe = (ns: number): RateState => ({
-        ...rate,
+        units: bucket.units,
+        windowSeconds,
         remaining: Math.max(0, Math.floor((windowNs - ns) / unitNs)),
         resetSeconds: Math.ceil(ns / NS_A_SECOND),
       });

@@ -40,9 +40,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
     exchange.requireHalf();
     exchange.claim(countUnread(exchange));
     await requireOpen(request);
-    const results = toStream(exchange, (signal) =>
-      createLines(exchange, principal.name, signal, pace),
-    );
+    const results = toStream(exchange, (signal) => createLines(exchange, signal, pace));
     return answer(200, results, { "content-type": NDJSON_TYPES[0] });
   }
   const text = await readText(exchange);
@@ -52,13 +50,7 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   service.memory.noteText(PARSED_COPIES * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(
-      exchange,
-      principal.name,
-      ["[", ",", "]"],
-      pace(readArray(text, service), signal),
-      signal,
-    ),
+    createAll(exchange, ["[", ",", "]"], pace(readArray(text, service), signal), signal),
   );
   return answer(200, results);
 }
@@ -68,7 +60,6 @@ type Pace = (blocks: AsyncIterable<Line[]>, signal: AbortSignal) => AsyncGenerat
 
 async function* createLines(
   exchange: Exchange,
-  by: string,
   signal: AbortSignal,
   pace: Pace,
 ): AsyncGenerator<string> {
@@ -78,7 +69,7 @@ async function* createLines(
   try {
     const chunks = claimChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, by, ["", "", ""], pace(blocks, signal), signal);
+    yield* createAll(exchange, ["", "", ""], pace(blocks, signal), signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.memory);
@@ -89,7 +80,6 @@ async function* createLines(
 
 async function* createAll(
   exchange: Exchange,
-  by: string,
   [open, between, close]: readonly [string, string, string],
   blocks: AsyncIterable<Line[]>,
   signal: AbortSignal,
@@ -105,7 +95,7 @@ async function* createAll(
       signal.throwIfAborted();
       const release = await service.memory.holdLines(lines.length, waitMsMax, signal);
       lastLine = lines.at(-1)?.number ?? lastLine;
-      const results = await createBlock(lines, exchange, by).finally(release);
+      const results = await createBlock(lines, exchange).finally(release);
       // Refused lines need no event, so without this other requests would wait.
       await nextTick();
       yield separator + results.join(between);
@@ -124,11 +114,8 @@ async function* createAll(
 }
 
 /** One result for each line. The store gets all plants at once, so they share a commit and keep their order. */
-async function createBlock(
-  lines: readonly Line[],
-  { service, requestId }: Exchange,
-  by: string,
-): Promise<string[]> {
+async function createBlock(lines: readonly Line[], exchange: Exchange): Promise<string[]> {
+  const { service, requestId, tokenName } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
@@ -136,7 +123,7 @@ async function createBlock(
   const garbage = memory.isCrowded ? lines.length : lines.length - plants.length;
   memory.noteText(garbage * LINE_CHARACTERS);
   const outcomes = (
-    plants.length === 0 ? [] : await service.store.createPlants(plants, by)
+    plants.length === 0 ? [] : await service.store.createPlants(plants, tokenName)
   ).values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];

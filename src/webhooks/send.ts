@@ -77,8 +77,21 @@ export async function sendEvent(
   };
   const ending = new AbortController();
   const deliver = async (): Promise<Sent> => {
-    const address = await findAddress(new URL(url), options);
-    const response = await post(new URL(url), address, headers, body, ending.signal);
+    const target = new URL(url);
+    const { host, hostname } = target;
+    const isLiteral = findLiteral(target) !== undefined;
+    const address = await findAddress(target, options);
+    // To exactly that address, however the name resolves by then. The name stays in Host and in the certificate.
+    target.hostname = familyOf(address) === 6 ? `[${address}]` : address;
+    const response = await fetch(target, {
+      method: "POST",
+      headers: { ...headers, host },
+      body,
+      signal: ending.signal,
+      redirect: "manual",
+      decompress: false,
+      ...(!isLiteral && { tls: { serverName: hostname } }),
+    } as BunFetchRequestInit);
     const answer = await readStart(response).catch(() => "");
     const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);
     return end({ status: response.status, answer }, retryAfterMs);
@@ -97,28 +110,6 @@ const explain = ({ message, code = "" }: NodeJS.ErrnoException): string => {
   const text = message.includes("://") ? code : message;
   return (text.includes(code) ? text : `${text} (${code})`).slice(0, ANSWER_CHARACTERS_MAX);
 };
-
-/** To exactly that address, however the name resolves by then. The name stays in Host and in the certificate. */
-function post(
-  url: URL,
-  address: string,
-  headers: Readonly<Record<string, string>>,
-  body: string,
-  signal: AbortSignal,
-): Promise<Response> {
-  const { host, hostname } = url;
-  const target = new URL(url);
-  target.hostname = familyOf(address) === 6 ? `[${address}]` : address;
-  return fetch(target, {
-    method: "POST",
-    headers: { ...headers, host },
-    body,
-    signal,
-    redirect: "manual",
-    decompress: false,
-    ...(findLiteral(url) === undefined && { tls: { serverName: hostname } }),
-  } as BunFetchRequestInit);
-}
 
 /** The rest of a long answer is not read. */
 async function readStart({ body }: Response): Promise<string> {
