@@ -18,10 +18,10 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
   const { name, expires, rate } = flags;
   const scopes = flags.scopes?.split(",").map((scope) => scope.trim());
   const given = { name, scopes, expires, rate };
-  requireFlags(() => parseGrant(given, Date.now()), flags.scopes);
+  requireFlags(() => parseGrant(given), flags.scopes);
   const create = (target: Target): Promise<IssuedToken> =>
     target.client === undefined
-      ? issueToken(target.store, parseGrant(given, Date.now()))
+      ? issueToken(target.store, parseGrant(given))
       : askService(target.client, "POST", "/tokens", given);
   const made = await withTarget(config, flags, create, { isMade: true });
   await printSecret(flags.json ? JSON.stringify(made) : made.token);

@@ -32,7 +32,6 @@ const SHARED_MS = 60_000;
 /** More goes out in several pieces, so a reader that reads nothing holds little, and does not hold up others. */
 const PIECE_BYTES_MAX = 262_144;
 
-/** GET /changes */
 export async function listChanges(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const accept = request.headers.get("accept");
@@ -131,6 +130,6 @@ async function* follow(
       commentAtMs = performance.now() + config.commentSeconds * 1000;
     }
   } finally {
-    feed.leave();
+    feed.readers--;
   }
 }

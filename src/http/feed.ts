@@ -11,7 +11,6 @@ interface Chunk {
   readonly after: number;
   readonly last: number;
   readonly changes: readonly Change[];
-  /** The same as events. */
   readonly events: Uint8Array;
 }
 
@@ -50,7 +49,6 @@ export class Feed {
   /** Resolves when there may be a newer change, or the service stops. */
   changed = Promise.withResolvers<void>();
   private wokenAtMs = 0;
-  /** The last turn. The next one comes after it. */
   private turns: Promise<unknown> = Promise.resolve();
   private restMs = 0;
   /** How many clients follow the changes. */
@@ -71,11 +69,6 @@ export class Feed {
     if (!this.isPolling) void this.poll();
   }
 
-  leave(): void {
-    this.readers--;
-  }
-
-  /** Ends every reader. */
   close(): void {
     this.isClosed = true;
     this.wake();

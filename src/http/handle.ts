@@ -22,7 +22,6 @@ import {
 import type { Feed } from "./feed.ts";
 import { parseQuery } from "./query.ts";
 
-/** What every operation can use. */
 export interface Service {
   readonly config: Config;
   readonly store: ServedStore;
@@ -36,14 +35,12 @@ export interface Service {
   readonly feed: Feed;
   /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
   readonly limitIdle: (request: Request, seconds: number) => void;
-  /** The address of the other end of the connection. */
   readonly addressOf: (request: Request) => string | undefined;
 }
 
 /** A request with the open parts of its route's path. */
 type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
 
-/** A request while it is being answered. */
 export class Exchange {
   readonly service: Service;
   readonly request: RoutedRequest;
@@ -57,7 +54,6 @@ export class Exchange {
   isStreamed = false;
   /** What is left of a body that is not read to its end. */
   rest: Rest | undefined;
-  /** The name of the token, once it is known. */
   tokenName: string | undefined;
   private id: string | undefined;
 
@@ -134,8 +130,13 @@ type Handler = (request: RoutedRequest) => Promise<Response>;
 /** The handler of a route; without one, of all unknown paths. */
 export function createHandler(service: Service, route: Route | undefined): Handler {
   const { authenticator, config, metrics, rates, readiness } = service;
-  const operations = tabulate(route);
-  const allow = listMethods(operations);
+  const operations = new Map<string, Operation>(Object.entries(route?.operations ?? {}));
+  const GET = operations.get("GET");
+  // The runtime sends no body in answer to HEAD.
+  if (GET !== undefined) operations.set("HEAD", GET);
+  const handle = () => answer(204, null, { allow });
+  if (route !== undefined) operations.set("OPTIONS", { scope: undefined, handle });
+  const allow = methods.filter((method) => operations.has(method)).join(", ");
   // Unknown paths share one counter; otherwise a client could create unlimited time series.
   const countRequest =
     route === undefined
@@ -164,8 +165,9 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         const principal = found instanceof Promise ? await waitFor(found, exchange) : found;
         exchange.tokenName = principal.name;
         low = rates.take(principal);
-        requireScope(principal, operation.scope);
-        if (operation.scope === "plants:write") service.feed.noteWrite(startedAtMs);
+        const { scope } = operation;
+        if (scope !== "any" && !principal.scopes.includes(scope)) throw new LacksScope(scope);
+        if (scope === "plants:write") service.feed.noteWrite(startedAtMs);
         if (operation.hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
         response = await operation.handle(exchange, principal);
       }
@@ -205,23 +207,6 @@ function waitFor(found: Promise<Principal>, exchange: Exchange): Promise<Princip
   exchange.claim(countUnread(exchange));
   return found;
 }
-
-/** By method. The runtime sends no body in answer to HEAD, so HEAD is GET. */
-function tabulate(route: Route | undefined): ReadonlyMap<string, Operation> {
-  if (route === undefined) return new Map();
-  const { GET } = route.operations;
-  const OPTIONS: Operation = {
-    scope: undefined,
-    handle: () => answer(204, null, { allow: listMethods(operations) }),
-  };
-  const operations = new Map<string, Operation>(
-    Object.entries({ ...route.operations, ...(GET && { HEAD: GET }), OPTIONS }),
-  );
-  return operations;
-}
-
-const listMethods = (operations: ReadonlyMap<string, Operation>): string =>
-  methods.filter((method) => operations.has(method)).join(", ");
 
 /** With an id if it is one: a client may send anything, even a token, in its place. */
 const showPath = (route: Route | undefined, { params }: RoutedRequest): string =>
@@ -289,10 +274,6 @@ export class LacksScope extends Refusal {
  */
 export async function requireUnrevoked({ request, service }: Exchange): Promise<void> {
   await service.authenticator.authenticate(request.headers.get("authorization"), 0);
-}
-
-function requireScope(principal: Principal, scope: Scope | "any"): void {
-  if (scope !== "any" && !principal.scopes.includes(scope)) throw new LacksScope(scope);
 }
 
 type ExtraHeaders = Readonly<Record<string, string>>;

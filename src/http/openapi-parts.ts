@@ -72,7 +72,6 @@ type Responses = Readonly<Record<string, object>>;
 
 /** An operation as it is served and described. */
 export type Entry = Operation & {
-  /** Method and path. */
   readonly at: `${Method} ${string}`;
   readonly summary: string;
   readonly description?: string;
@@ -85,13 +84,11 @@ export type Entry = Operation & {
   readonly fails?: readonly Failure[];
 };
 
-/** By operation id. */
 export type Entries = Readonly<Record<string, Entry>>;
 
 const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
 
-/** An operation of the description. */
 export function describeOperation(operationId: string, tag: string, entry: Entry) {
   const { scope, summary, description, query, headers: sent, requestBody, answers } = entry;
   const isOpen = scope === undefined;
@@ -141,7 +138,6 @@ export const describeParameters = (
 
 type Content = Readonly<Record<string, Shape>>;
 
-/** An answer with a body, in one or several media types. */
 export const answer = (description: string, content: Content, ...names: Header[]): object => ({
   description,
   headers: withHeaders(...names),
@@ -205,7 +201,6 @@ function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
   };
 }
 
-/** The whole catalogue, in Markdown. */
 export function describeCatalogue(): string {
   const rows = Object.entries(catalogue).map(
     ([name, { code, status, meaning, retry }]) =>

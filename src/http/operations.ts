@@ -398,11 +398,11 @@ const openParts: Readonly<Record<string, Shape>> = {
 function describePaths(operations: ReturnType<typeof listOperations>): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const [tag, entries] of Object.entries(operations))
-    for (const [id, entry] of Object.entries(entries)) {
+    for (const [operationId, entry] of Object.entries(entries)) {
       const [method, path] = splitPlace(entry);
       const [, start = "", name = ""] = /^(.*\{(\w+)\})/.exec(path) ?? [];
       const { [start]: shape } = openParts;
-      const described = describeOperation(id, tag, entry);
+      const described = describeOperation(operationId, tag, entry);
       paths[path] = {
         ...paths[path],
         ...(shape && { parameters: describeParameters("path", { [name]: shape }, true) }),

@@ -88,7 +88,7 @@ export function startServer(given: Parts): RunningServer {
     url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
     hasConsole: routes.some(({ path }) => path === "/"),
     stop: async () => {
-      readiness.drain();
+      readiness.isDraining = true;
       await Bun.sleep(config.drainDelaySeconds * 1000);
       stopObserving?.();
       clearInterval(working);

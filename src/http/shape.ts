@@ -28,7 +28,6 @@ export const int64 = shapeOf({ type: "integer", format: "int64" });
 export const number = shapeOf({ type: "number" });
 export const flag = shapeOf({ type: "boolean" });
 
-/** Or null. */
 export const maybe = ({ schema, example }: Shape): Shape => ({
   schema: { ...schema, type: [schema["type"], "null"] },
   example,

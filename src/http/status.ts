@@ -27,10 +27,6 @@ export class Readiness {
     this.validMs = validMs;
   }
 
-  drain(): void {
-    this.isDraining = true;
-  }
-
   /** Resolves if a write was committed and synced within the last second; rejects with the reason. */
   async check(): Promise<void> {
     if (this.isDraining) throw new Refusal("shutting_down");
@@ -69,7 +65,6 @@ async function showMetrics({ service }: Exchange): Promise<Response> {
   return answer(200, body, { "content-type": PROMETHEUS_TYPE });
 }
 
-/** What happened in one interval. */
 const SampleShape = object({
   atMs: integer(1_767_225_600_000, "When the interval ended, in milliseconds since 1970."),
   creates: integer(12, "Plants that were created, those of batches included."),

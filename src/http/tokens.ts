@@ -23,7 +23,7 @@ async function createToken(
   principal: Principal,
   given: unknown,
 ): Promise<IssuedToken> {
-  const grant = parseGrant(given, Date.now());
+  const grant = parseGrant(given);
   const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
   if (lacking !== undefined)
     throw new LacksScope(

@@ -149,7 +149,6 @@ const eventHeaders = {
   ),
 };
 
-/** What receivers are sent. */
 export function describeEvents(example: object): object {
   const events = changeTypes.map((change) => {
     const type = `plant.${change}`;

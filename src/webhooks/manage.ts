@@ -141,7 +141,6 @@ async function change(
 const readChanges = (store: WebhookStore, after: number, limit: number) =>
   store.readChanges({ after, limit, id: undefined, types: undefined });
 
-/** Throws a Refusal. */
 export function parseNewWebhook(given: unknown) {
   const { url } = Object(given) as { readonly url?: unknown };
   const host = URL.parse(String(url))?.hostname.replaceAll(/[^A-Za-z0-9.-]/g, "");

@@ -41,7 +41,6 @@ export const createTestEvent = (): Event => ({
 const formatEvent = (type: string, atMs: number, data: string): string =>
   `{"type":"${type}","timestamp":"${new Date(atMs).toISOString()}","data":${data}}`;
 
-/** 32 random bytes. */
 export const createSecret = (): string =>
   `whsec_${Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString("base64")}`;
 

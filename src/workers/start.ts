@@ -97,7 +97,7 @@ export async function startWorkers({
       url,
       hasConsole,
       stop: async () => {
-        readiness.drain();
+        readiness.isDraining = true;
         await stop();
         reporter.stop();
       },
