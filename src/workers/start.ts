@@ -116,7 +116,6 @@ function startWorker(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string)
   });
   const started = Promise.withResolvers<Listening>();
   const ended = Promise.withResolvers<void>();
-  let isListening = false;
   let isStopping = false;
   let onFailure: MetricsReporter["noteFailure"] | undefined;
   /** An uncaught defect of a worker becomes one of this thread, which has the handler for it. */
@@ -124,19 +123,16 @@ function startWorker(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string)
     isStopping = true;
     ended.resolve();
     started.reject(error);
-    if (isListening)
-      queueMicrotask(() => {
-        throw error as Error;
-      });
+    void started.promise.then(
+      () => Promise.reject(error as Error),
+      () => undefined,
+    );
   };
   worker.on("message", (message: FromWorker) => {
     if (message === "stopped") ended.resolve();
     else if ("logLine" in message) writeLog(message.logLine);
     else if ("failure" in message) onFailure?.(message.failure);
-    else {
-      isListening = true;
-      started.resolve(message.listening);
-    }
+    else started.resolve(message.listening);
   });
   worker.on("error", fail);
   worker.on("exit", () => {

@@ -14,19 +14,12 @@ import {
 } from "./url.ts";
 
 /** An array in PostgreSQL's notation: one parameter for a column of any number of rows. */
-export const toArray = (values: readonly Element[]): string =>
+export const toArray = (values: readonly (string | bigint | undefined)[]): string =>
   `{${values.map(toElement).join(",")}}`;
 
-type Element = string | number | bigint | null | undefined;
-
-const SIGNS = /["\\]/;
-const EVERY_SIGN = /["\\]/g;
-
-function toElement(value: Element): string {
-  if (typeof value !== "string") return String(value ?? "NULL");
+const toElement = (value: string | bigint | undefined): string =>
   // Always quoted: a bare NULL or { has a meaning of its own.
-  return `"${SIGNS.test(value) ? value.replace(EVERY_SIGN, "\\$&") : value}"`;
-}
+  typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : String(value ?? "NULL");
 
 /** Nothing was done, through no fault of the request: the next attempt may succeed. */
 export class TransientError extends Error {
@@ -85,10 +78,9 @@ export function classify(error: unknown): Failure {
 
 /** What a waiting caller is told. */
 export function translate(error: unknown): Error {
-  if (!(error instanceof Error)) return new Error("thrown by the client", { cause: error });
   const failure = classify(error);
   const isOurs = failure === "defect" || failure === "bad row";
-  return isOurs ? error : new Refusal("store_unavailable", undefined, error);
+  return isOurs ? (error as Error) : new Refusal("store_unavailable", undefined, error);
 }
 
 export interface Wanted {

@@ -19,6 +19,8 @@ interface Slot {
 
 interface Limits {
   readonly connectionsMax: number;
+  /** The time that work may take, with its retries, unless it is told another. */
+  readonly secondsMax: number;
   /** How many work on one connection at a time: the server gets their statements together. Default 1. */
   readonly usersMax?: number;
   /** Callers that wait for a connection. */
@@ -55,8 +57,8 @@ export class ConnectionPool {
    * PostgreSQL refuses about the data itself: that is thrown as it is.
    */
   async run<Result>(
-    deadlineMs: number,
     work: Work<Result>,
+    deadlineMs = performance.now() + this.limits.secondsMax * 1000,
     attemptsMax = Number.POSITIVE_INFINITY,
   ): Promise<Result> {
     if (this.isClosed) throw new Refusal("shutting_down");
@@ -128,18 +130,16 @@ export class ConnectionPool {
     const turn = Promise.withResolvers<Slot>();
     this.waiting.push(turn);
     this.hosts.figures.callersWaiting++;
-    const timer = setTimeout(
-      () => {
-        this.waiting.splice(this.waiting.indexOf(turn), 1);
-        turn.reject(new Refusal("store_busy"));
-      },
-      Math.max(0, deadlineMs - performance.now()) * WAIT_SHARE,
-    );
+    const msMax = Math.max(0, deadlineMs - performance.now()) * WAIT_SHARE;
     try {
-      return await turn.promise;
+      const slot = await within(msMax, turn.promise);
+      const place = this.waiting.indexOf(turn);
+      // Its turn may have come together with the end of the time.
+      if (slot !== undefined || place === -1) return slot ?? (await turn.promise);
+      this.waiting.splice(place, 1);
+      throw new Refusal("store_busy");
     } finally {
       this.hosts.figures.callersWaiting--;
-      clearTimeout(timer);
     }
   }
 
@@ -237,9 +237,13 @@ export async function onServer<Result>(
   limits: OpenLimits,
   work: Work<Result>,
 ): Promise<Result> {
-  const pool = new ConnectionPool(new Hosts(target, limits), { connectionsMax: 1, waitingMax: 0 });
+  const pool = new ConnectionPool(new Hosts(target, limits), {
+    connectionsMax: 1,
+    secondsMax: limits.queueSecondsMax,
+    waitingMax: 0,
+  });
   try {
-    return await pool.run(performance.now() + limits.queueSecondsMax * 1000, work);
+    return await pool.run(work);
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
     if (cause instanceof StoreOpenError) throw cause;

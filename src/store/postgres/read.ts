@@ -27,12 +27,6 @@ const LONG_BYTES_MAX = PIECE_BYTES_MAX / 2;
 /** A page of 100 looks at one row more, to know whether there are others. */
 const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
-interface Piece {
-  readonly plants: readonly Plant[];
-  /** There may be further rows. */
-  readonly hasMore: boolean;
-}
-
 /** Then a search gives way to other requests. */
 const TICK_MS = 5;
 
@@ -68,11 +62,8 @@ export async function listPlants(
   }
 }
 
-async function readPiece(
-  connection: Connection,
-  query: PlantQuery,
-  rowsMax: number,
-): Promise<Piece> {
+/** There may be further rows: `hasMore`. */
+async function readPiece(connection: Connection, query: PlantQuery, rowsMax: number) {
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], hasMore: false };
   const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;

@@ -101,15 +101,13 @@ class PostgresStore extends SqlStore implements Store {
       changesWritten: 0,
       quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
     };
-    const { queueLengthMax: waitingMax, writeConnections, readConnections } = limits;
+    const { queueSecondsMax: secondsMax, queueLengthMax: waitingMax, scanRowsMax } = limits;
     const hosts = (this.hosts = new Hosts(target, limits));
-    this.writers = new ConnectionPool(hosts, { connectionsMax: writeConnections, waitingMax });
-    this.readers = new ConnectionPool(hosts, {
-      connectionsMax: readConnections,
-      usersMax: READERS_PER_CONNECTION,
-      waitingMax,
-    });
-    this.control = new ConnectionPool(hosts, { connectionsMax: 1, waitingMax });
+    const openPool = (connectionsMax: number, usersMax = 1): ConnectionPool =>
+      new ConnectionPool(hosts, { connectionsMax, usersMax, secondsMax, waitingMax });
+    this.writers = openPool(limits.writeConnections);
+    this.readers = openPool(limits.readConnections, READERS_PER_CONNECTION);
+    this.control = openPool(1);
     const commitMsMin = Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000;
     this.writes = new Batcher<PlantWrite, unknown>(
       async (batch, deadlineMs) => {
@@ -118,7 +116,7 @@ class PostgresStore extends SqlStore implements Store {
       },
       limits,
       {
-        inFlightMax: writeConnections,
+        inFlightMax: limits.writeConnections,
         commitMsMin,
         keyOf: ({ id }) => id,
         onCommit: limits.onCommit,
@@ -129,29 +127,27 @@ class PostgresStore extends SqlStore implements Store {
       inFlightMax: number,
     ): Batcher<Key, Found | undefined> =>
       new Batcher(
-        (keys, deadlineMs) => this.readers.run(deadlineMs, (connection) => find(connection, keys)),
+        (keys, deadlineMs) => this.readers.run((connection) => find(connection, keys), deadlineMs),
         { ...limits, batchLengthMax: FIND_LENGTH_MAX },
         { inFlightMax, commitMsMin },
       );
-    this.reads = lookUp(findPlants, readConnections);
+    this.reads = lookUp(findPlants, limits.readConnections);
     this.lookUps = lookUp(findTokens, 1);
-    const scan =
-      <Page>(
-        read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,
-      ) =>
-      (query: PlantQuery, deadlineMs: number): Promise<Page> =>
-        this.readers.run(deadlineMs, (connection) => read(connection, query, limits.scanRowsMax));
-    const scanner = { search: scan(listPlants), count: scan(countPlants) };
+    const scanner = {
+      search: (query: PlantQuery, deadlineMs: number) => this.search(query, deadlineMs),
+      count: (query: PlantQuery, deadlineMs: number) =>
+        this.readers.run((connection) => countPlants(connection, query, scanRowsMax), deadlineMs),
+    };
     this.scans = createScans(limits, scanner, SEARCHES_MAX);
     this.largePages = createScans(limits, scanner, LARGE_PAGES_MAX);
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
-      this.control.run(this.deadline(), (connection) => trimChanges(connection, beforeMs)),
+      this.control.run((connection) => trimChanges(connection, beforeMs)),
     );
   }
 
   async readChanges(query: ChangeQuery): Promise<ChangePage> {
     requireJournal(this.limits);
-    return this.readers.run(this.deadline(), (connection) => readChanges(connection, query));
+    return this.readers.run((connection) => readChanges(connection, query));
   }
 
   get changesWritten(): number {
@@ -165,19 +161,22 @@ class PostgresStore extends SqlStore implements Store {
   listPlants(query: PlantQuery): Promise<PlantPage> {
     if (isSearch(query)) return this.scans.search(query);
     if (query.limit > SMALL_PAGE_LENGTH && this.writes.isBusy) return this.largePages.search(query);
-    return this.readers.run(this.deadline(), (connection) =>
-      listPlants(connection, query, this.limits.scanRowsMax),
-    );
+    return this.search(query);
+  }
+
+  private search(query: PlantQuery, deadlineMs?: number): Promise<PlantPage> {
+    const { scanRowsMax } = this.limits;
+    return this.readers.run((connection) => listPlants(connection, query, scanRowsMax), deadlineMs);
   }
 
   listTags(query: TagQuery): Promise<TagPage> {
-    return this.readers.run(this.deadline(), (connection) => listTags(connection, query));
+    return this.readers.run((connection) => listTags(connection, query));
   }
 
   async probe(): Promise<void> {
     await this.control.run(
-      performance.now() + PROBE_MS_MAX,
       (connection) => connection.query(PROBE, [Date.now()]),
+      performance.now() + PROBE_MS_MAX,
       PROBE_ATTEMPTS_MAX,
     );
   }
@@ -188,14 +187,11 @@ class PostgresStore extends SqlStore implements Store {
 
   async measureBytes(): Promise<number | undefined> {
     // Not on the control connection: the server looks at every file of the database, which may take long.
-    return this.readers
-      .run(
-        performance.now() + MEASURE_MS_MAX,
-        (connection) => connection.query<{ readonly bytes: bigint }>(MEASURE),
-        1,
-      )
-      .then(([row]) => (row === undefined ? undefined : Number(row.bytes)))
-      .catch(() => undefined);
+    const measure = (connection: Connection) =>
+      connection.query<{ readonly bytes: bigint }>(MEASURE);
+    const measured = this.readers.run(measure, performance.now() + MEASURE_MS_MAX, 1);
+    const [row] = await measured.catch(() => []);
+    return row && Number(row.bytes);
   }
 
   override findToken(hash: string): Promise<TokenRecord | undefined> {
@@ -211,7 +207,7 @@ class PostgresStore extends SqlStore implements Store {
 
   /** Once, before the first change that the journal does not get. */
   private breakJournal(): Promise<void> {
-    this.breaking ??= this.control.run(this.deadline(), breakJournal).catch((error: unknown) => {
+    this.breaking ??= this.control.run(breakJournal).catch((error: unknown) => {
       this.breaking = undefined;
       throw error;
     });
@@ -219,15 +215,11 @@ class PostgresStore extends SqlStore implements Store {
   }
 
   protected writeRecords<Row>(...statements: readonly Statement[]): Promise<readonly Row[]> {
-    return this.control.run(this.deadline(), async (connection) => {
+    return this.control.run(async (connection) => {
       let rows: readonly Row[] = [];
       for (const [sql, ...values] of statements) rows = await connection.query<Row>(sql, values);
       return rows;
     });
-  }
-
-  private deadline(): number {
-    return performance.now() + this.limits.queueSecondsMax * 1000;
   }
 }
 

@@ -102,7 +102,7 @@ export async function commitWrites(
   const batch = new Batch(writes, accounts);
   let failure: unknown;
   try {
-    await pool.run(deadlineMs, (connection) => batch.proceed(connection));
+    await pool.run((connection) => batch.proceed(connection), deadlineMs);
   } catch (error) {
     failure = error;
   }
@@ -197,7 +197,11 @@ class Batch {
 
   /** Later writes about the same ids are given up too: they must not overtake a statement that is still on its way. */
   private giveUp(piece: readonly Write[], error: LostAnswerError): void {
-    const unknown = refuseAfter(error.validUntilMs, error);
+    const unknown = Bun.sleep(Math.max(0, error.validUntilMs - performance.now()) + 1).then(() => {
+      throw new Refusal("store_unavailable", undefined, error);
+    });
+    // The caller may come for it later than it is due.
+    unknown.catch(() => undefined);
     const open = piece.filter((write) => !this.outcomes.has(write));
     const ids = new Set(open.map(({ id }) => id));
     for (const write of this.writes)
@@ -302,12 +306,3 @@ class Batch {
 const plantsOf = (creates: readonly Create[]): Plant[] => creates.map(({ plant }) => plant);
 
 const idsOf = (writes: readonly Write[]): bigint[] => writes.map(({ id }) => id);
-
-function refuseAfter(untilMs: number, cause: Error): Promise<never> {
-  const refusal = Bun.sleep(Math.max(0, untilMs - performance.now()) + 1).then(() => {
-    throw new Refusal("store_unavailable", undefined, cause);
-  });
-  // The caller may come for it later than it is due.
-  refusal.catch(() => undefined);
-  return refusal;
-}
