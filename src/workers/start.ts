@@ -116,6 +116,7 @@ function startWorker(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string)
   });
   const started = Promise.withResolvers<Listening>();
   const ended = Promise.withResolvers<void>();
+  let isListening = false;
   let isStopping = false;
   let onFailure: MetricsReporter["noteFailure"] | undefined;
   /** An uncaught defect of a worker becomes one of this thread, which has the handler for it. */
@@ -123,16 +124,19 @@ function startWorker(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string)
     isStopping = true;
     ended.resolve();
     started.reject(error);
-    void started.promise.then(
-      () => Promise.reject(error as Error),
-      () => undefined,
-    );
+    if (isListening)
+      queueMicrotask(() => {
+        throw error as Error;
+      });
   };
   worker.on("message", (message: FromWorker) => {
     if (message === "stopped") ended.resolve();
     else if ("logLine" in message) writeLog(message.logLine);
     else if ("failure" in message) onFailure?.(message.failure);
-    else started.resolve(message.listening);
+    else {
+      isListening = true;
+      started.resolve(message.listening);
+    }
   });
   worker.on("error", fail);
   worker.on("exit", () => {

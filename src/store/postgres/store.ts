@@ -187,10 +187,9 @@ class PostgresStore extends SqlStore implements Store {
 
   async measureBytes(): Promise<number | undefined> {
     // Not on the control connection: the server looks at every file of the database, which may take long.
-    const measure = (connection: Connection) =>
-      connection.query<{ readonly bytes: bigint }>(MEASURE);
-    const measured = this.readers.run(measure, performance.now() + MEASURE_MS_MAX, 1);
-    const [row] = await measured.catch(() => []);
+    const deadlineMs = performance.now() + MEASURE_MS_MAX;
+    const measured = this.readers.run((connection) => connection.query(MEASURE), deadlineMs, 1);
+    const [row] = (await measured.catch(() => [])) as { readonly bytes: bigint }[];
     return row && Number(row.bytes);
   }
 
