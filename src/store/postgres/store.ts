@@ -31,7 +31,7 @@ import {
 } from "../sql-store.ts";
 import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, toArray } from "./connection.ts";
-import { ConnectionPool, Hosts, onServer } from "./pool.ts";
+import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
 import { describeTarget, type Target } from "./url.ts";
@@ -76,7 +76,7 @@ export async function openPostgresStore(
 class PostgresStore extends SqlStore implements Store {
   readonly description: StoreDescription;
   private readonly limits: Limits;
-  private readonly hosts: Hosts;
+  private readonly figures: StoreFigures;
   private readonly writers: ConnectionPool;
   private readonly readers: ConnectionPool;
   /** Neither load nor a long search delays the service's own questions. */
@@ -102,9 +102,10 @@ class PostgresStore extends SqlStore implements Store {
       quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
     };
     const { queueSecondsMax: secondsMax, queueLengthMax: waitingMax, scanRowsMax } = limits;
-    const hosts = (this.hosts = new Hosts(target, limits));
+    const hosts = createHosts(target, limits);
+    this.figures = hosts.figures;
     const openPool = (connectionsMax: number, usersMax = 1): ConnectionPool =>
-      new ConnectionPool(hosts, { connectionsMax, usersMax, secondsMax, waitingMax });
+      createPool(hosts, { connectionsMax, usersMax, secondsMax, waitingMax });
     this.writers = openPool(limits.writeConnections);
     this.readers = openPool(limits.readConnections, READERS_PER_CONNECTION);
     this.control = openPool(1);
@@ -182,7 +183,7 @@ class PostgresStore extends SqlStore implements Store {
   }
 
   readFigures(): StoreFigures {
-    return { ...this.hosts.figures };
+    return { ...this.figures };
   }
 
   async measureBytes(): Promise<number | undefined> {
