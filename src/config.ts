@@ -223,16 +223,14 @@ export interface Resolved {
   readonly sources: Readonly<Record<SettingName, Source>>;
 }
 
-type Flags = Readonly<Partial<Record<SettingName, string>>>;
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Names every setting that is wrong, with its value and what is allowed. */
-export class ConfigError extends Error {
-  override readonly name = "ConfigError";
-}
+export class ConfigError extends Error {}
 
+/** `flags` may hold others than those of settings. */
 export function resolveConfig(
-  flags: Flags,
+  flags: Readonly<Record<string, unknown>>,
   environment: Environment,
   limits: Partial<Limits> = {},
 ): Resolved {
@@ -240,7 +238,8 @@ export function resolveConfig(
   const sources: Record<string, Source> = {};
   const faults: string[] = [];
   for (const [name, setting] of Object.entries(settings) as [SettingName, Setting<unknown>][]) {
-    const [flag, variable] = [flags[name], environment[setting.env]];
+    const flag = typeof flags[name] === "string" ? flags[name] : undefined;
+    const variable = environment[setting.env];
     const text = flag ?? variable ?? setting.default;
     const calledAs = flag === undefined ? setting.env : setting.flag;
     const given = variable === undefined ? "default" : "environment";

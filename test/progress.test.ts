@@ -26,8 +26,6 @@ describe("progress", () => {
     expect(exitCode).toBe(0);
     const drawn = screen.split(CLEAR_LINE);
     expect(drawn[1]).toMatch(/^\d+%  [\d,]+ plants  [\d,]+\/s/);
-    expect(drawn.at(-1)).toMatch(
-      /^created 60,000, replayed 0, refused 0 in \d+\.\d s \([\d,]+ a second\)\r\n$/,
-    );
+    expect(drawn.at(-1)).toBe("created 60000, replayed 0, refused 0\r\n");
   });
 });

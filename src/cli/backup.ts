@@ -111,7 +111,7 @@ async function transfer(
   const source = from === "-" ? from : resolve(from);
   const facts = { from: source, to: path, plants, tokens, schema, bytes, seconds };
   const output = path === "-" ? process.stderr : process.stdout;
-  printReport({ sentence, facts, more: { event }, isJson: json, output });
+  printReport(sentence, facts, { isJson: json, more: { event }, output });
 }
 
 export const describeSchema = (version: number, newest: number): string =>

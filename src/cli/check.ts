@@ -18,7 +18,11 @@ import {
 
 /** Changes nothing. */
 export async function check(config: Config, { json }: Flags): Promise<void> {
-  const inspection = await inspect(config);
+  const url = parseStoreUrl(config.databaseUrl);
+  const inspection =
+    url.engine === "sqlite"
+      ? inspectStore(url.path)
+      : await (await import("../store/postgres/check.ts")).inspectPostgres(url.target, config);
   const { kind, location, schemaVersion, faults, plants, tokens, bytes } = inspection;
   const ok = faults.length === 0;
   if (json) {
@@ -41,12 +45,6 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
     );
   }
   if (!ok) throw new CommandError(`${location} is damaged or incomplete; see docs/backup.md.`);
-}
-
-async function inspect(config: Config): Promise<Inspection> {
-  const url = parseStoreUrl(config.databaseUrl);
-  if (url.engine === "sqlite") return inspectStore(url.path);
-  return (await import("../store/postgres/check.ts")).inspectPostgres(url.target, config);
 }
 
 /** What is wrong comes first. */

@@ -172,20 +172,20 @@ export async function createPlants(
   let left = [...plants.entries()];
   const attempt = async (): Promise<void> => {
     const outcomes = await store.createPlants(left.map(([, plant]) => plant));
-    let failure: Refusal | undefined;
+    const failure = outcomes.find((outcome) => !isFinal(outcome));
     left = left.filter(([index], at) => {
       const outcome = outcomes[at] as Created | Refusal;
-      if (typeof outcome === "string") settle(index, outcome);
-      else if (isFinal(outcome)) settle(index, toRefused(outcome));
-      else failure ??= outcome;
-      return typeof outcome !== "string" && !isFinal(outcome);
+      if (isFinal(outcome))
+        settle(index, outcome instanceof Refusal ? toRefused(outcome) : outcome);
+      return !isFinal(outcome);
     });
-    if (failure !== undefined) throw failure;
+    if (failure !== undefined) throw failure as Refusal;
   };
   if (left.length > 0) await retryBusy(attempt, retrying);
 }
 
-const isFinal = ({ reason }: Refusal): boolean => reason === "id_taken" || reason === "store_full";
+const isFinal = (outcome: Created | Refusal): boolean =>
+  typeof outcome === "string" || outcome.reason === "id_taken" || outcome.reason === "store_full";
 
 export const toRefused = ({ reason, message }: Refusal): Refused => ({
   code: catalogue[reason].code,

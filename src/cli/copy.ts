@@ -69,14 +69,13 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
   const { plants, tokens, verification } = report;
   const finished = error === undefined;
   if (flags.json || finished)
-    printReport({
-      sentence: verification?.equal
+    printReport(
+      verification?.equal
         ? `Copied, and verified: both stores hold the same plants (SHA-256 ${verification.to.sha256}).`
         : "Copied. The target holds more plants than the source.",
-      facts: { ...ends, plants, tokens, seconds },
-      more: { event: "copied", finished, verification },
-      isJson: flags.json,
-    });
+      { ...ends, plants, tokens, seconds },
+      { isJson: flags.json, more: { event: "copied", finished, verification } },
+    );
   if (!finished) {
     if (error instanceof StoresDiffer) throw error;
     const state = `${countOf(plants.copied, "plant")} copied, ${formatCount(plants.present)} already there.`;
@@ -175,20 +174,17 @@ async function sumUp(
   return { count, sha256: hasher.digest("hex") };
 }
 
-/** DATABASE_URL stands in for the end that is left out. */
+/** DATABASE_URL stands in for the end that is left out. It is not judged if it is not used. */
 function parseEnds({ from, to }: Flags, resolveConfig: Resolve): { from: Config; to: Config } {
-  if (from !== undefined) parseSetting(settings.databaseUrl, from, "--from");
-  if (to !== undefined) parseSetting(settings.databaseUrl, to, "--to");
   if (from === undefined && to === undefined)
     throw new UsageError(
       `--from, --to: give at least one; ${settings.databaseUrl.env} stands in for the other`,
     );
-  // Given as a flag, so DATABASE_URL is not judged if it is not used.
-  const config = resolveConfig(to === undefined ? undefined : from);
-  const ends = {
-    from: { ...config, databaseUrl: from ?? config.databaseUrl },
-    to: { ...config, databaseUrl: to ?? config.databaseUrl },
+  const resolveEnd = (flag: string, url: string | undefined): Config => {
+    if (url !== undefined) parseSetting(settings.databaseUrl, url, flag);
+    return resolveConfig(url);
   };
+  const ends = { from: resolveEnd("--from", from), to: resolveEnd("--to", to) };
   if (ends.from.databaseUrl === ends.to.databaseUrl)
     throw new UsageError("--from, --to: both are the same store");
   const target = parseStoreUrl(ends.to.databaseUrl);

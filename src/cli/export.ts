@@ -4,23 +4,22 @@ import type { Config } from "../config.ts";
 import { formatNdjson, formatStoredPlant, type ListedPlant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
-import { openOutput, requireOutsideStore } from "./files.ts";
+import { openOutput } from "./files.ts";
 import { findFormat } from "./import.ts";
 import { countOf, formatSeconds, Progress } from "./terminal.ts";
 
 export async function exportPlants(config: Config, flags: Flags): Promise<void> {
-  const { url, output: path = "-", force } = flags;
+  const { output: path = "-" } = flags;
   const { format = findFormat(path) ?? "ndjson" } = flags;
   if (format === "xlsx")
     throw new UsageError(`--output: ${path}: the console exports workbooks; choose a .csv file`);
   const form = forms[format];
-  if (url === undefined && path !== "-") requireOutsideStore("--output", path, config.databaseUrl);
   const startedAtMs = performance.now();
   let count = 0;
 
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
-      using output = openOutput(path, force, signal);
+      using output = openOutput("--output", path, flags, config, signal);
       using progress = new Progress(() => ({ plants: count }));
       const blocks = plantsOf(target).exportBlocks(flags, { signal, onRetry: progress.onRetry });
       for await (const plants of blocks) {

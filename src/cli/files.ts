@@ -13,27 +13,32 @@ import {
   statSync,
 } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
+import type { Config } from "../config.ts";
 import { STANDARD_OUTPUT, writeDescriptor } from "../descriptor.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import { companions } from "../store/sqlite/backup.ts";
 import { syncFile } from "../store/sqlite/database.ts";
-import { CommandError, explain, UsageError } from "./command.ts";
+import { CommandError, explain, type Flags, UsageError } from "./command.ts";
 
-interface Output extends Disposable {
-  readonly write: (text: string) => Promise<void>;
-  /** Puts the file in its place, on the disk. Without it, what was written is removed at the end. */
-  readonly finish: () => void;
-}
-
-/** A file that appears when it is complete; - is standard output. An abort ends a write. */
-export function openOutput(path: string, force = false, signal?: AbortSignal): Output {
+/**
+ * A file that appears in its place, on the disk, when it is finished; without that, what was written is removed at the
+ * end. - is standard output. An abort ends a write.
+ */
+export function openOutput(
+  flag: string,
+  path: string,
+  { force, url }: Flags,
+  { databaseUrl }: Config,
+  signal?: AbortSignal,
+) {
   if (path === "-")
     return {
-      write: (text) => writeDescriptor(STANDARD_OUTPUT, text, signal),
+      write: (text: string) => writeDescriptor(STANDARD_OUTPUT, text, signal),
       finish: () => undefined,
       [Symbol.dispose]: () => undefined,
     };
-  requireFree(path, force);
+  if (url === undefined) requireOutsideStore(flag, path, databaseUrl);
+  requireFree(flag, path, force);
   // Through a symbolic link: the file behind it is replaced, not the link.
   const target = realPath(path);
   // By chance: in a container every process may have the same number as one that was killed.
@@ -41,10 +46,10 @@ export function openOutput(path: string, force = false, signal?: AbortSignal): O
   const temporary = join(dirname(target), `.${basename(target)}.${chance}.partial`);
   const descriptor = openSync(temporary, "wx");
   return {
-    write: (text) => writeDescriptor(descriptor, text, signal),
+    write: (text: string) => writeDescriptor(descriptor, text, signal),
     finish: () => {
       fsyncSync(descriptor);
-      requireFree(path, force);
+      requireFree(flag, path, force);
       renameSync(temporary, target);
       syncFile(dirname(target));
     },
@@ -56,9 +61,9 @@ export function openOutput(path: string, force = false, signal?: AbortSignal): O
 }
 
 /** Throws if there is something at the path that must not be replaced. */
-export function requireFree(path: string, force = false): void {
+function requireFree(flag: string, path: string, force = false): void {
   // As when a variable in a script is not set.
-  if (path === "") throw new UsageError("--output, --rejects: expected a path, got nothing");
+  if (path === "") throw new UsageError(`${flag}: expected a path, got nothing`);
   const folder = dirname(path);
   if (!existsSync(folder)) throw new CommandError(`The folder ${folder} does not exist.`);
   // Not stat: a link that leads nowhere is in use, too.

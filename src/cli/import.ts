@@ -30,8 +30,8 @@ import {
   UsageError,
   withTarget,
 } from "./command.ts";
-import { isSameFile, openOutput, requireFree, requireOutsideStore } from "./files.ts";
-import { formatCount, formatSeconds, printError, printLine, Progress } from "./terminal.ts";
+import { isSameFile, openOutput } from "./files.ts";
+import { printError, printLine, Progress } from "./terminal.ts";
 
 /** A record may be larger than the request that stored it, by an id. */
 const RECORD_BYTES_MORE = 64;
@@ -44,7 +44,10 @@ type Tally = ReturnType<typeof createTally>;
 export async function importPlants(config: Config, flags: Flags, path: string): Promise<void> {
   const format = parseFormat(path, flags);
   const bytes = requireSource(path, format);
-  requireRejects(config, flags, path);
+  const { rejects: kept = "-" } = flags;
+  if (kept !== "-" && isSameFile(kept, path))
+    throw new UsageError(`--rejects: ${kept} is the file to import`);
+  using rejects = openRejects(config, flags, format);
   const tally = createTally();
 
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
@@ -59,7 +62,6 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
       part = bytes && read / bytes;
     });
     const importInto = async (target: Target): Promise<void> => {
-      using rejects = openRejects(flags, format, print);
       const blocks = readPlants(chunks, format, {
         recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
         blockLengthMax: BLOCK_LENGTH_MAX,
@@ -74,12 +76,12 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
       try {
         for await (const block of blocks) {
           signal.throwIfAborted();
-          await importBlock(block, create, rejects, tally);
+          await importBlock(block, create, (rejected) => rejects.add(rejected, print), tally);
         }
         isRead = true;
       } finally {
         // A file that could not be read leaves no file of rejects, and replaces none.
-        if (isRead || tally.refused > 0) await rejects.finish();
+        if (isRead || tally.refused > 0) await rejects.finish(print);
       }
     };
     await withTarget(config, flags, importInto, { isMade: true });
@@ -93,7 +95,7 @@ type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
 async function importBlock(
   block: readonly PlantRecord[],
   create: Create,
-  rejects: Rejects,
+  reject: (rejected: readonly Rejected[]) => Promise<void>,
   tally: Tally,
 ): Promise<void> {
   const refused = new Map<PlantRecord, Refused>();
@@ -112,7 +114,7 @@ async function importBlock(
   } finally {
     tally.refused += refused.size;
     const inOrder = block.filter((record) => refused.has(record));
-    await rejects.add(
+    await reject(
       inOrder.map((record) => {
         const { message, code } = refused.get(record) as Refused;
         return { line: record.line, text: record.text, reason: `${message} (error ${code})` };
@@ -121,25 +123,22 @@ async function importBlock(
   }
 }
 
-type Rejects = ReturnType<typeof openRejects>;
+type Print = (line: string) => void;
 
 /** All refused records in the file of --rejects, or the first few on the terminal. */
-function openRejects(
-  { rejects: path, force }: Flags,
-  fileFormat: FileFormat,
-  print: (line: string) => void,
-) {
-  const output = path === undefined ? undefined : openOutput(path, force);
+function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
+  const { rejects: path } = flags;
+  const output = path === undefined ? undefined : openOutput("--rejects", path, flags, config);
   const format = new RejectsFormat(fileFormat);
   let count = 0;
   return {
     onHeading: format.onHeading,
-    add: async (rejected: readonly Rejected[]): Promise<void> => {
+    add: async (rejected: readonly Rejected[], print: Print): Promise<void> => {
       if (output !== undefined) return output.write(format.add(rejected));
       for (const { line, reason } of rejected)
         if (++count <= REFUSED_PRINTED_MAX) print(`line ${line}: ${reason}`);
     },
-    finish: async (): Promise<void> => {
+    finish: async (print: Print): Promise<void> => {
       const more = count - REFUSED_PRINTED_MAX;
       if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
       try {
@@ -183,19 +182,6 @@ async function* readSource(
     onProgress((bytes += chunk.length));
     yield chunk;
   }
-}
-
-/** The rejects must not replace the file that is to be read, the store, or another file. Nothing is made before. */
-function requireRejects(
-  { databaseUrl }: Config,
-  { rejects, url, force }: Flags,
-  path: string,
-): void {
-  if (rejects === undefined || rejects === "-") return;
-  if (isSameFile(rejects, path))
-    throw new UsageError(`--rejects: ${rejects} is the file to import`);
-  if (url === undefined) requireOutsideStore("--rejects", rejects, databaseUrl);
-  requireFree(rejects, force);
 }
 
 const formatsByExtension: Readonly<Record<string, FileFormat["kind"]>> = {
@@ -261,13 +247,9 @@ async function summarize(
   if (error instanceof MissingColumn)
     throw new UsageError(`${error.message} Name the columns with --map id=…,name=…,tag=…`);
   const finished = error === undefined;
-  const isShown = process.stdout.isTTY;
-  const [c, r, f] = [created, replayed, refused].map(isShown ? formatCount : String);
-  const rate = formatCount((created + replayed + refused) / seconds);
-  const time = isShown ? ` in ${formatSeconds(seconds)} (${rate} a second)` : "";
   const line = json
     ? JSON.stringify({ finished, created, replayed, refused, seconds })
-    : `created ${c}, replayed ${r}, refused ${f}${time}`;
+    : `created ${created}, replayed ${replayed}, refused ${refused}`;
   // Standard output belongs to the rejects if they go there.
   if (finished || json || error instanceof Interrupted)
     await (rejects === "-" ? printError(line) : printLine(line));

@@ -15,7 +15,6 @@ import {
 import { plantScopes, scopes } from "../domain/token.ts";
 import { changeTypes } from "../domain/change.ts";
 import { encodings } from "../format/encoding.ts";
-import { printCandidates, printCompletion, shells } from "./completion.ts";
 import { CommandError, explain, Interrupted } from "./command.ts";
 import { printError, printJson, printTable } from "./terminal.ts";
 import type { WebhookAction } from "./webhook.ts";
@@ -112,14 +111,8 @@ export function injectLimits(limits: Partial<Limits>): void {
   injectedLimits = limits;
 }
 
-function resolveOptions(options: Readonly<Record<string, unknown>>): Resolved {
-  const flags: Partial<Record<SettingName, string>> = {};
-  for (const name of Object.keys(settings) as SettingName[]) {
-    const value = options[name];
-    if (typeof value === "string") flags[name] = value;
-  }
-  return resolveConfig(flags, process.env, injectedLimits);
-}
+const resolveOptions = (options: Readonly<Record<string, unknown>>): Resolved =>
+  resolveConfig(options, process.env, injectedLimits);
 
 type Action = (config: Config, options: never, ...words: never[]) => Promise<void> | void;
 
@@ -127,11 +120,10 @@ type Action = (config: Config, options: never, ...words: never[]) => Promise<voi
 const load =
   (find: () => Promise<Action>) =>
   async (...given: unknown[]): Promise<void> => {
-    const [words, options] = [given.slice(0, -2), given.at(-2) as Record<string, unknown>];
+    const options = given.at(-2) as Record<string, unknown>;
     const { config } = resolveOptions(options);
-    await (
-      await find()
-    )(config, options as never, ...(words as never[]));
+    const act = await find();
+    await act(config, options as never, ...(given.slice(0, -2) as never[]));
   };
 
 function addServiceCommands(program: Command): void {
@@ -301,13 +293,14 @@ function addStoreCommands(program: Command): void {
     .action(load(async () => (await import("./check.ts")).migrate));
 }
 
+/** The shells ask this program what can come next, so their scripts never go stale. */
 function addCompletion(program: Command): void {
   program
     .command("completion")
     .description("Print a script that completes commands in a shell.")
-    .addArgument(new Argument("<shell>", "which shell").choices(shells))
+    .addArgument(new Argument("<shell>", "which shell").choices(Object.keys(scripts)))
     .addHelpText("after", COMPLETION_HELP)
-    .action(printCompletion);
+    .action((shell: keyof typeof scripts) => void process.stdout.write(scripts[shell]));
   program
     .command("complete", { hidden: true })
     // Shells add words of the line, which it holds already.
@@ -317,8 +310,46 @@ function addCompletion(program: Command): void {
     .action(() => printCandidates(program));
 }
 
-const COMPLETION_HELP = `
-Run it whenever a shell starts:
-  bash  add to ~/.bashrc: source <(plantstore completion bash)
-  zsh   add to ~/.zshrc, below compinit: source <(plantstore completion zsh)
-  fish  plantstore completion fish > ~/.config/fish/completions/plantstore.fish`;
+const COMPLETION_HELP = "\ndocs/install.md says where each shell looks for it.";
+
+/** The shell gives the line so far in COMP_LINE. Where no candidate fits, it completes the name of a file. */
+const bashScript = `complete -o default -C "plantstore complete" plantstore\n`;
+
+const scripts = {
+  bash: bashScript,
+  zsh: `autoload -U +X bashcompinit && bashcompinit\n${bashScript}`,
+  fish: `function __plantstore_complete
+  set -lx COMP_LINE (commandline -cp)
+  plantstore complete
+end
+complete -c plantstore -a '(__plantstore_complete)'
+`,
+};
+
+/** One on each line. */
+function printCandidates(program: Command): void {
+  const words = (process.env["COMP_LINE"] ?? "").split(/\s+/).slice(1);
+  const typed = words.pop() ?? "";
+  const fitting = findCandidates(program, words, typed).filter((one) => one.startsWith(typed));
+  process.stdout.write(fitting.map((one) => `${one}\n`).join(""));
+}
+
+function findCandidates(program: Command, before: readonly string[], typed: string): string[] {
+  let command = program;
+  let argumentCount = 0;
+  let option: Option | undefined;
+  for (const word of before) {
+    const isValue = option?.required === true;
+    option = command.options.find(({ long }) => !isValue && long === word);
+    if (isValue || option !== undefined) continue;
+    const next = command.commands.find((one) => one.name() === word);
+    if (next === undefined) argumentCount++;
+    else command = next;
+  }
+  if (option?.required) return option.argChoices ?? [];
+  const help = command.createHelp();
+  if (typed.startsWith("-")) return help.visibleOptions(command).map(({ long }) => long ?? "");
+  const commands = help.visibleCommands(command).map((one) => one.name());
+  const values = command.registeredArguments[argumentCount]?.argChoices ?? [];
+  return argumentCount === 0 ? [...commands, ...values] : values;
+}

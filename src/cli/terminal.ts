@@ -38,24 +38,21 @@ export const formatJson = (value: unknown, indent?: number): string =>
 export const printJson = (value: unknown, indent = 2): void =>
   void process.stdout.write(`${formatJson(value, indent)}\n`);
 
-interface Report {
-  readonly sentence: string;
-  readonly facts: Readonly<Record<string, unknown>>;
-  /** What only programs need. */
-  readonly more: Readonly<Record<string, unknown>>;
-  readonly isJson: boolean | undefined;
-  readonly output?: NodeJS.WriteStream;
-}
-
 /** What a command did: one line of JSON, or a sentence, and below it one fact a line. */
-export function printReport({ sentence, facts, more, isJson, output = process.stdout }: Report) {
-  if (isJson) return void output.write(`${formatJson({ ...more, ...facts })}\n`);
+export function printReport(
+  sentence: string,
+  facts: Readonly<Record<string, unknown>>,
+  /** `more`: what only programs need. */
+  { isJson = false, more = {}, output = process.stdout as NodeJS.WriteStream },
+): void {
   const rows = Object.entries(facts).filter(([, value]) => value !== undefined);
   const lines = rows.map(
     ([name, value]) =>
       `  ${(labels[name] ?? capitalize(name)).padEnd(6)}  ${formatFact(name, value)}\n`,
   );
-  output.write(`${sentence}\n\n${lines.join("")}`);
+  output.write(
+    isJson ? `${formatJson({ ...more, ...facts })}\n` : `${sentence}\n\n${lines.join("")}`,
+  );
 }
 
 const labels: Readonly<Record<string, string>> = { bytes: "Size", seconds: "Time" };
@@ -101,13 +98,11 @@ export function formatBytes(bytes: number): string {
 }
 
 /** 65 is 1:05, 3661 is 1:01:01. */
-function formatDuration(seconds: number): string {
-  const whole = Math.round(seconds);
-  const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
-  return h > 0 ? `${h}:${twoDigits(m)}:${twoDigits(s)}` : `${m}:${twoDigits(s)}`;
-}
-
-const twoDigits = (part: number): string => String(part).padStart(2, "0");
+const formatDuration = (seconds: number): string =>
+  new Date(seconds * 1000)
+    .toISOString()
+    .slice(11, 19)
+    .replace(/^(00:)?0?/, "");
 
 /** With tenths below a minute. */
 export const formatSeconds = (seconds: number): string =>

@@ -49,7 +49,7 @@ export class ActivityLog {
     this.samples.push(this.compare(atMs, waiting));
     if (this.samples.length > SAMPLES_MAX) this.samples.shift();
     // The chart of the size shows the hour before a person opens it.
-    void this.size.refresh(SIZE_KNOWN_MS / 2);
+    void this.size.refresh(SIZE_SAMPLED_MS);
   }
 
   /** What happened since the last one. The description of GET /activity says what each figure is. */
@@ -89,9 +89,9 @@ function summarize(blocks: readonly Metrics[]) {
     );
   // Of plants and tags. Batches and feeds last as long as their clients want.
   const [reads, writes] = [new Histogram(), new Histogram().addAll(creates)];
-  for (const { method, path, durations: some } of durations)
-    if (method === "GET" && /^\/(plants|tags)/.test(path)) reads.addAll(some);
-    else if (path === "/plants/{id}") writes.addAll(some);
+  for (const { method, path, times } of durations)
+    if (/GET|HEAD/.test(method) && /^\/(plants|tags)/.test(path)) reads.addAll(times);
+    else if (/PUT|DELETE/.test(method) && path === "/plants/{id}") writes.addAll(times);
   return {
     creates,
     reads,
@@ -107,29 +107,25 @@ const round = (ms: number | undefined): number | undefined =>
   ms === undefined ? undefined : Number(ms.toPrecision(3));
 
 const SIZE_FRESH_MS = 10_000;
-const SIZE_KNOWN_MS = 60_000;
+const SIZE_SAMPLED_MS = 30_000;
 
 /** A figure of the store. Measured seldom unless clients ask, because the answer may come from a database server. */
 export class StoreFigure {
+  /** As last measured; undefined if it could not be. */
+  value: number | undefined;
   private readonly measure: () => Promise<number | undefined>;
   private measuredAtMs = 0;
   private measuring = Promise.resolve();
-  private lastValue: number | undefined;
 
   constructor(measure: () => Promise<number | undefined>) {
     this.measure = measure;
-  }
-
-  /** As last measured; undefined if it was not measured lately, or if it could not be measured. */
-  get value(): number | undefined {
-    return Date.now() - this.measuredAtMs < SIZE_KNOWN_MS ? this.lastValue : undefined;
   }
 
   /** Resolves when the figure is known. */
   refresh(freshMs = SIZE_FRESH_MS): Promise<void> {
     if (Date.now() - this.measuredAtMs < freshMs) return this.measuring;
     this.measuredAtMs = Date.now();
-    const keep = (value: number | undefined): void => void (this.lastValue = value);
+    const keep = (value: number | undefined): void => void (this.value = value);
     this.measuring = this.measure().then(keep, () => keep(undefined));
     return this.measuring;
   }

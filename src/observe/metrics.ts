@@ -15,12 +15,6 @@ const TOTAL = BUCKETS;
 const TOTAL_MS = BUCKETS + 1;
 const HISTOGRAM_LENGTH = BUCKETS + 2;
 
-interface Bucket {
-  readonly upToMs: number;
-  /** Durations up to this one, the buckets before it included. */
-  readonly count: number;
-}
-
 /** How durations are distributed. */
 export class Histogram {
   private readonly memory: Float64Array;
@@ -61,9 +55,9 @@ export class Histogram {
     return 2 ** (DOUBLING_MIN + (index - 0.5) / STEPS);
   }
 
-  /** One bucket for each doubling between these two, which are powers of two. */
-  buckets(fromMs: number, toMs: number): Bucket[] {
-    const buckets: Bucket[] = [];
+  /** How many durations there are up to each doubling between these two, which are powers of two. */
+  buckets(fromMs: number, toMs: number) {
+    const buckets: { readonly upToMs: number; readonly count: number }[] = [];
     let index = 0;
     let count = 0;
     for (let upToMs = fromMs; upToMs <= toMs; upToMs *= 2) {
@@ -170,7 +164,7 @@ export class Metrics {
       blocks.reduce((sum, block) => sum + (block.gauges[index] ?? 0), 0),
     ]);
     const counts: { method: string; path: string; status: number; count: number }[] = [];
-    const durations: { method: string; path: string; durations: Histogram }[] = [];
+    const durations: { method: string; path: string; times: Histogram }[] = [];
     for (let kind = 0; kind < paths.length * methods.length; kind++) {
       const method = methods[kind % methods.length] ?? "other";
       const path = paths[Math.floor(kind / methods.length)] ?? LINES;
@@ -181,12 +175,12 @@ export class Metrics {
       }
       const sum = new Histogram();
       for (const block of blocks) sum.addAll(block.durationsOf(kind));
-      if (kind === 0 || sum.count > 0) durations.push({ method, path, durations: sum });
+      if (kind === 0 || sum.count > 0) durations.push({ method, path, times: sum });
     }
     const [creates, ...timed] = durations;
     return {
       /** From the arrival of a new plant to its answer, so until it is on disk. */
-      creates: creates?.durations ?? new Histogram(),
+      creates: creates?.times ?? new Histogram(),
       gauges: Object.fromEntries(held) as Record<Gauge, number>,
       requests: counts.filter(({ path }) => path !== LINES),
       /** A batch answers 200 whatever becomes of its lines. */

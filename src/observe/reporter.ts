@@ -131,118 +131,71 @@ export class MetricsReporter {
     const cpu = process.cpuUsage();
     const byWebhook = (read: (webhook: WebhookFacts) => number): Value =>
       webhooks.map((webhook) => [{ webhook: webhook.name }, read(webhook)]);
-    const values: Readonly<Record<Name, Value>> = {
-      plantstore_info: [[{ version, engine: store.description.engine }, 1]],
-      plantstore_ready: isReady === undefined ? undefined : Number(isReady),
-      plantstore_requests_total: requests.map(({ count, ...labels }) => [labels, count]),
-      plantstore_request_seconds: durations.map(({ durations: some, ...labels }) => [labels, some]),
-      plantstore_requests_in_flight: gauges.requestsInFlight,
-      plantstore_open_connections: await countConnections(limits.port),
-      plantstore_batch_lines_total: batchLines.map(({ status, count }) => [{ status }, count]),
-      plantstore_create_seconds: creates,
-      plantstore_commit_seconds: commits?.durations,
-      plantstore_commit_writes: commits?.sizes,
-      plantstore_writes_waiting: store.writesWaiting,
-      plantstore_writes_waiting_max: limits.queueLengthMax,
-      plantstore_held_bytes: gauges.bytesHeld,
-      plantstore_held_bytes_max: limits.bodyBytesTotalMax,
-      plantstore_store_bytes: this.activity.size.value,
-      plantstore_plants: this.plants.value,
-      plantstore_plants_max: limits.plantsMax || undefined,
-      plantstore_disk_free_bytes: diskFreeBytes,
-      plantstore_disk_free_bytes_min:
-        diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin || undefined,
-      plantstore_postgres_connections_in_use: figures.connectionsInUse,
-      plantstore_postgres_waiting: figures.callersWaiting,
-      plantstore_postgres_retries_total: figures.retries,
-      plantstore_postgres_connects_total: figures.connects,
-      plantstore_tokens_expiring: tokens && countExpiring(tokens),
-      plantstore_backups_total: backups && [
-        [{ result: "made" }, backups.made],
-        [{ result: "failed" }, backups.failed],
-      ],
-      plantstore_backup_interval_seconds: backups && backups.everyMs / 1000,
-      plantstore_backup_timestamp_seconds: backups?.last && backups.last.atMs / 1000,
-      plantstore_backup_bytes: backups?.last?.bytes,
-      plantstore_log_lines_dropped_total: this.observed.countDroppedLines?.() ?? 0,
-      plantstore_changes_total: store.changesWritten,
-      plantstore_feed_readers: gauges.feedReaders,
-      plantstore_webhook_lag_seconds: byWebhook(({ lagSeconds }) => lagSeconds),
-      plantstore_webhook_paused: byWebhook(({ isPaused }) => Number(isPaused)),
-      plantstore_webhook_attempts_total: webhooks.flatMap(({ name, sent, failed }) => [
-        [{ webhook: name, result: "taken" }, sent],
-        [{ webhook: name, result: "failed" }, failed],
-      ]),
-      plantstore_event_loop_delay_seconds: this.loopDelays,
-      process_cpu_seconds_total: (cpu.user + cpu.system) / 1e6,
-      process_resident_memory_bytes: orNothing(() => process.memoryUsage.rss()),
-      process_open_fds: orNothing(() => readdirSync("/proc/self/fd").length),
-      process_max_fds: orNothing(readDescriptorsMax),
-      process_start_time_seconds: performance.timeOrigin / 1000,
+    const families: Readonly<Record<string, Readonly<Record<string, Value>>>> = {
+      gauge: {
+        plantstore_info: [[{ version, engine: store.description.engine }, 1]],
+        plantstore_ready: isReady === undefined ? undefined : Number(isReady),
+        plantstore_requests_in_flight: gauges.requestsInFlight,
+        plantstore_open_connections: await countConnections(limits.port),
+        plantstore_writes_waiting: store.writesWaiting,
+        plantstore_writes_waiting_max: limits.queueLengthMax,
+        plantstore_held_bytes: gauges.bytesHeld,
+        plantstore_held_bytes_max: limits.bodyBytesTotalMax,
+        plantstore_store_bytes: this.activity.size.value,
+        plantstore_plants: this.plants.value,
+        plantstore_plants_max: limits.plantsMax || undefined,
+        plantstore_disk_free_bytes: diskFreeBytes,
+        plantstore_disk_free_bytes_min:
+          diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin || undefined,
+        plantstore_postgres_connections_in_use: figures.connectionsInUse,
+        plantstore_postgres_waiting: figures.callersWaiting,
+        plantstore_tokens_expiring: tokens && countExpiring(tokens),
+        plantstore_backup_interval_seconds: backups && backups.everyMs / 1000,
+        plantstore_backup_timestamp_seconds: backups?.last && backups.last.atMs / 1000,
+        plantstore_backup_bytes: backups?.last?.bytes,
+        plantstore_feed_readers: gauges.feedReaders,
+        plantstore_webhook_lag_seconds: byWebhook(({ lagSeconds }) => lagSeconds),
+        plantstore_webhook_paused: byWebhook(({ isPaused }) => Number(isPaused)),
+        process_resident_memory_bytes: orNothing(() => process.memoryUsage.rss()),
+        process_open_fds: orNothing(() => readdirSync("/proc/self/fd").length),
+        process_max_fds: orNothing(readDescriptorsMax),
+        process_start_time_seconds: performance.timeOrigin / 1000,
+      },
+      counter: {
+        plantstore_requests_total: requests.map(({ count, ...labels }) => [labels, count]),
+        plantstore_batch_lines_total: batchLines.map(({ status, count }) => [{ status }, count]),
+        plantstore_postgres_retries_total: figures.retries,
+        plantstore_postgres_connects_total: figures.connects,
+        plantstore_backups_total: backups && [
+          [{ result: "made" }, backups.made],
+          [{ result: "failed" }, backups.failed],
+        ],
+        plantstore_log_lines_dropped_total: this.observed.countDroppedLines?.() ?? 0,
+        plantstore_changes_total: store.changesWritten,
+        plantstore_webhook_attempts_total: webhooks.flatMap(({ name, sent, failed }) => [
+          [{ webhook: name, result: "taken" }, sent],
+          [{ webhook: name, result: "failed" }, failed],
+        ]),
+        process_cpu_seconds_total: (cpu.user + cpu.system) / 1e6,
+      },
+      histogram: {
+        plantstore_request_seconds: durations.map(({ times, ...labels }) => [labels, times]),
+        plantstore_create_seconds: creates,
+        plantstore_commit_seconds: commits?.durations,
+        plantstore_commit_writes: commits?.sizes,
+        plantstore_event_loop_delay_seconds: this.loopDelays,
+      },
     };
     return Object.entries(families)
       .flatMap(([type, ofType]) =>
         Object.entries(ofType).map(
-          ([name, help]) =>
-            `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${formatValue(name, values[name as Name])}`,
+          ([name, value]) =>
+            `# HELP ${name} See docs/operations.md.\n# TYPE ${name} ${type}\n${formatValue(name, value)}`,
         ),
       )
       .join("");
   };
 }
-
-/** The name and the meaning of every metric, by its type. */
-const families = {
-  gauge: {
-    plantstore_info: "The version and the engine of the store, as labels.",
-    plantstore_ready: "1 if the last probe could write; without a value until /readyz was asked.",
-    plantstore_requests_in_flight: "Requests that are not answered yet.",
-    plantstore_open_connections: "Connections of clients.",
-    plantstore_writes_waiting: "Writes that wait for a commit.",
-    plantstore_writes_waiting_max: "Writes that may wait; those beyond are refused.",
-    plantstore_held_bytes: "Memory for bodies that arrive and answers that are not read yet.",
-    plantstore_held_bytes_max: "Limit of plantstore_held_bytes; requests beyond it are refused.",
-    plantstore_store_bytes: "Size of the store, its log included.",
-    plantstore_plants: "Plants in the store.",
-    plantstore_plants_max: "Limit of plantstore_plants.",
-    plantstore_disk_free_bytes: "SQLite: free space of the disk.",
-    plantstore_disk_free_bytes_min: "SQLite: with less free space, new plants are refused.",
-    plantstore_postgres_connections_in_use: "PostgreSQL: connections with a statement under way.",
-    plantstore_postgres_waiting: "PostgreSQL: work that waits for a connection.",
-    plantstore_tokens_expiring: "Tokens that stop working within a week.",
-    plantstore_backup_interval_seconds: "Time from one backup to the next.",
-    plantstore_backup_timestamp_seconds: "When the newest backup began, since 1970.",
-    plantstore_backup_bytes: "Size of the newest backup.",
-    plantstore_feed_readers: "Clients that follow the changes.",
-    plantstore_webhook_lag_seconds: "Age of the oldest change that a webhook has not taken.",
-    plantstore_webhook_paused: "1 if nothing is sent to a webhook until a person resumes it.",
-    process_resident_memory_bytes: "Memory of the process.",
-    process_open_fds: "Open descriptors.",
-    process_max_fds: "Descriptors that may be open.",
-    process_start_time_seconds: "When the process started, since 1970.",
-  },
-  counter: {
-    plantstore_requests_total: "Requests that were answered, by method, path and status.",
-    plantstore_batch_lines_total: "Plants sent in batches, by the status of their result.",
-    plantstore_postgres_retries_total: "PostgreSQL: repeated attempts.",
-    plantstore_postgres_connects_total: "PostgreSQL: connections that were opened.",
-    plantstore_backups_total: "Backups since the start, by result.",
-    plantstore_log_lines_dropped_total: "Log lines that standard error did not take.",
-    plantstore_changes_total: "Changes that were written to the journal.",
-    plantstore_webhook_attempts_total: "Events that this instance sent to a webhook, by result.",
-    process_cpu_seconds_total: "Processor time of the process.",
-  },
-  histogram: {
-    plantstore_request_seconds: "Time from the head of a request to the head of its answer.",
-    plantstore_create_seconds: "Time from the arrival of a new plant until it is on disk.",
-    plantstore_commit_seconds: "Time that a commit of plants takes, with its sync.",
-    plantstore_commit_writes: "Writes that share a commit.",
-    plantstore_event_loop_delay_seconds: "How late the thread that writes gets to its timers.",
-  },
-};
-
-type Families = typeof families;
-type Name = { [Type in keyof Families]: keyof Families[Type] }[keyof Families];
 
 type Labels = Readonly<Record<string, string | number | undefined>>;
 /** One value, or one for each set of labels. */
