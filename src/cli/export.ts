@@ -20,7 +20,9 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
       using output = openOutput("--output", path, flags, config, signal);
-      using progress = new Progress(() => ({ plants: count }));
+      // Plants that scroll by on the terminal are progress enough.
+      const isShown = path !== "-" || !process.stdout.isTTY;
+      using progress = new Progress(() => ({ plants: count }), isShown);
       const blocks = plantsOf(target).exportBlocks(flags, { signal, onRetry: progress.onRetry });
       for await (const plants of blocks) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));

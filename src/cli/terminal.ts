@@ -129,8 +129,8 @@ export class Progress {
   private readonly startedAtMs = performance.now();
   private readonly timer: Timer | undefined;
 
-  constructor(read: () => Reading) {
-    if (!process.stderr.isTTY || process.env["TERM"] === "dumb") return;
+  constructor(read: () => Reading, isShown = true) {
+    if (!isShown || !process.stderr.isTTY || process.env["TERM"] === "dumb") return;
     this.timer = setInterval(() => {
       const seconds = (performance.now() - this.startedAtMs) / 1000;
       const columns = process.stderr.columns || COLUMNS_DEFAULT;

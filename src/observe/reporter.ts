@@ -6,11 +6,13 @@ import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
-import { ActivityLog, StoreFigure } from "./activity.ts";
+import { compare, type FailedRequest, SAMPLES_MAX, StoreFigure, summarize } from "./activity.ts";
 import { Histogram, Metrics } from "./metrics.ts";
 
 /** How often the event loop is looked at. */
 const LOOP_CHECK_MS = 250;
+const SIZE_SAMPLED_MS = 30_000;
+const FAILURES_MAX = 20;
 
 export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics" | "noteFailure">;
 
@@ -62,19 +64,21 @@ export class MetricsReporter {
   private readonly blocks: readonly Metrics[];
   private readonly observed: Observed;
   private readonly loopDelays = new Histogram();
-  private readonly activity: ActivityLog;
-  readonly noteFailure: ActivityLog["noteFailure"];
   private readonly timers: Timer[] = [];
   private readonly plants: StoreFigure;
+  private readonly size: StoreFigure;
+  private readonly samples: ReturnType<MetricsReporter["compare"]>[] = [];
+  private last = summarize([]);
+  /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
+  private readonly failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
 
   /** One block for each thread that counts. */
   constructor(blocks: readonly Metrics[], observed: Observed) {
     const { store } = observed;
     this.blocks = blocks;
     this.observed = observed;
-    this.activity = new ActivityLog(blocks, new StoreFigure(() => store.measureBytes()));
+    this.size = new StoreFigure(() => store.measureBytes());
     this.plants = new StoreFigure(async () => (await store.countPlants()).count);
-    this.noteFailure = this.activity.noteFailure;
   }
 
   start(): void {
@@ -97,17 +101,34 @@ export class MetricsReporter {
     for (const timer of this.timers) clearInterval(timer);
   }
 
+  readonly noteFailure = (failure: FailedRequest): void => {
+    const kept = this.failures[failure.status < 500 ? 0 : 1];
+    if (kept.push(failure) > FAILURES_MAX) kept.shift();
+  };
+
   sample(atMs: number): void {
-    this.activity.sample(atMs, this.observed.store.writesWaiting);
+    this.samples.push(this.compare(atMs));
+    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
+    // The chart of the size shows the hour before a person opens it.
+    void this.size.refresh(SIZE_SAMPLED_MS);
   }
 
-  /** With the samples after that time, oldest first. */
+  private compare(atMs: number) {
+    const { last } = this;
+    this.last = summarize(this.blocks);
+    const [waiting, storeBytes] = [this.observed.store.writesWaiting, this.size.value];
+    return { atMs, ...compare(last, this.last), waiting, storeBytes };
+  }
+
+  /** With the samples after that time, oldest first, and the failures, newest first. */
   readonly readActivity = async (sinceMs: number) => {
     // Measured for the next sample. This answer does not wait for a database server.
-    void this.activity.size.refresh();
+    void this.size.refresh();
+    const failures = this.failures.flat().toReversed();
     return {
       intervalMs: this.intervalMs,
-      ...this.activity.read(sinceMs),
+      samples: this.samples.filter(({ atMs }) => atMs > sinceMs),
+      failures: failures.toSorted((one, other) => other.atMs - one.atMs),
       backups: this.observed.backups,
       version: packageJson.version,
       startedAtMs: Math.round(performance.timeOrigin),
@@ -122,7 +143,7 @@ export class MetricsReporter {
       inTime(store.listTokens()),
       inTime(reportWebhooks?.()),
       inTime(this.plants.refresh()),
-      this.activity.size.refresh(),
+      this.size.refresh(),
     ]);
     const { creates, requests, batchLines, durations, gauges } = Metrics.addUp(this.blocks);
     const figures = store.readFigures();
@@ -141,7 +162,7 @@ export class MetricsReporter {
         plantstore_writes_waiting_max: limits.queueLengthMax,
         plantstore_held_bytes: gauges.bytesHeld,
         plantstore_held_bytes_max: limits.bodyBytesTotalMax,
-        plantstore_store_bytes: this.activity.size.value,
+        plantstore_store_bytes: this.size.value,
         plantstore_plants: this.plants.value,
         plantstore_plants_max: limits.plantsMax || undefined,
         plantstore_disk_free_bytes: diskFreeBytes,
