@@ -59,11 +59,7 @@ async function readAll(store: Store): Promise<readonly Plant[]> {
 async function copy(from: Store, to: Store): Promise<Report> {
   const report = createReport();
   const { signal } = new AbortController();
-  await copyPlants(from, to, {
-    signal,
-    report,
-    delaysMs: [1, 1, 1],
-  });
+  await copyPlants(from, to, report, { signal, delaysMs: [1, 1, 1] });
   return report;
 }
 

@@ -72,15 +72,10 @@ export function onSignal(handle: (name: "SIGINT" | "SIGTERM", isSecond: boolean)
     });
 }
 
-/** The exit code is that of a process which the signal has ended: 128 and its number. */
-export class Interrupted extends CommandError {
-  override readonly exitCode: number;
+export class Interrupted extends CommandError {}
 
-  constructor(exitCode: number) {
-    super("Interrupted.");
-    this.exitCode = exitCode;
-  }
-}
+/** Those of a process which the signal has ended: 128 and its number. */
+const signalExitCodes = { SIGINT: 130, SIGTERM: 143 };
 
 /** The first Ctrl-C aborts the signal given to `use` with an Interrupted as its reason; the second exits at once. */
 export function untilInterrupted<Result>(
@@ -88,9 +83,9 @@ export function untilInterrupted<Result>(
 ): Promise<Result> {
   const controller = new AbortController();
   onSignal((name, isSecond) => {
-    const exitCode = name === "SIGINT" ? 130 : 143;
+    const exitCode = signalExitCodes[name];
     if (isSecond) process.exit(exitCode);
-    controller.abort(new Interrupted(exitCode));
+    controller.abort(Object.assign(new Interrupted("Interrupted."), { exitCode }));
   });
   return use(controller.signal);
 }

@@ -22,11 +22,7 @@ import {
 import { requireOutsideStore } from "./files.ts";
 import { countOf, formatCount, printError, printReport, Progress } from "./terminal.ts";
 
-interface Sum {
-  readonly count: number;
-  /** Over all plants by ascending id, each as a line of JSON: the checksum of `plantstore export`. */
-  readonly sha256: string;
-}
+type Sum = Awaited<ReturnType<typeof sumUp>>;
 
 /** Right at any time, also if the copy ends early. */
 export const createReport = () => ({
@@ -59,7 +55,7 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
     withStore(from, (source) =>
       withStore(to, async (target) => {
         ends = { from: source.description.location, to: target.description.location };
-        await copyPlants(source, target, { signal, report });
+        await copyPlants(source, target, report, { signal });
         // Last: a refused copy must leave no working tokens in the target.
         await copyTokens(source, target, report.tokens);
       }),
@@ -105,14 +101,11 @@ async function copyTokens(source: Store, target: Store, tally: Report["tokens"])
   );
 }
 
-interface PlantCopy extends RetryOptions {
-  readonly report: Report;
-}
-
 export async function copyPlants(
   source: Store,
   target: Store,
-  { report, ...options }: PlantCopy,
+  report: Report,
+  options: RetryOptions,
 ): Promise<void> {
   const [from, to] = [source.description.location, target.description.location];
   const { count: total } = await retryBusy(() => source.countPlants({}, Number.POSITIVE_INFINITY));
@@ -159,11 +152,12 @@ export async function copyPlants(
   report.verification = { equal, from: again, to: arrived };
 }
 
+/** Over all plants by ascending id, each as a line of JSON: the checksum of `plantstore export`. */
 async function sumUp(
   store: Store,
   retrying: RetryOptions,
   use?: (plants: readonly ListedPlant[]) => Promise<void> | void,
-): Promise<Sum> {
+) {
   const hasher = new Bun.CryptoHasher("sha256");
   let count = 0;
   for await (const plants of readPages(store, {}, retrying)) {

@@ -116,31 +116,28 @@ interface Started {
   readonly firstToken: string | undefined;
 }
 
-export function formatForPeople({ url, store, workers, firstToken }: Started): string {
-  const lines = [
-    "",
-    `  Plant Store ${packageJson.version}`,
-    "",
-    `  Address     ${url}`,
-    `  Store       ${store.location} (${store.engine})`,
-    `  Durability  ${store.durability}`,
-    ...(workers === 1 ? [] : [`  Threads     ${workers} accept, one writes`]),
-    `  Console     ${url}/`,
-    `  Reference   ${url}/docs`,
-    "",
-  ];
-  if (firstToken !== undefined)
-    lines.push(
-      "  Your first token. It is shown only now; keep it:",
-      `    ${firstToken}`,
-      "  Open the console with it:",
-      `    ${url}/#token=${firstToken}`,
-      "  Or store a plant:",
-      `    ${formatCurl(url, firstToken).replaceAll("\n", "\n    ")}`,
-      "",
-    );
-  lines.push("  Ctrl-C stops it.", "");
-  return `${lines.join("\n")}\n`;
+export function formatForPeople({ url, store, workers, firstToken: token }: Started): string {
+  const threads = workers === 1 ? "" : `\n  Threads     ${workers} accept, one writes`;
+  const first = `  Your first token. It is shown only now; keep it:
+    ${token}
+  Open the console with it:
+    ${url}/#token=${token}
+  Or store a plant:
+    ${formatCurl(url, String(token)).replaceAll("\n", "\n    ")}
+
+`;
+  return `
+  Plant Store ${packageJson.version}
+
+  Address     ${url}
+  Store       ${store.location} (${store.engine})
+  Durability  ${store.durability}${threads}
+  Console     ${url}/
+  Reference   ${url}/docs
+
+${token === undefined ? "" : first}  Ctrl-C stops it.
+
+`;
 }
 
 /** The same facts on one line. Standard output is not the log, which never holds a token. */

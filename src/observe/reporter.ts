@@ -82,19 +82,16 @@ export class MetricsReporter {
   }
 
   start(): void {
+    const intervalMs = this.observed.limits.sampleSeconds * 1000;
     let dueMs = performance.now() + LOOP_CHECK_MS;
     const checkLoop = (): void => {
       this.loopDelays.add(Math.max(0, performance.now() - dueMs));
       dueMs = performance.now() + LOOP_CHECK_MS;
     };
     this.timers.push(
-      setInterval(() => this.sample(Date.now()), this.intervalMs).unref(),
+      setInterval(() => this.sample(Date.now()), intervalMs).unref(),
       setInterval(checkLoop, LOOP_CHECK_MS).unref(),
     );
-  }
-
-  private get intervalMs(): number {
-    return this.observed.limits.sampleSeconds * 1000;
   }
 
   stop(): void {
@@ -126,7 +123,7 @@ export class MetricsReporter {
     void this.size.refresh();
     const failures = this.failures.flat().toReversed();
     return {
-      intervalMs: this.intervalMs,
+      intervalMs: this.observed.limits.sampleSeconds * 1000,
       samples: this.samples.filter(({ atMs }) => atMs > sinceMs),
       failures: failures.toSorted((one, other) => other.atMs - one.atMs),
       backups: this.observed.backups,
