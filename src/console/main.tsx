@@ -8,7 +8,6 @@ import { startLists } from "./state/plants.ts";
 import { route, titleOf } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
-import { exporting } from "./view/export.tsx";
 import { Shell } from "./view/shell.tsx";
 import { listenForKeys } from "./view/shortcuts.tsx";
 
@@ -22,8 +21,8 @@ effect(() => {
   const isLeft = signedOut.value === "left";
   untracked(() => {
     if (!isLeft) return;
-    exporting.value?.cancel();
-    exporting.value = work.value = undefined;
+    work.value?.stop();
+    work.value = undefined;
     chooseAnother();
     forgetTrail();
     toasts.value = [];

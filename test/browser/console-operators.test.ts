@@ -167,9 +167,6 @@ describeInBrowser("webhooks in the console", () => {
     await page.getByLabel("After change number").fill("");
     await page.getByRole("button", { name: "Send again" }).click();
     await page.locator(".toast", { hasText: "goes on from there" }).waitFor();
-    await choose("New secret");
-    await page.locator(".toast", { hasText: "new secret" }).waitFor();
-    expect(await page.getByLabel("The secret of the webhook").inputValue()).not.toBe(secret);
     await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("button", { name: "Actions for shop" }).click();
     await page.keyboard.press("Escape");

@@ -3,8 +3,10 @@
 import { batch, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../../client/client.ts";
 import { createFilter, type PlantCount } from "../../domain/page.ts";
+import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { createPlant, type Filter, removePlant, Taken, type Versioned } from "../api/plants.ts";
+import { createPlant, type Filter, findTaken, removePlant, Taken } from "../api/plants.ts";
+import type { Versioned } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
@@ -25,6 +27,8 @@ class PlantList {
   readonly version = signal(0);
   readonly phase = signal<"loading" | "ready" | "end" | "failed">("ready");
   readonly failure = signal<unknown>(undefined);
+  /** The plant whose id is searched for. */
+  readonly byId = signal<Plant | undefined>(undefined);
   /** How many match; undefined until they are counted. */
   readonly count = signal<PlantCount | undefined>(undefined);
   /** The plant that the keys have come to. */
@@ -35,9 +39,16 @@ class PlantList {
   /** Changes that came while a page was loading: the page may be older. */
   private late: (() => void)[] = [];
   private readonly left = new AbortController();
+  private readonly searchedId: bigint | undefined;
 
   constructor(filter: Filter) {
     this.filter = filter;
+    this.searchedId = findInt64((filter.q ?? "").trim());
+  }
+
+  async readById(): Promise<void> {
+    if (this.searchedId === undefined) return;
+    this.byId.value = await findTaken(this.searchedId, this.left.signal).catch(() => undefined);
   }
 
   /** Reads on until there is something new to show, and this id. A search may need many pages for that. */
@@ -90,7 +101,8 @@ class PlantList {
 
   /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
   put(plant: Plant): void {
-    if (!this.includes(plant)) return this.take(plant.id);
+    if (plant.id === this.searchedId) this.byId.value = plant;
+    if (!this.includes(plant)) return this.drop(plant.id);
     if (this.phase.value === "loading") this.late.push(() => this.put(plant));
     const index = this.placeOf(plant.id);
     if (this.plants[index]?.id === plant.id) this.plants[index] = plant;
@@ -98,8 +110,14 @@ class PlantList {
     this.version.value++;
   }
 
+  /** The plant is gone. */
   take(id: bigint): void {
-    if (this.phase.value === "loading") this.late.push(() => this.take(id));
+    if (id === this.searchedId) this.byId.value = undefined;
+    this.drop(id);
+  }
+
+  private drop(id: bigint): void {
+    if (this.phase.value === "loading") this.late.push(() => this.drop(id));
     const index = this.indexOf(id);
     if (index === -1) return;
     this.plants.splice(index, 1);
@@ -154,6 +172,7 @@ async function show(next: PlantList, place?: bigint): Promise<void> {
   list.value.stop();
   list.value = next;
   await untilFollowing();
+  void next.readById();
   void next.readCount(false);
   await next.loadMore(place);
   const { phase, plants } = next;

@@ -85,10 +85,10 @@ const AT_ONCE_MAX = 10_000;
 /** Browsers open six connections to one host, and the list follows the changes on one of them. */
 const SIMULTANEOUS = 4;
 
+/** Something that takes long: what it does, and how much of it is done, from 0 to 1 if that is known. */
 interface Work {
   readonly text: string;
-  readonly done: number;
-  readonly total: number;
+  readonly done?: number;
   readonly stop: () => void;
 }
 
@@ -127,7 +127,7 @@ async function runOnSelected(doing: string, done: string, act: Act): Promise<voi
   const shown = list.value;
   const stopping = new AbortController();
   const jobs: Job[] = [];
-  work.value = { text: "Reading", done: 0, total: 0, stop: () => stopping.abort() };
+  work.value = { text: "Reading…", stop: () => stopping.abort() };
   try {
     await call(async (client) => {
       for await (const block of readSelected(client, shown.filter, stopping)) {
@@ -160,7 +160,9 @@ async function runAll(
   const runWaiting = async (): Promise<void> => {
     for (let job = waiting.pop(); job !== undefined; job = waiting.pop()) {
       const [plant, act] = job;
-      work.value = { text: doing, done: count + reasons.length, total: jobs.length, stop };
+      const ended = count + reasons.length;
+      const text = `${doing}… ${formatCount(ended)} of ${formatCount(jobs.length)}`;
+      work.value = { text, done: ended / jobs.length, stop };
       try {
         const revert = await act(plant);
         const putBack = async (): Promise<undefined> => {

@@ -40,20 +40,21 @@ export const Mark = (): JSX.Element => <img src={leaf} alt="" />;
 
 interface ButtonProps extends ButtonHTMLAttributes {
   readonly kind?: "main" | "danger" | "small" | "plain" | undefined;
-  /** A button without a text: the icon, and what it does. */
   readonly icon?: IconName;
+  /** Of a button without a text. */
   readonly label?: string;
 }
 
 export const Button = ({ kind, icon, label, children, ...rest }: ButtonProps): JSX.Element => (
   <button
     type="button"
-    class={`button${kind === undefined ? "" : ` button-${kind}`}${icon === undefined ? "" : " button-icon"}`}
+    class={`button${kind === undefined ? "" : ` button-${kind}`}${label === undefined ? "" : " button-icon"}`}
     aria-label={label}
     title={label}
     {...rest}
   >
-    {icon === undefined ? children : <Icon name={icon} />}
+    {icon !== undefined && <Icon name={icon} />}
+    {children}
   </button>
 );
 
@@ -198,17 +199,25 @@ interface MenuProps {
   readonly label: string;
   readonly button: ComponentChildren;
   readonly buttonClass: string;
+  readonly disabled?: boolean;
   readonly children: ComponentChildren;
 }
 
 /** Escape or a click outside closes it, as do a choice, and Tab when it leaves the menu. */
-export function Menu({ label, button, buttonClass, children }: MenuProps): JSX.Element {
+export function Menu({ label, button, buttonClass, children, ...rest }: MenuProps): JSX.Element {
   const id = useId();
   const panel = useRef<HTMLDivElement>(null);
   const close = (): void => panel.current?.hidePopover();
   return (
     <>
-      <button type="button" class={buttonClass} aria-label={label} title={label} popovertarget={id}>
+      <button
+        type="button"
+        class={buttonClass}
+        aria-label={label}
+        title={label}
+        popovertarget={id}
+        {...rest}
+      >
         {button}
       </button>
       <div

@@ -1,7 +1,6 @@
 /** What the list says below its rows, or where it has none: why, and the way out. */
 
 import type { ComponentChildren, JSX } from "preact";
-import type { Plant } from "../../domain/plant.ts";
 import { explain, isStatus, tryAgain } from "../api/service.ts";
 import { formatName } from "../state/format.ts";
 import { list } from "../state/plants.ts";
@@ -18,7 +17,7 @@ interface Status {
 }
 
 /** How far the list has come, and why it does not go on. */
-function readStatus(byId: Plant | undefined): Status {
+function readStatus(): Status {
   const shown = list.value;
   const button = (label: string, run: () => unknown): JSX.Element => (
     <Button kind={shown.plants.length > 0 ? "small" : undefined} onClick={() => void run()}>
@@ -43,13 +42,14 @@ function readStatus(byId: Plant | undefined): Status {
         action: button("Try again", () => shown.loadMore()),
       };
     case "end":
-      return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness(byId);
+      return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness();
     case "ready":
       return { text: "" };
   }
 }
 
-function explainEmptiness(byId: Plant | undefined): Status {
+function explainEmptiness(): Status {
+  const byId = list.value.byId.value;
   const { q, tag, order } = currentFilter();
   if (q === undefined && tag === undefined)
     return {
@@ -93,13 +93,8 @@ function explainEmptiness(byId: Plant | undefined): Status {
   };
 }
 
-interface ListStatusProps {
-  /** The plant whose id is searched for. */
-  readonly byId?: Plant | undefined;
-}
-
-export function ListStatus({ byId }: ListStatusProps): JSX.Element {
-  const { icon, title, text, action } = readStatus(byId);
+export function ListStatus(): JSX.Element {
+  const { icon, title, text, action } = readStatus();
   const isEmpty = list.value.plants.length === 0;
   if (!isEmpty || icon === undefined)
     return (

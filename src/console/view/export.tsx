@@ -1,6 +1,5 @@
 /** Downloading the plants that are listed, or those that are selected. */
 
-import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { formatNdjson, type Plant } from "../../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../../format/csv.ts";
@@ -8,23 +7,22 @@ import type { Filter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
 import { currentFilter } from "../state/route.ts";
-import { hasSelection, readSelected } from "../state/selection.ts";
+import { hasSelection, readSelected, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import type * as workbook from "../workbook.ts";
-import { Button, Icon, Menu, MenuItem } from "./controls.tsx";
+import { Icon, Menu, MenuItem } from "./controls.tsx";
 
 type Blocks = AsyncIterable<readonly Plant[]>;
 type Pieces = AsyncIterable<string | Uint8Array<ArrayBuffer>>;
 
-async function* writeTexts(
-  blocks: Blocks,
-  format: (plants: readonly Plant[]) => string,
-  head: string,
-): Pieces {
-  yield head;
-  for await (const plants of blocks) yield format(plants);
-}
+type Format = (plants: readonly Plant[]) => string;
+
+const writeTexts = (format: Format, head: string) =>
+  async function* (blocks: Blocks): Pieces {
+    yield head;
+    for await (const plants of blocks) yield format(plants);
+  };
 
 /** Most visits export no workbook, so its script is loaded on demand. */
 async function* writeWorkbook(blocks: Blocks): Pieces {
@@ -35,35 +33,19 @@ async function* writeWorkbook(blocks: Blocks): Pieces {
 
 const formats = {
   xlsx: { label: "Excel workbook", note: "ids as text, exact", write: writeWorkbook },
-  csv: {
-    label: "CSV",
-    note: "for other programs",
-    write: (blocks: Blocks) => writeTexts(blocks, formatCsv, CSV_HEAD),
-  },
+  csv: { label: "CSV", note: "for other programs", write: writeTexts(formatCsv, CSV_HEAD) },
   /** Without the mark, Excel takes UTF-8 for another encoding. */
   "excel.csv": {
     label: "Excel CSV",
     note: "with a byte order mark",
-    write: (blocks: Blocks) => writeTexts(blocks, formatCsv, `\ufeff${CSV_HEAD}`),
+    write: writeTexts(formatCsv, `\ufeff${CSV_HEAD}`),
   },
-  ndjson: {
-    label: "NDJSON",
-    note: "lines of JSON",
-    write: (blocks: Blocks) => writeTexts(blocks, formatNdjson, ""),
-  },
+  ndjson: { label: "NDJSON", note: "lines of JSON", write: writeTexts(formatNdjson, "") },
 } as const;
-type Format = keyof typeof formats;
-
-/** The size of the file so far, while an export is under way. */
-export const exporting = signal<
-  { readonly bytes: number; readonly cancel: () => void } | undefined
->(undefined);
 
 /** An export that stays incomplete saves no file. */
-async function exportPlants(filter: Filter, format: Format): Promise<void> {
+async function exportPlants(filter: Filter, format: keyof typeof formats): Promise<void> {
   const controller = new AbortController();
-  const cancel = (): void => controller.abort();
-  exporting.value = { bytes: 0, cancel };
   /** The browser may move blobs to disk. */
   const pieces: Blob[] = [];
   let bytes = 0;
@@ -73,7 +55,7 @@ async function exportPlants(filter: Filter, format: Format): Promise<void> {
         const piece = new Blob([written]);
         pieces.push(piece);
         bytes += piece.size;
-        exporting.value = { bytes, cancel };
+        work.value = { text: `Exporting… ${formatBytes(bytes)}`, stop: () => controller.abort() };
       }
     });
     const name = `plants.${format.replace("excel.", "")}`;
@@ -91,7 +73,7 @@ async function exportPlants(filter: Filter, format: Format): Promise<void> {
       });
     }
   } finally {
-    exporting.value = undefined;
+    work.value = undefined;
   }
 }
 
@@ -110,9 +92,6 @@ interface ExportMenuProps {
 }
 
 export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Element {
-  const running = exporting.value;
-  if (running !== undefined)
-    return <Button onClick={running.cancel}>{formatBytes(running.bytes)} Cancel</Button>;
   const filter = currentFilter();
   const isWhole = filter.q === undefined && filter.tag === undefined;
   const what = hasSelection.value ? "the selected" : isWhole ? "all" : "these";
@@ -121,13 +100,14 @@ export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Elem
       label={isOfSelection ? "Export the selection" : "Export the list"}
       buttonClass="button button-icon"
       button={<Icon name="share" />}
+      disabled={work.value !== undefined}
     >
       {Object.entries(formats).map(([format, { label, note }]) => (
         <MenuItem
           key={format}
           label={`Export ${what} plants as ${label}`}
           note={note}
-          onClick={() => void exportPlants(filter, format as Format)}
+          onClick={() => void exportPlants(filter, format as keyof typeof formats)}
         />
       ))}
     </Menu>

@@ -11,7 +11,7 @@ import { explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { Button, Notice } from "./controls.tsx";
+import { Notice } from "./controls.tsx";
 
 /** Something that is sent, once at a time. */
 export function useTask() {
@@ -77,11 +77,10 @@ export function useLater(
 
 const LOOK_UP_DELAY_MS = 250;
 
-/** Only a hint: the answer to the request decides. Looks again when `news` changes. */
+/** Only a hint: the answer to the request decides. */
 export function useLookUp<Found>(
   key: bigint | string | undefined,
   look: (signal: AbortSignal) => Promise<Found | undefined>,
-  news?: number,
 ): Found | undefined {
   const found = useSignal<readonly [typeof key, Found | undefined]>([undefined, undefined]);
   const lookUp = async (signal: AbortSignal): Promise<void> => {
@@ -89,7 +88,7 @@ export function useLookUp<Found>(
     const answer = await look(signal).catch(() => undefined);
     if (!signal.aborted) found.value = [key, answer];
   };
-  useLater(LOOK_UP_DELAY_MS, lookUp, [key, news]);
+  useLater(LOOK_UP_DELAY_MS, lookUp, [key]);
   return found.value[0] === key ? found.value[1] : undefined;
 }
 
@@ -175,7 +174,7 @@ function Field({ control, ...props }: FieldFrameProps): JSX.Element {
         {optional === true && <span class="faint"> (optional)</span>}
       </label>
       {control(toControlProps(props))}
-      <div class="field-notes" id={`${id}-notes`}>
+      <div class="field-notes" id={`${id}-notes`} aria-live="polite">
         {fault !== undefined && <p class="field-fault">{fault}</p>}
         {note !== undefined && note !== false && <p class="field-note">{note}</p>}
       </div>
@@ -320,20 +319,13 @@ interface TagFieldProps {
   readonly onText: (tag: string | undefined) => void;
 }
 
+const EMPTY_NOTE = "This plant has an empty tag, which is not the same as no tag.";
+
 export function TagField({ id, value, onText }: TagFieldProps): JSX.Element {
   const { fault, note } = judgeText(value);
-  const emptyNote = (
-    <>
-      This plant has an empty tag, which is not the same as no tag.{" "}
-      <Button kind="small" onClick={() => onText(undefined)}>
-        Remove the tag
-      </Button>
-    </>
-  );
   return (
     <Field
-      {...{ id, label: "Tag", optional: true, fault }}
-      note={value === "" ? emptyNote : note}
+      {...{ id, label: "Tag", optional: true, fault, note: value === "" ? EMPTY_NOTE : note }}
       control={(control) => (
         <TagInput
           {...control}

@@ -13,7 +13,7 @@ import { isOpen, openPlant, refine } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Icon, Notice, Tag } from "./controls.tsx";
+import { Button, Notice, Tag } from "./controls.tsx";
 import { FailureNotice, Form, TagField, TextField } from "./form.tsx";
 import { judgeText, selectField, useTask } from "./form.tsx";
 import { History } from "./history.tsx";
@@ -121,26 +121,28 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   };
   const remove = (which: Versioned): Promise<void> =>
     run(async () => {
-      await removeWithUndo(which);
+      try {
+        await removeWithUndo(which);
+      } catch (error) {
+        if (!(error instanceof Changed)) throw error;
+        accept(error.current);
+        return toast("Someone else changed this plant. It isn't deleted yet.");
+      }
       // Another plant may be open by now.
       if (isOpen(id)) closePanel();
     });
 
   const isBehind = draft !== undefined && isStale.value && !isBusy.value;
-  const conflict = isBehind ? new Changed(id, versioned) : trouble.value;
-  const notice = conflict !== undefined && (
-    <TroubleNotice
-      trouble={conflict}
-      of={draft === undefined ? "deletion" : "save"}
-      onTake={(now) => {
-        discard();
-        accept(now);
-      }}
-      onInsist={(now) => {
-        if (draft === undefined) void remove(now);
-        else void save({ ...draft, id }, now.etag);
-      }}
+  const notice = isBehind ? (
+    <ConflictNotice
+      now={versioned}
+      onTake={discard}
+      onInsist={(now) => void save({ ...draft, id }, now.etag)}
     />
+  ) : (
+    trouble.value !== undefined && (
+      <FailureNotice of={draft === undefined ? "deletion" : "save"} error={trouble.value} />
+    )
   );
   const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
   // An edit of a plant that is gone is not thrown away unseen.
@@ -172,7 +174,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
             onText={(tag) => keepDraft(id, { ...draft, tag })}
           />
           {notice}
-          {!(conflict instanceof Changed) && (
+          {!isBehind && (
             <div class="form-actions">
               <Button type="submit" kind="main" disabled={isBusy.value}>
                 {isBusy.value ? "Saving…" : "Save"}
@@ -206,23 +208,29 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       {notice}
       {versioned !== undefined && mayWrite.value && (
         <div class="form-actions">
-          <Button aria-keyshortcuts="e" onClick={edit}>
-            <Icon name="edit" />
+          <Button icon="edit" aria-keyshortcuts="e" onClick={edit}>
             Edit
           </Button>
           <Button
             kind="danger"
+            icon="trash"
             aria-keyshortcuts="Delete"
             disabled={isBusy.value}
             onClick={() => void remove(versioned)}
           >
-            <Icon name="trash" />
             Delete
           </Button>
         </div>
       )}
       {(versioned !== undefined || current === "missing") && (
-        <History id={id} current={versioned?.plant} onBringBack={bringBack} />
+        <section class="history" aria-labelledby="history-title">
+          <h3 id="history-title">History</h3>
+          <History
+            of={{ id }}
+            isThere={(plant) => versioned !== undefined && isSame(plant, versioned.plant)}
+            onBringBack={bringBack}
+          />
+        </section>
       )}
     </Panel>
   );
@@ -249,51 +257,38 @@ function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
   );
 }
 
-interface TroubleProps {
-  readonly trouble: unknown;
-  readonly of: "save" | "deletion";
+interface ConflictProps {
+  readonly now: Versioned | undefined;
   /** Leave the plant as it is now. */
-  readonly onTake: (now: Versioned | undefined) => void;
-  /** Go ahead, over the version that was just shown. */
+  readonly onTake: () => void;
+  /** Go ahead, over the version that is shown. */
   readonly onInsist: (now: Versioned) => void;
 }
 
-/** Either way of settling a save loses someone's edit, so neither is recommended. */
-const conflictTexts = {
-  save: {
-    state: "Your edit isn't saved yet.",
-    take: { kind: undefined, children: "Discard my edit" },
-    insist: { kind: undefined, children: "Overwrite with mine" },
-  },
-  deletion: {
-    state: "It isn't deleted yet.",
-    take: { kind: "main", children: "Keep it" },
-    insist: { kind: "danger", children: "Delete anyway" },
-  },
-} as const;
-
-function TroubleNotice({ trouble, of, onTake, onInsist }: TroubleProps): JSX.Element {
-  if (!(trouble instanceof Changed)) return <FailureNotice of={of} error={trouble} />;
-  const now = trouble.current;
-  const { state, take, insist } = conflictTexts[of];
+/** Either way loses someone's edit, so neither is recommended. */
+function ConflictNotice({ now, onTake, onInsist }: ConflictProps): JSX.Element {
   if (now === undefined)
     return (
       <Notice kind="warning" title="Someone else deleted this plant.">
         <div class="form-actions">
-          <Button onClick={() => onTake(undefined)}>OK</Button>
+          <Button onClick={onTake}>OK</Button>
         </div>
       </Notice>
     );
   const { name, tag } = now.plant;
   return (
-    <Notice kind="warning" title={`Someone else changed this plant. ${state}`} text="It is now:">
+    <Notice
+      kind="warning"
+      title="Someone else changed this plant. Your edit isn't saved yet."
+      text="It is now:"
+    >
       <p class="now">
         {name.trim() === "" ? <i>no name</i> : formatName(now.plant)}{" "}
         {tag === undefined ? <i>no tag</i> : <Tag tag={tag} />}
       </p>
       <div class="form-actions">
-        <Button {...take} onClick={() => onTake(now)} />
-        <Button {...insist} onClick={() => onInsist(now)} />
+        <Button onClick={onTake}>Discard my edit</Button>
+        <Button onClick={() => onInsist(now)}>Overwrite with mine</Button>
       </div>
     </Notice>
   );

@@ -2,11 +2,9 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
-import type { Plant } from "../../domain/plant.ts";
 import { findTaken } from "../api/plants.ts";
-import { useNews } from "../state/feed.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
 import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.ts";
@@ -24,7 +22,7 @@ import { AddPanel } from "./add-panel.tsx";
 import { Button, Icon } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
-import { TagInput, useLookUp } from "./form.tsx";
+import { TagInput, useLater } from "./form.tsx";
 import { DeletedPanel } from "./history.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
@@ -52,35 +50,35 @@ export function PlantsView(): JSX.Element | null {
 }
 
 function PlantsList(): JSX.Element {
-  const exactId = findInt64((list.value.filter.q ?? "").trim());
-  const news = useNews(({ id }) => id === exactId);
-  const byId = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal), news?.seq);
+  const { plants, version } = list.value;
+  void version.value;
   return (
     <section class="plants-list" aria-labelledby="plants-title">
       <div class="section-head">
         <h1 id="plants-title">Plants</h1>
-        <CountLine byId={byId} />
+        <CountLine />
       </div>
       <Filters />
-      <ListBody byId={byId} />
+      {plants.length > 0 ? (
+        <PlantGrid />
+      ) : (
+        <div class="scroller">
+          <ListStatus />
+        </div>
+      )}
       <SelectionBar />
     </section>
   );
 }
 
-interface ByIdProps {
-  /** The plant whose id is searched for. */
-  readonly byId: Plant | undefined;
-}
-
-function CountLine({ byId }: ByIdProps): JSX.Element {
-  const { filter, count } = list.value;
+function CountLine(): JSX.Element {
+  const { filter, count, byId } = list.value;
   const isWhole = filter.q === undefined && filter.tag === undefined;
   return (
     <p class="count">
-      {byId !== undefined ? (
-        <a class="cut" href={linkTo(byId.id)}>
-          Id {String(byId.id)}: {formatName(byId)}
+      {byId.value !== undefined ? (
+        <a class="cut" href={linkTo(byId.value.id)}>
+          Id {String(byId.value.id)}: {formatName(byId.value)}
         </a>
       ) : (
         count.value !== undefined &&
@@ -129,22 +127,18 @@ function SearchBox(): JSX.Element {
   const given = currentFilter().q ?? "";
   const text = useSignal(given);
   const applied = useRef(given);
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-
   // A link changed the filter. What this box applied itself may be older than its text by now.
   useLayoutEffect(() => {
     if (given === applied.current) return;
     applied.current = given;
     text.value = given;
   }, [given]);
-  useEffect(() => () => clearTimeout(timer.current), []);
-
   const apply = (): void => {
-    clearTimeout(timer.current);
     applied.current = text.value;
     const q = text.value.trim() === "" ? undefined : text.value;
     if (q !== currentFilter().q) refine({ q });
   };
+  useLater(SEARCH_DELAY_MS, apply, [text.value]);
   const openExact = async (): Promise<void> => {
     const asked = text.value;
     const id = findInt64(asked.trim());
@@ -164,11 +158,7 @@ function SearchBox(): JSX.Element {
         autocomplete="off"
         spellcheck={false}
         value={text.value}
-        onInput={(event) => {
-          text.value = event.currentTarget.value;
-          clearTimeout(timer.current);
-          timer.current = setTimeout(apply, SEARCH_DELAY_MS);
-        }}
+        onInput={(event) => (text.value = event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.isComposing || !["Enter", "ArrowDown", "Escape"].includes(event.key)) return;
           apply();
@@ -189,7 +179,7 @@ function TagFilter(): JSX.Element {
     text.value = tag ?? "";
   }, [tag]);
   return (
-    <div class="tag-filter">
+    <div class="tag-filter with-button">
       <TagInput
         id="tag-filter"
         aria-label="Filter by tag"
@@ -213,20 +203,17 @@ function TagFilter(): JSX.Element {
   );
 }
 
-function ListBody({ byId }: ByIdProps): JSX.Element {
-  const { plants, version } = list.value;
-  void version.value;
-  if (plants.length > 0) return <PlantGrid />;
-  return (
-    <div class="scroller">
-      <ListStatus byId={byId} />
-    </div>
-  );
-}
-
 /** Below the list: how many plants are selected, and what can be done to them. */
 function SelectionBar(): JSX.Element | null {
-  if (work.value !== undefined) return <Progress />;
+  const running = work.value;
+  if (running !== undefined)
+    return (
+      <section class="selection" aria-label="Selection">
+        <strong>{running.text}</strong>
+        <progress value={running.done} aria-label={running.text} />
+        <Button onClick={running.stop}>Stop</Button>
+      </section>
+    );
   if (!hasSelection.value) return null;
   return (
     <section class="selection" aria-label="Selection">
@@ -239,8 +226,7 @@ function SelectionBar(): JSX.Element | null {
       />
       <strong>{describeSelection()}</strong>
       {mayWrite.value && (
-        <Button kind="danger" onClick={() => void deleteSelected()}>
-          <Icon name="trash" />
+        <Button kind="danger" icon="trash" onClick={() => void deleteSelected()}>
           Delete
         </Button>
       )}
@@ -278,19 +264,5 @@ function TagForm(): JSX.Element {
       />
       <Button type="submit">{tag.value === "" ? "Remove tag" : "Set tag"}</Button>
     </form>
-  );
-}
-
-function Progress(): JSX.Element | null {
-  if (work.value === undefined) return null;
-  const { text, done, total: all, stop } = work.value;
-  return (
-    <section class="selection" aria-label="Selection">
-      <strong>
-        {text}… {all > 0 && `${formatCount(done)} of ${formatCount(all)}`}
-      </strong>
-      <progress value={all > 0 ? done : undefined} max={all} aria-label={text} />
-      <Button onClick={stop}>Stop</Button>
-    </section>
   );
 }

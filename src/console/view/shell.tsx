@@ -3,7 +3,6 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isLost, tryAgain } from "../api/service.ts";
-import { importProgress } from "../import/state.ts";
 import { DropTarget, ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
 import { linkTo, route, titleOf } from "../state/route.ts";
@@ -103,7 +102,6 @@ function CurrentView(): JSX.Element {
 }
 
 function Tabs(): JSX.Element {
-  const progress = importProgress.value;
   return (
     <nav class="tabs" aria-label="Views">
       {listAllowed().map((view) => (
@@ -116,9 +114,6 @@ function Tabs(): JSX.Element {
         >
           <Icon name={view} />
           <span>{view === "plants" && !mayRead.value ? "Add" : titleOf(view)}</span>
-          {view === "import" && progress !== undefined && (
-            <span class="tag">{Math.floor(progress * 100)} %</span>
-          )}
         </a>
       ))}
     </nav>
@@ -130,7 +125,7 @@ function Account(): JSX.Element {
   return (
     <Menu
       label={`Signed in as ${who?.name ?? ""}`}
-      buttonClass="account"
+      buttonClass="button button-plain account"
       button={
         <>
           <Icon name="person" />

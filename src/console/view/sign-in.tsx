@@ -4,14 +4,12 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { ServiceError } from "../../../client/client.ts";
-import { call, isExpired } from "../api/service.ts";
+import { call, explain, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Check, Mark, Notice } from "./controls.tsx";
 import { focusField, Form, selectField, TextField, useTask } from "./form.tsx";
 
-const reasons: Readonly<Record<SignedOut, string | undefined>> = {
-  never: undefined,
-  left: undefined,
+const reasons: Readonly<Partial<Record<SignedOut, string>>> = {
   expired: "Your token has expired. Sign in with a new one to continue.",
   refused: "Your token is no longer accepted. It may have been revoked. Sign in with another one.",
 };
@@ -87,9 +85,6 @@ export function SignIn(): JSX.Element {
           <Check isOn={isKept.value} onChange={(isOn) => (isKept.value = isOn)}>
             Stay signed in on this device
           </Check>
-          <div aria-live="assertive" class="visually-hidden">
-            {fault.value}
-          </div>
           <Button type="submit" kind="main" disabled={isBusy.value}>
             {isBusy.value ? "Checking…" : "Sign in"}
           </Button>
@@ -104,13 +99,9 @@ export function SignIn(): JSX.Element {
 }
 
 function explainRefusal(error: unknown): string {
-  if (!(error instanceof ServiceError)) return "This does not look like a plant store.";
-  if (error.status === 0)
-    return error.isTransient
-      ? "The store does not answer. Check the connection and try again."
-      : "This does not look like a plant store.";
   if (isExpired(error)) return "This token has expired. Ask for a new one.";
-  if (error.status === 401)
+  if (isStatus(error, 401))
     return "This token is not accepted. It is mistyped, incomplete or revoked.";
-  return error.isTransient ? "The store is not available right now. Try again." : error.detail;
+  const isOfStore = error instanceof ServiceError && (error.status > 0 || error.isTransient);
+  return isOfStore ? explain(error) : "This does not look like a plant store.";
 }

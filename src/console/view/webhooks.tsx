@@ -16,8 +16,6 @@ interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "a
   readonly nextAttempt: string | null;
 }
 
-type WithSecret = Pick<Webhook, "secret">;
-
 const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
   `${status ?? error ?? "no answer"} after ${formatFigure(durationMs)} ms`;
 
@@ -25,7 +23,7 @@ export function WebhooksView(): JSX.Element {
   const manager = useManager(() => ask<readonly Shown[]>("/webhooks"));
 
   const add = async (given: FormData): Promise<undefined> => {
-    const added = await ask<WithSecret>("/webhooks", "POST", {
+    const added = await ask<Pick<Webhook, "secret">>("/webhooks", "POST", {
       url: readText(given, "webhook-url"),
       name: readText(given, "webhook-name"),
       types: given.getAll("webhook-types"),
@@ -65,10 +63,6 @@ export function WebhooksView(): JSX.Element {
       await post(state === "active" ? "pause" : "resume");
       return state === "active" ? `Paused “${name}”.` : `Resumed “${name}”.`;
     };
-    const rotate = async (): Promise<string> => {
-      manager.secret.value = (await post<WithSecret>("rotate")).secret;
-      return `“${name}” has a new secret.`;
-    };
     const replay = (): void => {
       manager.question.value = {
         title: `Send changes to “${name}” again`,
@@ -103,11 +97,6 @@ export function WebhooksView(): JSX.Element {
         <MenuItem label="Send a test" onClick={() => void act(test)} />
         <MenuItem label={state === "active" ? "Pause" : "Resume"} onClick={() => void act(turn)} />
         <MenuItem label="Send changes again" onClick={replay} />
-        <MenuItem
-          label="New secret"
-          note="the old one works for 24 hours"
-          onClick={() => void act(rotate)}
-        />
         <MenuItem label="Remove" onClick={remove} />
       </Menu>
     );
