@@ -44,7 +44,7 @@ const profileOn = (stored: number, load: Load) => async (run: Run) => {
 };
 
 const explainOne = (withoutJournal: number): string =>
-  `Both servers send one statement for a create. Ours also writes an entry of the journal: without it, the ratio is ${withoutJournal.toFixed(2)}. It compares the clock, too, and a single client pays alone for the queue of the group commit.`;
+  `Both servers send one statement for a create, with the same system calls, and wait for one sync. By loops over one connection, the server's own time is 159 µs for the plain INSERT, 168 µs with a look at the clock, and 200 µs with the entry of the journal, which is a second row; without it, the ratio is ${withoutJournal.toFixed(2)}. The service takes 125 µs in the plain server and 205 µs in ours: half of the difference is the checks of a request, half the queue, the pool and the deadline of a statement. Many clients share these, and one pays for them alone.`;
 
 const postgresCreate: Scenario = {
   name: "postgres-create",
