@@ -84,14 +84,9 @@ const table = {
 
 export type ErrorName = keyof typeof table;
 
-interface CatalogueEntry {
-  readonly code: number;
-  readonly status: number;
-  readonly meaning: string;
-  /** Whether the very same request can succeed later. */
-  readonly retry: boolean;
-}
+type Entry = Readonly<{ code: number; status: number; meaning: string; retry: boolean }>;
 
+/** Whether the very same request can succeed later. */
 const isTransient = (name: string, status: number): boolean =>
   status >= 500 || status === 408 || status === 429 || name === "body_incomplete";
 
@@ -100,7 +95,7 @@ export const catalogue = Object.fromEntries(
     name,
     { code, status, meaning, retry: isTransient(name, status) },
   ]),
-) as Readonly<Record<ErrorName, CatalogueEntry>>;
+) as Readonly<Record<ErrorName, Entry>>;
 
 /** A failure with a place in the catalogue: the only kind whose message reaches a caller. */
 export class Refusal extends Error {

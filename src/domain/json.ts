@@ -85,12 +85,9 @@ export function findInt64(jsonNumber: string): bigint | undefined {
 }
 
 /** Each integer is written in one way only, so each plant has one URL. */
-const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
-
 export function findPlainInt64(text: string): bigint | undefined {
-  if (!PLAIN_INTEGER.test(text)) return undefined;
-  const value = BigInt(text);
-  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
+  const value = findInt64(text);
+  return String(value) === text ? value : undefined;
 }
 
 /** What came instead, in few words: a message stays short however large the body was. */

@@ -70,7 +70,6 @@ export class Batcher<Write, Outcome> {
   private readonly overflow: Pending<Write, Outcome>[] = [];
   /** Batches under way, each with its deadline. */
   private readonly inFlight = new Map<readonly Pending<Write, Outcome>[], number>();
-  private readonly keysInFlight = new Set<unknown>();
   private lanes = 0;
   /** When the last commit began. */
   private committedAtMs = 0;
@@ -220,7 +219,9 @@ export class Batcher<Write, Outcome> {
       const outcomes = committed instanceof Promise ? await committed : committed;
       const isLocked = outcomes.length === 0;
       if (!isLocked) this.options.onCommit?.(this.options.now() - startedAtMs, outcomes.length);
-      if (outcomes.length < batch.length) this.putBack(batch.slice(outcomes.length));
+      const left = batch.slice(outcomes.length);
+      this.queue.unshift(...left);
+      this.charactersQueued += sumCharacters(left);
       for (let index = 0; index < outcomes.length; index++)
         batch[index]?.settle(outcomes[index] as Result<Outcome>);
       const late = outcomes.filter((outcome) => outcome instanceof Promise);
@@ -237,24 +238,19 @@ export class Batcher<Write, Outcome> {
     }
   }
 
-  private putBack(batch: readonly Pending<Write, Outcome>[]): void {
-    this.queue = batch.concat(this.queue);
-    this.charactersQueued += sumCharacters(batch);
-  }
-
   private release(batch: readonly Pending<Write, Outcome>[]): void {
     this.inFlight.delete(batch);
     this.busyUntilMs = this.options.now() + WRITING_MS;
-    const { keyOf } = this.options;
-    if (keyOf !== undefined) for (const { write } of batch) this.keysInFlight.delete(keyOf(write));
   }
 
   /** As many writes as a commit may have, and a bounded amount of text, so others get their turn. */
   private takeBatch(): Pending<Write, Outcome>[] {
     this.refuseLate(this.options.now());
     this.fillQueue();
-    const { queue, limits, keysInFlight } = this;
+    const { queue, limits } = this;
     const { keyOf } = this.options;
+    const writesInFlight = keyOf && [...this.inFlight.keys()].flat();
+    const keysInFlight = new Set(writesInFlight?.map(({ write }) => keyOf?.(write)));
     const taken: Pending<Write, Outcome>[] = [];
     const held: Pending<Write, Outcome>[] = [];
     let characters = 0;
@@ -265,13 +261,12 @@ export class Batcher<Write, Outcome> {
       characters < COMMIT_CHARACTERS_MAX
     ) {
       const pending = queue[seen++] as Pending<Write, Outcome>;
-      if (keyOf !== undefined && keysInFlight.has(keyOf(pending.write))) held.push(pending);
+      if (keysInFlight.size > 0 && keysInFlight.has(keyOf?.(pending.write))) held.push(pending);
       else {
         taken.push(pending);
         characters += pending.characters;
       }
     }
-    if (keyOf !== undefined) for (const { write } of taken) keysInFlight.add(keyOf(write));
     this.queue = seen === queue.length ? held : held.concat(queue.slice(seen));
     this.charactersQueued -= characters;
     return taken;

@@ -65,12 +65,6 @@ export function inspectStore(path: string): Inspection {
   });
 }
 
-interface Part {
-  readonly type: string;
-  readonly name: string;
-  readonly sql: string;
-}
-
 /** Compares tables and indexes with those of the migrations. An additional index does no harm. */
 function findMissing(db: Database, schemaVersion: number): string[] {
   const found = new Map(readParts(db).map((part) => [part.name, part]));
@@ -85,8 +79,12 @@ function findMissing(db: Database, schemaVersion: number): string[] {
   });
 }
 
-const readParts = (db: Database): Part[] =>
-  db.query<Part, []>("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL").all();
+const readParts = (db: Database) =>
+  db
+    .query<Record<"type" | "name" | "sql", string>, []>(
+      "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL",
+    )
+    .all();
 
 /** What SQLite finds wrong with pages, rows, indexes and constraints. */
 export function findDamage(db: Database, faultsMax: number): string[] {

@@ -191,20 +191,17 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     const entries = this.limits.changesDays > 0 ? new Entries() : undefined;
     const isBreak = entries === undefined && !this.isBreakMarked && concernsPlants;
     let changes = 0;
-    const writeChanges = (): void => {
-      if (entries === undefined || entries.count === 0) return;
+    const flushEntries = (isEnd = false): void => {
+      if (entries === undefined || entries.count === 0 || !(isEnd || entries.isFull)) return;
       changes += entries.count;
       statements.insertChanges.run(entries.count, Date.now(), entries.take());
-    };
-    const flushEntries = (): void => {
-      if (entries?.isFull === true) writeChanges();
     };
     statements.beginWrite.run();
     try {
       const room = this.findRoom(connection);
       if (isBreak) statements.insertChanges.run(0, Date.now(), "[]");
       const outcomes = applyAll({ db, statements, room, entries, flushEntries }, batch);
-      writeChanges();
+      flushEntries(true);
       statements.commit.run();
       this.plantsLeft = room.plantsLeft;
       this.changesWritten += changes;
