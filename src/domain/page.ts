@@ -109,12 +109,9 @@ export const WORDS_MAX = 16;
 export const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
 
 /** Which plants a search finds. */
-export function createFilter({
-  name: searched,
-  q = "",
-}: CountQuery): (plant: ListedPlant) => boolean {
-  const part = searched === undefined ? undefined : fold(searched);
-  const words = splitWords(q).map(foldAccents);
+export function createFilter(query: CountQuery): (plant: ListedPlant) => boolean {
+  const part = query.name === undefined ? undefined : fold(query.name);
+  const words = splitWords(query.q ?? "").map(foldAccents);
   return ({ name, tag }) => {
     if (part !== undefined && !isPartOf(part, fold(name))) return false;
     if (words.length === 0) return true;
