@@ -248,8 +248,6 @@ function requireLength(bytes: number, { service }: Receiving): void {
  */
 const LINGER_BYTES_MAX = 67_108_864;
 const LINGER_MS_MAX = 10_000;
-/** For a client that has used up its time. */
-const LINGER_SLOW_MS_MAX = 3_000;
 /** The runtime's idle timer, which may end early, would cut off the end of the answer. */
 export const LINGER_SECONDS_MAX = 20;
 /** A proxy that has an early answer may stop sending and wait for the end of the answer: this is what it waits. */
@@ -264,11 +262,8 @@ const CHUNKS_A_TICK = 64;
  * body; and whether the connection closes after it. Undefined if there is no rest, or if the connection stays open:
  * then the runtime discards it.
  */
-export function linger(
-  { request, service, rest: begun }: Receiving,
-  text: string,
-  { isClosing, isSlow }: { readonly isClosing: boolean; readonly isSlow: boolean },
-) {
+export function linger(exchange: Receiving, text: string, isClosing: boolean) {
+  const { request, service, rest: begun } = exchange;
   const length = findLength(request) ?? Number.POSITIVE_INFINITY;
   const closes = isClosing || length > LINGER_BYTES_MAX || begun !== undefined;
   const rest = begun ?? findRest(request, length, closes);
@@ -277,7 +272,7 @@ export function linger(
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       if (isSent) {
-        await discard(rest, service.memory, isSlow ? LINGER_SLOW_MS_MAX : LINGER_MS_MAX);
+        await discard(rest, service.memory);
         controller.close();
       } else controller.enqueue(new TextEncoder().encode(text));
       isSent = true;
@@ -299,9 +294,9 @@ function findRest(request: Request, length: number, closes: boolean): Rest | und
 }
 
 /** Resolves when the body or the client's connection has ended, or at a bound. */
-export async function discard(rest: Rest, memory: Memory, msMax = LINGER_MS_MAX): Promise<void> {
+export async function discard(rest: Rest, memory: Memory): Promise<void> {
   if (rest instanceof Promise) return void (await soon(rest));
-  const deadlineMs = performance.now() + msMax;
+  const deadlineMs = performance.now() + LINGER_MS_MAX;
   let count = 0;
   const release = memory.holdLingering(UNREAD_BYTES_MAX);
   if (release === undefined) {

@@ -183,7 +183,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     if (low !== undefined) addRateHeaders(response.headers, low);
     // The runtime leaves it out of answers to HEAD.
     if (method === "HEAD") response.headers.set("date", new Date().toUTCString());
-    if (config.corsOrigins.length > 0) addCorsHeaders(config.corsOrigins, request, response, allow);
+    if (config.corsOrigins.length > 0) addCorsHeaders(exchange, response.headers, allow);
     if (readiness.isDraining) response.headers.set("connection", "close");
     if (refusal !== undefined || isLogged) logRequest(exchange, response.status, refusal);
     if (refusal !== undefined)
@@ -316,13 +316,9 @@ function answerRefusal(
   if (status === 415 && request.method === "POST" && operation?.scope !== undefined)
     headers["accept-post"] = operation.bodyTypes?.join(", ") ?? "";
   const body = JSON.stringify({ error: code, message: refusal.message });
-  const closing = {
-    isClosing: isClosing(exchange),
-    isSlow: refusal.reason === "body_too_slow",
-  };
-  const lingering = linger(exchange, body, closing);
+  const lingering = linger(exchange, body, isClosing(exchange));
   if (lingering?.closes) service.limitIdle(request, LINGER_SECONDS_MAX);
-  if (lingering?.closes ?? closing.isClosing) headers["connection"] = "close";
+  if (lingering?.closes ?? isClosing(exchange)) headers["connection"] = "close";
   return answer(status, lingering?.body ?? body, headers);
 }
 
@@ -351,12 +347,8 @@ const EXPOSED_HEADERS =
 const PREFLIGHT_SECONDS = "600";
 
 /** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
-function addCorsHeaders(
-  origins: readonly string[],
-  request: Request,
-  { headers }: Response,
-  allow: string,
-): void {
+function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow: string): void {
+  const origins = service.config.corsOrigins;
   const origin = request.headers.get("origin");
   headers.append("vary", "Origin");
   if (origin === null || !(origins.includes("*") || origins.includes(origin))) return;

@@ -46,7 +46,7 @@ export class WebhookSender {
   private readonly store: SenderStore;
   private readonly limits: Limits;
   private readonly log: Log;
-  private readonly receivers = new Map<string, Receiver>();
+  private receivers = new Map<string, Receiver>();
   private readonly ending = new AbortController();
   private working: Promise<void> | undefined;
   private isStopped = false;
@@ -113,17 +113,15 @@ export class WebhookSender {
   private async list(): Promise<void> {
     const webhooks = await this.store.listWebhooks();
     this.isFailing = false;
-    const names = new Set(webhooks.map(({ name }) => name));
-    for (const [name, receiver] of this.receivers)
-      if (!names.has(name)) {
-        receiver.isLost = true;
-        this.receivers.delete(name);
-      }
+    const known = this.receivers;
+    this.receivers = new Map();
     for (const webhook of webhooks) {
-      const known = this.receivers.get(webhook.name);
-      if (known !== undefined) known.refresh(webhook);
-      else this.receivers.set(webhook.name, new Receiver(this.store, this.limits, webhook));
+      const receiver = known.get(webhook.name) ?? new Receiver(this.store, this.limits, webhook);
+      receiver.refresh(webhook);
+      this.receivers.set(webhook.name, receiver);
+      known.delete(webhook.name);
     }
+    for (const removed of known.values()) removed.isLost = true;
   }
 
   private async takeTurn(receiver: Receiver): Promise<void> {

@@ -41,7 +41,7 @@ test("a client that is gone before it is refused leaves no rejection that would 
   const note = (reason: unknown): void => void unhandled.push(reason);
   process.on("unhandledRejection", note);
   const exchange = new Exchange({} as Service, request, 0);
-  expect(linger(exchange, "{}", { isClosing: false, isSlow: false })).toBeUndefined();
+  expect(linger(exchange, "{}", false)).toBeUndefined();
   await Bun.sleep(10);
   process.off("unhandledRejection", note);
   expect(isAsked).toBe(true);
