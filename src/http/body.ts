@@ -52,22 +52,16 @@ const LINES_RETRY_MS = 10;
 export class Memory {
   readonly bytesMax: number;
   bytesHeld = 0;
-  private bytesLingering = 0;
+  /**
+   * Of refused bodies whose rest is read. They have a small share of their own, because any client can have one: they
+   * take no room from those with a token.
+   */
+  bytesLingering = 0;
   private bytesOfLines = 0;
   private charactersMade = 0;
 
   constructor(bytesMax: number) {
     this.bytesMax = bytesMax;
-  }
-
-  /**
-   * For a refused body whose rest is read. This has a small share of its own, because any client can have one: it takes
-   * no room from those with a token. Returns what releases it; undefined if the share is taken.
-   */
-  holdLingering(bytes: number): (() => void) | undefined {
-    if (this.bytesLingering * LINGERING_PARTS > this.bytesMax) return undefined;
-    this.bytesLingering += bytes;
-    return () => (this.bytesLingering -= bytes);
   }
 
   /**
@@ -298,12 +292,12 @@ export async function discard(rest: Rest, memory: Memory): Promise<void> {
   if (rest instanceof Promise) return void (await soon(rest));
   const deadlineMs = performance.now() + LINGER_MS_MAX;
   let count = 0;
-  const release = memory.holdLingering(UNREAD_BYTES_MAX);
-  if (release === undefined) {
+  if (memory.bytesLingering * LINGERING_PARTS > memory.bytesMax) {
     // The runtime discards it without holding any, but does not tell when it ends.
     await rest.cancel().catch(() => undefined);
     return Bun.sleep(LINGER_BLIND_MS);
   }
+  memory.bytesLingering += UNREAD_BYTES_MAX;
   try {
     for (let bytes = 0; bytes <= LINGER_BYTES_MAX && performance.now() < deadlineMs;) {
       const next = await soon(rest.read());
@@ -312,7 +306,7 @@ export async function discard(rest: Rest, memory: Memory): Promise<void> {
       if (++count % CHUNKS_A_TICK === 0) await nextTick();
     }
   } finally {
-    release();
+    memory.bytesLingering -= UNREAD_BYTES_MAX;
   }
 }
 
