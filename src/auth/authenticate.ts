@@ -37,7 +37,7 @@ const CACHED_TOKENS_MAX = 10_000;
 const CACHED_HEADER_CHARACTERS_MAX = 256;
 
 /** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
-const WATCH_MS = 400;
+const WATCH_MS = 300;
 
 /** A stream, and what it is told when its token is no longer good. */
 interface Watch {

@@ -105,9 +105,8 @@ export const grantRules = {
     expected:
       "seconds, minutes, hours or days, as in 30m, 12h or 90d, at most 36500d, " +
       "or a date or time in the future, as in 2030-01-31 or 2030-01-31T18:00Z",
-    find: (value: unknown) => {
+    find: (value: unknown, nowMs: number) => {
       if (typeof value !== "string") return undefined;
-      const nowMs = Date.now();
       const durationMs = findDurationMs(value);
       const isTime = TIME.test(value) && isDay(value.slice(0, "2030-01-31".length));
       const timeMs = isTime ? Date.parse(value) : Number.NaN;
@@ -127,8 +126,11 @@ export const grantRules = {
 
 /** Throws a Refusal that names every part that is wrong. */
 export function parseGrant(given: unknown): TokenGrant {
-  const { expires: expiresAtMs, ...grant } = parseMembers(given, grantRules);
-  return { ...grant, expiresAtMs, createdAtMs: Date.now() };
+  const createdAtMs = Date.now();
+  const { find, ...rule } = grantRules.expires;
+  const expires = { ...rule, find: (asked: unknown) => find(asked, createdAtMs) };
+  const { expires: expiresAtMs, ...grant } = parseMembers(given, { ...grantRules, expires });
+  return { ...grant, expiresAtMs, createdAtMs };
 }
 
 const ID_LENGTH = 16;

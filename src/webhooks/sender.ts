@@ -125,9 +125,8 @@ export class WebhookSender {
   }
 
   private async takeTurn(receiver: Receiver): Promise<void> {
-    if (!receiver.isDue()) return;
     try {
-      await this.sendAll(receiver);
+      if (receiver.isDue()) await this.sendAll(receiver);
     } catch (error) {
       if (!(error instanceof Refusal) || error.reason !== "changes_gone") throw error;
       this.pause(receiver, explainGone(receiver.webhook));
@@ -289,7 +288,7 @@ class Receiver {
     return (isFresh || (await this.write(HOLDER))) && this.ageMs() < this.spareMs;
   }
 
-  /** Writes what has happened. A cursor that has only moved on is written now and then. */
+  /** Writes what has happened, also if the last write failed. A cursor that has only moved on is written now and then. */
   async release(): Promise<void> {
     const { holder, paused, cursor } = this.webhook;
     const isOld = cursor - this.stored.cursor > CURSOR_AGE_US_MAX;
