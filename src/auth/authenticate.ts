@@ -90,11 +90,19 @@ export class Authenticator {
   /** Calls back, again and again, when the token is no longer good. Returns what ends it. */
   watch(watch: Watch): () => void {
     this.watched.add(watch);
-    this.watching ??= setInterval(() => {
-      for (const watched of this.watched) void this.check(watched);
-    }, WATCH_MS).unref();
-    return () => this.watched.delete(watch);
+    this.watching ??= setInterval(this.checkAll, WATCH_MS).unref();
+    return () => {
+      this.watched.delete(watch);
+      if (this.watched.size > 0) return;
+      clearInterval(this.watching);
+      this.watching = undefined;
+    };
   }
+
+  /** Not made where a stream is known: the timer would keep it in memory. */
+  private readonly checkAll = (): void => {
+    for (const watch of this.watched) void this.check(watch);
+  };
 
   private async check({ header, onInvalid }: Watch): Promise<void> {
     try {
