@@ -123,7 +123,9 @@ interface FieldProps {
 
 const Field = ({ id, label, note, text, children }: FieldProps): JSX.Element => (
   <div class="field">
-    <label for={id}>{label}</label> <small>{note}</small>
+    <div>
+      <label for={id}>{label}</label> <small>{note}</small>
+    </div>
     {children}
     {text !== undefined && <p class="hint">{markCode(text)}</p>}
   </div>

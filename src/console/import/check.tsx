@@ -103,10 +103,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
       {comparison !== undefined && <Compared comparison={comparison} />}
       {differences.length > 0 && (
         <Check isOn={updating.value} onChange={(isOn) => (updating.value = isOn)}>
-          Update the{" "}
-          {differences.length === 1
-            ? "different one"
-            : `${formatCount(differences.length)} different ones`}
+          Update the different ones
         </Check>
       )}
       {rows.length > 0 && (
@@ -139,8 +136,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
 const SHOWN_MAX = 50;
 
 function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Element {
-  const { created, same, refused, differences, end } = comparison;
-  const different = differences.length;
+  const { created, same, refused, differences, rows, isComplete } = comparison;
   return (
     <section class="stack compared" aria-label="Compared with the store">
       <Terms
@@ -148,32 +144,26 @@ function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Elem
         of={[
           ["New", formatCount(created)],
           ["Same", formatCount(same)],
-          ["Different", formatCount(different)],
+          ["Different", formatCount(differences.length)],
           ["Refused", formatCount(refused)],
         ]}
       />
-      {end === "partial" && (
+      {!isComplete && (
         <p class="faint">
-          Only the first {formatCount(created + same + different + refused)} rows were compared. The
-          import reads all of them.
+          Only the first {formatCount(rows, "row")} could be compared. The import reads all of them.
         </p>
       )}
-      {end === "failed" && <p class="faint">The rows could not all be compared with the store.</p>}
-      {different > 0 && (
+      {differences.length > 0 && (
         <Table
           label="Different plants"
-          caption={
-            different > SHOWN_MAX
-              ? `The first ${SHOWN_MAX} that are different in the store`
-              : "Different in the store"
-          }
+          caption={`Different in the store, at most ${SHOWN_MAX} of them`}
           heads={["Id", "In the store", "In the file"]}
           rows={differences
             .slice(0, SHOWN_MAX)
             .map(({ stored, given }) => [
               <Id of={stored} />,
-              <Version plant={stored} other={given} />,
-              <Version plant={given} other={stored} />,
+              <Version of={stored} />,
+              <Version of={given} />,
             ])}
         />
       )}
@@ -185,19 +175,9 @@ const Id = ({ of: { id } }: { readonly of: Plant }): JSX.Element => (
   <span class="row-id">{String(id)}</span>
 );
 
-interface VersionProps {
-  readonly plant: Plant;
-  readonly other: Plant;
-}
-
-const Version = ({ plant, other }: VersionProps): JSX.Element => (
+const Version = ({ of: { name, tag } }: { readonly of: Plant }): JSX.Element => (
   <>
-    {plant.name === other.name ? plant.name : <mark>{plant.name}</mark>}{" "}
-    {plant.tag === other.tag ? (
-      <Tag tag={plant.tag} />
-    ) : (
-      <mark>{plant.tag === undefined ? "no tag" : <Tag tag={plant.tag} />}</mark>
-    )}
+    {name} {tag === undefined ? <span class="faint">no tag</span> : <Tag tag={tag} />}
   </>
 );
 

@@ -1,20 +1,15 @@
 /** What the page knows of an import. The worker posts what has changed in it. */
 
 import type { Plant } from "../../domain/plant.ts";
-import type { Headings, PlantField } from "../../format/csv.ts";
+import type { PlantField } from "../../format/csv.ts";
 import type { Encoding } from "../../format/encoding.ts";
 import { type FileFormat, isTable } from "../../format/plants.ts";
 
-/** How to read a file. */
-export interface Reading extends FileFormat {
+/** How to read a file. Headings and whether there are any are undefined until they are guessed; no tag is null. */
+export interface Reading extends Required<FileFormat> {
   readonly encoding: Encoding;
-  readonly delimiter: string;
   /** Of a workbook. The first one until it is opened. */
   readonly sheet: string | undefined;
-  /** The first row is data. Undefined until that is guessed. */
-  readonly isHeadless: boolean | undefined;
-  /** The columns of a table. The tag's is undefined until they are guessed, and null if there is none. */
-  readonly headings: Headings;
 }
 
 /** The fields that still need a column. */
@@ -48,7 +43,9 @@ export interface Comparison {
   readonly same: number;
   readonly refused: number;
   readonly differences: readonly Difference[];
-  readonly end: "complete" | "partial" | "failed";
+  readonly rows: number;
+  /** All rows were compared. */
+  readonly isComplete: boolean;
 }
 
 export interface Progress {
@@ -71,10 +68,12 @@ export interface Progress {
   readonly rejects: Blob;
 }
 
-export type Ending =
-  | { readonly kind: "done" | "cancelled" }
-  | { readonly kind: "token"; readonly isExpired: boolean }
-  | { readonly kind: "failed"; readonly message: string };
+export interface Ending {
+  /** The last two are about the token. */
+  readonly kind: "done" | "cancelled" | "failed" | "refused" | "expired";
+  /** Why it has failed. */
+  readonly message?: string;
+}
 
 /** A worker does one task: it compares the file with the store, or imports it. */
 export interface Task {

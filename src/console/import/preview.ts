@@ -43,35 +43,30 @@ const PIECE_BYTES = 262_144;
 const RECORD_BYTES_MAX = 1_048_576 + 64;
 const BLOCK_LENGTH_MAX = 2000;
 
-async function* readChunks(file: Blob, counter = { bytesRead: 0 }): AsyncGenerator<Uint8Array> {
-  do {
-    const start = counter.bytesRead;
-    counter.bytesRead = Math.min(file.size, start + PIECE_BYTES);
+/** A worker reads one file. How far it is, from 0 to 1. */
+export const position = { share: 0 };
+
+async function* readChunks(file: File): AsyncGenerator<Uint8Array> {
+  for (let start = 0; start === 0 || start < file.size; start += PIECE_BYTES) {
+    position.share = Math.min(1, (start + PIECE_BYTES) / file.size);
     // A file that is gone has no size. Reading all of it says so; reading a piece does not.
-    const piece = file.size === 0 ? file : file.slice(start, counter.bytesRead);
+    const piece = file.size === 0 ? file : file.slice(start, start + PIECE_BYTES);
     yield new Uint8Array(await piece.arrayBuffer());
-  } while (counter.bytesRead < file.size);
+  }
 }
 
-/** A worker reads one file. */
 let workbook: Promise<Workbook> | undefined;
 
-const open = (file: File): Promise<Workbook> => (workbook ??= load(file));
-
-async function load(file: File): Promise<Workbook> {
+async function open(file: File): Promise<Workbook> {
   const { openWorkbook } = (await import(self.name)) as typeof workbookScript;
-  return openWorkbook(file);
+  return (workbook ??= openWorkbook(file));
 }
 
 /** The bytes of the file, or the rows of its sheet as CSV. */
-async function* readTexts(
-  file: File,
-  { kind, sheet }: Reading,
-  counter = { bytesRead: 0 },
-): AsyncGenerator<Uint8Array> {
-  if (kind !== "xlsx") return yield* readChunks(file, counter);
+async function* readTexts(file: File, { kind, sheet }: Reading): AsyncGenerator<Uint8Array> {
+  if (kind !== "xlsx") return yield* readChunks(file);
   yield* (await open(file)).readRows(sheet, (share) => {
-    counter.bytesRead = share * file.size;
+    position.share = share;
   });
 }
 
@@ -79,10 +74,9 @@ async function* readTexts(
 export const readRecords = (
   file: File,
   reading: Reading,
-  counter?: { bytesRead: number },
   onHeading?: RejectsFormat["onHeading"],
 ): AsyncGenerator<PlantRecord[]> =>
-  readPlants(readTexts(file, reading, counter), reading, {
+  readPlants(readTexts(file, reading), reading, {
     recordBytesMax: RECORD_BYTES_MAX,
     blockLengthMax: BLOCK_LENGTH_MAX,
     encoding: reading.encoding,
@@ -93,13 +87,8 @@ type Writable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
 /** Reads the file as chosen, or guesses how. */
 export async function previewFile(file: File, chosen = unread): Promise<Preview> {
-  const preview: Writable<Preview> = {
-    reading: chosen,
-    sheets: [],
-    columns: [],
-    table: [],
-    rows: [],
-  };
+  const none = { sheets: [], columns: [], table: [], rows: [] };
+  const preview: Writable<Preview> = { reading: chosen, ...none };
   try {
     if (chosen === unread) preview.reading = await guessReading(file);
     const { kind, sheet } = preview.reading;

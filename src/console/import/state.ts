@@ -57,8 +57,8 @@ function hear(change: Partial<Import>, used = token.value): void {
   announce(
     `The import has ended. ${formatCount(created)} added, ${formatCount(updated)} updated, ${formatCount(replayed)} already there, ${formatCount(refused)} refused.`,
   );
-  if (ending.kind === "token" && used === token.value)
-    endSession(ending.isExpired ? "expired" : "refused");
+  const { kind } = ending;
+  if ((kind === "expired" || kind === "refused") && used === token.value) endSession(kind);
   else if (mayRead.value) void refresh();
 }
 

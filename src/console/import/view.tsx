@@ -1,6 +1,5 @@
 /** Importing: choose, drop or paste a file, check how it is read, watch the progress, see what was refused. */
 
-import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import { formatCount, formatSeconds } from "../state/format.ts";
@@ -149,8 +148,9 @@ function ProgressBar({ progress }: { readonly progress: Progress }): JSX.Element
 
 const titles = {
   cancelled: "Import cancelled",
-  token: "The token is no longer accepted",
   failed: "The import stopped",
+  expired: "The token has expired",
+  refused: "The token is no longer accepted",
 } as const;
 
 interface EndNoticeProps {
@@ -161,9 +161,9 @@ interface EndNoticeProps {
 function EndNotice({ ending, progress }: EndNoticeProps): JSX.Element {
   if (ending.kind !== "done") {
     const text =
-      ending.kind === "failed"
-        ? `${ending.message} The rows before it are stored.`
-        : "Import the file again to continue. Plants that are already stored are recognised.";
+      ending.message === undefined
+        ? "Import the file again to continue. Plants that are already stored are recognised."
+        : `${ending.message} The rows before it are stored.`;
     return <Notice kind="warning" title={titles[ending.kind]} text={text} />;
   }
   const rows = formatCount(countRows(progress), "row");
@@ -223,29 +223,15 @@ function take(file: File | undefined): void {
   announce(`Reading ${file.name}.`);
 }
 
-const isOver = signal(false);
-
-export const DropTarget = (): JSX.Element | null =>
-  isOver.value ? <div class="drop-over">Drop the file to import it</div> : null;
-
-const hasFiles = (event: DragEvent): boolean =>
-  event.dataTransfer?.types.includes("Files") ?? false;
-
-document.addEventListener("dragover", (event) => {
-  if (!hasFiles(event)) return;
-  // Without this the browser would leave the page and open the file.
-  event.preventDefault();
-  isOver.value = canTake();
-});
-document.addEventListener("dragleave", (event) => {
-  if (event.relatedTarget === null) isOver.value = false;
-});
-document.addEventListener("drop", (event) => {
-  if (!hasFiles(event)) return;
-  event.preventDefault();
-  isOver.value = false;
-  take(event.dataTransfer?.files[0]);
-});
+for (const type of ["dragover", "drop"] as const)
+  document.addEventListener(type, (event) => {
+    const { dataTransfer } = event;
+    if (dataTransfer?.types.includes("Files") !== true) return;
+    // Without this the browser would leave the page and open the file.
+    event.preventDefault();
+    dataTransfer.dropEffect = canTake() ? "copy" : "none";
+    if (type === "drop") take(dataTransfer.files[0]);
+  });
 document.addEventListener("paste", (event) => {
   if (isTyping(event.target) || !canTake()) return;
   const [file] = event.clipboardData?.files ?? [];

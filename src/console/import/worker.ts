@@ -1,7 +1,7 @@
 /** The import worker: a large file does not block the page. To cancel it, the page terminates it. */
 
 import { Client, ServiceError } from "../../../client/client.ts";
-import { catalogue, Refusal } from "../../domain/errors.ts";
+import { Refusal } from "../../domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
 import { type PlantRecord, RejectsFormat } from "../../format/plants.ts";
@@ -14,7 +14,7 @@ import {
   type Progress,
   type Reading,
 } from "./messages.ts";
-import { explainFile, previewFile, readRecords } from "./preview.ts";
+import { explainFile, position, previewFile, readRecords } from "./preview.ts";
 
 const PROGRESS_MS = 150;
 const SHOWN_MAX = 200;
@@ -37,32 +37,24 @@ async function show({ file, reading, url, token }: Order): Promise<void> {
   const canCompare = token !== undefined && preview.rows.length > 0;
   post({ preview, isReading: false, comparing: canCompare ? 0 : undefined });
   if (!canCompare) return;
-  const counter = { bytesRead: 0 };
-  const report = (): void => post({ comparing: counter.bytesRead / file.size });
-  const timer = setInterval(report, PROGRESS_MS);
-  const comparison = await compare(file, preview.reading, new Client(url, token), counter);
+  const timer = setInterval(() => post({ comparing: position.share }), PROGRESS_MS);
+  const comparison = await compare(file, preview.reading, new Client(url, token));
   clearInterval(timer);
   post({ comparison, comparing: undefined });
 }
 
 /** Reads the whole file, block by block. */
-async function compare(
-  file: File,
-  reading: Reading,
-  client: Client,
-  counter: { bytesRead: number },
-): Promise<Comparison> {
-  const counts = { created: 0, same: 0, refused: 0 };
+async function compare(file: File, reading: Reading, client: Client): Promise<Comparison> {
+  const counts = { rows: 0, created: 0, same: 0, refused: 0 };
   const differences: Difference[] = [];
-  let rows = 0;
   try {
-    for await (const records of readRecords(file, reading, counter)) {
-      if (rows >= ROWS_MAX || differences.length >= DIFFERENCES_MAX)
-        return { ...counts, differences, end: "partial" };
-      rows += records.length;
+    for await (const records of readRecords(file, reading)) {
+      if (counts.rows >= ROWS_MAX || differences.length >= DIFFERENCES_MAX)
+        return { ...counts, differences, isComplete: false };
       const given = records.flatMap(({ plant }) => (plant instanceof Refusal ? [] : [plant]));
-      counts.refused += records.length - given.length;
       const stored = await findStored(given, client);
+      counts.rows += records.length;
+      counts.refused += records.length - given.length;
       for (const plant of given) {
         const found = stored.get(plant.id);
         if (found === undefined) counts.created++;
@@ -70,10 +62,10 @@ async function compare(
         else differences.push({ stored: found, given: plant });
       }
     }
-    return { ...counts, differences, end: "complete" };
+    return { ...counts, differences, isComplete: true };
   } catch {
     // The import itself says what is wrong with the file or the store.
-    return { ...counts, differences, end: "failed" };
+    return { ...counts, differences, isComplete: false };
   }
 }
 
@@ -104,7 +96,6 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
   if (reading === undefined) return;
   const compared = new Map(updates.map(({ stored }) => [stored.id, stored]));
   const counts = { created: 0, updated: 0, replayed: 0, refused: 0 };
-  const counter = { bytesRead: 0 };
   const firstRefused: Progress["firstRefused"][number][] = [];
   const format = new RejectsFormat(reading);
   /** The browser may move blobs to disk. */
@@ -168,9 +159,9 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
   const timer = setInterval(() => post({ progress: report() }), PROGRESS_MS);
   let ending: Ending = { kind: "done" };
   try {
-    for await (const records of readRecords(file, reading, counter, format.onHeading)) {
+    for await (const records of readRecords(file, reading, format.onHeading)) {
       await send(records);
-      done = Math.min(1, counter.bytesRead / file.size);
+      done = position.share;
     }
     done = 1;
   } catch (error) {
@@ -197,8 +188,7 @@ async function update(client: Client, expected: Plant | undefined, plant: Plant)
 }
 
 function toEnding(error: unknown): Ending {
-  if (error instanceof ServiceError && error.status === 401)
-    return { kind: "token", isExpired: error.code === catalogue.token_expired.code };
-  if (error instanceof ServiceError) return { kind: "failed", message: error.detail };
-  return { kind: "failed", message: explainFile(error) };
+  if (!(error instanceof ServiceError)) return { kind: "failed", message: explainFile(error) };
+  if (error.status !== 401) return { kind: "failed", message: error.detail };
+  return { kind: error.reason === "token_expired" ? "expired" : "refused" };
 }

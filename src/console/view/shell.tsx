@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isLost, tryAgain } from "../api/service.ts";
-import { DropTarget, ImportView } from "../import/view.tsx";
+import { ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
 import { linkTo, route, titleOf } from "../state/route.ts";
 import { endSession, identity, may, mayRead, mayWrite } from "../state/session.ts";
@@ -68,7 +68,6 @@ function Inside(): JSX.Element {
         ))}
       </section>
       <Shortcuts />
-      <DropTarget />
       <div class="visually-hidden" aria-live="polite">
         {announcement.value}
       </div>
