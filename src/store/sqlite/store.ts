@@ -104,7 +104,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
       // The first request tries again, and is refused if it fails.
     }
     this.reads = new SqliteReads(path, limits, {
-      connect: () => this.connectToPlants(),
+      connect: () => this.connected("reads"),
       isWriting: () => this.writes.isBusy,
       close: () => this.disconnect(),
     });
@@ -225,18 +225,14 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return { plantsLeft, isDiskLow: diskFreeBytes < diskFreeBytesMin };
   }
 
-  private connected(): WriteConnection {
+  private connected(use?: keyof Durability): WriteConnection {
     if (this.isClosed) throw new Refusal("shutting_down");
     if (this.connection === undefined) {
       this.assertFileNotMoved();
       this.connection = this.prepare(reopenDatabase(this.path));
     }
-    return this.connection;
-  }
-
-  private connectToPlants(): WriteConnection {
-    const connection = this.connected();
-    this.requireDurable(connection, "reads");
+    const { connection } = this;
+    if (use !== undefined) this.requireDurable(connection, use);
     return connection;
   }
 

@@ -6,6 +6,7 @@ import type { Worker } from "node:worker_threads";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
 import type { StoreLimits } from "../../domain/store.ts";
+import { within } from "../batcher.ts";
 import { createScans, type Scans } from "../scans.ts";
 
 interface ScanOrder {
@@ -107,9 +108,7 @@ export function scanOnThread(path: string, limits: StoreLimits): Scans {
     // When the thread has closed the file: the last connection to close folds the log in.
     close: async () => {
       if (thread?.isEnded !== false) return;
-      const late = setTimeout(() => thread?.end(), CLOSE_MS_MAX);
-      await thread.ask({ kind: "close" }).catch(() => undefined);
-      clearTimeout(late);
+      await within(CLOSE_MS_MAX, thread.ask({ kind: "close" })).catch(() => undefined);
       thread.end();
     },
   });
