@@ -172,12 +172,8 @@ export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
     /** If no block was added, the number of the newest change is given. */
     finish(newestKnown = newest): ChangePage {
       newest = newestKnown;
-      const { after } = query;
-      if (!isBegun && after > Date.now() * 1000)
-        throw new Refusal(
-          "invalid_query",
-          `after: ${after} is in the future; the newest change is ${newest}`,
-        );
+      const inFuture = `after: ${query.after} is in the future; the newest change is ${newest}`;
+      if (!isBegun && query.after > Date.now() * 1000) throw new Refusal("invalid_query", inFuture);
       if (!isBegun) throw gone();
       return { changes, last, hasMore: last < newest, newest };
     },

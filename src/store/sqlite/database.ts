@@ -110,10 +110,8 @@ export function openDatabase(
   createPrivateFile(path);
   return openFile(path, (db) => {
     db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
-    const { tables } = db.query("SELECT count(*) AS tables FROM sqlite_schema").get() as {
-      tables: bigint;
-    };
-    const isNew = tables === 0n && readPragma(db, "application_id") === 0;
+    const isEmpty = db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null;
+    const isNew = isEmpty && readPragma(db, "application_id") === 0;
     setUp(db, path, isNew, onMigrate);
   });
 }
