@@ -68,7 +68,11 @@ export const trail = {
 
 export function forgetTrail(): void {
   replaceDrafts({});
-  for (const key of Object.keys(sessionStorage)) keep("sessionStorage", key, undefined);
+  try {
+    sessionStorage.clear();
+  } catch {
+    // The browser forbids storage, so nothing is there.
+  }
 }
 
 function replaceDrafts(kept: Drafts): void {

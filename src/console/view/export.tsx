@@ -46,16 +46,19 @@ const formats = {
 /** An export that stays incomplete saves no file. */
 async function exportPlants(filter: Filter, format: keyof typeof formats): Promise<void> {
   const controller = new AbortController();
+  const stop = (): void => controller.abort();
+  work.value = { text: "Exporting…", stop };
   /** The browser may move blobs to disk. */
   const pieces: Blob[] = [];
   let bytes = 0;
   try {
     await call(async (client) => {
       for await (const written of formats[format].write(readSelected(client, filter, controller))) {
+        controller.signal.throwIfAborted();
         const piece = new Blob([written]);
         pieces.push(piece);
         bytes += piece.size;
-        work.value = { text: `Exporting… ${formatBytes(bytes)}`, stop: () => controller.abort() };
+        work.value = { text: `Exporting… ${formatBytes(bytes)}`, stop };
       }
     });
     const name = `plants.${format.replace("excel.", "")}`;
