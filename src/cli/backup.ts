@@ -12,15 +12,8 @@ import type { BackupState } from "../observe/reporter.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import { backUpStore, restoreStore, type Transferred } from "../store/sqlite/backup.ts";
 import { migrations } from "../store/sqlite/database.ts";
-import {
-  CommandError,
-  explain,
-  type Flags,
-  Interrupted,
-  untilInterrupted,
-  UsageError,
-} from "./command.ts";
-import { printError, printReport } from "./terminal.ts";
+import { CommandError, explain, type Flags, untilInterrupted, UsageError } from "./command.ts";
+import { printReport } from "./terminal.ts";
 
 export async function backUp(config: Config, flags: Flags, file: string): Promise<void> {
   const [from, to] = [requireSqlite(config.databaseUrl), file];
@@ -94,12 +87,7 @@ async function transfer(
   make: (signal: AbortSignal) => Promise<Omit<Transferred, "path"> & { path: string | undefined }>,
 ): Promise<void> {
   const startedAtMs = performance.now();
-  const { path, schemaVersion, plants, tokens, bytes } = await untilInterrupted(make).catch(
-    (error: unknown) => {
-      if (error instanceof Interrupted) printError("interrupted; nothing was changed.");
-      throw error;
-    },
-  );
+  const { path, schemaVersion, plants, tokens, bytes } = await untilInterrupted(make);
   const seconds = Math.round(performance.now() - startedAtMs) / 1000;
   const schema = json ? schemaVersion : describeSchema(schemaVersion, migrations.length);
   const source = from === "-" ? from : resolve(from);

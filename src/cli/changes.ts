@@ -11,7 +11,7 @@ const FOLLOW_MS = 500;
 const onRetry = (error: Error, waitMs: number): void => printError(describeRetry(error, waitMs));
 
 export async function printChanges(config: Config, flags: Flags): Promise<void> {
-  let after = parseChangeNumber("--after", flags.after, "a number from 0 on");
+  let after = parseChangeNumber("--after", flags.after);
   const format = flags.json ? (change: Change) => formatJson(change) : formatForPeople;
   await untilInterrupted((signal) =>
     withTarget(config, flags, async (target) => {
@@ -28,10 +28,10 @@ export async function printChanges(config: Config, flags: Flags): Promise<void> 
   );
 }
 
-export function parseChangeNumber(flag: string, text = "0", expected: string): number {
+export function parseChangeNumber(flag: string, text = "0"): number {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
   if (Number.isSafeInteger(number)) return number;
-  throw new UsageError(`${flag}: ${JSON.stringify(text)} is not allowed; expected ${expected}`);
+  throw new UsageError(`${flag}: ${JSON.stringify(text)} is not the number of a change`);
 }
 
 /** As JSON, because a name may hold what a terminal takes for a command. */

@@ -77,10 +77,7 @@ Settings come from flags, then the environment, then defaults; see: plantstore s
 ${EXIT_CODES}`;
 
 /** Adds the flags of these settings; of all settings by default. */
-function addSettings(
-  command: Command,
-  names: readonly SettingName[] = Object.keys(settings) as SettingName[],
-): Command {
+function addSettings(command: Command, names = Object.keys(settings) as SettingName[]): Command {
   for (const name of names) {
     const { flag, env, meaning, default: fallback }: Setting<unknown> = settings[name];
     if (flag === undefined) continue;
@@ -104,12 +101,8 @@ const addTarget = (command: Command): Command =>
 const choice = (flag: string, meaning: string, choices: readonly string[]): Option =>
   new Option(flag, meaning).choices(choices);
 
-let injectedLimits: Partial<Limits> = {};
-
 /** For tests, which cannot wait as long as a client may. */
-export function injectLimits(limits: Partial<Limits>): void {
-  injectedLimits = limits;
-}
+export const injectedLimits: Partial<Limits> = {};
 
 const resolveOptions = (options: Readonly<Record<string, unknown>>): Resolved =>
   resolveConfig(options, process.env, injectedLimits);
@@ -299,7 +292,7 @@ function addCompletion(program: Command): void {
     .command("completion")
     .description("Print a script that completes commands in a shell.")
     .addArgument(new Argument("<shell>", "which shell").choices(Object.keys(scripts)))
-    .addHelpText("after", COMPLETION_HELP)
+    .addHelpText("after", "\ndocs/install.md says where each shell looks for it.")
     .action((shell: keyof typeof scripts) => void process.stdout.write(scripts[shell]));
   program
     .command("complete", { hidden: true })
@@ -309,8 +302,6 @@ function addCompletion(program: Command): void {
     .helpOption(false)
     .action(() => printCandidates(program));
 }
-
-const COMPLETION_HELP = "\ndocs/install.md says where each shell looks for it.";
 
 /** The shell gives the line so far in COMP_LINE. Where no candidate fits, it completes the name of a file. */
 const bashScript = `complete -o default -C "plantstore complete" plantstore\n`;

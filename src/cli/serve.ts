@@ -59,12 +59,8 @@ export async function serve(config: Config): Promise<void> {
     await Promise.all([server.stop(), backups?.stop(), sender?.stop()]);
     await store.close();
   });
-  const started = {
-    url: server.url,
-    store: store.description,
-    workers: config.workers,
-    firstToken,
-  };
+  const { workers } = config;
+  const started = { url: server.url, store: store.description, workers, firstToken };
   const text = isTerminal("stdout") ? formatForPeople(started) : formatAsJson(started);
   Bun.write(Bun.stdout, text).catch(failOutput);
 }

@@ -26,7 +26,9 @@ export const manageWebhook =
     const name = action === "add" ? "" : (target ?? "");
     const bodies: Partial<Record<WebhookAction, () => unknown>> = {
       add: () => parseAdded(flags, target),
-      replay: () => ({ from: parseFrom(flags.from) }),
+      replay: () => ({
+        from: flags.from === "newest" ? flags.from : parseChangeNumber("--from", flags.from),
+      }),
     };
     const body = bodies[action]?.();
     const result: unknown = await withTarget(config, flags, (where) => {
@@ -83,8 +85,3 @@ function printWebhooks(webhooks: readonly ShownWebhook[]): void {
 /** In quotes, because an answer may hold what a terminal takes for a command. */
 const describeAttempt = ({ time, durationMs, status, error, answer }: Attempt): string =>
   `${time} ${status ?? error} in ${durationMs} ms${answer ? ` ${JSON.stringify(answer)}` : ""}`;
-
-const parseFrom = (text = ""): number | "newest" =>
-  text === "newest"
-    ? text
-    : parseChangeNumber("--from", text, "the number of a change, 0 for the oldest, or newest");
