@@ -6,6 +6,10 @@ import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
+import type { Connection } from "../../src/store/postgres/connection.ts";
+import { onServer } from "../../src/store/postgres/pool.ts";
+import { listPlants } from "../../src/store/postgres/read.ts";
+import { parsePostgresUrl } from "../../src/store/postgres/url.ts";
 import { type EnginePair, openEnginePair, openTestDatabase } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";
@@ -176,6 +180,27 @@ describe("pages", () => {
     expect(found).toEqual([]);
     expect(next).toBeDefined();
   });
+});
+
+test("a page whose first plant is removed while it is read does not begin again", async () => {
+  await using database = await openTestDatabase("postgres");
+  const { config } = resolveConfig({}, {});
+  const store = await openStore(database.url, config);
+  // Long ones are read by a second statement, a few at a time.
+  const long = (id: bigint): Plant => ({ id, name: "a".repeat(900_000), tag: undefined });
+  await store.createPlants([1n, 2n, 3n, 4n, 5n, 6n].map(long));
+  await store.close();
+  const query = { ...everything, after: 1n, limit: 2 };
+  const { plants } = await onServer(parsePostgresUrl(database.url), config, (connection) => {
+    const watched = Object.create(connection) as Connection;
+    watched.query = async <Row>(...asked: Parameters<Connection["query"]>) => {
+      const rows = await connection.query<Row>(...asked);
+      await database.run("DELETE FROM plants WHERE id = 2");
+      return rows;
+    };
+    return listPlants(watched, query, 1);
+  });
+  expect(plants.map(({ id }) => id)).toEqual([3n, 4n]);
 });
 
 test("a page that gets no connection in time is refused while it would still have time to be read", async () => {

@@ -1,6 +1,7 @@
 /** What is refused, and what is not, when PostgreSQL itself refuses something. */
 
 import { describe, expect, test } from "bun:test";
+import { translate } from "../../src/store/postgres/connection.ts";
 import { expectRefusal } from "../support/expect.ts";
 import { makePlants, readRefusal, type StoredPlant } from "../support/plants.ts";
 import { sharedPostgres } from "../support/postgres-server.ts";
@@ -82,6 +83,9 @@ describe("a create that the server fails", () => {
       expect((await sendPlant(url, fern(1))).status).toBe(200);
     });
 });
+
+test("what is thrown and is no error is a refusal: a batch would take it for an outcome", () =>
+  expect(translate("no error")).toMatchObject({ reason: "store_unavailable", cause: "no error" }));
 
 test("a table that is missing is refused for now, at once, until it is there", async () => {
   await using disturbed = await startDisturbed();

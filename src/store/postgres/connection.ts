@@ -79,8 +79,8 @@ export function classify(error: unknown): Failure {
 /** What a waiting caller is told. */
 export function translate(error: unknown): Error {
   const failure = classify(error);
-  const isOurs = failure === "defect" || failure === "bad row";
-  return isOurs ? (error as Error) : new Refusal("store_unavailable", undefined, error);
+  const isOurs = error instanceof Error && (failure === "defect" || failure === "bad row");
+  return isOurs ? error : new Refusal("store_unavailable", undefined, error);
 }
 
 export interface Wanted {

@@ -58,7 +58,7 @@ export async function listPlants(
       yieldAtMs = workedMs() + TICK_MS;
     }
     if (!piece.hasMore) return { plants: page.plants, next: undefined };
-    after = page.lastId;
+    after = page.lastId ?? after;
   }
 }
 

@@ -1,6 +1,6 @@
 /** The other side of thread.ts. */
 
-import { parentPort } from "node:worker_threads";
+import { parentPort, workerData } from "node:worker_threads";
 import { StoreOpenError } from "../../domain/errors.ts";
 import { copyStore } from "./backup.ts";
 import { openReadOnly } from "./database.ts";
@@ -15,6 +15,9 @@ import {
 import type { Answer, Order } from "./thread.ts";
 
 let connection: Connection | undefined;
+
+Atomics.store(workerData as Int32Array, 0, 1);
+Atomics.notify(workerData as Int32Array, 0);
 
 parentPort?.on("message", (order: Order) => parentPort?.postMessage(answer(order)));
 

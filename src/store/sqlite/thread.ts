@@ -34,11 +34,11 @@ export type Answer =
 /** Searches, and counts. Each takes a bounded time, so this bounds the wait of the last one. */
 const WAITING_MAX = 64;
 const CLOSE_MS_MAX = 2_000;
-/**
- * The runtime ends the process if a thread cannot have descriptors for its event loop. It needs few, but connections
- * may take some while it starts.
- */
-const DESCRIPTORS_FREE_MIN = 256;
+const START_MS_MAX = 2_000;
+/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
+const DESCRIPTORS_NEEDED = 32;
+/** So many connections do not come while a thread starts. */
+const DESCRIPTORS_AMPLE = 256;
 
 /** It does what it is asked in order. */
 export class StoreThread {
@@ -47,9 +47,15 @@ export class StoreThread {
   private readonly asked: PromiseWithResolvers<unknown>[] = [];
 
   constructor() {
-    requireFreeDescriptors();
+    const free = countFreeDescriptors();
+    if (free < DESCRIPTORS_NEEDED)
+      throw new Error(`a thread cannot start: ${free} descriptors are free`);
+    const started = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     const threads = process.getBuiltinModule("node:worker_threads");
-    this.worker = new threads.Worker(join(import.meta.dir, "store-worker"));
+    const options = { workerData: started };
+    this.worker = new threads.Worker(join(import.meta.dir, "store-worker"), options);
+    // This thread takes no connection, and so no descriptor, until the other has its own.
+    if (free < DESCRIPTORS_AMPLE) Atomics.wait(started, 0, 0, START_MS_MAX);
     this.worker.on("message", (answer: Answer) => {
       const asked = this.asked.shift();
       if ("value" in answer) asked?.resolve(answer.value);
@@ -74,17 +80,16 @@ export class StoreThread {
   }
 }
 
-function requireFreeDescriptors(): void {
+/** Up to DESCRIPTORS_AMPLE. */
+function countFreeDescriptors(): number {
   const opened: number[] = [];
   try {
-    while (opened.length < DESCRIPTORS_FREE_MIN) opened.push(openSync("/dev/null", "r"));
-  } catch (error) {
-    throw new Error(`a thread cannot start: ${opened.length} descriptors are free`, {
-      cause: error,
-    });
-  } finally {
-    for (const descriptor of opened) closeSync(descriptor);
+    while (opened.length < DESCRIPTORS_AMPLE) opened.push(openSync("/dev/null", "r"));
+  } catch {
+    // The limit of the process, or of the system.
   }
+  for (const descriptor of opened) closeSync(descriptor);
+  return opened.length;
 }
 
 export function scanOnThread(path: string, limits: StoreLimits): Scans {
