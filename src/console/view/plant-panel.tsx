@@ -53,9 +53,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     else list.value.put(now.plant);
   };
   useEffect(() => {
-    if (news?.type === "removed" && loaded.value !== "loading")
-      // It may have been deleted here, which closes the panel.
-      return isBusy.value ? undefined : accept(undefined);
+    // The change may be its own: the answer will tell.
+    if (isBusy.value) return undefined;
+    if (news?.type === "removed" && loaded.value !== "loading") return accept(undefined);
     const controller = new AbortController();
     readPlant(id, controller.signal).then(
       (found) => {
