@@ -102,6 +102,17 @@ describe("plantstore backup", () => {
     expect(readdirSync(folder.path).toSorted()).toEqual(["away", "plants.db"]);
   });
 
+  test("- fails if the reader of standard output leaves before the end", async () => {
+    using folder = makeTemporaryFolder();
+    makeStore(`${folder.path}/plants.db`, 5_000);
+    const script = '{ "$0" backup -; echo "exit $?" >&2; } | true';
+    const child = Bun.spawn(["sh", "-c", script, launcher], {
+      env: { PATH: process.env["PATH"] ?? "", DATABASE_URL: `sqlite:${folder.path}/plants.db` },
+      stderr: "pipe",
+    });
+    expect(await new Response(child.stderr).text()).toBe("plantstore: Broken pipe.\nexit 1\n");
+  });
+
   test("- is refused where standard output is a terminal", async () => {
     using folder = makeTemporaryFolder();
     makeStore(`${folder.path}/plants.db`, 5);

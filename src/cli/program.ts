@@ -29,8 +29,9 @@ export async function run(args: readonly string[]): Promise<number | undefined> 
   } catch (error) {
     // Commander has printed its message, or the help that was asked for.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-    // The reader of standard output has closed the pipe, as `head` does.
-    if ((error as NodeJS.ErrnoException).code === "EPIPE") return undefined;
+    // The reader of standard output has closed the pipe, as `head` does. A backup that is cut short has failed.
+    const isCut = (error as NodeJS.ErrnoException).code === "EPIPE";
+    if (isCut && args[0] !== "backup") return undefined;
     // Now: a pipe, a connection or a thread that is waited for would keep the process alive.
     if (error instanceof Interrupted) process.exit(error.exitCode);
     printError(explain(error));
