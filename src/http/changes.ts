@@ -120,7 +120,7 @@ async function* follow(
       signal.throwIfAborted();
       const quietMs = commentAtMs - performance.now();
       let piece: string | Uint8Array = "";
-      if (last < feed.newest) piece = await feed.takeTurn(makeWhenRoom);
+      if (sent > 0 || last < feed.newest) piece = await feed.takeTurn(makeWhenRoom);
       else if (quietMs > 0) await within(quietMs, feed.changed.promise, signal);
       // The client learns how far it is, even if its filter has left out everything. An event has no place for a comment.
       if (piece.length === 0 && sent === 0 && quietMs <= 0)

@@ -3,6 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { Refusal } from "../../src/domain/errors.ts";
 import { scopes } from "../../src/domain/token.ts";
 import { Feed } from "../../src/http/feed.ts";
 import { createLog } from "../../src/observe/log.ts";
@@ -150,6 +151,29 @@ test("a large event is not broken by comments, however late its pieces are", asy
   // The runtime warns about a time to wait that has passed.
   expect(warnings).toEqual([]);
   process.off("warning", note);
+});
+
+test("a reader inside a large event goes on if the feed has to begin again", async () => {
+  await using service = await startService({ ...limits({ commentSeconds: 0.001 }) });
+  const { store, url, logLines } = service;
+  const name = "x".repeat(12_000_000);
+  await store.createPlant({ id: 1n, name, tag: undefined });
+  const read = store.readChanges.bind(store);
+  let isRead = false;
+  store.readChanges = (query) => {
+    isRead ||= query.limit > 0;
+    if (query.limit > 0 || !isRead) return read(query);
+    return Promise.reject(new Refusal(query.after > 0 ? "changes_gone" : "store_unavailable"));
+  };
+  const { hostname, port } = new URL(url);
+  const client = connect(Number(port), hostname).pause();
+  client.write(
+    `GET /changes?after=0 HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nAuthorization: Bearer ${TEST_TOKEN}\r\n\r\n`,
+  );
+  while (!logLines.join("").includes("feed_not_read")) await Bun.sleep(5);
+  let characters = 0;
+  for await (const chunk of client as AsyncIterable<Buffer>)
+    if ((characters += chunk.length) > name.length) break;
 });
 
 test("a reader that is between others is sent what was read for them", async () => {
