@@ -209,15 +209,19 @@ export async function* readChunks(
   msLeft: () => number,
   signal?: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
-  for (let count = 1; ; count++) {
-    const next = await within(Math.max(0, msLeft()), reader.read(), signal).catch(explainAbort);
+  let count = 0;
+  // Looked at before each chunk: one that has arrived would win against a timer.
+  for (let ms = msLeft(); ms > 0; ms = msLeft()) {
     signal?.throwIfAborted();
-    if (next === undefined) throw new Refusal("body_too_slow");
+    const next = await within(ms, reader.read(), signal).catch(explainAbort);
+    signal?.throwIfAborted();
+    if (next === undefined) break;
     if (next.done) return;
-    if (count % CHUNKS_A_TICK === 0) await nextTick();
+    if (++count % CHUNKS_A_TICK === 0) await nextTick();
     signal?.throwIfAborted();
     yield next.value;
   }
+  throw new Refusal("body_too_slow");
 }
 
 export const nextTick = (): Promise<unknown> => new Promise(setImmediate);

@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { catalogue, Refusal } from "../../src/domain/errors.ts";
-import { Memory } from "../../src/http/body.ts";
+import { Memory, readChunks } from "../../src/http/body.ts";
 import { engine } from "../support/database.ts";
 import { EventReader } from "../support/events.ts";
 import { rejectionOf } from "../support/expect.ts";
@@ -307,6 +307,17 @@ test("lines that wait too long to be stored are refused, and others take their p
   const next = memory.holdLines(1, 60_000, never);
   release();
   await next;
+});
+
+test("the chunks of a body end at the deadline, however fast they come, and when the token is no longer good", async () => {
+  const endless = { read: async () => ({ done: false as const, value: new Uint8Array(1) }) };
+  const silent = { read: () => new Promise<never>(() => undefined) };
+  const cancel = (): Promise<void> => Promise.resolve();
+  const late = readChunks({ ...endless, cancel }, () => 0);
+  expect(await rejectionOf(late.next())).toMatchObject({ reason: "body_too_slow" });
+  const revoked = AbortSignal.abort(new Refusal("token_invalid"));
+  const ended = readChunks({ ...silent, cancel }, () => 60_000, revoked);
+  expect(await rejectionOf(ended.next())).toMatchObject({ reason: "token_invalid" });
 });
 
 test("a line that arrives in many pieces counts once, and one line fits however small the bound", async () => {
