@@ -151,7 +151,7 @@ describe("plantstore backup", () => {
     ["damaged.db", ["copy.db"], 1, "damaged.db cannot be copied"],
     ["unindexed.db", ["copy.db"], 1, "unindexed.db is damaged: row 1999 missing from index"],
     ["plants.db", [], 2, "missing required argument"],
-    ["plants.db", [""], 1, "exists, and is not overwritten"],
+    ["plants.db", [""], 2, "<file>: expected a path, got nothing"],
   ])("of %s to %j is refused, and nothing is made or changed", async (store, args, code, says) => {
     using folder = makeTemporaryFolder();
     const at = (name: string): string => `${folder.path}/${name}`;

@@ -16,7 +16,7 @@ import { CommandError, explain, type Flags, untilInterrupted, UsageError } from 
 import { printReport } from "./terminal.ts";
 
 export async function backUp(config: Config, flags: Flags, file: string): Promise<void> {
-  const [from, to] = [requireSqlite(config.databaseUrl), file];
+  const [from, to] = [requireSqlite(config.databaseUrl), requirePath(file)];
   if (to === "-" && process.stdout.isTTY)
     throw new UsageError("-: standard output is a terminal; redirect it into a file");
   await transfer("backed_up", "Backed up, and the copy verified.", from, flags, (signal) =>
@@ -31,7 +31,7 @@ export async function backUp(config: Config, flags: Flags, file: string): Promis
 }
 
 export async function restore(config: Config, flags: Flags, file: string): Promise<void> {
-  const [from, to] = [file, requireSqlite(config.databaseUrl)];
+  const [from, to] = [requirePath(file), requireSqlite(config.databaseUrl)];
   await transfer("restored", "Restored, and the store verified.", from, flags, (signal) =>
     from === "-"
       ? withTemporaryFile(async (path) => {
@@ -44,7 +44,7 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
 
 /** Leaves nothing behind. */
 export async function verifyBackup(folder: string, flags: Flags): Promise<void> {
-  const newest = readBackups(folder).findLast(({ isComplete }) => isComplete);
+  const newest = readBackups(requirePath(folder)).findLast(({ isComplete }) => isComplete);
   if (newest === undefined)
     throw new CommandError(`${resolve(folder)} holds no backup of plantstore serve --backup-to.`);
   const sentence = `The newest backup, of ${new Date(newest.atMs).toISOString()}, can be restored: every row was compared.`;
@@ -64,6 +64,12 @@ async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>)
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+function requirePath(file: string): string {
+  // As when a variable in a script is not set.
+  if (file === "") throw new UsageError("<file>: expected a path, got nothing");
+  return file;
 }
 
 function requireSqlite(databaseUrl: string): string {

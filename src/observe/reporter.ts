@@ -208,12 +208,56 @@ export class MetricsReporter {
       .flatMap(([type, ofType]) =>
         Object.entries(ofType).map(
           ([name, value]) =>
-            `# HELP ${name} See docs/operations.md.\n# TYPE ${name} ${type}\n${formatValue(name, value)}`,
+            `# HELP ${name} ${meanings[name]}\n# TYPE ${name} ${type}\n${formatValue(name, value)}`,
         ),
       )
       .join("");
   };
 }
+
+/** For HELP. docs/operations.md says more. */
+const meanings: Readonly<Record<string, string>> = {
+  plantstore_info: "The version and the engine of the store, as labels.",
+  plantstore_ready: "1 if the last probe could write; without a value until /readyz was asked.",
+  plantstore_requests_in_flight: "Requests that are not answered yet.",
+  plantstore_open_connections: "Connections of clients.",
+  plantstore_writes_waiting: "Writes that wait for a commit.",
+  plantstore_writes_waiting_max: "Writes beyond this are refused.",
+  plantstore_held_bytes: "Memory for bodies that arrive and answers that are not read yet.",
+  plantstore_held_bytes_max: "Requests that would hold more are refused.",
+  plantstore_store_bytes: "Size of the store, its log included.",
+  plantstore_plants: "Plants in the store.",
+  plantstore_plants_max: "Plants beyond this are refused.",
+  plantstore_disk_free_bytes: "SQLite: free space of the disk.",
+  plantstore_disk_free_bytes_min: "SQLite: with less free space, new plants are refused.",
+  plantstore_postgres_connections_in_use: "PostgreSQL: connections with a statement under way.",
+  plantstore_postgres_waiting: "PostgreSQL: work that waits for a connection.",
+  plantstore_tokens_expiring: "Tokens that stop working within a week.",
+  plantstore_backup_interval_seconds: "Time from one backup to the next.",
+  plantstore_backup_timestamp_seconds: "When the newest backup began, since 1970.",
+  plantstore_backup_bytes: "Size of the newest backup.",
+  plantstore_feed_readers: "Clients that follow the changes.",
+  plantstore_webhook_lag_seconds: "Age of the oldest change that a webhook has not taken.",
+  plantstore_webhook_paused: "1 if nothing is sent to a webhook until a person resumes it.",
+  process_resident_memory_bytes: "Memory of the process.",
+  process_open_fds: "Open descriptors.",
+  process_max_fds: "Descriptors that may be open.",
+  process_start_time_seconds: "When the process started, since 1970.",
+  plantstore_requests_total: "Requests that were answered, by method, path and status.",
+  plantstore_batch_lines_total: "Plants sent in batches, by the status of their result.",
+  plantstore_postgres_retries_total: "PostgreSQL: repeated attempts.",
+  plantstore_postgres_connects_total: "PostgreSQL: connections that were opened.",
+  plantstore_backups_total: "Backups since the start, by result.",
+  plantstore_log_lines_dropped_total: "Log lines that could not be written.",
+  plantstore_changes_total: "Changes that were written to the journal.",
+  plantstore_webhook_attempts_total: "Events that this instance sent to a webhook, by result.",
+  process_cpu_seconds_total: "Processor time of the process.",
+  plantstore_request_seconds: "Time from the head of a request to its answer.",
+  plantstore_create_seconds: "Time from the arrival of a new plant until it is on disk.",
+  plantstore_commit_seconds: "Time that a commit of plants takes, with its sync.",
+  plantstore_commit_writes: "Writes that share a commit.",
+  plantstore_event_loop_delay_seconds: "How late the thread that writes gets to its timers.",
+};
 
 type Labels = Readonly<Record<string, string | number | undefined>>;
 /** One value, or one for each set of labels. */

@@ -27,7 +27,7 @@ async function scrape(from: TestService): Promise<Map<string, number>> {
   expect(text).toEndWith("\n");
   const samples = new Map<string, number>();
   for (const line of text.trimEnd().split("\n")) {
-    if (/^# (HELP|TYPE) [a-z_]+ \S/.test(line)) continue;
+    if (/^# (HELP|TYPE) [a-z_]+ (?!undefined)\S/.test(line)) continue;
     const [, name = "", value = ""] = SAMPLE.exec(line) ?? [];
     expect([line, name]).not.toEqual([line, ""]);
     expect(samples.has(name)).toBe(false);
