@@ -52,7 +52,7 @@ const LOCK_RETRY_MS = 5;
 export const WRITING_MS = 100;
 /** A commit that takes longer is not waited for by writes that another lane could take. */
 const LANE_MS = 5;
-/** How often the end waits for what is under way. */
+/** The time between two looks whether all writes are settled, when the store closes. */
 const CLOSE_MS = 2;
 /** The share of the time in the queue between two looks for what has waited too long. */
 const WATCH_SHARE = 0.1;

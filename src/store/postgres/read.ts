@@ -62,7 +62,7 @@ export async function listPlants(
   }
 }
 
-/** There may be further rows: `hasMore`. */
+/** `hasMore` if there may be further rows. */
 async function readPiece(connection: Connection, query: PlantQuery, rowsMax: number) {
   const firstId = firstIdOf(query);
   if (firstId === undefined) return { plants: [], hasMore: false };
@@ -84,7 +84,7 @@ async function readPiece(connection: Connection, query: PlantQuery, rowsMax: num
 /** One that is too long to be sent with others comes without its texts. Most pages have none. */
 type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
 
-/** Reads the texts that were not sent. A plant that is not found then was removed, or `isCut`. */
+/** Reads the texts that were not sent. A plant that is not found then was removed, or left out if `isCut`. */
 async function readLong(connection: Connection, rows: readonly (SentRow | undefined)[]) {
   const long: bigint[] = [];
   for (const row of rows) if (row?.name === null) long.push(row.id);

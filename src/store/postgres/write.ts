@@ -295,7 +295,7 @@ class Batch {
       values.push(entries.take());
     }
     const rows = await connection.write<KeptRow>(hasJournal ? journaled : plain, values);
-    const kept = rows.count === 0 ? "" : rows[0]?.kept;
+    const kept = rows.count > 0 ? rows[0]?.kept : "";
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
     const done = ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
     if (hasJournal) this.accounts.changesWritten += done.length;

@@ -239,7 +239,6 @@ export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;
  *
  * After a crash, or a failed fsync, the log may show a plant whose pages are only in the kernel's memory. Its creator
  * was never answered. But a client that reads it, or sends it again and is told "replayed", would take it for stored.
- *
  */
 export interface Durability {
   /** All that can be read is in the main file, and synced: answers about plants may be given. */
