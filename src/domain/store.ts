@@ -15,7 +15,7 @@ import type { Webhook } from "./webhook.ts";
  *   may have been stored, and sending it again settles it.
  * - Isolated: writes that share a commit are judged in the order they came in, and a write that
  *   fails does not fail its neighbours.
- * - Bounded: no promise stays pending beyond the configured time in the queue and one commit.
+ * - Bounded: no promise stays pending longer than one commit and 1.1 times the configured time in the queue.
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */
 export interface Store extends TokenStore {
