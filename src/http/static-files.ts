@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Operation, Route } from "./handle.ts";
+import type { Exchange, Operation, Route } from "./handle.ts";
 import { acceptsGzip, isUnmodified } from "./request-headers.ts";
 
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
@@ -29,7 +29,7 @@ function serve(folder: string, ...paths: readonly string[]): Route[] {
   const files = readFiles(folder);
   const GET: Operation = {
     scope: undefined,
-    handle: ({ request }) => answerFile(request, files.get(request.params?.["file"] ?? INDEX)),
+    handle: ({ request }) => answerFile(request, files),
   };
   return paths.map((path) => ({ path, operations: { GET } }));
 }
@@ -60,57 +60,45 @@ const SECURITY_HEADERS = {
 };
 
 /** One sequence of bytes, so one strong entity tag. All clients are sent the same copy. */
-interface Form {
+interface StaticFile {
   readonly content: Blob;
   readonly headers: Readonly<Record<string, string>> & { readonly etag: string };
 }
 
-interface StaticFile {
-  readonly plain: Form;
-  readonly compressed: Form | undefined;
-}
-
 /** The name has a hash of the content, so the content never changes. */
 const HASHED = /-[0-9a-z]{8,}\.[0-9a-z]+$/;
+const GZIP = /\.gz$/;
 
-/** By the name in the URL, as they are at the start: no URL becomes a path, and a page finds the files of its build. */
+/** By their names, as they are at the start: no URL becomes a path, and a page finds the files of its build. */
 function readFiles(folder: string): ReadonlyMap<string, StaticFile> {
-  const names = readdirSync(folder, { withFileTypes: true })
-    .filter((entry) => entry.isFile() && !entry.name.endsWith(".gz"))
-    .map(({ name }) => name);
-  return new Map(names.map((name) => [name, openFile(name, join(folder, name))]));
+  const entries = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
+  return new Map(entries.map(({ name }) => [name, readFile(name, join(folder, name))]));
 }
 
-function openFile(name: string, path: string): StaticFile {
+function readFile(name: string, path: string): StaticFile {
   const content = readFileSync(path);
-  const isHashed = HASHED.test(name);
-  const hash = isHashed ? name : Bun.hash(content).toString(36);
+  const plainName = name.replace(GZIP, "");
+  const isHashed = HASHED.test(plainName);
   const headers = {
     ...SECURITY_HEADERS,
-    "content-type": types[name.slice(name.lastIndexOf(".") + 1)] ?? "application/octet-stream",
+    "content-type": Bun.file(plainName).type,
     "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
     vary: "Accept-Encoding",
+    etag: `"${isHashed ? name : Bun.hash(content).toString(36)}"`,
+    ...(name !== plainName && { "content-encoding": "gzip" }),
   };
-  const gzip = { ...headers, etag: `"${hash}-gzip"`, "content-encoding": "gzip" };
-  return {
-    plain: { content: new Blob([content]), headers: { ...headers, etag: `"${hash}"` } },
-    compressed: existsSync(`${path}.gz`)
-      ? { content: new Blob([readFileSync(`${path}.gz`)]), headers: gzip }
-      : undefined,
-  };
+  return { content: new Blob([content]), headers };
 }
 
-function answerFile({ headers: sent }: Request, file: StaticFile | undefined): Response {
-  if (file === undefined) throw new Refusal("path_not_found");
-  const compressed = acceptsGzip(sent.get("accept-encoding")) ? file.compressed : undefined;
-  const { content, headers } = compressed ?? file.plain;
-  const isKnown = isUnmodified(sent, headers.etag);
-  return new Response(isKnown ? null : content, { status: isKnown ? 304 : 200, headers });
+function answerFile(
+  { headers: sent, params }: Exchange["request"],
+  files: ReadonlyMap<string, StaticFile>,
+): Response {
+  const name = params?.["file"] ?? INDEX;
+  const compressed = acceptsGzip(sent.get("accept-encoding")) ? files.get(`${name}.gz`) : undefined;
+  const file = compressed ?? files.get(name);
+  if (file === undefined || GZIP.test(name)) throw new Refusal("path_not_found");
+  const isKnown = isUnmodified(sent, file.headers.etag);
+  const status = isKnown ? 304 : 200;
+  return new Response(isKnown ? null : file.content, { status, headers: file.headers });
 }
-
-const types: Readonly<Record<string, string>> = {
-  css: "text/css; charset=utf-8",
-  html: "text/html; charset=utf-8",
-  js: "text/javascript; charset=utf-8",
-  svg: "image/svg+xml",
-};

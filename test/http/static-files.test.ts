@@ -48,7 +48,7 @@ describe("a page", () => {
     const response = await get("/");
     expect([response.status, await response.text()]).toEqual([200, INDEX]);
     expect(Object.fromEntries(response.headers)).toMatchObject({
-      "content-type": "text/html; charset=utf-8",
+      "content-type": "text/html;charset=utf-8",
       "cache-control": "no-cache",
       vary: "Accept-Encoding",
       "content-security-policy":
@@ -72,8 +72,8 @@ describe("a page", () => {
 
   test("has files under their names, which are kept for ever where a hash is in them", async () => {
     for (const [name, type, kept] of [
-      [SCRIPT, "text/javascript; charset=utf-8", true],
-      ["console-0a1b2c3d.css", "text/css; charset=utf-8", true],
+      [SCRIPT, "text/javascript;charset=utf-8", true],
+      ["console-0a1b2c3d.css", "text/css;charset=utf-8", true],
       ["icon.svg", "image/svg+xml", false],
     ] as const) {
       const response = await get(`/console/${name}`);
