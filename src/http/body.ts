@@ -292,32 +292,26 @@ function findRest(request: Request, length: number, closes: boolean): Rest | und
 
 /** Resolves when the body or the client's connection has ended, or at a bound. */
 export async function discard(rest: Rest, memory: Memory): Promise<void> {
-  if (rest instanceof Promise) return void (await soon(rest));
-  const deadlineMs = performance.now() + LINGER_MS_MAX;
-  let count = 0;
+  if (rest instanceof Promise)
+    return void (await within(LINGER_IDLE_MS_MAX, rest).catch(() => undefined));
   if (memory.bytesLingering * LINGERING_PARTS > memory.bytesMax) {
     // The runtime discards it without holding any, but does not tell when it ends.
     await rest.cancel().catch(() => undefined);
     return Bun.sleep(LINGER_BLIND_MS);
   }
   memory.bytesLingering += UNREAD_BYTES_MAX;
+  const deadlineMs = performance.now() + LINGER_MS_MAX;
+  let bytes = 0;
+  const msLeft = (): number =>
+    bytes > LINGER_BYTES_MAX ? 0 : Math.min(LINGER_IDLE_MS_MAX, deadlineMs - performance.now());
   try {
-    for (let bytes = 0; bytes <= LINGER_BYTES_MAX && performance.now() < deadlineMs;) {
-      const next = await soon(rest.read());
-      if (next === undefined || next.done) return;
-      bytes += next.value.length;
-      if (++count % CHUNKS_A_TICK === 0) await nextTick();
-    }
+    for await (const chunk of readChunks(rest, msLeft)) bytes += chunk.length;
+  } catch {
+    // The client has gone, or a bound is reached.
   } finally {
     memory.bytesLingering -= UNREAD_BYTES_MAX;
   }
 }
-
-const soon = <Result>(read: Promise<Result>): Promise<Result | undefined> =>
-  within(
-    LINGER_IDLE_MS_MAX,
-    read.catch(() => undefined),
-  );
 
 /**
  * The runtime takes the end of the client's half of the connection for the end of all of it, and then sends nothing
