@@ -11,7 +11,7 @@ import {
 import { within } from "../store/batcher.ts";
 import { toChunk } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
-import { formatNextLink, parseChangeQuery } from "./query.ts";
+import { linkNext, parseChangeQuery } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import {
   answerText,
@@ -55,10 +55,8 @@ async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Respo
   const page = await exchange.service.store.readChanges(query);
   requireRoomToAnswer(exchange, countAll(page));
   const text = `[${page.changes.map(formatChange).join(",")}]`;
-  const headers = { ...VARY, "last-change": String(page.newest) };
-  if (!page.hasMore) return answerText(exchange, text, headers);
-  const link = formatNextLink(url, query.limit, String(page.last));
-  return answerText(exchange, text, { ...headers, link });
+  const link = linkNext(url, query.limit, page.hasMore ? page.last : undefined);
+  return answerText(exchange, text, { ...VARY, ...link, "last-change": String(page.newest) });
 }
 
 /** Up to the newest change. */

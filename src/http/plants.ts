@@ -19,13 +19,7 @@ import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { readText, requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
-import {
-  filterParameters,
-  formatNextLink,
-  parsePlantQuery,
-  parseQuery,
-  tagParameters,
-} from "./query.ts";
+import { filterParameters, linkNext, parsePlantQuery, parseQuery, tagParameters } from "./query.ts";
 import {
   chooseForm,
   isUnmodified,
@@ -140,12 +134,8 @@ async function answerPage(exchange: Exchange): Promise<Response> {
     },
   });
   requireRoomToAnswer(exchange, countCharacters(plants));
-  const text = formatStoredPlants(plants);
-  if (next === undefined) return answerText(exchange, text, VARY);
-  return answerText(exchange, text, {
-    ...VARY,
-    link: formatNextLink(url, query.limit, String(next)),
-  });
+  const headers = { ...VARY, ...linkNext(url, query.limit, next) };
+  return answerText(exchange, formatStoredPlants(plants), headers);
 }
 
 const countCharacters = (plants: readonly ListedPlant[]): number =>
@@ -164,9 +154,7 @@ export const answerTags =
     const query = parseQuery(request.url, tagParameters);
     const page = await service.store.listTags(query);
     const { tags, next } = hasCounts ? await countEach(service.store, page) : page;
-    const body = JSON.stringify(tags);
-    if (next === undefined) return answer(200, body);
-    return answer(200, body, { link: formatNextLink(request.url, query.limit, next) });
+    return answer(200, JSON.stringify(tags), linkNext(request.url, query.limit, next));
   };
 
 /** Then a page of counts ends early. */

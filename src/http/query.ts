@@ -189,16 +189,23 @@ const SHOWN_CHARACTERS_MAX = 40;
 const quote = (given: string): string => JSON.stringify(given.slice(0, SHOWN_CHARACTERS_MAX));
 
 /**
- * A link to the page that begins after this id or tag, by RFC 8288. Relative to the request's own URL, whatever prefix a
- * proxy has taken away. Its filters are written as the client wrote them.
+ * The header with a link to the page that begins after this id or tag, by RFC 8288; none after the last page. Relative
+ * to the request's own URL, whatever prefix a proxy has taken away. Its filters are written as the client wrote them.
  */
-export function formatNextLink(url: string, limit: number, after: string): string {
+export function linkNext(
+  url: string,
+  limit: number,
+  after: bigint | number | string | undefined,
+): Readonly<Record<string, string>> {
+  if (after === undefined) return {};
   const filters = splitPairs(url)
     .filter(([name]) => name !== "after" && name !== "limit")
     // The link ends at the first one.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
-  const query = [`after=${encodeURIComponent(after)}`, `limit=${limit}`, ...filters].join("&");
-  return `<?${query}>; rel="next"`;
+  const query = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...filters].join(
+    "&",
+  );
+  return { link: `<?${query}>; rel="next"` };
 }
 
 type Pair = readonly [name: string | undefined, value: string | undefined, pair: string];
