@@ -5,7 +5,7 @@ import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
 import { readText, requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
-import { answer as describeAnswer, done, type Entry, json } from "./openapi-parts.ts";
+import { answering, type Entry, json } from "./openapi-parts.ts";
 import { JSON_TYPE } from "./request-headers.ts";
 import type { Shape } from "./shape.ts";
 
@@ -24,7 +24,7 @@ interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "
 
 export function toEntry(operation: JsonOperation): Entry {
   const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = operation;
-  const { status = 200, ...entry } = described;
+  const { status = shows === undefined ? 204 : 200, ...entry } = described;
   return {
     ...entry,
     handle: async (exchange, principal) => {
@@ -35,11 +35,10 @@ export function toEntry(operation: JsonOperation): Entry {
       const given = body && parseJson(await readText(exchange));
       if (request.method !== "GET") await requireUnrevoked(exchange);
       const result = await run(exchange, principal, given);
-      return shows === undefined ? answer(204, null) : answer(status, JSON.stringify(result));
+      return answer(status, shows === undefined ? null : JSON.stringify(result));
     },
     ...(body && { bodyTypes: [JSON_TYPE], requestBody: { required: true, content: json(body) } }),
-    answers:
-      shows === undefined ? done(meaning) : { [status]: describeAnswer(meaning, json(shows)) },
+    answers: answering(status, meaning, shows && json(shows)),
     fails: [body ? "BadBody" : "BadQuery", ...fails],
   };
 }

@@ -1,9 +1,8 @@
 /** What the description of every operation is made of. */
 
 import { catalogue, type ErrorName } from "../domain/errors.ts";
-import { scopes } from "../domain/token.ts";
 import type { Method, Operation } from "./handle.ts";
-import { component, list, mapValues, type Members, type Shape, text } from "./shape.ts";
+import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 
 const inRequest = ["malformed_request", "invalid_query"] as const;
 const inCondition = [...inRequest, "invalid_id", "invalid_precondition"] as const;
@@ -39,11 +38,6 @@ const failures = {
 
 type Failure = keyof typeof failures;
 
-export const scopesShown = list(
-  text("plants:write"),
-  `Out of ${scopes.join(", ")}. Later versions may add some: ignore those that you do not know.`,
-);
-
 const headers = {
   "X-Request-Id":
     "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
@@ -61,12 +55,6 @@ const headers = {
 };
 
 type Header = keyof typeof headers;
-
-/** The headers of an answer, besides the one that every answer may have. */
-export const withHeaders = (...names: Header[]): object =>
-  Object.fromEntries(
-    (["X-Request-Id", ...names] as const).map((name) => [name, component("headers", name)]),
-  );
 
 type Responses = Readonly<Record<string, object>>;
 
@@ -138,21 +126,30 @@ export const describeParameters = (
 
 type Content = Readonly<Record<string, Shape>>;
 
-export const answer = (description: string, content: Content, ...names: Header[]): object => ({
-  description,
-  headers: withHeaders(...names),
-  content,
-});
+/** An answer with this status, and with these headers besides the one that every answer may have. */
+export const answering = (
+  status: number,
+  description: string,
+  content?: object,
+  ...names: Header[]
+): Responses => ({ [status]: { description, headers: withHeaders(names), content } });
 
-/** The answers of an operation that has one besides failures. */
-export const ok = (...described: Parameters<typeof answer>): Responses => ({
-  200: answer(...described),
-});
-export const done = (description: string): Responses => ({
-  204: { description, headers: withHeaders() },
-});
+export const ok = answering.bind(undefined, 200);
+
+const withHeaders = (names: readonly Header[]): object =>
+  Object.fromEntries(
+    (["X-Request-Id", ...names] as const).map((name) => [name, component("headers", name)]),
+  );
 
 export const json = (shape: Shape): Content => ({ "application/json": shape });
+
+/** With several examples, by name. */
+export const jsonWith = (
+  { schema }: Pick<Shape, "schema">,
+  examples: Readonly<Record<string, unknown>>,
+): object => ({
+  "application/json": { schema, examples: mapValues(examples, (value) => ({ value })) },
+});
 
 /** An array of these as JSON, and one of them a line. */
 export const jsonAndLines = (name: string, examples: readonly unknown[]): Content => ({
@@ -187,17 +184,12 @@ function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
   );
   const examples = names.map((name) => {
     const { code: error, meaning: message } = catalogue[name];
-    return [name, { value: { error, message } }];
+    return [name, { error, message }];
   });
   return {
     description: lines.join("\n"),
-    headers: withHeaders(...(headersByStatus[catalogue[names[0]].status] ?? [])),
-    content: {
-      "application/json": {
-        schema: component("schemas", "Error"),
-        examples: Object.fromEntries(examples),
-      },
-    },
+    headers: withHeaders(headersByStatus[catalogue[names[0]].status] ?? []),
+    content: jsonWith({ schema: component("schemas", "Error") }, Object.fromEntries(examples)),
   };
 }
 

@@ -9,17 +9,17 @@ import { BATCH_TYPES, createPlants, lineBytesMax } from "./batch.ts";
 import { listChanges } from "./changes.ts";
 import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
+  answering,
   describeCatalogue,
   describeOperation,
   describeParameters,
   describeShared,
-  done,
   type Entries,
   type Entry,
   json,
   jsonAndLines,
+  jsonWith,
   ok,
-  withHeaders,
 } from "./openapi-parts.ts";
 import {
   answerTags,
@@ -249,7 +249,7 @@ const listPlantOperations = (config: Config): Entries => ({
     },
     answers: {
       ...ok("The plant.", json(StoredPlant), "ETag"),
-      304: { description: "The plant has not changed.", headers: withHeaders("ETag") },
+      ...answering(304, "The plant has not changed.", undefined, "ETag"),
     },
     fails: ["BadCondition", "PlantNotFound"],
   },
@@ -272,7 +272,7 @@ const listPlantOperations = (config: Config): Entries => ({
     handle: removePlant,
     summary: "Remove a plant",
     headers: changeConditions,
-    answers: done("The plant is removed, on disk."),
+    answers: answering(204, "The plant is removed, on disk."),
     fails: ["BadCondition", "PlantNotFound", "PreconditionFailed"],
   },
   listTags: {
@@ -337,14 +337,11 @@ const listPlantOperations = (config: Config): Entries => ({
 
 const describeBody = (
   { bodyBytesMax }: Config,
-  { schema }: Shape,
-  examples: Readonly<Record<string, unknown>>,
+  ...described: Parameters<typeof jsonWith>
 ): object => ({
   required: true,
   description: `JSON in UTF-8 of at most ${bodyBytesMax} bytes. Unknown members are ignored.`,
-  content: {
-    "application/json": { schema, examples: mapValues(examples, (value) => ({ value })) },
-  },
+  content: jsonWith(...described),
 });
 
 /** The version of the interface, not of the program. */

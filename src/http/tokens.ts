@@ -13,7 +13,7 @@ import { Refusal } from "../domain/errors.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { type Exchange, LacksScope } from "./handle.ts";
 import { toEntry } from "./json-operation.ts";
-import { type Entries, scopesShown } from "./openapi-parts.ts";
+import type { Entries } from "./openapi-parts.ts";
 import { both, define, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
@@ -46,6 +46,11 @@ async function revokeToken({ request, service }: Exchange): Promise<void> {
 
 const isManager = ({ scopes: has, expiresAtMs = Infinity }: TokenRecord): boolean =>
   has.includes(MANAGE) && expiresAtMs > Date.now();
+
+const scopesShown = list(
+  text("plants:write"),
+  `Out of ${scopes.join(", ")}. Later versions may add some: ignore those that you do not know.`,
+);
 
 const Token = define("Token", {
   id: text("9f86d081884c7d65", "Names the token in `DELETE /tokens/{id}`."),
