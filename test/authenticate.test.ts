@@ -60,6 +60,13 @@ describe("a header that was good", () => {
     expect(timesAsked()).toBe(2);
   });
 
+  test("is looked up once for all who ask in the same tick", async () => {
+    const { authenticator, token, timesAsked } = makeAuthenticator();
+    const asking = Array.from({ length: 5 }, () => authenticator.authenticate(`Bearer ${token}`));
+    for (const found of asking) expect(await found).toMatchObject({ name: "till" });
+    expect(timesAsked()).toBe(1);
+  });
+
   test("is looked up again where it matters, also beside a look-up that began before its token was revoked", async () => {
     const { authenticator, token, stored, timesAsked } = makeAuthenticator();
     const header = `Bearer ${token}`;

@@ -132,8 +132,8 @@ export class Authenticator {
 
   private async lookUp(header: string, hash: string, ageMsMax: number): Promise<Principal> {
     // A look-up that is under way may not see a revocation. If it began before the token was made, it does not find it.
-    const shared = ageMsMax > 0 ? await this.lookUps.get(hash) : undefined;
-    const found = shared ?? (await this.read(hash));
+    const begun = ageMsMax > 0 ? this.lookUps.get(hash) : undefined;
+    const found = (begun && (await begun)) ?? (await this.read(hash));
     if (found !== undefined) return this.remember(header, found);
     this.cache.delete(header);
     throw new Refusal("token_invalid");
