@@ -108,7 +108,7 @@ describe("the size of the store", () => {
     let now = 1_000_000;
     let asked = 0;
     const size = new StoreFigure(async () => ++asked * 100);
-    const clock = spyOn(Date, "now").mockImplementation(() => now);
+    const clock = spyOn(performance, "now").mockImplementation(() => now);
     expect([asked, size.value]).toEqual([0, undefined]);
     await Promise.all([size.refresh(), size.refresh()]);
     expect([asked, size.value]).toEqual([1, 100]);

@@ -74,7 +74,7 @@ export class StoreFigure {
   /** As last measured; undefined if it could not be. */
   value: number | undefined;
   private readonly measure: () => Promise<number | undefined>;
-  private measuredAtMs = 0;
+  private measuredAtMs = Number.NEGATIVE_INFINITY;
   private measuring = Promise.resolve();
 
   constructor(measure: () => Promise<number | undefined>) {
@@ -83,8 +83,8 @@ export class StoreFigure {
 
   /** Resolves when the figure is known. */
   refresh(freshMs = SIZE_FRESH_MS): Promise<void> {
-    if (Date.now() - this.measuredAtMs < freshMs) return this.measuring;
-    this.measuredAtMs = Date.now();
+    if (performance.now() - this.measuredAtMs < freshMs) return this.measuring;
+    this.measuredAtMs = performance.now();
     const keep = (value: number | undefined): void => void (this.value = value);
     this.measuring = this.measure().then(keep, () => keep(undefined));
     return this.measuring;
