@@ -7,13 +7,11 @@ import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
 const logLevels = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
-const WORKERS_MAX = 64;
-
-interface Rule<Value> {
+interface Rule {
   readonly default?: string;
   readonly meaning: string;
   /** Returns undefined, or throws a TypeError that says why, if the text is not allowed. */
-  readonly parse: (text: string) => Value | undefined;
+  readonly parse: (text: string) => unknown;
   readonly allowed: string;
   readonly secret?: true;
   /** Hides the secret part of a value. */
@@ -25,6 +23,17 @@ const trueOrFalse = {
   parse: (text: string) => (text === "true" ? true : text === "false" ? false : undefined),
   allowed: "true or false",
 };
+
+const integer = (fallback: string, min: number, max: number) => ({
+  default: fallback,
+  allowed: `an integer from ${min} to ${max}`,
+  parse: (text: string): number | undefined => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+    return value >= min && value <= max ? value : undefined;
+  },
+});
+
+const threads = integer("1", 1, 64);
 
 const rules = {
   host: {
@@ -81,11 +90,10 @@ const rules = {
     allowed: "nothing, or addresses and networks as in 127.0.0.1,10.0.0.0/8,::1",
   },
   workers: {
-    default: "1",
+    ...threads,
     meaning:
       "HTTP worker threads. More than one needs Linux; one further thread then writes for all of them.",
     parse: parseWorkers,
-    allowed: `an integer from 1 to ${WORKERS_MAX}`,
   },
   rateLimit: {
     default: "",
@@ -140,11 +148,11 @@ const rules = {
     meaning: "Seconds between /readyz turning 503 and the listener closing, for load balancers.",
     ...integer("0", 0, 300),
   },
-} satisfies Record<string, Rule<unknown>>;
+} satisfies Record<string, Rule>;
 
 export type SettingName = keyof typeof rules;
 
-export interface Setting<Value> extends Rule<Value> {
+interface Setting extends Rule {
   readonly env: string;
   /** Absent for secrets: every user of the machine can read a command line. */
   readonly flag: string | undefined;
@@ -155,13 +163,13 @@ const unprefixed = new Set(["HOST", "PORT", "DATABASE_URL"]);
 
 /** `logLevel` is --log-level and PLANTSTORE_LOG_LEVEL. */
 export const settings = Object.fromEntries(
-  Object.entries(rules).map(([name, rule]: [string, Rule<unknown>]) => {
+  Object.entries(rules).map(([name, rule]: [string, Rule]) => {
     const words = name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
     const variable = words.toUpperCase().replaceAll("-", "_");
     const env = unprefixed.has(variable) ? variable : `PLANTSTORE_${variable}`;
     return [name, { ...rule, env, flag: rule.secret ? undefined : `--${words}` }];
   }),
-) as unknown as { readonly [Name in SettingName]: Setting<ValueOf<Name>> };
+) as Readonly<Record<SettingName, Setting>>;
 
 /** Limits that no operator has a reason to change. They are part of the Config so tests can inject others. */
 const fixedLimits = {
@@ -237,7 +245,7 @@ export function resolveConfig(
   const values: Record<string, unknown> = { ...fixedLimits, ...limits };
   const sources: Record<string, Source> = {};
   const faults: string[] = [];
-  for (const [name, setting] of Object.entries(settings) as [SettingName, Setting<unknown>][]) {
+  for (const [name, setting] of Object.entries(settings)) {
     const flag = typeof flags[name] === "string" ? flags[name] : undefined;
     const variable = environment[setting.env];
     const text = flag ?? variable ?? setting.default;
@@ -272,11 +280,11 @@ export function resolveConfig(
 }
 
 /** Throws a ConfigError, which never shows a secret. `calledAs` is the flag or variable that holds the text. */
-export function parseSetting<Value>(
-  { parse, secret, mask = (shown) => shown, allowed }: Setting<Value>,
+export function parseSetting(
+  { parse, secret, mask = (shown) => shown, allowed }: Setting,
   text: string,
   calledAs: string | undefined,
-): Value {
+): unknown {
   let reason = "";
   try {
     const value = parse(text);
@@ -291,7 +299,7 @@ export function parseSetting<Value>(
 
 /** Variables that look like settings and have no effect. They are logged at the start. */
 export function findIgnoredVariables(environment: Environment): string[] {
-  const known = new Set(Object.values(settings).map((setting): string => setting.env));
+  const known = new Set(Object.values(settings).map(({ env }) => env));
   return Object.keys(environment)
     .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
     .filter((name) => !isServiceLink(name, environment[name] ?? ""))
@@ -309,25 +317,10 @@ const isServiceLink = (name: string, value: string): boolean =>
 
 /** Other systems let threads share a port too, but give all connections to one of them. */
 function parseWorkers(text: string): number | undefined {
-  const value = integer("1", 1, WORKERS_MAX).parse(text);
+  const value = threads.parse(text);
   if (value !== undefined && value > 1 && process.platform !== "linux")
     throw new TypeError("several threads can share a port on Linux only");
   return value;
-}
-
-function integer(
-  fallback: string,
-  min: number,
-  max: number,
-): Pick<Setting<number>, "default" | "parse" | "allowed"> {
-  return {
-    default: fallback,
-    allowed: `an integer from ${min} to ${max}`,
-    parse: (text) => {
-      const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
-      return value >= min && value <= max ? value : undefined;
-    },
-  };
 }
 
 function parseList(

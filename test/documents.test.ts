@@ -4,7 +4,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Glob } from "bun";
-import { type Config, resolveConfig, type Setting, settings } from "../src/config.ts";
+import { type Config, resolveConfig, settings } from "../src/config.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import { launcher } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -96,7 +96,7 @@ test("docs/reliability.md has every scenario of the torture", async () => {
 
 describe("docs/configuration.md", () => {
   test("has every setting, with its default", async () => {
-    const expected = (Object.values(settings) as Setting<unknown>[]).map(
+    const expected = Object.values(settings).map(
       ({ env, flag, default: fallback, meaning }) =>
         `| \`${env}\` | ${flag === undefined ? "–" : `\`${flag}\``} | ${fallback ? `\`${fallback}\`` : "–"} | ${meaning} |`,
     );

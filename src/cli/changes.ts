@@ -34,6 +34,11 @@ export function parseChangeNumber(flag: string, text = "0"): number {
   throw new UsageError(`${flag}: ${JSON.stringify(text)} is not the number of a change`);
 }
 
-/** As JSON, because a name may hold what a terminal takes for a command. */
-const formatForPeople = ({ seq, time, type, id, ...more }: Change): string =>
-  `${seq} ${time} ${type.padEnd(8)} ${id} ${formatJson(more)}`;
+/** In quotes, because a name may hold what a terminal takes for a command. */
+const quote = ({ name, tag }: NonNullable<Change["plant"]>): string =>
+  JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
+
+function formatForPeople({ seq, time, type, id, by, plant, before }: Change): string {
+  const facts = [plant && quote(plant), before && `was ${quote(before)}`, by && `by ${by}`];
+  return [seq, time, type.padEnd(8), id, ...facts.filter(Boolean)].join(" ");
+}

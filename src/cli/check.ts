@@ -1,20 +1,20 @@
 /** plantstore check and migrate: what is in a store, what is wrong with it, and its schema. */
 
 import type { Config } from "../config.ts";
-import { openStore, parseStoreUrl } from "../store/open.ts";
+import { parseStoreUrl } from "../store/open.ts";
 import type { Inspection, PlantCounts } from "../store/inspection.ts";
 import { inspectStore } from "../store/sqlite/check.ts";
-import { migrations, openDatabase } from "../store/sqlite/database.ts";
+import { migrations } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
-import { CommandError, describeMigration, findSchema, type Flags, UsageError } from "./command.ts";
 import {
-  formatBytes,
-  formatCount,
-  formatFact,
-  printError,
-  printJson,
-  printTable,
-} from "./terminal.ts";
+  CommandError,
+  describeMigration,
+  findSchema,
+  type Flags,
+  UsageError,
+  withStore,
+} from "./command.ts";
+import { formatBytes, formatCount, formatFact, printJson, printTable } from "./terminal.ts";
 
 /** Changes nothing. */
 export async function check(config: Config, { json }: Flags): Promise<void> {
@@ -68,20 +68,17 @@ const describePlants = ({ count, tagged, tags, idMin, idMax }: PlantCounts): str
 export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Promise<void> {
   const { location, version, newest } = await findSchema(config);
   const before = version ?? 0;
-  const url = parseStoreUrl(config.databaseUrl);
-  if (before > 0 && before < newest) {
-    const warning = describeMigration({ location, from: before, to: newest });
-    if (isDryRun) process.stdout.write(`-- ${warning}\n\n`);
-    else printError(warning);
+  if (isDryRun) {
+    if (before > 0 && before < newest)
+      process.stdout.write(`-- ${describeMigration({ location, from: before, to: newest })}\n\n`);
+    const { engine } = parseStoreUrl(config.databaseUrl);
+    return printStatements(
+      engine === "sqlite"
+        ? migrations.slice(before).map((step) => step.trim())
+        : (await import("../store/postgres/schema.ts")).listStatements(version),
+    );
   }
-  if (url.engine === "sqlite") {
-    if (isDryRun) return printStatements(migrations.slice(before).map((step) => step.trim()));
-    openDatabase(url.path).close();
-  } else {
-    const { listStatements } = await import("../store/postgres/schema.ts");
-    if (isDryRun) return printStatements(listStatements(version));
-    await (await openStore(config.databaseUrl, config)).close();
-  }
+  await withStore(config, async () => undefined);
   process.stdout.write(
     before === newest
       ? `${location} is up to date: schema ${newest}.\n`

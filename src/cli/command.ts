@@ -3,7 +3,6 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import {
-  type ChangePage,
   Client,
   type Filter,
   type Refused,
@@ -249,18 +248,14 @@ export async function withTarget<Result>(
   });
 }
 
-interface Plants {
-  createBatch(plants: readonly Plant[], settle: Settle, retrying: RetryOptions): Promise<void>;
-  exportBlocks(filter: Filter, retrying: RetryOptions): AsyncIterable<readonly ListedPlant[]>;
-  listChangePage(query: { after: number }, retrying: RetryOptions): Promise<ChangePage>;
-}
-
 /** What a client does through a service, done in a store. */
-export const plantsOf = (target: Target): Plants =>
+export const plantsOf = (target: Target) =>
   target.client ?? {
-    createBatch: (plants, settle, retrying) => createPlants(target.store, plants, settle, retrying),
-    exportBlocks: (filter, retrying) => readPages(target.store, filter, retrying),
-    listChangePage: async ({ after }, retrying) => {
+    createBatch: (plants: readonly Plant[], settle: Settle, retrying: RetryOptions) =>
+      createPlants(target.store, plants, settle, retrying),
+    exportBlocks: (filter: Filter, retrying: RetryOptions) =>
+      readPages(target.store, filter, retrying),
+    listChangePage: async ({ after }: { after: number }, retrying: RetryOptions) => {
       const query = { after, limit: PAGE_LENGTH, id: undefined, types: undefined };
       const page = await retryBusy(() => target.store.readChanges(query), retrying);
       // As a service would send them.

@@ -110,11 +110,7 @@ export async function copyPlants(
   const [from, to] = [source.description.location, target.description.location];
   const { count: total } = await retryBusy(() => source.countPlants({}, Number.POSITIVE_INFINITY));
   let [stage, done] = ["copying", 0];
-  using progress = new Progress(() => ({
-    stage,
-    plants: done,
-    part: total && done / total,
-  }));
+  using progress = new Progress(() => ({ stage, plants: done, part: total && done / total }));
   const retrying: RetryOptions = { ...options, onRetry: progress.onRetry };
   const create = async (listed: readonly ListedPlant[]): Promise<void> => {
     const plants = listed.map((plant) => ({ ...plant, id: BigInt(plant.id) }));

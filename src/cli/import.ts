@@ -38,8 +38,7 @@ const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
 const REFUSED_PRINTED_MAX = 10;
 
-const createTally = () => ({ created: 0, replayed: 0, refused: 0 });
-type Tally = ReturnType<typeof createTally>;
+type Tally = Record<"created" | "replayed" | "refused", number>;
 
 export async function importPlants(config: Config, flags: Flags, path: string): Promise<void> {
   const format = parseFormat(path, flags);
@@ -48,7 +47,7 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
   if (kept !== "-" && isSameFile(kept, path))
     throw new UsageError(`--rejects: ${kept} is the file to import`);
   using rejects = openRejects(config, flags, format);
-  const tally = createTally();
+  const tally: Tally = { created: 0, replayed: 0, refused: 0 };
 
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
     let part: number | undefined;
@@ -113,13 +112,11 @@ async function importBlock(
     );
   } finally {
     tally.refused += refused.size;
-    const inOrder = block.filter((record) => refused.has(record));
-    await reject(
-      inOrder.map((record) => {
-        const { message, code } = refused.get(record) as Refused;
-        return { line: record.line, text: record.text, reason: `${message} (error ${code})` };
-      }),
-    );
+    const rejected = block.flatMap((record) => {
+      const { message, code } = refused.get(record) ?? {};
+      return code === undefined ? [] : [{ ...record, reason: `${message} (error ${code})` }];
+    });
+    await reject(rejected);
   }
 }
 

@@ -8,7 +8,6 @@ import {
   type Limits,
   type Resolved,
   resolveConfig,
-  type Setting,
   type SettingName,
   settings,
 } from "../config.ts";
@@ -80,7 +79,7 @@ ${EXIT_CODES}`;
 /** Adds the flags of these settings; of all settings by default. */
 function addSettings(command: Command, names = Object.keys(settings) as SettingName[]): Command {
   for (const name of names) {
-    const { flag, env, meaning, default: fallback }: Setting<unknown> = settings[name];
+    const { flag, env, meaning, default: fallback } = settings[name];
     if (flag === undefined) continue;
     const described = `${meaning} (${env}; default ${fallback === "" ? "none" : fallback})`;
     const isSwitch = fallback === "false";
@@ -140,8 +139,8 @@ function addServiceCommands(program: Command): void {
 }
 
 function printConfig({ config, sources }: Resolved, isJson = false): void {
-  const entries = Object.entries(settings) as [SettingName, Setting<unknown>][];
-  const rows = entries.map(([name, { env, secret, mask = (shown: string) => shown }]) => {
+  const rows = (Object.keys(settings) as SettingName[]).map((name) => {
+    const { env, secret, mask = (shown: string) => shown } = settings[name];
     const value = String(config[name] ?? "");
     const isHidden = secret && value !== "";
     return { setting: env, value: isHidden ? "********" : mask(value), source: sources[name] };

@@ -15,9 +15,8 @@ import { printJson, printLine, printTable } from "./terminal.ts";
 
 export type WebhookAction = Exclude<keyof typeof webhookActions, "get">;
 
-const methods: Partial<Record<WebhookAction, string>> = { list: "GET", remove: "DELETE" };
-/** Those whose path does not name the action. */
-const plain: ReadonlySet<string> = new Set<WebhookAction>(["list", "add", "remove"]);
+/** The path of all other actions names them. */
+const methods: Readonly<Record<string, string>> = { list: "GET", add: "POST", remove: "DELETE" };
 
 /** `target` is the URL of a new webhook, or the name of one there is. */
 export const manageWebhook =
@@ -34,7 +33,7 @@ export const manageWebhook =
     const result: unknown = await withTarget(config, flags, (where) => {
       if (where.client === undefined)
         return webhookActions[action]({ store: where.store, config }, name, body);
-      const parts = ["/webhooks", encodeURIComponent(name), plain.has(action) ? "" : action];
+      const parts = ["/webhooks", encodeURIComponent(name), methods[action] ? "" : action];
       const path = parts.filter((part) => part !== "").join("/");
       return askService(where.client, methods[action] ?? "POST", path, body);
     });

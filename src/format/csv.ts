@@ -7,20 +7,15 @@ import { type Line, MalformedFile, RecordReader } from "./records.ts";
 export const CSV_HEAD = "id,name,tag\r\n";
 
 /** No tag is an empty cell; the empty tag is a pair of quotes. */
-export function formatCsv(plants: readonly ListedPlant[]): string {
-  return plants
-    .map(
-      ({ id, name, tag }) =>
-        `${id},${formatCell(name)},${tag === undefined ? "" : formatCell(tag)}\r\n`,
-    )
-    .join("");
-}
+export const formatCsv = (plants: readonly ListedPlant[]): string =>
+  plants.map(({ id, name, tag }) => `${id},${formatCell(name)},${formatCell(tag)}\r\n`).join("");
 
 /**
  * Spreadsheets run a cell that begins like a formula, so it gets an apostrophe in front. So does a cell that
  * begins with apostrophes and then like a formula: that makes restoring exact for any text.
  */
-export function formatCell(text: string): string {
+export function formatCell(text: string | undefined): string {
+  if (text === undefined) return "";
   const harmless = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return `"${harmless.replaceAll('"', '""')}"`;
 }

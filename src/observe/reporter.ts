@@ -136,9 +136,10 @@ export class MetricsReporter {
   readonly formatMetrics = async (): Promise<string> => {
     const { store, limits, commits, backups, findReadiness, reportWebhooks } = this.observed;
     const isReady = findReadiness();
-    const [tokens, webhooks = []] = await Promise.all([
+    const [tokens, webhooks = [], connections] = await Promise.all([
       inTime(store.listTokens()),
       inTime(reportWebhooks?.()),
+      inTime(countConnections(limits.port)),
       inTime(this.plants.refresh()),
       this.size.refresh(),
     ]);
@@ -154,7 +155,7 @@ export class MetricsReporter {
         plantstore_info: [[{ version, engine: store.description.engine }, 1]],
         plantstore_ready: isReady === undefined ? undefined : Number(isReady),
         plantstore_requests_in_flight: gauges.requestsInFlight,
-        plantstore_open_connections: await countConnections(limits.port),
+        plantstore_open_connections: connections,
         plantstore_writes_waiting: store.writesWaiting,
         plantstore_writes_waiting_max: limits.queueLengthMax,
         plantstore_held_bytes: gauges.bytesHeld,
@@ -297,7 +298,7 @@ export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const ANSWER_MS_MAX = 1_000;
 
-/** A database that does not answer must not hold up the other figures. */
+/** A figure that fails or does not come, as from a database that does not answer, must not hold up the others. */
 const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
   Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
 
@@ -325,15 +326,11 @@ function readDescriptorsMax(): number {
   return Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
 }
 
-/** Those of a port that are established. Only Linux tells; the port has to be known. */
+/** Those of a port that are established. Rejects where the system does not tell; the port has to be known. */
 async function countConnections(port: number): Promise<number | undefined> {
   if (port === 0) return undefined;
-  try {
-    const lists = ["tcp", "tcp6"].map((name) => readFile(`/proc/self/net/${name}`, "latin1"));
-    const hex = port.toString(16).toUpperCase().padStart(4, "0");
-    const established = new RegExp(`^ *\\d+: [0-9A-F]+:${hex} [0-9A-F:]+ 01 `, "gm");
-    return (await Promise.all(lists)).join("").match(established)?.length ?? 0;
-  } catch {
-    return undefined;
-  }
+  const lists = ["tcp", "tcp6"].map((name) => readFile(`/proc/self/net/${name}`, "latin1"));
+  const hex = port.toString(16).toUpperCase().padStart(4, "0");
+  const established = new RegExp(`^ *\\d+: [0-9A-F]+:${hex} [0-9A-F:]+ 01 `, "gm");
+  return (await Promise.all(lists)).join("").match(established)?.length ?? 0;
 }
