@@ -91,8 +91,8 @@ test.each([
   // The break before the oldest change.
   [0, 11n],
 ])("a page after %i gets further, however late its rows come", (after, first) => {
-  const page = createChangePage({ after, limit: 5, id: undefined, types: ["created"] }, -1);
-  const row = { at_ms: 1n, newest: 11n, kept: null };
+  const page = createChangePage({ after, limit: 5, id: undefined, types: ["created"] }, 11, -1);
+  const row = { at_ms: 1n, kept: null };
   expect(page.add({ ...row, first, last: 10n, entries: "[]" })).toBe(true);
   page.add({ ...row, first: 11n, last: 11n, entries: '["c",null,7,"Fern",null]' });
   expect(page.finish()).toMatchObject({ last: 11, changes: [{ id: 7n }] });

@@ -83,8 +83,6 @@ export interface BlockRow {
   readonly entries: string | null;
   /** The ids of the entries that took effect, as JSON; null if all did. */
   readonly kept?: string | null;
-  /** The number of the newest entry of the journal. */
-  readonly newest: bigint;
 }
 
 function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
@@ -119,15 +117,14 @@ const PAGE_CHARACTERS_MAX = 524_288;
  * A page that grows block by block. It ends at the limit, or early: after so much text, or with a filter after so
  * much time. The first block has the number that the query begins behind, or follows it at once. If the query begins
  * with the oldest entry, the first block is the last break. A block without entries marks a break: before it, changes
- * were made that the journal does not have.
+ * were made that the journal does not have. `newest` was looked up before the blocks: some may have come since.
  */
-export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
+export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
   const isFiltered = query.id !== undefined || query.types !== undefined;
   const endsAtMs = isFiltered ? performance.now() + msMax : Number.POSITIVE_INFINITY;
   let changes: Change[] = [];
   let last = query.after;
   let characters = 0;
-  let newest = 0;
   let isBegun = query.after === 0;
 
   const gone = (): Refusal =>
@@ -145,7 +142,6 @@ export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
     /** False if the page is over. Throws a Refusal if the journal does not go on from where the query begins. */
     add(row: BlockRow): boolean {
       const [first, lastOfRow] = [Number(row.first), Number(row.last)];
-      newest = Number(row.newest);
       // Numbers have gaps, but not inside a block: there is no change between `first - 1` and `first`.
       if (!isBegun && first > query.after + 1) throw gone();
       isBegun = true;
@@ -169,13 +165,11 @@ export function createChangePage(query: ChangeQuery, msMax = PAGE_MS_MAX) {
       return characters < PAGE_CHARACTERS_MAX && performance.now() < endsAtMs;
     },
 
-    /** If no block was added, the number of the newest change is given. */
-    finish(newestKnown = newest): ChangePage {
-      newest = newestKnown;
+    finish(): ChangePage {
       const inFuture = `after: ${query.after} is in the future; the newest change is ${newest}`;
       if (!isBegun && query.after > Date.now() * 1000) throw new Refusal("invalid_query", inFuture);
       if (!isBegun) throw gone();
-      return { changes, last, hasMore: last < newest, newest };
+      return { changes, last, hasMore: last < newest, newest: Math.max(last, newest) };
     },
   };
 }
@@ -188,6 +182,25 @@ export function requireJournal({ changesDays }: Pick<StoreLimits, "changesDays">
       "This service keeps no changes: its PLANTSTORE_CHANGES_DAYS is 0, or its database cannot tell their order.",
     );
 }
+
+/** So many blocks, or blocks of so much text, are removed in some milliseconds. */
+const TRIM_BLOCKS = 1_000;
+const TRIM_BYTES = 4_194_304;
+
+/**
+ * Removes blocks that are older than the time in the parameter, in milliseconds. The newest one stays: numbers go on
+ * from it. What comes before an old block is old too, whatever the clocks said: a reader would not notice a hole.
+ */
+export const trimBlocks = (table: string, atMs: string): string => `WITH oldest AS (
+    SELECT last, ${atMs} AS at_ms, octet_length(entries) AS bytes FROM ${table}
+    WHERE last IS NOT NULL ORDER BY last LIMIT ${TRIM_BLOCKS}
+  ), sized AS (
+    SELECT last, sum(bytes) OVER (ORDER BY last) - bytes AS bytes_before FROM oldest
+  )
+  DELETE FROM ${table} WHERE last IN (SELECT last FROM sized WHERE bytes_before <= ${TRIM_BYTES})
+    AND last <= (SELECT max(last) FROM oldest WHERE at_ms < CAST($1 AS bigint))
+    AND last < (SELECT max(last) FROM ${table})
+  RETURNING last`;
 
 const DAY_MS = 86_400_000;
 const TRIM_MORE_MS = 100;
@@ -204,7 +217,7 @@ export function keepTrimmed(
   const trimAll = async (): Promise<void> => {
     if (isTrimming) return;
     isTrimming = true;
-    const beforeMs = Date.now() - changesDays * DAY_MS;
+    const beforeMs = Math.floor(Date.now() - changesDays * DAY_MS);
     // A store that cannot write now is trimmed later.
     while (await trim(beforeMs).catch(() => false)) await pause(TRIM_MORE_MS);
     isTrimming = false;

@@ -4,7 +4,7 @@
  */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import { type BlockRow, createChangePage, partOf } from "../journal.ts";
+import { type BlockRow, createChangePage, partOf, trimBlocks } from "../journal.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 
 const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -47,7 +47,8 @@ const NUMBER = `WITH ready AS (
     UPDATE plantstore_changes c SET last = number FROM numbered, turn WHERE c.ctid = place
     RETURNING c.last
   )
-  SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given`;
+  SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given,
+    greatest((SELECT max(last) FROM given), (SELECT max(last) FROM plantstore_changes)) AS newest`;
 
 /**
  * The first row is the block that contains `after`. Only its numbers are used, so its text does not count: the next
@@ -57,7 +58,6 @@ const readBlocks = (
   blocksMax: number,
   hasText: boolean,
 ): string => `SELECT last - length + 1 AS first, last, at_us / 1000 AS at_ms, kept,
-    (SELECT max(last) FROM plantstore_changes) AS newest,
     CASE WHEN ${hasText} AND last > $1::bigint AND ($2::text IS NULL OR position($2::text IN entries) > 0)
       THEN entries END AS entries
   FROM (
@@ -75,23 +75,7 @@ const READ = readBlocks(BLOCKS_MAX, true);
 const PEEK = readBlocks(2, false);
 
 const LAST_BREAK = "SELECT at_ms AS last FROM plantstore_marks WHERE name = 'break'";
-const NEWEST = "SELECT max(last) AS newest FROM plantstore_changes";
-
-/**
- * The newest one stays: numbers go on from it. What comes before an old block is old too, whatever the clocks said: a
- * reader would not notice a hole. A step takes a bounded amount of text, so it ends in time.
- */
-const TRIM = `WITH oldest AS (
-    SELECT last, at_us, octet_length(entries) AS bytes FROM plantstore_changes
-    WHERE last IS NOT NULL ORDER BY last LIMIT ${BLOCKS_MAX}
-  ), sized AS (
-    SELECT last, sum(bytes) OVER (ORDER BY last) - bytes AS bytes_before FROM oldest
-  )
-  DELETE FROM plantstore_changes
-  WHERE last IN (SELECT last FROM sized WHERE bytes_before <= ${BYTES_MAX})
-    AND last <= (SELECT max(last) FROM oldest WHERE at_us < $1::bigint * 1000)
-    AND last < (SELECT max(last) FROM plantstore_changes)
-  RETURNING last`;
+const TRIM = trimBlocks("plantstore_changes", "at_us / 1000");
 
 /** A break: from here on changes are made that the journal does not have. A mark keeps the number of the last one. */
 const BREAK = `WITH turn AS (
@@ -122,36 +106,31 @@ export async function breakJournal(connection: Connection): Promise<void> {
 }
 
 export async function readChanges(connection: Connection, query: ChangeQuery): Promise<ChangePage> {
-  await numberBlocks(connection);
-  const page = createChangePage(query, PAGE_MS_MAX);
+  const newest = await numberBlocks(connection);
+  const page = createChangePage(query, newest, PAGE_MS_MAX);
   const isFromStart = query.after === 0 && query.limit > 0;
   const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
+  const statement = query.limit === 0 ? PEEK : READ;
   for (;;) {
     const start = page.last === 0 ? (found?.last ?? 0) : page.last;
-    const statement = query.limit === 0 ? PEEK : READ;
     const rows = await connection.query<BlockRow>(statement, [start, partOf(query)]);
     // What comes next was removed since the last statement. The next page is refused.
     if (page.last > query.after && Number(rows[0]?.first) > page.last + 1) return page.finish();
-    if (!rows.every((row) => page.add(row))) return page.finish();
-    if (rows.length === 0) {
-      const [row] = await connection.query<{ readonly newest: bigint }>(NEWEST);
-      return page.finish(Number(row?.newest));
-    }
-    if (page.last === Number(rows[0]?.newest)) return page.finish();
+    if (!rows.every((row) => page.add(row)) || page.last >= newest) return page.finish();
   }
 }
 
 /** False if there was nothing to remove. */
 export async function trimChanges(connection: Connection, beforeMs: number): Promise<boolean> {
   await numberBlocks(connection);
-  return (await connection.query(TRIM, [Math.floor(beforeMs)])).length > 0;
+  return (await connection.query(TRIM, [beforeMs])).length > 0;
 }
 
-/** Until every block that was committed before has its numbers. */
-async function numberBlocks(connection: Connection): Promise<void> {
+/** Until every block that was committed before has its numbers. Resolves to the newest number. */
+async function numberBlocks(connection: Connection): Promise<number> {
   for (;;) {
-    const [row] = await connection.query<Record<"ready" | "given", bigint>>(NUMBER);
-    const { ready = 0n, given = 0n } = row ?? {};
-    if (ready === given && ready < BLOCKS_MAX) return;
+    const [row] = await connection.query<Record<"ready" | "given" | "newest", bigint>>(NUMBER);
+    const { ready = 0n, given = 0n, newest } = row ?? {};
+    if (ready === given && ready < BLOCKS_MAX) return Number(newest);
   }
 }

@@ -105,11 +105,11 @@ export class SqliteReads {
     return this.readPage(({ statements }) => {
       // To find it takes a scan. While a process keeps a journal, nothing makes another break.
       if (query.after === 0) this.lastBreak ??= Number(statements.lastBreak.get()?.last ?? 0);
-      const page = createChangePage(query);
+      const page = createChangePage(query, Number(statements.newestChange.get()?.newest));
       const start = query.after || (this.lastBreak as number);
       for (const row of statements.readChanges.iterate(start, partOf(query)))
-        if (!page.add(row)) return page.finish();
-      return page.finish(Number(statements.newestChange.get()?.newest));
+        if (!page.add(row)) break;
+      return page.finish();
     });
   }
 

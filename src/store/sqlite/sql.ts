@@ -16,7 +16,7 @@ import {
   type TagQuery,
 } from "../../domain/page.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import type { BlockRow } from "../journal.ts";
+import { type BlockRow, trimBlocks } from "../journal.ts";
 import { type PlantRow, toPlant, type Value } from "../sql-store.ts";
 
 type Prepare = <Row = unknown>(sql: string) => Statement<Row, Value[]>;
@@ -46,10 +46,6 @@ function prepareWalk(prepare: Prepare, order: Order, condition: string) {
     ),
   };
 }
-
-/** So many blocks, or blocks of so much text, are removed in some milliseconds. */
-const TRIM_ROWS = 1_000;
-const TRIM_BYTES = 4_194_304;
 
 /** Plants that one statement creates. */
 export const ROWS_TOGETHER = [16, 4] as const;
@@ -97,7 +93,7 @@ function prepareStatements(db: Database) {
     ),
     // The first row is the block that contains the number ?1. Only its numbers are used.
     readChanges: prepare<BlockRow>(
-      `SELECT first, last, at_ms, (SELECT max(last) FROM changes) AS newest,
+      `SELECT first, last, at_ms,
         iif(last > ?1 AND (?2 IS NULL OR instr(entries, ?2)), entries, NULL) AS entries
         FROM changes WHERE last >= ?1 ORDER BY last`,
     ),
@@ -105,18 +101,7 @@ function prepareStatements(db: Database) {
       "SELECT max(last) AS last FROM changes WHERE first > last",
     ),
     newestChange: prepare<{ newest: bigint }>("SELECT max(last) AS newest FROM changes"),
-    // The newest one stays: numbers go on from it. What comes before an old block is old too, whatever the clock said:
-    // a reader would not notice a hole.
-    trimChanges: prepare(
-      `WITH oldest AS (
-          SELECT last, at_ms, octet_length(entries) AS bytes FROM changes ORDER BY last LIMIT ${TRIM_ROWS}
-        ), sized AS (
-          SELECT last, sum(bytes) OVER (ORDER BY last) - bytes AS bytes_before FROM oldest
-        )
-        DELETE FROM changes WHERE last IN (SELECT last FROM sized WHERE bytes_before <= ${TRIM_BYTES})
-          AND last <= (SELECT max(last) FROM oldest WHERE at_ms < ?1)
-          AND last < (SELECT max(last) FROM changes)`,
-    ),
+    trimChanges: prepare(trimBlocks("changes", "at_ms")),
 
     probe: prepare(
       "INSERT INTO probe (id, probed_at_ms) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms",

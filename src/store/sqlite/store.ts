@@ -110,7 +110,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     });
     this.writes = new Batcher((batch) => this.commit(batch), limits, limits);
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
-      this.perform(true, ({ statements }) => statements.trimChanges.run(beforeMs).changes > 0),
+      this.perform(true, ({ statements }) => statements.trimChanges.all(beforeMs).length > 0),
     );
   }
 
