@@ -8,7 +8,7 @@ import type { Scope, TokenRecord, TokenUse } from "./token.ts";
 import type { Webhook } from "./webhook.ts";
 
 /**
- * Guarantees of every engine:
+ * What requests need of a store. Guarantees of every engine:
  *
  * - Durable: a write's promise resolves after its commit has been synced, never before.
  * - Atomic: a write that rejects changed nothing, unless as `store_unavailable` or `internal`: then it
@@ -18,10 +18,7 @@ import type { Webhook } from "./webhook.ts";
  * - Bounded: no promise stays pending longer than one commit and 1.1 times the configured time in the queue.
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */
-export interface Store extends TokenStore {
-  /** How the store keeps its promise, for people: engine, place, durability. */
-  readonly description: StoreDescription;
-
+export interface ServedStore extends TokenStore {
   /**
    * Stores a new plant. The same plant again is `replayed`: it succeeds and changes nothing.
    * Rejects with `id_taken` if a different plant has the id, and with `store_full` or `disk_low` if there is no room
@@ -72,11 +69,17 @@ export interface Store extends TokenStore {
    */
   putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean>;
 
-  /** Entries that this process has written to the journal. */
-  readonly changesWritten: number;
-
   /** Commits and syncs a write; rejects if that is not possible. */
   probe(): Promise<void>;
+}
+
+/** What else its owner needs. */
+export interface Store extends ServedStore {
+  /** How the store keeps its promise, for people: engine, place, durability. */
+  readonly description: StoreDescription;
+
+  /** Entries that this process has written to the journal. */
+  readonly changesWritten: number;
 
   /** Writes of plants that are queued or under way. */
   readonly writesWaiting: number;
@@ -159,26 +162,3 @@ export interface StoreLimits {
   /** Called after each commit of plants. */
   readonly onCommit?: ((durationMs: number, writes: number) => void) | undefined;
 }
-
-/** What requests need of a store. */
-export const servedMethods = [
-  "createPlant",
-  "createPlants",
-  "findPlant",
-  "listPlants",
-  "listTags",
-  "countPlants",
-  "replacePlant",
-  "removePlant",
-  "readChanges",
-  "listWebhooks",
-  "putWebhook",
-  "probe",
-  "findToken",
-  "touchTokens",
-  "listTokens",
-  "createToken",
-  "revokeToken",
-] as const satisfies readonly (keyof Store)[];
-
-export type ServedStore = Pick<Store, (typeof servedMethods)[number]>;

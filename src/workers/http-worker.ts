@@ -5,7 +5,6 @@ import { Authenticator } from "../auth/authenticate.ts";
 import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
-import type { Reports } from "../observe/reporter.ts";
 import { WRITING_MS } from "../store/batcher.ts";
 import { openReader } from "../store/open.ts";
 import { createCaller, createRemoteStore, type Results } from "./remote-store.ts";
@@ -23,23 +22,22 @@ const caller = createCaller({
   receive: () => receiveMessageOnPort(calls)?.message as Results | undefined,
 });
 calls.on("message", (results: Results) => caller.settle(results));
-const reports: Reports = {
-  readActivity: (sinceMs) =>
-    caller.call("readActivity", [sinceMs]) as ReturnType<Reports["readActivity"]>,
-  noteFailure: (failure) => send({ failure }),
-  formatMetrics: () => caller.call("formatMetrics", []) as ReturnType<Reports["formatMetrics"]>,
-};
 /** Plants are read on this thread, so calls are writes, of this worker's clients or of others'. */
 const isWriting = (): boolean => Date.now() - Number(calledAtMs[0]) < WRITING_MS;
 const reader = openReader(config.databaseUrl, config, isWriting);
 const store = createRemoteStore(caller, reader);
+const { readActivity, formatMetrics } = store;
 const metrics = new Metrics(metricsMemory);
 const server = startServer({
   config,
   store,
   authenticator: new Authenticator(store, config.token),
   log: createLog(config.logLevel, (logLine) => send({ logLine })),
-  shared: { metrics, reports, ratesMemory },
+  shared: {
+    metrics,
+    reports: { readActivity, formatMetrics, noteFailure: (failure) => send({ failure }) },
+    ratesMemory,
+  },
 });
 
 // The only message is the one to stop.

@@ -1,40 +1,30 @@
 /** A store that another thread owns. All calls of one tick, and all results of one commit, go in one message. */
 
 import { type ErrorName, Refusal, toRefusal } from "../domain/errors.ts";
-import { type ServedStore, servedMethods } from "../domain/store.ts";
+import type { ServedStore } from "../domain/store.ts";
 import { describeError } from "../observe/log.ts";
+import type { Reports } from "../observe/reporter.ts";
 import { endOfTick, pause } from "../store/batcher.ts";
 
-/** The methods that the owner offers to callers. */
-export const methodsOf = (store: ServedStore): Methods =>
-  Object.fromEntries(servedMethods.map((name) => [name, store[name].bind(store)]));
+type RemoteStore = ServedStore & Pick<Reports, "readActivity" | "formatMetrics">;
 
-/** Gives every guarantee of the owner's store. `reader` reads plants on this thread; without it the owner does. */
-export function createRemoteStore(caller: Caller, reader: PlantReads | undefined): ServedStore {
-  const calls = Object.fromEntries(
-    servedMethods.map((name) => [name, (...asked: unknown[]) => caller.call(name, asked)]),
-  ) as unknown as ServedStore;
-  return reader === undefined ? calls : { ...calls, ...readLocally(calls, reader) };
-}
-
-const plantReads = ["findPlant", "listPlants", "listTags", "countPlants", "readChanges"] as const;
-
-type PlantReads = Pick<ServedStore, (typeof plantReads)[number]>;
-
-/** The owner answers until it has once succeeded: before its first answer it makes durable what can be read. */
-function readLocally(owner: PlantReads, reader: PlantReads): PlantReads {
+/** Gives every guarantee of the owner's store. What `reader` can read is read on this thread. */
+export function createRemoteStore(caller: Caller, reader: object = {}): RemoteStore {
+  // Before its first answer, the owner makes durable what can be read.
   let isDurable = false;
-  const askOwner = async (name: keyof PlantReads, asked: never): Promise<unknown> => {
-    const answer = await owner[name](asked);
+  const askOwner = async (name: string, asked: readonly unknown[]): Promise<unknown> => {
+    const answer = await caller.call(name, asked);
     isDurable = true;
     return answer;
   };
-  return Object.fromEntries(
-    plantReads.map((name) => [
-      name,
-      (asked: never) => (isDurable ? reader[name](asked) : askOwner(name, asked)),
-    ]),
-  ) as unknown as PlantReads;
+  return new Proxy({} as RemoteStore, {
+    get:
+      (_, name: string) =>
+      (...asked: never[]) => {
+        if (!(name in reader)) return caller.call(name, asked);
+        return isDurable ? (reader as Methods)[name]?.(...asked) : askOwner(name, asked);
+      },
+  });
 }
 
 /** Number, method and four parameters of each call: to send a flat list costs half of a list of objects. */
@@ -107,9 +97,10 @@ export function createCaller({ send, receive }: Line) {
   };
 }
 
-/** Runs the calls that arrive, and sends back their results. */
+/** Runs the calls that arrive, of `others` or of the store, and sends back their results. */
 export function createCallee(
-  methods: Methods,
+  store: ServedStore,
+  others: Methods,
   send: (results: Results) => void,
 ): (calls: Calls) => void {
   let results: unknown[] = [];
@@ -126,8 +117,10 @@ export function createCallee(
   return (calls) => {
     for (let at = 0; at < calls.length; at += CALL_LENGTH) {
       const number = calls[at] as number;
+      const name = calls[at + 1] as string;
       const parameters = calls.slice(at + 2, at + CALL_LENGTH) as never[];
-      methods[calls[at + 1] as string]?.(...parameters).then(
+      const callee = name in others ? others : (store as unknown as Methods);
+      callee[name]?.(...parameters).then(
         (value) => add(number, toMessage(value)),
         (error: unknown) => add(number, toFailure(error)),
       );

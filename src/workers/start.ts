@@ -10,7 +10,7 @@ import { Readiness } from "../http/status.ts";
 import type { FailedRequest } from "../observe/activity.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
 import { MetricsReporter, type ServiceFacts } from "../observe/reporter.ts";
-import { createCallee, type Methods, methodsOf } from "./remote-store.ts";
+import { createCallee, type Methods } from "./remote-store.ts";
 
 /** What a worker is started with. */
 export interface WorkerSetup {
@@ -84,14 +84,9 @@ export async function startWorkers({
       { ...facts, store, limits: config, findReadiness: readiness.findLast },
     );
     const { readActivity, formatMetrics } = reporter;
-    const methods = {
-      ...methodsOf(store),
-      readActivity,
-      formatMetrics,
-      // One probe serves the clients of all workers.
-      probe: () => readiness.check(),
-    };
-    for (const worker of workers) worker.serve(methods, reporter.noteFailure);
+    // One probe serves the clients of all workers.
+    const others = { readActivity, formatMetrics, probe: () => readiness.check() };
+    for (const worker of workers) worker.serve(store, others, reporter.noteFailure);
     reporter.start();
     return {
       url,
@@ -145,12 +140,10 @@ function startWorker(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string)
   });
   return {
     listening: started.promise,
-    serve(methods: Methods, noteFailure: MetricsReporter["noteFailure"]): void {
+    serve(store: Store, others: Methods, noteFailure: MetricsReporter["noteFailure"]): void {
       onFailure = noteFailure;
-      port1.on(
-        "message",
-        createCallee(methods, (results) => port1.postMessage(results)),
-      );
+      const answer = createCallee(store, others, (results) => port1.postMessage(results));
+      port1.on("message", answer);
     },
     async stop(): Promise<void> {
       isStopping = true;
