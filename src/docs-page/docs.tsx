@@ -1,6 +1,5 @@
 /** The API reference: the description of the service that serves the page, with requests to try. */
 
-import { signal } from "@preact/signals";
 import { type ComponentChildren, type JSX, render } from "preact";
 import { KEPT_SESSION, recall } from "../console/state/storage.ts";
 import { Terms } from "../console/view/controls.tsx";
@@ -10,7 +9,6 @@ import { Method, OperationCard, token } from "./operation.tsx";
 
 const reference = document.querySelector("#reference") as HTMLElement;
 const field = document.querySelector("#token") as HTMLInputElement;
-const place = signal(location.hash);
 
 async function show(): Promise<void> {
   field.addEventListener("input", useToken);
@@ -24,13 +22,7 @@ async function show(): Promise<void> {
     return;
   }
   render(<Reference of={(await response.json()) as Description} />, reference);
-  addEventListener("hashchange", scroll);
   // The browser has looked for the place before it was there.
-  scroll();
-}
-
-function scroll(): void {
-  place.value = location.hash;
   document.querySelector(`[id="${CSS.escape(location.hash.slice(1))}"]`)?.scrollIntoView();
 }
 
@@ -140,9 +132,7 @@ interface LinkProps {
 
 const Link = ({ to, children }: LinkProps): JSX.Element => (
   <li>
-    <a href={`#${to}`} aria-current={place.value === `#${to}` ? "location" : undefined}>
-      {children}
-    </a>
+    <a href={`#${to}`}>{children}</a>
   </li>
 );
 

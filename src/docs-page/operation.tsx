@@ -1,8 +1,8 @@
 /** One operation: its parameters, its request in code, a form that sends it, and its answers. */
 
 import { signal, useComputed, useSignal } from "@preact/signals";
-import type { ComponentChildren, JSX } from "preact";
-import { Button, Terms } from "../console/view/controls.tsx";
+import type { JSX } from "preact";
+import { Button, Choice, Form, Terms, TextField } from "../console/view/controls.tsx";
 import { addressOf, formatType, nameOf, type Operation, type Schema } from "./description.ts";
 import { markCode, Markdown } from "./markdown.tsx";
 import {
@@ -32,28 +32,25 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
   const values = useSignal(exampleValues(operation));
   const sent = useSignal<Sent | undefined>(undefined);
   const request = useComputed(() => exampleRequest(operation, baseUrl, token.value, values.value));
+  const put = (field: string, value: string): void => {
+    const body = field === "Content-Type" && { body: exampleValues(operation, value)["body"] };
+    values.value = { ...values.value, ...body, [field]: value };
+  };
   const bind = (field: string) => ({
     id: `${operationId}-${field}`,
-    value: values.value[field],
-    onInput: ({ currentTarget: { value } }: { currentTarget: { readonly value: string } }) => {
-      const body = field === "Content-Type" && { body: exampleValues(operation, value)["body"] };
-      values.value = { ...values.value, ...body, [field]: value };
-    },
+    value: values.value[field] ?? "",
   });
   const success = Object.entries(responses).find(([status]) => status < "300")?.[1];
   const choose = (field: string, label: string, content: object = {}): JSX.Element | false => {
-    const options = Object.keys(content);
+    const types = Object.keys(content);
     return (
-      options.length > 1 && (
-        <Field id={`${operationId}-${field}`} label={label}>
-          <select {...bind(field)}>
-            {options.map((option, at) => (
-              <option key={option} value={at === 0 && field === "Accept" ? "" : option}>
-                {option}
-              </option>
-            ))}
-          </select>
-        </Field>
+      types.length > 1 && (
+        <Choice
+          {...bind(field)}
+          label={label}
+          onChange={(value) => put(field, value)}
+          options={types.map((type, at) => [at === 0 && field === "Accept" ? "" : type, type])}
+        />
       )
     );
   };
@@ -65,34 +62,34 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
       </p>
       <Markdown text={operation.description ?? ""} />
       <div class="columns">
-        <form
-          class="form"
-          onSubmit={(event) => {
-            event.preventDefault();
+        <Form
+          onSubmit={(form) => {
+            if (!form.reportValidity()) return;
             sent.value?.stop?.();
             void send(request.value, (answer) => (sent.value = answer));
           }}
         >
-          {parameters.map((one) => (
-            <Field
-              key={one.name}
-              id={`${operationId}-${one.name}`}
-              label={one.name}
-              note={`${formatType(one.schema ?? {})}, ${one.in}${one.required === true ? ", required" : ""}`}
-              text={one.description}
-            >
-              <input {...bind(one.name)} required={one.required} autocomplete="off" />
-            </Field>
+          {parameters.map(({ name: field, in: place, required, schema = {}, description }) => (
+            <TextField
+              key={field}
+              {...bind(field)}
+              onText={(value) => put(field, value)}
+              label={field}
+              hint={`${formatType(schema)}, ${place}${required === true ? ", required" : ""}`}
+              note={description && markCode(description)}
+              required={required}
+            />
           ))}
           {requestBody !== undefined && (
-            <Field
-              id={`${operationId}-body`}
+            <TextField
+              {...bind("body")}
+              onText={(value) => put("body", value)}
+              hasLines
               label="Request body"
-              note={formatType(Object.values(requestBody.content)[0]?.schema ?? {})}
-              text={requestBody.description}
-            >
-              <textarea {...bind("body")} rows={6} spellcheck={false} />
-            </Field>
+              hint={formatType(Object.values(requestBody.content)[0]?.schema ?? {})}
+              note={requestBody.description && markCode(requestBody.description)}
+              spellcheck={false}
+            />
           )}
           {choose("Content-Type", "Content type", requestBody?.content)}
           {choose("Accept", "Accept", success?.content)}
@@ -102,7 +99,7 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
             </Button>
             {sent.value?.stop !== undefined && <Button onClick={sent.value.stop}>Stop</Button>}
           </div>
-        </form>
+        </Form>
         <div>
           <Samples name={name} request={request.value} />
           {sent.value !== undefined && <Live name={name} sent={sent.value} />}
@@ -112,24 +109,6 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
     </section>
   );
 }
-
-interface FieldProps {
-  readonly id: string;
-  readonly label: string;
-  readonly note?: string;
-  readonly text?: string | undefined;
-  readonly children: ComponentChildren;
-}
-
-const Field = ({ id, label, note, text, children }: FieldProps): JSX.Element => (
-  <div class="field">
-    <div>
-      <label for={id}>{label}</label> <small>{note}</small>
-    </div>
-    {children}
-    {text !== undefined && <p class="hint">{markCode(text)}</p>}
-  </div>
-);
 
 interface SamplesProps {
   readonly name: string;
@@ -216,14 +195,10 @@ function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): J
   const { status, headers, text, ms } = sent;
   const hasFailed = status === "No answer" || Number(status) >= 400;
   return (
-    <section
-      class="live"
-      data-failed={hasFailed ? "" : undefined}
-      aria-live="polite"
-      aria-label={`Answer of ${name}`}
-    >
+    <section class="live" aria-live="polite" aria-label={`Answer of ${name}`}>
       <p>
-        <strong class="status">{status}</strong> <small>{ms.toFixed(0)} ms</small>
+        <strong class={hasFailed ? "status failed" : "status"}>{status}</strong>{" "}
+        <small>{ms.toFixed(0)} ms</small>
       </p>
       {text !== "" && (
         <pre class="body" tabIndex={0}>
@@ -239,31 +214,27 @@ function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): J
 }
 
 function Answers({ responses }: Required<Pick<Operation, "responses">>): JSX.Element {
-  const list = (isFailure: boolean) =>
-    Object.entries(responses).filter(([status]) => status >= "400" === isFailure);
-  const failures = list(true);
+  const isFailure = (status: string): boolean => status >= "400";
+  const failures = Object.keys(responses).filter(isFailure);
+  const show = (statuses: readonly string[]): JSX.Element => (
+    <Terms
+      class="answers"
+      of={statuses.map((status) => [
+        <span class={isFailure(status) ? "status failed" : "status"}>{status}</span>,
+        <>
+          <Markdown text={responses[status]?.description ?? ""} />
+          <Type of={Object.values(responses[status]?.content ?? {})[0]?.schema} />
+        </>,
+      ])}
+    />
+  );
   return (
     <div class="responses">
       <h4>Answers</h4>
-      <Terms
-        class="answers"
-        of={list(false).map(([status, { description = "", content = {} }]) => [
-          <span class="status">{status}</span>,
-          <>
-            <Markdown text={description} />
-            <Type of={Object.values(content)[0]?.schema} />
-          </>,
-        ])}
-      />
+      {show(Object.keys(responses).filter((status) => !isFailure(status)))}
       <details>
-        <summary>Failures: {failures.map(([status]) => status).join(", ")}</summary>
-        <Terms
-          class="answers"
-          of={failures.map(([status, { description = "" }]) => [
-            <span class="failed">{status}</span>,
-            <Markdown text={description} />,
-          ])}
-        />
+        <summary>Failures: {failures.join(", ")}</summary>
+        {show(failures)}
       </details>
     </div>
   );

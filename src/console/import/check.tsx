@@ -3,8 +3,7 @@
 import type { JSX } from "preact";
 import type { Plant } from "../../domain/plant.ts";
 import { formatBytes, formatCount } from "../state/format.ts";
-import { Button, Check, Notice, Table, Tag, Terms } from "../view/controls.tsx";
-import { Choice } from "../view/form.tsx";
+import { Button, Check, Choice, Notice, Table, Tag, Terms } from "../view/controls.tsx";
 import {
   type Comparison,
   type Import,

@@ -11,9 +11,9 @@ import { linkTo, openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
-import { Button } from "./controls.tsx";
-import { FailureNotice, Form, TagField, TextField } from "./form.tsx";
-import { findIdFault, focusField, judgeText, selectField, useLookUp, useTask } from "./form.tsx";
+import { Button, Form, TextField } from "./controls.tsx";
+import { FailureNotice, findIdFault, focusField, judgeText } from "./form.tsx";
+import { selectField, TagField, useLookUp, useTask } from "./form.tsx";
 import { Panel } from "./panel.tsx";
 
 /** The id that was added last, and its tag: the next plant of a series is like it. */

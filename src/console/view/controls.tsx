@@ -1,6 +1,12 @@
-/** The parts that every view is made of: icons, buttons, tags, tables, notices, menus. */
+/** The parts that every view is made of: icons, buttons, fields, tags, tables, notices, menus. */
 
-import type { ButtonHTMLAttributes, ComponentChildren, JSX } from "preact";
+import type {
+  ButtonHTMLAttributes,
+  ComponentChildren,
+  JSX,
+  PartialInputHTMLAttributes,
+  Ref,
+} from "preact";
 import { useId, useRef } from "preact/hooks";
 
 const paths = {
@@ -85,6 +91,119 @@ export const Check = ({ isOn, onChange, children }: CheckProps): JSX.Element => 
     />
     {children}
   </label>
+);
+
+interface FormProps {
+  readonly onSubmit: (form: HTMLFormElement) => void;
+  readonly children: ComponentChildren;
+}
+
+export const Form = ({ onSubmit, children }: FormProps): JSX.Element => (
+  <form
+    class="form"
+    noValidate
+    onSubmit={(event) => {
+      event.preventDefault();
+      onSubmit(event.currentTarget);
+    }}
+  >
+    {children}
+  </form>
+);
+
+export interface FieldProps {
+  readonly id: string;
+  readonly label: string;
+  /** Beside the label. */
+  readonly hint?: string | undefined;
+  readonly fault?: string | undefined;
+  /** Worth knowing, but not a fault. */
+  readonly note?: ComponentChildren;
+}
+
+const toControlProps = ({ id, fault }: FieldProps) => ({
+  id,
+  name: id,
+  "aria-describedby": `${id}-notes`,
+  "aria-invalid": fault === undefined ? ("false" as const) : ("true" as const),
+});
+
+interface FieldFrameProps extends FieldProps {
+  readonly control: (props: ReturnType<typeof toControlProps>) => JSX.Element;
+}
+
+export function Field({ control, ...props }: FieldFrameProps): JSX.Element {
+  const { id, label, hint, fault, note } = props;
+  return (
+    <div class="field">
+      <label for={id}>
+        {label} {hint !== undefined && <small>{hint}</small>}
+      </label>
+      {control(toControlProps(props))}
+      <div class="field-notes" id={`${id}-notes`} aria-live="polite">
+        {fault !== undefined && <p class="field-fault">{fault}</p>}
+        {note !== undefined && note !== false && <p class="field-note">{note}</p>}
+      </div>
+    </div>
+  );
+}
+
+export type AnyInputProps = Omit<
+  PartialInputHTMLAttributes<HTMLInputElement>,
+  keyof FieldProps | "list" | "type" | "role"
+>;
+
+interface InputProps extends AnyInputProps {
+  readonly type?: string;
+  readonly onText?: (text: string) => void;
+  readonly inputRef?: Ref<HTMLInputElement>;
+  /** A field of one line would drop the line breaks of a text that has some. */
+  readonly hasLines?: boolean;
+}
+
+export function TextField(props: FieldProps & InputProps): JSX.Element {
+  const { id, label, hint, fault, note, onText, inputRef = null, hasLines, type, ...input } = props;
+  const Input = (hasLines === true ? "textarea" : "input") as "input";
+  return (
+    <Field
+      {...{ id, label, hint, fault, note }}
+      control={(common) => (
+        <Input
+          {...common}
+          ref={inputRef}
+          type={type as "text"}
+          autocomplete="off"
+          onInput={(event) => onText?.(event.currentTarget.value)}
+          {...input}
+        />
+      )}
+    />
+  );
+}
+
+interface ChoiceProps extends FieldProps {
+  readonly value?: string;
+  readonly options: readonly (readonly [value: string, label: string])[];
+  readonly onChange?: (value: string) => void;
+}
+
+export const Choice = ({ value, options, onChange, ...field }: ChoiceProps): JSX.Element => (
+  <Field
+    {...field}
+    control={(control) => (
+      <select
+        {...control}
+        value={value}
+        onChange={(event) => onChange?.(event.currentTarget.value)}
+      >
+        {options.map(([each, text]) => (
+          <option key={each} value={each} selected={each === value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    )}
+  />
 );
 
 interface TagProps {

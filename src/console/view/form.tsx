@@ -1,7 +1,7 @@
-/** Forms and their fields: a form says what is wrong before it sends. */
+/** What forms do: they send once at a time, look up, suggest, and say what is wrong before they send. */
 
 import { useSignal } from "@preact/signals";
-import type { ComponentChildren, JSX, PartialInputHTMLAttributes, Ref } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount, type TagCountPage } from "../../../client/client.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
@@ -11,7 +11,7 @@ import { explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { Notice } from "./controls.tsx";
+import { type AnyInputProps, Field, type FieldProps, Notice } from "./controls.tsx";
 
 /** Something that is sent, once at a time. */
 export function useTask() {
@@ -115,24 +115,6 @@ export function FailureNotice({ of, error }: FailureNoticeProps): JSX.Element {
   return <Notice kind="fault" title={title} text={explain(error)} />;
 }
 
-interface FormProps {
-  readonly onSubmit: (form: HTMLFormElement) => void;
-  readonly children: ComponentChildren;
-}
-
-export const Form = ({ onSubmit, children }: FormProps): JSX.Element => (
-  <form
-    class="form"
-    noValidate
-    onSubmit={(event) => {
-      event.preventDefault();
-      onSubmit(event.currentTarget);
-    }}
-  >
-    {children}
-  </form>
-);
-
 export function focusField(id: string): void {
   document.querySelector<HTMLInputElement>(`#${id}`)?.focus();
 }
@@ -142,104 +124,6 @@ export function selectField(field: HTMLInputElement | null): void {
   field?.focus();
   field?.select();
 }
-
-interface FieldProps {
-  readonly id: string;
-  readonly label: string;
-  readonly optional?: boolean | undefined;
-  readonly fault?: string | undefined;
-  /** Worth knowing, but not a fault. */
-  readonly note?: ComponentChildren;
-}
-
-type ControlProps = ReturnType<typeof toControlProps>;
-
-const toControlProps = ({ id, fault }: FieldProps) => ({
-  id,
-  name: id,
-  "aria-describedby": `${id}-notes`,
-  "aria-invalid": fault === undefined ? ("false" as const) : ("true" as const),
-});
-
-interface FieldFrameProps extends FieldProps {
-  readonly control: (props: ControlProps) => JSX.Element;
-}
-
-function Field({ control, ...props }: FieldFrameProps): JSX.Element {
-  const { id, label, optional, fault, note } = props;
-  return (
-    <div class="field">
-      <label for={id}>
-        {label}
-        {optional === true && <span class="faint"> (optional)</span>}
-      </label>
-      {control(toControlProps(props))}
-      <div class="field-notes" id={`${id}-notes`} aria-live="polite">
-        {fault !== undefined && <p class="field-fault">{fault}</p>}
-        {note !== undefined && note !== false && <p class="field-note">{note}</p>}
-      </div>
-    </div>
-  );
-}
-
-type AnyInputProps = Omit<
-  PartialInputHTMLAttributes<HTMLInputElement>,
-  keyof FieldProps | "list" | "type" | "role"
->;
-
-interface InputProps extends AnyInputProps {
-  readonly type?: string;
-  readonly onText?: (text: string) => void;
-  readonly inputRef?: Ref<HTMLInputElement>;
-  /** A field of one line would drop the line breaks of a text that has some. */
-  readonly hasLines?: boolean;
-}
-
-export function TextField(props: FieldProps & InputProps): JSX.Element {
-  const { id, label, optional, fault, note, ...control } = props;
-  const { onText, inputRef = null, hasLines, type, ...input } = control;
-  const Input = (hasLines === true ? "textarea" : "input") as "input";
-  return (
-    <Field
-      {...{ id, label, optional, fault, note }}
-      control={(common) => (
-        <Input
-          {...common}
-          ref={inputRef}
-          type={type as "text"}
-          autocomplete="off"
-          onInput={(event) => onText?.(event.currentTarget.value)}
-          {...input}
-        />
-      )}
-    />
-  );
-}
-
-interface ChoiceProps extends FieldProps {
-  readonly value?: string;
-  readonly options: readonly (readonly [value: string, label: string])[];
-  readonly onChange?: (value: string) => void;
-}
-
-export const Choice = ({ value, options, onChange, ...field }: ChoiceProps): JSX.Element => (
-  <Field
-    {...field}
-    control={(control) => (
-      <select
-        {...control}
-        value={value}
-        onChange={(event) => onChange?.(event.currentTarget.value)}
-      >
-        {options.map(([each, text]) => (
-          <option key={each} value={each} selected={each === value}>
-            {text}
-          </option>
-        ))}
-      </select>
-    )}
-  />
-);
 
 export function findIdFault(text: string): string | undefined {
   const written = text.trim();
@@ -325,7 +209,7 @@ export function TagField({ id, value, onText }: TagFieldProps): JSX.Element {
   const { fault, note } = judgeText(value);
   return (
     <Field
-      {...{ id, label: "Tag", optional: true, fault, note: value === "" ? EMPTY_NOTE : note }}
+      {...{ id, label: "Tag", hint: "(optional)", fault, note: value === "" ? EMPTY_NOTE : note }}
       control={(control) => (
         <TagInput
           {...control}

@@ -5,8 +5,7 @@ import { plantScopes, type Scope, type TokenSummary } from "../../domain/token.t
 import { ask } from "../api/service.ts";
 import { formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";
-import { Button } from "./controls.tsx";
-import { Choice, TextField } from "./form.tsx";
+import { Button, Choice, TextField } from "./controls.tsx";
 import { Checks, ManagePage, readText, useManager } from "./manage.tsx";
 
 const labels: Readonly<Partial<Record<string, string>>> = {
@@ -56,7 +55,12 @@ export function TokensView(): JSX.Element {
           chosen={plantScopes}
         />
         <Choice id="token-expires" label="Expires" options={Object.entries(expiries)} />
-        <TextField id="token-rate" label="Rate limit" optional placeholder="100/s or 6000/min" />
+        <TextField
+          id="token-rate"
+          label="Rate limit"
+          hint="(optional)"
+          placeholder="100/s or 6000/min"
+        />
       </>
     ),
   };

@@ -6,8 +6,7 @@ import { type Attempt, hasSucceeded, type Webhook } from "../../domain/webhook.t
 import { ask, explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
-import { Menu, MenuItem } from "./controls.tsx";
-import { TextField } from "./form.tsx";
+import { Menu, MenuItem, TextField } from "./controls.tsx";
 import { Checks, ManagePage, readText, useManager } from "./manage.tsx";
 
 interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "attempts"> {
@@ -37,7 +36,7 @@ export function WebhooksView(): JSX.Element {
     content: (
       <>
         <TextField id="webhook-url" label="URL" placeholder="https://…" />
-        <TextField id="webhook-name" label="Name" optional />
+        <TextField id="webhook-name" label="Name" hint="(optional)" />
         <Checks
           id="webhook-types"
           legend="Sends"
