@@ -213,8 +213,9 @@ function Live({ name, sent }: { readonly name: string; readonly sent: Sent }): J
   );
 }
 
+const isFailure = (status: string): boolean => status >= "400";
+
 function Answers({ responses }: Required<Pick<Operation, "responses">>): JSX.Element {
-  const isFailure = (status: string): boolean => status >= "400";
   const failures = Object.keys(responses).filter(isFailure);
   const show = (statuses: readonly string[]): JSX.Element => (
     <Terms

@@ -5,8 +5,8 @@ import type { ComponentChildren, JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Notice, Table, type TableRow } from "./controls.tsx";
-import { Form, usePolling, useTask } from "./form.tsx";
+import { Button, Form, Notice, Table, type TableRow } from "./controls.tsx";
+import { usePolling, useTask } from "./form.tsx";
 
 /** A dialog with a form. It closes when `run` is done. */
 interface Question {
@@ -82,13 +82,8 @@ function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
   useLayoutEffect(() => field.current?.focus(), [shown]);
   if (shown === undefined) return null;
   const copy = async (): Promise<void> => {
-    try {
-      await navigator.clipboard.writeText(shown);
-      toast("Copied.");
-    } catch {
-      field.current?.select();
-      toast("Can't copy it here. Press Ctrl+C or ⌘C.");
-    }
+    await navigator.clipboard.writeText(shown);
+    toast("Copied.");
   };
   return (
     <Notice kind="good" title={title} text="Copy it now. It won't be shown again.">
@@ -101,9 +96,12 @@ function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
           value={shown}
           onFocus={(event) => event.currentTarget.select()}
         />
-        <Button kind="main" onClick={() => void copy()}>
-          Copy
-        </Button>
+        {/* Browsers offer the clipboard only on a secure origin. The text is selected. */}
+        {"clipboard" in navigator && (
+          <Button kind="main" onClick={() => void copy()}>
+            Copy
+          </Button>
+        )}
         <Button onClick={() => (secret.value = undefined)}>Done</Button>
       </div>
     </Notice>

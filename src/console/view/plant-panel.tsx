@@ -13,9 +13,8 @@ import { isOpen, openPlant, refine } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Notice, Tag } from "./controls.tsx";
-import { FailureNotice, Form, TagField, TextField } from "./form.tsx";
-import { judgeText, selectField, useTask } from "./form.tsx";
+import { Button, Form, Notice, Tag, TextField } from "./controls.tsx";
+import { FailureNotice, judgeText, selectField, TagField, useTask } from "./form.tsx";
 import { History } from "./history.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
 
@@ -267,28 +266,22 @@ interface ConflictProps {
 
 /** Either way loses someone's edit, so neither is recommended. */
 function ConflictNotice({ now, onTake, onInsist }: ConflictProps): JSX.Element {
-  if (now === undefined)
-    return (
-      <Notice kind="warning" title="Someone else deleted this plant.">
-        <div class="form-actions">
-          <Button onClick={onTake}>OK</Button>
-        </div>
-      </Notice>
-    );
-  const { name, tag } = now.plant;
+  const { name = "", tag } = now?.plant ?? {};
   return (
     <Notice
       kind="warning"
-      title="Someone else changed this plant. Your edit isn't saved yet."
-      text="It is now:"
+      title={`Someone else ${now === undefined ? "deleted" : "changed"} this plant. Your edit isn't saved yet.`}
+      text={now && "It is now:"}
     >
-      <p class="now">
-        {name.trim() === "" ? <i>no name</i> : formatName(now.plant)}{" "}
-        {tag === undefined ? <i>no tag</i> : <Tag tag={tag} />}
-      </p>
+      {now !== undefined && (
+        <p class="now">
+          {name.trim() === "" ? <i>no name</i> : formatName(now.plant)}{" "}
+          {tag === undefined ? <i>no tag</i> : <Tag tag={tag} />}
+        </p>
+      )}
       <div class="form-actions">
         <Button onClick={onTake}>Discard my edit</Button>
-        <Button onClick={() => onInsist(now)}>Overwrite with mine</Button>
+        {now !== undefined && <Button onClick={() => onInsist(now)}>Overwrite with mine</Button>}
       </div>
     </Notice>
   );

@@ -29,16 +29,9 @@ function Inside(): JSX.Element {
   }, []);
   return (
     <div class="shell">
-      <a
-        class="button button-main skip"
-        href="#main"
-        onClick={(event) => {
-          event.preventDefault();
-          focusMain();
-        }}
-      >
+      <Button class="button button-main skip" onClick={focusMain}>
         Skip to content
-      </a>
+      </Button>
       <header class="top">
         <a class="brand" href="#/plants">
           <Mark />

@@ -4,10 +4,10 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { ServiceError } from "../../../client/client.ts";
-import { call, explain, isExpired, isStatus } from "../api/service.ts";
+import { call, explain, Explained, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
-import { Button, Check, Mark, Notice } from "./controls.tsx";
-import { focusField, Form, selectField, TextField, useTask } from "./form.tsx";
+import { Button, Check, Form, Mark, Notice, TextField } from "./controls.tsx";
+import { focusField, selectField, useTask } from "./form.tsx";
 
 const reasons: Readonly<Partial<Record<SignedOut, string>>> = {
   expired: "Your token has expired. Sign in with a new one to continue.",
@@ -21,26 +21,19 @@ const AROUND = /^["']?\s*(authorization\s*:\s*)?(bearer\s+)?|["']?\s*\\?$/gi;
 const SENDABLE = /^[\x21-\x7e]+$/;
 
 export function SignIn(): JSX.Element {
-  const text = useSignal("");
-  const fault = useSignal<string | undefined>(undefined);
   const { isBusy, trouble, run } = useTask();
   const isKept = useSignal(false);
 
   const check = async (given: string): Promise<void> => {
-    const token = given.trim().replaceAll(AROUND, "");
-    if (token === "") fault.value = "Paste a token to sign in.";
-    else if (!SENDABLE.test(token))
-      fault.value = "This is not a token: it contains spaces or special characters.";
-    else {
-      fault.value = undefined;
-      await run(async () => {
-        const identity = await call((client) => client.describeToken(), token);
-        beginSession({ token, identity }, isKept.value);
-      });
-      if (trouble.value === undefined) return;
-      fault.value = explainRefusal(trouble.value);
-    }
-    focusField("token");
+    await run(async () => {
+      const token = given.trim().replaceAll(AROUND, "");
+      if (token === "") throw new Explained("Paste a token to sign in.");
+      if (!SENDABLE.test(token))
+        throw new Explained("This is not a token: it contains spaces or special characters.");
+      const identity = await call((client) => client.describeToken(), token);
+      beginSession({ token, identity }, isKept.value);
+    });
+    if (trouble.value !== undefined) focusField("token");
   };
 
   useEffect(() => {
@@ -58,29 +51,19 @@ export function SignIn(): JSX.Element {
           Plant Store
         </p>
         <h1>Sign in</h1>
-        {reason !== undefined && fault.value === undefined && (
+        {reason !== undefined && trouble.value === undefined && (
           <Notice kind="warning" title="You were signed out" text={reason} />
         )}
-        <Form onSubmit={() => void check(text.value)}>
+        <Form onSubmit={(form) => void check(new FormData(form).get("token") as string)}>
           <TextField
             id="token"
             label="Token"
-            fault={fault.value}
+            fault={trouble.value === undefined ? undefined : explainRefusal(trouble.value)}
             inputRef={selectField}
             type="password"
             placeholder="pst_…"
-            value={text.value}
-            onText={(typed) => {
-              text.value = typed;
-              fault.value = undefined;
-            }}
-            onPaste={(event) => {
-              const pasted = event.clipboardData?.getData("text") ?? "";
-              if (text.value !== "" || pasted.trim() === "") return;
-              event.preventDefault();
-              text.value = pasted.trim();
-              void check(pasted);
-            }}
+            onText={() => (trouble.value = undefined)}
+            onPaste={({ currentTarget: { form } }) => setTimeout(() => form?.requestSubmit())}
           />
           <Check isOn={isKept.value} onChange={(isOn) => (isKept.value = isOn)}>
             Stay signed in on this device
@@ -102,6 +85,8 @@ function explainRefusal(error: unknown): string {
   if (isExpired(error)) return "This token has expired. Ask for a new one.";
   if (isStatus(error, 401))
     return "This token is not accepted. It is mistyped, incomplete or revoked.";
-  const isOfStore = error instanceof ServiceError && (error.status > 0 || error.isTransient);
-  return isOfStore ? explain(error) : "This does not look like a plant store.";
+  const isKnown =
+    error instanceof Explained ||
+    (error instanceof ServiceError && (error.status > 0 || error.isTransient));
+  return isKnown ? explain(error) : "This does not look like a plant store.";
 }
