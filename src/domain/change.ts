@@ -5,6 +5,13 @@ import { formatPlant, lengthOf, type Plant } from "./plant.ts";
 export const changeTypes = ["created", "replaced", "removed"] as const;
 export type ChangeType = (typeof changeTypes)[number];
 
+/** The types in a list of one or more, each once; undefined for anything else. */
+export function findChangeTypes(value: unknown): readonly ChangeType[] | undefined {
+  const types = Array.isArray(value) ? (value as readonly ChangeType[]) : [];
+  const isSound = types.every((type) => changeTypes.includes(type));
+  return isSound && types.length > 0 && new Set(types).size === types.length ? types : undefined;
+}
+
 export interface Change {
   /** Numbers grow in the order of the commits. They have gaps. */
   readonly seq: number;

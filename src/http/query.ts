@@ -1,6 +1,6 @@
 /** The query of a URL. Everything unknown, repeated or odd is refused, and one answer names all of it. */
 
-import { type ChangeQuery, type ChangeType, changeTypes } from "../domain/change.ts";
+import { type ChangeQuery, changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN, joinFaults } from "../domain/json.ts";
 import { type Order, orders, type PlantQuery, splitWords, WORDS_MAX } from "../domain/page.ts";
@@ -106,12 +106,8 @@ export const changeParameters = {
     ),
     more: { style: "form", explode: false },
     expected: `${changeTypes.join(", ")}, or several of them with commas`,
-    find: (given: string) => {
-      const types = given.split(",") as ChangeType[];
-      const isSound = types.every((type) => changeTypes.includes(type));
-      return isSound && new Set(types).size === types.length ? types : undefined;
-    },
-    fallback: undefined as readonly ChangeType[] | undefined,
+    find: (given: string) => findChangeTypes(given.split(",")),
+    fallback: undefined,
   },
 };
 

@@ -1,7 +1,7 @@
 /** What can be done with webhooks, over HTTP and on the command line. */
 
 import { grantRules } from "../auth/token.ts";
-import { type ChangeType, changeTypes } from "../domain/change.ts";
+import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
 import type { ServedStore } from "../domain/store.ts";
@@ -163,13 +163,7 @@ const newRules = {
   name: grantRules.name,
   types: {
     expected: `one or more of ${changeTypes.join(", ")}`,
-    find: (value: unknown) =>
-      Array.isArray(value) &&
-      value.length > 0 &&
-      new Set(value).size === value.length &&
-      value.every((type) => changeTypes.includes(type as ChangeType))
-        ? (value as readonly ChangeType[])
-        : undefined,
+    find: findChangeTypes,
   },
 };
 
