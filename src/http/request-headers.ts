@@ -56,10 +56,8 @@ export function parseCondition(headers: Headers): Condition {
 }
 
 /** Whether the client already has these bytes. */
-export function isUnmodified(headers: Headers, entityTag: string): boolean {
-  const header = headers.get("if-none-match");
-  return header !== null && matches(parseEntityTags(header, "weak") ?? [], entityTag);
-}
+export const isUnmodified = (headers: Headers, entityTag: string): boolean =>
+  matches(parseEntityTags(headers.get("if-none-match"), "weak") ?? [], entityTag);
 
 function parseEntityTags(
   header: string | null,

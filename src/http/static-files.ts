@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Exchange, Operation, Route } from "./handle.ts";
+import { answer, type Exchange, type Operation, type Route } from "./handle.ts";
 import { acceptsGzip, isUnmodified } from "./request-headers.ts";
 
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
@@ -16,9 +16,10 @@ export function createFileRoutes({ basePath }: Config, consoleFolder: string): r
     ...serve(consoleFolder, "/", "/console/{file}"),
     ...serve(DOCS_FOLDER, "/docs", "/docs/{file}"),
   ];
+  const redirect = () => answer(308, null, { location: `${basePath}/` });
   // Links in a page are relative: they work only if its path ends in a slash.
   if (basePath !== "" && routes.some(({ path }) => path === "/"))
-    routes.push({ path: "", operations: { GET: redirectTo(`${basePath}/`) } });
+    routes.push({ path: "", operations: { GET: { scope: undefined, handle: redirect } } });
   return routes;
 }
 
@@ -33,11 +34,6 @@ function serve(folder: string, ...paths: readonly string[]): Route[] {
   };
   return paths.map((path) => ({ path, operations: { GET } }));
 }
-
-const redirectTo = (location: string): Operation => ({
-  scope: undefined,
-  handle: () => new Response(null, { status: 308, headers: { ...SECURITY_HEADERS, location } }),
-});
 
 /** No inline code, nothing from another origin, no frame around it. */
 const SECURITY_HEADERS = {
