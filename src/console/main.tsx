@@ -2,10 +2,10 @@ import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { chooseAnother } from "./import/state.ts";
 import { startFeed } from "./state/feed.ts";
-import { startSelection, work } from "./state/selection.ts";
+import { work } from "./state/selection.ts";
 import { forgetTrail } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
-import { route, titleOf } from "./state/route.ts";
+import { follow, route, titleOf } from "./state/route.ts";
 import { identity, signedOut } from "./state/session.ts";
 import { toasts } from "./state/toasts.ts";
 import { Shell } from "./view/shell.tsx";
@@ -25,12 +25,13 @@ effect(() => {
     work.value = undefined;
     chooseAnother();
     forgetTrail();
+    // Without the filter of the person who has left.
+    follow(location.hash, false);
     toasts.value = [];
   });
 });
 startFeed();
 startLists();
-startSelection();
 listenForKeys();
 
 const root = document.querySelector("#app");

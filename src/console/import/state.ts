@@ -3,7 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { baseUrl } from "../api/service.ts";
 import { formatCount } from "../state/format.ts";
-import { refresh } from "../state/plants.ts";
+import { gaps } from "../state/feed.ts";
 import { endSession, mayRead, token } from "../state/session.ts";
 import { announce, toast } from "../state/toasts.ts";
 import type { Difference, Import, Order, Reading } from "./messages.ts";
@@ -59,7 +59,8 @@ function hear(change: Partial<Import>, used = token.value): void {
   );
   const { kind } = ending;
   if ((kind === "expired" || kind === "refused") && used === token.value) endSession(kind);
-  else if (mayRead.value) void refresh();
+  // The service may keep no changes to follow.
+  else gaps.value++;
 }
 
 /** Guesses how to read the file if that is not given. */

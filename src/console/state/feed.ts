@@ -8,7 +8,7 @@ import { mayRead, token } from "./session.ts";
 
 /** The changes that came last, in their order. */
 export const arrived = signal<readonly Change[]>([]);
-/** Counts how often changes were missed: what is shown has to be read again. */
+/** Counts how often changes may have been missed: what is shown has to be read again. */
 export const gaps = signal(0);
 
 /** The last of these changes. */

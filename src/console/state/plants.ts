@@ -1,6 +1,6 @@
 /** The list that is shown, and deleting with undo. */
 
-import { batch, effect, signal, untracked } from "@preact/signals";
+import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../../client/client.ts";
 import { createFilter, type PlantCount } from "../../domain/page.ts";
 import { findInt64 } from "../../domain/json.ts";
@@ -10,7 +10,7 @@ import type { Versioned } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
-import { everything, findPlace, keyOf, openPlant, route } from "./route.ts";
+import { findPlace, linkTo, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
 import { announce, toast } from "./toasts.ts";
 
@@ -18,6 +18,14 @@ const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
 /** As far as a place is looked for. */
 const PLACE_ROWS_MAX = 20_000;
+
+/** Either these plants, or all that match the filter but these. */
+export interface Selection {
+  readonly isAll: boolean;
+  readonly ids: ReadonlySet<bigint>;
+  /** The plant that was selected last. Its index changes with the list. */
+  readonly last?: bigint;
+}
 
 /** The plants of one filter, loaded page by page as the list is scrolled. */
 class PlantList {
@@ -33,6 +41,7 @@ class PlantList {
   readonly count = signal<PlantCount | undefined>(undefined);
   /** The plant that the keys have come to. */
   readonly active = signal<bigint | undefined>(undefined);
+  readonly selection = signal<Selection>({ isAll: false, ids: new Set() });
   /** The id that the next page starts after. */
   private after: bigint | undefined;
   private hasMore = true;
@@ -166,23 +175,25 @@ class PlantList {
 
 /** How many plants there are. */
 export const total = signal<PlantCount | undefined>(undefined);
-export const list = signal(new PlantList(everything));
 
-async function show(next: PlantList, place?: bigint): Promise<void> {
-  list.value.stop();
-  list.value = next;
+/** Another token, another filter or missed changes begin another list. */
+const key = computed(() => `${token.value} ${gaps.value} ${linkTo(undefined)}`);
+
+export const list = computed(() => {
+  void key.value;
+  return new PlantList(route.peek().filter);
+});
+
+async function show(next: PlantList): Promise<void> {
   await untilFollowing();
   void next.readById();
   void next.readCount(false);
-  await next.loadMore(place);
+  await next.loadMore(findPlace(next.filter));
   const { phase, plants } = next;
   if (list.value !== next || phase.value === "failed") return;
   const shown = plants.length === 0 ? "No plants" : formatCount(plants.length, "plant");
   announce(`${shown}${phase.value === "end" ? "" : " and more"}.`);
 }
-
-export const refresh = (): Promise<void> =>
-  show(new PlantList(list.value.filter), findPlace(list.value.filter));
 
 /** To count takes the service up to a second, so it is not asked for every change. */
 const COUNT_MS = 5_000;
@@ -197,33 +208,17 @@ function apply({ id, plant }: Change): void {
   }, COUNT_MS);
 }
 
-let shownFor = "";
-
-/** Shows another list when the filter or the token changes. Other views leave it as it is. */
 export function startLists(): void {
   effect(() => {
-    const current = route.value;
-    if (token.value === undefined) {
-      shownFor = "";
-      untracked(() => {
-        list.value.stop();
-        list.value = new PlantList(everything);
-        total.value = undefined;
-      });
-      return;
-    }
-    if (!mayRead.value || current.view !== "plants") return;
-    const key = token.value + keyOf(current.filter);
-    if (key === shownFor) return;
-    shownFor = key;
-    untracked(() => void show(new PlantList(current.filter), findPlace(current.filter)));
+    if (token.value === undefined) total.value = undefined;
+    if (!mayRead.value) return undefined;
+    const next = list.value;
+    untracked(() => void show(next));
+    return () => next.stop();
   });
   effect(() => {
     const changes = arrived.value;
     if (changes.length > 0) untracked(() => batch(() => changes.forEach(apply)));
-  });
-  effect(() => {
-    if (gaps.value > 0) untracked(() => void refresh());
   });
   effect(() => {
     if (recoveries.value === 0) return;

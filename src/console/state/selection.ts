@@ -1,6 +1,6 @@
 /** The plants that are selected, and what is done to all of them: set the tag, delete, and undo either. */
 
-import { computed, effect, signal, untracked } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import type { Client } from "../../../client/client.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
 import {
@@ -18,13 +18,8 @@ import { list } from "./plants.ts";
 import { token } from "./session.ts";
 import { toast } from "./toasts.ts";
 
-/** Either these plants, or all that match the filter but these. */
-interface Selection {
-  readonly isAll: boolean;
-  readonly ids: ReadonlySet<bigint>;
-}
-
-export const selection = signal<Selection>({ isAll: false, ids: new Set() });
+/** Another list begins with nothing selected. */
+export const selection = computed(() => list.value.selection.value);
 /** Those of the list, as it shows them: what is gone or changed meanwhile is not meant as it was. */
 export const picked = computed(() => {
   void list.value.version.value;
@@ -36,17 +31,13 @@ export const hasSelection = computed(() => selection.value.isAll || picked.value
 export const isSelected = (id: bigint): boolean =>
   selection.value.ids.has(id) !== selection.value.isAll;
 
-/** The plant that was selected before. Its index changes with the list. */
-let last: bigint | undefined;
-
 export function selectAll(isAll: boolean): void {
-  selection.value = { isAll, ids: new Set() };
-  last = undefined;
+  list.value.selection.value = { isAll, ids: new Set() };
 }
 
 /** With `isRange`, also every plant between this one and the one selected before. */
 export function select(index: number, isRange: boolean): void {
-  const { isAll, ids } = selection.value;
+  const { isAll, ids, last } = selection.value;
   const chosen = list.value.plants[index];
   if (chosen === undefined) return;
   const isAdded = !ids.has(chosen.id);
@@ -56,16 +47,7 @@ export function select(index: number, isRange: boolean): void {
   for (const { id } of list.value.plants.slice(Math.min(from, index), Math.max(from, index) + 1))
     if (isAdded) changed.add(id);
     else changed.delete(id);
-  selection.value = { isAll, ids: changed };
-  last = chosen.id;
-}
-
-/** Another list or another person begins with nothing selected. */
-export function startSelection(): void {
-  effect(() => {
-    void [token.value, list.value];
-    untracked(() => selectAll(false));
-  });
+  list.value.selection.value = { isAll, ids: changed, last: chosen.id };
 }
 
 /** The selected plants, or all that match if none is selected. */
@@ -187,7 +169,7 @@ async function runAll(
   await Promise.all(Array.from({ length: SIMULTANEOUS }, runWaiting));
   work.value = undefined;
   if (token.value === undefined) return;
-  if (list.value === shown) selection.value = { isAll: false, ids: new Set(kept) };
+  shown.selection.value = { isAll: false, ids: new Set(kept) };
   const rest = jobs.length - count;
   const left = rest > 0 ? ` ${formatCount(rest)} not. ${reasons[0] ?? ""}` : "";
   toast(

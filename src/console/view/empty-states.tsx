@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { explain, isStatus, tryAgain } from "../api/service.ts";
 import { formatName } from "../state/format.ts";
 import { list } from "../state/plants.ts";
-import { currentFilter, everything, linkTo, refine } from "../state/route.ts";
+import { everything, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { Button, Icon, type IconName } from "./controls.tsx";
 
@@ -26,7 +26,7 @@ function readStatus(): Status {
   );
   switch (shown.phase.value) {
     case "loading":
-      return { text: currentFilter().q === undefined ? "Loading…" : "Searching…" };
+      return { text: shown.filter.q === undefined ? "Loading…" : "Searching…" };
     case "failed":
       if (isStatus(shown.failure.value, 0))
         return {
@@ -50,7 +50,7 @@ function readStatus(): Status {
 
 function explainEmptiness(): Status {
   const byId = list.value.byId.value;
-  const { q, tag, order } = currentFilter();
+  const { q, tag, order } = list.value.filter;
   if (q === undefined && tag === undefined)
     return {
       icon: "plants",

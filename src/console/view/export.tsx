@@ -6,7 +6,7 @@ import { CSV_HEAD, formatCsv } from "../../format/csv.ts";
 import type { Filter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
-import { currentFilter } from "../state/route.ts";
+import { route } from "../state/route.ts";
 import { hasSelection, readSelected, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
@@ -95,7 +95,7 @@ interface ExportMenuProps {
 }
 
 export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Element {
-  const filter = currentFilter();
+  const { filter } = route.value;
   const isWhole = filter.q === undefined && filter.tag === undefined;
   const what = hasSelection.value ? "the selected" : isWhole ? "all" : "these";
   return (

@@ -7,16 +7,7 @@ import { isSame, type Plant } from "../../domain/plant.ts";
 import { formatName } from "../state/format.ts";
 import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";
-import {
-  findPlace,
-  isOpen,
-  keepPlace,
-  linkTo,
-  openPlant,
-  refine,
-  route,
-  walkTo,
-} from "../state/route.ts";
+import { findPlace, keepPlace, linkTo, openPlant, refine, route } from "../state/route.ts";
 import { isSelected, select, selectAll, selection } from "../state/selection.ts";
 import { Tag } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
@@ -98,8 +89,7 @@ export function PlantGrid(): JSX.Element {
     const target = plants[Math.max(0, Math.min(index, plants.length - 1))];
     shown.active.value = target?.id;
     // The open plant follows.
-    const isFollowed = route.value.view === "plants" && typeof route.value.open === "bigint";
-    if (isFollowed && target !== undefined) walkTo(target.id);
+    if (typeof route.value.open === "bigint" && target !== undefined) openPlant(target.id, false);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.altKey || event.ctrlKey || event.metaKey || plants.length === 0) return;
@@ -196,7 +186,7 @@ function Row({ plant, index, isActive }: RowProps): JSX.Element {
       id={`row-${index}`}
       aria-rowindex={index + 2}
       aria-selected={isSelected(id) ? "true" : "false"}
-      aria-current={isOpen(id) ? "true" : undefined}
+      aria-current={route.value.open === id ? "true" : undefined}
       data-active={isActive ? "" : undefined}
       style={{ "--index": index }}
     >

@@ -9,7 +9,7 @@ import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
 import { list, removeWithUndo, restore } from "../state/plants.ts";
-import { isOpen, openPlant, refine } from "../state/route.ts";
+import { openPlant, refine, route } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
@@ -128,7 +128,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         return toast("Someone else changed this plant. It isn't deleted yet.");
       }
       // Another plant may be open by now.
-      if (isOpen(id)) closePanel();
+      if (route.value.open === id) closePanel();
     });
 
   const isBehind = draft !== undefined && isStale.value && !isBusy.value;

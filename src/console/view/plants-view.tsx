@@ -7,7 +7,7 @@ import { findInt64 } from "../../domain/json.ts";
 import { findTaken } from "../api/plants.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
-import { currentFilter, linkTo, openPlant, refine, route } from "../state/route.ts";
+import { linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
   deleteSelected,
   hasSelection,
@@ -28,8 +28,7 @@ import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
 import { focusList } from "./shortcuts.tsx";
 
-export function PlantsView(): JSX.Element | null {
-  if (route.value.view !== "plants") return null;
+export function PlantsView(): JSX.Element {
   const { open } = route.value;
   // A token that may only write gets a form instead of the list.
   if (!mayRead.value)
@@ -97,7 +96,7 @@ function CountLine(): JSX.Element {
 const SEARCH_DELAY_MS = 180;
 
 function Filters(): JSX.Element {
-  const isDescending = currentFilter().order === "desc";
+  const isDescending = route.value.filter.order === "desc";
   return (
     <search class="filters">
       <SearchBox />
@@ -124,7 +123,7 @@ function Filters(): JSX.Element {
 }
 
 function SearchBox(): JSX.Element {
-  const given = currentFilter().q ?? "";
+  const given = route.value.filter.q ?? "";
   const text = useSignal(given);
   const applied = useRef(given);
   // A link changed the filter. What this box applied itself may be older than its text by now.
@@ -136,7 +135,7 @@ function SearchBox(): JSX.Element {
   const apply = (): void => {
     applied.current = text.value;
     const q = text.value.trim() === "" ? undefined : text.value;
-    if (q !== currentFilter().q) refine({ q });
+    if (q !== route.value.filter.q) refine({ q });
   };
   useLater(SEARCH_DELAY_MS, apply, [text.value]);
   const openExact = async (): Promise<void> => {
@@ -173,7 +172,7 @@ function SearchBox(): JSX.Element {
 }
 
 function TagFilter(): JSX.Element {
-  const { tag } = currentFilter();
+  const { tag } = route.value.filter;
   const text = useSignal(tag ?? "");
   useLayoutEffect(() => {
     text.value = tag ?? "";
