@@ -2,7 +2,6 @@
 
 import { signal } from "@preact/signals";
 import { Client, ServiceError } from "../../../client/client.ts";
-import { catalogue } from "../../domain/errors.ts";
 import { departures, endSession, token } from "../state/session.ts";
 
 /** The folder of this page: the service may live under any path of its host. */
@@ -16,7 +15,7 @@ export const isStatus = (error: unknown, status: number): boolean =>
   error instanceof ServiceError && error.status === status;
 
 export const isExpired = (error: unknown): boolean =>
-  error instanceof ServiceError && error.code === catalogue.token_expired.code;
+  error instanceof ServiceError && error.reason === "token_expired";
 
 /**
  * Notes whether the service answers. A 401 ends the session. Throws a ServiceError or an AbortError. It never settles

@@ -45,28 +45,27 @@ async function show({ file, reading, url, token }: Order): Promise<void> {
 
 /** Reads the whole file, block by block. */
 async function compare(file: File, reading: Reading, client: Client): Promise<Comparison> {
-  const counts = { rows: 0, created: 0, same: 0, refused: 0 };
   const differences: Difference[] = [];
+  const result = { rows: 0, created: 0, same: 0, refused: 0, differences, isComplete: false };
   try {
     for await (const records of readRecords(file, reading)) {
-      if (counts.rows >= ROWS_MAX || differences.length >= DIFFERENCES_MAX)
-        return { ...counts, differences, isComplete: false };
+      if (result.rows >= ROWS_MAX || differences.length >= DIFFERENCES_MAX) return result;
       const given = records.flatMap(({ plant }) => (plant instanceof Refusal ? [] : [plant]));
       const stored = await findStored(given, client);
-      counts.rows += records.length;
-      counts.refused += records.length - given.length;
+      result.rows += records.length;
+      result.refused += records.length - given.length;
       for (const plant of given) {
         const found = stored.get(plant.id);
-        if (found === undefined) counts.created++;
-        else if (isSame(plant, found)) counts.same++;
+        if (found === undefined) result.created++;
+        else if (isSame(plant, found)) result.same++;
         else differences.push({ stored: found, given: plant });
       }
     }
-    return { ...counts, differences, isComplete: true };
+    result.isComplete = true;
   } catch {
     // The import itself says what is wrong with the file or the store.
-    return { ...counts, differences, isComplete: false };
   }
+  return result;
 }
 
 /** Walks over the ids in pages: where ids are dense they share large ones, and where they are sparse each has a small one. */
@@ -119,34 +118,29 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
   });
 
   const send = async (records: readonly PlantRecord[]): Promise<void> => {
-    const reasons = new Map<PlantRecord, string>();
-    const created: PlantRecord[] = [];
+    const reasons = new Map<PlantRecord["plant"], string>();
     const plants: Plant[] = [];
     try {
-      for (const record of records) {
-        const { plant } = record;
-        if (plant instanceof Refusal) reasons.set(record, plant.message);
+      for (const { plant } of records) {
+        if (plant instanceof Refusal) reasons.set(plant, plant.message);
         else if (await update(client, compared.get(plant.id), plant)) {
           counts.updated++;
           isWaiting = false;
           // A further row of the file is not taken for what the person has seen.
           compared.delete(plant.id);
-        } else {
-          created.push(record);
-          plants.push(plant);
-        }
+        } else plants.push(plant);
       }
-      await client.createBatch(plants, (index, outcome) => {
+      for await (const { plant, outcome } of client.createAll(plants)) {
         isWaiting = false;
         if (typeof outcome === "string") counts[outcome]++;
         else {
-          const hasChanged = outcome.reason === "id_taken" && compared.has(plants[index]?.id ?? 0n);
-          reasons.set(created[index] as PlantRecord, hasChanged ? CHANGED : outcome.message);
+          const hasChanged = outcome.reason === "id_taken" && compared.has(plant.id);
+          reasons.set(plant, hasChanged ? CHANGED : outcome.message);
         }
-      });
+      }
     } finally {
       const rejected = records.flatMap((record) => {
-        const reason = reasons.get(record);
+        const reason = reasons.get(record.plant);
         return reason === undefined ? [] : [{ ...record, reason }];
       });
       counts.refused += rejected.length;

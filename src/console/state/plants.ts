@@ -20,7 +20,7 @@ const PAGE_LENGTH = 500;
 const PLACE_ROWS_MAX = 20_000;
 
 /** Either these plants, or all that match the filter but these. */
-export interface Selection {
+interface Selection {
   readonly isAll: boolean;
   readonly ids: ReadonlySet<bigint>;
   /** The plant that was selected last. Its index changes with the list. */
@@ -48,6 +48,7 @@ class PlantList {
   /** Changes that came while a page was loading: the page may be older. */
   private late: (() => void)[] = [];
   private readonly left = new AbortController();
+  private readonly options = { signal: this.left.signal };
   private readonly searchedId: bigint | undefined;
 
   constructor(filter: Filter) {
@@ -82,7 +83,7 @@ class PlantList {
   private async loadPage(): Promise<void> {
     const limit = this.after === undefined ? FIRST_PAGE_LENGTH : PAGE_LENGTH;
     const query = { ...this.filter, after: this.after, limit };
-    const { plants, next } = await call((client) => client.listPage(query, this.left));
+    const { plants, next } = await call((client) => client.listPage(query, this.options));
     for (const plant of plants) this.plants.push(plant);
     this.after = next;
     this.hasMore = next !== undefined;
@@ -95,10 +96,10 @@ class PlantList {
     const isWhole = q === undefined && tag === undefined;
     try {
       if (isWhole || isAgain || total.value === undefined)
-        total.value = await call((client) => client.countPlants({}, this.left));
+        total.value = await call((client) => client.countPlants({}, this.options));
       this.count.value = isWhole
         ? total.value
-        : await call((client) => client.countPlants({ q, tag }, this.left));
+        : await call((client) => client.countPlants({ q, tag }, this.options));
     } catch {
       // The list does without.
     }

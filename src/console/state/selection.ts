@@ -132,16 +132,15 @@ async function runAll(
   jobs: readonly Job[],
   shown = list.value,
 ): Promise<void> {
-  const waiting = jobs.toReversed();
+  const waiting = jobs.values();
   const undo: Job[] = [];
   /** Why plants were left alone. */
   const reasons: string[] = [];
   const kept: bigint[] = [];
   let count = 0;
-  const stop = (): void => void kept.push(...waiting.splice(0).map(([{ id }]) => id));
+  const stop = (): void => void kept.push(...Array.from(waiting, ([{ id }]) => id));
   const runWaiting = async (): Promise<void> => {
-    for (let job = waiting.pop(); job !== undefined; job = waiting.pop()) {
-      const [plant, act] = job;
+    for (const [plant, act] of waiting) {
       const ended = count + reasons.length;
       const text = `${doing}… ${formatCount(ended)} of ${formatCount(jobs.length)}`;
       work.value = { text, done: ended / jobs.length, stop };
