@@ -42,8 +42,6 @@ const LINGERING_PARTS = 8;
 const LINE_BYTES = 800;
 /** A quarter of the bound, besides it. */
 const LINES_PARTS = 4;
-/** About what a commit takes. */
-const LINES_RETRY_MS = 10;
 
 /**
  * The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound.
@@ -58,6 +56,8 @@ export class Memory {
    */
   bytesLingering = 0;
   private bytesOfLines = 0;
+  /** Resolves when some lines are stored. All that wait look again, the oldest first. */
+  private linesStored = Promise.withResolvers<void>();
   private charactersMade = 0;
 
   constructor(bytesMax: number) {
@@ -73,12 +73,17 @@ export class Memory {
     const bytes = lines * LINE_BYTES;
     const deadlineMs = performance.now() + msMax;
     while (this.areLinesFull) {
+      const leftMs = deadlineMs - performance.now();
+      if (leftMs <= 0) throw new Refusal("overloaded");
+      await within(leftMs, this.linesStored.promise, signal);
       signal.throwIfAborted();
-      if (performance.now() > deadlineMs) throw new Refusal("overloaded");
-      await Bun.sleep(LINES_RETRY_MS);
     }
     this.bytesOfLines += bytes;
-    return () => (this.bytesOfLines -= bytes);
+    return () => {
+      this.bytesOfLines -= bytes;
+      this.linesStored.resolve();
+      this.linesStored = Promise.withResolvers();
+    };
   }
 
   private get areLinesFull(): boolean {

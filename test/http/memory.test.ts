@@ -295,7 +295,7 @@ test("of many batches, few lines are with the store at one time; the others wait
   expect(await Promise.all(sending)).toEqual(Array.from({ length: BATCHES }, () => 512));
 });
 
-test("lines that wait too long to be stored are refused, and others take their place", async () => {
+test("lines that wait too long to be stored are refused, and others take their place in order", async () => {
   const memory = new Memory(3_200);
   const never = new AbortController().signal;
   const release = await memory.holdLines(2, 1_000, never);
@@ -304,8 +304,10 @@ test("lines that wait too long to be stored are refused, and others take their p
   const revoked = rejectionOf(memory.holdLines(1, 60_000, ending.signal));
   ending.abort(new Refusal("token_invalid"));
   expect(await revoked).toMatchObject({ reason: "token_invalid" });
-  const next = memory.holdLines(1, 60_000, never);
+  const next = memory.holdLines(2, 60_000, never);
   release();
+  await new Promise(setImmediate);
+  expect(await rejectionOf(memory.holdLines(1, 1, never))).toMatchObject({ reason: "overloaded" });
   await next;
 });
 
