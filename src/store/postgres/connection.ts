@@ -111,9 +111,6 @@ type Greeting = Readonly<Record<(typeof settings)[number], string | null>> & {
 const GREET = `SELECT ${settings.map((name) => `current_setting('${name}', true) AS "${name}"`).join(", ")},
   (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms`;
 
-/** `count` is how many rows the statement has inserted, changed or selected. */
-type Rows<Row> = readonly Row[] & { readonly count: number };
-
 /** How a pooler or an engine refuses to start a session with a parameter that it does not know. */
 const PARAMETER_REFUSED = new Set(["08P01", "42704"]);
 
@@ -202,7 +199,7 @@ export class Connection {
     text: string,
     parameters: readonly Value[] = [],
     msMax = this.statementMsMax,
-  ): Promise<Rows<Row>> {
+  ): Promise<readonly Row[]> {
     if (this.isLost) throw new TransientError("the connection was lost");
     // Closing rejects the query at once.
     const timer = setTimeout(() => {
@@ -210,7 +207,7 @@ export class Connection {
       this.close();
     }, this.allowanceMs(msMax));
     try {
-      return (await this.sql.unsafe(text, parameters as Value[])) as Rows<Row>;
+      return (await this.sql.unsafe(text, parameters as Value[])) as readonly Row[];
     } catch (error) {
       if (this.isLate)
         throw new TransientError(`no answer from ${describeHost(this.host)} in time`);
@@ -225,7 +222,7 @@ export class Connection {
    * Sends a writing statement. Its first parameter, added here, is a time in seconds by the server's clock:
    * the statement changes nothing after it. It is the time at which we stop waiting for the answer.
    */
-  async write<Row>(text: string, parameters: readonly Value[]): Promise<Rows<Row>> {
+  async write<Row>(text: string, parameters: readonly Value[]): Promise<readonly Row[]> {
     if (this.isLost) throw new TransientError("the connection was lost");
     const validUntilMs = performance.now() + this.allowanceMs(this.statementMsMax);
     const validUntil = (validUntilMs + this.clockOffsetMs) / 1000;

@@ -62,11 +62,11 @@ const insertFrom = (source: string): string => `INSERT INTO plants (id, name, ta
 
 const INSERT = toStatement(insertFrom("* FROM unnest($2::bigint[], $3::text[], $4::text[])"), "$5");
 
-/** Without arrays, sums and rows in the answer, a single plant takes the server a fifth less time. */
-const PLAIN_ONE = insertFrom("$2::bigint, $3::text, $4::text");
+/** Without arrays and sums, a single plant takes the server less time. */
+const ONE = `${insertFrom("$2::bigint, $3::text, $4::text")} RETURNING NULL AS kept`;
 const INSERT_ONE: ChangeStatement = {
-  plain: PLAIN_ONE,
-  journaled: `WITH done AS (${PLAIN_ONE} RETURNING id) ${insertBlock("1", "$5", "NULL")}`,
+  plain: ONE,
+  journaled: `WITH done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
 
 /**
@@ -295,7 +295,8 @@ class Batch {
       values.push(entries.take());
     }
     const rows = await connection.write<KeptRow>(hasJournal ? journaled : plain, values);
-    const kept = rows.count > 0 ? rows[0]?.kept : "";
+    // Rows are trusted, and not their count, which some engines that speak the protocol get wrong.
+    const kept = rows.length > 0 ? rows[0]?.kept : "";
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
     const done = ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
     if (hasJournal) this.accounts.changesWritten += done.length;
