@@ -25,6 +25,8 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
       : askService(target.client, "POST", "/tokens", given);
   const made = await withTarget(config, flags, create, { isMade: true });
   await printSecret(flags.json ? JSON.stringify(made) : made.token);
+  if (process.stdout.isTTY)
+    process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
 }
 
 const list = async (target: Target): Promise<readonly TokenSummary[]> =>
