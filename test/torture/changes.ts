@@ -77,6 +77,8 @@ class Follower {
     await using reader = await EventReader.open(url, headers);
     this.reader = reader;
     this.connections++;
+    // Stopped while it connected: no further event may come.
+    if (this.isOver) return;
     for (let event = await reader.next(); event !== undefined; event = await reader.next()) {
       this.seen.push(parse(event.data));
       this.after = event.id;
