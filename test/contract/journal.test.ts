@@ -125,6 +125,8 @@ describe("the journal", () => {
     await using database = await openTestDatabase();
     await using store = await openIn(database);
     const { newest } = await store.readChanges(all);
+    // In another millisecond, so there are numbers between the two.
+    await Bun.sleep(2);
     await store.createPlant(plant(1n, "a"));
     const read = (after: number) => store.readChanges({ ...all, after });
     const [first] = (await read(newest)).changes as [Change];
