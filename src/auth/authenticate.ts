@@ -1,29 +1,10 @@
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { scopes, type TokenRecord } from "../domain/token.ts";
-import { ENVIRONMENT_NAME, hashToken, isWellFormedToken } from "./token.ts";
-
-/** The bearer of a token, and what the token allows. */
-export interface Principal extends Pick<
-  TokenRecord,
-  "name" | "scopes" | "expiresAtMs" | "hash" | "rate"
-> {
-  /** Undefined for the token from the environment, which is never shown. */
-  readonly prefix: string | undefined;
-}
-
-const environmentPrincipal: Principal & { readonly revokedAtMs: undefined } = {
-  name: ENVIRONMENT_NAME,
-  prefix: undefined,
-  scopes,
-  expiresAtMs: undefined,
-  hash: "0",
-  rate: undefined,
-  revokedAtMs: undefined,
-};
+import { ENVIRONMENT_NAME, hashToken, isWellFormedToken, toRecord } from "./token.ts";
 
 interface CheckedToken {
-  readonly record: TokenRecord | typeof environmentPrincipal;
+  readonly record: TokenRecord;
   readonly checkedAtMs: number;
 }
 
@@ -50,7 +31,7 @@ const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
 export class Authenticator {
   private readonly tokens: Pick<ServedStore, "findToken" | "touchTokens">;
-  private readonly environmentHash: string | undefined;
+  private readonly environment: TokenRecord | undefined;
   private readonly clocks: typeof systemClocks;
   /**
    * Good tokens by their header, so a returning client is not hashed. Only a header whose hash matched gets in here, so
@@ -68,12 +49,17 @@ export class Authenticator {
     clocks = systemClocks,
   ) {
     this.tokens = tokens;
-    this.environmentHash = environmentToken === undefined ? undefined : hashToken(environmentToken);
+    const grant = { name: ENVIRONMENT_NAME, scopes, createdAtMs: 0 };
+    // It may be any text, so no part of it is shown.
+    this.environment =
+      environmentToken === undefined
+        ? undefined
+        : { ...toRecord(environmentToken, grant), prefix: "" };
     this.clocks = clocks;
   }
 
   /** Throws a Refusal without a valid token. Returns at once for a token that was checked within `ageMsMax`. */
-  authenticate(header: string | null, ageMsMax = CACHE_MS): Principal | Promise<Principal> {
+  authenticate(header: string | null, ageMsMax = CACHE_MS): TokenRecord | Promise<TokenRecord> {
     const cached = this.cache.get(header ?? "");
     if (cached !== undefined && this.clocks.monotonicMs() - cached.checkedAtMs < ageMsMax)
       return this.judge(cached);
@@ -81,8 +67,8 @@ export class Authenticator {
     // Only hashes are compared. An attacker cannot choose a hash's digits, so the time a comparison
     // takes tells nothing about a token.
     const hash = hashToken(token);
-    if (hash === this.environmentHash)
-      return this.remember(header ?? "", { record: environmentPrincipal, checkedAtMs: Infinity });
+    if (hash === this.environment?.hash)
+      return this.remember(header ?? "", { record: this.environment, checkedAtMs: Infinity });
     if (!isWellFormedToken(token)) throw new Refusal("token_invalid");
     return this.lookUp(header ?? "", hash, ageMsMax);
   }
@@ -124,13 +110,13 @@ export class Authenticator {
     await this.tokens.touchTokens(uses);
   }
 
-  private remember(header: string, token: CheckedToken): Principal {
+  private remember(header: string, token: CheckedToken): TokenRecord {
     if (this.cache.size >= CACHED_TOKENS_MAX) this.cache.clear();
     if (header.length <= CACHED_HEADER_CHARACTERS_MAX) this.cache.set(header, token);
     return this.judge(token);
   }
 
-  private async lookUp(header: string, hash: string, ageMsMax: number): Promise<Principal> {
+  private async lookUp(header: string, hash: string, ageMsMax: number): Promise<TokenRecord> {
     // A look-up that is under way may not see a revocation. If it began before the token was made, it does not find it.
     const begun = ageMsMax > 0 ? this.lookUps.get(hash) : undefined;
     const found = (begun && (await begun)) ?? (await this.read(hash));
@@ -152,12 +138,12 @@ export class Authenticator {
   }
 
   /** Throws a Refusal if the token has been revoked or has expired. */
-  private judge({ record }: CheckedToken): Principal {
+  private judge({ record }: CheckedToken): TokenRecord {
     const now = this.clocks.nowMs();
     if (record.revokedAtMs !== undefined) throw new Refusal("token_invalid");
     if (record.expiresAtMs !== undefined && record.expiresAtMs <= now)
       throw new Refusal("token_expired");
-    if (record !== environmentPrincipal) this.used.set(record.hash, now);
+    if (record !== this.environment) this.used.set(record.hash, now);
     return record;
   }
 }

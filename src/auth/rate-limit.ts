@@ -46,8 +46,8 @@ export class RateLimited extends Refusal {
   readonly state: RateState;
   readonly retryAfterSeconds: number;
 
-  constructor(state: RateState, retryAfterSeconds: number, message?: string) {
-    super("rate_limited", message);
+  constructor(state: RateState, retryAfterSeconds: number) {
+    super("rate_limited");
     this.state = state;
     this.retryAfterSeconds = retryAfterSeconds;
   }
@@ -73,10 +73,6 @@ interface Bucket extends Rate {
   readonly unitNs: number;
 }
 
-/** Of one token with a rate, at a time. */
-const BATCHES_MAX = 4;
-const BATCH_RETRY_SECONDS = 1;
-
 /**
  * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on, and
  * a bucket that would take longer than a window to fill is empty. The times are in memory that threads can share.
@@ -86,8 +82,6 @@ export class RateLimiter {
   private readonly fallback: string;
   private readonly slots: BigInt64Array;
   private readonly nowNs: () => bigint;
-  /** The slot of each batch with a rate that is under way in this thread. */
-  private readonly batches: number[] = [];
   private readonly closing = new AbortController();
 
   constructor(
@@ -109,18 +103,6 @@ export class RateLimiter {
     return state.remaining < state.units / 10 ? state : undefined;
   }
 
-  /** Throws if the token has as many batches as it may have at a time: a batch that waits holds memory. */
-  requireBatch(token: Limited): void {
-    const bucket = this.bucketOf(token);
-    if (bucket === undefined) return;
-    if (this.batches.filter((slot) => slot === bucket.slot).length < BATCHES_MAX) return;
-    throw new RateLimited(
-      this.tryTake(bucket, 0).state,
-      BATCH_RETRY_SECONDS,
-      `The token has ${BATCHES_MAX} batches under way, the most that a token with a rate can have.`,
-    );
-  }
-
   /** Gives the lines of a batch on as fast as the rate allows. */
   async *pace<Line>(
     blocks: AsyncIterable<Line[]>,
@@ -129,22 +111,15 @@ export class RateLimiter {
   ): AsyncGenerator<Line[]> {
     const bucket = this.bucketOf(token);
     if (bucket === undefined) return yield* blocks;
-    // Others may have begun since the request was let in.
-    this.requireBatch(token);
-    this.batches.push(bucket.slot);
     const ending = AbortSignal.any([signal, this.closing.signal]);
     // Enough to share a commit, and little enough to leave something for the token's other requests.
     const length = Math.ceil(bucket.units / Math.max(10, bucket.windowSeconds));
-    try {
-      for await (const block of blocks)
-        for (let start = 0; start < block.length; start += length) {
-          const part = block.slice(start, start + length);
-          await this.payFor(part.length, bucket, ending);
-          yield part;
-        }
-    } finally {
-      this.batches.splice(this.batches.indexOf(bucket.slot), 1);
-    }
+    for await (const block of blocks)
+      for (let start = 0; start < block.length; start += length) {
+        const part = block.slice(start, start + length);
+        await this.payFor(part.length, bucket, ending);
+        yield part;
+      }
   }
 
   /** Batches that wait for their rate end with `shutting_down`. */

@@ -1,14 +1,15 @@
 /** POST /plants/batch: many plants in, one result for each out. Lines of JSON are streams both ways, in constant memory. */
 
-import type { Principal } from "../auth/authenticate.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
+import type { TokenRecord } from "../domain/token.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
 import {
   countUnread,
   discard,
+  isClosing,
   nextTick,
   readChunks,
   type Reader,
@@ -16,7 +17,7 @@ import {
   requireOpen,
   requireType,
 } from "./body.ts";
-import { answer, type Exchange, isClosing, type Service } from "./handle.ts";
+import { answer, type Exchange, type Service } from "./handle.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import { requireRoomToAnswer, toStream } from "./stream.ts";
 
@@ -32,15 +33,13 @@ const ID_BYTES_MAX = 64;
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
   bodyBytesMax + ID_BYTES_MAX;
 
-export async function createPlants(exchange: Exchange, principal: Principal): Promise<Response> {
+export async function createPlants(exchange: Exchange, principal: TokenRecord): Promise<Response> {
   const { request, service } = exchange;
-  service.rates.requireBatch(principal);
-  const pace: Pace = (blocks, signal) => service.rates.pace(blocks, principal, signal);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     exchange.requireHalf();
     exchange.claim(countUnread(exchange));
     await requireOpen(request);
-    const results = toStream(exchange, (signal) => createLines(exchange, signal, pace));
+    const results = toStream(exchange, (signal) => createLines(exchange, principal, signal));
     return answer(200, results, { "content-type": NDJSON_TYPES[0] });
   }
   const text = await readText(exchange);
@@ -50,18 +49,15 @@ export async function createPlants(exchange: Exchange, principal: Principal): Pr
   service.memory.noteText(PARSED_COPIES * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, ["[", ",", "]"], pace(readArray(text, service), signal), signal),
+    createAll(exchange, principal, ["[", ",", "]"], readArray(text, service), signal),
   );
   return answer(200, results);
 }
 
-/** Slows a batch down to the rate of its token. */
-type Pace = (blocks: AsyncIterable<Line[]>, signal: AbortSignal) => AsyncGenerator<Line[]>;
-
 async function* createLines(
   exchange: Exchange,
+  principal: TokenRecord,
   signal: AbortSignal,
-  pace: Pace,
 ): AsyncGenerator<string> {
   const { request, service } = exchange;
   const reader = request.body?.getReader();
@@ -69,7 +65,7 @@ async function* createLines(
   try {
     const chunks = claimChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, ["", "", ""], pace(blocks, signal), signal);
+    yield* createAll(exchange, principal, ["", "", ""], blocks, signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.memory);
@@ -80,6 +76,7 @@ async function* createLines(
 
 async function* createAll(
   exchange: Exchange,
+  principal: TokenRecord,
   [open, between, close]: readonly [string, string, string],
   blocks: AsyncIterable<Line[]>,
   signal: AbortSignal,
@@ -90,7 +87,7 @@ async function* createAll(
   let lastLine = 0;
   let separator = open;
   try {
-    for await (const lines of blocks) {
+    for await (const lines of service.rates.pace(blocks, principal, signal)) {
       // Many blocks may have arrived in one piece.
       signal.throwIfAborted();
       const release = await service.memory.holdLines(lines.length, waitMsMax, signal);

@@ -127,6 +127,8 @@ interface Receiving {
   readonly service: {
     readonly config: { readonly bodyBytesMax: number; readonly readSecondsMax: number };
     readonly memory: Memory;
+    readonly readiness: { readonly isDraining: boolean };
+    readonly limitIdle: (request: Request, seconds: number) => void;
   };
   readonly bytesKept: number;
   rest: Rest | undefined;
@@ -253,23 +255,27 @@ function requireLength(bytes: number, { service }: Receiving): void {
 const LINGER_BYTES_MAX = 67_108_864;
 const LINGER_MS_MAX = 10_000;
 /** The runtime's idle timer, which may end early, would cut off the end of the answer. */
-export const LINGER_SECONDS_MAX = 20;
+const LINGER_SECONDS_MAX = 20;
 /** A proxy that has an early answer may stop sending and wait for the end of the answer: this is what it waits. */
 const LINGER_IDLE_MS_MAX = 500;
 /** For a body whose end the service does not see. Most clients have sent theirs by then. */
 const LINGER_BLIND_MS = 2_000;
 
+/** Whether the connection closes after the answer. */
+export const isClosing = ({ request, service }: Receiving): boolean =>
+  service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
+
 /**
- * The answer to a request whose body was not read to its end: all of it at once, and its end after the rest of the
- * body; and whether the connection closes after it. Undefined if there is no rest, or if the connection stays open:
- * then the runtime discards it.
+ * A refusal, and whether the connection closes after it. If the body was not read to its end, all of the answer is sent
+ * at once, and its end after the rest of the body. On a connection that stays open, the runtime discards the rest.
  */
-export function linger(exchange: Receiving, text: string, isClosing: boolean) {
+export function linger(exchange: Receiving, text: string) {
   const { request, service, rest: begun } = exchange;
   const length = findLength(request) ?? Number.POSITIVE_INFINITY;
-  const closes = isClosing || length > LINGER_BYTES_MAX || begun !== undefined;
+  const closes = isClosing(exchange) || length > LINGER_BYTES_MAX || begun !== undefined;
   const rest = begun ?? findRest(request, length, closes);
-  if (rest === undefined) return undefined;
+  if (rest === undefined) return { body: text, closes: isClosing(exchange) };
+  if (closes) service.limitIdle(request, LINGER_SECONDS_MAX);
   let isSent = false;
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {

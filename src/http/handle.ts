@@ -1,24 +1,17 @@
 /** One request, from its head to its answer. Every failure is caught here. */
 
 import { findClientAddress } from "../auth/address.ts";
-import type { Authenticator, Principal } from "../auth/authenticate.ts";
+import type { Authenticator } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
 import { RateLimited, type RateLimiter, type RateState } from "../auth/rate-limit.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { ServedStore } from "../domain/store.ts";
-import type { Scope } from "../domain/token.ts";
+import type { Scope, TokenRecord } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { allArrived, flushOverdue } from "../store/batcher.ts";
-import {
-  countUnread,
-  findLength,
-  linger,
-  LINGER_SECONDS_MAX,
-  type Memory,
-  type Rest,
-} from "./body.ts";
+import { countUnread, findLength, linger, type Memory, type Rest } from "./body.ts";
 import type { Feed } from "./feed.ts";
 import { parseQuery } from "./query.ts";
 
@@ -109,7 +102,7 @@ export type Operation =
   /** Needs a token with this scope, or with `any` a valid token. */
   | {
       readonly scope: Scope | "any";
-      readonly handle: Handle<[principal: Principal]>;
+      readonly handle: Handle<[principal: TokenRecord]>;
       /** The operation reads the query itself. Without it, any parameter is refused. */
       readonly hasQuery?: true;
       /** The media types of bodies, for the answer to another. */
@@ -201,7 +194,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
 }
 
 /** What the client has sent of a body meanwhile counts as held memory. */
-function waitFor(found: Promise<Principal>, exchange: Exchange): Promise<Principal> {
+function waitFor(found: Promise<TokenRecord>, exchange: Exchange): Promise<TokenRecord> {
   // If there is no room, the request does not wait for it.
   found.catch(() => undefined);
   exchange.claim(countUnread(exchange));
@@ -268,14 +261,6 @@ export class LacksScope extends Refusal {
   }
 }
 
-/**
- * Looks the token up again. One that was revoked while its request was under way, or just before, must not leave a
- * token or a webhook behind.
- */
-export async function requireUnrevoked({ request, service }: Exchange): Promise<void> {
-  await service.authenticator.authenticate(request.headers.get("authorization"), 0);
-}
-
 type ExtraHeaders = Readonly<Record<string, string>>;
 
 const API_HEADERS = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
@@ -305,7 +290,6 @@ function answerRefusal(
   allow: string,
   operation: Operation | undefined,
 ): Response {
-  const { request, service } = exchange;
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;
@@ -313,13 +297,12 @@ function answerRefusal(
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
   if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal);
-  if (status === 415 && request.method === "POST" && operation?.scope !== undefined)
+  if (status === 415 && exchange.request.method === "POST" && operation?.scope !== undefined)
     headers["accept-post"] = operation.bodyTypes?.join(", ") ?? "";
-  const body = JSON.stringify({ error: code, message: refusal.message });
-  const lingering = linger(exchange, body, isClosing(exchange));
-  if (lingering?.closes) service.limitIdle(request, LINGER_SECONDS_MAX);
-  if (lingering?.closes ?? isClosing(exchange)) headers["connection"] = "close";
-  return answer(status, lingering?.body ?? body, headers);
+  const text = JSON.stringify({ error: code, message: refusal.message });
+  const { body, closes } = linger(exchange, text);
+  if (closes) headers["connection"] = "close";
+  return answer(status, body, headers);
 }
 
 /** https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (10) */
@@ -328,10 +311,6 @@ function addRateHeaders(headers: Headers, state: RateState): void {
   headers.set("ratelimit-policy", `"token";q=${units};w=${windowSeconds}`);
   headers.set("ratelimit", `"token";r=${remaining};t=${resetSeconds}`);
 }
-
-/** Whether the connection closes after the answer. */
-export const isClosing = ({ request, service }: Exchange): boolean =>
-  service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
 /** RFC 6750, section 3: no error code if the client sent no token. */
 function challenge(refusal: Refusal): string {

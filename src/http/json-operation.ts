@@ -1,10 +1,9 @@
 /** Operations that take and answer small values: tokens and webhooks. */
 
-import type { Principal } from "../auth/authenticate.ts";
 import { parseJson } from "../domain/json.ts";
-import type { Scope } from "../domain/token.ts";
+import type { Scope, TokenRecord } from "../domain/token.ts";
 import { readText, requireType } from "./body.ts";
-import { answer, type Exchange, LacksScope, requireUnrevoked } from "./handle.ts";
+import { answer, type Exchange, LacksScope } from "./handle.ts";
 import { answering, type Entry, json } from "./openapi-parts.ts";
 import { JSON_TYPE } from "./request-headers.ts";
 import type { Shape } from "./shape.ts";
@@ -14,7 +13,7 @@ interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "
   /** One more scope. */
   readonly needs?: Scope;
   readonly body?: Shape;
-  readonly run: (exchange: Exchange, principal: Principal, given: unknown) => unknown;
+  readonly run: (exchange: Exchange, principal: TokenRecord, given: unknown) => unknown;
   readonly status?: number;
   /** Of the answer. */
   readonly meaning?: string;
@@ -28,12 +27,14 @@ export function toEntry(operation: JsonOperation): Entry {
   return {
     ...entry,
     handle: async (exchange, principal) => {
-      const { request } = exchange;
+      const { request, service } = exchange;
       if (needs !== undefined && !principal.scopes.includes(needs)) throw new LacksScope(needs);
       if (body === undefined) await request.body?.cancel();
       else requireType(request.headers, JSON_TYPE);
       const given = body && parseJson(await readText(exchange));
-      if (request.method !== "GET") await requireUnrevoked(exchange);
+      // A token that was revoked just before, or while the body came, must not leave a token or a webhook behind.
+      if (request.method !== "GET")
+        await service.authenticator.authenticate(request.headers.get("authorization"), 0);
       const result = await run(exchange, principal, given);
       return answer(status, shows === undefined ? null : JSON.stringify(result));
     },

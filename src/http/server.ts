@@ -39,10 +39,15 @@ const GAUGES_MS = 1_000;
 const GAUGES_A_FLUSH = 30;
 
 export function startServer(given: Parts): RunningServer {
-  const { consoleFolder = CONSOLE_FOLDER, config, store, log, shared } = given;
+  const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, shared } = given;
   // The owner of a shared store bounds the probes of all threads.
   const readiness = shared === undefined ? new Readiness(store) : new Readiness(store, 0);
   const { metrics, reports, stop: stopObserving } = given.shared ?? observeAlone(given, readiness);
+  /** A failure to store when a token was last used fails nothing else. */
+  const flushUses = (): Promise<void> =>
+    authenticator
+      .flushUses()
+      .catch((cause: unknown) => log.warn("token_uses_not_written", { cause }));
   const memory = new Memory(config.bodyBytesTotalMax);
   const service: Service = {
     ...given,
@@ -81,7 +86,7 @@ export function startServer(given: Parts): RunningServer {
     metrics.setGauge("bytesHeld", memory.bytesHeld);
     metrics.setGauge("requestsInFlight", server.pendingRequests);
     metrics.setGauge("feedReaders", service.feed.readers);
-    if (++seconds % GAUGES_A_FLUSH === 0) void flushUses(service);
+    if (++seconds % GAUGES_A_FLUSH === 0) void flushUses();
   }, GAUGES_MS);
   working.unref();
   return {
@@ -97,7 +102,7 @@ export function startServer(given: Parts): RunningServer {
       const drained = server.stop();
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
       await server.stop(true);
-      await flushUses(service);
+      await flushUses();
     },
   };
 }
@@ -115,13 +120,4 @@ function observeAlone(
   });
   reporter.start();
   return { metrics, reports: reporter, stop: () => reporter.stop() };
-}
-
-/** A failure to store when a token was last used fails nothing else. */
-async function flushUses({ authenticator, log }: Service): Promise<void> {
-  try {
-    await authenticator.flushUses();
-  } catch (cause) {
-    log.warn("token_uses_not_written", { cause });
-  }
 }

@@ -1,6 +1,5 @@
 /** Tokens over HTTP: the client's own, their list, new ones, and the end of one. */
 
-import type { Principal } from "../auth/authenticate.ts";
 import {
   grantRules,
   type IssuedToken,
@@ -20,7 +19,7 @@ const MANAGE = "tokens:manage" satisfies Scope;
 
 async function createToken(
   { service }: Exchange,
-  principal: Principal,
+  principal: TokenRecord,
   given: unknown,
 ): Promise<IssuedToken> {
   const grant = parseGrant(given);
@@ -91,7 +90,7 @@ export const tokenOperations: Entries = {
     scope: "any",
     run: (_exchange, { name: own, prefix, scopes: granted, expiresAtMs }) => ({
       name: own,
-      prefix,
+      prefix: prefix || undefined,
       scopes: granted,
       expires: iso(expiresAtMs) ?? undefined,
     }),
