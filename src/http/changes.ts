@@ -5,8 +5,6 @@ import {
   type ChangeQuery,
   countCharacters,
   formatChange,
-  isWanted,
-  type Change,
 } from "../domain/change.ts";
 import { within } from "../store/batcher.ts";
 import { toChunk } from "./feed.ts";
@@ -15,7 +13,6 @@ import { linkNext, parseChangeQuery } from "./query.ts";
 import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
 import {
   answerText,
-  readWithinHalf,
   requireRoomToAnswer,
   retryWhileOverloaded,
   streamPages,
@@ -27,8 +24,6 @@ const EVENT_STREAM_TYPE = "text/event-stream";
 
 /** How long a reader waits before it connects again. */
 const RETRY_MS = 2_000;
-/** Readers that are less far behind read all changes, and share them whatever their filters are. */
-const SHARED_MS = 60_000;
 /** More goes out in several pieces, so a reader that reads nothing holds little, and does not hold up others. */
 const PIECE_BYTES_MAX = 262_144;
 
@@ -52,8 +47,7 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
 
 async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Response> {
   const { url } = exchange.request;
-  const page = await exchange.service.store.readChanges(query);
-  requireRoomToAnswer(exchange, countAll(page));
+  const page = await readPage(exchange, query);
   const text = `[${page.changes.map(formatChange).join(",")}]`;
   const link = linkNext(url, query.limit, page.hasMore ? page.last : undefined);
   return answerText(exchange, text, { ...VARY, ...link, "last-change": String(page.newest) });
@@ -67,11 +61,12 @@ const streamLines = (exchange: Exchange, query: ChangeQuery): Promise<ReadableSt
     return { text, next: hasMore ? last : undefined };
   });
 
-const readPage = (exchange: Exchange, query: ChangeQuery): Promise<ChangePage> =>
-  readWithinHalf(exchange, () => exchange.service.store.readChanges(query), countAll);
-
-const countAll = ({ changes }: ChangePage): number =>
-  changes.reduce((sum, change) => sum + countCharacters(change), 0);
+async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangePage> {
+  const page = await exchange.service.store.readChanges(query);
+  const characters = page.changes.reduce((sum, change) => sum + countCharacters(change), 0);
+  requireRoomToAnswer(exchange, characters);
+  return page;
+}
 
 /** Goes on until the client goes, its token is no longer good, or the service stops. */
 async function* follow(
@@ -87,21 +82,12 @@ async function* follow(
   const makePiece = async (): Promise<Uint8Array> => {
     signal.throwIfAborted();
     exchange.requireHalf();
-    const after = last;
-    let chunk = feed.find(after);
+    let chunk = wantsAll ? feed.find(last) : undefined;
     if (chunk === undefined) {
-      // Numbers are times in microseconds.
-      const isShared = wantsAll || after > (Date.now() - SHARED_MS) * 1000;
-      const filter = isShared ? { id: undefined, types: undefined } : {};
-      chunk = toChunk(after, await readPage(exchange, { ...query, ...filter, after }));
-      if (isShared) feed.keep(chunk);
+      chunk = toChunk(last, await readPage(exchange, { ...query, after: last }));
+      if (wantsAll) feed.keep(chunk);
     }
-    // What is kept may have earlier changes, and those that others want.
-    const isDue = (change: Change): boolean => change.seq > after && isWanted(query, change);
-    const isWhole = chunk.after === after && (wantsAll || chunk.changes.every(isDue));
-    const { events } = isWhole
-      ? chunk
-      : toChunk(after, { ...chunk, changes: chunk.changes.filter(isDue) });
+    const { events } = chunk;
     const piece = events.subarray(sent, sent + PIECE_BYTES_MAX);
     sent += piece.length;
     // Another chunk may end earlier than the one that the last piece was cut from.

@@ -6,18 +6,18 @@ import type { Store } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
 import { pause } from "../store/batcher.ts";
 
-/** Changes that follow each other in the journal. */
+/** The events of changes that follow each other in the journal. */
 interface Chunk {
   readonly after: number;
   readonly last: number;
-  readonly changes: readonly Change[];
   readonly events: Uint8Array;
 }
 
-export const toChunk = (
-  after: number,
-  { changes, last }: Pick<ChangePage, "changes" | "last">,
-): Chunk => ({ after, last, changes, events: encoder.encode(changes.map(formatEvent).join("")) });
+export const toChunk = (after: number, { changes, last }: ChangePage): Chunk => ({
+  after,
+  last,
+  events: encoder.encode(changes.map(formatEvent).join("")),
+});
 
 const formatEvent = (change: Change): string =>
   `id: ${change.seq}\nevent: ${change.type}\ndata: ${formatChange(change)}\n\n`;
@@ -85,13 +85,9 @@ export class Feed {
     this.busyUntilMs = nowMs + BUSY_MS;
   }
 
-  /** The one that goes on after this number. It may have earlier changes, too. */
+  /** The one that goes on after this number. */
   find(after: number): Chunk | undefined {
-    return this.chunks.findLast(
-      ({ after: begin, last, changes: [first] }) =>
-        // A chunk that begins at 0 lacks the changes that were no longer in the journal.
-        begin === after || (first !== undefined && first.seq <= after && after < last),
-    );
+    return this.chunks.findLast((chunk) => chunk.after === after);
   }
 
   keep(chunk: Chunk): void {

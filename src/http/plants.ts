@@ -1,6 +1,5 @@
 /** The operations on one plant, on pages and streams of plants, and on tags. */
 
-import type { Principal } from "../auth/authenticate.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64 } from "../domain/json.ts";
 import type { TagPage } from "../domain/page.ts";
@@ -16,6 +15,7 @@ import {
   parseReplacement,
 } from "../domain/plant.ts";
 import type { ServedStore } from "../domain/store.ts";
+import type { TokenRecord } from "../domain/token.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { readText, requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
@@ -29,7 +29,6 @@ import {
 } from "./request-headers.ts";
 import {
   answerText,
-  readWithinHalf,
   requireAnswerable,
   requireRoomToAnswer,
   SMALL_CHARACTERS_MAX,
@@ -40,7 +39,7 @@ import {
 const REPLAYED = { "idempotent-replayed": "true" };
 
 /** POST /plants */
-export async function createPlant(exchange: Exchange, { name }: Principal): Promise<Response> {
+export async function createPlant(exchange: Exchange, { name }: TokenRecord): Promise<Response> {
   const { request, service, startedAtMs } = exchange;
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
@@ -68,7 +67,7 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
 }
 
 /** PUT /plants/{id} */
-export async function replacePlant(exchange: Exchange, { name }: Principal): Promise<Response> {
+export async function replacePlant(exchange: Exchange, { name }: TokenRecord): Promise<Response> {
   const { request, service } = exchange;
   const id = parseId(request);
   const condition = parseCondition(request.headers);
@@ -84,7 +83,7 @@ export async function replacePlant(exchange: Exchange, { name }: Principal): Pro
 /** DELETE /plants/{id} */
 export async function removePlant(
   { request, service }: Exchange,
-  { name }: Principal,
+  { name }: TokenRecord,
 ): Promise<Response> {
   // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
   await request.body?.cancel();
@@ -109,11 +108,8 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   const isCsv = form === CSV_TYPE;
   let head = isCsv ? CSV_HEAD : "";
   const body = await streamPages(exchange, query.after, async (after) => {
-    const { plants, next } = await readWithinHalf(
-      exchange,
-      () => service.store.listPlants({ ...query, after }),
-      (page) => countCharacters(page.plants),
-    );
+    const { plants, next } = await service.store.listPlants({ ...query, after });
+    requireRoomToAnswer(exchange, countCharacters(plants));
     const text = head + (isCsv ? formatCsv : formatNdjson)(plants);
     head = "";
     return { text, next };

@@ -39,19 +39,6 @@ export function requireRoomToAnswer(exchange: Exchange, characters: number): voi
   exchange.requireHalf();
 }
 
-/** Reads what is sent next. Looks twice for room: others may have read meanwhile. */
-export async function readWithinHalf<Page>(
-  exchange: Exchange,
-  read: () => Promise<Page>,
-  countCharacters: (page: Page) => number,
-): Promise<Page> {
-  exchange.requireHalf();
-  const page = await read();
-  exchange.service.memory.noteText(countCharacters(page));
-  exchange.requireHalf();
-  return page;
-}
-
 /** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
 export async function requireAnswerable(exchange: Exchange): Promise<void> {
   exchange.requireHalf();
@@ -77,6 +64,8 @@ export async function streamPages<Place>(
   read: (place: Place) => Promise<PageText<Place>>,
 ): Promise<ReadableStream<Uint8Array>> {
   const readNext = async (place: Place): Promise<PageText<Place>> => {
+    // The reader looks again when it has read: others may have read meanwhile.
+    exchange.requireHalf();
     const page = await read(place);
     exchange.hold(Buffer.byteLength(page.text));
     return page;
