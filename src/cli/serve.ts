@@ -7,7 +7,7 @@ import { type Config, findIgnoredVariables } from "../config.ts";
 import type { StoreDescription } from "../domain/store.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
-import { Commits } from "../observe/reporter.ts";
+import { Histogram } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
 import { WebhookSender } from "../webhooks/sender.ts";
 import { CommandError, describeMigration, onSignal } from "./command.ts";
@@ -23,11 +23,13 @@ export async function serve(config: Config): Promise<void> {
     log.warn("ignored_variable", { warning });
   const backups =
     config.backupTo === "" ? undefined : (await import("./backup.ts")).scheduleBackups(config, log);
-  const commits = new Commits();
-  const store = await openStore(
-    config.databaseUrl,
-    { ...config, onCommit: commits.count },
-    (change) => log.warn("migrating", { warning: describeMigration(change) }),
+  const commits = { durations: new Histogram(), sizes: new Histogram() };
+  const onCommit = (durationMs: number, writes: number): void => {
+    commits.durations.add(durationMs);
+    commits.sizes.add(writes);
+  };
+  const store = await openStore(config.databaseUrl, { ...config, onCommit }, (change) =>
+    log.warn("migrating", { warning: describeMigration(change) }),
   );
   // Without a journal there is nothing to send.
   const sender = config.changesDays > 0 ? new WebhookSender(store, config, log) : undefined;

@@ -45,12 +45,12 @@ export function summarize(blocks: readonly Metrics[]) {
   const { creates, requests, durations } = Metrics.addUp(blocks);
   const count = (from: number, to: number): number =>
     requests.reduce(
-      (sum, { status, count: more }) => sum + (status >= from && status <= to ? more : 0),
+      (sum, [{ status }, more]) => sum + (status >= from && status <= to ? more : 0),
       0,
     );
   // Of plants and tags. Batches and feeds last as long as their clients want.
   const [reads, writes] = [new Histogram(), new Histogram().addAll(creates)];
-  for (const { method, path, times } of durations)
+  for (const [{ method, path }, times] of durations)
     if (/GET|HEAD/.test(method) && /^\/(plants|tags)/.test(path)) reads.addAll(times);
     else if (/PUT|DELETE/.test(method) && path === "/plants/{id}") writes.addAll(times);
   return {

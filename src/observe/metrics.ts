@@ -163,30 +163,33 @@ export class Metrics {
       name,
       blocks.reduce((sum, block) => sum + (block.gauges[index] ?? 0), 0),
     ]);
-    const counts: { method: string; path: string; status: number; count: number }[] = [];
-    const durations: { method: string; path: string; times: Histogram }[] = [];
+    const requests: [{ method: string; path: string; status: number }, number][] = [];
+    const batchLines: [{ status: number }, number][] = [];
+    const durations: [{ method: string; path: string }, Histogram][] = [];
+    const creates = new Histogram();
     for (let kind = 0; kind < paths.length * methods.length; kind++) {
       const method = methods[kind % methods.length] ?? "other";
       const path = paths[Math.floor(kind / methods.length)] ?? LINES;
       for (let status = 0; status < STATUSES; status++) {
         let count = 0;
         for (const block of blocks) count += block.counts[kind * STATUSES + status] ?? 0;
-        if (count > 0) counts.push({ method, path, status, count: Math.floor(count) });
+        if (count === 0) continue;
+        if (path === LINES) batchLines.push([{ status }, Math.floor(count)]);
+        else requests.push([{ method, path, status }, Math.floor(count)]);
       }
-      const sum = new Histogram();
-      for (const block of blocks) sum.addAll(block.durationsOf(kind));
-      if (kind === 0 || sum.count > 0) durations.push({ method, path, times: sum });
+      const times = kind === 0 ? creates : new Histogram();
+      for (const block of blocks) times.addAll(block.durationsOf(kind));
+      if (kind > 0 && times.count > 0) durations.push([{ method, path }, times]);
     }
-    const [creates, ...timed] = durations;
     return {
       /** From the arrival of a new plant to its answer, so until it is on disk. */
-      creates: creates?.times ?? new Histogram(),
+      creates,
       gauges: Object.fromEntries(held) as Record<Gauge, number>,
-      requests: counts.filter(({ path }) => path !== LINES),
+      requests,
       /** A batch answers 200 whatever becomes of its lines. */
-      batchLines: counts.filter(({ path }) => path === LINES),
+      batchLines,
       /** From the head of a request to its answer, or to the beginning of a stream. */
-      durations: timed,
+      durations,
     };
   }
 

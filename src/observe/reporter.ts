@@ -16,21 +16,11 @@ const FAILURES_MAX = 20;
 
 export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics" | "noteFailure">;
 
-/** The commits of plants. */
-export class Commits {
-  readonly durations = new Histogram();
-  readonly sizes = new Histogram();
-
-  readonly count = (durationMs: number, writes: number): void => {
-    this.durations.add(durationMs);
-    this.sizes.add(writes);
-  };
-}
-
 /** What the command that runs the service knows. */
 export interface ServiceFacts {
   readonly backups?: BackupState | undefined;
-  readonly commits?: Commits;
+  /** Those of plants. */
+  readonly commits?: { readonly durations: Histogram; readonly sizes: Histogram };
   readonly countDroppedLines?: () => number;
   readonly reportWebhooks?: () => Promise<readonly WebhookFacts[]> | undefined;
 }
@@ -65,8 +55,11 @@ export class MetricsReporter {
   private readonly observed: Observed;
   private readonly loopDelays = new Histogram();
   private readonly timers: Timer[] = [];
-  private readonly plants: StoreFigure;
-  private readonly size: StoreFigure;
+  private readonly plants = new StoreFigure(async () => {
+    const { count } = await this.observed.store.countPlants();
+    return count;
+  });
+  private readonly size = new StoreFigure(() => this.observed.store.measureBytes());
   private readonly samples: ReturnType<MetricsReporter["compare"]>[] = [];
   private last = summarize([]);
   /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
@@ -74,11 +67,8 @@ export class MetricsReporter {
 
   /** One block for each thread that counts. */
   constructor(blocks: readonly Metrics[], observed: Observed) {
-    const { store } = observed;
     this.blocks = blocks;
     this.observed = observed;
-    this.size = new StoreFigure(() => store.measureBytes());
-    this.plants = new StoreFigure(async () => (await store.countPlants()).count);
   }
 
   start(): void {
@@ -134,11 +124,13 @@ export class MetricsReporter {
 
   /** All counters in the text format of Prometheus. */
   readonly formatMetrics = async (): Promise<string> => {
-    const { store, limits, commits, backups, findReadiness, reportWebhooks } = this.observed;
-    const isReady = findReadiness();
+    const { loopDelays, observed } = this;
+    const { store, limits, commits, backups } = observed;
+    const newest = backups?.last;
+    const isReady = observed.findReadiness();
     const [tokens, webhooks = [], connections] = await Promise.all([
       inTime(store.listTokens()),
-      inTime(reportWebhooks?.()),
+      inTime(observed.reportWebhooks?.()),
       inTime(countConnections(limits.port)),
       inTime(this.plants.refresh()),
       this.size.refresh(),
@@ -146,123 +138,90 @@ export class MetricsReporter {
     const { creates, requests, batchLines, durations, gauges } = Metrics.addUp(this.blocks);
     const figures = store.readFigures();
     const { diskFreeBytes } = figures;
-    const { version } = packageJson;
+    const diskFreeMin = diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin;
+    const info = { version: packageJson.version, engine: store.description.engine };
+    const expiring = tokens && countExpiring(tokens);
+    const rss = orNothing(() => process.memoryUsage.rss());
+    const descriptors = orNothing(() => readdirSync("/proc/self/fd").length);
     const cpu = process.cpuUsage();
-    const byWebhook = (read: (webhook: WebhookFacts) => number): Value =>
-      webhooks.map((webhook) => [{ webhook: webhook.name }, read(webhook)]);
-    const families: Readonly<Record<string, Readonly<Record<string, Value>>>> = {
+    const made = backups && byResult({ made: backups.made, failed: backups.failed });
+    const attempts = webhooks.flatMap(({ name, sent: taken, failed }) =>
+      byResult({ taken, failed }, { webhook: name }),
+    );
+    const dropped = observed.countDroppedLines?.() ?? 0;
+    const byWebhook = (key: "lagSeconds" | "isPaused"): Value =>
+      webhooks.map((webhook) => [{ webhook: webhook.name }, webhook[key]]);
+    return formatFamilies({
       gauge: {
-        plantstore_info: [[{ version, engine: store.description.engine }, 1]],
-        plantstore_ready: isReady === undefined ? undefined : Number(isReady),
-        plantstore_requests_in_flight: gauges.requestsInFlight,
-        plantstore_open_connections: connections,
-        plantstore_writes_waiting: store.writesWaiting,
-        plantstore_writes_waiting_max: limits.queueLengthMax,
-        plantstore_held_bytes: gauges.bytesHeld,
-        plantstore_held_bytes_max: limits.bodyBytesTotalMax,
-        plantstore_store_bytes: this.size.value,
-        plantstore_plants: this.plants.value,
-        plantstore_plants_max: limits.plantsMax || undefined,
-        plantstore_disk_free_bytes: diskFreeBytes,
-        plantstore_disk_free_bytes_min:
-          diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin || undefined,
-        plantstore_postgres_connections_in_use: figures.connectionsInUse,
-        plantstore_postgres_waiting: figures.callersWaiting,
-        plantstore_tokens_expiring: tokens && countExpiring(tokens),
-        plantstore_backup_interval_seconds: backups && backups.everyMs / 1000,
-        plantstore_backup_timestamp_seconds: backups?.last && backups.last.atMs / 1000,
-        plantstore_backup_bytes: backups?.last?.bytes,
-        plantstore_feed_readers: gauges.feedReaders,
-        plantstore_webhook_lag_seconds: byWebhook(({ lagSeconds }) => lagSeconds),
-        plantstore_webhook_paused: byWebhook(({ isPaused }) => Number(isPaused)),
-        process_resident_memory_bytes: orNothing(() => process.memoryUsage.rss()),
-        process_open_fds: orNothing(() => readdirSync("/proc/self/fd").length),
-        process_max_fds: orNothing(readDescriptorsMax),
-        process_start_time_seconds: performance.timeOrigin / 1000,
+        info: ["The version and the engine of the store, as labels.", [[info, 1]]],
+        ready: ["1 if the last probe could write; no value until /readyz was asked.", isReady],
+        requests_in_flight: ["Requests that are not answered yet.", gauges.requestsInFlight],
+        open_connections: ["Connections of clients.", connections],
+        writes_waiting: ["Writes that wait for a commit.", store.writesWaiting],
+        writes_waiting_max: ["Writes beyond this are refused.", limits.queueLengthMax],
+        held_bytes: ["Memory for bodies that arrive and unread answers.", gauges.bytesHeld],
+        held_bytes_max: ["Requests that would hold more are refused.", limits.bodyBytesTotalMax],
+        store_bytes: ["Size of the store, its log included.", this.size.value],
+        plants: ["Plants in the store.", this.plants.value],
+        plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
+        disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
+        disk_free_bytes_min: ["SQLite: with less, plants are refused.", diskFreeMin || undefined],
+        postgres_connections_in_use: ["Connections that are at work.", figures.connectionsInUse],
+        postgres_waiting: ["Work that waits for a connection.", figures.callersWaiting],
+        tokens_expiring: ["Tokens that stop working within a week.", expiring],
+        backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
+        backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
+        backup_bytes: ["Size of the newest backup.", newest?.bytes],
+        feed_readers: ["Clients that follow the changes.", gauges.feedReaders],
+        webhook_lag_seconds: ["Age of the oldest change not taken yet.", byWebhook("lagSeconds")],
+        webhook_paused: ["1 if nothing is sent until a person resumes it.", byWebhook("isPaused")],
+        process_resident_memory_bytes: ["Memory of the process.", rss],
+        process_open_fds: ["Open descriptors.", descriptors],
+        process_max_fds: ["Descriptors that may be open.", orNothing(readDescriptorsMax)],
+        process_start_time_seconds: ["Since 1970.", performance.timeOrigin / 1000],
       },
       counter: {
-        plantstore_requests_total: requests.map(({ count, ...labels }) => [labels, count]),
-        plantstore_batch_lines_total: batchLines.map(({ status, count }) => [{ status }, count]),
-        plantstore_postgres_retries_total: figures.retries,
-        plantstore_postgres_connects_total: figures.connects,
-        plantstore_backups_total: backups && [
-          [{ result: "made" }, backups.made],
-          [{ result: "failed" }, backups.failed],
-        ],
-        plantstore_log_lines_dropped_total: this.observed.countDroppedLines?.() ?? 0,
-        plantstore_changes_total: store.changesWritten,
-        plantstore_webhook_attempts_total: webhooks.flatMap(({ name, sent, failed }) => [
-          [{ webhook: name, result: "taken" }, sent],
-          [{ webhook: name, result: "failed" }, failed],
-        ]),
-        process_cpu_seconds_total: (cpu.user + cpu.system) / 1e6,
+        requests_total: ["Requests that were answered.", requests],
+        batch_lines_total: ["Plants sent in batches, by status.", batchLines],
+        postgres_retries_total: ["Repeated attempts.", figures.retries],
+        postgres_connects_total: ["Connections that were opened.", figures.connects],
+        backups_total: ["Backups since the start, by result.", made],
+        log_lines_dropped_total: ["Log lines that could not be written.", dropped],
+        changes_total: ["Changes that were written to the journal.", store.changesWritten],
+        webhook_attempts_total: ["Events that this instance sent, by result.", attempts],
+        process_cpu_seconds_total: ["Processor time.", (cpu.user + cpu.system) / 1e6],
       },
       histogram: {
-        plantstore_request_seconds: durations.map(({ times, ...labels }) => [labels, times]),
-        plantstore_create_seconds: creates,
-        plantstore_commit_seconds: commits?.durations,
-        plantstore_commit_writes: commits?.sizes,
-        plantstore_event_loop_delay_seconds: this.loopDelays,
+        request_seconds: ["Time from the head of a request to its answer.", durations],
+        create_seconds: ["Time from the arrival of a new plant until it is on disk.", creates],
+        commit_seconds: ["Time that a commit of plants takes, with its sync.", commits?.durations],
+        commit_writes: ["Writes that share a commit.", commits?.sizes],
+        event_loop_delay_seconds: ["How late timers are in the thread that writes.", loopDelays],
       },
-    };
-    return Object.entries(families)
-      .flatMap(([type, ofType]) =>
-        Object.entries(ofType).map(
-          ([name, value]) =>
-            `# HELP ${name} ${meanings[name]}\n# TYPE ${name} ${type}\n${formatValue(name, value)}`,
-        ),
-      )
-      .join("");
+    });
   };
 }
 
-/** For HELP. docs/operations.md says more. */
-const meanings: Readonly<Record<string, string>> = {
-  plantstore_info: "The version and the engine of the store, as labels.",
-  plantstore_ready: "1 if the last probe could write; without a value until /readyz was asked.",
-  plantstore_requests_in_flight: "Requests that are not answered yet.",
-  plantstore_open_connections: "Connections of clients.",
-  plantstore_writes_waiting: "Writes that wait for a commit.",
-  plantstore_writes_waiting_max: "Writes beyond this are refused.",
-  plantstore_held_bytes: "Memory for bodies that arrive and answers that are not read yet.",
-  plantstore_held_bytes_max: "Requests that would hold more are refused.",
-  plantstore_store_bytes: "Size of the store, its log included.",
-  plantstore_plants: "Plants in the store.",
-  plantstore_plants_max: "Plants beyond this are refused.",
-  plantstore_disk_free_bytes: "SQLite: free space of the disk.",
-  plantstore_disk_free_bytes_min: "SQLite: with less free space, new plants are refused.",
-  plantstore_postgres_connections_in_use: "PostgreSQL: connections with a statement under way.",
-  plantstore_postgres_waiting: "PostgreSQL: work that waits for a connection.",
-  plantstore_tokens_expiring: "Tokens that stop working within a week.",
-  plantstore_backup_interval_seconds: "Time from one backup to the next.",
-  plantstore_backup_timestamp_seconds: "When the newest backup began, since 1970.",
-  plantstore_backup_bytes: "Size of the newest backup.",
-  plantstore_feed_readers: "Clients that follow the changes.",
-  plantstore_webhook_lag_seconds: "Age of the oldest change that a webhook has not taken.",
-  plantstore_webhook_paused: "1 if nothing is sent to a webhook until a person resumes it.",
-  process_resident_memory_bytes: "Memory of the process.",
-  process_open_fds: "Open descriptors.",
-  process_max_fds: "Descriptors that may be open.",
-  process_start_time_seconds: "When the process started, since 1970.",
-  plantstore_requests_total: "Requests that were answered, by method, path and status.",
-  plantstore_batch_lines_total: "Plants sent in batches, by the status of their result.",
-  plantstore_postgres_retries_total: "PostgreSQL: repeated attempts.",
-  plantstore_postgres_connects_total: "PostgreSQL: connections that were opened.",
-  plantstore_backups_total: "Backups since the start, by result.",
-  plantstore_log_lines_dropped_total: "Log lines that could not be written.",
-  plantstore_changes_total: "Changes that were written to the journal.",
-  plantstore_webhook_attempts_total: "Events that this instance sent to a webhook, by result.",
-  process_cpu_seconds_total: "Processor time of the process.",
-  plantstore_request_seconds: "Time from the head of a request to its answer.",
-  plantstore_create_seconds: "Time from the arrival of a new plant until it is on disk.",
-  plantstore_commit_seconds: "Time that a commit of plants takes, with its sync.",
-  plantstore_commit_writes: "Writes that share a commit.",
-  plantstore_event_loop_delay_seconds: "How late the thread that writes gets to its timers.",
-};
-
 type Labels = Readonly<Record<string, string | number | undefined>>;
-/** One value, or one for each set of labels. */
-type Value = number | Histogram | undefined | readonly (readonly [Labels, number | Histogram])[];
+type Figure = number | boolean | Histogram;
+/** One figure, or one for each set of labels. */
+type Value = Figure | undefined | Series;
+type Series = readonly (readonly [Labels, Figure])[];
+/** By name, each with its meaning. docs/operations.md says more. */
+type Families = Readonly<Record<string, readonly [string, Value]>>;
+
+const byResult = (counts: Readonly<Record<string, number>>, labels: Labels = {}): Series =>
+  Object.entries(counts).map(([result, count]) => [{ ...labels, result }, count]);
+
+const formatFamilies = (byType: Readonly<Record<string, Families>>): string =>
+  Object.entries(byType)
+    .flatMap(([type, families]) =>
+      Object.entries(families).map(([key, [meaning, value]]) => {
+        const name = key.startsWith("process_") ? key : `plantstore_${key}`;
+        return `# HELP ${name} ${meaning}\n# TYPE ${name} ${type}\n${formatValue(name, value)}`;
+      }),
+    )
+    .join("");
 
 function formatValue(name: string, value: Value): string {
   if (value === undefined) return "";
@@ -287,9 +246,9 @@ function formatHistogram(name: string, labels: Labels, histogram: Histogram): st
   ];
 }
 
-function formatLine(name: string, labels: Labels, value: number): string {
+function formatLine(name: string, labels: Labels, value: number | boolean): string {
   const pairs = Object.entries(labels).map(([key, text]) => `${key}="${escape(String(text))}"`);
-  return `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${value}\n`;
+  return `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${Number(value)}\n`;
 }
 
 const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
