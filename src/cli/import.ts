@@ -10,12 +10,12 @@ import type { Plant } from "../domain/plant.ts";
 import { type Headings, MissingColumn, type PlantField, plantFields } from "../format/csv.ts";
 import { WrongEncoding } from "../format/encoding.ts";
 import {
+  createRejectsFormat,
   type FileFormat,
   isTable,
   type PlantRecord,
   readPlants,
   type Rejected,
-  RejectsFormat,
 } from "../format/plants.ts";
 import {
   CommandError,
@@ -126,7 +126,7 @@ type Print = (line: string) => void;
 function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
   const { rejects: path } = flags;
   const output = path === undefined ? undefined : openOutput("--rejects", path, flags, config);
-  const format = new RejectsFormat(fileFormat);
+  const format = createRejectsFormat(fileFormat);
   let count = 0;
   return {
     onHeading: format.onHeading,

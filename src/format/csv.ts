@@ -40,40 +40,35 @@ export class RowReader extends RecordReader {
   /** Known for certain with the first block. */
   delimiter: string;
   private readonly countsRows: boolean;
-  private place: "cell start" | "plain cell" | "quoted cell" | "after a quote" = "cell start";
+  /** A quote opens at the start of a cell, and after one that seemed to close: two of them stand for one. */
+  private place: "quote may open" | "plain cell" | "quoted cell" = "quote may open";
   private wasReturn = false;
 
-  /** With `countsRows`, line breaks inside cells do not count. */
-  constructor(delimiter: string, bytesMax: number, countsRows = false) {
+  /** The rows of a workbook are counted, whatever lines their cells have. */
+  constructor(format: { readonly kind: string; readonly delimiter?: string }, bytesMax: number) {
     super(bytesMax);
-    this.delimiter = delimiter;
-    this.countsRows = countsRows;
+    this.delimiter = format.delimiter ?? ",";
+    this.countsRows = format.kind === "xlsx";
   }
 
+  /** RFC 4180, section 2. */
   protected override findEnd(chunk: Uint8Array, from: number): number {
+    const delimiter = this.delimiter.charCodeAt(0);
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at] as number;
       const isQuoted = this.place === "quoted cell";
-      if (byte === NEWLINE || byte === RETURN) {
-        // The first half of a break has ended the line and the row.
-        const isRest = byte === NEWLINE && this.wasReturn;
-        if (!isRest && !(this.countsRows && isQuoted)) this.line++;
-      }
+      const isBreak = byte === NEWLINE || byte === RETURN;
+      // The first half of a break has ended the line and the row.
+      const isRest = byte === NEWLINE && this.wasReturn;
       this.wasReturn = byte === RETURN;
-      if (isQuoted) this.place = byte === QUOTE ? "after a quote" : "quoted cell";
-      else if (byte === NEWLINE || byte === RETURN) {
-        this.place = "cell start";
-        return at;
-      } else this.place = this.next(byte);
+      if (isBreak && !isRest && !(this.countsRows && isQuoted)) this.line++;
+      if (isQuoted) this.place = byte === QUOTE ? "quote may open" : "quoted cell";
+      else if (isBreak || byte === delimiter) this.place = "quote may open";
+      else if (byte === QUOTE && this.place === "quote may open") this.place = "quoted cell";
+      else this.place = "plain cell";
+      if (isBreak && !isQuoted) return at;
     }
     return -1;
-  }
-
-  /** RFC 4180, section 2: a quote opens at the start of a cell, and two of them inside stand for one. */
-  private next(byte: number): RowReader["place"] {
-    if (byte === this.delimiter.charCodeAt(0)) return "cell start";
-    const mayQuote = this.place === "cell start" || this.place === "after a quote";
-    return byte === QUOTE && mayQuote ? "quoted cell" : "plain cell";
   }
 
   protected override accept({ number, text }: Line): boolean {

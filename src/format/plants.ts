@@ -58,7 +58,7 @@ export async function* readPlants(
     return;
   }
   const { headings = {}, isHeadless = false } = format;
-  const reader = createRowReader(format, recordBytesMax);
+  const reader = new RowReader(format, recordBytesMax);
   let parse: ((row: string) => Plant) | undefined;
   for await (const rows of reader.read(bytes, blockLengthMax)) {
     if (parse === undefined) {
@@ -75,12 +75,6 @@ export async function* readPlants(
   }
   if (parse === undefined) throw new MissingColumn("The file is empty; expected a heading.");
 }
-
-/** The rows of a workbook are numbered, whatever lines their cells have. */
-export const createRowReader = (
-  { kind, delimiter = "," }: FileFormat,
-  bytesMax: number,
-): RowReader => new RowReader(delimiter, bytesMax, kind === "xlsx");
 
 export function toRecord(
   { number: line, text }: Line,
@@ -102,57 +96,45 @@ export type Rejected = Omit<PlantRecord, "plant"> & { readonly reason: string };
  * The records in the format of their file, unchanged, each with its line and the reason in front. Import ignores
  * both, and a second round replaces them. In a table they are columns; in JSON they are members.
  */
-export class RejectsFormat {
-  private readonly format: FileFormat;
-  private readonly isArray: boolean;
-  private open: string;
-  private isEmpty = true;
-  private delimiter = ",";
-  private isSecondRound = false;
-
-  constructor(format: FileFormat) {
-    this.format = format;
-    this.isArray = format.kind === "json";
-    this.open = this.isArray ? "[\n" : "";
-  }
-
-  /** For the option of `readPlants`. */
-  readonly onHeading = (heading: string, delimiter: string): void => {
-    this.delimiter = delimiter;
-    const columns = this.strip(heading, "line", "reason");
-    this.isSecondRound = columns !== heading;
-    const named = delimiter === (this.format.delimiter ?? ",") ? "" : `sep=${delimiter}\n`;
-    // Without the mark, spreadsheets take UTF-8 for another encoding.
-    this.open = `\ufeff${named}${["line", "reason", columns].join(delimiter)}\n`;
+export function createRejectsFormat(format: FileFormat) {
+  const isArray = format.kind === "json";
+  const between = isArray ? ",\n" : "\n";
+  let before = isArray ? "[\n" : "";
+  let formatOne = formatObject;
+  let isEmpty = true;
+  return {
+    /** For the option of `readPlants`. */
+    onHeading: (heading: string, delimiter: string): void => {
+      const sign = `\\${delimiter}`;
+      /** Removes the first two cells if they match. */
+      const strip = (row: string, first: string, second: string): string =>
+        row.replace(new RegExp(`^${first}${sign}${second}${sign}`), "");
+      const columns = strip(heading, "line", "reason");
+      const named = delimiter === (format.delimiter ?? ",") ? "" : `sep=${delimiter}\n`;
+      // Without the mark, spreadsheets take UTF-8 for another encoding.
+      before = `\ufeff${named}${["line", "reason", columns].join(delimiter)}\n`;
+      formatOne = ({ line, text = "", reason }) => {
+        const row = columns === heading ? text : strip(text, "\\d*", '(?:"(?:[^"]|"")*"|[^"]*?)');
+        return [line, `"${reason.replaceAll('"', '""')}"`, row].join(delimiter);
+      };
+    },
+    /** The text that comes next in the file. */
+    add: (rejected: readonly Rejected[]): string => {
+      if (rejected.length === 0) return "";
+      const text = before + rejected.map(formatOne).join(between);
+      before = between;
+      isEmpty = false;
+      return text;
+    },
+    /** The end of the file. */
+    end: (): string => {
+      if (isArray) return isEmpty ? "[]\n" : "\n]\n";
+      return isEmpty ? "" : "\n";
+    },
   };
-
-  /** The text that comes next in the file. */
-  add(rejected: readonly Rejected[]): string {
-    if (rejected.length === 0) return "";
-    const between = this.isArray ? ",\n" : "\n";
-    const before = this.isEmpty ? this.open : between;
-    this.isEmpty = false;
-    const format = isTable(this.format) ? this.formatRow : formatObject;
-    return before + rejected.map(format).join(between);
-  }
-
-  /** The end of the file. */
-  end(): string {
-    if (this.isArray) return this.isEmpty ? "[]\n" : "\n]\n";
-    return this.isEmpty ? "" : "\n";
-  }
-
-  private readonly formatRow = ({ line, text = "", reason }: Rejected): string => {
-    const row = this.isSecondRound ? this.strip(text, "\\d*", '(?:"(?:[^"]|"")*"|[^"]*?)') : text;
-    return [line, `"${reason.replaceAll('"', '""')}"`, row].join(this.delimiter);
-  };
-
-  /** Removes the first two cells if they match. */
-  private strip(row: string, first: string, second: string): string {
-    const sign = `\\${this.delimiter}`;
-    return row.replace(new RegExp(`^${first}${sign}${second}${sign}`), "");
-  }
 }
+
+export type RejectsFormat = ReturnType<typeof createRejectsFormat>;
 
 const OWN_MEMBERS = /^\{"line":\d+,"reason":"(?:[^"\\]|\\.)*",?/;
 

@@ -8,10 +8,10 @@ import {
   numberColumns,
   parseHeading,
   type PlantField,
+  RowReader,
 } from "../../format/csv.ts";
 import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
 import {
-  createRowReader,
   isTable,
   type PlantRecord,
   readPlants,
@@ -106,7 +106,7 @@ export async function previewFile(file: File, chosen = unread): Promise<Preview>
 
 async function previewTable(file: File, preview: Writable<Preview>): Promise<void> {
   const { reading } = preview;
-  const reader = createRowReader(reading, RECORD_BYTES_MAX);
+  const reader = new RowReader(reading, RECORD_BYTES_MAX);
   const chunks = toUtf8(readTexts(file, reading), reading, false);
   const lines = await takeFirst(reader.read(chunks, ROWS_SHOWN));
   const { delimiter } = reader;

@@ -4,7 +4,7 @@ import { Client, ServiceError } from "../../../client/client.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isSame, type Plant } from "../../domain/plant.ts";
-import { type PlantRecord, RejectsFormat } from "../../format/plants.ts";
+import { createRejectsFormat, type PlantRecord } from "../../format/plants.ts";
 import {
   type Comparison,
   type Difference,
@@ -96,7 +96,7 @@ async function run({ file, reading, updates = [], url, token = "" }: Order): Pro
   const compared = new Map(updates.map(({ stored }) => [stored.id, stored]));
   const counts = { created: 0, updated: 0, replayed: 0, refused: 0 };
   const firstRefused: Progress["firstRefused"][number][] = [];
-  const format = new RejectsFormat(reading);
+  const format = createRejectsFormat(reading);
   /** The browser may move blobs to disk. */
   const rejects: Blob[] = [];
   let done = 0;
