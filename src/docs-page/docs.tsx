@@ -1,6 +1,6 @@
 /** The API reference: the description of the service that serves the page, with requests to try. */
 
-import { type ComponentChildren, type JSX, render } from "preact";
+import { type JSX, render } from "preact";
 import { KEPT_SESSION, recall } from "../console/state/storage.ts";
 import { Terms } from "../console/view/controls.tsx";
 import { addressOf, type Description, formatType, guides, listOperations } from "./description.ts";
@@ -56,24 +56,20 @@ function Reference({ of: description }: { readonly of: Description }): JSX.Eleme
         <summary>Contents</summary>
         <nav aria-label="Contents">
           <p>Guides</p>
-          <ul>
-            {Object.keys(guides).map((title) => (
-              <Link key={title} to={guideAddress(title)}>
-                {title}
-              </Link>
-            ))}
-            <Link to="/schemas">Schemas</Link>
-          </ul>
+          {Object.keys(guides).map((title) => (
+            <a key={title} href={`#${guideAddress(title)}`}>
+              {title}
+            </a>
+          ))}
+          <a href="#/schemas">Schemas</a>
           {groups.map((group) => (
             <>
               <p>{group.name}</p>
-              <ul>
-                {group.operations.map((one) => (
-                  <Link key={addressOf(one)} to={addressOf(one)}>
-                    <Method of={one.method} /> {one.summary}
-                  </Link>
-                ))}
-              </ul>
+              {group.operations.map((one) => (
+                <a key={one.operationId} href={`#${addressOf(one)}`}>
+                  <Method of={one.method} /> {one.summary}
+                </a>
+              ))}
             </>
           ))}
         </nav>
@@ -124,16 +120,5 @@ function Reference({ of: description }: { readonly of: Description }): JSX.Eleme
     </>
   );
 }
-
-interface LinkProps {
-  readonly to: string;
-  readonly children: ComponentChildren;
-}
-
-const Link = ({ to, children }: LinkProps): JSX.Element => (
-  <li>
-    <a href={`#${to}`}>{children}</a>
-  </li>
-);
 
 await show();

@@ -2,7 +2,7 @@
 
 import { signal, useComputed, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { Button, Choice, Form, Terms, TextField } from "../console/view/controls.tsx";
+import { Button, Choice, Field, Form, Terms } from "../console/view/controls.tsx";
 import { addressOf, formatType, nameOf, type Operation, type Schema } from "./description.ts";
 import { markCode, Markdown } from "./markdown.tsx";
 import {
@@ -48,7 +48,7 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
         <Choice
           {...bind(field)}
           label={label}
-          onChange={(value) => put(field, value)}
+          onText={(value) => put(field, value)}
           options={types.map((type, at) => [at === 0 && field === "Accept" ? "" : type, type])}
         />
       )
@@ -70,7 +70,7 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
           }}
         >
           {parameters.map(({ name: field, in: place, required, schema = {}, description }) => (
-            <TextField
+            <Field
               key={field}
               {...bind(field)}
               onText={(value) => put(field, value)}
@@ -81,10 +81,10 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
             />
           ))}
           {requestBody !== undefined && (
-            <TextField
+            <Field
               {...bind("body")}
               onText={(value) => put("body", value)}
-              hasLines
+              control="textarea"
               label="Request body"
               hint={formatType(Object.values(requestBody.content)[0]?.schema ?? {})}
               note={requestBody.description && markCode(requestBody.description)}

@@ -48,7 +48,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
             label="Separator"
             value={reading.delimiter}
             options={Object.entries(separators)}
-            onChange={(delimiter) => readAs({ delimiter, isHeadless: undefined, headings: {} })}
+            onText={(delimiter) => readAs({ delimiter, isHeadless: undefined, headings: {} })}
           />
         )}
         {sheets.length > 1 && (
@@ -57,7 +57,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
             label="Sheet"
             value={preview.reading.sheet ?? ""}
             options={sheets.map((sheet) => [sheet, sheet] as const)}
-            onChange={(sheet) => readAs({ sheet, isHeadless: undefined, headings: {} })}
+            onText={(sheet) => readAs({ sheet, isHeadless: undefined, headings: {} })}
           />
         )}
         {columns.length > 0 && (
@@ -67,7 +67,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
               label="First row"
               value={String(reading.isHeadless)}
               options={Object.entries({ false: "Column names", true: "Data" })}
-              onChange={(value) => readAs({ isHeadless: value === "true", headings: {} })}
+              onText={(value) => readAs({ isHeadless: value === "true", headings: {} })}
             />
             {Object.entries(fields).map(([field, label]) => (
               <Choice
@@ -80,7 +80,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
                   ["", field === "tag" ? "No tags" : "Choose…"],
                   ...columns.map((heading) => [heading, heading] as const),
                 ]}
-                onChange={(heading) => {
+                onText={(heading) => {
                   const none = field === "tag" ? null : undefined;
                   readAs({ headings: { ...reading.headings, [field]: heading || none } });
                 }}
@@ -101,7 +101,10 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
       )}
       {comparison !== undefined && <Compared comparison={comparison} />}
       {differences.length > 0 && (
-        <Check isOn={updating.value} onChange={(isOn) => (updating.value = isOn)}>
+        <Check
+          checked={updating.value}
+          onChange={(event) => (updating.value = event.currentTarget.checked)}
+        >
           Update the different ones
         </Check>
       )}

@@ -27,15 +27,11 @@ interface Activity {
     readonly failed: number;
     readonly last: { readonly atMs: number; readonly bytes: number } | null;
   } | null;
-  readonly failures: readonly {
-    readonly atMs: number;
-    readonly status: number;
-    readonly reason: string;
-    readonly method: string;
-    readonly path: string;
-    readonly token: string | null;
-    readonly requestId: string;
-  }[];
+  readonly failures: readonly Readonly<
+    Record<"atMs" | "status", number> &
+      Record<"reason" | "method" | "path" | "requestId", string> &
+      Record<"token", string | null>
+  >[];
   readonly version: string;
   readonly startedAtMs: number;
 }
@@ -214,18 +210,16 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
       <figcaption>
         <h2>{title}</h2>
         <span class="faint">{moment}</span>
-        <dl class="chart-now">
-          {/* The largest is drawn first, and read last. */}
-          {(isCount ? lines : lines.toReversed()).map(({ label, color, text }) => (
-            <div key={label}>
-              <dt class={lines.length > 1 ? undefined : "visually-hidden"}>
-                <i class="swatch" style={{ background: `var(${color})` }} />
-                {label}
-              </dt>
-              <dd>{text}</dd>
-            </div>
-          ))}
-        </dl>
+        {/* The largest is drawn first, and read last. */}
+        <Terms
+          class="chart-now"
+          of={(isCount ? lines : lines.toReversed()).map(({ label, color, text }) => [
+            <span class="swatch" style={{ borderColor: `var(${color})` }}>
+              {label}
+            </span>,
+            text,
+          ])}
+        />
       </figcaption>
       <div class="chart">
         <input
@@ -301,7 +295,7 @@ const figures: readonly Figure[] = [
     title: "Created",
     unit: "plants per second",
     isCount: true,
-    series: [["Created", "--leaf", ({ creates }) => creates]],
+    series: [["Plants", "--leaf", ({ creates }) => creates]],
   },
   {
     title: "Write queue",

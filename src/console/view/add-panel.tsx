@@ -11,7 +11,7 @@ import { linkTo, openPlant } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
-import { Button, Form, TextField } from "./controls.tsx";
+import { Button, Field, Form } from "./controls.tsx";
 import { FailureNotice, findIdFault, focusField, judgeText } from "./form.tsx";
 import { selectField, TagField, useLookUp, useTask } from "./form.tsx";
 import { Panel } from "./panel.tsx";
@@ -74,7 +74,7 @@ export function AddPanel(): JSX.Element {
   return (
     <Panel title="Add a plant">
       <Form onSubmit={submit}>
-        <TextField
+        <Field
           id="add-id"
           label="Id"
           inputRef={selectField}
@@ -107,7 +107,7 @@ export function AddPanel(): JSX.Element {
             else isJudged.value ||= id !== "";
           }}
         />
-        <TextField
+        <Field
           id="add-name"
           label="Name"
           value={name}

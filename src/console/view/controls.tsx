@@ -7,7 +7,7 @@ import type {
   PartialInputHTMLAttributes,
   Ref,
 } from "preact";
-import { useId, useRef } from "preact/hooks";
+import { useId } from "preact/hooks";
 
 const paths = {
   search: "M9 3.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 0 1 0-11ZM13 13l4 4",
@@ -64,31 +64,11 @@ export const Button = ({ kind, icon, label, children, ...rest }: ButtonProps): J
   </button>
 );
 
-interface MenuItemProps extends ButtonHTMLAttributes {
-  readonly label: string;
-  readonly note?: string;
-}
+type InputProps = Omit<PartialInputHTMLAttributes<HTMLInputElement>, "list" | "role" | "type">;
 
-export const MenuItem = ({ label, note, ...rest }: MenuItemProps): JSX.Element => (
-  <button type="button" class="menu-item" {...rest}>
-    {label}
-    {note !== undefined && <small>{note}</small>}
-  </button>
-);
-
-interface CheckProps {
-  readonly isOn: boolean;
-  readonly onChange: (isOn: boolean) => void;
-  readonly children: ComponentChildren;
-}
-
-export const Check = ({ isOn, onChange, children }: CheckProps): JSX.Element => (
+export const Check = ({ children, ...input }: InputProps): JSX.Element => (
   <label class="check">
-    <input
-      type="checkbox"
-      checked={isOn}
-      onChange={(event) => onChange(event.currentTarget.checked)}
-    />
+    <input type="checkbox" {...input} />
     {children}
   </label>
 );
@@ -111,35 +91,44 @@ export const Form = ({ onSubmit, children }: FormProps): JSX.Element => (
   </form>
 );
 
-export interface FieldProps {
+/** What all controls of a form take. */
+export interface ControlProps extends InputProps {
   readonly id: string;
+  readonly value?: string;
+}
+
+export interface FieldProps extends ControlProps {
   readonly label: string;
   /** Beside the label. */
   readonly hint?: string | undefined;
   readonly fault?: string | undefined;
   /** Worth knowing, but not a fault. */
   readonly note?: ComponentChildren;
+  readonly type?: string;
+  readonly onText?: (text: string) => void;
+  readonly inputRef?: Ref<HTMLInputElement>;
+  /** Instead of a field of one line. */
+  readonly control?: "textarea" | "select" | ((props: ControlProps) => JSX.Element) | undefined;
 }
 
-const toControlProps = ({ id, fault }: FieldProps) => ({
-  id,
-  name: id,
-  "aria-describedby": `${id}-notes`,
-  "aria-invalid": fault === undefined ? ("false" as const) : ("true" as const),
-});
-
-interface FieldFrameProps extends FieldProps {
-  readonly control: (props: ReturnType<typeof toControlProps>) => JSX.Element;
-}
-
-export function Field({ control, ...props }: FieldFrameProps): JSX.Element {
-  const { id, label, hint, fault, note } = props;
+export function Field(props: FieldProps): JSX.Element {
+  const { id, label, hint, fault, note, onText, inputRef = null, control, ...input } = props;
+  const Control = (control ?? "input") as "input";
   return (
     <div class="field">
       <label for={id}>
         {label} {hint !== undefined && <small>{hint}</small>}
       </label>
-      {control(toControlProps(props))}
+      <Control
+        id={id}
+        name={id}
+        aria-describedby={`${id}-notes`}
+        aria-invalid={fault === undefined ? "false" : "true"}
+        ref={inputRef}
+        autocomplete="off"
+        onInput={(event) => onText?.(event.currentTarget.value)}
+        {...(input as object)}
+      />
       <div class="field-notes" id={`${id}-notes`} aria-live="polite">
         {fault !== undefined && <p class="field-fault">{fault}</p>}
         {note !== undefined && note !== false && <p class="field-note">{note}</p>}
@@ -148,62 +137,18 @@ export function Field({ control, ...props }: FieldFrameProps): JSX.Element {
   );
 }
 
-export type AnyInputProps = Omit<
-  PartialInputHTMLAttributes<HTMLInputElement>,
-  keyof FieldProps | "list" | "type" | "role"
->;
-
-interface InputProps extends AnyInputProps {
-  readonly type?: string;
-  readonly onText?: (text: string) => void;
-  readonly inputRef?: Ref<HTMLInputElement>;
-  /** A field of one line would drop the line breaks of a text that has some. */
-  readonly hasLines?: boolean;
-}
-
-export function TextField(props: FieldProps & InputProps): JSX.Element {
-  const { id, label, hint, fault, note, onText, inputRef = null, hasLines, type, ...input } = props;
-  const Input = (hasLines === true ? "textarea" : "input") as "input";
-  return (
-    <Field
-      {...{ id, label, hint, fault, note }}
-      control={(common) => (
-        <Input
-          {...common}
-          ref={inputRef}
-          type={type as "text"}
-          autocomplete="off"
-          onInput={(event) => onText?.(event.currentTarget.value)}
-          {...input}
-        />
-      )}
-    />
-  );
-}
-
 interface ChoiceProps extends FieldProps {
-  readonly value?: string;
   readonly options: readonly (readonly [value: string, label: string])[];
-  readonly onChange?: (value: string) => void;
 }
 
-export const Choice = ({ value, options, onChange, ...field }: ChoiceProps): JSX.Element => (
-  <Field
-    {...field}
-    control={(control) => (
-      <select
-        {...control}
-        value={value}
-        onChange={(event) => onChange?.(event.currentTarget.value)}
-      >
-        {options.map(([each, text]) => (
-          <option key={each} value={each} selected={each === value}>
-            {text}
-          </option>
-        ))}
-      </select>
-    )}
-  />
+export const Choice = ({ options, ...field }: ChoiceProps): JSX.Element => (
+  <Field {...field} control="select">
+    {options.map(([value, text]) => (
+      <option key={value} value={value}>
+        {text}
+      </option>
+    ))}
+  </Field>
 );
 
 interface TagProps {
@@ -314,43 +259,30 @@ export const Notice = ({ kind, title, text, children }: NoticeProps): JSX.Elemen
   </div>
 );
 
-interface MenuProps {
-  readonly label: string;
-  readonly button: ComponentChildren;
-  readonly buttonClass: string;
-  readonly disabled?: boolean;
-  readonly children: ComponentChildren;
+interface MenuProps extends ButtonProps {
+  /** Of its button. */
+  readonly text?: ComponentChildren;
 }
 
 /** Escape or a click outside closes it, as do a choice, and Tab when it leaves the menu. */
-export function Menu({ label, button, buttonClass, children, ...rest }: MenuProps): JSX.Element {
+export function Menu({ text, children, ...button }: MenuProps): JSX.Element {
   const id = useId();
-  const panel = useRef<HTMLDivElement>(null);
-  const close = (): void => panel.current?.hidePopover();
   return (
     <>
-      <button
-        type="button"
-        class={buttonClass}
-        aria-label={label}
-        title={label}
-        popovertarget={id}
-        {...rest}
-      >
-        {button}
-      </button>
+      <Button popovertarget={id} {...button}>
+        {text}
+      </Button>
       <div
         class="menu-panel"
         id={id}
         popover="auto"
-        ref={panel}
-        onClick={(event) => {
-          if ((event.target as Element).closest("button, a") !== null) close();
+        onClick={({ currentTarget, target }) => {
+          if ((target as Element).closest("button, a") !== null) currentTarget.hidePopover();
         }}
         onFocusOut={({ currentTarget, relatedTarget: next }) => {
           if (!(next instanceof Element) || currentTarget.contains(next)) return;
           // The menu's own button closes it by itself.
-          if (next.getAttribute("popovertarget") !== id) close();
+          if (next.getAttribute("popovertarget") !== id) currentTarget.hidePopover();
         }}
       >
         {children}

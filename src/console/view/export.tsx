@@ -11,7 +11,7 @@ import { hasSelection, readSelected, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import type * as workbook from "../workbook.ts";
-import { Icon, Menu, MenuItem } from "./controls.tsx";
+import { Menu } from "./controls.tsx";
 
 type Blocks = AsyncIterable<readonly Plant[]>;
 type Pieces = AsyncIterable<string | Uint8Array<ArrayBuffer>>;
@@ -101,17 +101,16 @@ export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Elem
   return (
     <Menu
       label={isOfSelection ? "Export the selection" : "Export the list"}
-      buttonClass="button button-icon"
-      button={<Icon name="share" />}
+      icon="share"
       disabled={work.value !== undefined}
     >
       {Object.entries(formats).map(([format, { label, note }]) => (
-        <MenuItem
+        <button
           key={format}
-          label={`Export ${what} plants as ${label}`}
-          note={note}
           onClick={() => void exportPlants(filter, format as keyof typeof formats)}
-        />
+        >
+          Export {what} plants as {label} <small>{note}</small>
+        </button>
       ))}
     </Menu>
   );

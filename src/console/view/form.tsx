@@ -11,7 +11,7 @@ import { explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
-import { type AnyInputProps, Field, type FieldProps, Notice } from "./controls.tsx";
+import { type ControlProps, Field, type FieldProps, Notice } from "./controls.tsx";
 
 /** Something that is sent, once at a time. */
 export function useTask() {
@@ -144,17 +144,11 @@ export const judgeText = (text = ""): Pick<FieldProps, "fault" | "note"> => ({
   note: text.trim() === text ? undefined : "Starts or ends with a space.",
 });
 
-interface TagInputProps extends AnyInputProps {
-  readonly id: string;
-  readonly value: string;
-  readonly onText: (text: string) => void;
-}
-
 const SUGGEST_DELAY_MS = 120;
 const TAGS_MAX = 1000;
 
 /** Suggests the tags in use, with how many plants have each. */
-export function TagInput({ onText, ...input }: TagInputProps): JSX.Element {
+export function TagInput(input: ControlProps): JSX.Element {
   const { id, value } = input;
   const isUsed = useSignal(false);
   const tags = useSignal<readonly TagCount[]>([]);
@@ -180,7 +174,6 @@ export function TagInput({ onText, ...input }: TagInputProps): JSX.Element {
         type="text"
         list={`${id}-tags`}
         autocomplete="off"
-        onInput={(event) => onText(event.currentTarget.value)}
         onFocus={() => {
           first.current = undefined;
           isUsed.value = true;
@@ -210,13 +203,9 @@ export function TagField({ id, value, onText }: TagFieldProps): JSX.Element {
   return (
     <Field
       {...{ id, label: "Tag", hint: "(optional)", fault, note: value === "" ? EMPTY_NOTE : note }}
-      control={(control) => (
-        <TagInput
-          {...control}
-          value={value ?? ""}
-          onText={(text) => onText(text === "" ? undefined : text)}
-        />
-      )}
+      control={TagInput}
+      value={value ?? ""}
+      onText={(text) => onText(text === "" ? undefined : text)}
     />
   );
 }

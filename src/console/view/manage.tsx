@@ -5,7 +5,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Form, Notice, Table, type TableRow } from "./controls.tsx";
+import { Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
 import { usePolling, useTask } from "./form.tsx";
 
 /** A dialog with a form. It closes when `run` is done. */
@@ -181,10 +181,9 @@ export const Checks = ({ id, legend, options, chosen }: ChecksProps): JSX.Elemen
   <fieldset>
     <legend>{legend}</legend>
     {options.map(([value, label]) => (
-      <label class="check" key={value}>
-        <input type="checkbox" name={id} value={value} defaultChecked={chosen.includes(value)} />
+      <Check key={value} name={id} value={value} defaultChecked={chosen.includes(value)}>
         {label}
-      </label>
+      </Check>
     ))}
   </fieldset>
 );

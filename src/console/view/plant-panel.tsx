@@ -13,7 +13,7 @@ import { openPlant, refine, route } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
-import { Button, Form, Notice, Tag, TextField } from "./controls.tsx";
+import { Button, Field, Form, Notice, Tag } from "./controls.tsx";
 import { FailureNotice, judgeText, selectField, TagField, useTask } from "./form.tsx";
 import { History } from "./history.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
@@ -158,11 +158,12 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           }}
         >
           <IdLabel id={id} />
-          <TextField
+          <Field
             id="edit-name"
             label="Name"
             inputRef={selectField}
-            hasLines={/[\r\n]/.test(known?.name ?? "")}
+            // A field of one line would drop the line breaks.
+            control={/[\r\n]/.test(known?.name ?? "") ? "textarea" : undefined}
             value={draft.name}
             onText={(name) => keepDraft(id, { ...draft, name })}
             {...judgeText(draft.name)}

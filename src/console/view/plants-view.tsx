@@ -184,9 +184,9 @@ function TagFilter(): JSX.Element {
         aria-label="Filter by tag"
         placeholder={tag === "" ? "empty tag" : "Any tag"}
         value={text.value}
-        onText={(next) => {
-          text.value = next;
-          if (next === "") refine({ tag: undefined });
+        onInput={({ currentTarget: { value } }) => {
+          text.value = value;
+          if (value === "") refine({ tag: undefined });
         }}
         onChange={() => text.value !== "" && refine({ tag: text.value })}
       />
@@ -259,7 +259,7 @@ function TagForm(): JSX.Element {
         aria-label="Tag for the selected plants"
         placeholder="No tag"
         value={tag.value}
-        onText={(text) => (tag.value = text)}
+        onInput={(event) => (tag.value = event.currentTarget.value)}
       />
       <Button type="submit">{tag.value === "" ? "Remove tag" : "Set tag"}</Button>
     </form>

@@ -2,14 +2,14 @@
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { isLost, tryAgain } from "../api/service.ts";
+import { isLost } from "../api/service.ts";
 import { ImportView } from "../import/view.tsx";
 import { formatTime } from "../state/format.ts";
 import { linkTo, route, titleOf } from "../state/route.ts";
 import { endSession, identity, may, mayRead, mayWrite } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { ActivityView } from "./activity.tsx";
-import { Button, Icon, Mark, Menu, MenuItem, Terms } from "./controls.tsx";
+import { Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { SignIn } from "./sign-in.tsx";
@@ -40,17 +40,7 @@ function Inside(): JSX.Element {
         <Tabs />
         <Account />
       </header>
-      <div role="status">
-        {isLost.value && (
-          <div class="notice notice-warning">
-            <Icon name="warning" />
-            <p>No connection to the store. Trying again…</p>
-            <Button kind="small" onClick={() => void tryAgain()}>
-              Try now
-            </Button>
-          </div>
-        )}
-      </div>
+      {isLost.value && <Notice kind="warning" title="No connection to the store. Trying again…" />}
       {/* The charts use the arrow keys, so the page itself takes the focus to be scrolled by them. */}
       <main id="main" tabIndex={route.value.view === "activity" ? 0 : -1}>
         <CurrentView />
@@ -116,14 +106,10 @@ function Account(): JSX.Element {
   const who = identity.value;
   return (
     <Menu
-      label={`Signed in as ${who?.name ?? ""}`}
-      buttonClass="button button-plain account"
-      button={
-        <>
-          <Icon name="person" />
-          <span class="wide">{who?.name}</span>
-        </>
-      }
+      class="button button-plain account"
+      aria-label={`Signed in as ${who?.name}`}
+      icon="person"
+      text={<span class="wide">{who?.name}</span>}
     >
       <Terms
         class="facts"
@@ -139,15 +125,11 @@ function Account(): JSX.Element {
           ["Expires:", who?.expires === undefined ? "never" : formatTime(who.expires)],
         ]}
       />
-      <MenuItem
-        label="Keyboard shortcuts"
-        aria-keyshortcuts="?"
-        onClick={() => (isShortcutsOpen.value = true)}
-      />
-      <a class="menu-item" href="docs">
-        API reference
-      </a>
-      <MenuItem label="Sign out" onClick={() => endSession("left")} />
+      <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>
+        Keyboard shortcuts
+      </button>
+      <a href="docs">API reference</a>
+      <button onClick={() => endSession("left")}>Sign out</button>
     </Menu>
   );
 }

@@ -70,7 +70,10 @@ export function Shortcuts(): JSX.Element | null {
           does,
         ])}
       />
-      <Check isOn={hasShortcuts.value} onChange={setShortcuts}>
+      <Check
+        checked={hasShortcuts.value}
+        onChange={(event) => setShortcuts(event.currentTarget.checked)}
+      >
         Use single-key shortcuts
       </Check>
     </Dialog>

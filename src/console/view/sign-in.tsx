@@ -1,12 +1,11 @@
 /** Signing in: the service checks the token at once, and this tab or this device keeps it. */
 
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { ServiceError } from "../../../client/client.ts";
 import { call, explain, Explained, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
-import { Button, Check, Form, Mark, Notice, TextField } from "./controls.tsx";
+import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
 import { focusField, selectField, useTask } from "./form.tsx";
 
 const reasons: Readonly<Partial<Record<SignedOut, string>>> = {
@@ -22,18 +21,22 @@ const SENDABLE = /^[\x21-\x7e]+$/;
 
 export function SignIn(): JSX.Element {
   const { isBusy, trouble, run } = useTask();
-  const isKept = useSignal(false);
 
-  const check = async (given: string): Promise<void> => {
+  const check = async (given: string, isKept = false): Promise<void> => {
     await run(async () => {
       const token = given.trim().replaceAll(AROUND, "");
       if (token === "") throw new Explained("Paste a token to sign in.");
       if (!SENDABLE.test(token))
         throw new Explained("This is not a token: it contains spaces or special characters.");
       const identity = await call((client) => client.describeToken(), token);
-      beginSession({ token, identity }, isKept.value);
+      beginSession({ token, identity }, isKept);
     });
     if (trouble.value !== undefined) focusField("token");
+  };
+
+  const submit = (form: HTMLFormElement): void => {
+    const given = new FormData(form);
+    void check(given.get("token") as string, given.has("kept"));
   };
 
   useEffect(() => {
@@ -54,8 +57,8 @@ export function SignIn(): JSX.Element {
         {reason !== undefined && trouble.value === undefined && (
           <Notice kind="warning" title="You were signed out" text={reason} />
         )}
-        <Form onSubmit={(form) => void check(new FormData(form).get("token") as string)}>
-          <TextField
+        <Form onSubmit={submit}>
+          <Field
             id="token"
             label="Token"
             fault={trouble.value === undefined ? undefined : explainRefusal(trouble.value)}
@@ -65,9 +68,7 @@ export function SignIn(): JSX.Element {
             onText={() => (trouble.value = undefined)}
             onPaste={({ currentTarget: { form } }) => setTimeout(() => form?.requestSubmit())}
           />
-          <Check isOn={isKept.value} onChange={(isOn) => (isKept.value = isOn)}>
-            Stay signed in on this device
-          </Check>
+          <Check name="kept">Stay signed in on this device</Check>
           <Button type="submit" kind="main" disabled={isBusy.value}>
             {isBusy.value ? "Checking…" : "Sign in"}
           </Button>

@@ -5,7 +5,7 @@ import { plantScopes, type Scope, type TokenSummary } from "../../domain/token.t
 import { ask } from "../api/service.ts";
 import { formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";
-import { Button, Choice, TextField } from "./controls.tsx";
+import { Button, Choice, Field } from "./controls.tsx";
 import { Checks, ManagePage, readText, useManager } from "./manage.tsx";
 
 const labels: Readonly<Partial<Record<string, string>>> = {
@@ -47,7 +47,7 @@ export function TokensView(): JSX.Element {
     run: create,
     content: (
       <>
-        <TextField id="token-name" label="Name" placeholder="till-2" />
+        <Field id="token-name" label="Name" placeholder="till-2" />
         <Checks
           id="token-access"
           legend="Access"
@@ -55,7 +55,7 @@ export function TokensView(): JSX.Element {
           chosen={plantScopes}
         />
         <Choice id="token-expires" label="Expires" options={Object.entries(expiries)} />
-        <TextField
+        <Field
           id="token-rate"
           label="Rate limit"
           hint="(optional)"

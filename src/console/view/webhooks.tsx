@@ -6,7 +6,7 @@ import { type Attempt, hasSucceeded, type Webhook } from "../../domain/webhook.t
 import { ask, explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
-import { Menu, MenuItem, TextField } from "./controls.tsx";
+import { Field, Menu } from "./controls.tsx";
 import { Checks, ManagePage, readText, useManager } from "./manage.tsx";
 
 interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "attempts"> {
@@ -35,8 +35,8 @@ export function WebhooksView(): JSX.Element {
     run: add,
     content: (
       <>
-        <TextField id="webhook-url" label="URL" placeholder="https://…" />
-        <TextField id="webhook-name" label="Name" hint="(optional)" />
+        <Field id="webhook-url" label="URL" placeholder="https://…" />
+        <Field id="webhook-name" label="Name" hint="(optional)" />
         <Checks
           id="webhook-types"
           legend="Sends"
@@ -58,9 +58,10 @@ export function WebhooksView(): JSX.Element {
       ask<Answer>(`${path}/${verb}`, "POST", body);
     const test = async (): Promise<string> =>
       `The receiver answered ${describeAttempt(await post<Attempt>("test"))}.`;
+    const verb = state === "active" ? "Pause" : "Resume";
     const turn = async (): Promise<string> => {
-      await post(state === "active" ? "pause" : "resume");
-      return state === "active" ? `Paused “${name}”.` : `Resumed “${name}”.`;
+      await post(verb.toLowerCase());
+      return `${verb}d “${name}”.`;
     };
     const replay = (): void => {
       manager.question.value = {
@@ -74,7 +75,7 @@ export function WebhooksView(): JSX.Element {
         content: (
           <>
             <p>0 sends all that are kept. Empty skips to the newest.</p>
-            <TextField id="webhook-from" label="After change number" defaultValue="0" />
+            <Field id="webhook-from" label="After change number" defaultValue="0" />
           </>
         ),
       };
@@ -92,11 +93,11 @@ export function WebhooksView(): JSX.Element {
       };
     };
     return (
-      <Menu label={`Actions for ${name}`} buttonClass="button" button="Actions">
-        <MenuItem label="Send a test" onClick={() => void act(test)} />
-        <MenuItem label={state === "active" ? "Pause" : "Resume"} onClick={() => void act(turn)} />
-        <MenuItem label="Send changes again" onClick={replay} />
-        <MenuItem label="Remove" onClick={remove} />
+      <Menu aria-label={`Actions for ${name}`} text="Actions">
+        <button onClick={() => void act(test)}>Send a test</button>
+        <button onClick={() => void act(turn)}>{verb}</button>
+        <button onClick={replay}>Send changes again</button>
+        <button onClick={remove}>Remove</button>
       </Menu>
     );
   };
