@@ -1,6 +1,6 @@
 /** What can be done with webhooks, over HTTP and on the command line. */
 
-import { grantRules } from "../auth/token.ts";
+import { grantRules, iso } from "../auth/token.ts";
 import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
@@ -23,8 +23,6 @@ const CHANGES_MAX = 20;
 
 export type WebhookStore = Pick<ServedStore, "listWebhooks" | "putWebhook" | "readChanges">;
 
-const iso = (ms: number): string => new Date(ms).toISOString();
-
 const show = (webhook: Webhook) => ({
   name: webhook.name,
   url: webhook.url,
@@ -33,8 +31,8 @@ const show = (webhook: Webhook) => ({
   reason: webhook.paused ?? null,
   lastChange: webhook.cursor,
   failures: webhook.failures,
-  nextAttempt: webhook.failures === 0 ? null : iso(webhook.nextAttemptAtMs),
-  created: iso(webhook.createdAtMs),
+  nextAttempt: iso(webhook.failures === 0 ? undefined : webhook.nextAttemptAtMs),
+  created: new Date(webhook.createdAtMs).toISOString(),
   attempts: webhook.attempts,
 });
 export type ShownWebhook = ReturnType<typeof show>;

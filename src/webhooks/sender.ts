@@ -39,8 +39,6 @@ const SHARE = 0.1;
 const BUSY_MS = 100;
 const JITTER = 0.1;
 const LARGE_CHARACTERS = 262_144;
-/** Large events on their way at one time. */
-const LARGE_MAX = 4;
 
 export class WebhookSender {
   private readonly store: SenderStore;
@@ -55,9 +53,8 @@ export class WebhookSender {
   private changesWritten = 0;
   private busyUntilMs = 0;
   private isFailing = false;
-  /** The last event of each lane for large ones. */
-  private readonly lanes: Promise<unknown>[] = [];
-  private largeEvents = 0;
+  /** The last large event. */
+  private large: Promise<unknown> = Promise.resolve();
 
   constructor(store: SenderStore, limits: Limits, log: Log) {
     this.store = store;
@@ -162,14 +159,13 @@ export class WebhookSender {
     await Bun.sleep(this.paidAtMs - nowMs);
   }
 
-  /** A large event takes several times its size while it is on its way, so it waits for others. */
+  /** A large event takes several times its size while it is on its way, so one is at a time. */
   private sendInTurn(receiver: Receiver, change: Change): Promise<boolean> {
     const send = async (): Promise<boolean> =>
       !this.isStopped && (await receiver.hold()) && this.send(receiver, change);
     if (countCharacters(change) < LARGE_CHARACTERS) return send();
-    const lane = this.largeEvents++ % LARGE_MAX;
-    const sent = Promise.resolve(this.lanes[lane]).then(send);
-    this.lanes[lane] = sent.catch(() => undefined);
+    const sent = this.large.then(send);
+    this.large = sent.catch(() => undefined);
     return sent;
   }
 

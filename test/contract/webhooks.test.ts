@@ -239,7 +239,7 @@ describe("a webhook", () => {
     await sender.stop();
   });
 
-  test("is sent a large event when fewer than four others are: each takes memory", async () => {
+  test("is sent a large event when no other is: each takes memory", async () => {
     using receiver = startReceiver();
     await call("POST", "", { url: receiver.url, name: "shop" });
     const [shop] = await service.store.listWebhooks();
@@ -247,7 +247,7 @@ describe("a webhook", () => {
     const plant = { id: 1n, name: "x".repeat(300_000), tag: undefined };
     const change = { atMs: 0, type: "created", id: 1n, by: undefined, before: undefined } as const;
     const changes = [1, 2].map((more) => Object.assign({ seq: cursor + more, plant }, change));
-    const webhooks = [1, 2, 3, 4, 5].map((id) => Object.assign({}, shop, { name: `shop-${id}` }));
+    const webhooks = [1, 2, 3].map((id) => Object.assign({}, shop, { name: `shop-${id}` }));
     const store = {
       changesWritten: 0,
       listWebhooks: async () => webhooks as Webhook[],
@@ -258,15 +258,15 @@ describe("a webhook", () => {
       },
     };
     const held = Promise.withResolvers<Response>();
-    receiver.answers = [held.promise, held.promise, held.promise, held.promise];
+    receiver.answers = [held.promise];
     const patient = { ...service.config, webhookSecondsMax: 15, webhookLeaseSeconds: 60 };
     const sender = new WebhookSender(store, patient, silent);
     sender.start();
-    await receiver.until(4);
+    await receiver.until(1);
     for (let asked = 0; asked < 20; asked++) await fetch(`${service.url}/livez`);
-    expect(receiver.received).toHaveLength(4);
+    expect(receiver.received).toHaveLength(1);
     held.resolve(new Response());
-    await receiver.until(10);
+    await receiver.until(6);
     await sender.stop();
     expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(2);
   });
