@@ -38,7 +38,7 @@ export function toEntry(operation: JsonOperation): Entry {
       const result = await run(exchange, principal, given);
       return answer(status, shows === undefined ? null : JSON.stringify(result));
     },
-    ...(body && { bodyTypes: [JSON_TYPE], requestBody: { required: true, content: json(body) } }),
+    ...(body && { bodyTypes: [JSON_TYPE], takes: json(body) }),
     answers: answering(status, meaning, shows && json(shows)),
     fails: [body ? "BadBody" : "BadQuery", ...fails],
   };

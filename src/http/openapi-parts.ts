@@ -65,7 +65,8 @@ export type Entry = Operation & {
   readonly description?: string;
   readonly query?: Members;
   readonly headers?: Members;
-  readonly requestBody?: object;
+  /** Bodies, by their types. */
+  readonly takes?: object;
   /** The responses that are not failures. */
   readonly answers: Responses;
   /** Besides those of every operation, and of every body. */
@@ -78,7 +79,7 @@ const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
 
 export function describeOperation(operationId: string, tag: string, entry: Entry) {
-  const { scope, summary, description, query, headers: sent, requestBody, answers } = entry;
+  const { scope, summary, description, query, headers: sent, takes, answers } = entry;
   const isOpen = scope === undefined;
   const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = entry;
   const needs = isOpen
@@ -88,7 +89,7 @@ export function describeOperation(operationId: string, tag: string, entry: Entry
       : `Needs the scope \`${scope}\`.`;
   const all: readonly Failure[] = [
     ...fails,
-    ...(requestBody === undefined ? [] : bodyFailures),
+    ...(takes === undefined ? [] : bodyFailures),
     ...(isOpen ? [] : tokenFailures),
     ...(isOpen || scope === "any" ? [] : (["Forbidden"] as const)),
     "UrlTooLong",
@@ -105,7 +106,7 @@ export function describeOperation(operationId: string, tag: string, entry: Entry
     tags: [tag],
     summary,
     parameters: [...describeParameters("query", query), ...describeParameters("header", sent)],
-    requestBody,
+    requestBody: takes && { required: true, content: takes },
     description: [description, needs].join(" ").trim(),
     ...(isOpen && { security: [] }),
     responses,

@@ -183,12 +183,12 @@ const listPlantOperations = (config: Config): Entries => ({
     bodyTypes: [JSON_TYPE],
     summary: "Create a plant",
     description:
-      "Creates a new plant in the store. " +
+      "Creates a new plant in the store. Unknown members of the body are ignored. " +
       "The same plant under the same id again answers 200 with `Idempotent-Replayed: true`; " +
       "a different plant under a taken id answers 409 and changes nothing. " +
       `Limits: body ${config.bodyBytesMax} bytes, ${config.readSecondsMax} s to send it, ` +
       `URL ${config.urlBytesMax} bytes, head ${config.headerBytesMax} bytes.`,
-    requestBody: describeBody(config, NewPlant, { tagged: monstera, untagged: ficus }),
+    takes: jsonWith(NewPlant, { tagged: monstera, untagged: ficus }),
     answers: ok("Plant response: the plant is on disk.", json(Plant), "Idempotent-Replayed"),
     fails: ["BadPlant", "IdTaken"],
   },
@@ -224,7 +224,7 @@ const listPlantOperations = (config: Config): Entries => ({
       `${config.readSecondsMax} s between two pieces. ` +
       "Read the results while you send lines: a slow reader holds up both directions. " +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
-    requestBody: { required: true, content: jsonAndLines("NewPlant", [monstera, ficus]) },
+    takes: jsonAndLines("NewPlant", [monstera, ficus]),
     answers: ok("A result for each plant.", jsonAndLines("BatchResult", batchResults)),
     fails: ["BadPlant"],
   },
@@ -259,10 +259,10 @@ const listPlantOperations = (config: Config): Entries => ({
     handle: replacePlant,
     summary: "Replace a plant",
     description:
-      "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path. " +
+      "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path; other unknown members are ignored. " +
       "With `If-Match`, a change that another client made in between is not overwritten.",
     headers: changeConditions,
-    requestBody: describeBody(config, Plant, { renamed: Plant.example }),
+    takes: json(Plant),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
     fails: ["BadReplacement", "PlantNotFound", "PreconditionFailed"],
   },
@@ -333,15 +333,6 @@ const listPlantOperations = (config: Config): Entries => ({
     ),
     fails: ["BadQuery", "ChangesGone"],
   },
-});
-
-const describeBody = (
-  { bodyBytesMax }: Config,
-  ...described: Parameters<typeof jsonWith>
-): object => ({
-  required: true,
-  description: `JSON in UTF-8 of at most ${bodyBytesMax} bytes. Unknown members are ignored.`,
-  content: jsonWith(...described),
 });
 
 /** The version of the interface, not of the program. */

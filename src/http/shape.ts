@@ -73,12 +73,3 @@ export function define(name: string, ...[members, options]: Parameters<typeof ob
   schemas[name] = schema;
   return { schema: component("schemas", name), example };
 }
-
-/** With these members too. */
-export const both = (shape: Shape, members: Members): Shape => {
-  const { schema, example } = object(members);
-  return {
-    schema: { allOf: [shape.schema, schema] },
-    example: Object.assign({}, example, shape.example),
-  };
-};

@@ -13,7 +13,7 @@ import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { type Exchange, LacksScope } from "./handle.ts";
 import { toEntry } from "./json-operation.ts";
 import type { Entries } from "./openapi-parts.ts";
-import { both, define, list, maybe, object, text, time } from "./shape.ts";
+import { define, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
@@ -51,7 +51,7 @@ const scopesShown = list(
   `Out of ${scopes.join(", ")}. Later versions may add some: ignore those that you do not know.`,
 );
 
-const Token = define("Token", {
+const tokenMembers = {
   id: text("9f86d081884c7d65", "Names the token in `DELETE /tokens/{id}`."),
   name: text("till"),
   prefix: text("pst_Ab12Cd", "The first characters of the token."),
@@ -61,7 +61,8 @@ const Token = define("Token", {
   lastUsed: maybe(time(null, "Written down every 30 seconds.")),
   revoked: maybe(time(null)),
   rate: maybe(text(null, "null for what the service allows every token.")),
-});
+};
+const Token = define("Token", tokenMembers);
 
 const OwnShape = object(
   {
@@ -118,7 +119,7 @@ export const tokenOperations: Entries = {
       "If the answer is lost, the name is taken: revoke that token, and create it again.",
     status: 201,
     meaning: "The token works at once.",
-    shows: both(Token, { token: text("pst_…") }),
+    shows: object({ token: text("pst_…"), ...tokenMembers }),
     fails: ["TokenNameTaken"],
   }),
   revokeToken: toEntry({

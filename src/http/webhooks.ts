@@ -6,7 +6,6 @@ import { webhookActions } from "../webhooks/manage.ts";
 import { toEntry } from "./json-operation.ts";
 import { describeParameters, type Entries, type Entry, json } from "./openapi-parts.ts";
 import {
-  both,
   component,
   define,
   explained,
@@ -33,7 +32,7 @@ const AttemptShape = object({
 const types = list(text(undefined, undefined, { enum: changeTypes }), undefined, { minItems: 1 });
 const CREATED = "2026-01-01T00:00:00.000Z";
 
-const Webhook = define("Webhook", {
+const webhookMembers = {
   name: text("shop"),
   url: text("https://shop.example/plants"),
   types: { ...types, example: changeTypes },
@@ -44,9 +43,9 @@ const Webhook = define("Webhook", {
   nextAttempt: maybe(time("2026-01-01T00:00:06.000Z", "Of a failed event.")),
   created: time(CREATED),
   attempts: list(AttemptShape, "The last ones, newest first."),
-});
-
-const withSecret = both(Webhook, { secret: text("whsec_…", "Shown this once.") });
+};
+const Webhook = define("Webhook", webhookMembers);
+const withSecret = object({ ...webhookMembers, secret: text("whsec_…", "Shown this once.") });
 
 const NewWebhookShape = object(
   {
