@@ -198,24 +198,6 @@ export interface TagPrefix {
 }
 
 /**
- * The first text behind this prefix, or behind nothing; undefined if there can be none. In the order of code points,
- * which is that of UTF-8.
- */
-export function findBehind(head: string | undefined): string | undefined {
-  if (head === undefined) return "";
-  // No text contains U+0000, so the next one in order has a U+0001 more.
-  if (isComplete(head)) return `${head}\u0001`;
-  const characters = Array.from(head).slice(0, TAG_PREFIX_CHARACTERS);
-  for (let last = characters.pop(); last !== undefined; last = characters.pop()) {
-    const code = last.codePointAt(0) as number;
-    // Nothing follows the last code point. Surrogates are not characters.
-    if (code < 0x10ffff)
-      return characters.join("") + String.fromCodePoint(code === 0xd7ff ? 0xe000 : code + 1);
-  }
-  return undefined;
-}
-
-/**
  * Takes a page off prefixes in order. It ends at the limit, or early when it has looked at enough, listed or not. It
  * makes progress if there is a prefix.
  */

@@ -3,7 +3,6 @@
 import {
   type CountPage,
   createPage,
-  findBehind,
   firstIdOf,
   isSearch,
   type PlantPage,
@@ -203,9 +202,7 @@ export async function countPlants(
 }
 
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
-  const first = findBehind(query.after);
-  if (first === undefined) return { tags: [], next: undefined };
-  const asked = [query.prefix, first, query.limit];
+  const asked = [query.prefix, query.after ?? null, query.limit];
   const rows = await connection.query<{ readonly head: string }>(HEADS, asked);
   return takeTags(
     Array.from(rows, ({ head }) => ({ head, bytes: head.length })),
@@ -225,7 +222,7 @@ const HAS_PREFIX = "left(head, length($1::text)) = $1::text";
  * as a page may look at. The last row may lack the prefix, or be empty.
  */
 const HEADS = `WITH RECURSIVE heads (head, seen, listed) AS (
-    SELECT ${nextHead('>= greatest($1::text COLLATE "C", $2::text)')}, 0, 0
+    SELECT ${nextHead(`>= greatest($1::text COLLATE "C", left($2::text, ${TAG_PREFIX_CHARACTERS}) || chr(1))`)}, 0, 0
     UNION ALL
     SELECT ${nextHead("> head")}, seen + 1,
       CASE WHEN length(head) < ${TAG_PREFIX_CHARACTERS} THEN listed + 1 ELSE listed END

@@ -4,7 +4,6 @@ import type { Database, Statement } from "bun:sqlite";
 import {
   type CountPage,
   createPage,
-  findBehind,
   findHint,
   firstIdOf,
   isSearch,
@@ -80,9 +79,12 @@ function prepareStatements(db: Database) {
     desc: prepareWalk(prepare, "desc", ""),
     taggedAsc: prepareWalk(prepare, "asc", TAGGED),
     taggedDesc: prepareWalk(prepare, "desc", TAGGED),
+    // A tag has no byte 0, so the next one after a whole tag is at least a byte 1 longer. No text has the byte 255, so
+    // that one leads behind all tags that begin with a prefix.
     nextTag: prepare<{ head: string; bytes: bigint }>(
       `SELECT substr(tag, 1, ${TAG_PREFIX_CHARACTERS}) AS head, octet_length(tag) AS bytes
-        FROM plants WHERE tag >= max(?, ?) ORDER BY tag LIMIT 1`,
+        FROM plants WHERE tag >= max(?1, coalesce(substr(?2, 1, ${TAG_PREFIX_CHARACTERS})
+          || iif(length(?2) < ${TAG_PREFIX_CHARACTERS}, x'01', x'ff'), '')) ORDER BY tag LIMIT 1`,
     ),
 
     // How many entries, the time, and their text.
@@ -212,10 +214,10 @@ export function countPlants(
 
 /** The different tags. Each costs one step down the index, however many plants have it. */
 export function* walkTags({ nextTag }: Statements, query: TagQuery): Generator<TagPrefix> {
-  for (let from = findBehind(query.after); from !== undefined;) {
-    const row = nextTag.get(from, query.prefix);
+  for (let after = query.after ?? null; ;) {
+    const row = nextTag.get(query.prefix, after);
     if (row === null || !row.head.startsWith(query.prefix)) return;
     yield { head: row.head, bytes: Number(row.bytes) };
-    from = findBehind(row.head);
+    after = row.head;
   }
 }
