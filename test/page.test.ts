@@ -40,7 +40,7 @@ describe("a search", () => {
     const tick = (): number => (now += 20);
     const seen: bigint[][] = [];
     for (let rest: readonly Plant[] = plants; rest.length > 0;) {
-      const page = takePage(rest, { ...query, name: "ROSE" }, 1_000, tick);
+      const page = takePage(rest, { ...query, name: "ROSE" }, 1_000, 50, tick);
       seen.push(toExact(page.plants).map(({ id }) => id));
       rest = page.next === undefined ? [] : rest.filter(({ id }) => id > (page.next ?? 0n));
     }
@@ -54,6 +54,7 @@ describe("a search", () => {
       toPlants(["fern", "rose"]),
       { ...query, name: "x" },
       1_000,
+      50,
       () => (now += 1e6),
     );
     expect(page).toEqual({ plants: [], next: 1n });

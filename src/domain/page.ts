@@ -65,10 +65,15 @@ const SEARCH_MS_MAX = 50;
  * a search after so much time, whatever was found. So no page takes more than its share of time or memory. It holds at
  * least one row if there is one, or has looked at one.
  */
-export function createPage(query: PlantQuery, scanRowsMax: number, now = () => performance.now()) {
+export function createPage(
+  query: PlantQuery,
+  scanRowsMax: number,
+  searchMsMax = SEARCH_MS_MAX,
+  now = () => performance.now(),
+) {
   const { limit, charactersMax = CHARACTERS_MAX } = query;
   const accepts = isSearch(query) ? createFilter(query) : undefined;
-  const endsAtMs = now() + SEARCH_MS_MAX;
+  const endsAtMs = now() + searchMsMax;
   const plants: ListedPlant[] = [];
   let last: ListedPlant | undefined;
   let seen = 0;

@@ -13,7 +13,7 @@ import {
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
-import type { Plant } from "../../domain/plant.ts";
+import { lengthOf, type Plant } from "../../domain/plant.ts";
 import { endOfTick } from "../batcher.ts";
 import { type PlantRow, toPlant } from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
@@ -26,6 +26,8 @@ const LONG_BYTES_MAX = PIECE_BYTES_MAX / 2;
 /** A page of 100 looks at one row more, to know whether there are others. */
 const PIECE_LENGTHS = [11, 51, 101, 251, 501, 1_001, PIECE_ROWS_MAX];
 
+/** Most of it is spent waiting for the server. */
+const SEARCH_MS_MAX = 100;
 /** Then a search gives way to other requests. */
 const TICK_MS = 5;
 
@@ -36,61 +38,45 @@ export async function listPlants(
   scanRowsMax: number,
 ): Promise<PlantPage> {
   const searches = isSearch(query);
-  let waitedMs = 0;
-  const waitFor = async <Result>(promise: Promise<Result>): Promise<Result> => {
-    const startedMs = performance.now();
-    const result = await promise;
-    waitedMs += performance.now() - startedMs;
-    return result;
-  };
-  // A search is bounded by the time that it works, not by the time that it waits.
-  const workedMs = (): number => performance.now() - waitedMs;
-  const page = createPage(query, searches ? scanRowsMax : query.limit, workedMs);
-  let yieldAtMs = workedMs() + TICK_MS;
-  for (let { after } = query; ;) {
-    const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
-    const piece = await waitFor(readPiece(connection, { ...query, after }, rowsMax));
-    for (const plant of piece.plants) {
-      if (!page.add(plant)) return { plants: page.plants, next: page.lastId };
-      if (!searches || workedMs() < yieldAtMs) continue;
-      await waitFor(endOfTick());
-      yieldAtMs = workedMs() + TICK_MS;
-    }
-    if (!piece.hasMore) return { plants: page.plants, next: undefined };
-    after = page.lastId ?? after;
-  }
-}
-
-/** `hasMore` if there may be further rows. */
-async function readPiece(connection: Connection, query: PlantQuery, rowsMax: number) {
-  const firstId = firstIdOf(query);
-  if (firstId === undefined) return { plants: [], hasMore: false };
+  const page = createPage(query, searches ? scanRowsMax : query.limit, SEARCH_MS_MAX);
+  const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
   const length = PIECE_LENGTHS.find((known) => known >= rowsMax) ?? PIECE_ROWS_MAX;
-  const rows = await connection.query<SentRow>(
-    `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`,
-    query.tag === undefined ? [firstId] : [firstId, query.tag],
-  );
-  const { plantOf, isCut } = await readLong(connection, rows);
-  const plants: Plant[] = [];
-  for (const row of rows) {
-    const plant = plantOf(row);
-    if (plant !== undefined) plants.push(plant);
-    else if (isCut) return { plants, hasMore: true };
+  for (let firstId = firstIdOf(query); firstId !== undefined;) {
+    const rows = await connection.query<SentRow>(
+      `SELECT id, ${whereShort("name")}, ${whereShort("tag")} ${rowsOf(query, length)}`,
+      query.tag === undefined ? [firstId] : [firstId, query.tag],
+    );
+    const findLong = createLongReader(connection, rows);
+    let yieldAtMs = performance.now() + TICK_MS;
+    for (const row of rows) {
+      const plant = row.name === null ? await findLong(row) : toPlant(row);
+      if (plant === undefined) continue;
+      if (!page.add(plant)) return { plants: page.plants, next: page.lastId };
+      if (!searches || performance.now() < yieldAtMs) continue;
+      await endOfTick();
+      yieldAtMs = performance.now() + TICK_MS;
+    }
+    if (rows.length < length) break;
+    firstId = firstIdOf({ ...query, after: rows.at(-1)?.id });
   }
-  return { plants, hasMore: rows.length === length };
+  return { plants: page.plants, next: undefined };
 }
 
 /** One that is too long to be sent with others comes without its texts. Most pages have none. */
 type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
 
-/** Reads the texts that were not sent. A plant that is not found then was removed, or left out if `isCut`. */
-async function readLong(connection: Connection, rows: readonly (SentRow | undefined)[]) {
-  const long: bigint[] = [];
-  for (const row of rows) if (row?.name === null) long.push(row.id);
-  const { found, isCut } = await findSome(connection, long);
-  const plantOf = (row: SentRow): Plant | undefined =>
-    row.name === null ? found.get(row.id) : toPlant(row);
-  return { plantOf, isCut };
+/** Finds the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
+function createLongReader(connection: Connection, rows: readonly (SentRow | undefined)[]) {
+  let found = new Map<bigint, Plant>();
+  return async (row: SentRow): Promise<Plant | undefined> => {
+    if (!found.has(row.id)) {
+      const rest = Array.from(rows).slice(rows.indexOf(row));
+      const ids = rest.flatMap((other) => (other?.name === null ? other.id : []));
+      const long = await connection.query<PlantRow>(FIND_SOME, [toArray(ids)]);
+      found = new Map(Array.from(long, (plant) => [plant.id, toPlant(plant)]));
+    }
+    return found.get(row.id);
+  };
 }
 
 /**
@@ -126,32 +112,25 @@ export async function findPlants(
   // The client's own map() makes another of its slow arrays.
   const sent = new Map(Array.from(rows, (row) => [row.id, row]));
   const asked = ids.map((id) => sent.get(id));
-  const { plantOf, isCut } = await readLong(connection, asked);
-  const plants = asked.map((row) => row && plantOf(row));
-  const end = asked.findIndex((row, index) => isCut && row && plants[index] === undefined);
-  return end === -1 ? plants : plants.slice(0, end);
+  const findLong = createLongReader(connection, asked);
+  const plants: (Plant | undefined)[] = [];
+  let characters = 0;
+  for (const row of asked) {
+    if (characters > LONG_BYTES_MAX) break;
+    const plant = row?.name === null ? await findLong(row) : row && toPlant(row);
+    plants.push(plant);
+    characters += plant === undefined ? 0 : lengthOf(plant);
+  }
+  return plants;
 }
 
 /** Rows as long as those before them are not too large together; the first one always. */
-const FIND_SOME = `SELECT id, name, tag, found FROM (
-    SELECT id, name, tag, count(*) OVER () AS found, sum(${BYTES})
+const FIND_SOME = `SELECT id, name, tag FROM (
+    SELECT id, name, tag, sum(${BYTES})
       OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM plants JOIN unnest($1::bigint[]) WITH ORDINALITY AS wanted (wanted_id, place) ON id = wanted_id
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${LONG_BYTES_MAX}`;
-
-/** Looks up ids in their order, as far as the plants are not too large together. */
-export async function findSome(connection: Connection, ids: readonly bigint[]) {
-  if (ids.length === 0) return { found: new Map<bigint, Plant>(), isCut: false };
-  const rows = await connection.query<PlantRow & { readonly found: bigint }>(FIND_SOME, [
-    toArray(ids),
-  ]);
-  const plants = Array.from(rows, ({ id, name, tag }) => toPlant({ id, name, tag }));
-  return {
-    found: new Map(plants.map((plant) => [plant.id, plant])),
-    isCut: rows.length < Number(rows[0]?.found ?? 0),
-  };
-}
 
 /**
  * The lock makes this a transaction that writes, so it waits for the synchronous standby: a plant that can be read may

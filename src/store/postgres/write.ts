@@ -23,7 +23,7 @@ import {
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
-import { comparePlants, findSome, toColumns } from "./read.ts";
+import { comparePlants, FIND_LENGTH_MAX, findPlants, toColumns } from "./read.ts";
 
 type Outcome = "created" | "replayed" | "done";
 
@@ -253,27 +253,27 @@ class Batch {
   }
 
   private async change(connection: Connection, changes: readonly Change[]): Promise<void> {
-    const { found, isCut } = await findSome(connection, idsOf(changes));
-    const seenBy = ({ id }: Change): Plant | undefined => found.get(id);
-    const planned = changes.filter((change) => {
-      const seen = seenBy(change);
-      // It stays open, for the next piece.
-      if (seen === undefined && isCut) return false;
+    const before = new Map<bigint, Plant>();
+    // What is not looked up now stays open, for the next piece.
+    const ids = idsOf(changes.slice(0, FIND_LENGTH_MAX));
+    for (const [index, seen] of (await findPlants(connection, ids)).entries()) {
+      const change = changes[index] as Change;
       const judged = judgeChange(seen, change.condition);
       if (judged instanceof Refusal) this.settle(change, judged, seen);
-      return judged === seen;
-    });
+      else before.set(change.id, judged);
+    }
+    const planned = changes.filter(({ id }) => before.has(id));
     const [first] = planned;
     if (first === undefined) return;
     const statement = first.kind === "replace" ? REPLACE : REMOVE;
     const parameters = [
       toArray(idsOf(planned)),
-      toArray(planned.map((change) => seenBy(change)?.name)),
-      toArray(planned.map((change) => seenBy(change)?.tag)),
+      toArray(planned.map(({ id }) => before.get(id)?.name)),
+      toArray(planned.map(({ id }) => before.get(id)?.tag)),
       toArray(planned.map((change) => change.plant?.name)),
       toArray(planned.map((change) => change.plant?.tag)),
     ];
-    const done = await this.write(connection, statement, planned, parameters, found);
+    const done = await this.write(connection, statement, planned, parameters, before);
     if (first.kind === "remove") this.accounts.quota?.take(-done.length);
     for (const change of done) this.settle(change, "done", change.plant);
     if (done.length < planned.length) throw new TransientError("changed by others meanwhile");
