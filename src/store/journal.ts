@@ -11,6 +11,7 @@ import {
   type ChangePage,
   type ChangeQuery,
   type ChangeType,
+  changeTypes,
   isWanted,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
@@ -18,19 +19,18 @@ import { lengthOf, type Plant } from "../domain/plant.ts";
 import type { StoreLimits } from "../domain/store.ts";
 import { pause } from "./batcher.ts";
 
-/** One letter in the text of a block. */
-const codes = { created: "c", replaced: "r", removed: "d" } as const;
-const typeOf: Readonly<Record<string, ChangeType>> = { c: "created", r: "replaced", d: "removed" };
+/** A letter in the text of a block for each of the types, in their order. */
+const CODES = "crd";
 
-/** Larger blocks are split, because a reader loads a whole block. */
+/** A block ends then, because a reader loads a whole block. */
 const BLOCK_CHARACTERS_MAX = 1_048_576;
 
 type Value = string | number | null;
 
-/** Entries that are to be written. */
+/** The entries of a block that is to be written. */
 export class Entries {
   count = 0;
-  private values: Value[] = [];
+  private readonly values: Value[] = [];
   private characters = 0;
   private lastBy: string | undefined;
 
@@ -40,23 +40,17 @@ export class Entries {
 
   /** `before` is undefined for a create, `plant` for a removal. */
   add(id: bigint, by: string | undefined, plant?: Plant, before?: Plant): void {
-    const type = before === undefined ? "created" : plant === undefined ? "removed" : "replaced";
+    const code = before === undefined ? "c" : plant === undefined ? "d" : "r";
     // An empty text stands for the name before it: most blocks have one.
-    this.values.push(codes[type], by === this.lastBy ? "" : (by ?? null), toValue(id));
+    this.values.push(code, by === this.lastBy ? "" : (by ?? null), toValue(id));
     this.lastBy = by;
     if (plant !== undefined) this.push(plant);
     if (before !== undefined) this.push(before);
     this.count++;
   }
 
-  /** The text of the block. Begins the next one. */
-  take(): string {
-    const text = JSON.stringify(this.values);
-    this.values = [];
-    this.count = 0;
-    this.characters = 0;
-    this.lastBy = undefined;
-    return text;
+  format(): string {
+    return JSON.stringify(this.values);
   }
 
   private push(plant: Plant): void {
@@ -93,7 +87,7 @@ function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
   let seq = Number(first);
   let by: string | undefined;
   for (let at = 0; at < values.length;) {
-    const type = typeOf[values[at++] as string] as ChangeType;
+    const type = changeTypes[CODES.indexOf(values[at++] as string)] as ChangeType;
     const name = values[at++];
     if (name !== "") by = (name ?? undefined) as string | undefined;
     const id = BigInt(values[at++] as string | number);

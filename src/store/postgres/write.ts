@@ -292,7 +292,7 @@ class Batch {
     if (hasJournal) {
       const entries = new Entries();
       for (const { id, by, plant } of writes) entries.add(id, by, plant, before?.get(id));
-      values.push(entries.take());
+      values.push(entries.format());
     }
     const rows = await connection.write<KeptRow>(hasJournal ? journaled : plain, values);
     // Rows are trusted, and not their count, which some engines that speak the protocol get wrong.

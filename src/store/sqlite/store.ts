@@ -53,8 +53,6 @@ interface Transaction extends Connection {
   readonly room: Room;
   /** What was changed, for the journal; undefined without one. */
   readonly entries: Entries | undefined;
-  /** Writes the entries to the journal once they are large. If that fails, so does the transaction. */
-  readonly flushEntries: () => void;
 }
 
 /** What is done in a transaction beside the writes of plants. */
@@ -190,18 +188,14 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     if (concernsPlants) this.requireDurable(connection, "writes");
     const entries = this.limits.changesDays > 0 ? new Entries() : undefined;
     const isBreak = entries === undefined && !this.isBreakMarked && concernsPlants;
-    let changes = 0;
-    const flushEntries = (isEnd = false): void => {
-      if (entries === undefined || entries.count === 0 || !(isEnd || entries.isFull)) return;
-      changes += entries.count;
-      statements.insertChanges.run(entries.count, Date.now(), entries.take());
-    };
     statements.beginWrite.run();
     try {
       const room = this.findRoom(connection);
       if (isBreak) statements.insertChanges.run(0, Date.now(), "[]");
-      const outcomes = applyAll({ db, statements, room, entries, flushEntries }, batch);
-      flushEntries(true);
+      const outcomes = applyAll({ db, statements, room, entries }, batch);
+      const changes = entries?.count ?? 0;
+      if (entries !== undefined && changes > 0)
+        statements.insertChanges.run(changes, Date.now(), entries.format());
       statements.commit.run();
       this.plantsLeft = room.plantsLeft;
       this.changesWritten += changes;
@@ -267,18 +261,20 @@ export class SqliteStore extends SqlStore<Task> implements Store {
   }
 }
 
-/** Creates share statements until an id is taken: a failure costs more than a statement saves. */
+/**
+ * Creates share statements until an id is taken: a failure costs more than a statement saves. Once the journal's block is
+ * full, the other writes are left to the next commit.
+ */
 function applyAll(transaction: Transaction, batch: readonly (PlantWrite | Task)[]): unknown[] {
   const outcomes: unknown[] = [];
   let isTaken = false;
-  while (outcomes.length < batch.length) {
+  while (outcomes.length < batch.length && transaction.entries?.isFull !== true) {
     const creates: readonly Create[] = isTaken ? [] : takeCreates(batch, outcomes.length);
     const made = creates.length === 0 ? 0 : createTogether(transaction, creates);
     isTaken ||= made < creates.length;
     for (let count = 0; count < made; count++) outcomes.push("created");
     if (made > 0) continue;
     outcomes.push(applyAlone(transaction, batch[outcomes.length] as PlantWrite | Task));
-    transaction.flushEntries();
   }
   return outcomes;
 }
@@ -293,7 +289,7 @@ function takeCreates(batch: readonly (PlantWrite | Task)[], from: number): reado
 
 /** Returns how many were created: all before the first one whose id is taken. */
 function createTogether(
-  { db, statements, room, entries, flushEntries }: Transaction,
+  { db, statements, room, entries }: Transaction,
   creates: readonly Create[],
 ): number {
   if (refuseNew(room, creates.length) !== undefined) return 0;
@@ -308,10 +304,7 @@ function createTogether(
     made = hasCode(error, /^SQLITE_CONSTRAINT/) ? Number(statements.countChanged.get()?.count) : 0;
   }
   room.plantsLeft -= made;
-  for (const { id, by, plant } of creates.slice(0, made)) {
-    entries?.add(id, by, plant);
-    flushEntries();
-  }
+  for (const { id, by, plant } of creates.slice(0, made)) entries?.add(id, by, plant);
   return made;
 }
 
