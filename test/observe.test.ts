@@ -59,7 +59,7 @@ describe("activity", () => {
         description: { engine: "none" },
         writesWaiting: 7,
         changesWritten: 0,
-        measureBytes: async () => undefined,
+        measureBytes: () => Promise.reject(new Error("no file")),
         countPlants: async () => ({ count: 5, exact: true }),
         readFigures: () => ({}),
         listTokens: async () => [],

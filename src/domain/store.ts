@@ -41,7 +41,7 @@ export interface ServedStore extends TokenStore {
   /** A page of the tags in use: its cost depends on how many it lists, and not on how many plants have them. */
   listTags(query: TagQuery): Promise<TagPage>;
 
-  /** Counts for at most `msMax`, a second by default. The answer may be up to two seconds old. */
+  /** Counts for at most `msMax`, a second by default. All that ask the same meanwhile share the answer. */
   countPlants(query?: CountQuery, msMax?: number): Promise<PlantCount>;
 
   /**
@@ -84,8 +84,8 @@ export interface Store extends ServedStore {
   /** Writes of plants that are queued or under way. */
   readonly writesWaiting: number;
 
-  /** The size of the store with its log; undefined if it cannot be found out. A server may be asked. */
-  measureBytes(): Promise<number | undefined>;
+  /** The size of the store with its log. A server may be asked. Rejects if it cannot be found out. */
+  measureBytes(): Promise<number>;
 
   /** What the engine knows by itself, for metrics. */
   readFigures(): StoreFigures;

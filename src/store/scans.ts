@@ -14,9 +14,6 @@ interface Scanner {
 type Scan<Page> = (query: PlantQuery, deadlineMs: number) => Promise<Page>;
 
 const COUNT_MS_MAX = 1_000;
-/** A count that took longer is used again for a while. */
-const CHEAP_MS = 100;
-const REUSE_MS = 1_000;
 /** One that begins late gets this time too. So only one that hangs is ended, and a thread with it. */
 const SCAN_MS_MIN = 1_000;
 
@@ -29,30 +26,18 @@ export function createScans(limits: StoreLimits, scanner: Scanner, searchesMax =
   const searches = new Batcher(oneOf(scanner.search), bounds, searchOptions);
   // Pieces of counts. A person waits for a search, and many counts must not take its place.
   const pieces = new Batcher(oneOf(scanner.count), bounds, options);
-  const known = new Map<string, Promise<PlantCount>>();
+  const underWay = new Map<string, Promise<PlantCount>>();
 
-  const countPieces = async (
-    { tag, name, q }: CountQuery,
-    msMax: number,
-    forget: () => void,
-  ): Promise<PlantCount> => {
-    const startedAtMs = performance.now();
+  const countPieces = async ({ tag, name, q }: CountQuery, msMax: number): Promise<PlantCount> => {
+    const endsAtMs = performance.now() + msMax;
     const all = { tag, name, q, order: "asc", limit: Number.POSITIVE_INFINITY } as const;
     let count = 0;
-    let isReused = false;
-    try {
-      for (let after: bigint | undefined; ;) {
-        const piece = await pieces.submit({ ...all, after });
-        count += piece.count;
-        after = piece.next;
-        const tookMs = performance.now() - startedAtMs;
-        if (after !== undefined && tookMs <= msMax) continue;
-        isReused = tookMs > CHEAP_MS;
+    for (let after: bigint | undefined; ;) {
+      const piece = await pieces.submit({ ...all, after });
+      count += piece.count;
+      after = piece.next;
+      if (after === undefined || performance.now() > endsAtMs)
         return { count, exact: after === undefined };
-      }
-    } finally {
-      if (isReused) setTimeout(forget, REUSE_MS).unref();
-      else forget();
     }
   };
 
@@ -61,8 +46,9 @@ export function createScans(limits: StoreLimits, scanner: Scanner, searchesMax =
 
     count(query: CountQuery = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> {
       const key = JSON.stringify([query.tag, query.name, query.q, msMax]);
-      const counted = known.get(key) ?? countPieces(query, msMax, () => known.delete(key));
-      known.set(key, counted);
+      const counted =
+        underWay.get(key) ?? countPieces(query, msMax).finally(() => underWay.delete(key));
+      underWay.set(key, counted);
       return counted;
     },
 

@@ -186,12 +186,9 @@ class PostgresStore extends SqlStore implements Store {
     return { ...this.figures };
   }
 
-  async measureBytes(): Promise<number | undefined> {
-    // Not on the control connection: the server looks at every file of the database, which may take long.
-    const deadlineMs = performance.now() + MEASURE_MS_MAX;
-    const measured = this.readers.run((connection) => connection.query(MEASURE), deadlineMs, 1);
-    const [row] = (await measured.catch(() => [])) as { readonly bytes: bigint }[];
-    return row && Number(row.bytes);
+  /** Not on the control connection: the server looks at every file of the database, which may take long. */
+  measureBytes(): Promise<number> {
+    return this.readers.run(measure, performance.now() + MEASURE_MS_MAX, 1);
   }
 
   override findToken(hash: string): Promise<TokenRecord | undefined> {
@@ -221,6 +218,11 @@ class PostgresStore extends SqlStore implements Store {
       return rows;
     });
   }
+}
+
+async function measure(connection: Connection): Promise<number> {
+  const [row] = await connection.query<{ readonly bytes: bigint }>(MEASURE);
+  return Number(row?.bytes);
 }
 
 async function findTokens(

@@ -133,12 +133,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     }
   }
 
-  async measureBytes(): Promise<number | undefined> {
-    try {
-      return fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`) || undefined;
-    } catch {
-      return undefined;
-    }
+  async measureBytes(): Promise<number> {
+    return fileBytesOf(this.path) + fileBytesOf(`${this.path}-wal`);
   }
 
   async close(): Promise<void> {
