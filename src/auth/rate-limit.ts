@@ -54,7 +54,8 @@ export class RateLimited extends Refusal {
 }
 
 /** Each slot holds a token's key, and the time at which its bucket is full again, in nanoseconds. */
-const SLOTS = 65_536;
+const SLOT_BITS = 13;
+const SLOTS = 2 ** SLOT_BITS;
 const SLOT_LENGTH = 2;
 export const RATES_BYTES = SLOTS * SLOT_LENGTH * BigInt64Array.BYTES_PER_ELEMENT;
 
@@ -177,7 +178,7 @@ export class RateLimiter {
   /** The place of a token's time. With as many tokens as slots, some would share one. */
   private findSlot(hash: string): number {
     const key = BigInt.asIntN(64, BigInt(`0x${hash.slice(0, 16)}`)) || 1n;
-    const first = Number(BigInt.asUintN(16, key));
+    const first = Number(BigInt.asUintN(SLOT_BITS, key));
     for (let count = 0; count < SLOTS; count++) {
       const at = ((first + count) % SLOTS) * SLOT_LENGTH;
       const found = Atomics.compareExchange(this.slots, at, 0n, key);

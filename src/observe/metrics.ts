@@ -5,6 +5,8 @@
  * thread waits for another; the reader adds the blocks up.
  */
 
+import { catalogue } from "../domain/errors.ts";
+
 /** Eight buckets for each doubling, so each is 9 % wide, from 2^-5 ms (31 µs) to 2^17 ms (two minutes). */
 const STEPS = 8;
 const DOUBLING_MIN = -5;
@@ -76,9 +78,12 @@ export class Histogram {
 /** All other methods share one name; otherwise a client could create unlimited counters. */
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
 const OTHER = methods.length - 1;
-const STATUSES = 600;
+/** Those that answers have. The first stands for any other. */
+const statuses = [
+  ...new Set([0, 200, 201, 204, 304, 308, ...Object.values(catalogue).map((each) => each.status)]),
+];
 /** The first is that of the lines of batches. */
-const PATHS_MAX = 48;
+const PATHS_MAX = 32;
 const LINES = "lines";
 /** A kind of request is a path and a method. Each has a count for every status, and its durations. */
 const KINDS_MAX = PATHS_MAX * methods.length;
@@ -88,9 +93,9 @@ const gauges = ["bytesHeld", "requestsInFlight", "feedReaders"] as const;
 type Gauge = (typeof gauges)[number];
 
 const COUNTS_AT = gauges.length;
-const COUNTS_LENGTH = KINDS_MAX * STATUSES;
+const COUNTS_LENGTH = KINDS_MAX * statuses.length;
 const DURATIONS_AT = COUNTS_AT + COUNTS_LENGTH;
-/** Memory that is never written to takes no room, so the bounds may be generous. */
+/** The collector counts all of it as used, and lets garbage grow to four times what is used: so it is small. */
 export const METRICS_BYTES =
   (DURATIONS_AT + KINDS_MAX * HISTOGRAM_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
 
@@ -99,6 +104,9 @@ const FAILURE_STATUSES = [500, 503];
 const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
 /** A counter that exists and has counted nothing. It is so small that adding 1 makes 1 of it. */
 const NOTHING = Number.MIN_VALUE;
+
+const placeOf = (kind: number, status: number): number =>
+  kind * statuses.length + Math.max(0, statuses.indexOf(status));
 
 type CountRequest = (method: string, status: number, durationMs: number) => void;
 
@@ -122,7 +130,7 @@ export class Metrics {
     this.counts = this.part(COUNTS_AT, COUNTS_LENGTH);
     this.creates = this.durationsOf(0);
     this.paths = [...paths];
-    for (const status of LINE_STATUSES) this.counts[status] ||= NOTHING;
+    for (const status of LINE_STATUSES) this.counts[placeOf(0, status)] ||= NOTHING;
   }
 
   /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
@@ -135,10 +143,10 @@ export class Metrics {
     };
     for (const method of served)
       for (const status of FAILURE_STATUSES)
-        this.counts[(first + indexOf(method)) * STATUSES + status] = NOTHING;
+        this.counts[placeOf(first + indexOf(method), status)] = NOTHING;
     return (method, status, durationMs) => {
       const index = indexOf(method);
-      this.count((first + index) * STATUSES + status);
+      this.count(first + index, status);
       durations[index]?.add(durationMs);
     };
   }
@@ -148,7 +156,7 @@ export class Metrics {
   }
 
   countBatchLine(status: number): void {
-    this.count(status);
+    this.count(0, status);
   }
 
   /** A new plant is on disk. */
@@ -170,9 +178,9 @@ export class Metrics {
     for (let kind = 0; kind < paths.length * methods.length; kind++) {
       const method = methods[kind % methods.length] ?? "other";
       const path = paths[Math.floor(kind / methods.length)] ?? LINES;
-      for (let status = 0; status < STATUSES; status++) {
+      for (const status of statuses) {
         let count = 0;
-        for (const block of blocks) count += block.counts[kind * STATUSES + status] ?? 0;
+        for (const block of blocks) count += block.counts[placeOf(kind, status)] ?? 0;
         if (count === 0) continue;
         if (path === LINES) batchLines.push([{ status }, Math.floor(count)]);
         else requests.push([{ method, path, status }, Math.floor(count)]);
@@ -201,7 +209,8 @@ export class Metrics {
     return new Histogram(this.part(DURATIONS_AT + kind * HISTOGRAM_LENGTH, HISTOGRAM_LENGTH));
   }
 
-  private count(kind: number): void {
-    this.counts[kind] = (this.counts[kind] ?? 0) + 1;
+  private count(kind: number, status: number): void {
+    const place = placeOf(kind, status);
+    this.counts[place] = (this.counts[place] ?? 0) + 1;
   }
 }
