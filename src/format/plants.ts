@@ -76,10 +76,7 @@ export async function* readPlants(
   if (parse === undefined) throw new MissingColumn("The file is empty; expected a heading.");
 }
 
-export function toRecord(
-  { number: line, text }: Line,
-  parse: (text: string) => Plant,
-): PlantRecord {
+function toRecord({ number: line, text }: Line, parse: (text: string) => Plant): PlantRecord {
   if (typeof text !== "string") return { line, text: undefined, plant: text };
   const shown = text.replaceAll(UNUSABLE, "");
   try {

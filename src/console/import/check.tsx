@@ -5,37 +5,27 @@ import type { Plant } from "../../domain/plant.ts";
 import { formatBytes, formatCount } from "../state/format.ts";
 import { Button, Check, Choice, Notice, Table, Tag, Terms } from "../view/controls.tsx";
 import {
-  type Comparison,
+  type Difference,
   type Import,
   listMissing,
-  type Preview,
+  type Progress,
   type Reading,
 } from "./messages.ts";
-import { checkFile, chooseAnother, startImport, updating } from "./state.ts";
+import { chooseAnother, readAs, startImport, updating } from "./state.ts";
 
 const separators = { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" };
-const encodings = {
-  "utf-8": "UTF-8",
-  "utf-16le": "UTF-16",
-  "utf-16be": "UTF-16, big-endian",
-  "windows-1252": "Windows-1252",
-};
 const fields = { id: "Id", name: "Name", tag: "Tag" } as const;
 
 interface CheckFileProps {
   readonly now: Import;
-  readonly preview: Preview;
+  readonly reading: Reading;
 }
 
-export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
-  const { file } = now.task;
-  const { comparison, isReading = false, comparing } = now;
-  const { sheets, columns, table, rows } = preview;
-  // The next choice may come before the preview, which then has what was guessed besides.
-  const reading = (isReading ? now.task.reading : undefined) ?? preview.reading;
+export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
+  const { file, sheets = [], columns = [], table = [], rows = [], isReading = false } = now;
+  const { progress, differences = [] } = now;
   const missing = listMissing(reading);
-  const differences = comparison?.differences ?? [];
-  const readAs = (changed: Partial<Reading>): void => checkFile(file, { ...reading, ...changed });
+  const change = (changed: Partial<Reading>): void => readAs(now, { ...reading, ...changed });
   return (
     <>
       <p class="wrap">
@@ -48,16 +38,16 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
             label="Separator"
             value={reading.delimiter}
             options={Object.entries(separators)}
-            onText={(delimiter) => readAs({ delimiter, isHeadless: undefined, headings: {} })}
+            onText={(delimiter) => change({ delimiter, isHeadless: undefined, headings: {} })}
           />
         )}
         {sheets.length > 1 && (
           <Choice
             id="import-sheet"
             label="Sheet"
-            value={preview.reading.sheet ?? ""}
+            value={reading.sheet ?? ""}
             options={sheets.map((sheet) => [sheet, sheet] as const)}
-            onText={(sheet) => readAs({ sheet, isHeadless: undefined, headings: {} })}
+            onText={(sheet) => change({ sheet, isHeadless: undefined, headings: {} })}
           />
         )}
         {columns.length > 0 && (
@@ -67,7 +57,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
               label="First row"
               value={String(reading.isHeadless)}
               options={Object.entries({ false: "Column names", true: "Data" })}
-              onText={(value) => readAs({ isHeadless: value === "true", headings: {} })}
+              onText={(value) => change({ isHeadless: value === "true", headings: {} })}
             />
             {Object.entries(fields).map(([field, label]) => (
               <Choice
@@ -82,24 +72,26 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
                 ]}
                 onText={(heading) => {
                   const none = field === "tag" ? null : undefined;
-                  readAs({ headings: { ...reading.headings, [field]: heading || none } });
+                  change({ headings: { ...reading.headings, [field]: heading || none } });
                 }}
               />
             ))}
           </>
         )}
       </div>
-      {!isReading && <PreviewNotice preview={preview} />}
+      {!isReading && <PreviewNotice now={now} reading={reading} />}
       {table.length > 0 && (
         <details open={missing.length > 0}>
           <summary>The file's first rows</summary>
           <Table label="The file's first rows" heads={table[0] ?? []} rows={table.slice(1)} />
         </details>
       )}
-      {comparing !== undefined && (
-        <progress aria-label="Comparing with the store" value={comparing} max={1} />
-      )}
-      {comparison !== undefined && <Compared comparison={comparison} />}
+      {progress !== undefined &&
+        (now.ending === undefined ? (
+          <progress aria-label="Comparing with the store" value={progress.done} max={1} />
+        ) : (
+          <Compared progress={progress} differences={differences} failure={now.failure} />
+        ))}
       {differences.length > 0 && (
         <Check
           checked={updating.value}
@@ -125,7 +117,7 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
         <Button
           kind="main"
           disabled={isReading || rows.length === 0}
-          onClick={() => startImport(file, preview.reading, updating.value ? differences : [])}
+          onClick={() => startImport(now, updating.value ? differences : [])}
         >
           Start import
         </Button>
@@ -137,22 +129,28 @@ export function CheckFile({ now, preview }: CheckFileProps): JSX.Element {
 
 const SHOWN_MAX = 50;
 
-function Compared({ comparison }: { readonly comparison: Comparison }): JSX.Element {
-  const { created, same, refused, differences, rows, isComplete } = comparison;
+interface ComparedProps {
+  readonly progress: Progress;
+  readonly differences: readonly Difference[];
+  readonly failure: string | undefined;
+}
+
+function Compared({ progress, differences, failure }: ComparedProps): JSX.Element {
+  const { created, replayed, updated, refused, rows } = progress;
   return (
     <section class="stack compared" aria-label="Compared with the store">
       <Terms
         class="figures"
         of={[
           ["New", formatCount(created)],
-          ["Same", formatCount(same)],
-          ["Different", formatCount(differences.length)],
+          ["Same", formatCount(replayed)],
+          ["Different", formatCount(updated)],
           ["Refused", formatCount(refused)],
         ]}
       />
-      {!isComplete && (
+      {failure !== undefined && (
         <p class="faint">
-          Only the first {formatCount(rows, "row")} could be compared. The import reads all of them.
+          Only the first {formatCount(rows, "row")} could be compared. {failure}
         </p>
       )}
       {differences.length > 0 && (
@@ -183,17 +181,17 @@ const Version = ({ of: { name, tag } }: { readonly of: Plant }): JSX.Element => 
   </>
 );
 
-function PreviewNotice({ preview }: { readonly preview: Preview }): JSX.Element | null {
-  const { reading, problem, rows } = preview;
+function PreviewNotice({ now, reading }: CheckFileProps): JSX.Element | null {
+  const { problem, rows } = now;
   if (problem !== undefined)
     return <Notice kind="fault" title="The file can't be read this way" text={problem} />;
-  if (rows.length === 0 && listMissing(reading).length === 0)
+  if (rows?.length === 0 && listMissing(reading).length === 0)
     return <Notice kind="warning" title="There are no rows in this file" />;
   if (reading.encoding === "utf-8") return null;
   return (
     <Notice
       kind="warning"
-      title={`Read as ${encodings[reading.encoding]}`}
+      title={`Read as ${reading.encoding.toUpperCase()}`}
       text="The file is not in UTF-8. Check that the names below look right before you start."
     />
   );

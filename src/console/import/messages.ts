@@ -3,7 +3,7 @@
 import type { Plant } from "../../domain/plant.ts";
 import type { PlantField } from "../../format/csv.ts";
 import type { Encoding } from "../../format/encoding.ts";
-import { type FileFormat, isTable } from "../../format/plants.ts";
+import { type FileFormat, isTable, type Rejected } from "../../format/plants.ts";
 
 /** How to read a file. Headings and whether there are any are undefined until they are guessed; no tag is null. */
 export interface Reading extends Required<FileFormat> {
@@ -19,6 +19,7 @@ export const listMissing = (reading: Reading): PlantField[] =>
   );
 
 export interface Preview {
+  /** As chosen or guessed. */
   readonly reading: Reading;
   /** Of a workbook. */
   readonly sheets: readonly string[];
@@ -27,7 +28,7 @@ export interface Preview {
   /** The heading and the first rows of a table, as they are. */
   readonly table: readonly (readonly string[])[];
   /** Why the file can't be read. */
-  readonly problem?: string;
+  readonly problem: string | undefined;
   /** The first records: a plant, or what is wrong with it. */
   readonly rows: readonly { readonly line: number; readonly plant: Plant | string }[];
 }
@@ -37,71 +38,44 @@ export interface Difference {
   readonly given: Plant;
 }
 
-/** What the store has of the file's plants already. */
-export interface Comparison {
-  readonly created: number;
-  readonly same: number;
-  readonly refused: number;
-  readonly differences: readonly Difference[];
-  readonly rows: number;
-  /** All rows were compared. */
-  readonly isComplete: boolean;
-}
-
+/** Of a comparison, the counts say what an import that updates the different plants would do. */
 export interface Progress {
   readonly created: number;
   readonly updated: number;
   readonly replayed: number;
   readonly refused: number;
+  readonly rows: number;
   /** How much of the file, from 0 to 1. */
   readonly done: number;
   readonly seconds: number;
   /** The store is busy or does not answer; the worker waits and tries again. */
   readonly isWaiting: boolean;
   /** The text is the start of the record. */
-  readonly firstRefused: readonly {
-    readonly line: number;
-    readonly reason: string;
-    readonly text: string;
-  }[];
+  readonly firstRefused: readonly Rejected[];
   /** All refused records, as a file. */
   readonly rejects: Blob;
 }
 
-export interface Ending {
-  /** The last two are about the token. */
-  readonly kind: "done" | "cancelled" | "failed" | "refused" | "expired";
-  /** Why it has failed. */
-  readonly message?: string;
-}
-
-/** A worker does one task: it compares the file with the store, or imports it. */
-export interface Task {
+/** What a worker is told: to compare the file with the store, or to import it. */
+export interface Order {
   readonly file: File;
   /** Guessed if not given. */
   readonly reading?: Reading | undefined;
-  /** Of an import: the plants to update, as they were compared. */
-  readonly updates?: readonly Difference[];
-}
-
-export interface Import {
-  readonly task: Task;
-  /** Undefined until the file is read for the first time. */
-  readonly preview?: Preview | undefined;
-  /** The preview is out of date. */
-  readonly isReading?: boolean;
-  /** How much of the file was compared with the store, from 0 to 1, while that goes on. */
-  readonly comparing?: number | undefined;
-  readonly comparison?: Comparison;
-  /** Undefined until the import begins. */
-  readonly progress?: Progress;
-  /** Undefined while the import runs. */
-  readonly ending?: Ending;
-}
-
-/** What a worker is told. */
-export interface Order extends Task {
+  /** Of an import: the plants to update, as they were compared. Undefined for a comparison. */
+  readonly updates?: readonly Difference[] | undefined;
   readonly url: string;
   /** Undefined if it may not read plants: then nothing is compared. */
   readonly token: string | undefined;
+}
+
+export interface Import extends Omit<Order, "url" | "token">, Partial<Omit<Preview, "reading">> {
+  /** The preview is out of date. */
+  readonly isReading?: boolean;
+  /** Undefined until the comparison or the import begins. */
+  readonly progress?: Progress | undefined;
+  /** What the comparison found. */
+  readonly differences?: readonly Difference[] | undefined;
+  /** Undefined while the comparison or the import runs. */
+  readonly ending?: "done" | "cancelled" | "failed" | undefined;
+  readonly failure?: string | undefined;
 }

@@ -2,7 +2,6 @@
 
 import { Refusal } from "../../domain/errors.ts";
 import {
-  createRowParser,
   type Headings,
   MissingColumn,
   numberColumns,
@@ -11,13 +10,7 @@ import {
   RowReader,
 } from "../../format/csv.ts";
 import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
-import {
-  isTable,
-  type PlantRecord,
-  readPlants,
-  type RejectsFormat,
-  toRecord,
-} from "../../format/plants.ts";
+import { isTable, type PlantRecord, readPlants, type RejectsFormat } from "../../format/plants.ts";
 import { type Line, MalformedFile } from "../../format/records.ts";
 import type { Workbook } from "../../format/workbook.ts";
 import type * as workbookScript from "../workbook.ts";
@@ -46,7 +39,7 @@ const BLOCK_LENGTH_MAX = 2000;
 /** A worker reads one file. How far it is, from 0 to 1. */
 export const position = { share: 0 };
 
-async function* readChunks(file: File): AsyncGenerator<Uint8Array> {
+async function* readChunks(file: Blob): AsyncGenerator<Uint8Array> {
   for (let start = 0; start === 0 || start < file.size; start += PIECE_BYTES) {
     position.share = Math.min(1, (start + PIECE_BYTES) / file.size);
     // A file that is gone has no size. Reading all of it says so; reading a piece does not.
@@ -87,7 +80,7 @@ type Writable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
 /** Reads the file as chosen, or guesses how. */
 export async function previewFile(file: File, chosen = unread): Promise<Preview> {
-  const none = { sheets: [], columns: [], table: [], rows: [] };
+  const none = { sheets: [], columns: [], table: [], rows: [], problem: undefined };
   const preview: Writable<Preview> = { reading: chosen, ...none };
   try {
     if (chosen === unread) preview.reading = await guessReading(file);
@@ -97,7 +90,8 @@ export async function previewFile(file: File, chosen = unread): Promise<Preview>
       preview.reading = { ...preview.reading, sheet: sheet ?? preview.sheets[0] };
     }
     if (isTable(preview.reading)) await previewTable(file, preview);
-    else preview.rows = (await takeFirst(readRecords(file, preview.reading))).map(toRow);
+    if (listMissing(preview.reading).length === 0)
+      preview.rows = (await takeFirst(readRecords(file, preview.reading))).map(toRow);
   } catch (error) {
     preview.problem = explainFile(error);
   }
@@ -125,9 +119,6 @@ async function previewTable(file: File, preview: Writable<Preview>): Promise<voi
   const { tag } = reading.headings;
   const headings = tag === undefined ? guessColumns(preview.columns) : reading.headings;
   preview.reading = { ...reading, isHeadless, headings };
-  if (listMissing(preview.reading).length > 0) return;
-  const parse = createRowParser(found, headings, delimiter);
-  preview.rows = lines.map((line) => toRow(toRecord(line, parse)));
 }
 
 /** A bad row is shown as it is. */
@@ -178,13 +169,12 @@ async function guessEncoding(file: File): Promise<Encoding> {
   const onEncoding = (found: Encoding): void => {
     encoding = found;
   };
-  let left = DECIDING_BYTES_MAX;
+  const start = readChunks(file.slice(0, DECIDING_BYTES_MAX));
   try {
-    for await (const { length } of toUtf8(readChunks(file), { onEncoding }, true))
-      if (encoding !== "utf-8" || (left -= length) < 0) break;
+    for await (const _ of toUtf8(start, { onEncoding }, true)) if (encoding !== "utf-8") break;
   } catch (error) {
     if (!(error instanceof WrongEncoding)) throw error;
-    encoding = error.guess;
+    return error.guess;
   }
   return encoding;
 }

@@ -10,13 +10,13 @@ import { Button, Icon, Notice, Table, Terms } from "../view/controls.tsx";
 import { download } from "../view/export.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
 import { CheckFile } from "./check.tsx";
-import type { Ending, Progress, Reading, Task } from "./messages.ts";
+import type { Import, Progress, Reading } from "./messages.ts";
 import {
   cancelImport,
   checkFile,
   chooseAnother,
   current,
-  importProgress,
+  isImporting,
   startImport,
 } from "./state.ts";
 
@@ -25,10 +25,10 @@ export function ImportView(): JSX.Element {
   return (
     <div class="single">
       <h1>Import</h1>
-      {now?.progress !== undefined ? (
-        <Course task={now.task} progress={now.progress} ending={now.ending} />
-      ) : now?.preview !== undefined ? (
-        <CheckFile now={now} preview={now.preview} />
+      {now?.progress !== undefined && now.updates !== undefined ? (
+        <Course now={now} progress={now.progress} />
+      ) : now?.reading !== undefined ? (
+        <CheckFile now={now} reading={now.reading} />
       ) : (
         <ChooseFile isReading={now !== undefined} />
       )}
@@ -72,13 +72,12 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
 }
 
 interface CourseProps {
-  readonly task: Task;
+  readonly now: Import;
   readonly progress: Progress;
-  readonly ending: Ending | undefined;
 }
 
-function Course({ task, progress, ending }: CourseProps): JSX.Element {
-  const { file, reading, updates = [] } = task;
+function Course({ now, progress }: CourseProps): JSX.Element {
+  const { file, reading, updates = [], ending } = now;
   return (
     <>
       <p class="wrap">
@@ -87,7 +86,7 @@ function Course({ task, progress, ending }: CourseProps): JSX.Element {
       {ending === undefined ? (
         <ProgressBar progress={progress} />
       ) : (
-        <EndNotice ending={ending} progress={progress} />
+        <EndNotice now={now} progress={progress} />
       )}
       <Terms
         class="figures"
@@ -103,8 +102,8 @@ function Course({ task, progress, ending }: CourseProps): JSX.Element {
           <Button onClick={cancelImport}>Cancel</Button>
         ) : (
           <>
-            {ending.kind !== "done" && reading !== undefined && (
-              <Button kind="main" onClick={() => startImport(file, reading, updates)}>
+            {ending !== "done" && (
+              <Button kind="main" onClick={() => startImport(now, updates)}>
                 Import again
               </Button>
             )}
@@ -122,12 +121,9 @@ function Course({ task, progress, ending }: CourseProps): JSX.Element {
   );
 }
 
-const countRows = ({ created, updated, replayed, refused }: Progress): number =>
-  created + updated + replayed + refused;
-
 function ProgressBar({ progress }: { readonly progress: Progress }): JSX.Element {
-  const { done, seconds, isWaiting } = progress;
-  const rate = seconds > 0 ? Math.round(countRows(progress) / seconds) : 0;
+  const { rows, done, seconds, isWaiting } = progress;
+  const rate = seconds > 0 ? Math.round(rows / seconds) : 0;
   return (
     <div class="stack">
       <progress aria-label="Import" value={done} max={1} />
@@ -146,31 +142,20 @@ function ProgressBar({ progress }: { readonly progress: Progress }): JSX.Element
   );
 }
 
-const titles = {
-  cancelled: "Import cancelled",
-  failed: "The import stopped",
-  expired: "The token has expired",
-  refused: "The token is no longer accepted",
-} as const;
-
-interface EndNoticeProps {
-  readonly ending: Ending;
-  readonly progress: Progress;
-}
-
-function EndNotice({ ending, progress }: EndNoticeProps): JSX.Element {
-  if (ending.kind !== "done") {
+function EndNotice({ now: { ending, failure }, progress }: CourseProps): JSX.Element {
+  if (ending !== "done") {
+    const title = ending === "failed" ? "The import stopped" : "Import cancelled";
     const text =
-      ending.message === undefined
+      failure === undefined
         ? "Import the file again to continue. Plants that are already stored are recognised."
-        : `${ending.message} The rows before it are stored.`;
-    return <Notice kind="warning" title={titles[ending.kind]} text={text} />;
+        : `${failure} The rows before it are stored.`;
+    return <Notice kind="warning" title={title} text={text} />;
   }
-  const rows = formatCount(countRows(progress), "row");
+  const rows = formatCount(progress.rows, "row");
   const took = formatSeconds(progress.seconds);
   if (progress.refused === 0)
     return <Notice kind="good" title="Import complete" text={`${rows} in ${took}.`} />;
-  const isNone = progress.refused === countRows(progress);
+  const isNone = progress.refused === progress.rows;
   const title = `${formatCount(progress.refused)} of ${rows} ${progress.refused === 1 ? "was" : "were"} refused`;
   const text = `${isNone ? "Nothing was" : "All others are"} stored. It took ${took}.`;
   return <Notice kind="warning" title={title} text={text} />;
@@ -212,9 +197,7 @@ function RefusedRows({ progress, kind = "csv" }: RefusedRowsProps): JSX.Element 
 
 /** A running import is not replaced. Other views may show a secret that is shown once. */
 const canTake = (): boolean =>
-  mayWrite.value &&
-  ["plants", "import"].includes(route.value.view) &&
-  importProgress.value === undefined;
+  mayWrite.value && ["plants", "import"].includes(route.value.view) && !isImporting.value;
 
 function take(file: File | undefined): void {
   if (file === undefined || !canTake()) return;
