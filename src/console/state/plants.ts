@@ -3,9 +3,8 @@
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../../client/client.ts";
 import { createFilter, type PlantCount } from "../../domain/page.ts";
-import { findInt64 } from "../../domain/json.ts";
 import type { Plant } from "../../domain/plant.ts";
-import { createPlant, type Filter, findTaken, removePlant, Taken } from "../api/plants.ts";
+import { createPlant, type Filter, removePlant, Taken } from "../api/plants.ts";
 import type { Versioned } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
@@ -35,8 +34,6 @@ class PlantList {
   readonly version = signal(0);
   readonly phase = signal<"loading" | "ready" | "end" | "failed">("ready");
   readonly failure = signal<unknown>(undefined);
-  /** The plant whose id is searched for. */
-  readonly byId = signal<Plant | undefined>(undefined);
   /** How many match; undefined until they are counted. */
   readonly count = signal<PlantCount | undefined>(undefined);
   /** The plant that the keys have come to. */
@@ -49,16 +46,9 @@ class PlantList {
   private late: (() => void)[] = [];
   private readonly left = new AbortController();
   private readonly options = { signal: this.left.signal };
-  private readonly searchedId: bigint | undefined;
 
   constructor(filter: Filter) {
     this.filter = filter;
-    this.searchedId = findInt64((filter.q ?? "").trim());
-  }
-
-  async readById(): Promise<void> {
-    if (this.searchedId === undefined) return;
-    this.byId.value = await findTaken(this.searchedId, this.left.signal).catch(() => undefined);
   }
 
   /** Reads on until there is something new to show, and this id. A search may need many pages for that. */
@@ -111,8 +101,7 @@ class PlantList {
 
   /** Shows a plant that was added or changed, if it belongs to the part that is loaded. */
   put(plant: Plant): void {
-    if (plant.id === this.searchedId) this.byId.value = plant;
-    if (!this.includes(plant)) return this.drop(plant.id);
+    if (!this.includes(plant)) return this.take(plant.id);
     if (this.phase.value === "loading") this.late.push(() => this.put(plant));
     const index = this.placeOf(plant.id);
     if (this.plants[index]?.id === plant.id) this.plants[index] = plant;
@@ -120,14 +109,9 @@ class PlantList {
     this.version.value++;
   }
 
-  /** The plant is gone. */
+  /** The plant is gone, or no longer matches. */
   take(id: bigint): void {
-    if (id === this.searchedId) this.byId.value = undefined;
-    this.drop(id);
-  }
-
-  private drop(id: bigint): void {
-    if (this.phase.value === "loading") this.late.push(() => this.drop(id));
+    if (this.phase.value === "loading") this.late.push(() => this.take(id));
     const index = this.indexOf(id);
     if (index === -1) return;
     this.plants.splice(index, 1);
@@ -187,7 +171,6 @@ export const list = computed(() => {
 
 async function show(next: PlantList): Promise<void> {
   await untilFollowing();
-  void next.readById();
   void next.readCount(false);
   await next.loadMore(findPlace(next.filter));
   const { phase, plants } = next;

@@ -2,7 +2,6 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { explain, isStatus, tryAgain } from "../api/service.ts";
-import { formatName } from "../state/format.ts";
 import { list } from "../state/plants.ts";
 import { everything, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
@@ -49,7 +48,6 @@ function readStatus(): Status {
 }
 
 function explainEmptiness(): Status {
-  const byId = list.value.byId.value;
   const { q, tag, order } = list.value.filter;
   if (q === undefined && tag === undefined)
     return {
@@ -75,15 +73,10 @@ function explainEmptiness(): Status {
   ];
   return {
     icon: "search",
-    title: byId === undefined ? "No match" : `Id ${byId.id} belongs to ${formatName(byId)}`,
+    title: "No match",
     text: `No plant has ${parts.join(" and ")}.`,
     action: (
       <>
-        {byId !== undefined && (
-          <a class="button button-main" href={linkTo(byId.id)}>
-            Open the plant
-          </a>
-        )}
         {parts.length > 1 && (
           <Button onClick={() => refine({ tag: undefined })}>Search all tags</Button>
         )}

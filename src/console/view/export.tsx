@@ -90,17 +90,14 @@ export function download(content: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_MS);
 }
 
-interface ExportMenuProps {
-  readonly isOfSelection?: boolean;
-}
-
-export function ExportMenu({ isOfSelection = false }: ExportMenuProps): JSX.Element {
+/** Of the selection, if there is one. */
+export function ExportMenu(): JSX.Element {
   const { filter } = route.value;
   const isWhole = filter.q === undefined && filter.tag === undefined;
   const what = hasSelection.value ? "the selected" : isWhole ? "all" : "these";
   return (
     <Menu
-      label={isOfSelection ? "Export the selection" : "Export the list"}
+      label={hasSelection.value ? "Export the selection" : "Export the list"}
       icon="share"
       disabled={work.value !== undefined}
     >

@@ -5,6 +5,7 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../domain/json.ts";
 import { findTaken } from "../api/plants.ts";
+import { useNews } from "../state/feed.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
 import { linkTo, openPlant, refine, route } from "../state/route.ts";
@@ -22,7 +23,7 @@ import { AddPanel } from "./add-panel.tsx";
 import { Button, Icon } from "./controls.tsx";
 import { ListStatus } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
-import { TagInput, useLater } from "./form.tsx";
+import { TagInput, useLater, useLookUp } from "./form.tsx";
 import { DeletedPanel } from "./history.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
@@ -71,13 +72,17 @@ function PlantsList(): JSX.Element {
 }
 
 function CountLine(): JSX.Element {
-  const { filter, count, byId } = list.value;
+  const { filter, count } = list.value;
   const isWhole = filter.q === undefined && filter.tag === undefined;
+  const id = findInt64((filter.q ?? "").trim());
+  const news = useNews((change) => change.id === id);
+  const key = id === undefined ? undefined : `${id} ${news?.seq}`;
+  const searched = useLookUp(key, (signal) => findTaken(id ?? 0n, signal));
   return (
     <p class="count">
-      {byId.value !== undefined ? (
-        <a class="cut" href={linkTo(byId.value.id)}>
-          Id {String(byId.value.id)}: {formatName(byId.value)}
+      {searched !== undefined ? (
+        <a class="cut" href={linkTo(searched.id)}>
+          Id {String(searched.id)}: {formatName(searched)}
         </a>
       ) : (
         count.value !== undefined &&
@@ -229,7 +234,6 @@ function SelectionBar(): JSX.Element | null {
           Delete
         </Button>
       )}
-      <ExportMenu isOfSelection />
       {mayWrite.value && <TagForm />}
     </section>
   );
