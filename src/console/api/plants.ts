@@ -1,23 +1,15 @@
 /** The operations on plants that the views need. */
 
-import type { TagCountPage, TagQuery, Versioned } from "../../../client/client.ts";
+import type { Client, Versioned } from "../../../client/client.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import type { Order } from "../../domain/page.ts";
+import type { PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
 import { mayRead } from "../state/session.ts";
 import { call, Explained, isStatus } from "./service.ts";
 
 export type { Versioned } from "../../../client/client.ts";
 
-export interface Filter {
-  /** Words of the name or the tag. */
-  readonly q: string | undefined;
-  readonly tag: string | undefined;
-  readonly order: Order;
-}
-
-export const readPlant = (id: bigint, signal?: AbortSignal): Promise<Versioned> =>
-  call((client) => client.get(id, { signal }));
+export type Filter = Pick<PlantQuery, "tag" | "order"> & { readonly q: string | undefined };
 
 /** Sends again after a lost answer: most outages are over within a second. */
 const RETRYING = { delaysMs: [300, 900] };
@@ -49,35 +41,31 @@ export async function createPlant(plant: Plant): Promise<"created" | "replayed">
     return await call((client) => client.create(plant, RETRYING));
   } catch (error) {
     if (!isStatus(error, 409)) throw error;
-    const holder = mayRead.value ? await readPlant(plant.id).catch(() => undefined) : undefined;
+    const holder = mayRead.value ? await findPlant(plant.id).catch(() => undefined) : undefined;
     throw new Taken(plant.id, holder);
   }
 }
 
-/** Throws Changed if the plant is no longer as it was read. */
-export async function replacePlant(plant: Plant, etag: string): Promise<Versioned> {
+async function orChanged<Result>(id: bigint, operate: (client: Client) => Promise<Result>) {
   try {
-    return await call((client) => client.replace(plant, { ...RETRYING, ifMatch: etag }));
+    return await call(operate);
   } catch (error) {
     if (!isStatus(error, 412) && !isStatus(error, 404)) throw error;
-    throw new Changed(plant.id, await findPlant(plant.id));
-  }
-}
-
-/** Throws Changed if the plant is no longer as it was read. A plant that is gone already counts as removed. */
-export async function removePlant(id: bigint, etag: string): Promise<void> {
-  try {
-    await call((client) => client.remove(id, { ...RETRYING, ifMatch: etag }));
-  } catch (error) {
-    if (isStatus(error, 404)) return;
-    if (!isStatus(error, 412)) throw error;
     throw new Changed(id, await findPlant(id));
   }
 }
 
-export async function findPlant(id: bigint): Promise<Versioned | undefined> {
+/** Throws Changed if the plant is no longer as it was read. */
+export const replacePlant = (plant: Plant, etag: string): Promise<Versioned> =>
+  orChanged(plant.id, (client) => client.replace(plant, { ...RETRYING, ifMatch: etag }));
+
+/** Throws Changed if the plant is no longer as it was read. */
+export const removePlant = (id: bigint, etag: string): Promise<void> =>
+  orChanged(id, (client) => client.remove(id, { ...RETRYING, ifMatch: etag }));
+
+export async function findPlant(id: bigint, signal?: AbortSignal): Promise<Versioned | undefined> {
   try {
-    return await readPlant(id);
+    return await call((client) => client.get(id, { signal }));
   } catch (error) {
     if (isStatus(error, 404)) return undefined;
     throw error;
@@ -115,7 +103,3 @@ export async function findNamesake(name: string, signal: AbortSignal): Promise<P
   const { plants } = await call((client) => client.listPage({ q: name, limit: 100 }, { signal }));
   return plants.find((plant) => plant.name === name);
 }
-
-/** The first tags in use with this prefix, and how many plants have each. */
-export const readTags = (query: TagQuery, signal: AbortSignal): Promise<TagCountPage> =>
-  call((client) => client.countTagPage(query, { signal }));

@@ -12,7 +12,7 @@ import {
   replacePlant,
   Taken,
 } from "../api/plants.ts";
-import { call, explain, isAbort } from "../api/service.ts";
+import { call, explain, Explained, isAbort } from "../api/service.ts";
 import { formatCount, formatName } from "./format.ts";
 import { list } from "./plants.ts";
 import { token } from "./session.ts";
@@ -114,11 +114,10 @@ async function runOnSelected(doing: string, done: string, act: Act): Promise<voi
     await call(async (client) => {
       for await (const block of readSelected(client, shown.filter, stopping)) {
         for (const plant of block) jobs.push([plant, act]);
-        if (jobs.length > AT_ONCE_MAX) return;
+        if (jobs.length > AT_ONCE_MAX) throw new Explained(TOO_MANY);
       }
     });
-    if (jobs.length <= AT_ONCE_MAX) return await runAll(doing, done, jobs, shown);
-    toast(`Nothing was done. ${TOO_MANY}`);
+    await runAll(doing, done, jobs, shown);
   } catch (error) {
     if (!isAbort(error)) toast(`Nothing was done. ${explain(error)}`);
   }

@@ -14,15 +14,9 @@ interface Session {
   readonly identity: TokenFacts;
 }
 
-/** On the device: a session, or why the last one ended, so other tabs know. */
-type Kept = Session | { readonly ended: SignedOut };
-
 const findOwn = (): Session | undefined => recall("sessionStorage", KEY) as Session | undefined;
-
-function findKept(): Session | undefined {
-  const kept = recall("localStorage", KEPT_SESSION) as Kept | undefined;
-  return kept !== undefined && "token" in kept ? kept : undefined;
-}
+const findKept = (): Session | undefined =>
+  recall("localStorage", KEPT_SESSION) as Session | undefined;
 
 const session = signal(findOwn() ?? findKept());
 /** Why no token is in use. */
@@ -43,15 +37,10 @@ export function beginSession(begun: Session, isKept: boolean): void {
   session.value = begun;
 }
 
+/** A token that has ended stays on the device: other tabs find out by themselves, and keep their drafts. */
 export function endSession(why: SignedOut): void {
-  const isKept = findKept()?.token === token.value;
-  if (isKept || why === "left")
-    keep("localStorage", KEPT_SESSION, isKept && why !== "left" ? { ended: why } : undefined);
-  leave(why);
-}
-
-function leave(why: SignedOut): void {
   if (why === "left") {
+    keep("localStorage", KEPT_SESSION, undefined);
     // A link that was opened before must not sign the next person in.
     offered.value = undefined;
     departures.value++;
@@ -64,9 +53,9 @@ function leave(why: SignedOut): void {
 // Another tab has signed in or out for the device. A tab with a token of its own goes on with it.
 window.addEventListener("storage", ({ key }) => {
   if ((key !== KEPT_SESSION && key !== null) || findOwn() !== undefined) return;
-  const kept = recall("localStorage", KEPT_SESSION) as Kept | undefined;
-  if (kept !== undefined && "token" in kept) session.value = kept;
-  else if (session.value !== undefined) leave(kept?.ended ?? "left");
+  const kept = findKept();
+  if (kept !== undefined) session.value = kept;
+  else if (session.value !== undefined) endSession("left");
 });
 
 const LINK = /^#token=(.+)$/;

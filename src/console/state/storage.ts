@@ -44,7 +44,7 @@ export interface Draft {
   readonly etag?: string;
 }
 
-type Drafts = Readonly<Record<string, Draft>>;
+type Drafts = Readonly<Record<string, Draft | undefined>>;
 
 const DRAFTS = "plantstore.drafts";
 
@@ -55,8 +55,8 @@ export const findDraft = (of: bigint | "new"): Draft | undefined => drafts.value
 
 /** Undefined removes the draft. */
 export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
-  const { [String(of)]: _replaced, ...others } = drafts.peek();
-  replaceDrafts(draft === undefined ? others : { ...others, [String(of)]: draft });
+  drafts.value = { ...drafts.peek(), [String(of)]: draft };
+  keep("sessionStorage", DRAFTS, drafts.value);
 }
 
 /** The filter of the list, the place in each list, and what was added last. */
@@ -67,15 +67,10 @@ export const trail = {
 } as const;
 
 export function forgetTrail(): void {
-  replaceDrafts({});
+  drafts.value = {};
   try {
     sessionStorage.clear();
   } catch {
     // The browser forbids storage, so nothing is there.
   }
-}
-
-function replaceDrafts(kept: Drafts): void {
-  drafts.value = kept;
-  keep("sessionStorage", DRAFTS, Object.keys(kept).length === 0 ? undefined : kept);
 }

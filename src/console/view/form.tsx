@@ -3,11 +3,11 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { ServiceError, type TagCount, type TagCountPage } from "../../../client/client.ts";
+import { ServiceError, type TagCount } from "../../../client/client.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isStorable } from "../../domain/plant.ts";
-import { readTags, Taken } from "../api/plants.ts";
-import { explain } from "../api/service.ts";
+import { Taken } from "../api/plants.ts";
+import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
 import { mayRead } from "../state/session.ts";
@@ -144,29 +144,15 @@ export const judgeText = (text = ""): Pick<FieldProps, "fault" | "note"> => ({
   note: text.trim() === text ? undefined : "Starts or ends with a space.",
 });
 
-const SUGGEST_DELAY_MS = 120;
 const TAGS_MAX = 1000;
 
-/** Suggests the tags in use, with how many plants have each. */
+/** Suggests the first tags in use, with how many plants have each. The browser picks those that match. */
 export function TagInput(input: ControlProps): JSX.Element {
-  const { id, value } = input;
-  const isUsed = useSignal(false);
+  const { id } = input;
   const tags = useSignal<readonly TagCount[]>([]);
-  /** The first tags, as they were when the field got the focus. */
-  const first = useRef<TagCountPage>(undefined);
-  const suggest = async (signal: AbortSignal): Promise<void> => {
-    if (!isUsed.value || !mayRead.value) return;
-    try {
-      const all = (first.current ??= await readTags({ limit: TAGS_MAX }, signal));
-      // The browser picks those that match. Where there are too many, the service picks those that begin alike.
-      const isWhole = all.next === undefined || value === "";
-      const found = isWhole ? all : await readTags({ prefix: value, limit: TAGS_MAX }, signal);
-      tags.value = found.tags;
-    } catch {
-      // Any tag can be typed.
-    }
+  const suggest = async (): Promise<void> => {
+    tags.value = (await call((client) => client.countTagPage({ limit: TAGS_MAX }))).tags;
   };
-  useLater(SUGGEST_DELAY_MS, suggest, [value, isUsed.value]);
   return (
     <>
       <input
@@ -174,11 +160,8 @@ export function TagInput(input: ControlProps): JSX.Element {
         type="text"
         list={`${id}-tags`}
         autocomplete="off"
-        onFocus={() => {
-          first.current = undefined;
-          isUsed.value = true;
-        }}
-        onBlur={() => (isUsed.value = false)}
+        // Any tag can be typed, so a failure does not matter.
+        onFocus={() => mayRead.value && void suggest().catch(() => undefined)}
       />
       <datalist id={`${id}-tags`}>
         {tags.value.map(({ tag, ...total }) => (

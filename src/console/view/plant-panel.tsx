@@ -4,14 +4,14 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { isSame, type Plant } from "../../domain/plant.ts";
-import { Changed, findPlant, readPlant, replacePlant, type Versioned } from "../api/plants.ts";
-import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
+import { Changed, findPlant, replacePlant, type Versioned } from "../api/plants.ts";
+import { explain, isAbort, recoveries } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
 import { formatName } from "../state/format.ts";
 import { list, removeWithUndo, restore } from "../state/plants.ts";
 import { openPlant, refine, route } from "../state/route.ts";
 import { mayWrite, token } from "../state/session.ts";
-import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
+import { findDraft, keepDraft } from "../state/storage.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Field, Form, Notice, Tag } from "./controls.tsx";
 import { FailureNotice, judgeText, selectField, TagField, useTask } from "./form.tsx";
@@ -19,8 +19,6 @@ import { History } from "./history.tsx";
 import { closePanel, IdLabel, Panel } from "./panel.tsx";
 
 type Loaded = Versioned | "loading" | "missing" | Error;
-
-const toDraft = ({ etag, plant: { name, tag } }: Versioned): Draft => ({ name, tag, etag });
 
 const findVersioned = (loaded: Loaded): Versioned | undefined =>
   typeof loaded === "object" && "plant" in loaded ? loaded : undefined;
@@ -36,18 +34,18 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   const current = loaded.value;
   const versioned = findVersioned(current);
   const draft = mayWrite.value ? findDraft(id) : undefined;
-  const isDrafted = (now: Versioned | undefined): boolean => {
+  const isDrafted = (plant: Plant | undefined): boolean => {
     const edited = findDraft(id);
-    return edited !== undefined && now !== undefined && isSame({ ...edited, id }, now.plant);
+    return edited !== undefined && plant !== undefined && isSame({ ...edited, id }, plant);
   };
 
   /** Undefined means that the plant is gone. */
   const accept = (now: Versioned | undefined): void => {
     // A form in which nothing was typed, or what is stored already, goes on from the plant as it is now.
-    const isUntouched = isDrafted(findVersioned(loaded.value)) || isDrafted(now);
-    if (now !== undefined && !isBusy.value && isUntouched) keepDraft(id, toDraft(now));
+    const isUntouched = isDrafted(findVersioned(loaded.value)?.plant) || isDrafted(now?.plant);
+    if (now !== undefined && !isBusy.value && isUntouched) edit(now);
     loaded.value = now ?? "missing";
-    isStale.value = findDraft(id)?.etag !== now?.etag && !isDrafted(now);
+    isStale.value = findDraft(id)?.etag !== now?.etag && !isDrafted(now?.plant);
     if (now === undefined) list.value.take(id);
     else list.value.put(now.plant);
   };
@@ -56,14 +54,13 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     if (isBusy.value) return undefined;
     if (news?.type === "removed" && loaded.value !== "loading") return accept(undefined);
     const controller = new AbortController();
-    readPlant(id, controller.signal).then(
+    findPlant(id, controller.signal).then(
       (found) => {
         accept(found);
-        list.value.active.value = id;
+        if (found !== undefined) list.value.active.value = id;
       },
       (error: Error) => {
-        if (isStatus(error, 404)) accept(undefined);
-        else if (!isAbort(error) && versioned === undefined) loaded.value = error;
+        if (!isAbort(error) && versioned === undefined) loaded.value = error;
       },
     );
     return () => controller.abort();
@@ -73,7 +70,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       isLeft.current = true;
       const left = findVersioned(loaded.value);
       if (findDraft(id) === undefined || left === undefined) return;
-      if (isDrafted(left)) keepDraft(id, undefined);
+      if (isDrafted(left.plant)) keepDraft(id, undefined);
       else if (!isBusy.value && token.value !== undefined)
         toast(`Your edit of ${formatName(left.plant)} isn't saved yet.`, open);
     },
@@ -86,10 +83,9 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
     trouble.value = undefined;
     isStale.value = false;
   };
-  const edit = (): void => {
-    if (versioned === undefined) return;
+  const edit = ({ etag, plant: { name, tag } }: Versioned): void => {
     discard();
-    keepDraft(id, toDraft(versioned));
+    keepDraft(id, { name, tag, etag });
   };
   const save = (edited: Plant, over: string): Promise<void> =>
     run(async () => {
@@ -125,13 +121,17 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       } catch (error) {
         if (!(error instanceof Changed)) throw error;
         accept(error.current);
-        return toast("Someone else changed this plant. It isn't deleted yet.");
+        if (error.current !== undefined)
+          toast("Someone else changed this plant. It isn't deleted yet.");
+        return;
       }
       // Another plant may be open by now.
       if (route.value.open === id) closePanel();
     });
 
-  const isBehind = draft !== undefined && isStale.value && !isBusy.value;
+  const isRead = versioned !== undefined || current === "missing";
+  const isEdited = draft !== undefined && isRead;
+  const isBehind = isEdited && isStale.value && !isBusy.value;
   const notice = isBehind ? (
     <ConflictNotice
       now={versioned}
@@ -145,9 +145,8 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
   );
   const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
   // An edit of a plant that is gone is not thrown away unseen.
-  const isTouched =
-    draft !== undefined && (known === undefined || !isSame({ ...draft, id }, known));
-  if (draft !== undefined && current !== "loading" && !(current instanceof Error))
+  const isTouched = isEdited && !isDrafted(known);
+  if (isEdited)
     return (
       <Panel title="Edit plant">
         <Form
@@ -208,7 +207,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       {notice}
       {versioned !== undefined && mayWrite.value && (
         <div class="form-actions">
-          <Button icon="edit" aria-keyshortcuts="e" onClick={edit}>
+          <Button icon="edit" aria-keyshortcuts="e" onClick={() => edit(versioned)}>
             Edit
           </Button>
           <Button
@@ -222,7 +221,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           </Button>
         </div>
       )}
-      {(versioned !== undefined || current === "missing") && (
+      {isRead && (
         <section class="history" aria-labelledby="history-title">
           <h3 id="history-title">History</h3>
           <History
