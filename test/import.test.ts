@@ -201,6 +201,7 @@ describe("plantstore import", () => {
     [["plants.csv", "--map", "name=A,name=B"], "name is given twice"],
     [["plants.csv", "--map", "name=Plant"], 'No column is headed "Plant"; the columns are "id"'],
     [["plants.csv", "--delimiter", "x"], "Allowed choices are"],
+    [["plants.csv", "--delimiter", ";"], "or the sign between them with --delimiter"],
     [["plants.csv", "--format", "xml"], "Allowed choices are"],
     [["plants.csv", "--encoding", "latin1"], "Allowed choices are"],
     [["-"], "--format is needed to read standard input"],

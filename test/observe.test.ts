@@ -2,7 +2,7 @@ import { describe, expect, spyOn, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Histogram, Metrics } from "../src/observe/metrics.ts";
-import { SAMPLES_MAX, StoreFigure } from "../src/observe/activity.ts";
+import { createFigure, SAMPLES_MAX } from "../src/observe/activity.ts";
 import { MetricsReporter } from "../src/observe/reporter.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 
@@ -107,7 +107,7 @@ describe("the size of the store", () => {
   test("is asked for at most every ten seconds, however often clients ask", async () => {
     let now = 1_000_000;
     let asked = 0;
-    const size = new StoreFigure(async () => ++asked * 100);
+    const size = createFigure(async () => ++asked * 100);
     const clock = spyOn(performance, "now").mockImplementation(() => now);
     expect([asked, size.value]).toEqual([0, undefined]);
     await Promise.all([size.refresh(), size.refresh()]);

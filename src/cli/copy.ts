@@ -20,7 +20,7 @@ import {
   withStore,
 } from "./command.ts";
 import { requireOutsideStore } from "./files.ts";
-import { countOf, formatCount, printError, printReport, Progress } from "./terminal.ts";
+import { countOf, formatCount, printError, printReport, showProgress } from "./terminal.ts";
 
 type Sum = Awaited<ReturnType<typeof sumUp>>;
 
@@ -110,7 +110,7 @@ export async function copyPlants(
   const [from, to] = [source.description.location, target.description.location];
   const { count: total } = await retryBusy(() => source.countPlants({}, Number.POSITIVE_INFINITY));
   let [stage, done] = ["copying", 0];
-  using progress = new Progress(() => ({ stage, plants: done, part: total && done / total }));
+  using progress = showProgress(() => ({ stage, plants: done, part: total && done / total }));
   const retrying: RetryOptions = { ...options, onRetry: progress.onRetry };
   const create = async (listed: readonly ListedPlant[]): Promise<void> => {
     const plants = listed.map((plant) => ({ ...plant, id: BigInt(plant.id) }));

@@ -6,7 +6,7 @@ import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
 import { openOutput } from "./files.ts";
 import { findFormat } from "./import.ts";
-import { countOf, formatSeconds, Progress } from "./terminal.ts";
+import { countOf, formatSeconds, showProgress } from "./terminal.ts";
 
 export async function exportPlants(config: Config, flags: Flags): Promise<void> {
   const { output: path = "-" } = flags;
@@ -22,7 +22,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
       using output = openOutput("--output", path, flags, config, signal);
       // Plants that scroll by on the terminal are progress enough.
       const isShown = path !== "-" || !process.stdout.isTTY;
-      using progress = new Progress(() => ({ plants: count }), isShown);
+      using progress = showProgress(() => ({ plants: count }), isShown);
       const blocks = plantsOf(target).exportBlocks(flags, { signal, onRetry: progress.onRetry });
       for await (const plants of blocks) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));

@@ -31,7 +31,7 @@ import {
   withTarget,
 } from "./command.ts";
 import { isSameFile, openOutput } from "./files.ts";
-import { printError, printLine, Progress } from "./terminal.ts";
+import { printError, printLine, showProgress } from "./terminal.ts";
 
 /** A record may be larger than the request that stored it, by an id. */
 const RECORD_BYTES_MORE = 64;
@@ -51,12 +51,12 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
 
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
     let part: number | undefined;
-    using progress = new Progress(() => ({
+    using progress = showProgress(() => ({
       plants: tally.created + tally.replayed,
       refused: tally.refused,
       part,
     }));
-    const print = (line: string): void => progress.print(line);
+    const { print } = progress;
     const chunks = readSource(path, format, flags.sheet, signal, (read) => {
       part = bytes && read / bytes;
     });
@@ -242,7 +242,9 @@ async function summarize(
 ): Promise<void> {
   if (error instanceof UsageError) throw error;
   if (error instanceof MissingColumn)
-    throw new UsageError(`${error.message} Name the columns with --map id=…,name=…,tag=…`);
+    throw new UsageError(
+      `${error.message} Name the columns with --map id=…,name=…,tag=…, or the sign between them with --delimiter.`,
+    );
   const finished = error === undefined;
   const line = json
     ? JSON.stringify({ finished, created, replayed, refused, seconds })

@@ -125,34 +125,27 @@ interface Reading {
 }
 
 /** One moving line on a terminal; nothing elsewhere. */
-export class Progress {
-  private readonly startedAtMs = performance.now();
-  private readonly timer: Timer | undefined;
-
-  constructor(read: () => Reading, isShown = true) {
-    if (!isShown || !process.stderr.isTTY || process.env["TERM"] === "dumb") return;
-    this.timer = setInterval(() => {
-      const seconds = (performance.now() - this.startedAtMs) / 1000;
-      const columns = process.stderr.columns || COLUMNS_DEFAULT;
-      process.stderr.write(CLEAR_LINE + formatProgress(read(), seconds, columns));
-    }, DRAW_MS);
-  }
-
-  /** For `RetryOptions`. */
-  readonly onRetry = (error: Error, waitMs: number): void =>
-    this.print(describeRetry(error, waitMs));
-
+export function showProgress(read: () => Reading, isShown = true) {
+  const isMoving = isShown && process.stderr.isTTY && process.env["TERM"] !== "dumb";
+  const startedAtMs = performance.now();
+  const draw = (): void => {
+    const seconds = (performance.now() - startedAtMs) / 1000;
+    const columns = process.stderr.columns || COLUMNS_DEFAULT;
+    process.stderr.write(CLEAR_LINE + formatProgress(read(), seconds, columns));
+  };
+  const timer = isMoving ? setInterval(draw, DRAW_MS) : undefined;
+  const clear = isMoving ? CLEAR_LINE : "";
   /** A line that stays. The moving one is soon drawn below it. */
-  print(line: string): void {
-    process.stderr.write(`${this.timer === undefined ? "" : CLEAR_LINE}${line}\n`);
-  }
-
-  /** Clears the moving line. */
-  [Symbol.dispose](): void {
-    if (this.timer === undefined) return;
-    clearInterval(this.timer);
-    process.stderr.write(CLEAR_LINE);
-  }
+  const print = (line: string): void => void process.stderr.write(`${clear}${line}\n`);
+  return {
+    print,
+    /** For `RetryOptions`. */
+    onRetry: (error: Error, waitMs: number): void => print(describeRetry(error, waitMs)),
+    [Symbol.dispose]: () => {
+      clearInterval(timer);
+      process.stderr.write(clear);
+    },
+  };
 }
 
 /** Always narrower than the terminal: a line that wraps cannot be cleared. */

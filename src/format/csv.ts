@@ -191,12 +191,5 @@ function findColumn(
   const known = found.map((one) => JSON.stringify(one)).join(", ");
   const count = columns.length === 0 ? "No" : "More than one";
   const fault = `${count} column is headed ${JSON.stringify(heading)}`;
-  throw new MissingColumn(`${fault}; the columns are ${known}.${suggestDelimiter(found)}`);
-}
-
-/** Spreadsheets write semicolons in countries whose numbers have a comma. */
-function suggestDelimiter(found: readonly string[]): string {
-  const other = [";", "\t", "|"].find((sign) => found.length === 1 && found[0]?.includes(sign));
-  if (other === undefined) return "";
-  return ` Is --delimiter ${other === "\t" ? "tab" : `'${other}'`} missing?`;
+  throw new MissingColumn(`${fault}; the columns are ${known}.`);
 }

@@ -70,23 +70,19 @@ const round = (ms: number | undefined): number | undefined =>
 const SIZE_FRESH_MS = 10_000;
 
 /** A figure of the store. Measured seldom unless clients ask, because the answer may come from a database server. */
-export class StoreFigure {
-  /** As last measured; undefined if it could not be. */
-  value: number | undefined;
-  private readonly measure: () => Promise<number | undefined>;
-  private measuredAtMs = Number.NEGATIVE_INFINITY;
-  private measuring = Promise.resolve();
-
-  constructor(measure: () => Promise<number | undefined>) {
-    this.measure = measure;
-  }
-
-  /** Resolves when the figure is known. */
-  refresh(freshMs = SIZE_FRESH_MS): Promise<void> {
-    if (performance.now() - this.measuredAtMs < freshMs) return this.measuring;
-    this.measuredAtMs = performance.now();
-    const keep = (value: number | undefined): void => void (this.value = value);
-    this.measuring = this.measure().then(keep, () => keep(undefined));
-    return this.measuring;
-  }
+export function createFigure<Value>(measure: () => Promise<Value>) {
+  let measuredAtMs = Number.NEGATIVE_INFINITY;
+  let measuring = Promise.resolve();
+  const figure = {
+    /** As last measured; undefined if it could not be. */
+    value: undefined as Value | undefined,
+    /** Resolves when the figure is known. */
+    refresh: (freshMs = SIZE_FRESH_MS): Promise<void> => {
+      if (performance.now() - measuredAtMs < freshMs) return measuring;
+      measuredAtMs = performance.now();
+      const keep = (value?: Value): void => void (figure.value = value);
+      return (measuring = measure().then(keep, () => keep()));
+    },
+  };
+  return figure;
 }

@@ -1,7 +1,6 @@
 /** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
 
-import { readdirSync, readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
@@ -55,10 +54,7 @@ export class MetricsReporter {
   private readonly observed: Observed;
   private readonly loopDelays = new Histogram();
   private readonly timers: Timer[] = [];
-  private readonly plants = new StoreFigure(async () => {
-    const { count } = await this.observed.store.countPlants();
-    return count;
-  });
+  private readonly plants = new StoreFigure(() => this.observed.store.countPlants());
   private readonly size = new StoreFigure(() => this.observed.store.measureBytes());
   private readonly samples: ReturnType<MetricsReporter["compare"]>[] = [];
   private last = summarize([]);
@@ -128,10 +124,13 @@ export class MetricsReporter {
     const { store, limits, commits, backups } = observed;
     const newest = backups?.last;
     const isReady = observed.findReadiness();
-    const [tokens, webhooks = [], connections] = await Promise.all([
+    const [tokens, webhooks = [], connections, open, openMax, rss] = await Promise.all([
       inTime(store.listTokens()),
       inTime(observed.reportWebhooks?.()),
       inTime(countConnections(limits.port)),
+      inTime(readdir("/proc/self/fd")),
+      inTime(readDescriptorsMax()),
+      inTime(Promise.try(() => process.memoryUsage.rss())),
       inTime(this.plants.refresh()),
       this.size.refresh(),
     ]);
@@ -140,16 +139,13 @@ export class MetricsReporter {
     const { diskFreeBytes } = figures;
     const diskFreeMin = diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin;
     const info = { version: packageJson.version, engine: store.description.engine };
-    const expiring = tokens && countExpiring(tokens);
-    const rss = orNothing(() => process.memoryUsage.rss());
-    const descriptors = orNothing(() => readdirSync("/proc/self/fd").length);
     const cpu = process.cpuUsage();
     const made = backups && byResult({ made: backups.made, failed: backups.failed });
     const attempts = webhooks.flatMap(({ name, sent: taken, failed }) =>
       byResult({ taken, failed }, { webhook: name }),
     );
     const dropped = observed.countDroppedLines?.() ?? 0;
-    const byWebhook = (key: "lagSeconds" | "isPaused"): Value =>
+    const byWebhook = (key: "lagSeconds" | "isPaused"): Series =>
       webhooks.map((webhook) => [{ webhook: webhook.name }, webhook[key]]);
     return formatFamilies({
       gauge: {
@@ -162,13 +158,13 @@ export class MetricsReporter {
         held_bytes: ["Memory for bodies that arrive and unread answers.", gauges.bytesHeld],
         held_bytes_max: ["Requests that would hold more are refused.", limits.bodyBytesTotalMax],
         store_bytes: ["Size of the store, its log included.", this.size.value],
-        plants: ["Plants in the store.", this.plants.value],
+        plants: ["Plants in the store.", this.plants.value?.count],
         plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
         disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
         disk_free_bytes_min: ["SQLite: with less, plants are refused.", diskFreeMin || undefined],
         postgres_connections_in_use: ["Connections that are at work.", figures.connectionsInUse],
         postgres_waiting: ["Work that waits for a connection.", figures.callersWaiting],
-        tokens_expiring: ["Tokens that stop working within a week.", expiring],
+        tokens_expiring: ["Tokens that end within a week.", tokens?.filter(isExpiring).length],
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
         backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
         backup_bytes: ["Size of the newest backup.", newest?.bytes],
@@ -176,8 +172,8 @@ export class MetricsReporter {
         webhook_lag_seconds: ["Age of the oldest change not taken yet.", byWebhook("lagSeconds")],
         webhook_paused: ["1 if nothing is sent until a person resumes it.", byWebhook("isPaused")],
         process_resident_memory_bytes: ["Memory of the process.", rss],
-        process_open_fds: ["Open descriptors.", descriptors],
-        process_max_fds: ["Descriptors that may be open.", orNothing(readDescriptorsMax)],
+        process_open_fds: ["Open descriptors.", open?.length],
+        process_max_fds: ["Descriptors that may be open.", openMax],
         process_start_time_seconds: ["Since 1970.", performance.timeOrigin / 1000],
       },
       counter: {
@@ -203,12 +199,10 @@ export class MetricsReporter {
 }
 
 type Labels = Readonly<Record<string, string | number | undefined>>;
-type Figure = number | boolean | Histogram;
-/** One figure, or one for each set of labels. */
-type Value = Figure | undefined | Series;
+type Figure = number | boolean | Histogram | undefined;
 type Series = readonly (readonly [Labels, Figure])[];
-/** By name, each with its meaning. docs/operations.md says more. */
-type Families = Readonly<Record<string, readonly [string, Value]>>;
+/** By name: what it means, and one figure, or one for each set of labels. docs/operations.md says more. */
+type Families = Readonly<Record<string, readonly [string, Figure | Series]>>;
 
 const byResult = (counts: Readonly<Record<string, number>>, labels: Labels = {}): Series =>
   Object.entries(counts).map(([result, count]) => [{ ...labels, result }, count]);
@@ -216,39 +210,33 @@ const byResult = (counts: Readonly<Record<string, number>>, labels: Labels = {})
 const formatFamilies = (byType: Readonly<Record<string, Families>>): string =>
   Object.entries(byType)
     .flatMap(([type, families]) =>
-      Object.entries(families).map(([key, [meaning, value]]) => {
+      Object.entries(families).flatMap(([key, [meaning, value]]) => {
         const name = key.startsWith("process_") ? key : `plantstore_${key}`;
-        return `# HELP ${name} ${meaning}\n# TYPE ${name} ${type}\n${formatValue(name, value)}`;
+        const series = (Array.isArray(value) ? value : [[{}, value]]) as Series;
+        return [
+          `# HELP ${name} ${meaning}\n# TYPE ${name} ${type}\n`,
+          ...series.map(([labels, figure]) => formatFigure(name, labels, figure)),
+        ];
       }),
     )
     .join("");
 
-function formatValue(name: string, value: Value): string {
-  if (value === undefined) return "";
-  const series = Array.isArray(value) ? value : [[{}, value]];
-  return series
-    .flatMap(([labels, one]) =>
-      one instanceof Histogram ? formatHistogram(name, labels, one) : formatLine(name, labels, one),
-    )
-    .join("");
-}
-
 /** Seconds have one bucket for each doubling from a quarter of a millisecond to sixteen seconds. */
-function formatHistogram(name: string, labels: Labels, histogram: Histogram): string[] {
-  const [from, to, unit] = name.endsWith("_seconds") ? [0.25, 16_384, 1_000] : [1, 1_024, 1];
-  const bucket = (le: number | string, count: number): string =>
-    formatLine(`${name}_bucket`, { ...labels, le }, count);
-  return [
-    ...histogram.buckets(from, to).map(({ upToMs, count }) => bucket(upToMs / unit, count)),
-    bucket("+Inf", histogram.count),
-    formatLine(`${name}_sum`, labels, histogram.sumMs / unit),
-    formatLine(`${name}_count`, labels, histogram.count),
-  ];
-}
-
-function formatLine(name: string, labels: Labels, value: number | boolean): string {
+function formatFigure(name: string, labels: Labels, figure: Figure): string {
+  if (figure === undefined) return "";
+  if (figure instanceof Histogram) {
+    const [from, to, unit] = name.endsWith("_seconds") ? [0.25, 16_384, 1_000] : [1, 1_024, 1];
+    const bucket = (le: number | string, count: number): string =>
+      formatFigure(`${name}_bucket`, { ...labels, le }, count);
+    return [
+      ...figure.buckets(from, to).map(({ upToMs, count }) => bucket(upToMs / unit, count)),
+      bucket("+Inf", figure.count),
+      formatFigure(`${name}_sum`, labels, figure.sumMs / unit),
+      formatFigure(`${name}_count`, labels, figure.count),
+    ].join("");
+  }
   const pairs = Object.entries(labels).map(([key, text]) => `${key}="${escape(String(text))}"`);
-  return `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${Number(value)}\n`;
+  return `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${Number(figure)}\n`;
 }
 
 const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
@@ -257,31 +245,22 @@ export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const ANSWER_MS_MAX = 1_000;
 
-/** A figure that fails or does not come, as from a database that does not answer, must not hold up the others. */
+/**
+ * A figure that fails or does not come, as from a database that does not answer, must not hold up the others. Some are
+ * in files that only Linux has, and none can be read if no file can be opened.
+ */
 const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
   Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
 
 const WEEK_MS = 7 * 86_400_000;
 
-function countExpiring(tokens: readonly TokenRecord[]): number {
-  const now = Date.now();
-  return tokens.filter(
-    ({ expiresAtMs = Infinity, revokedAtMs }) =>
-      revokedAtMs === undefined && expiresAtMs > now && expiresAtMs < now + WEEK_MS,
-  ).length;
+function isExpiring({ expiresAtMs = Infinity, revokedAtMs }: TokenRecord): boolean {
+  const leftMs = expiresAtMs - Date.now();
+  return revokedAtMs === undefined && leftMs > 0 && leftMs < WEEK_MS;
 }
 
-/** Some figures are in files that only Linux has, and none can be read if no file can be opened. */
-function orNothing(read: () => number): number | undefined {
-  try {
-    return read();
-  } catch {
-    return undefined;
-  }
-}
-
-function readDescriptorsMax(): number {
-  const limits = readFileSync("/proc/self/limits", "utf8");
+async function readDescriptorsMax(): Promise<number> {
+  const limits = await readFile("/proc/self/limits", "utf8");
   return Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
 }
 
