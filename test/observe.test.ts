@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Histogram, Metrics } from "../src/observe/metrics.ts";
 import { createFigure, SAMPLES_MAX } from "../src/observe/activity.ts";
-import { MetricsReporter } from "../src/observe/reporter.ts";
+import { createReporter } from "../src/observe/reporter.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 
 describe("a histogram", () => {
@@ -54,7 +54,7 @@ describe("activity", () => {
   test("has the last samples alone, oldest first, each with what happened since the one before", async () => {
     const metrics = new Metrics();
     const count = metrics.counterOf("/plants", ["POST"]);
-    const reporter = new MetricsReporter([metrics], {
+    const reporter = createReporter([metrics], {
       store: {
         description: { engine: "none" },
         writesWaiting: 7,
@@ -66,7 +66,7 @@ describe("activity", () => {
       },
       limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
       findReadiness: () => undefined,
-    } as unknown as ConstructorParameters<typeof MetricsReporter>[1]);
+    } as unknown as Parameters<typeof createReporter>[1]);
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
       for (let n = 0; n < at; n++) count("POST", 200, 1);
       if (at % 2 === 0) count("POST", 503, 1);

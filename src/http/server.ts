@@ -3,7 +3,7 @@
 import { RateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { MetricsReporter, type Reports, type ServiceFacts } from "../observe/reporter.ts";
+import { createReporter, type Reports, type ServiceFacts } from "../observe/reporter.ts";
 import { Memory } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
@@ -112,7 +112,7 @@ function observeAlone(
   readiness: Readiness,
 ): Observed {
   const metrics = new Metrics();
-  const reporter = new MetricsReporter([metrics], {
+  const reporter = createReporter([metrics], {
     ...facts,
     store,
     limits: config,

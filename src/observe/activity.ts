@@ -80,8 +80,8 @@ export function createFigure<Value>(measure: () => Promise<Value>) {
     refresh: (freshMs = SIZE_FRESH_MS): Promise<void> => {
       if (performance.now() - measuredAtMs < freshMs) return measuring;
       measuredAtMs = performance.now();
-      const keep = (value?: Value): void => void (figure.value = value);
-      return (measuring = measure().then(keep, () => keep()));
+      const known = measure().catch(() => undefined);
+      return (measuring = known.then((value) => void (figure.value = value)));
     },
   };
   return figure;

@@ -5,7 +5,7 @@ import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
-import { compare, type FailedRequest, SAMPLES_MAX, StoreFigure, summarize } from "./activity.ts";
+import { compare, createFigure, type FailedRequest, SAMPLES_MAX, summarize } from "./activity.ts";
 import { Histogram, Metrics } from "./metrics.ts";
 
 /** How often the event loop is looked at. */
@@ -49,79 +49,71 @@ export interface BackupState {
   last: { readonly atMs: number; readonly bytes: number } | undefined;
 }
 
-export class MetricsReporter {
-  private readonly blocks: readonly Metrics[];
-  private readonly observed: Observed;
-  private readonly loopDelays = new Histogram();
-  private readonly timers: Timer[] = [];
-  private readonly plants = new StoreFigure(() => this.observed.store.countPlants());
-  private readonly size = new StoreFigure(() => this.observed.store.measureBytes());
-  private readonly samples: ReturnType<MetricsReporter["compare"]>[] = [];
-  private last = summarize([]);
+/** Of one block for each thread that counts. */
+export function createReporter(blocks: readonly Metrics[], observed: Observed) {
+  const { store, limits, commits, backups } = observed;
+  const intervalMs = limits.sampleSeconds * 1000;
+  const loopDelays = new Histogram();
+  const plants = createFigure(() => store.countPlants());
+  const size = createFigure(() => store.measureBytes());
+  const samples: ReturnType<typeof compareWithLast>[] = [];
   /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
-  private readonly failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
+  const failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
+  let last = summarize([]);
+  let timers: Timer[] = [];
 
-  /** One block for each thread that counts. */
-  constructor(blocks: readonly Metrics[], observed: Observed) {
-    this.blocks = blocks;
-    this.observed = observed;
-  }
+  const compareWithLast = (atMs: number) => {
+    const before = last;
+    last = summarize(blocks);
+    const [waiting, storeBytes] = [store.writesWaiting, size.value];
+    return { atMs, ...compare(before, last), waiting, storeBytes };
+  };
 
-  start(): void {
-    const intervalMs = this.observed.limits.sampleSeconds * 1000;
+  const sample = (atMs: number): void => {
+    samples.push(compareWithLast(atMs));
+    if (samples.length > SAMPLES_MAX) samples.shift();
+    // The chart of the size shows the hour before a person opens it.
+    void size.refresh(SIZE_SAMPLED_MS);
+  };
+
+  const start = (): void => {
     let dueMs = performance.now() + LOOP_CHECK_MS;
     const checkLoop = (): void => {
-      this.loopDelays.add(Math.max(0, performance.now() - dueMs));
+      loopDelays.add(Math.max(0, performance.now() - dueMs));
       dueMs = performance.now() + LOOP_CHECK_MS;
     };
-    this.timers.push(
-      setInterval(() => this.sample(Date.now()), intervalMs).unref(),
+    timers = [
+      setInterval(() => sample(Date.now()), intervalMs).unref(),
       setInterval(checkLoop, LOOP_CHECK_MS).unref(),
-    );
-  }
+    ];
+  };
 
-  stop(): void {
-    for (const timer of this.timers) clearInterval(timer);
-  }
+  const stop = (): void => timers.forEach(clearInterval);
 
-  readonly noteFailure = (failure: FailedRequest): void => {
-    const kept = this.failures[failure.status < 500 ? 0 : 1];
+  const noteFailure = (failure: FailedRequest): void => {
+    const kept = failures[failure.status < 500 ? 0 : 1];
     if (kept.push(failure) > FAILURES_MAX) kept.shift();
   };
 
-  sample(atMs: number): void {
-    this.samples.push(this.compare(atMs));
-    if (this.samples.length > SAMPLES_MAX) this.samples.shift();
-    // The chart of the size shows the hour before a person opens it.
-    void this.size.refresh(SIZE_SAMPLED_MS);
-  }
-
-  private compare(atMs: number) {
-    const { last } = this;
-    this.last = summarize(this.blocks);
-    const [waiting, storeBytes] = [this.observed.store.writesWaiting, this.size.value];
-    return { atMs, ...compare(last, this.last), waiting, storeBytes };
-  }
-
   /** With the samples after that time, oldest first, and the failures, newest first. */
-  readonly readActivity = async (sinceMs: number) => {
+  const readActivity = async (sinceMs: number) => {
     // Measured for the next sample. This answer does not wait for a database server.
-    void this.size.refresh();
-    const failures = this.failures.flat().toReversed();
+    void size.refresh();
     return {
-      intervalMs: this.observed.limits.sampleSeconds * 1000,
-      samples: this.samples.filter(({ atMs }) => atMs > sinceMs),
-      failures: failures.toSorted((one, other) => other.atMs - one.atMs),
-      backups: this.observed.backups,
+      intervalMs,
+      samples: samples.filter(({ atMs }) => atMs > sinceMs),
+      failures: failures
+        .flat()
+        .toReversed()
+        .toSorted((one, other) => other.atMs - one.atMs),
+      backups,
       version: packageJson.version,
       startedAtMs: Math.round(performance.timeOrigin),
     };
   };
 
   /** All counters in the text format of Prometheus. */
-  readonly formatMetrics = async (): Promise<string> => {
-    const { loopDelays, observed } = this;
-    const { store, limits, commits, backups } = observed;
+  const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
     const isReady = observed.findReadiness();
     const [tokens, webhooks = [], connections, open, openMax, rss] = await Promise.all([
@@ -131,10 +123,10 @@ export class MetricsReporter {
       inTime(readdir("/proc/self/fd")),
       inTime(readDescriptorsMax()),
       inTime(Promise.try(() => process.memoryUsage.rss())),
-      inTime(this.plants.refresh()),
-      this.size.refresh(),
+      inTime(plants.refresh()),
+      size.refresh(),
     ]);
-    const { creates, requests, batchLines, durations, gauges } = Metrics.addUp(this.blocks);
+    const { creates, requests, batchLines, durations, gauges } = Metrics.addUp(blocks);
     const figures = store.readFigures();
     const { diskFreeBytes } = figures;
     const diskFreeMin = diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin;
@@ -157,8 +149,8 @@ export class MetricsReporter {
         writes_waiting_max: ["Writes beyond this are refused.", limits.queueLengthMax],
         held_bytes: ["Memory for bodies that arrive and unread answers.", gauges.bytesHeld],
         held_bytes_max: ["Requests that would hold more are refused.", limits.bodyBytesTotalMax],
-        store_bytes: ["Size of the store, its log included.", this.size.value],
-        plants: ["Plants in the store.", this.plants.value?.count],
+        store_bytes: ["Size of the store, its log included.", size.value],
+        plants: ["Plants in the store.", plants.value?.count],
         plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
         disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
         disk_free_bytes_min: ["SQLite: with less, plants are refused.", diskFreeMin || undefined],
@@ -196,7 +188,11 @@ export class MetricsReporter {
       },
     });
   };
+
+  return { start, stop, sample, noteFailure, readActivity, formatMetrics };
 }
+
+export type MetricsReporter = ReturnType<typeof createReporter>;
 
 type Labels = Readonly<Record<string, string | number | undefined>>;
 type Figure = number | boolean | Histogram | undefined;
@@ -210,13 +206,11 @@ const byResult = (counts: Readonly<Record<string, number>>, labels: Labels = {})
 const formatFamilies = (byType: Readonly<Record<string, Families>>): string =>
   Object.entries(byType)
     .flatMap(([type, families]) =>
-      Object.entries(families).flatMap(([key, [meaning, value]]) => {
+      Object.entries(families).map(([key, [meaning, value]]) => {
         const name = key.startsWith("process_") ? key : `plantstore_${key}`;
         const series = (Array.isArray(value) ? value : [[{}, value]]) as Series;
-        return [
-          `# HELP ${name} ${meaning}\n# TYPE ${name} ${type}\n`,
-          ...series.map(([labels, figure]) => formatFigure(name, labels, figure)),
-        ];
+        const lines = series.map(([labels, figure]) => formatFigure(name, labels, figure));
+        return `# HELP ${name} ${meaning}\n# TYPE ${name} ${type}\n${lines.join("")}`;
       }),
     )
     .join("");

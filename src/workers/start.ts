@@ -9,7 +9,7 @@ import type { RunningServer } from "../http/server.ts";
 import { Readiness } from "../http/status.ts";
 import type { FailedRequest } from "../observe/activity.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
-import { MetricsReporter, type ServiceFacts } from "../observe/reporter.ts";
+import { createReporter, type MetricsReporter, type ServiceFacts } from "../observe/reporter.ts";
 import { createCallee, type Methods } from "./remote-store.ts";
 
 /** What a worker is started with. */
@@ -79,7 +79,7 @@ export async function startWorkers({
     const listening = await Promise.all(workers.map((worker) => worker.listening));
     const { url, hasConsole, metricsPaths } = listening[0] as Listening;
     const readiness = new Readiness(store);
-    const reporter = new MetricsReporter(
+    const reporter = createReporter(
       memories.map((memory) => new Metrics(memory, metricsPaths)),
       { ...facts, store, limits: config, findReadiness: readiness.findLast },
     );
