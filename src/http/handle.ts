@@ -255,8 +255,8 @@ function requireSaneHead(request: Request, urlBytesMax: number): void {
 export class LacksScope extends Refusal {
   readonly scope: Scope;
 
-  constructor(scope: Scope, message = `The token lacks the scope ${scope}.`) {
-    super("insufficient_scope", message);
+  constructor(scope: Scope) {
+    super("insufficient_scope", `The token lacks the scope ${scope}.`);
     this.scope = scope;
   }
 }

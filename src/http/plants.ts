@@ -15,7 +15,6 @@ import {
   parseReplacement,
 } from "../domain/plant.ts";
 import type { ServedStore } from "../domain/store.ts";
-import type { TokenRecord } from "../domain/token.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { readText, requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
@@ -39,13 +38,13 @@ import {
 const REPLAYED = { "idempotent-replayed": "true" };
 
 /** POST /plants */
-export async function createPlant(exchange: Exchange, { name }: TokenRecord): Promise<Response> {
-  const { request, service, startedAtMs } = exchange;
+export async function createPlant(exchange: Exchange): Promise<Response> {
+  const { request, service, startedAtMs, tokenName } = exchange;
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
   const plant = parseNewPlant(text);
   if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
-  const outcome = await service.store.createPlant(plant, name);
+  const outcome = await service.store.createPlant(plant, tokenName);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreate(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
@@ -67,27 +66,24 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
 }
 
 /** PUT /plants/{id} */
-export async function replacePlant(exchange: Exchange, { name }: TokenRecord): Promise<Response> {
-  const { request, service } = exchange;
+export async function replacePlant(exchange: Exchange): Promise<Response> {
+  const { request, service, tokenName } = exchange;
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
   const plant = parseReplacement(text, id);
   if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
-  await service.store.replacePlant(plant, condition, name);
+  await service.store.replacePlant(plant, condition, tokenName);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
 }
 
 /** DELETE /plants/{id} */
-export async function removePlant(
-  { request, service }: Exchange,
-  { name }: TokenRecord,
-): Promise<Response> {
+export async function removePlant({ request, service, tokenName }: Exchange): Promise<Response> {
   // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
   await request.body?.cancel();
-  await service.store.removePlant(parseId(request), parseCondition(request.headers), name);
+  await service.store.removePlant(parseId(request), parseCondition(request.headers), tokenName);
   return answer(204, null);
 }
 

@@ -24,11 +24,7 @@ async function createToken(
 ): Promise<IssuedToken> {
   const grant = parseGrant(given);
   const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
-  if (lacking !== undefined)
-    throw new LacksScope(
-      lacking,
-      `The token lacks the scope ${lacking}, so it cannot hand it out.`,
-    );
+  if (lacking !== undefined) throw new LacksScope(lacking);
   return issueToken(service.store, grant);
 }
 
