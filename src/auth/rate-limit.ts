@@ -107,10 +107,10 @@ export class RateLimiter {
   /** Gives the lines of a batch on as fast as the rate allows. */
   async *pace<Line>(
     blocks: AsyncIterable<Line[]>,
-    token: Limited,
+    token: Limited | undefined,
     signal: AbortSignal,
   ): AsyncGenerator<Line[]> {
-    const bucket = this.bucketOf(token);
+    const bucket = token && this.bucketOf(token);
     if (bucket === undefined) return yield* blocks;
     const ending = AbortSignal.any([signal, this.closing.signal]);
     // Enough to share a commit, and little enough to leave something for the token's other requests.

@@ -3,7 +3,6 @@
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
 import { parseNewPlant, type Plant } from "../domain/plant.ts";
-import type { TokenRecord } from "../domain/token.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
 import {
@@ -33,13 +32,13 @@ const ID_BYTES_MAX = 64;
 export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
   bodyBytesMax + ID_BYTES_MAX;
 
-export async function createPlants(exchange: Exchange, principal: TokenRecord): Promise<Response> {
+export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     exchange.requireHalf();
     exchange.claim(countUnread(exchange));
     await requireOpen(request);
-    const results = toStream(exchange, (signal) => createLines(exchange, principal, signal));
+    const results = toStream(exchange, (signal) => createLines(exchange, signal));
     return answer(200, results, { "content-type": NDJSON_TYPES[0] });
   }
   const text = await readText(exchange);
@@ -49,23 +48,19 @@ export async function createPlants(exchange: Exchange, principal: TokenRecord): 
   service.memory.noteText(PARSED_COPIES * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, principal, ["[", ",", "]"], readArray(text, service), signal),
+    createAll(exchange, ["[", ",", "]"], readArray(text, service), signal),
   );
   return answer(200, results);
 }
 
-async function* createLines(
-  exchange: Exchange,
-  principal: TokenRecord,
-  signal: AbortSignal,
-): AsyncGenerator<string> {
+async function* createLines(exchange: Exchange, signal: AbortSignal): AsyncGenerator<string> {
   const { request, service } = exchange;
   const reader = request.body?.getReader();
   if (reader === undefined) return;
   try {
     const chunks = claimChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, principal, ["", "", ""], blocks, signal);
+    yield* createAll(exchange, ["", "", ""], blocks, signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.memory);
@@ -76,18 +71,17 @@ async function* createLines(
 
 async function* createAll(
   exchange: Exchange,
-  principal: TokenRecord,
   [open, between, close]: readonly [string, string, string],
   blocks: AsyncIterable<Line[]>,
   signal: AbortSignal,
 ): AsyncGenerator<string> {
-  const { service, requestId } = exchange;
+  const { service, requestId, token } = exchange;
   // As long as a connection may be idle: the client waits for results.
   const waitMsMax = service.config.idleSecondsMax * 1000;
   let lastLine = 0;
   let separator = open;
   try {
-    for await (const lines of service.rates.pace(blocks, principal, signal)) {
+    for await (const lines of service.rates.pace(blocks, token, signal)) {
       // Many blocks may have arrived in one piece.
       signal.throwIfAborted();
       const release = await service.memory.holdLines(lines.length, waitMsMax, signal);
@@ -112,7 +106,7 @@ async function* createAll(
 
 /** One result for each line. The store gets all plants at once, so they share a commit and keep their order. */
 async function createBlock(lines: readonly Line[], exchange: Exchange): Promise<string[]> {
-  const { service, requestId, tokenName } = exchange;
+  const { service, requestId, token } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
@@ -120,7 +114,7 @@ async function createBlock(lines: readonly Line[], exchange: Exchange): Promise<
   const garbage = memory.isCrowded ? lines.length : lines.length - plants.length;
   memory.noteText(garbage * LINE_CHARACTERS);
   const outcomes = (
-    plants.length === 0 ? [] : await service.store.createPlants(plants, tokenName)
+    plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name)
   ).values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];

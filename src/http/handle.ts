@@ -47,7 +47,8 @@ export class Exchange {
   isStreamed = false;
   /** What is left of a body that is not read to its end. */
   rest: Rest | undefined;
-  tokenName: string | undefined;
+  /** The record of its token, if that was good. */
+  token: TokenRecord | undefined;
   private id: string | undefined;
 
   constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
@@ -91,23 +92,15 @@ const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 const requestIdPrefix = Math.random().toString(36).slice(2, 10);
 let requestCount = 0;
 
-type Handle<More extends unknown[]> = (
-  exchange: Exchange,
-  ...more: More
-) => Response | Promise<Response>;
-
-export type Operation =
-  /** Open to all, because it shows no plant. */
-  | { readonly scope: undefined; readonly handle: Handle<[]> }
-  /** Needs a token with this scope, or with `any` a valid token. */
-  | {
-      readonly scope: Scope | "any";
-      readonly handle: Handle<[principal: TokenRecord]>;
-      /** The operation reads the query itself. Without it, any parameter is refused. */
-      readonly hasQuery?: true;
-      /** The media types of bodies, for the answer to another. */
-      readonly bodyTypes?: readonly string[];
-    };
+export interface Operation {
+  /** What a token needs; with `any` it only has to be valid. Undefined: open to all, because it shows no plant. */
+  readonly scope: Scope | "any" | undefined;
+  readonly handle: (exchange: Exchange) => Response | Promise<Response>;
+  /** The operation reads the query itself. Without it, with a token, any parameter is refused. */
+  readonly hasQuery?: boolean;
+  /** The media types that a POST takes, for the answer to another. */
+  readonly bodyTypes?: readonly string[] | undefined;
+}
 
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"] as const;
 export type Method = Exclude<(typeof methods)[number], "HEAD" | "OPTIONS">;
@@ -151,19 +144,18 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       requireSaneHead(request, config.urlBytesMax);
       if (operation === undefined)
         throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
-      if (operation.scope === undefined) response = await operation.handle(exchange);
-      else {
+      const { scope } = operation;
+      if (scope !== undefined) {
         const found = authenticator.authenticate(request.headers.get("authorization"));
         // Awaiting a token that was checked lately would cost a microtask.
-        const principal = found instanceof Promise ? await waitFor(found, exchange) : found;
-        exchange.tokenName = principal.name;
-        low = rates.take(principal);
-        const { scope } = operation;
-        if (scope !== "any" && !principal.scopes.includes(scope)) throw new LacksScope(scope);
+        const token = found instanceof Promise ? await waitFor(found, exchange) : found;
+        exchange.token = token;
+        low = rates.take(token);
+        if (scope !== "any" && !token.scopes.includes(scope)) throw new LacksScope(scope);
         if (scope === "plants:write") service.feed.noteWrite(startedAtMs);
         if (operation.hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
-        response = await operation.handle(exchange, principal);
       }
+      response = await operation.handle(exchange);
     } catch (error) {
       refusal = toRefusal(error);
       if (refusal instanceof RateLimited) low = refusal.state;
@@ -186,7 +178,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         reason: refusal.reason,
         method,
         path: showPath(route, request),
-        token: exchange.tokenName,
+        token: exchange.token?.name,
         requestId: exchange.requestId,
       });
     return response;
@@ -215,7 +207,7 @@ const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{
 
 /** One line: what, how long, and who. Never a token, a body or a query. */
 function logRequest(exchange: Exchange, status: number, refusal: Refusal | undefined): void {
-  const { request, requestId, startedAtMs, tokenName, service } = exchange;
+  const { request, requestId, startedAtMs, token, service } = exchange;
   const { log, config } = service;
   const { headers } = request;
   const fields = {
@@ -225,7 +217,7 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
     path: pathOf(request.url).slice(0, PATH_CHARACTERS_MAX),
     status,
     durationMs: Math.round((performance.now() - startedAtMs) * 1000) / 1000,
-    token: tokenName,
+    token: token?.name,
     client: findClientAddress(headers, service.addressOf(request), config),
     bytes: findLength(request),
   };
@@ -297,8 +289,8 @@ function answerRefusal(
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
   if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal);
-  if (status === 415 && exchange.request.method === "POST" && operation?.scope !== undefined)
-    headers["accept-post"] = operation.bodyTypes?.join(", ") ?? "";
+  if (status === 415 && operation?.bodyTypes !== undefined)
+    headers["accept-post"] = operation.bodyTypes.join(", ");
   const text = JSON.stringify({ error: code, message: refusal.message });
   const { body, closes } = linger(exchange, text);
   if (closes) headers["connection"] = "close";

@@ -1,7 +1,7 @@
 /** Operations that take and answer small values: tokens and webhooks. */
 
 import { parseJson } from "../domain/json.ts";
-import type { Scope, TokenRecord } from "../domain/token.ts";
+import type { Scope } from "../domain/token.ts";
 import { readText, requireType } from "./body.ts";
 import { answer, type Exchange, LacksScope } from "./handle.ts";
 import { answering, type Entry, json } from "./openapi-parts.ts";
@@ -13,7 +13,7 @@ interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "
   /** One more scope. */
   readonly needs?: Scope;
   readonly body?: Shape;
-  readonly run: (exchange: Exchange, principal: TokenRecord, given: unknown) => unknown;
+  readonly run: (exchange: Exchange, given: unknown) => unknown;
   readonly status?: number;
   /** Of the answer. */
   readonly meaning?: string;
@@ -26,16 +26,16 @@ export function toEntry(operation: JsonOperation): Entry {
   const { status = shows === undefined ? 204 : 200, ...entry } = described;
   return {
     ...entry,
-    handle: async (exchange, principal) => {
-      const { request, service } = exchange;
-      if (needs !== undefined && !principal.scopes.includes(needs)) throw new LacksScope(needs);
+    handle: async (exchange) => {
+      const { request, service, token } = exchange;
+      if (needs !== undefined && !token?.scopes.includes(needs)) throw new LacksScope(needs);
       if (body === undefined) await request.body?.cancel();
       else requireType(request.headers, JSON_TYPE);
       const given = body && parseJson(await readText(exchange));
       // A token that was revoked just before, or while the body came, must not leave a token or a webhook behind.
       if (request.method !== "GET")
         await service.authenticator.authenticate(request.headers.get("authorization"), 0);
-      const result = await run(exchange, principal, given);
+      const result = await run(exchange, given);
       return answer(status, shows === undefined ? null : JSON.stringify(result));
     },
     ...(body && { bodyTypes: [JSON_TYPE], takes: json(body) }),

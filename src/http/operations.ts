@@ -156,11 +156,10 @@ export function createRoutes(operations: ReturnType<typeof listOperations>): rea
   const routes = new Map<string, Route["operations"]>();
   for (const entry of Object.values(operations).flatMap(Object.values<Entry>)) {
     const [method, path] = splitPlace(entry);
-    const hasQuery = entry.query !== undefined;
-    const bodyTypes = "bodyTypes" in entry ? entry.bodyTypes : undefined;
+    const { scope, handle, query, bodyTypes } = entry;
     // The same members for each, because every request reads them.
-    const operation = { scope: entry.scope, handle: entry.handle, hasQuery, bodyTypes };
-    routes.set(path, { ...routes.get(path), [method]: operation as Operation });
+    const operation: Operation = { scope, handle, hasQuery: query !== undefined, bodyTypes };
+    routes.set(path, { ...routes.get(path), [method]: operation });
   }
   return Array.from(routes, ([path, ofPath]) => ({ path, operations: ofPath }));
 }

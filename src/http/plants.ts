@@ -39,12 +39,12 @@ const REPLAYED = { "idempotent-replayed": "true" };
 
 /** POST /plants */
 export async function createPlant(exchange: Exchange): Promise<Response> {
-  const { request, service, startedAtMs, tokenName } = exchange;
+  const { request, service, startedAtMs, token } = exchange;
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
   const plant = parseNewPlant(text);
   if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
-  const outcome = await service.store.createPlant(plant, tokenName);
+  const outcome = await service.store.createPlant(plant, token?.name);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreate(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
@@ -67,23 +67,23 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
 
 /** PUT /plants/{id} */
 export async function replacePlant(exchange: Exchange): Promise<Response> {
-  const { request, service, tokenName } = exchange;
+  const { request, service, token } = exchange;
   const id = parseId(request);
   const condition = parseCondition(request.headers);
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
   const plant = parseReplacement(text, id);
   if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
-  await service.store.replacePlant(plant, condition, tokenName);
+  await service.store.replacePlant(plant, condition, token?.name);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
 }
 
 /** DELETE /plants/{id} */
-export async function removePlant({ request, service, tokenName }: Exchange): Promise<Response> {
+export async function removePlant({ request, service, token }: Exchange): Promise<Response> {
   // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
   await request.body?.cancel();
-  await service.store.removePlant(parseId(request), parseCondition(request.headers), tokenName);
+  await service.store.removePlant(parseId(request), parseCondition(request.headers), token?.name);
   return answer(204, null);
 }
 

@@ -17,13 +17,9 @@ import { define, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
-async function createToken(
-  { service }: Exchange,
-  principal: TokenRecord,
-  given: unknown,
-): Promise<IssuedToken> {
+async function createToken({ service, token }: Exchange, given: unknown): Promise<IssuedToken> {
   const grant = parseGrant(given);
-  const lacking = grant.scopes.find((scope) => !principal.scopes.includes(scope));
+  const lacking = grant.scopes.find((scope) => !token?.scopes.includes(scope));
   if (lacking !== undefined) throw new LacksScope(lacking);
   return issueToken(service.store, grant);
 }
@@ -85,11 +81,11 @@ export const tokenOperations: Entries = {
   describeToken: toEntry({
     at: "GET /token",
     scope: "any",
-    run: (_exchange, { name: own, prefix, scopes: granted, expiresAtMs }) => ({
-      name: own,
-      prefix: prefix || undefined,
-      scopes: granted,
-      expires: iso(expiresAtMs) ?? undefined,
+    run: ({ token }) => ({
+      name: token?.name,
+      prefix: token?.prefix || undefined,
+      scopes: token?.scopes,
+      expires: iso(token?.expiresAtMs) ?? undefined,
     }),
     summary: "Show the token that the request was sent with",
     meaning: "The token, without its secret.",

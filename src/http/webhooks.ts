@@ -78,7 +78,7 @@ const manage = (
   toEntry({
     ...operation,
     scope: "webhooks:manage",
-    run: ({ request, service }, _principal, given) => {
+    run: ({ request, service }, given) => {
       service.limitIdle(request, IDLE_SECONDS);
       return webhookActions[action](service, request.params?.["name"] ?? "", given);
     },
