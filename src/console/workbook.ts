@@ -9,14 +9,9 @@ export { openWorkbook } from "../format/workbook.ts";
 const PLANTS_MAX = 1_048_575;
 const CELL_CHARACTERS_MAX = 32_767;
 
-/** A workbook cannot hold these plants. */
-class TooLarge extends Error {
-  override readonly name = "TooLarge";
-}
-
 const widths = { id: 22, name: 44, tag: 22 };
 
-/** Throws TooLarge. */
+/** Throws a RangeError if a workbook cannot hold these plants. */
 export async function* writeWorkbook(
   blocks: AsyncIterable<readonly Plant[]>,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
@@ -39,11 +34,11 @@ async function* toRows(blocks: AsyncIterable<readonly Plant[]>): AsyncGenerator<
   for await (const plants of blocks) {
     count += plants.length;
     if (count > PLANTS_MAX)
-      throw new TooLarge(`A sheet holds ${PLANTS_MAX} plants at most. Export as CSV, or filter.`);
+      throw new RangeError(`A sheet holds ${PLANTS_MAX} plants at most. Export as CSV, or filter.`);
     for (const { id, name, tag } of plants) {
       const long = [name, tag ?? ""].find((text) => text.length > CELL_CHARACTERS_MAX);
       if (long !== undefined)
-        throw new TooLarge(
+        throw new RangeError(
           `A cell holds ${CELL_CHARACTERS_MAX} characters, and plant ${id} has a text of ${long.length}. Export as CSV.`,
         );
       yield [String(id), encode(name), tag === undefined ? null : encode(tag)];

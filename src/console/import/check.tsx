@@ -2,35 +2,30 @@
 
 import type { JSX } from "preact";
 import type { Plant } from "../../domain/plant.ts";
-import { formatBytes, formatCount } from "../state/format.ts";
+import { formatCount } from "../state/format.ts";
 import { Button, Check, Choice, Notice, Table, Tag, Terms } from "../view/controls.tsx";
-import {
-  type Difference,
-  type Import,
-  listMissing,
-  type Progress,
-  type Reading,
-} from "./messages.ts";
+import { Version } from "../view/history.tsx";
+import { type Import, listMissing, type Reading } from "./messages.ts";
 import { chooseAnother, readAs, startImport, updating } from "./state.ts";
 
 const separators = { ",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar" };
 const fields = { id: "Id", name: "Name", tag: "Tag" } as const;
 
-interface CheckFileProps {
+export interface NowProps {
   readonly now: Import;
+}
+
+interface CheckFileProps extends NowProps {
   readonly reading: Reading;
 }
 
 export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
-  const { file, sheets = [], columns = [], table = [], rows = [], isReading = false } = now;
-  const { progress, differences = [] } = now;
+  const { sheets = [], columns = [], table = [], rows = [], isReading = false } = now;
+  const { done, ending, differences = [] } = now;
   const missing = listMissing(reading);
   const change = (changed: Partial<Reading>): void => readAs(now, { ...reading, ...changed });
   return (
     <>
-      <p class="wrap">
-        <strong>{file.name}</strong> <span class="faint">{formatBytes(file.size)}</span>
-      </p>
       <div class="mapping">
         {reading.kind === "csv" && (
           <Choice
@@ -86,12 +81,10 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
           <Table label="The file's first rows" heads={table[0] ?? []} rows={table.slice(1)} />
         </details>
       )}
-      {progress !== undefined &&
-        (now.ending === undefined ? (
-          <progress aria-label="Comparing with the store" value={progress.done} max={1} />
-        ) : (
-          <Compared progress={progress} differences={differences} failure={now.failure} />
-        ))}
+      {done !== undefined && ending === undefined && (
+        <progress aria-label="Comparing with the store" value={done} max={1} />
+      )}
+      {ending !== undefined && <Compared now={now} />}
       {differences.length > 0 && (
         <Check
           checked={updating.value}
@@ -129,28 +122,14 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
 
 const SHOWN_MAX = 50;
 
-interface ComparedProps {
-  readonly progress: Progress;
-  readonly differences: readonly Difference[];
-  readonly failure: string | undefined;
-}
-
-function Compared({ progress, differences, failure }: ComparedProps): JSX.Element {
-  const { created, replayed, updated, refused, rows } = progress;
+function Compared({ now }: NowProps): JSX.Element {
+  const { counted = 0, differences = [], failure } = now;
   return (
     <section class="stack compared" aria-label="Compared with the store">
-      <Terms
-        class="figures"
-        of={[
-          ["New", formatCount(created)],
-          ["Same", formatCount(replayed)],
-          ["Different", formatCount(updated)],
-          ["Refused", formatCount(refused)],
-        ]}
-      />
+      <Figures now={now} />
       {failure !== undefined && (
         <p class="faint">
-          Only the first {formatCount(rows, "row")} could be compared. {failure}
+          Only the first {formatCount(counted, "row")} could be compared. {failure}
         </p>
       )}
       {differences.length > 0 && (
@@ -162,8 +141,8 @@ function Compared({ progress, differences, failure }: ComparedProps): JSX.Elemen
             .slice(0, SHOWN_MAX)
             .map(({ stored, given }) => [
               <Id of={stored} />,
-              <Version of={stored} />,
-              <Version of={given} />,
+              <Version plant={stored} />,
+              <Version plant={given} />,
             ])}
         />
       )}
@@ -171,14 +150,21 @@ function Compared({ progress, differences, failure }: ComparedProps): JSX.Elemen
   );
 }
 
-const Id = ({ of: { id } }: { readonly of: Plant }): JSX.Element => (
-  <span class="row-id">{String(id)}</span>
+const figures = { created: "New", replayed: "Same", updated: "Different", refused: "Refused" };
+const imported = { ...figures, created: "Added", replayed: "Already there", updated: "Updated" };
+
+export const Figures = ({ now }: NowProps): JSX.Element => (
+  <Terms
+    class="figures"
+    of={Object.entries(now.updates === undefined ? figures : imported).map(([kind, label]) => [
+      label,
+      formatCount(now[kind as keyof typeof figures] ?? 0),
+    ])}
+  />
 );
 
-const Version = ({ of: { name, tag } }: { readonly of: Plant }): JSX.Element => (
-  <>
-    {name} {tag === undefined ? <span class="faint">no tag</span> : <Tag tag={tag} />}
-  </>
+const Id = ({ of: { id } }: { readonly of: Plant }): JSX.Element => (
+  <span class="row-id">{String(id)}</span>
 );
 
 function PreviewNotice({ now, reading }: CheckFileProps): JSX.Element | null {

@@ -44,7 +44,7 @@ export interface Progress {
   readonly updated: number;
   readonly replayed: number;
   readonly refused: number;
-  readonly rows: number;
+  readonly counted: number;
   /** How much of the file, from 0 to 1. */
   readonly done: number;
   readonly seconds: number;
@@ -68,14 +68,16 @@ export interface Order {
   readonly token: string | undefined;
 }
 
-export interface Import extends Omit<Order, "url" | "token">, Partial<Omit<Preview, "reading">> {
+/** Its progress is undefined until the comparison or the import begins. */
+export interface Import
+  extends
+    Pick<Order, "file" | "reading" | "updates">,
+    Partial<Omit<Preview, "reading"> & Progress> {
   /** The preview is out of date. */
   readonly isReading?: boolean;
-  /** Undefined until the comparison or the import begins. */
-  readonly progress?: Progress | undefined;
   /** What the comparison found. */
-  readonly differences?: readonly Difference[] | undefined;
+  readonly differences?: readonly Difference[];
   /** Undefined while the comparison or the import runs. */
-  readonly ending?: "done" | "cancelled" | "failed" | undefined;
+  readonly ending?: "done" | "cancelled" | "failed";
   readonly failure?: string | undefined;
 }

@@ -49,13 +49,10 @@ function start(begun: Import): void {
 function hear(change: Partial<Import>): void {
   if (current.value === undefined) return;
   current.value = { ...current.value, ...change };
-  const { updates, progress, ending } = current.value;
-  if (updates === undefined || progress === undefined || ending === undefined) return;
+  const { updates, ending, created = 0, refused = 0 } = current.value;
+  if (updates === undefined || ending === undefined) return;
   worker?.terminate();
-  const { created, updated, replayed, refused } = progress;
-  announce(
-    `The import has ended. ${formatCount(created)} added, ${formatCount(updated)} updated, ${formatCount(replayed)} already there, ${formatCount(refused)} refused.`,
-  );
+  announce(`The import has ended: ${formatCount(created)} added, ${formatCount(refused)} refused.`);
   // The list is read again: the service may keep no changes to follow, or the token may have ended.
   gaps.value++;
 }
@@ -68,15 +65,13 @@ export function checkFile(file: File): void {
 
 /** What was read before is shown meanwhile. */
 export function readAs(now: Import, reading: Reading): void {
-  const nothing = { progress: undefined, differences: undefined, ending: undefined };
-  start({ ...now, ...nothing, reading, isReading: true });
+  const { file, sheets = [], columns = [], table = [], rows = [] } = now;
+  start({ file, reading, sheets, columns, table, rows, isReading: true });
 }
 
 /** Also starts an import again: plants that are already stored are recognised. */
 export function startImport({ file, reading }: Import, updates: readonly Difference[]): void {
-  const counts = { created: 0, updated: 0, replayed: 0, refused: 0, rows: 0, done: 0, seconds: 0 };
-  const progress = { ...counts, isWaiting: false, firstRefused: [], rejects: new Blob() };
-  start({ file, reading, updates, progress });
+  start({ file, reading, updates });
   announce("The import has started.");
 }
 

@@ -2,15 +2,14 @@
 
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
-import { formatCount, formatSeconds } from "../state/format.ts";
+import { formatBytes, formatCount, formatSeconds } from "../state/format.ts";
 import { route } from "../state/route.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { announce } from "../state/toasts.ts";
-import { Button, Icon, Notice, Table, Terms } from "../view/controls.tsx";
+import { Button, Icon, Notice, Table } from "../view/controls.tsx";
 import { download } from "../view/export.tsx";
 import { isTyping } from "../view/shortcuts.tsx";
-import { CheckFile } from "./check.tsx";
-import type { Import, Progress, Reading } from "./messages.ts";
+import { CheckFile, Figures, type NowProps } from "./check.tsx";
 import {
   cancelImport,
   checkFile,
@@ -25,8 +24,13 @@ export function ImportView(): JSX.Element {
   return (
     <div class="single">
       <h1>Import</h1>
-      {now?.progress !== undefined && now.updates !== undefined ? (
-        <Course now={now} progress={now.progress} />
+      {now !== undefined && (
+        <p class="wrap">
+          <strong>{now.file.name}</strong> <span class="faint">{formatBytes(now.file.size)}</span>
+        </p>
+      )}
+      {now?.updates !== undefined ? (
+        <Course now={now} />
       ) : now?.reading !== undefined ? (
         <CheckFile now={now} reading={now.reading} />
       ) : (
@@ -71,32 +75,12 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
   );
 }
 
-interface CourseProps {
-  readonly now: Import;
-  readonly progress: Progress;
-}
-
-function Course({ now, progress }: CourseProps): JSX.Element {
-  const { file, reading, updates = [], ending } = now;
+function Course({ now }: NowProps): JSX.Element {
+  const { updates = [], ending, refused = 0 } = now;
   return (
     <>
-      <p class="wrap">
-        <strong>{file.name}</strong>
-      </p>
-      {ending === undefined ? (
-        <ProgressBar progress={progress} />
-      ) : (
-        <EndNotice now={now} progress={progress} />
-      )}
-      <Terms
-        class="figures"
-        of={[
-          ["Added", formatCount(progress.created)],
-          ...(updates.length === 0 ? [] : [["Updated", formatCount(progress.updated)] as const]),
-          ["Already there", formatCount(progress.replayed)],
-          ["Refused", formatCount(progress.refused)],
-        ]}
-      />
+      {ending === undefined ? <ProgressBar now={now} /> : <EndNotice now={now} />}
+      <Figures now={now} />
       <div class="form-actions">
         {ending === undefined ? (
           <Button onClick={cancelImport}>Cancel</Button>
@@ -116,20 +100,20 @@ function Course({ now, progress }: CourseProps): JSX.Element {
           </>
         )}
       </div>
-      {progress.refused > 0 && <RefusedRows progress={progress} kind={reading?.kind} />}
+      {refused > 0 && <RefusedRows now={now} />}
     </>
   );
 }
 
-function ProgressBar({ progress }: { readonly progress: Progress }): JSX.Element {
-  const { rows, done, seconds, isWaiting } = progress;
-  const rate = seconds > 0 ? Math.round(rows / seconds) : 0;
+function ProgressBar({ now }: NowProps): JSX.Element {
+  const { counted = 0, done = 0, seconds = 0, isWaiting } = now;
+  const rate = seconds > 0 ? Math.round(counted / seconds) : 0;
   return (
     <div class="stack">
       <progress aria-label="Import" value={done} max={1} />
       <p class="section-head">
         <strong>{Math.floor(done * 100)} %</strong>
-        {isWaiting ? (
+        {isWaiting === true ? (
           <span class="field-note">The store does not answer. Trying again; nothing is lost.</span>
         ) : (
           <span>
@@ -142,7 +126,8 @@ function ProgressBar({ progress }: { readonly progress: Progress }): JSX.Element
   );
 }
 
-function EndNotice({ now: { ending, failure }, progress }: CourseProps): JSX.Element {
+function EndNotice({ now }: NowProps): JSX.Element {
+  const { ending, failure, counted = 0, refused = 0, seconds = 0 } = now;
   if (ending !== "done") {
     const title = ending === "failed" ? "The import stopped" : "Import cancelled";
     const text =
@@ -151,37 +136,32 @@ function EndNotice({ now: { ending, failure }, progress }: CourseProps): JSX.Ele
         : `${failure} The rows before it are stored.`;
     return <Notice kind="warning" title={title} text={text} />;
   }
-  const rows = formatCount(progress.rows, "row");
-  const took = formatSeconds(progress.seconds);
-  if (progress.refused === 0)
+  const rows = formatCount(counted, "row");
+  const took = formatSeconds(seconds);
+  if (refused === 0)
     return <Notice kind="good" title="Import complete" text={`${rows} in ${took}.`} />;
-  const isNone = progress.refused === progress.rows;
-  const title = `${formatCount(progress.refused)} of ${rows} ${progress.refused === 1 ? "was" : "were"} refused`;
-  const text = `${isNone ? "Nothing was" : "All others are"} stored. It took ${took}.`;
-  return <Notice kind="warning" title={title} text={text} />;
+  const title = `${formatCount(refused)} of ${rows} ${refused === 1 ? "was" : "were"} refused`;
+  const others = refused === counted ? "Nothing was" : "All others are";
+  return <Notice kind="warning" title={title} text={`${others} stored. It took ${took}.`} />;
 }
 
-interface RefusedRowsProps {
-  readonly progress: Progress;
-  readonly kind: Reading["kind"] | undefined;
-}
-
-function RefusedRows({ progress, kind = "csv" }: RefusedRowsProps): JSX.Element {
-  const { firstRefused, refused, rejects } = progress;
+function RefusedRows({ now }: NowProps): JSX.Element {
+  const { reading, firstRefused = [], refused = 0, rejects = new Blob() } = now;
+  const isWorkbook = reading?.kind === "xlsx";
   return (
     <div class="stack refused">
       <div class="section-head">
         <h2>Refused rows</h2>
         <Button
           kind="small"
-          onClick={() => download(rejects, `refused.${kind === "xlsx" ? "csv" : kind}`)}
+          onClick={() => download(rejects, `refused.${isWorkbook ? "csv" : reading?.kind}`)}
         >
           Download all {formatCount(refused)}
         </Button>
       </div>
       <Table
         label="Refused rows"
-        heads={[kind === "xlsx" ? "Row" : "Line", "Reason", "Content"]}
+        heads={[isWorkbook ? "Row" : "Line", "Reason", "Content"]}
         rows={firstRefused.map(({ line, reason, text }) => [
           <span class="digits">{line}</span>,
           reason,

@@ -13,7 +13,8 @@ const PROGRESS_MS = 150;
 const SHOWN_MAX = 200;
 const SHOWN_CHARACTERS_MAX = 120;
 
-/** The page keeps them all. */
+/** More than these are not compared, and the page says so. */
+const ROWS_MAX = 200_000;
 const DIFFERENCES_MAX = 10_000;
 const PAGE_LENGTH_MAX = 1000;
 
@@ -42,7 +43,7 @@ async function run({ file, reading, updates, url, token = "" }: Order): Promise<
   if (reading === undefined) return;
   const compared = new Map(updates?.map(({ stored }) => [stored.id, stored]));
   const differences: Difference[] = [];
-  const counts = { created: 0, updated: 0, replayed: 0, refused: 0, rows: 0 };
+  const counts = { created: 0, updated: 0, replayed: 0, refused: 0, counted: 0 };
   const firstRefused: Rejected[] = [];
   const format = createRejectsFormat(reading);
   /** The browser may move blobs to disk. */
@@ -93,12 +94,14 @@ async function run({ file, reading, updates, url, token = "" }: Order): Promise<
     }
   };
 
-  const timer = setInterval(() => post({ progress: report() }), PROGRESS_MS);
+  const timer = setInterval(() => post(report()), PROGRESS_MS);
   let failure: string | undefined;
   try {
     for await (const records of readRecords(file, reading, format.onHeading)) {
+      const isMuch = counts.counted >= ROWS_MAX || differences.length >= DIFFERENCES_MAX;
+      if (isMuch && updates === undefined) throw new MalformedFile("The import reads all of them.");
       await settle(records);
-      counts.rows += records.length;
+      counts.counted += records.length;
       done = position.share;
     }
     done = 1;
@@ -107,7 +110,7 @@ async function run({ file, reading, updates, url, token = "" }: Order): Promise<
   }
   clearInterval(timer);
   const ending = failure === undefined ? "done" : "failed";
-  post({ progress: report(), differences, ending, failure });
+  post({ ...report(), differences, ending, failure });
 }
 
 async function* compare(
@@ -115,10 +118,6 @@ async function* compare(
   plants: readonly Plant[],
   differences: Difference[],
 ): AsyncGenerator<Result> {
-  if (differences.length >= DIFFERENCES_MAX)
-    throw new MalformedFile(
-      `More than ${DIFFERENCES_MAX} plants are different. Update these first.`,
-    );
   const found = await findStored(plants, client);
   for (const plant of plants) {
     const stored = found.get(plant.id);

@@ -16,9 +16,7 @@ import { Menu } from "./controls.tsx";
 type Blocks = AsyncIterable<readonly Plant[]>;
 type Pieces = AsyncIterable<string | Uint8Array<ArrayBuffer>>;
 
-type Format = (plants: readonly Plant[]) => string;
-
-const writeTexts = (format: Format, head: string) =>
+const writeTexts = (format: (plants: readonly Plant[]) => string, head: string) =>
   async function* (blocks: Blocks): Pieces {
     yield head;
     for await (const plants of blocks) yield format(plants);
@@ -69,7 +67,7 @@ async function exportPlants(filter: Filter, format: keyof typeof formats): Promi
     if (token.value === undefined) return;
     if (isAbort(error)) toast("Export cancelled.");
     else {
-      const isTooLarge = error instanceof Error && error.name === "TooLarge";
+      const isTooLarge = error instanceof RangeError;
       toast(`The export failed. ${isTooLarge ? error.message : explain(error)}`, {
         label: "Try again",
         run: () => void exportPlants(filter, format),

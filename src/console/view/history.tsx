@@ -58,8 +58,7 @@ export function History({ of: { id, types }, isThere, onBringBack }: HistoryProp
       <li class="entry" key={`${change.seq} ${title}`}>
         <p class="faint">{title}</p>
         <p>
-          {plant.name.trim() === "" ? <i class="faint">no name</i> : plant.name}{" "}
-          <Tag tag={plant.tag} />
+          <Version plant={plant} />
         </p>
         {mayWrite.value && !isThere(plant) && (
           <Button kind="small" onClick={() => onBringBack(plant)}>
@@ -80,6 +79,13 @@ export function History({ of: { id, types }, isThere, onBringBack }: HistoryProp
     </ul>
   );
 }
+
+export const Version = ({ plant: { name, tag } }: { readonly plant: Plant }): JSX.Element => (
+  <>
+    {name.trim() === "" ? <i class="faint">no name</i> : name}{" "}
+    {tag === undefined ? <i class="faint">no tag</i> : <Tag tag={tag} />}
+  </>
+);
 
 export function DeletedPanel(): JSX.Element {
   void list.value.version.value;

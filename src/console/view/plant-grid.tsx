@@ -23,16 +23,10 @@ const SCREENS_AHEAD = 2;
 /** Rows drawn above and below those in sight. */
 const ROWS_BEYOND = 10;
 
-/** The part of the list that is in sight. */
-interface Window {
-  readonly top: number;
-  readonly height: number;
-  readonly rowHeight: number;
-}
-
 export function PlantGrid(): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
-  const visible = useSignal<Window>({ top: 0, height: 800, rowHeight: ROW_HEIGHT });
+  /** The part of the list that is in sight. */
+  const visible = useSignal({ top: 0, height: 800, rowHeight: ROW_HEIGHT });
   const shown = list.value;
   // Reading the version redraws the list when it changes.
   const version = shown.version.value;

@@ -266,7 +266,6 @@ interface ConflictProps {
 
 /** Either way loses someone's edit, so neither is recommended. */
 function ConflictNotice({ now, onTake, onInsist }: ConflictProps): JSX.Element {
-  const { name = "", tag } = now?.plant ?? {};
   return (
     <Notice
       kind="warning"
@@ -275,8 +274,8 @@ function ConflictNotice({ now, onTake, onInsist }: ConflictProps): JSX.Element {
     >
       {now !== undefined && (
         <p class="now">
-          {name.trim() === "" ? <i>no name</i> : formatName(now.plant)}{" "}
-          {tag === undefined ? <i>no tag</i> : <Tag tag={tag} />}
+          {formatName(now.plant)}{" "}
+          {now.plant.tag === undefined ? <i>no tag</i> : <Tag tag={now.plant.tag} />}
         </p>
       )}
       <div class="form-actions">
