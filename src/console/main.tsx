@@ -17,10 +17,8 @@ effect(() => {
 });
 // What one person did is not shown to the next who signs in.
 effect(() => {
-  if (identity.value !== undefined) return;
-  const isLeft = signedOut.value === "left";
+  if (identity.value !== undefined || signedOut.value !== "left") return;
   untracked(() => {
-    if (!isLeft) return;
     work.value?.stop();
     work.value = undefined;
     chooseAnother();
@@ -34,5 +32,4 @@ startFeed();
 startLists();
 listenForKeys();
 
-const root = document.querySelector("#app");
-if (root !== null) render(<Shell />, root);
+render(<Shell />, document.querySelector("#app") as Element);

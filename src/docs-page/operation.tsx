@@ -32,13 +32,13 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
   const values = useSignal(exampleValues(operation));
   const sent = useSignal<Sent | undefined>(undefined);
   const request = useComputed(() => exampleRequest(operation, baseUrl, token.value, values.value));
-  const put = (field: string, value: string): void => {
-    const body = field === "Content-Type" && { body: exampleValues(operation, value)["body"] };
-    values.value = { ...values.value, ...body, [field]: value };
-  };
   const bind = (field: string) => ({
     id: `${operationId}-${field}`,
     value: values.value[field] ?? "",
+    onText: (value: string): void => {
+      const body = field === "Content-Type" && { body: exampleValues(operation, value)["body"] };
+      values.value = { ...values.value, ...body, [field]: value };
+    },
   });
   const success = Object.entries(responses).find(([status]) => status < "300")?.[1];
   const choose = (field: string, label: string, content: object = {}): JSX.Element | false => {
@@ -48,7 +48,6 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
         <Choice
           {...bind(field)}
           label={label}
-          onText={(value) => put(field, value)}
           options={types.map((type, at) => [at === 0 && field === "Accept" ? "" : type, type])}
         />
       )
@@ -73,7 +72,6 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
             <Field
               key={field}
               {...bind(field)}
-              onText={(value) => put(field, value)}
               label={field}
               hint={`${formatType(schema)}, ${place}${required === true ? ", required" : ""}`}
               note={description && markCode(description)}
@@ -83,7 +81,6 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
           {requestBody !== undefined && (
             <Field
               {...bind("body")}
-              onText={(value) => put("body", value)}
               control="textarea"
               label="Request body"
               hint={formatType(Object.values(requestBody.content)[0]?.schema ?? {})}

@@ -149,7 +149,7 @@ function RefusedRows({ now }: NowProps): JSX.Element {
   const { reading, firstRefused = [], refused = 0, rejects = new Blob() } = now;
   const isWorkbook = reading?.kind === "xlsx";
   return (
-    <div class="stack refused">
+    <div class="stack">
       <div class="section-head">
         <h2>Refused rows</h2>
         <Button

@@ -1,7 +1,7 @@
 /** What the list says below its rows, or where it has none: why, and the way out. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { explain, isStatus, tryAgain } from "../api/service.ts";
+import { explain, isStatus } from "../api/service.ts";
 import { list } from "../state/plants.ts";
 import { everything, linkTo, refine } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
@@ -18,28 +18,18 @@ interface Status {
 /** How far the list has come, and why it does not go on. */
 function readStatus(): Status {
   const shown = list.value;
-  const button = (label: string, run: () => unknown): JSX.Element => (
-    <Button kind={shown.plants.length > 0 ? "small" : undefined} onClick={() => void run()}>
-      {label}
-    </Button>
-  );
   switch (shown.phase.value) {
     case "loading":
       return { text: shown.filter.q === undefined ? "Loading…" : "Searching…" };
-    case "failed":
-      if (isStatus(shown.failure.value, 0))
-        return {
-          icon: "warning",
-          title: "No connection",
-          text: "The store does not answer. The list loads as soon as it does.",
-          action: button("Try now", tryAgain),
-        };
+    case "failed": {
+      const isLost = isStatus(shown.failure.value, 0);
       return {
         icon: "warning",
-        title: "Couldn't load the list",
-        text: explain(shown.failure.value),
-        action: button("Try again", () => shown.loadMore()),
+        title: isLost ? "No connection" : "Couldn't load the list",
+        text: isLost ? "The list loads when the store answers." : explain(shown.failure.value),
+        action: <Button onClick={() => void shown.loadMore()}>Try again</Button>,
       };
+    }
     case "end":
       return shown.plants.length > 0 ? { text: "End of list" } : explainEmptiness();
     case "ready":
@@ -75,14 +65,7 @@ function explainEmptiness(): Status {
     icon: "search",
     title: "No match",
     text: `No plant has ${parts.join(" and ")}.`,
-    action: (
-      <>
-        {parts.length > 1 && (
-          <Button onClick={() => refine({ tag: undefined })}>Search all tags</Button>
-        )}
-        <Button onClick={() => refine({ ...everything, order })}>Show all plants</Button>
-      </>
-    ),
+    action: <Button onClick={() => refine({ ...everything, order })}>Show all plants</Button>,
   };
 }
 

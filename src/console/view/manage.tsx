@@ -2,11 +2,10 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
 import { explain } from "../api/service.ts";
 import { toast } from "../state/toasts.ts";
 import { Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
-import { usePolling, useTask } from "./form.tsx";
+import { selectField, usePolling, useTask } from "./form.tsx";
 
 /** A dialog with a form. It closes when `run` is done. */
 interface Question {
@@ -77,9 +76,7 @@ interface ShownOnceProps {
 }
 
 function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
-  const field = useRef<HTMLInputElement>(null);
   const shown = secret.value;
-  useLayoutEffect(() => field.current?.focus(), [shown]);
   if (shown === undefined) return null;
   const copy = async (): Promise<void> => {
     await navigator.clipboard.writeText(shown);
@@ -89,7 +86,7 @@ function ShownOnce({ title, secret }: ShownOnceProps): JSX.Element | null {
     <Notice kind="good" title={title} text="Copy it now. It won't be shown again.">
       <div class="with-button">
         <input
-          ref={field}
+          ref={selectField}
           class="digits"
           aria-label={title}
           readOnly
@@ -115,21 +112,19 @@ interface DialogProps {
 }
 
 /** Escape, or a click beside it, closes it. */
-export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useLayoutEffect(() => {
-    dialog.current?.showModal();
-    dialog.current?.querySelector<HTMLElement>(".form input")?.focus();
-  }, []);
-  return (
-    <dialog ref={dialog} aria-labelledby="dialog-title" closedby="any" onClose={onClose}>
-      <div class="section-head">
-        <h2 id="dialog-title">{title}</h2>
-        <Button kind="plain" icon="close" label="Close" onClick={() => dialog.current?.close()} />
-      </div>
-      {children}
-    </dialog>
-  );
+export const Dialog = ({ title, onClose, children }: DialogProps): JSX.Element => (
+  <dialog ref={showDialog} aria-labelledby="dialog-title" closedby="any" onClose={onClose}>
+    <form class="section-head" method="dialog">
+      <h2 id="dialog-title">{title}</h2>
+      <Button kind="plain" icon="close" label="Close" type="submit" />
+    </form>
+    {children}
+  </dialog>
+);
+
+function showDialog(dialog: HTMLDialogElement | null): void {
+  dialog?.showModal();
+  dialog?.querySelector<HTMLElement>(".form input")?.focus();
 }
 
 interface QuestionDialogProps {

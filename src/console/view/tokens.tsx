@@ -90,7 +90,10 @@ export function TokensView(): JSX.Element {
       creation={creation}
       heads={["Name", "Access", "Expires", "Last used", ""]}
       rows={shown.map((token) => [
-        <Name token={token} />,
+        <>
+          <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>
+          {isOwn(token) && <span class="tag">yours</span>}
+        </>,
         describeScopes(token.scopes),
         token.expires === null ? "never" : formatTime(token.expires),
         token.lastUsed === null ? "never" : formatTime(token.lastUsed),
@@ -101,10 +104,3 @@ export function TokensView(): JSX.Element {
     />
   );
 }
-
-const Name = ({ token }: { readonly token: TokenSummary }): JSX.Element => (
-  <>
-    <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>
-    {isOwn(token) && <span class="tag">yours</span>}
-  </>
-);
