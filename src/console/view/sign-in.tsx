@@ -2,7 +2,6 @@
 
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { ServiceError } from "../../../client/client.ts";
 import { call, explain, Explained, isExpired, isStatus } from "../api/service.ts";
 import { beginSession, offered, type SignedOut, signedOut } from "../state/session.ts";
 import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
@@ -84,10 +83,7 @@ export function SignIn(): JSX.Element {
 
 function explainRefusal(error: unknown): string {
   if (isExpired(error)) return "This token has expired. Ask for a new one.";
-  if (isStatus(error, 401))
-    return "This token is not accepted. It is mistyped, incomplete or revoked.";
-  const isKnown =
-    error instanceof Explained ||
-    (error instanceof ServiceError && (error.status > 0 || error.isTransient));
-  return isKnown ? explain(error) : "This does not look like a plant store.";
+  return isStatus(error, 401)
+    ? "This token is not accepted. It is mistyped, incomplete or revoked."
+    : explain(error);
 }
