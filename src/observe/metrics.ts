@@ -75,29 +75,26 @@ export class Histogram {
   }
 }
 
-/** All other methods share one name; otherwise a client could create unlimited counters. */
+/** All other methods share the last name; otherwise a client could create unlimited counters. */
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "other"] as const;
-const OTHER = methods.length - 1;
 /** Those that answers have. The first stands for any other. */
 const statuses = [
   ...new Set([0, 200, 201, 204, 304, 308, ...Object.values(catalogue).map((each) => each.status)]),
 ];
+const placeOf = (status: number): number => Math.max(0, statuses.indexOf(status));
 /** The first is that of the lines of batches. */
 const PATHS_MAX = 32;
 const LINES = "lines";
 /** A kind of request is a path and a method. Each has a count for every status, and its durations. */
-const KINDS_MAX = PATHS_MAX * methods.length;
+const KIND_LENGTH = statuses.length + HISTOGRAM_LENGTH;
 
 /** What a thread holds at the moment. */
 const gauges = ["bytesHeld", "requestsInFlight", "feedReaders"] as const;
 type Gauge = (typeof gauges)[number];
 
-const COUNTS_AT = gauges.length;
-const COUNTS_LENGTH = KINDS_MAX * statuses.length;
-const DURATIONS_AT = COUNTS_AT + COUNTS_LENGTH;
 /** The collector counts all of it as used, and lets garbage grow to four times what is used: so it is small. */
 export const METRICS_BYTES =
-  (DURATIONS_AT + KINDS_MAX * HISTOGRAM_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
+  (gauges.length + PATHS_MAX * methods.length * KIND_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
 
 /** Counted from the start: an alert does not see the first burst of a counter that did not exist before. */
 const FAILURE_STATUSES = [500, 503];
@@ -105,112 +102,101 @@ const LINE_STATUSES = [200, 400, 409, ...FAILURE_STATUSES];
 /** A counter that exists and has counted nothing. It is so small that adding 1 makes 1 of it. */
 const NOTHING = Number.MIN_VALUE;
 
-const placeOf = (kind: number, status: number): number =>
-  kind * statuses.length + Math.max(0, statuses.indexOf(status));
+interface Kind {
+  /** By the place of the status. A counter that does not exist is 0. */
+  readonly counts: Float64Array;
+  readonly times: Histogram;
+}
+
+function increase({ counts }: Kind, status: number): void {
+  const place = placeOf(status);
+  counts[place] = (counts[place] ?? 0) + 1;
+}
+
+const listCounts = <Labels extends object>({ counts }: Kind, labels: Labels) =>
+  statuses.flatMap((status, place) =>
+    counts[place] ? [[{ ...labels, status }, Math.floor(counts[place])] as const] : [],
+  );
 
 type CountRequest = (method: string, status: number, durationMs: number) => void;
 
 export class Metrics {
-  /** Their order numbers the counters. */
+  /** Their order numbers the kinds. */
   readonly paths: string[];
-  /** Of new plants. It has the place of the first kind, which no request has. */
-  private readonly creates: Histogram;
-  /** By kind and status. A counter that does not exist is 0. */
-  private readonly counts: Float64Array;
-  private readonly gauges: Float64Array;
-  private readonly memory: ArrayBufferLike;
+  private readonly memory: Float64Array;
+  /** No request is of the first kind. It counts the lines of batches, and has the durations of new plants. */
+  private readonly first: Kind;
 
   /** `paths` are for a reader of another thread's block: the paths that the thread counts. */
   constructor(
     memory: ArrayBufferLike = new ArrayBuffer(METRICS_BYTES),
     paths: readonly string[] = [LINES],
   ) {
-    this.memory = memory;
-    this.gauges = this.part(0, gauges.length);
-    this.counts = this.part(COUNTS_AT, COUNTS_LENGTH);
-    this.creates = this.durationsOf(0);
+    this.memory = new Float64Array(memory);
     this.paths = [...paths];
-    for (const status of LINE_STATUSES) this.counts[placeOf(0, status)] ||= NOTHING;
+    this.first = this.kindAt(0);
+    for (const status of LINE_STATUSES) this.first.counts[placeOf(status)] ||= NOTHING;
+  }
+
+  private kindAt(index: number): Kind {
+    const start = gauges.length + index * KIND_LENGTH;
+    const middle = start + statuses.length;
+    return {
+      counts: this.memory.subarray(start, middle),
+      times: new Histogram(this.memory.subarray(middle, start + KIND_LENGTH)),
+    };
   }
 
   /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
   counterOf(path: string, served: readonly string[]): CountRequest {
     const first = (this.paths.push(path) - 1) * methods.length;
-    const durations = methods.map((_, index) => this.durationsOf(first + index));
-    const indexOf = (method: string): number => {
-      const found = methods.indexOf(method as (typeof methods)[number]);
-      return found === -1 ? OTHER : found;
-    };
+    const kinds = new Map(
+      methods.map((method, index) => [method as string, this.kindAt(first + index)]),
+    );
+    const kindOf = (method: string): Kind => kinds.get(method) ?? (kinds.get("other") as Kind);
     for (const method of served)
-      for (const status of FAILURE_STATUSES)
-        this.counts[placeOf(first + indexOf(method), status)] = NOTHING;
+      for (const status of FAILURE_STATUSES) kindOf(method).counts[placeOf(status)] = NOTHING;
     return (method, status, durationMs) => {
-      const index = indexOf(method);
-      this.count(first + index, status);
-      durations[index]?.add(durationMs);
+      const kind = kindOf(method);
+      increase(kind, status);
+      kind.times.add(durationMs);
     };
   }
 
   setGauge(name: Gauge, value: number): void {
-    this.gauges[gauges.indexOf(name)] = value;
+    this.memory[gauges.indexOf(name)] = value;
   }
 
   countBatchLine(status: number): void {
-    this.count(0, status);
+    increase(this.first, status);
   }
 
   /** A new plant is on disk. */
   countCreate(durationMs: number): void {
-    this.creates.add(durationMs);
+    this.first.times.add(durationMs);
   }
 
   /** The sum of blocks that count the same paths. */
   static addUp(blocks: readonly Metrics[]) {
-    const { paths } = blocks[0] ?? new Metrics();
-    const held = gauges.map((name, index) => [
-      name,
-      blocks.reduce((sum, block) => sum + (block.gauges[index] ?? 0), 0),
-    ]);
-    const requests: [{ method: string; path: string; status: number }, number][] = [];
-    const batchLines: [{ status: number }, number][] = [];
-    const durations: [{ method: string; path: string }, Histogram][] = [];
-    const creates = new Histogram();
-    for (let kind = 0; kind < paths.length * methods.length; kind++) {
-      const method = methods[kind % methods.length] ?? "other";
-      const path = paths[Math.floor(kind / methods.length)] ?? LINES;
-      for (const status of statuses) {
-        let count = 0;
-        for (const block of blocks) count += block.counts[placeOf(kind, status)] ?? 0;
-        if (count === 0) continue;
-        if (path === LINES) batchLines.push([{ status }, Math.floor(count)]);
-        else requests.push([{ method, path, status }, Math.floor(count)]);
-      }
-      const times = kind === 0 ? creates : new Histogram();
-      for (const block of blocks) times.addAll(block.durationsOf(kind));
-      if (kind > 0 && times.count > 0) durations.push([{ method, path }, times]);
-    }
+    const sum = new Metrics(undefined, blocks[0]?.paths);
+    for (const { memory } of blocks)
+      for (const [at, value] of memory.entries()) sum.memory[at] = (sum.memory[at] ?? 0) + value;
+    const held = gauges.map((name, at) => [name, sum.memory[at]]);
+    const kinds = sum.paths
+      .flatMap((path) => methods.map((method) => ({ method, path })))
+      .map((labels, index) => ({ labels, kind: sum.kindAt(index) }))
+      .filter(({ labels }) => labels.path !== LINES);
     return {
       /** From the arrival of a new plant to its answer, so until it is on disk. */
-      creates,
+      creates: sum.first.times,
       gauges: Object.fromEntries(held) as Record<Gauge, number>,
-      requests,
+      requests: kinds.flatMap(({ labels, kind }) => listCounts(kind, labels)),
       /** A batch answers 200 whatever becomes of its lines. */
-      batchLines,
+      batchLines: listCounts(sum.first, {}),
       /** From the head of a request to its answer, or to the beginning of a stream. */
-      durations,
+      durations: kinds
+        .filter(({ kind }) => kind.times.count > 0)
+        .map(({ labels, kind }) => [labels, kind.times] as const),
     };
-  }
-
-  private part(start: number, length: number): Float64Array {
-    return new Float64Array(this.memory, start * Float64Array.BYTES_PER_ELEMENT, length);
-  }
-
-  private durationsOf(kind: number): Histogram {
-    return new Histogram(this.part(DURATIONS_AT + kind * HISTOGRAM_LENGTH, HISTOGRAM_LENGTH));
-  }
-
-  private count(kind: number, status: number): void {
-    const place = placeOf(kind, status);
-    this.counts[place] = (this.counts[place] ?? 0) + 1;
   }
 }
