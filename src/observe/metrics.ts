@@ -180,7 +180,9 @@ export class Metrics {
   static addUp(blocks: readonly Metrics[]) {
     const sum = new Metrics(undefined, blocks[0]?.paths);
     for (const { memory } of blocks)
-      for (const [at, value] of memory.entries()) sum.memory[at] = (sum.memory[at] ?? 0) + value;
+      // Not over its entries, which takes ten times as long.
+      for (let at = 0; at < memory.length; at++)
+        sum.memory[at] = (sum.memory[at] ?? 0) + (memory[at] ?? 0);
     const held = gauges.map((name, at) => [name, sum.memory[at]]);
     const kinds = sum.paths
       .flatMap((path) => methods.map((method) => ({ method, path })))
