@@ -340,14 +340,10 @@ describeInBrowser("the form for a new plant", () => {
     const { page } = view;
     view.announceFailure("/plants", 409);
     const id = page.getByLabel("Id", { exact: true });
-    for (const [text, fault] of [
-      ["9223372036854775808", `Too large: the largest id is ${LARGEST}`],
-      ["-9223372036854775809", "Too small: the smallest id is -9223372036854775808"],
-      ["1.5", "whole number"],
-      ["twelve", "Only digits"],
-    ] as const) {
+    for (const text of ["9223372036854775808", "-9223372036854775809", "1.5", "twelve", " "]) {
       await id.fill(text);
       await page.getByRole("button", { name: "Add plant" }).click();
+      const fault = `Enter a whole number from -9223372036854775808 to ${LARGEST}.`;
       await page.locator(".field-fault", { hasText: fault }).waitFor();
       expect(await id.getAttribute("aria-invalid")).toBe("true");
     }

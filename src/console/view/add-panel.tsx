@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect } from "preact/hooks";
-import { findInt64 } from "../../domain/json.ts";
+import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
 import { list } from "../state/plants.ts";
@@ -12,7 +12,7 @@ import { mayRead } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { Button, Field, Form } from "./controls.tsx";
-import { FailureNotice, findIdFault, focusField, judgeText } from "./form.tsx";
+import { FailureNotice, focusField, judgeText } from "./form.tsx";
 import { selectField, TagField, useLookUp, useTask } from "./form.tsx";
 import { Panel } from "./panel.tsx";
 
@@ -21,6 +21,8 @@ interface Added {
   readonly id: string;
   readonly tag?: string | undefined;
 }
+
+const ID_FAULT = `Enter a whole number from ${INT64_MIN} to ${INT64_MAX}.`;
 
 export function AddPanel(): JSX.Element {
   const last = recall("sessionStorage", trail.added) as Added | undefined;
@@ -78,7 +80,7 @@ export function AddPanel(): JSX.Element {
           id="add-id"
           label="Id"
           inputRef={selectField}
-          fault={isJudged.value ? findIdFault(id) : undefined}
+          fault={isJudged.value && exactId === undefined ? ID_FAULT : undefined}
           note={
             takenBy !== undefined &&
             error === undefined && (

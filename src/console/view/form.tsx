@@ -4,7 +4,6 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount } from "../../../client/client.ts";
-import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import { isStorable } from "../../domain/plant.ts";
 import { Taken } from "../api/plants.ts";
 import { call, explain } from "../api/service.ts";
@@ -123,17 +122,6 @@ export function focusField(id: string): void {
 export function selectField(field: HTMLInputElement | null): void {
   field?.focus();
   field?.select();
-}
-
-export function findIdFault(text: string): string | undefined {
-  const written = text.trim();
-  if (written === "") return "Enter an id.";
-  if (findInt64(written) !== undefined) return undefined;
-  if (!/^-?[\d.eE+-]+$/.test(written)) return "Only digits, with a minus sign if negative.";
-  if (!/^-?\d+$/.test(written)) return "The id must be a whole number.";
-  return written.startsWith("-")
-    ? `Too small: the smallest id is ${INT64_MIN}.`
-    : `Too large: the largest id is ${INT64_MAX}.`;
 }
 
 /** What is wrong with a name or a tag, or worth a second look. */
