@@ -9,7 +9,7 @@ import { type RunningServer, startServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Histogram } from "../observe/metrics.ts";
 import { openStore } from "../store/open.ts";
-import { WebhookSender } from "../webhooks/sender.ts";
+import { createWebhookSender } from "../webhooks/sender.ts";
 import { CommandError, describeMigration, onSignal } from "./command.ts";
 import { failOutput, isTerminal } from "./terminal.ts";
 
@@ -32,7 +32,7 @@ export async function serve(config: Config): Promise<void> {
     log.warn("migrating", { warning: describeMigration(change) }),
   );
   // Without a journal there is nothing to send.
-  const sender = config.changesDays > 0 ? new WebhookSender(store, config, log) : undefined;
+  const sender = config.changesDays > 0 ? createWebhookSender(store, config, log) : undefined;
   const facts = {
     backups: backups?.state,
     commits,

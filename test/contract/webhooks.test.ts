@@ -8,7 +8,7 @@ import type { Scope } from "../../src/domain/token.ts";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { createTestEvent, sendEvent } from "../../src/webhooks/send.ts";
-import { WebhookSender } from "../../src/webhooks/sender.ts";
+import { createWebhookSender } from "../../src/webhooks/sender.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
@@ -39,7 +39,7 @@ async function startSending(settings: Readonly<Record<string, string>>): Promise
   const service = stack.use(await startService(settings));
   const log = createLog("debug", (line) => void service.logLines.push(line));
   const resolve = async (host: string): Promise<readonly string[]> => addresses[host] ?? [];
-  const sender = new WebhookSender(service.store, { ...service.config, resolve }, log);
+  const sender = createWebhookSender(service.store, { ...service.config, resolve }, log);
   sender.start();
   stack.defer(() => sender.stop());
   return { service, [Symbol.asyncDispose]: () => stack.disposeAsync() };
@@ -227,7 +227,7 @@ describe("a webhook", () => {
         return { changes: [], last: after + 1, hasMore: ++looks < LOOKS, newest: after + 1 };
       },
     };
-    const sender = new WebhookSender(
+    const sender = createWebhookSender(
       store,
       service.config,
       createLog("error", () => undefined),
@@ -260,7 +260,7 @@ describe("a webhook", () => {
     const held = Promise.withResolvers<Response>();
     receiver.answers = [held.promise];
     const patient = { ...service.config, webhookSecondsMax: 15, webhookLeaseSeconds: 60 };
-    const sender = new WebhookSender(store, patient, silent);
+    const sender = createWebhookSender(store, patient, silent);
     sender.start();
     await receiver.until(1);
     for (let asked = 0; asked < 20; asked++) await fetch(`${service.url}/livez`);
