@@ -78,63 +78,50 @@ interface Bucket extends Rate {
  * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on, and
  * a bucket that would take longer than a window to fill is empty. The times are in memory that threads can share.
  */
-export class RateLimiter {
+export function createRateLimiter(
   /** For tokens without a rate of their own; "" is none. */
-  private readonly fallback: string;
-  private readonly slots: BigInt64Array;
-  private readonly nowNs: () => bigint;
-  private readonly closing = new AbortController();
-
-  constructor(
-    fallback: string,
-    memory: ArrayBufferLike = new ArrayBuffer(RATES_BYTES),
-    nowNs = readClockNs,
-  ) {
-    this.fallback = fallback;
-    this.slots = new BigInt64Array(memory);
-    this.nowNs = nowNs;
-  }
+  fallback: string,
+  memory: ArrayBufferLike = new ArrayBuffer(RATES_BYTES),
+  now = readClockNs,
+) {
+  const slots = new BigInt64Array(memory);
+  const closing = new AbortController();
 
   /** Throws if the bucket is empty. Returns what is left, if that is less than a tenth. */
-  take(token: Limited): RateState | undefined {
-    const bucket = this.bucketOf(token);
+  function take(token: Limited): RateState | undefined {
+    const bucket = bucketOf(token);
     if (bucket === undefined) return undefined;
-    const { state, isTaken, waitNs } = this.tryTake(bucket, 1);
+    const { state, isTaken, waitNs } = tryTake(bucket, 1);
     if (!isTaken) throw new RateLimited(state, Math.ceil(waitNs / NS_A_SECOND));
     return state.remaining < state.units / 10 ? state : undefined;
   }
 
   /** Gives the lines of a batch on as fast as the rate allows. */
-  async *pace<Line>(
+  async function* pace<Line>(
     blocks: AsyncIterable<Line[]>,
     token: Limited | undefined,
     signal: AbortSignal,
   ): AsyncGenerator<Line[]> {
-    const bucket = token && this.bucketOf(token);
+    const bucket = token && bucketOf(token);
     if (bucket === undefined) return yield* blocks;
-    const ending = AbortSignal.any([signal, this.closing.signal]);
+    const ending = AbortSignal.any([signal, closing.signal]);
     // Enough to share a commit, and little enough to leave something for the token's other requests.
     const length = Math.ceil(bucket.units / Math.max(10, bucket.windowSeconds));
     for await (const block of blocks)
       for (let start = 0; start < block.length; start += length) {
         const part = block.slice(start, start + length);
-        await this.payFor(part.length, bucket, ending);
+        await payFor(part.length, bucket, ending);
         yield part;
       }
-  }
-
-  /** Batches that wait for their rate end with `shutting_down`. */
-  close(): void {
-    this.closing.abort(new Refusal("shutting_down"));
   }
 
   /**
    * A part that the bucket does not have is owed: single requests are refused until it is paid. Then they have a quarter
    * to half of that time to themselves. It varies, because other batches may wait too, perhaps in other threads.
    */
-  private async payFor(units: number, bucket: Bucket, signal: AbortSignal): Promise<void> {
+  async function payFor(units: number, bucket: Bucket, signal: AbortSignal): Promise<void> {
     for (let isTaken = false; !isTaken;) {
-      const tried = this.tryTake(bucket, units, units);
+      const tried = tryTake(bucket, units, units);
       ({ isTaken } = tried);
       if (tried.waitNs <= 0) continue;
       const pauseNs = (units * bucket.unitNs * (1 + Math.random())) / 4;
@@ -144,20 +131,19 @@ export class RateLimiter {
     }
   }
 
-  private bucketOf({ hash, rate: own }: Limited): Bucket | undefined {
-    const text = own ?? this.fallback;
+  function bucketOf({ hash, rate: own }: Limited): Bucket | undefined {
+    const text = own ?? fallback;
     const rate = text === "" ? undefined : findRate(text);
     if (rate === undefined) return undefined;
     const windowNs = rate.windowSeconds * NS_A_SECOND;
-    return { ...rate, slot: this.findSlot(hash), windowNs, unitNs: windowNs / rate.units };
+    return { ...rate, slot: findSlot(hash), windowNs, unitNs: windowNs / rate.units };
   }
 
   /** `waitNs` is the time until the units can be taken, or until those that were taken are paid. */
-  private tryTake(bucket: Bucket, units: number, unitsOwed = 0) {
-    const { slots } = this;
+  function tryTake(bucket: Bucket, units: number, unitsOwed = 0) {
     const { slot, windowNs, unitNs, windowSeconds } = bucket;
     for (;;) {
-      const nowNs = this.nowNs();
+      const nowNs = now();
       const fullAt = Atomics.load(slots, slot);
       const emptyNs = Math.max(0, Number(fullAt - nowNs));
       const afterNs = emptyNs + units * unitNs;
@@ -176,14 +162,18 @@ export class RateLimiter {
   }
 
   /** The place of a token's time. With as many tokens as slots, some would share one. */
-  private findSlot(hash: string): number {
+  function findSlot(hash: string): number {
     const key = BigInt.asIntN(64, BigInt(`0x${hash.slice(0, 16)}`)) || 1n;
     const first = Number(BigInt.asUintN(SLOT_BITS, key));
     for (let count = 0; count < SLOTS; count++) {
       const at = ((first + count) % SLOTS) * SLOT_LENGTH;
-      const found = Atomics.compareExchange(this.slots, at, 0n, key);
+      const found = Atomics.compareExchange(slots, at, 0n, key);
       if (found === 0n || found === key) return at + 1;
     }
     return first * SLOT_LENGTH + 1;
   }
+
+  /** Batches that wait for their rate end with `shutting_down`. */
+  const close = (): void => closing.abort(new Refusal("shutting_down"));
+  return { take, pace, close };
 }

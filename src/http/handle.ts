@@ -3,7 +3,7 @@
 import { findClientAddress } from "../auth/address.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
-import { RateLimited, type RateLimiter, type RateState } from "../auth/rate-limit.ts";
+import { type createRateLimiter, RateLimited, type RateState } from "../auth/rate-limit.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import type { ServedStore } from "../domain/store.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
@@ -19,7 +19,7 @@ export interface Service {
   readonly config: Config;
   readonly store: ServedStore;
   readonly authenticator: Authenticator;
-  readonly rates: RateLimiter;
+  readonly rates: ReturnType<typeof createRateLimiter>;
   readonly memory: Memory;
   readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
   readonly log: Log;

@@ -1,6 +1,6 @@
 /** Listens, and stops without losing a request. */
 
-import { RateLimiter } from "../auth/rate-limit.ts";
+import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { createReporter, type Reports, type ServiceFacts } from "../observe/reporter.ts";
@@ -9,7 +9,7 @@ import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
 import { createRoutes, describeApi, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
-import { Readiness } from "./status.ts";
+import { createReadiness } from "./status.ts";
 
 export interface RunningServer {
   readonly url: string;
@@ -41,7 +41,7 @@ const GAUGES_A_FLUSH = 30;
 export function startServer(given: Parts): RunningServer {
   const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, shared } = given;
   // The owner of a shared store bounds the probes of all threads.
-  const readiness = shared === undefined ? new Readiness(store) : new Readiness(store, 0);
+  const readiness = createReadiness(store, shared === undefined ? undefined : 0);
   const { metrics, reports, stop: stopObserving } = given.shared ?? observeAlone(given, readiness);
   /** A failure to store when a token was last used fails nothing else. */
   const flushUses = (): Promise<void> =>
@@ -55,7 +55,7 @@ export function startServer(given: Parts): RunningServer {
     metrics,
     reports,
     memory,
-    rates: new RateLimiter(config.rateLimit, shared?.ratesMemory),
+    rates: createRateLimiter(config.rateLimit, shared?.ratesMemory),
     feed: new Feed(store, log),
     addressOf: (request) => server.requestIP(request)?.address,
     limitIdle: (request, seconds) => server.timeout(request, seconds),
@@ -109,7 +109,7 @@ export function startServer(given: Parts): RunningServer {
 
 function observeAlone(
   { store, config, facts }: Extract<Parts, { readonly shared?: undefined }>,
-  readiness: Readiness,
+  readiness: ReturnType<typeof createReadiness>,
 ): Observed {
   const metrics = new Metrics();
   const reporter = createReporter([metrics], {

@@ -13,36 +13,30 @@ import { explained, integer, list, maybe, number, object, text } from "./shape.t
 /** Any client may ask, and a probe is a commit: the service makes at most one in this time. */
 const PROBE_VALID_MS = 1_000;
 
-export class Readiness {
-  private readonly store: Pick<Store, "probe">;
-  private readonly validMs: number;
-  isDraining = false;
-  private probedAtMs = Number.NEGATIVE_INFINITY;
-  private probe: Promise<void> = Promise.resolve();
+export function createReadiness(store: Pick<Store, "probe">, validMs = PROBE_VALID_MS) {
+  let probedAtMs = Number.NEGATIVE_INFINITY;
+  let probe: Promise<void> = Promise.resolve();
   /** By the last probe that has ended; undefined before the first. */
-  private outcome: boolean | undefined;
-
-  constructor(store: Pick<Store, "probe">, validMs = PROBE_VALID_MS) {
-    this.store = store;
-    this.validMs = validMs;
-  }
-
-  /** Resolves if a write was committed and synced within the last second; rejects with the reason. */
-  async check(): Promise<void> {
-    if (this.isDraining) throw new Refusal("shutting_down");
-    if (performance.now() - this.probedAtMs >= this.validMs) {
-      this.probedAtMs = performance.now();
-      this.probe = this.store.probe();
-      this.probe.then(
-        () => (this.outcome = true),
-        () => (this.outcome = false),
-      );
-    }
-    await this.probe;
-  }
-
-  /** As it was when a client last asked. */
-  readonly findLast = (): boolean | undefined => (this.isDraining ? false : this.outcome);
+  let outcome: boolean | undefined;
+  const readiness = {
+    isDraining: false,
+    /** Resolves if a write was committed and synced within the last second; rejects with the reason. */
+    check: async (): Promise<void> => {
+      if (readiness.isDraining) throw new Refusal("shutting_down");
+      if (performance.now() - probedAtMs >= validMs) {
+        probedAtMs = performance.now();
+        probe = store.probe();
+        probe.then(
+          () => (outcome = true),
+          () => (outcome = false),
+        );
+      }
+      await probe;
+    },
+    /** As it was when a client last asked. */
+    findLast: (): boolean | undefined => (readiness.isDraining ? false : outcome),
+  };
+  return readiness;
 }
 
 async function showReady({ service }: Exchange): Promise<Response> {

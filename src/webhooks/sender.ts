@@ -61,10 +61,12 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
   const leaseMs = limits.webhookLeaseSeconds * 1000;
   /** The part of a lease that no event takes. */
   const spareMs = leaseMs - limits.webhookSecondsMax * 1000;
+  /** Nothing more is begun. */
+  const stopping = new AbortController();
+  /** What is on its way is cut off. */
   const ending = new AbortController();
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
-  let isStopped = false;
   /** When the events that were sent are paid for. */
   let paidAtMs = 0;
   let changesSeen = 0;
@@ -74,7 +76,7 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
   let large: Promise<unknown> = Promise.resolve();
 
   async function work(): Promise<void> {
-    for (let polls = 0; !isStopped; polls++) {
+    for (let polls = 0; !stopping.signal.aborted; polls++) {
       const isStale = [...receivers.values()].some(({ isLost }) => isLost);
       if (polls % LIST_POLLS === 0 || isStale) await list().catch(noteFailure);
       for (const receiver of receivers.values())
@@ -130,7 +132,7 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
 
   /** Until nothing is left, or an event is not taken. */
   async function sendAll(receiver: Receiver): Promise<void> {
-    for (let hasMore = true; hasMore && !isStopped;) {
+    for (let hasMore = true; hasMore && !stopping.signal.aborted;) {
       const page = await read(store, receiver.webhook);
       for (const change of page.changes) {
         if (!(await sendInTurn(receiver, change))) return;
@@ -158,7 +160,7 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
   /** A large event takes several times its size while it is on its way, so one is at a time. */
   function sendInTurn(receiver: Receiver, change: Change): Promise<boolean> {
     const sendHeld = async (): Promise<boolean> =>
-      !isStopped && (await hold(receiver)) && send(receiver, change);
+      !stopping.signal.aborted && (await hold(receiver)) && send(receiver, change);
     if (countCharacters(change) < LARGE_CHARACTERS) return sendHeld();
     const sent = large.then(sendHeld);
     large = sent.catch(() => undefined);
@@ -231,7 +233,7 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
 
     /** Events on their way get their time to be answered; the next instance sends the others. */
     stop: async (): Promise<void> => {
-      isStopped = true;
+      stopping.abort();
       const timer = setTimeout(() => ending.abort(), limits.drainSecondsMax * 1000);
       await working;
       for (const { turn } of receivers.values()) await turn;

@@ -6,7 +6,7 @@ import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import type { RunningServer } from "../http/server.ts";
-import { Readiness } from "../http/status.ts";
+import { createReadiness } from "../http/status.ts";
 import type { FailedRequest } from "../observe/activity.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
 import { createReporter, type MetricsReporter, type ServiceFacts } from "../observe/reporter.ts";
@@ -78,7 +78,7 @@ export async function startWorkers({
   try {
     const listening = await Promise.all(workers.map((worker) => worker.listening));
     const { url, hasConsole, metricsPaths } = listening[0] as Listening;
-    const readiness = new Readiness(store);
+    const readiness = createReadiness(store);
     const reporter = createReporter(
       memories.map((memory) => new Metrics(memory, metricsPaths)),
       { ...facts, store, limits: config, findReadiness: readiness.findLast },

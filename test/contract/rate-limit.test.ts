@@ -1,7 +1,7 @@
 /** How much a token may ask for: by PLANTSTORE_RATE_LIMIT, or by a rate of its own. */
 
 import { describe, expect, test } from "bun:test";
-import { findRate, RateLimiter } from "../../src/auth/rate-limit.ts";
+import { createRateLimiter, findRate } from "../../src/auth/rate-limit.ts";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import { limits } from "../support/limits.ts";
@@ -133,7 +133,7 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
 
 test("a bucket fills up with time, and never beyond its size", () => {
   let nowNs = 1_000_000_000_000n;
-  const limiter = new RateLimiter("10/s", undefined, () => nowNs);
+  const limiter = createRateLimiter("10/s", undefined, () => nowNs);
   const bearer = {
     name: "till",
     prefix: undefined,
