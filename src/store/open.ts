@@ -2,7 +2,6 @@
 
 import type { OnMigrate, Store, StoreLimits } from "../domain/store.ts";
 import { isPostgresUrl, parsePostgresUrl, type Target } from "./postgres/url.ts";
-import { openReads, type SqliteReads } from "./sqlite/read.ts";
 import { SqliteStore } from "./sqlite/store.ts";
 
 /** Bounds for engines that are servers: connections, and the time that one statement may take. */
@@ -23,19 +22,6 @@ export async function openStore(
   // Loaded on demand: SQLite users do not pay for the PostgreSQL client.
   const { openPostgresStore } = await import("./postgres/store.ts");
   return openPostgresStore(url.target, limits, onMigrate);
-}
-
-/**
- * What an HTTP worker can read by itself. Undefined for a server: it may fail over, and the thread that
- * writes to it knows best where it is now.
- */
-export function openReader(
-  databaseUrl: string,
-  limits: StoreLimits,
-  isWriting: () => boolean,
-): SqliteReads | undefined {
-  const url = parseStoreUrl(databaseUrl);
-  return url.engine === "sqlite" ? openReads(url.path, limits, isWriting) : undefined;
 }
 
 export type StoreUrl =

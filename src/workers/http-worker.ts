@@ -6,7 +6,8 @@ import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { WRITING_MS } from "../store/batcher.ts";
-import { openReader } from "../store/open.ts";
+import { parseStoreUrl } from "../store/open.ts";
+import { openReads } from "../store/sqlite/read.ts";
 import { createCaller, createRemoteStore, type Results } from "./remote-store.ts";
 import type { FromWorker, WorkerSetup } from "./start.ts";
 
@@ -24,7 +25,10 @@ const caller = createCaller({
 calls.on("message", (results: Results) => caller.settle(results));
 /** Plants are read on this thread, so calls are writes, of this worker's clients or of others'. */
 const isWriting = (): boolean => Date.now() - Number(calledAtMs[0]) < WRITING_MS;
-const reader = openReader(config.databaseUrl, config, isWriting);
+const location = parseStoreUrl(config.databaseUrl);
+// A server may fail over, and the thread that writes to it knows best where it is now.
+const reader =
+  location.engine === "sqlite" ? openReads(location.path, config, isWriting) : undefined;
 const store = createRemoteStore(caller, reader);
 const { readActivity, formatMetrics } = store;
 const metrics = new Metrics(metricsMemory);

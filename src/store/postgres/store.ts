@@ -68,6 +68,7 @@ export async function openPostgresStore(
   return onServer(target, limits, async (connection) => {
     await migrate(connection, location, onMigrate);
     const changesDays = (await beginJournal(connection)) ? limits.changesDays : 0;
+    if (changesDays === 0) await breakJournal(connection);
     const description = { engine: "PostgreSQL", location, durability: connection.durability };
     return new PostgresStore(target, description, { ...limits, changesDays });
   });
@@ -89,7 +90,6 @@ class PostgresStore extends SqlStore implements Store {
   private readonly largePages: Scans;
   readonly countPlants: Store["countPlants"] = (...asked) => this.scans.count(...asked);
   private readonly accounts: Accounts;
-  private breaking: Promise<void> | undefined;
   private readonly stopTrimming: () => void;
 
   constructor(target: Target, description: StoreDescription, limits: Limits) {
@@ -111,10 +111,7 @@ class PostgresStore extends SqlStore implements Store {
     this.control = openPool(1);
     const commitMsMin = Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000;
     this.writes = new Batcher<PlantWrite, unknown>(
-      async (batch, deadlineMs) => {
-        if (!this.accounts.hasJournal) await this.breakJournal();
-        return commitWrites(this.writers, batch, deadlineMs, this.accounts);
-      },
+      (batch, deadlineMs) => commitWrites(this.writers, batch, deadlineMs, this.accounts),
       limits,
       {
         inFlightMax: limits.writeConnections,
@@ -200,15 +197,6 @@ class PostgresStore extends SqlStore implements Store {
     const { writes, reads, lookUps, scans, largePages } = this;
     await Promise.all([writes, reads, lookUps, scans, largePages].map((part) => part.close()));
     for (const pool of [this.writers, this.readers, this.control]) pool.close();
-  }
-
-  /** Once, before the first change that the journal does not get. */
-  private breakJournal(): Promise<void> {
-    this.breaking ??= this.control.run(breakJournal).catch((error: unknown) => {
-      this.breaking = undefined;
-      throw error;
-    });
-    return this.breaking;
   }
 
   protected writeRecords<Row>(...statements: readonly Statement[]): Promise<readonly Row[]> {
