@@ -123,10 +123,10 @@ test("plants that are created together cross to the owner of the store and back,
     },
   } as unknown as Store;
   const answer = createCallee(owner, {}, (results) => caller.settle(structuredClone(results)));
-  const caller: Caller = createCaller({
-    send: (calls) => answer(structuredClone(calls)),
-    receive: () => undefined,
-  });
+  const caller: Caller = createCaller(
+    (calls) => answer(structuredClone(calls)),
+    () => undefined,
+  );
   const store = createRemoteStore(caller);
   const plants = [1n, 2n, 3n].map((id) => ({
     id,

@@ -54,9 +54,7 @@ export const isWanted = (
 
 /** How much text it holds. */
 export const countCharacters = ({ plant, before }: Change): number =>
-  countIn(plant) + countIn(before);
-
-const countIn = (plant: Plant | undefined): number => (plant === undefined ? 0 : lengthOf(plant));
+  lengthOf(plant) + lengthOf(before);
 
 /** With the id as exact digits. */
 export function formatChange({ seq, atMs, type, id, by, plant, before }: Change): string {

@@ -199,7 +199,7 @@ export interface TagPage {
 /** The first characters of one or more tags, and how many bytes it takes to look at them. */
 export interface TagPrefix {
   readonly head: string;
-  readonly bytes: number;
+  readonly bytes: number | bigint;
 }
 
 /**
@@ -215,7 +215,7 @@ export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
     if (tags.length === limit || seen === TAG_PREFIXES_MAX || bytesSeen > BYTES_MAX)
       return { tags, next: last };
     seen++;
-    bytesSeen += bytes;
+    bytesSeen += Number(bytes);
     last = head;
     if (isComplete(head)) tags.push(head);
   }

@@ -13,8 +13,9 @@ export interface Plant<Id = bigint> {
 /** A plant on a page. Where a number is exact, the id may be one: a BigInt takes more time to make and to format. */
 export type ListedPlant = Plant<bigint | number>;
 
-/** How much text a plant holds. */
-export const lengthOf = ({ name, tag }: ListedPlant): number => name.length + (tag?.length ?? 0);
+/** How much text a plant holds; none without a plant. */
+export const lengthOf = (plant: ListedPlant | undefined): number =>
+  plant === undefined ? 0 : plant.name.length + (plant.tag?.length ?? 0);
 
 /** UTF-8 cannot hold an unpaired surrogate, and PostgreSQL cannot hold U+0000. Both engines hold the rest. */
 export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");

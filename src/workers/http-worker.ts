@@ -15,13 +15,13 @@ const setup = workerData as WorkerSetup;
 const { config, metricsMemory, ratesMemory, calls, calledAtMs } = setup;
 const send = (message: FromWorker): void => parentPort?.postMessage(message);
 
-const caller = createCaller({
-  send: (sent) => {
+const caller = createCaller(
+  (sent) => {
     calledAtMs[0] = Date.now();
     calls.postMessage(sent);
   },
-  receive: () => receiveMessageOnPort(calls)?.message as Results | undefined,
-});
+  () => receiveMessageOnPort(calls)?.message as Results | undefined,
+);
 calls.on("message", (results: Results) => caller.settle(results));
 /** Plants are read on this thread, so calls are writes, of this worker's clients or of others'. */
 const isWriting = (): boolean => Date.now() - Number(calledAtMs[0]) < WRITING_MS;

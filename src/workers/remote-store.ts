@@ -44,19 +44,13 @@ interface Failure {
 
 export type Methods = Readonly<Record<string, (...parameters: never[]) => Promise<unknown>>>;
 
-/** How the caller reaches the callee. */
-interface Line {
-  readonly send: (calls: Calls) => void;
-  /** A message that has arrived but was not delivered: a busy event loop may not deliver it for long. */
-  readonly receive: () => Results | undefined;
-}
-
 /** After this the caller looks for results by itself. */
 const RECEIVE_MS = 10;
 
 export type Caller = ReturnType<typeof createCaller>;
 
-export function createCaller({ send, receive }: Line) {
+/** `receive` finds a message that has arrived but was not delivered: a busy event loop may not deliver it for long. */
+export function createCaller(send: (calls: Calls) => void, receive: () => Results | undefined) {
   const waiting = new Map<number, Pick<PromiseWithResolvers<unknown>, "resolve" | "reject">>();
   let calls: unknown[] = [];
   let isWatching = false;

@@ -47,12 +47,8 @@ interface Parts {
 }
 
 /** Rejects, and leaves nothing running, if a worker cannot listen. */
-export async function startWorkers({
-  config,
-  store,
-  writeLog,
-  facts,
-}: Parts): Promise<RunningServer> {
+export async function startWorkers(parts: Parts): Promise<RunningServer> {
+  const { config, store, writeLog, facts } = parts;
   const held = holdPort(config);
   // A worker's share of the memory for bodies: at least enough for one body.
   const bodyBytesTotalMax = Math.max(

@@ -10,6 +10,7 @@ import {
   TAG_PREFIX_CHARACTERS,
   TAG_PREFIXES_MAX,
   type TagPage,
+  type TagPrefix,
   type TagQuery,
   takeTags,
 } from "../../domain/page.ts";
@@ -119,7 +120,7 @@ export async function findPlants(
     if (characters > LONG_BYTES_MAX) break;
     const plant = row?.name === null ? await findLong(row) : row && toPlant(row);
     plants.push(plant);
-    characters += plant === undefined ? 0 : lengthOf(plant);
+    characters += lengthOf(plant);
   }
   return plants;
 }
@@ -182,11 +183,7 @@ export async function countPlants(
 
 export async function listTags(connection: Connection, query: TagQuery): Promise<TagPage> {
   const asked = [query.prefix, query.after ?? null, query.limit];
-  const rows = await connection.query<{ readonly head: string }>(HEADS, asked);
-  return takeTags(
-    Array.from(rows, ({ head }) => ({ head, bytes: head.length })),
-    query.limit,
-  );
+  return takeTags(await connection.query<TagPrefix>(HEADS, asked), query.limit);
 }
 
 const HEAD = `left(tag, ${TAG_PREFIX_CHARACTERS})`;
@@ -207,4 +204,4 @@ const HEADS = `WITH RECURSIVE heads (head, seen, listed) AS (
       CASE WHEN length(head) < ${TAG_PREFIX_CHARACTERS} THEN listed + 1 ELSE listed END
     FROM heads WHERE ${HAS_PREFIX} AND seen < ${TAG_PREFIXES_MAX} AND listed < $3::int
   )
-  SELECT head FROM heads WHERE ${HAS_PREFIX} ORDER BY seen`;
+  SELECT head, octet_length(head) AS bytes FROM heads WHERE ${HAS_PREFIX} ORDER BY seen`;

@@ -141,7 +141,7 @@ export class SqliteReads {
           if (characters > LOOK_UP_CHARACTERS_MAX) break;
           const row = connection.statements.findPlant.get(id);
           const plant = row === null ? undefined : toPlant(row);
-          characters += plant === undefined ? 0 : lengthOf(plant);
+          characters += lengthOf(plant);
           found.push(plant);
         }
         return found;

@@ -81,7 +81,7 @@ function prepareStatements(db: Database) {
     taggedDesc: prepareWalk(prepare, "desc", TAGGED),
     // A tag has no byte 0, so the next one after a whole tag is at least a byte 1 longer. No text has the byte 255, so
     // that one leads behind all tags that begin with a prefix.
-    nextTag: prepare<{ head: string; bytes: bigint }>(
+    nextTag: prepare<TagPrefix>(
       `SELECT substr(tag, 1, ${TAG_PREFIX_CHARACTERS}) AS head, octet_length(tag) AS bytes
         FROM plants WHERE tag >= max(?1, coalesce(substr(?2, 1, ${TAG_PREFIX_CHARACTERS})
           || iif(length(?2) < ${TAG_PREFIX_CHARACTERS}, x'01', x'ff'), '')) ORDER BY tag LIMIT 1`,
@@ -217,7 +217,7 @@ export function* walkTags({ nextTag }: Statements, query: TagQuery): Generator<T
   for (let after = query.after ?? null; ;) {
     const row = nextTag.get(query.prefix, after);
     if (row === null || !row.head.startsWith(query.prefix)) return;
-    yield { head: row.head, bytes: Number(row.bytes) };
+    yield row;
     after = row.head;
   }
 }
