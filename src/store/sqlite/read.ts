@@ -72,7 +72,7 @@ export class SqliteReads {
   private readonly pages: Batcher<() => unknown, unknown>;
   private readonly limits: StoreLimits;
   private readonly source: Source;
-  /** Set for the rest of the tick in which a large page was read. */
+  /** Set for the rest of the tick in which a page was read that is large, or read beside writes. */
   private isTickTaken = false;
   /** The number of the last break in the journal, once it was looked for; 0 if there is none. */
   private lastBreak: number | undefined;
@@ -156,18 +156,15 @@ export class SqliteReads {
   private async readPage<Page>(read: (connection: Connection) => Page): Promise<Page> {
     const readNow = (): Page => {
       const startedAtMs = performance.now();
-      const rest = (): void => {
-        const nowMs = performance.now();
-        this.restsUntilMs = nowMs + (nowMs - startedAtMs) * PAGE_REST;
-      };
       const page = this.readPlants(read);
-      rest();
-      if (performance.now() - startedAtMs > LARGE_PAGE_MS) {
-        this.isTickTaken = true;
-        setImmediate(() => (this.isTickTaken = false));
-      }
+      this.isTickTaken = this.source.isWriting() || performance.now() - startedAtMs > LARGE_PAGE_MS;
       // By the end of the tick its text is made and sent, which takes as long again.
-      if (this.source.isWriting()) setImmediate(rest);
+      if (this.isTickTaken)
+        setImmediate(() => {
+          const nowMs = performance.now();
+          this.restsUntilMs = nowMs + (nowMs - startedAtMs) * PAGE_REST;
+          this.isTickTaken = false;
+        });
       return page;
     };
     const isFree = this.pages.waiting === 0 && this.mayRead();
@@ -179,7 +176,7 @@ export class SqliteReads {
    * queue filled after one large page, and read slower from then on.
    */
   private async readInTurn(reads: readonly (() => unknown)[]): Promise<unknown[]> {
-    for (let restMs = this.restMs(); restMs > 0; restMs = this.restMs()) await pause(restMs);
+    while (!this.mayRead()) await pause(this.restMs());
     const endsAtMs = performance.now() + PAGES_MS_MAX;
     const pages: Promise<unknown>[] = [];
     for (const read of reads) {
@@ -190,11 +187,11 @@ export class SqliteReads {
   }
 
   private mayRead(): boolean {
-    return !this.isTickTaken && this.restMs() <= 0;
+    return !this.isTickTaken && this.restMs() === 0;
   }
 
   private restMs(): number {
-    return this.source.isWriting() ? this.restsUntilMs - performance.now() : 0;
+    return this.source.isWriting() ? Math.max(0, this.restsUntilMs - performance.now()) : 0;
   }
 
   private readPlants<Result>(query: (connection: Connection) => Result): Result {
