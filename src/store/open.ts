@@ -1,7 +1,7 @@
 /** From a URL to a store. */
 
 import type { OnMigrate, Store, StoreLimits } from "../domain/store.ts";
-import { isPostgresUrl, parsePostgresUrl, type Target } from "./postgres/url.ts";
+import { isPostgresUrl, parsePostgresUrl } from "./postgres/url.ts";
 import { SqliteStore } from "./sqlite/store.ts";
 
 /** Bounds for engines that are servers: connections, and the time that one statement may take. */
@@ -24,15 +24,11 @@ export async function openStore(
   return openPostgresStore(url.target, limits, onMigrate);
 }
 
-export type StoreUrl =
-  | { readonly engine: "sqlite"; readonly path: string }
-  | { readonly engine: "postgres"; readonly target: Target };
-
 /** Throws a TypeError that says what is wrong, without the password. */
-export function parseStoreUrl(url: string): StoreUrl {
+export function parseStoreUrl(url: string) {
   return isPostgresUrl(url)
-    ? { engine: "postgres", target: parsePostgresUrl(url) }
-    : { engine: "sqlite", path: parseSqlitePath(url) };
+    ? ({ engine: "postgres", target: parsePostgresUrl(url) } as const)
+    : ({ engine: "sqlite", path: parseSqlitePath(url) } as const);
 }
 
 const SQLITE_SCHEME = "sqlite:";

@@ -26,9 +26,7 @@ export interface WorkerSetup {
   readonly calledAtMs: Float64Array;
 }
 
-interface Listening {
-  readonly url: string;
-  readonly hasConsole: boolean;
+interface Listening extends Pick<RunningServer, "url" | "hasConsole"> {
   /** The paths that the worker counts, in order. */
   readonly metricsPaths: readonly string[];
 }

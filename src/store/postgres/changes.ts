@@ -88,21 +88,18 @@ const BREAK = `WITH turn AS (
   INSERT INTO plantstore_marks (name, at_ms) SELECT 'break', at_ms FROM turn
   ON CONFLICT (name) DO UPDATE SET at_ms = excluded.at_ms`;
 
-/** False on an engine without a log that shows the order of its transactions: there is no journal then. */
-export async function beginJournal(connection: Connection): Promise<boolean> {
+/** Resolves to the days that changes are kept for: 0 on an engine whose log does not show the order of transactions. */
+export async function beginJournal(connection: Connection, changesDays: number): Promise<number> {
   try {
     await connection.query(`SELECT ${LSN} AS lsn`);
+    // A database that was restored from a dump may have blocks with places in another server's log.
+    await numberBlocks(connection);
+    if (changesDays > 0) return changesDays;
   } catch (error) {
-    if (/^(42883|42704|0A)/.test(sqlStateOf(error) ?? "")) return false;
-    throw error;
+    if (!/^(42883|42704|0A)/.test(sqlStateOf(error) ?? "")) throw error;
   }
-  // A database that was restored from a dump may have blocks with places in another server's log.
-  await numberBlocks(connection);
-  return true;
-}
-
-export async function breakJournal(connection: Connection): Promise<void> {
   await connection.query(BREAK);
+  return 0;
 }
 
 export async function readChanges(connection: Connection, query: ChangeQuery): Promise<ChangePage> {

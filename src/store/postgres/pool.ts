@@ -58,17 +58,15 @@ export function createPool(hosts: Hosts, limits: Limits) {
     const turn = Promise.withResolvers<Slot>();
     waiting.push(turn);
     figures.callersWaiting++;
-    const msMax = Math.max(0, deadlineMs - performance.now()) * WAIT_SHARE;
-    try {
-      const slot = await within(msMax, turn.promise);
-      const place = waiting.indexOf(turn);
-      // Its turn may have come together with the end of the time.
-      if (slot !== undefined || place === -1) return slot ?? (await turn.promise);
-      waiting.splice(place, 1);
-      throw new Refusal("store_busy");
-    } finally {
+    const giveUp = (): void => {
+      waiting.splice(waiting.indexOf(turn), 1);
+      turn.reject(new Refusal("store_busy"));
+    };
+    const timer = setTimeout(giveUp, Math.max(0, deadlineMs - performance.now()) * WAIT_SHARE);
+    return turn.promise.finally(() => {
+      clearTimeout(timer);
       figures.callersWaiting--;
-    }
+    });
   }
 
   function giveBack(slot: Slot): void {
@@ -152,10 +150,7 @@ const HEAD_START_MS = 300;
 /** Finds the server that takes writes among those of the URL. */
 export type Hosts = ReturnType<typeof createHosts>;
 
-export function createHosts(
-  target: Target,
-  { statementSecondsMax }: Pick<ServerLimits, "statementSecondsMax">,
-) {
+export function createHosts(target: Target, { statementSecondsMax }: ServerLimits) {
   const isPrepared = target.prepare ?? true;
   const wanted: Wanted = { target, statementMsMax: statementSecondsMax * 1000, isPrepared };
   /** Of all pools together. */
@@ -197,11 +192,12 @@ export function createHosts(
       };
       const others = target.hosts.filter((host) => !isFirst(host));
       const favourites = target.hosts.filter(isFirst).map(attempt);
-      const favourite = Promise.any(favourites);
-      const tried = favourite.catch(() => undefined);
-      await within(HEAD_START_MS, tried);
+      await within(
+        HEAD_START_MS,
+        Promise.any(favourites).catch(() => undefined),
+      );
       try {
-        return await (isWon ? favourite : Promise.any([...favourites, ...others.map(attempt)]));
+        return await Promise.any(isWon ? favourites : [...favourites, ...others.map(attempt)]);
       } catch (error) {
         const { errors } = error as AggregateError;
         // That a password is wrong says more than that another server is a standby.
@@ -211,10 +207,7 @@ export function createHosts(
   };
 }
 
-export type OpenLimits = Pick<
-  StoreLimits & ServerLimits,
-  "queueSecondsMax" | "statementSecondsMax"
->;
+export type OpenLimits = ServerLimits & Pick<StoreLimits, "queueSecondsMax">;
 
 /**
  * Does something on a connection of its own. A server that is just starting is waited for as long as a

@@ -29,7 +29,7 @@ import {
   type TokenRow,
   toTokenRecord,
 } from "../sql-store.ts";
-import { beginJournal, breakJournal, readChanges, trimChanges } from "./changes.ts";
+import { beginJournal, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, toArray } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
@@ -67,8 +67,7 @@ export async function openPostgresStore(
   const location = describeTarget(target);
   return onServer(target, limits, async (connection) => {
     await migrate(connection, location, onMigrate);
-    const changesDays = (await beginJournal(connection)) ? limits.changesDays : 0;
-    if (changesDays === 0) await breakJournal(connection);
+    const changesDays = await beginJournal(connection, limits.changesDays);
     const description = { engine: "PostgreSQL", location, durability: connection.durability };
     return new PostgresStore(target, description, { ...limits, changesDays });
   });

@@ -43,10 +43,6 @@ interface ChangeStatement {
   readonly journaled: string;
 }
 
-interface KeptRow {
-  readonly kept: string | null;
-}
-
 /** The ids that were changed, as a text. Null, which is the rule and costs least to send, if all in $2 were. */
 const KEPT = "CASE WHEN count(*) < array_length($2::bigint[], 1) THEN array_agg(id)::text END";
 
@@ -294,7 +290,8 @@ class Batch {
       for (const { id, by, plant } of writes) entries.add(id, by, plant, before?.get(id));
       values.push(entries.format());
     }
-    const rows = await connection.write<KeptRow>(hasJournal ? journaled : plain, values);
+    const statement = hasJournal ? journaled : plain;
+    const rows = await connection.write<{ readonly kept: string | null }>(statement, values);
     // Rows are trusted, and not their count, which some engines that speak the protocol get wrong.
     const kept = rows.length > 0 ? rows[0]?.kept : "";
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
