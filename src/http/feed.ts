@@ -6,18 +6,16 @@ import type { Store } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
 import { pause } from "../store/batcher.ts";
 
-/** The events of changes that follow each other in the journal. */
-interface Chunk {
+/** Changes that follow each other in the journal, and their events. */
+interface Chunk extends Pick<ChangePage, "changes" | "last"> {
   readonly after: number;
-  readonly last: number;
   readonly events: Uint8Array;
 }
 
-export const toChunk = (after: number, { changes, last }: ChangePage): Chunk => ({
-  after,
-  last,
-  events: encoder.encode(changes.map(formatEvent).join("")),
-});
+export const toChunk = (
+  after: number,
+  { changes, last }: Pick<ChangePage, "changes" | "last">,
+): Chunk => ({ after, last, changes, events: encoder.encode(changes.map(formatEvent).join("")) });
 
 const formatEvent = (change: Change): string =>
   `id: ${change.seq}\nevent: ${change.type}\ndata: ${formatChange(change)}\n\n`;
@@ -85,9 +83,15 @@ export class Feed {
     this.busyUntilMs = nowMs + BUSY_MS;
   }
 
-  /** The one that goes on after this number. */
+  /** What goes on after this number. Of one that begins earlier, the rest: its reader is then as far as others. */
   find(after: number): Chunk | undefined {
-    return this.chunks.findLast((chunk) => chunk.after === after);
+    const kept = this.chunks.findLast(
+      ({ after: begin, last, changes: [first] }) =>
+        // A chunk that begins at 0 lacks the changes that were no longer in the journal.
+        begin === after || (first !== undefined && first.seq <= after && after < last),
+    );
+    if (kept === undefined || kept.after === after) return kept;
+    return toChunk(after, { ...kept, changes: kept.changes.filter(({ seq }) => seq > after) });
   }
 
   keep(chunk: Chunk): void {

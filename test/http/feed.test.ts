@@ -176,6 +176,23 @@ test("a reader inside a large event goes on if the feed has to begin again", asy
     if ((characters += chunk.length) > name.length) break;
 });
 
+test("a reader that is between others is sent what was read for them", async () => {
+  await using service = await startService();
+  const { store } = service;
+  const readChanges = store.readChanges.bind(store);
+  let reads = 0;
+  store.readChanges = (query) => {
+    if (query.limit > 0) reads++;
+    return readChanges(query);
+  };
+  for (const id of [1, 2, 3, 4]) await service.create(`{"id":${id},"name":"a"}`);
+  await using first = await EventReader.open(service.url, authorization);
+  const [, second, ...rest] = await first.take(4);
+  await using later = await EventReader.open(service.url, authorization, `?after=${second?.id}`);
+  expect(await later.take(2)).toEqual(rest);
+  expect(reads).toBe(1);
+});
+
 test("readers that are equally far read the changes once for all, and those with a filter get theirs", async () => {
   const ids = [2, 3, 4];
   await using service = await startService();
