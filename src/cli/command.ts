@@ -43,15 +43,10 @@ const explained = [CommandError, ConfigError, StoreOpenError, Refusal, ServiceEr
 /** Known failures in a sentence; a defect with its stack. */
 export function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  if (explained.some((kind) => error instanceof kind)) return error.message;
-  return typeof (error as NodeJS.ErrnoException).code === "string"
-    ? explainSystemError(error)
-    : (error.stack ?? error.message);
-}
-
-/** `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.` */
-function explainSystemError(error: unknown): string {
-  const { message } = error as Error;
+  const { message, stack = message } = error;
+  if (explained.some((kind) => error instanceof kind)) return message;
+  if (typeof (error as NodeJS.ErrnoException).code !== "string") return stack;
+  // `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.`
   const [, what, path] = /^E[A-Z0-9]+: ([^,]+), \w+(?: '(.*?)'(?= -> |$))?/.exec(message) ?? [];
   if (what === undefined) return message;
   return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;

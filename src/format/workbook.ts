@@ -109,11 +109,8 @@ const ENTRY = { signature: 0x02014b50, bytes: 46, isDeflated: 8, sizesFollow: 8 
 function countUnpacked(archive: Uint8Array): number {
   const view = new DataView(archive.buffer);
   let bytes = 0;
-  for (
-    let at = archive.indexOf(0x50);
-    at !== -1 && at + ENTRY.bytes <= archive.length;
-    at = archive.indexOf(0x50, at + 1)
-  ) {
+  for (let at = archive.indexOf(0x50); at !== -1; at = archive.indexOf(0x50, at + 1)) {
+    if (at + ENTRY.bytes > archive.length) break;
     if (view.getUint32(at, true) !== ENTRY.signature) continue;
     if (view.getUint16(at + 10, true) !== ENTRY.isDeflated) continue;
     const [packed, unpacked] = [view.getUint32(at + 20, true), view.getUint32(at + 24, true)];
