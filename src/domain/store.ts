@@ -41,7 +41,7 @@ export interface ServedStore extends TokenStore {
   /** A page of the tags in use: its cost depends on how many it lists, and not on how many plants have them. */
   listTags(query: TagQuery): Promise<TagPage>;
 
-  /** Counts for at most `msMax`, a second by default. All that ask the same meanwhile share the answer. */
+  /** Counts for at most `msMax`, a second by default. The answer may be up to two seconds old. */
   countPlants(query?: CountQuery, msMax?: number): Promise<PlantCount>;
 
   /**

@@ -14,6 +14,9 @@ interface Scanner {
 type Scan<Page> = (query: PlantQuery, deadlineMs: number) => Promise<Page>;
 
 const COUNT_MS_MAX = 1_000;
+/** A count that took longer is used again for a while: pages that ask every few seconds would slow creates. */
+const CHEAP_MS = 100;
+const REUSE_MS = 1_000;
 /** One that begins late gets this time too. So only one that hangs is ended, and a thread with it. */
 const SCAN_MS_MIN = 1_000;
 
@@ -26,7 +29,7 @@ export function createScans(limits: StoreLimits, scanner: Scanner, searchesMax =
   const searches = new Batcher(oneOf(scanner.search), bounds, searchOptions);
   // Pieces of counts. A person waits for a search, and many counts must not take its place.
   const pieces = new Batcher(oneOf(scanner.count), bounds, options);
-  const underWay = new Map<string, Promise<PlantCount>>();
+  const known = new Map<string, Promise<PlantCount>>();
 
   const countPieces = async ({ tag, name, q }: CountQuery, msMax: number): Promise<PlantCount> => {
     const endsAtMs = performance.now() + msMax;
@@ -46,9 +49,16 @@ export function createScans(limits: StoreLimits, scanner: Scanner, searchesMax =
 
     count(query: CountQuery = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> {
       const key = JSON.stringify([query.tag, query.name, query.q, msMax]);
-      const counted =
-        underWay.get(key) ?? countPieces(query, msMax).finally(() => underWay.delete(key));
-      underWay.set(key, counted);
+      const counted = known.get(key) ?? countPieces(query, msMax);
+      if (known.has(key)) return counted;
+      known.set(key, counted);
+      const startedAtMs = performance.now();
+      const forget = (): boolean => known.delete(key);
+      const keep = (): void => {
+        if (performance.now() - startedAtMs <= CHEAP_MS) forget();
+        else setTimeout(forget, REUSE_MS).unref();
+      };
+      counted.then(keep, forget);
       return counted;
     },
 

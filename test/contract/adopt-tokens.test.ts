@@ -86,7 +86,8 @@ describe("adoptTokens", () => {
 
 test("countPlants counts them", () =>
   withStore(async (store) => {
-    expect(await store.countPlants()).toEqual({ count: 0, exact: true });
+    // Another query, because an answer may be up to two seconds old.
+    expect(await store.countPlants({ tag: "t" })).toEqual({ count: 0, exact: true });
     const ids = [-(2n ** 63n), 0n, 2n ** 63n - 1n];
     await Promise.all(ids.map((id) => store.createPlant({ id, name: "a", tag: undefined })));
     await store.removePlant(0n, {});
