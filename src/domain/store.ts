@@ -138,11 +138,7 @@ export interface SchemaChange {
   readonly to: number;
 }
 
-export interface StoreDescription {
-  readonly engine: string;
-  readonly location: string;
-  readonly durability: string;
-}
+export type StoreDescription = Readonly<Record<"engine" | "location" | "durability", string>>;
 
 /** The bounds of the queue in front of a store's commits, of a search in it, and of its journal. */
 export interface StoreLimits {

@@ -38,10 +38,7 @@ type Settled = Outcome | Error | Promise<Outcome>;
 const IS_VALID = "clock_timestamp() < to_timestamp($1::float8)";
 
 /** Without and with a journal, whose text is the last parameter. */
-interface ChangeStatement {
-  readonly plain: string;
-  readonly journaled: string;
-}
+type ChangeStatement = Readonly<Record<"plain" | "journaled", string>>;
 
 /** The ids that were changed, as a text. Null, which is the rule and costs least to send, if all in $2 were. */
 const KEPT = "CASE WHEN count(*) < array_length($2::bigint[], 1) THEN array_agg(id)::text END";
