@@ -59,7 +59,9 @@ export function createPool(hosts: Hosts, limits: Limits) {
     waiting.push(turn);
     figures.callersWaiting++;
     const giveUp = (): void => {
-      waiting.splice(waiting.indexOf(turn), 1);
+      const place = waiting.indexOf(turn);
+      if (place !== -1) waiting.splice(place, 1);
+      // Without an effect if its turn has just come.
       turn.reject(new Refusal("store_busy"));
     };
     const timer = setTimeout(giveUp, Math.max(0, deadlineMs - performance.now()) * WAIT_SHARE);
