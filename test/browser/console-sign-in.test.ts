@@ -195,12 +195,17 @@ describeInBrowser("a token that ends while somebody works", () => {
     "by being revoked leads back to signing in, and from there to the same view",
     async ({ service, open }) => {
       const token = await createToken(service, { name: "lost phone" });
-      await using view = await open({ token, at: "#/plants?tag=shrub" });
+      await using view = await open({ token: null, at: "#/plants?tag=shrub" });
       const { page } = view;
+      await page.getByLabel("Stay signed in on this device").check();
+      await signIn(page, token);
       await rowOf(page, "Rose").waitFor();
       const record = (await service.store.listTokens()).find(({ name }) => name === "lost phone");
       await service.store.revokeToken(record?.hash ?? "", Date.now());
       await untilSignedOut(view);
+      await page.getByText("no longer accepted").waitFor();
+      // The device still has the token, and the page says the same of it.
+      await page.reload();
       await page.getByText("no longer accepted").waitFor();
       await signIn(page, TEST_TOKEN);
       await rowOf(page, "Rose").waitFor();
