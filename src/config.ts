@@ -33,7 +33,8 @@ const integer = (fallback: string, min: number, max: number) => ({
   },
 });
 
-const threads = integer("1", 1, 64);
+/** Other systems let threads share a port too, but give all connections to one of them. */
+const WORKERS_MAX = process.platform === "linux" ? 64 : 1;
 
 const rules = {
   host: {
@@ -90,10 +91,10 @@ const rules = {
     allowed: "nothing, or addresses and networks as in 127.0.0.1,10.0.0.0/8,::1",
   },
   workers: {
-    ...threads,
     meaning:
       "HTTP worker threads. More than one needs Linux; one further thread then writes for all of them.",
-    parse: parseWorkers,
+    ...integer("1", 1, WORKERS_MAX),
+    allowed: `an integer from 1 to ${WORKERS_MAX}; more than 1 is possible on Linux only`,
   },
   rateLimit: {
     default: "",
@@ -314,14 +315,6 @@ export function findIgnoredVariables(environment: Environment): string[] {
 /** Kubernetes sets these in every pod beside a service that is called plantstore. */
 const isServiceLink = (name: string, value: string): boolean =>
   /^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name) || /^(tcp|udp):\/\//.test(value);
-
-/** Other systems let threads share a port too, but give all connections to one of them. */
-function parseWorkers(text: string): number | undefined {
-  const value = threads.parse(text);
-  if (value !== undefined && value > 1 && process.platform !== "linux")
-    throw new TypeError("several threads can share a port on Linux only");
-  return value;
-}
 
 function parseList(
   text: string,

@@ -72,26 +72,19 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
     if (before > 0 && before < newest)
       process.stdout.write(`-- ${describeMigration({ location, from: before, to: newest })}\n\n`);
     const { engine } = parseStoreUrl(config.databaseUrl);
-    return printStatements(
+    const statements =
       engine === "sqlite"
         ? migrations.slice(before).map((step) => step.trim())
-        : (await import("../store/postgres/schema.ts")).listStatements(version),
-    );
+        : (await import("../store/postgres/schema.ts")).listStatements(version);
+    // A script that runs as it is.
+    const script = statements.map((statement) => `${statement.replace(/;$/, "")};\n`).join("\n");
+    return void process.stdout.write(script || "-- Nothing to do: the schema is up to date.\n");
   }
   await withStore(config, async () => undefined);
   process.stdout.write(
     before === newest
       ? `${location} is up to date: schema ${newest}.\n`
       : `Migrated ${location} from schema ${before} to ${newest}.\n`,
-  );
-}
-
-/** A script that runs as it is. */
-function printStatements(statements: readonly string[]): void {
-  process.stdout.write(
-    statements.length === 0
-      ? "-- Nothing to do: the schema is up to date.\n"
-      : statements.map((statement) => `${statement.replace(/;$/, "")};\n`).join("\n"),
   );
 }
 
