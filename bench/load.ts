@@ -51,14 +51,10 @@ export async function load(
   const first = ++rounds * IDS_A_ROUND;
   const endReaders = await followChanges(server, about.readers ?? 0);
   const cpuBefore = readCpuSeconds(server.pids);
-  const { requests, durationUs, failed, issued, latency, loadUs } = await runWrk(
-    server,
-    about,
-    first,
-    seconds,
-  ).finally(endReaders);
+  const counted = await runWrk(server, about, first, seconds).finally(endReaders);
+  const { requests, durationUs, failed, issued, latency, loadUs } = counted;
   const cpuSeconds = readCpuSeconds(server.pids) - cpuBefore;
-  const [rssMb, fileMb] = [server.rssMb(), server.rssMb("RssFile")];
+  const rssMb = server.rssMb();
   if (failed > 0 || requests === 0)
     throw new WrongAnswer(
       `of ${requests} requests ${failed} were refused, cut off, or unanswered after ${ANSWER_SECONDS_MAX} s`,
@@ -70,7 +66,6 @@ export async function load(
     value: requests / (durationUs / 1e6),
     ...latency,
     rssMb,
-    fileMb,
     cpuUs: (cpuSeconds * 1e6) / requests,
     loadCores: loadUs / durationUs,
     created: ids.length,

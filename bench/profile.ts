@@ -48,6 +48,18 @@ export function describeProfile({ nodes, samples, timeDeltas }: Profile, startMs
   return shares.map(([name, share]) => `${name} ${(share * 100).toFixed(0)} %`).join(", ");
 }
 
+interface Heap {
+  readonly snapshot: { readonly meta: { readonly node_fields: readonly string[] } };
+  readonly nodes: readonly number[];
+}
+
+/** All fields of one node stand after the other. */
+function countAliveMb({ snapshot, nodes }: Heap): number {
+  const { node_fields: fields } = snapshot.meta;
+  const sizes = nodes.filter((_, index) => fields[index % fields.length] === "self_size");
+  return sizes.reduce((sum, bytes) => sum + bytes, 0) / 2 ** 20;
+}
+
 /** Starts our service with the profiler, and describes the round. */
 export async function profile(
   databaseUrl: string,
@@ -57,21 +69,26 @@ export async function profile(
   const folder = makePath("profile");
   mkdirSync(folder);
   const main = join(import.meta.dir, "../src/main.ts");
-  const program = [process.execPath, "--cpu-prof", `--cpu-prof-dir=${folder}`, main];
+  const into = `-prof-dir=${folder}`;
+  const flags = ["--cpu-prof", `--cpu${into}`, "--heap-prof", `--heap${into}`];
+  const program = [process.execPath, ...flags, main];
   const server = await servePlants(databaseUrl, options, program);
-  let metrics: string;
-  try {
+  const runRound = async () => {
+    await using stack = new AsyncDisposableStack();
+    stack.defer(server.stop);
     await (typeof use === "function" ? use(server) : load(server, use, ROUND_SECONDS));
-    metrics = await (await ask(`${server.url}/metrics`)).text();
-  } finally {
-    await server.stop();
-  }
+    const metrics = await (await ask(`${server.url}/metrics`)).text();
+    return { metrics, fileMb: server.rssMb("RssFile") };
+  };
+  const { metrics, fileMb } = await runRound();
   const count = (upToSeconds: string): number =>
     Number(metrics.match(`commit_seconds_bucket{le="${upToSeconds}"} (\\d+)`)?.[1]);
   const commits = count("\\+Inf");
   const late = 100 - (count("0.004") / commits) * 100;
   // A single commit is the check at the start.
   const more = commits === 1 ? "" : ` Commits that took more than 4 ms: ${late.toFixed(1)} %.`;
-  const profiled = (await Bun.file(join(folder, readdirSync(folder)[0] ?? "")).json()) as Profile;
-  return `${describeProfile(profiled, server.startMs)}.${more}`;
+  const paths = readdirSync(folder).toSorted();
+  const [cpu, heap] = await Promise.all(paths.map((path) => Bun.file(join(folder, path)).json()));
+  const memory = `Of the memory, ${fileMb.toFixed(0)} MB are files, above all the runtime's program, and ${countAliveMb(heap as Heap).toFixed(0)} MB of the heap are alive.`;
+  return `${describeProfile(cpu as Profile, server.startMs)}.${more} ${memory}`;
 }

@@ -11,7 +11,6 @@ export interface Sample {
   readonly p99Ms?: number;
   readonly p999Ms?: number;
   readonly rssMb?: number;
-  readonly fileMb?: number;
   /** Processor time per request, of the server and of a database behind it. */
   readonly cpuUs?: number;
   /** How much of a core the load generator used. Near 1, it limits the figure itself. */
@@ -86,7 +85,7 @@ export function median(values: readonly number[]): number {
   return (lower + upper) / 2;
 }
 
-const sampleKeys = ["p50Ms", "p99Ms", "p999Ms", "rssMb", "fileMb", "cpuUs", "loadCores"] as const;
+const sampleKeys = ["p50Ms", "p99Ms", "p999Ms", "rssMb", "cpuUs", "loadCores"] as const;
 
 export function summarize(rounds: readonly Sample[]): Figures {
   const values = rounds.map(({ value }) => value);

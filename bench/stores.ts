@@ -91,10 +91,7 @@ export function copyFilledStore(count: number, schema: Schema = "ours"): string 
 
 /** Works while a server has the file open. */
 export const countRows = (path: string): number =>
-  withDatabase(path, (db) => {
-    const { count } = db.query("SELECT count(*) AS count FROM plants").get() as { count: number };
-    return count;
-  });
+  withDatabase(path, (db) => Number(db.query("SELECT count(*) FROM plants").values().flat()[0]));
 
 export function withDatabase<T>(path: string, use: (db: Database) => T): T {
   const db = new Database(path);
