@@ -46,8 +46,8 @@ export class RateLimited extends Refusal {
   readonly state: RateState;
   readonly retryAfterSeconds: number;
 
-  constructor(state: RateState, retryAfterSeconds: number) {
-    super("rate_limited");
+  constructor(state: RateState, retryAfterSeconds: number, message?: string) {
+    super("rate_limited", message);
     this.state = state;
     this.retryAfterSeconds = retryAfterSeconds;
   }
@@ -74,6 +74,11 @@ interface Bucket extends Rate {
   readonly unitNs: number;
 }
 
+/** Of one token with a rate, at a time. One that waits holds memory, which batches of other tokens would lack. */
+const BATCHES_MAX = 4;
+const BATCHES_TAKEN = `The token has ${BATCHES_MAX} batches under way, the most that a token with a rate can have.`;
+const BATCH_RETRY_SECONDS = 1;
+
 /**
  * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on, and
  * a bucket that would take longer than a window to fill is empty. The times are in memory that threads can share.
@@ -86,6 +91,8 @@ export function createRateLimiter(
 ) {
   const slots = new BigInt64Array(memory);
   const closing = new AbortController();
+  /** The slot of each batch with a rate that is under way in this thread. */
+  const batches: number[] = [];
 
   /** Throws if the bucket is empty. Returns what is left, if that is less than a tenth. */
   function take(token: Limited): RateState | undefined {
@@ -96,6 +103,14 @@ export function createRateLimiter(
     return state.remaining < state.units / 10 ? state : undefined;
   }
 
+  /** Throws if the token has as many batches as it may have at a time. */
+  function requireBatch(token: Limited | undefined): void {
+    const bucket = token && bucketOf(token);
+    const begun = batches.filter((slot) => slot === bucket?.slot).length;
+    if (bucket === undefined || begun < BATCHES_MAX) return;
+    throw new RateLimited(tryTake(bucket, 0).state, BATCH_RETRY_SECONDS, BATCHES_TAKEN);
+  }
+
   /** Gives the lines of a batch on as fast as the rate allows. */
   async function* pace<Line>(
     blocks: AsyncIterable<Line[]>,
@@ -104,15 +119,22 @@ export function createRateLimiter(
   ): AsyncGenerator<Line[]> {
     const bucket = token && bucketOf(token);
     if (bucket === undefined) return yield* blocks;
+    // Others may have begun since the request was let in.
+    requireBatch(token);
+    batches.push(bucket.slot);
     const ending = AbortSignal.any([signal, closing.signal]);
     // Enough to share a commit, and little enough to leave something for the token's other requests.
     const length = Math.ceil(bucket.units / Math.max(10, bucket.windowSeconds));
-    for await (const block of blocks)
-      for (let start = 0; start < block.length; start += length) {
-        const part = block.slice(start, start + length);
-        await payFor(part.length, bucket, ending);
-        yield part;
-      }
+    try {
+      for await (const block of blocks)
+        for (let start = 0; start < block.length; start += length) {
+          const part = block.slice(start, start + length);
+          await payFor(part.length, bucket, ending);
+          yield part;
+        }
+    } finally {
+      batches.splice(batches.indexOf(bucket.slot), 1);
+    }
   }
 
   /**
@@ -175,5 +197,5 @@ export function createRateLimiter(
 
   /** Batches that wait for their rate end with `shutting_down`. */
   const close = (): void => closing.abort(new Refusal("shutting_down"));
-  return { take, pace, close };
+  return { take, requireBatch, pace, close };
 }

@@ -34,6 +34,7 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 
 export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
+  service.rates.requireBatch(exchange.token);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
     exchange.requireHalf();
     exchange.claim(countUnread(exchange));

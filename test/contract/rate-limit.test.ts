@@ -6,6 +6,7 @@ import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import { limits } from "../support/limits.ts";
 import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { chunk, connectRaw, head, HOST, type RawConnection, receive } from "../support/wire.ts";
 
 const get = (service: TestService, token = TEST_TOKEN, path = "/token"): Promise<Response> =>
   fetch(service.url + path, { headers: { authorization: `Bearer ${token}` } });
@@ -26,6 +27,21 @@ const sendBatch = (service: TestService, body: string): Promise<Response> =>
     headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/x-ndjson" },
     body,
   });
+
+/** A batch that does not end, with a result of its first line or a refusal. */
+async function beginBatch(service: TestService): Promise<RawConnection> {
+  const connection = await connectRaw(service.url);
+  const top = head(
+    "POST /plants/batch HTTP/1.1",
+    HOST,
+    `Authorization: Bearer ${TEST_TOKEN}`,
+    "Content-Type: application/x-ndjson",
+    "Transfer-Encoding: chunked",
+  );
+  connection.send(top + chunk(makeLines(1)));
+  await receive(connection, /"line":1|"error"/);
+  return connection;
+}
 
 async function countUntilRefused(service: TestService, token: string): Promise<number> {
   for (let count = 0; ; count++) if ((await get(service, token)).status === 429) return count;
@@ -94,6 +110,26 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
     expect((await text).match(/"status":200/g)).toHaveLength(120);
     expect(served).toBeGreaterThan(10);
   }, 15_000);
+
+  test("a token has four batches at a time; a further one is refused and stores nothing", async () => {
+    await using service = await startService({
+      PLANTSTORE_RATE_LIMIT: "100/h",
+      ...limits({ drainSecondsMax: 0.1 }),
+    });
+    const together = await Promise.all(Array.from({ length: 8 }, () => beginBatch(service)));
+    const open = together.filter((batch) => batch.received().includes('"line":1,"status":200'));
+    expect(open).toHaveLength(4);
+    const refused = await beginBatch(service);
+    expect(refused.received()).toStartWith("HTTP/1.1 429 ");
+    expect(refused.received()).toContain("retry-after: 1\r\n");
+    expect(refused.received()).toContain(
+      `"error":${catalogue.rate_limited.code},"message":"The token has 4 batches under way, `,
+    );
+    for (const batch of open) batch.abort();
+    let next = await beginBatch(service);
+    while (next.received().includes('"error"')) next = await beginBatch(service);
+    next.abort();
+  });
 
   test("a service that stops ends a batch that waits for its rate", async () => {
     const service = await startService({
