@@ -129,7 +129,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     const { creates, requests, batchLines, durations, gauges } = Metrics.addUp(blocks);
     const figures = store.readFigures();
     const { diskFreeBytes } = figures;
-    const diskFreeMin = diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin;
+    const diskMin = diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin;
     const info = { version: packageJson.version, engine: store.description.engine };
     const cpu = process.cpuUsage();
     const made = backups && byResult({ made: backups.made, failed: backups.failed });
@@ -153,8 +153,8 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         plants: ["Plants in the store.", plants.value?.count],
         plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
         disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
-        disk_free_bytes_min: ["SQLite: with less, plants are refused.", diskFreeMin || undefined],
-        postgres_connections_in_use: ["Connections that are at work.", figures.connectionsInUse],
+        disk_free_bytes_min: ["SQLite: with less, new plants are refused.", diskMin || undefined],
+        postgres_connections_in_use: ["Connections with a statement.", figures.connectionsInUse],
         postgres_waiting: ["Work that waits for a connection.", figures.callersWaiting],
         tokens_expiring: ["Tokens that end within a week.", tokens?.filter(isExpiring).length],
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
@@ -166,18 +166,27 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         process_resident_memory_bytes: ["Memory of the process.", rss],
         process_open_fds: ["Open descriptors.", open?.length],
         process_max_fds: ["Descriptors that may be open.", openMax],
-        process_start_time_seconds: ["Since 1970.", performance.timeOrigin / 1000],
+        process_start_time_seconds: [
+          "When the process started, since 1970.",
+          performance.timeOrigin / 1000,
+        ],
       },
       counter: {
-        requests_total: ["Requests that were answered.", requests],
-        batch_lines_total: ["Plants sent in batches, by status.", batchLines],
-        postgres_retries_total: ["Repeated attempts.", figures.retries],
+        requests_total: ["Requests that were answered, by method, path and status.", requests],
+        batch_lines_total: ["Plants sent in batches, by the status of their result.", batchLines],
+        postgres_retries_total: ["Attempts that were repeated.", figures.retries],
         postgres_connects_total: ["Connections that were opened.", figures.connects],
         backups_total: ["Backups since the start, by result.", made],
         log_lines_dropped_total: ["Log lines that could not be written.", dropped],
         changes_total: ["Changes that were written to the journal.", store.changesWritten],
-        webhook_attempts_total: ["Events that this instance sent, by result.", attempts],
-        process_cpu_seconds_total: ["Processor time.", (cpu.user + cpu.system) / 1e6],
+        webhook_attempts_total: [
+          "Events that this instance sent to a webhook, by result.",
+          attempts,
+        ],
+        process_cpu_seconds_total: [
+          "Processor time of the process.",
+          (cpu.user + cpu.system) / 1e6,
+        ],
       },
       histogram: {
         request_seconds: ["Time from the head of a request to its answer.", durations],
