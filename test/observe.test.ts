@@ -50,6 +50,13 @@ describe("a histogram", () => {
   });
 });
 
+test("a path for which there is no room is refused, and not left uncounted", () => {
+  const metrics = new Metrics();
+  while (metrics.paths.length < 32) metrics.counterOf("/plants", ["POST"])("POST", 200, 1);
+  expect(Metrics.addUp([metrics]).requests.filter(([, count]) => count === 1)).toHaveLength(31);
+  expect(() => metrics.counterOf("/plants", [])).toThrow(RangeError);
+});
+
 describe("activity", () => {
   test("has the last samples alone, oldest first, each with what happened since the one before", async () => {
     const metrics = new Metrics();

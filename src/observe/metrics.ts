@@ -149,6 +149,7 @@ export class Metrics {
 
   /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
   counterOf(path: string, served: readonly string[]): CountRequest {
+    if (this.paths.length === PATHS_MAX) throw new RangeError(`more than ${PATHS_MAX} paths`);
     const first = (this.paths.push(path) - 1) * methods.length;
     const kinds = new Map(
       methods.map((method, index) => [method as string, this.kindAt(first + index)]),
