@@ -45,9 +45,6 @@ export async function requireAnswerable(exchange: Exchange): Promise<void> {
   await requireOpen(exchange.request);
 }
 
-/** Makes the pieces of an answer. It ends when the signal aborts, for the reason of the signal. */
-export type MakePieces = (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>;
-
 /** The text of a page, and the place where the next one begins. */
 interface PageText<Place> {
   readonly text: string;
@@ -131,7 +128,8 @@ const CUT_SECONDS = 1;
  */
 export function toStream(
   exchange: Exchange,
-  make: MakePieces,
+  /** Ends when the signal aborts, for the reason of the signal. */
+  make: (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>,
   { isFeed = false } = {},
 ): ReadableStream<Uint8Array> {
   const { request, service, bytesKept } = exchange;
