@@ -23,13 +23,11 @@ export const manageWebhook =
   (action: WebhookAction) =>
   async (config: Config, flags: Flags, target?: string): Promise<void> => {
     const name = action === "add" ? "" : (target ?? "");
-    const bodies: Partial<Record<WebhookAction, () => unknown>> = {
-      add: () => parseAdded(flags, target),
-      replay: () => ({
-        from: flags.from === "newest" ? flags.from : parseChangeNumber("--from", flags.from),
-      }),
-    };
-    const body = bodies[action]?.();
+    const { from } = flags;
+    let body: unknown;
+    if (action === "add") body = parseAdded(flags, target);
+    if (action === "replay")
+      body = { from: from === "newest" ? from : parseChangeNumber("--from", from) };
     const result: unknown = await withTarget(config, flags, (where) => {
       if (where.client === undefined)
         return webhookActions[action]({ store: where.store, config }, name, body);

@@ -166,10 +166,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         process_resident_memory_bytes: ["Memory of the process.", rss],
         process_open_fds: ["Open descriptors.", open?.length],
         process_max_fds: ["Descriptors that may be open.", openMax],
-        process_start_time_seconds: [
-          "When the process started, since 1970.",
-          performance.timeOrigin / 1000,
-        ],
+        process_start_time_seconds: ["When it started, since 1970.", performance.timeOrigin / 1000],
       },
       counter: {
         requests_total: ["Requests that were answered, by method, path and status.", requests],
@@ -179,14 +176,8 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         backups_total: ["Backups since the start, by result.", made],
         log_lines_dropped_total: ["Log lines that could not be written.", dropped],
         changes_total: ["Changes that were written to the journal.", store.changesWritten],
-        webhook_attempts_total: [
-          "Events that this instance sent to a webhook, by result.",
-          attempts,
-        ],
-        process_cpu_seconds_total: [
-          "Processor time of the process.",
-          (cpu.user + cpu.system) / 1e6,
-        ],
+        webhook_attempts_total: ["Events that this instance sent, by result.", attempts],
+        process_cpu_seconds_total: ["Processor time.", (cpu.user + cpu.system) / 1e6],
       },
       histogram: {
         request_seconds: ["Time from the head of a request to its answer.", durations],
