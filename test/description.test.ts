@@ -158,6 +158,7 @@ describe("the description", () => {
 
   test("states the limits in force and gives examples that are accepted", async () => {
     expect(create.description).toContain("body 2048 bytes");
+    expect(description.paths["/plants/{id}"]?.["put"]?.description).toContain("at most 2048 bytes");
     const examples = Object.values(
       create.requestBody.content?.["application/json"]?.examples ?? {},
     );

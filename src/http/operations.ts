@@ -259,7 +259,8 @@ const listPlantOperations = (config: Config): Entries => ({
     summary: "Replace a plant",
     description:
       "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path; other unknown members are ignored. " +
-      "With `If-Match`, a change that another client made in between is not overwritten.",
+      "With `If-Match`, a change that another client made in between is not overwritten. " +
+      `The body has at most ${config.bodyBytesMax} bytes.`,
     headers: changeConditions,
     takes: json(Plant),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
