@@ -105,9 +105,9 @@ export class Authenticator {
   /** Stores which tokens were used since the last call. */
   async flushUses(): Promise<void> {
     if (this.used.size === 0) return;
-    const uses = [...this.used].map(([hash, usedAtMs]) => ({ hash, usedAtMs }));
+    const { used } = this;
     this.used = new Map();
-    await this.tokens.touchTokens(uses);
+    await this.tokens.touchTokens(used);
   }
 
   private remember(header: string, token: CheckedToken): TokenRecord {

@@ -4,7 +4,7 @@ import type { ChangePage, ChangeQuery } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
 import type { CountQuery, PlantCount, PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
-import type { Scope, TokenRecord, TokenUse } from "./token.ts";
+import type { Scope, TokenRecord } from "./token.ts";
 import type { Webhook } from "./webhook.ts";
 
 /**
@@ -125,8 +125,8 @@ export interface TokenStore {
    * because another token that is not revoked has the name.
    */
   adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]>;
-  /** Notes when tokens were last used. */
-  touchTokens(uses: readonly TokenUse[]): Promise<void>;
+  /** Notes when tokens were last used, by their hashes. */
+  touchTokens(usedAtMs: ReadonlyMap<string, number>): Promise<void>;
 }
 
 /** Called before the schema of a store that exists is changed: an older version cannot open the store afterwards. */

@@ -24,11 +24,6 @@ export interface TokenRecord {
   readonly rate: string | undefined;
 }
 
-export interface TokenUse {
-  readonly hash: string;
-  readonly usedAtMs: number;
-}
-
 /** A token as people see it: with an id, and without its secret. */
 export interface TokenSummary {
   /** The first digits of its hash. */

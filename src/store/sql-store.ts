@@ -3,7 +3,7 @@
 import type { Refusal } from "../domain/errors.ts";
 import { type Condition, lengthOf, type Plant } from "../domain/plant.ts";
 import type { Created, TokenStore } from "../domain/store.ts";
-import type { Scope, TokenRecord, TokenUse } from "../domain/token.ts";
+import type { Scope, TokenRecord } from "../domain/token.ts";
 import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import type { Batcher } from "./batcher.ts";
 
@@ -208,8 +208,8 @@ export abstract class SqlStore<Task = never> implements TokenStore {
     return records.filter(({ hash }) => !hashes.has(hash));
   }
 
-  async touchTokens(uses: readonly TokenUse[]): Promise<void> {
-    const known = uses.map(({ hash, usedAtMs }) => [hash, null, usedAtMs]);
+  async touchTokens(usedAtMs: ReadonlyMap<string, number>): Promise<void> {
+    const known = Array.from(usedAtMs, ([hash, atMs]) => [hash, null, atMs]);
     await this.writeRecords([this.sql.mergeTokens, JSON.stringify(known)]);
   }
 

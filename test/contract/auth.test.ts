@@ -143,7 +143,7 @@ describe("the cache of tokens", () => {
         asked.push(hash);
         return { ...record, hash };
       },
-      touchTokens: async (uses: readonly unknown[]) => void touched.push(...uses),
+      touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => void touched.push(...usedAtMs),
     };
     let now = 1_000_000;
     let clockOffsetMs = 0;
@@ -166,6 +166,6 @@ describe("the cache of tokens", () => {
     await authenticator.authenticate(`Bearer ${token}`);
     await authenticator.flushUses();
     await authenticator.flushUses();
-    expect(touched).toEqual([{ hash: hashToken(token), usedAtMs: now }]);
+    expect(touched).toEqual([[hashToken(token), now]]);
   });
 });

@@ -97,8 +97,8 @@ describe("tokens in the store", () => {
     const { store } = opened;
     const token = record("n");
     await store.createToken(token);
-    await store.touchTokens([{ hash: token.hash, usedAtMs: 20 }]);
-    await store.touchTokens([{ hash: token.hash, usedAtMs: 10 }]);
+    await store.touchTokens(new Map([[token.hash, 20]]));
+    await store.touchTokens(new Map([[token.hash, 10]]));
     expect((await store.findToken(token.hash))?.lastUsedAtMs).toBe(20);
   });
 });

@@ -199,7 +199,7 @@ test("tokens, however many, are stored by one statement and touched by one: a he
   }));
   expect(await store.adoptTokens(tokens)).toEqual([]);
   expect(await writesOf()).toEqual([{ rows: 50, writes: 1 }]);
-  await store.touchTokens(tokens.map(({ hash }) => ({ hash, usedAtMs: 2 })));
+  await store.touchTokens(new Map(tokens.map(({ hash }) => [hash, 2])));
   expect(await writesOf()).toEqual([{ rows: 50, writes: 1 }]);
   const used = (await store.listTokens()).map(({ lastUsedAtMs }) => lastUsedAtMs);
   expect(used).toEqual(tokens.map(() => 2));
