@@ -96,12 +96,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     };
     this.connection = this.prepare(openDatabase(path, onMigrate));
     this.assertFileNotMoved = watchFiles([path]);
-    try {
-      // Before threads that only read show what a crash has left.
-      this.requireDurable(this.connection, "writes");
-    } catch {
-      // The first request tries again, and is refused if it fails.
-    }
     this.reads = new SqliteReads(path, limits, {
       connect: () => this.connected("reads"),
       isWriting: () => this.writes.isBusy,
