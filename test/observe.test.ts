@@ -78,7 +78,7 @@ describe("activity", () => {
       for (let n = 0; n < at; n++) count("POST", 200, 1);
       if (at % 2 === 0) count("POST", 503, 1);
       if (at % 3 === 0) for (const status of [400, 415]) count("POST", status, 1);
-      if (at === 10) for (const ms of [1, 1, 1, 100]) metrics.countCreate(ms);
+      if (at === 10) for (const ms of [1, 1, 1, 100]) metrics.countCreates(ms);
       reporter.sample(at * 1_000);
     }
     const { samples } = await reporter.readActivity(0);

@@ -119,6 +119,7 @@ async function createBlock(lines: readonly Line[], exchange: Exchange): Promise<
   ).values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
+  let created = 0;
   const results = parsed.map((plant, index) => {
     const { number } = lines[index] as Line;
     const outcome = plant instanceof Refusal ? plant : (outcomes.next().value as Outcome);
@@ -129,9 +130,10 @@ async function createBlock(lines: readonly Line[], exchange: Exchange): Promise<
       return formatFailure(number, outcome);
     }
     if (outcome === "replayed") return `{"line":${number},"status":200,"replayed":true}\n`;
-    service.metrics.countCreate(durationMs);
+    created++;
     return `{"line":${number},"status":200}\n`;
   });
+  service.metrics.countCreates(durationMs, created);
   const [first] = failed;
   if (first === undefined) return results;
   // Once a block: a full disk needs no log line for every line of a batch.

@@ -46,7 +46,7 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
   if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
   const outcome = await service.store.createPlant(plant, token?.name);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
-  service.metrics.countCreate(performance.now() - startedAtMs);
+  service.metrics.countCreates(performance.now() - startedAtMs);
   return answerText(exchange, formatPlant(plant));
 }
 

@@ -33,11 +33,11 @@ export class Histogram {
     return this.memory[TOTAL_MS] ?? 0;
   }
 
-  add(ms: number): void {
+  add(ms: number, times = 1): void {
     const index = Math.ceil((Math.log2(ms) - DOUBLING_MIN) * STEPS);
-    this.increase(index > 0 ? (index < BUCKETS ? index : BUCKETS - 1) : 0, 1);
-    this.increase(TOTAL, 1);
-    this.increase(TOTAL_MS, ms);
+    this.increase(index > 0 ? (index < BUCKETS ? index : BUCKETS - 1) : 0, times);
+    this.increase(TOTAL, times);
+    this.increase(TOTAL_MS, ms * times);
   }
 
   /** Adds the other one that many times; −1 subtracts it. */
@@ -172,9 +172,9 @@ export class Metrics {
     increase(this.first, status);
   }
 
-  /** A new plant is on disk. */
-  countCreate(durationMs: number): void {
-    this.first.times.add(durationMs);
+  /** New plants are on disk. */
+  countCreates(durationMs: number, count = 1): void {
+    this.first.times.add(durationMs, count);
   }
 
   /** The sum of blocks that count the same paths. */

@@ -149,10 +149,11 @@ function setUp(db: Database, path: string, isNew: boolean, onMigrate?: OnMigrate
   db.run("PRAGMA fullfsync = ON");
   db.run("PRAGMA checkpoint_fullfsync = ON");
   db.run("PRAGMA trusted_schema = OFF");
-  // More than SQLite's 1,000 pages and 2 MB: random ids touch a page each, and gain from it (npm run bench).
-  // With still more, one checkpoint would hold everything up for too long.
+  // More than SQLite's 1,000 pages: random ids touch a page each, and gain from it (npm run bench). With still more,
+  // one checkpoint would hold everything up for too long.
   db.run("PRAGMA wal_autocheckpoint = 8000");
-  db.run("PRAGMA cache_size = -4000");
+  // Less than SQLite's 2 MB: the system has the pages too, and more gains little even for random ids.
+  db.run("PRAGMA cache_size = -1000");
   db.run("PRAGMA journal_size_limit = 67108864");
   migrate(db, path, onMigrate);
   // From here on a lock of another process must not stop the event loop: the batcher retries instead.
