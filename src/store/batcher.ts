@@ -350,8 +350,30 @@ const arrival = shareWait(TOGETHER_MAX);
 export function allArrived(): Promise<void> {
   const arrived = arrival();
   // Asked for now, so what these requests hand to a store is committed in this tick too.
-  void endOfTick();
+  const ended = endOfTick();
+  if (++requestsInTick === 1) void ended.then(collect);
   return arrived;
+}
+
+/** The collector comes by itself after some 3,000. Still fewer take more time, and no less memory. */
+const COLLECT_REQUESTS = 512;
+
+let requestsInTick = 0;
+let requestsSinceCollection = 0;
+
+/**
+ * Collects garbage when the requests of this tick have their answers, and those of the next have not come. A collection
+ * keeps what is alive until a longer one comes. In the middle of a tick that is every request under way. In a crowd some
+ * are always under way, so it is left to the collector.
+ */
+function collect(): void {
+  requestsSinceCollection += requestsInTick;
+  const isCrowd = requestsInTick > TOGETHER_MAX;
+  requestsInTick = 0;
+  if (isCrowd || requestsSinceCollection < COLLECT_REQUESTS) return;
+  requestsSinceCollection = 0;
+  // After all that goes on at the end of the tick.
+  process.nextTick(edenGC);
 }
 
 /** All that wait in one tick share one promise. It resolves at once for the last of so many. */
@@ -390,30 +412,15 @@ export async function within<Value>(
   }
 }
 
-/** A collection after 1,024 requests: the collector comes by itself after some 3,000. */
-const COLLECT_FLUSHES = 16;
-
 let requestsSinceFlush = 0;
-let flushes = 0;
 
 /** Called before every request, with `performance.now()`. */
 export function flushOverdue(nowMs: number): void {
   // What goes on may take longer than a tick should. Between two such steps others get their turn.
   if (++requestsSinceFlush < TOGETHER_MAX) return;
   requestsSinceFlush = 0;
-  if (++flushes % COLLECT_FLUSHES === 0) void collect();
   // The oldest alone: requests that go on now still reach the end of their tick, which the next call finds overdue.
   for (const { dueMs, end } of waits) if (dueMs <= nowMs) return end();
-}
-
-/**
- * Collects garbage when the requests of this tick have their answers, and those of the next have not come. A collection
- * keeps what is alive until a longer one comes. In the middle of a tick that is every request under way.
- */
-async function collect(): Promise<void> {
-  await endOfTick();
-  // After all that goes on at the end of the tick.
-  process.nextTick(edenGC);
 }
 
 function beginWait(ms: number, schedule: (end: () => void) => unknown): Wait {
