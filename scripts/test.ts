@@ -5,8 +5,8 @@ import { join } from "node:path";
 
 /** The scripts of a row run one after the other. All rows take about as long. */
 const rows = [
-  ["test:serializable", "test:parts", "test:torture"],
-  ["test:browser", "test:ship"],
+  ["test:parts", "test:torture"],
+  ["test:browser", "test:ship", "test:serializable"],
   ["test:wire", "test:sqlite", "test:postgres", "test:servers"],
 ] as const;
 
