@@ -10,7 +10,7 @@ import type { Scope, TokenRecord } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
-import { allArrived, flushOverdue } from "../store/batcher.ts";
+import { allArrived, flushOverdue, noteAnswer } from "../store/batcher.ts";
 import { countUnread, findLength, linger, type Memory, type Rest } from "./body.ts";
 import type { Feed } from "./feed.ts";
 import { parseQuery } from "./query.ts";
@@ -163,6 +163,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     }
     if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
     countRequest(method, response.status, performance.now() - startedAtMs);
+    if (operation?.scope !== undefined) noteAnswer();
     if (refusal !== undefined || exchange.sentId !== null)
       response.headers.set("x-request-id", exchange.requestId);
     if (low !== undefined) addRateHeaders(response.headers, low);

@@ -350,27 +350,26 @@ const arrival = shareWait(TOGETHER_MAX);
 export function allArrived(): Promise<void> {
   const arrived = arrival();
   // Asked for now, so what these requests hand to a store is committed in this tick too.
-  const ended = endOfTick();
-  if (++requestsInTick === 1) void ended.then(collect);
+  void endOfTick();
+  requestsUnanswered++;
   return arrived;
 }
 
 /** The collector comes by itself after some 3,000. Still fewer take more time, and no less memory. */
 const COLLECT_REQUESTS = 512;
+const UNANSWERED_MAX = 8;
 
-let requestsInTick = 0;
+let requestsUnanswered = 0;
 let requestsSinceCollection = 0;
 
 /**
- * Collects garbage when the requests of this tick have their answers, and those of the next have not come. A collection
- * keeps what is alive until a longer one comes. In the middle of a tick that is every request under way. In a crowd some
- * are always under way, so it is left to the collector.
+ * Called when a request that waited for all has its answer. Now and then it collects garbage, when the requests of a tick
+ * are answered and those of the next have not come. A collection keeps what is alive until a longer one comes; in the
+ * middle of a tick that is every request under way.
  */
-function collect(): void {
-  requestsSinceCollection += requestsInTick;
-  const isCrowd = requestsInTick > TOGETHER_MAX;
-  requestsInTick = 0;
-  if (isCrowd || requestsSinceCollection < COLLECT_REQUESTS) return;
+export function noteAnswer(): void {
+  requestsUnanswered--;
+  if (++requestsSinceCollection < COLLECT_REQUESTS || requestsUnanswered > UNANSWERED_MAX) return;
   requestsSinceCollection = 0;
   // After all that goes on at the end of the tick.
   process.nextTick(edenGC);
