@@ -13,7 +13,6 @@ import {
 import { findChanges } from "../../client/changes.ts";
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
-import { formatChange } from "../domain/change.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { ListedPlant, Plant } from "../domain/plant.ts";
 import type { Created, SchemaChange, Store } from "../domain/store.ts";
@@ -254,7 +253,7 @@ export const plantsOf = (target: Target) =>
       const query = { after, limit: PAGE_LENGTH, id: undefined, types: undefined };
       const page = await retryBusy(() => target.store.readChanges(query), retrying);
       // As a service would send them.
-      const json = `[${page.changes.map(formatChange).join(",")}]`;
+      const json = `[${page.changes.map((change) => change.json).join(",")}]`;
       return { ...page, changes: findChanges(json) ?? [] };
     },
   };

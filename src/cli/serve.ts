@@ -1,15 +1,16 @@
 /** plantstore serve: from the configuration to a running service, and from a signal to a clean end. */
 
 import packageJson from "../../package.json";
-import { Authenticator } from "../auth/authenticate.ts";
 import { makeFirstToken } from "../auth/token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
-import type { StoreDescription } from "../domain/store.ts";
-import { type RunningServer, startServer } from "../http/server.ts";
+import type { Store, StoreDescription } from "../domain/store.ts";
+import type { RunningServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
-import { Histogram } from "../observe/metrics.ts";
-import { openStore } from "../store/open.ts";
+import { Metrics } from "../observe/metrics.ts";
+import { openServed } from "../store/open.ts";
+import { within } from "../tick.ts";
 import { createWebhookSender } from "../webhooks/sender.ts";
+import { holdPort, startHttp } from "../workers/start.ts";
 import { CommandError, describeMigration, onSignal } from "./command.ts";
 import { failOutput, isTerminal } from "./terminal.ts";
 
@@ -23,32 +24,28 @@ export async function serve(config: Config): Promise<void> {
     log.warn("ignored_variable", { warning });
   const backups =
     config.backupTo === "" ? undefined : (await import("./backup.ts")).scheduleBackups(config, log);
-  const commits = { durations: new Histogram(), sizes: new Histogram() };
-  const onCommit = (durationMs: number, writes: number): void => {
-    commits.durations.add(durationMs);
-    commits.sizes.add(writes);
-  };
-  const store = await openStore(config.databaseUrl, { ...config, onCommit }, (change) =>
-    log.warn("migrating", { warning: describeMigration(change) }),
+  const metrics = new Metrics();
+  const served = await openServed(
+    config.databaseUrl,
+    { ...config, onCommit: metrics.countCommit },
+    config.workers,
+    (change) => log.warn("migrating", { warning: describeMigration(change) }),
   );
+  const { store } = served;
   // Without a journal there is nothing to send.
   const sender = config.changesDays > 0 ? createWebhookSender(store, config, log) : undefined;
   const facts = {
     backups: backups?.state,
-    commits,
     countDroppedLines: () => stderr.droppedTotal,
     reportWebhooks: () => sender?.report(),
   };
-  const parts = { config, store, log, writeLog, facts };
   let server: RunningServer;
   let firstToken: string | undefined;
   try {
-    // Loaded on demand: threads, and the code that starts them, take memory.
-    server =
-      config.workers === 1
-        ? startServer({ ...parts, authenticator: new Authenticator(store, config.token) })
-        : await (await import("../workers/start.ts")).startWorkers(parts);
+    // The port first: a token that is made by a start that fails is never shown.
+    holdPort(config).release();
     firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
+    server = await startHttp({ config, served, metrics, log, writeLog, facts });
   } catch (error) {
     await store.close();
     throw explainListen(error as NodeJS.ErrnoException, config);
@@ -57,10 +54,12 @@ export async function serve(config: Config): Promise<void> {
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
   backups?.start();
   sender?.start();
-  stopOnSignal(log, stderr, async () => {
-    await Promise.all([server.stop(), backups?.stop(), sender?.stop()]);
-    await store.close();
+  served.ended.catch((error: unknown) => {
+    throw error;
   });
+  stopOnSignal(log, stderr, config, store, () =>
+    Promise.all([server.stop(), backups?.stop(), sender?.stop()]),
+  );
   const { workers } = config;
   const started = { url: server.url, store: store.description, workers, firstToken };
   const text = isTerminal("stdout") ? formatForPeople(started) : formatAsJson(started);
@@ -79,7 +78,20 @@ function explainListen(error: NodeJS.ErrnoException, { host, port }: Config): Er
   return new CommandError(message, { cause: error });
 }
 
-function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void {
+/** Everything together takes no longer than a request may: a disk that hangs does not keep the process. */
+function stopOnSignal(
+  log: Log,
+  stderr: Stderr,
+  config: Config,
+  store: Store,
+  stop: () => Promise<unknown>,
+): void {
+  const stopAll = async (): Promise<true> => {
+    await stop();
+    await store.close();
+    return true;
+  };
+  const msMax = (config.drainDelaySeconds + config.drainSecondsMax) * 1000;
   let isStopping = false;
   const begin = async (reason: string, code: number): Promise<void> => {
     if (isStopping) return;
@@ -88,8 +100,14 @@ function stopOnSignal(log: Log, stderr: Stderr, stop: () => Promise<void>): void
     const sinceMs = performance.now();
     log.info("stopping", { reason });
     try {
-      await stop();
-      log.info("stopped", { durationMs: Math.round(performance.now() - sinceMs) });
+      const hasStopped = await within(msMax, stopAll());
+      const durationMs = Math.round(performance.now() - sinceMs);
+      if (hasStopped) log.info("stopped", { durationMs });
+      else {
+        // Their clients were answered 503, or not at all.
+        log.error("stop_incomplete", { durationMs, writesInDoubt: store.writesWaiting });
+        exitCode = 1;
+      }
     } catch (cause) {
       log.error("stop_failed", { cause });
       exitCode = 1;

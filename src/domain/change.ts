@@ -1,6 +1,6 @@
 /** What happened to the plants: one entry of the journal for every create, replacement and removal. */
 
-import { formatPlant, lengthOf, type Plant } from "./plant.ts";
+import { formatPlant, type Plant } from "./plant.ts";
 
 export const changeTypes = ["created", "replaced", "removed"] as const;
 export type ChangeType = (typeof changeTypes)[number];
@@ -36,8 +36,14 @@ export interface ChangeQuery {
   readonly limit: number;
 }
 
+/** A change as it is sent. */
+export interface ListedChange extends Pick<Change, "seq" | "atMs" | "type"> {
+  /** With the id as exact digits. */
+  readonly json: string;
+}
+
 export interface ChangePage {
-  readonly changes: readonly Change[];
+  readonly changes: readonly ListedChange[];
   /** Everything up to this number was looked at: the `after` of the next page. */
   readonly last: number;
   /** Whether the journal goes on behind it. */
@@ -52,17 +58,12 @@ export const isWanted = (
 ): boolean =>
   (id === undefined || id === change.id) && (types === undefined || types.includes(change.type));
 
-/** How much text it holds. */
-export const countCharacters = ({ plant, before }: Change): number =>
-  lengthOf(plant) + lengthOf(before);
-
-/** With the id as exact digits. */
-export function formatChange({ seq, atMs, type, id, by, plant, before }: Change): string {
+export function listChange({ seq, atMs, type, id, by, plant, before }: Change): ListedChange {
   let text = `{"seq":${seq},"time":"${formatTime(atMs)}","type":"${type}","id":${id}`;
   if (by !== undefined) text += `,"by":${JSON.stringify(by)}`;
   if (plant !== undefined) text += `,"plant":${formatPlant(plant)}`;
   if (before !== undefined) text += `,"before":${formatPlant(before)}`;
-  return `${text}}`;
+  return { seq, atMs, type, json: `${text}}` };
 }
 
 let formattedMs = 0;

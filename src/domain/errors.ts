@@ -113,6 +113,13 @@ export function toRefusal(error: unknown): Refusal {
   return error instanceof Refusal ? error : new Refusal("internal", undefined, error);
 }
 
+/** What JSON and messages between threads would drop. PostgreSQL's own code is in `errno`. */
+export function describeError(error: Error): Readonly<Record<string, unknown>> {
+  const { name, message, stack, cause } = error;
+  const { code, errno } = error as { code?: unknown; errno?: unknown };
+  return { name, message, code, errno, stack, cause };
+}
+
 /** A store cannot be opened. The message is written for the person who runs the command. */
 export class StoreOpenError extends Error {
   override readonly name = "StoreOpenError";

@@ -28,6 +28,14 @@ export interface PlantPage {
   readonly next: bigint | undefined;
 }
 
+export type PageForm = "json" | "ndjson" | "csv";
+
+/** A page as it is sent, without the heading of a table. Bytes if another thread has made it. */
+export interface PageText {
+  readonly text: string | Uint8Array;
+  readonly next: bigint | undefined;
+}
+
 /** What is counted. */
 export type CountQuery = Partial<Pick<PlantQuery, "tag" | "name" | "q">>;
 

@@ -3,7 +3,16 @@
 import type { ChangePage, ChangeQuery } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
-import type { CountQuery, PlantCount, PlantPage, PlantQuery, TagPage, TagQuery } from "./page.ts";
+import type {
+  CountQuery,
+  PageForm,
+  PageText,
+  PlantCount,
+  PlantPage,
+  PlantQuery,
+  TagPage,
+  TagQuery,
+} from "./page.ts";
 import type { Scope, TokenRecord } from "./token.ts";
 import type { Webhook } from "./webhook.ts";
 
@@ -35,8 +44,8 @@ export interface ServedStore extends TokenStore {
 
   findPlant(id: bigint): Promise<Plant | undefined>;
 
-  /** A page by key: its cost does not depend on how far into the store it is. */
-  listPlants(query: PlantQuery): Promise<PlantPage>;
+  /** A page by key, as text: its cost does not depend on how far into the store it is. */
+  readPlants(query: PlantQuery, form: PageForm): Promise<PageText>;
 
   /** A page of the tags in use: its cost depends on how many it lists, and not on how many plants have them. */
   listTags(query: TagQuery): Promise<TagPage>;
@@ -78,8 +87,8 @@ export interface Store extends ServedStore {
   /** How the store keeps its promise, for people: engine, place, durability. */
   readonly description: StoreDescription;
 
-  /** Entries that this process has written to the journal. */
-  readonly changesWritten: number;
+  /** The page that `readPlants` makes a text of. It may take long on this thread. */
+  listPlants(query: PlantQuery): Promise<PlantPage>;
 
   /** Writes of plants that are queued or under way. */
   readonly writesWaiting: number;
@@ -97,6 +106,8 @@ export interface Store extends ServedStore {
 /** Those that the engine does not have are left out. */
 export interface StoreFigures {
   readonly diskFreeBytes?: number | undefined;
+  /** The log of SQLite, which a checkpoint empties when no reader needs it. */
+  readonly logBytes?: number;
   /** Connections of PostgreSQL, and callers that wait for one. */
   readonly connectionsInUse?: number;
   readonly callersWaiting?: number;
@@ -152,9 +163,9 @@ export interface StoreLimits {
   readonly changesDays: number;
   readonly trimSeconds: number;
   /** Plants that the store may hold; 0, or nothing, for no limit. */
-  readonly plantsMax?: number;
+  readonly plantsMax?: number | undefined;
   /** Free space of the disk below which new plants are refused; 0, or nothing, for no limit. */
-  readonly diskFreeBytesMin?: number;
-  /** Called after each commit of plants. */
-  readonly onCommit?: ((durationMs: number, writes: number) => void) | undefined;
+  readonly diskFreeBytesMin?: number | undefined;
+  /** Called after each commit of plants, with the writes in it and how many of them changed a plant. */
+  readonly onCommit?: ((durationMs: number, writes: number, changes: number) => void) | undefined;
 }

@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { Bytes } from "../format/records.ts";
-import { within } from "../store/batcher.ts";
+import { within } from "../tick.ts";
 
 /** The type of the body. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
 export function requireType(headers: Headers, ...allowed: readonly string[]): string {

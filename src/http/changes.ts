@@ -1,12 +1,7 @@
 /** GET /changes: a page of the journal as JSON, the rest of it as a stream, or events that go on. */
 
-import {
-  type ChangePage,
-  type ChangeQuery,
-  countCharacters,
-  formatChange,
-} from "../domain/change.ts";
-import { within } from "../store/batcher.ts";
+import type { ChangePage, ChangeQuery } from "../domain/change.ts";
+import { within } from "../tick.ts";
 import { toChunk } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { linkNext, parseChangeQuery } from "./query.ts";
@@ -48,7 +43,7 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
 async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Response> {
   const { url } = exchange.request;
   const page = await readPage(exchange, query);
-  const text = `[${page.changes.map(formatChange).join(",")}]`;
+  const text = `[${page.changes.map(({ json }) => json).join(",")}]`;
   const link = linkNext(url, query.limit, page.hasMore ? page.last : undefined);
   return answerText(exchange, text, { ...VARY, ...link, "last-change": String(page.newest) });
 }
@@ -57,13 +52,13 @@ async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Respo
 const streamLines = (exchange: Exchange, query: ChangeQuery): Promise<ReadableStream<Uint8Array>> =>
   streamPages(exchange, query.after, async (after) => {
     const { changes, hasMore, last } = await readPage(exchange, { ...query, after });
-    const text = changes.map((change) => `${formatChange(change)}\n`).join("");
+    const text = changes.map(({ json }) => `${json}\n`).join("");
     return { text, next: hasMore ? last : undefined };
   });
 
 async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangePage> {
   const page = await exchange.service.store.readChanges(query);
-  const characters = page.changes.reduce((sum, change) => sum + countCharacters(change), 0);
+  const characters = page.changes.reduce((sum, { json }) => sum + json.length, 0);
   requireRoomToAnswer(exchange, characters);
   return page;
 }
@@ -82,11 +77,9 @@ async function* follow(
   const makePiece = async (): Promise<Uint8Array> => {
     signal.throwIfAborted();
     exchange.requireHalf();
-    let chunk = wantsAll ? feed.find(last) : undefined;
-    if (chunk === undefined) {
-      chunk = toChunk(last, await readPage(exchange, { ...query, after: last }));
-      if (wantsAll) feed.keep(chunk);
-    }
+    const chunk = wantsAll
+      ? await feed.read(last)
+      : toChunk(last, await readPage(exchange, { ...query, after: last }));
     const { events } = chunk;
     const piece = events.subarray(sent, sent + PIECE_BYTES_MAX);
     sent += piece.length;
@@ -104,7 +97,7 @@ async function* follow(
       signal.throwIfAborted();
       const quietMs = commentAtMs - performance.now();
       let piece: string | Uint8Array = "";
-      if (sent > 0 || last < feed.newest) piece = await feed.takeTurn(makeWhenRoom);
+      if (sent > 0 || last < feed.newest) piece = await makeWhenRoom();
       else if (quietMs > 0) await within(quietMs, feed.changed.promise, signal);
       // The client learns how far it is, even if its filter has left out everything. An event has no place for a comment.
       if (piece.length === 0 && sent === 0 && quietMs <= 0)

@@ -10,7 +10,7 @@ import type { Scope, TokenRecord } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
-import { allArrived, flushOverdue, noteAnswer } from "../store/batcher.ts";
+import { flushOverdue } from "../tick.ts";
 import { countUnread, findLength, linger, type Memory, type Rest } from "./body.ts";
 import type { Feed } from "./feed.ts";
 import { parseQuery } from "./query.ts";
@@ -134,8 +134,6 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     flushOverdue(startedAtMs);
     const { method } = request;
     const operation = operations.get(method);
-    // Pages and health checks do not wait for others.
-    if (operation?.scope !== undefined) await allArrived();
     const exchange = new Exchange(service, request, startedAtMs);
     let response: Response;
     let refusal: Refusal | undefined;
@@ -152,7 +150,6 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         exchange.token = token;
         low = rates.take(token);
         if (scope !== "any" && !token.scopes.includes(scope)) throw new LacksScope(scope);
-        if (scope === "plants:write") service.feed.noteWrite(startedAtMs);
         if (operation.hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
       }
       response = await operation.handle(exchange);
@@ -163,7 +160,6 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     }
     if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
     countRequest(method, response.status, performance.now() - startedAtMs);
-    if (operation?.scope !== undefined) noteAnswer();
     if (refusal !== undefined || exchange.sentId !== null)
       response.headers.set("x-request-id", exchange.requestId);
     if (low !== undefined) addRateHeaders(response.headers, low);
@@ -264,7 +260,7 @@ const jsonHeaders = new Headers({ "content-type": "application/json", ...API_HEA
 /** An answer of the interface. A body is JSON, unless a header says otherwise. */
 export function answer(
   status: number,
-  body: string | ReadableStream<Uint8Array> | null,
+  body: string | Uint8Array | ReadableStream<Uint8Array> | null,
   more?: ExtraHeaders,
 ): Response {
   const response = new Response(body, {

@@ -5,17 +5,14 @@ import { findPlainInt64 } from "../domain/json.ts";
 import type { TagPage } from "../domain/page.ts";
 import {
   entityTagOf,
-  formatNdjson,
   formatPlant,
   formatStoredPlant,
-  formatStoredPlants,
   lengthOf,
-  type ListedPlant,
   parseNewPlant,
   parseReplacement,
 } from "../domain/plant.ts";
 import type { ServedStore } from "../domain/store.ts";
-import { CSV_HEAD, formatCsv } from "../format/csv.ts";
+import { CSV_HEAD } from "../format/csv.ts";
 import { readText, requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { filterParameters, linkNext, parsePlantQuery, parseQuery, tagParameters } from "./query.ts";
@@ -102,14 +99,12 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
   if (form === JSON_TYPE) return answerPage(exchange);
   const query = parsePlantQuery(request.url, true);
   const isCsv = form === CSV_TYPE;
-  let head = isCsv ? CSV_HEAD : "";
-  const body = await streamPages(exchange, query.after, async (after) => {
-    const { plants, next } = await service.store.listPlants({ ...query, after });
-    requireRoomToAnswer(exchange, countCharacters(plants));
-    const text = head + (isCsv ? formatCsv : formatNdjson)(plants);
-    head = "";
-    return { text, next };
-  });
+  const body = await streamPages(
+    exchange,
+    query.after,
+    (after) => service.store.readPlants({ ...query, after }, isCsv ? "csv" : "ndjson"),
+    isCsv ? CSV_HEAD : "",
+  );
   const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
   return answer(200, body, { ...VARY, "content-type": type });
 }
@@ -118,20 +113,12 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const { service } = exchange;
   const { url } = exchange.request;
   const query = parsePlantQuery(url, false);
-  const { plants, next } = await service.store.listPlants({
-    ...query,
-    // While large answers are refused, a page ends early and is small, unless a plant is large. Decided when it is read.
-    get charactersMax() {
-      return service.memory.isHalfTaken ? SMALL_CHARACTERS_MAX / 2 : undefined;
-    },
-  });
-  requireRoomToAnswer(exchange, countCharacters(plants));
-  const headers = { ...VARY, ...linkNext(url, query.limit, next) };
-  return answerText(exchange, formatStoredPlants(plants), headers);
+  // While large answers are refused, a page ends early and is small, unless a plant is large.
+  const charactersMax = service.memory.isHalfTaken ? SMALL_CHARACTERS_MAX / 2 : undefined;
+  const { text, next } = await service.store.readPlants({ ...query, charactersMax }, "json");
+  requireRoomToAnswer(exchange, text.length);
+  return answerText(exchange, text, { ...VARY, ...linkNext(url, query.limit, next) });
 }
-
-const countCharacters = (plants: readonly ListedPlant[]): number =>
-  plants.reduce((sum, plant) => sum + lengthOf(plant), 0);
 
 /** GET /plants/count */
 export async function countPlants({ request, service }: Exchange): Promise<Response> {

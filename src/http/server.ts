@@ -2,8 +2,6 @@
 
 import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
-import { Metrics } from "../observe/metrics.ts";
-import { createReporter, type Reports, type ServiceFacts } from "../observe/reporter.ts";
 import { Memory } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
@@ -15,34 +13,25 @@ export interface RunningServer {
   readonly url: string;
   /** False if the console has not been built. */
   readonly hasConsole: boolean;
+  /** Whether a write was committed within the last second. */
+  readonly isReady: () => Promise<boolean>;
   /** Stops accepting, lets requests in flight finish within the configured time, then cuts off the rest. */
   readonly stop: () => Promise<void>;
 }
 
-type Parts = Pick<Service, "config" | "authenticator" | "log"> & {
-  readonly consoleFolder?: string;
-  readonly facts?: ServiceFacts;
-} & (
-    | { readonly store: Store; readonly shared?: undefined }
-    // Several threads listen on the port: this one counts, and another one adds up.
-    | { readonly store: ServedStore; readonly shared: Observed }
-  );
-
-interface Observed {
-  readonly metrics: Metrics;
-  readonly reports: Reports;
+interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metrics" | "reports"> {
+  readonly store: ServedStore & Pick<Store, "writesWaiting">;
+  /** Of all threads that share the port. */
   readonly ratesMemory?: SharedArrayBuffer;
-  readonly stop?: () => void;
+  readonly consoleFolder?: string | undefined;
 }
 
 const GAUGES_MS = 1_000;
 const GAUGES_A_FLUSH = 30;
 
 export function startServer(given: Parts): RunningServer {
-  const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, shared } = given;
-  // The owner of a shared store bounds the probes of all threads.
-  const readiness = createReadiness(store, shared === undefined ? undefined : 0);
-  const { metrics, reports, stop: stopObserving } = given.shared ?? observeAlone(given, readiness);
+  const { consoleFolder = CONSOLE_FOLDER, authenticator, config, store, log, metrics } = given;
+  const readiness = createReadiness(store);
   /** A failure to store when a token was last used fails nothing else. */
   const flushUses = (): Promise<void> =>
     authenticator
@@ -52,10 +41,8 @@ export function startServer(given: Parts): RunningServer {
   const service: Service = {
     ...given,
     readiness,
-    metrics,
-    reports,
     memory,
-    rates: createRateLimiter(config.rateLimit, shared?.ratesMemory),
+    rates: createRateLimiter(config.rateLimit, given.ratesMemory),
     feed: new Feed(store, log),
     addressOf: (request) => server.requestIP(request)?.address,
     limitIdle: (request, seconds) => server.timeout(request, seconds),
@@ -69,7 +56,7 @@ export function startServer(given: Parts): RunningServer {
     // The error page of development would show our source.
     development: false,
     // Outside development the runtime silently shares a port that another process has.
-    reusePort: shared !== undefined,
+    reusePort: config.workers > 1,
     // The runtime's own 413 has no body, so the service bounds bodies itself.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
     routes: Object.fromEntries(
@@ -86,16 +73,21 @@ export function startServer(given: Parts): RunningServer {
     metrics.setGauge("bytesHeld", memory.bytesHeld);
     metrics.setGauge("requestsInFlight", server.pendingRequests);
     metrics.setGauge("feedReaders", service.feed.readers);
+    metrics.setGauge("writesWaiting", store.writesWaiting);
     if (++seconds % GAUGES_A_FLUSH === 0) void flushUses();
   }, GAUGES_MS);
   working.unref();
   return {
     url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
     hasConsole: routes.some(({ path }) => path === "/"),
+    isReady: () =>
+      readiness.check().then(
+        () => true,
+        () => false,
+      ),
     stop: async () => {
       readiness.isDraining = true;
       await Bun.sleep(config.drainDelaySeconds * 1000);
-      stopObserving?.();
       clearInterval(working);
       service.feed.close();
       service.rates.close();
@@ -105,19 +97,4 @@ export function startServer(given: Parts): RunningServer {
       await flushUses();
     },
   };
-}
-
-function observeAlone(
-  { store, config, facts }: Extract<Parts, { readonly shared?: undefined }>,
-  readiness: ReturnType<typeof createReadiness>,
-): Observed {
-  const metrics = new Metrics();
-  const reporter = createReporter([metrics], {
-    ...facts,
-    store,
-    limits: config,
-    findReadiness: readiness.findLast,
-  });
-  reporter.start();
-  return { metrics, reports: reporter, stop: () => reporter.stop() };
 }

@@ -16,8 +16,6 @@ const PROBE_VALID_MS = 1_000;
 export function createReadiness(store: Pick<Store, "probe">, validMs = PROBE_VALID_MS) {
   let probedAtMs = Number.NEGATIVE_INFINITY;
   let probe: Promise<void> = Promise.resolve();
-  /** By the last probe that has ended; undefined before the first. */
-  let outcome: boolean | undefined;
   const readiness = {
     isDraining: false,
     /** Resolves if a write was committed and synced within the last second; rejects with the reason. */
@@ -26,15 +24,9 @@ export function createReadiness(store: Pick<Store, "probe">, validMs = PROBE_VAL
       if (performance.now() - probedAtMs >= validMs) {
         probedAtMs = performance.now();
         probe = store.probe();
-        probe.then(
-          () => (outcome = true),
-          () => (outcome = false),
-        );
       }
       await probe;
     },
-    /** As it was when a client last asked. */
-    findLast: (): boolean | undefined => (readiness.isDraining ? false : outcome),
   };
   return readiness;
 }

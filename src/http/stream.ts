@@ -18,11 +18,11 @@ export const VARY = { vary: "Accept" };
  */
 export function answerText(
   exchange: Exchange,
-  text: string,
+  text: string | Uint8Array,
   headers?: Readonly<Record<string, string>>,
 ): Response {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
-  const bytes = encoder.encode(text);
+  const bytes = typeof text === "string" ? encoder.encode(text) : text;
   exchange.service.memory.noteText(bytes.length);
   exchange.hold(bytes.length);
   const slices = async function* (): AsyncGenerator<Uint8Array> {
@@ -47,7 +47,7 @@ export async function requireAnswerable(exchange: Exchange): Promise<void> {
 
 /** The text of a page, and the place where the next one begins. */
 interface PageText<Place> {
-  readonly text: string;
+  readonly text: string | Uint8Array;
   readonly next: Place | undefined;
 }
 
@@ -59,41 +59,31 @@ export async function streamPages<Place>(
   exchange: Exchange,
   start: Place,
   read: (place: Place) => Promise<PageText<Place>>,
+  heading = "",
 ): Promise<ReadableStream<Uint8Array>> {
   const readNext = async (place: Place): Promise<PageText<Place>> => {
     // The reader looks again when it has read: others may have read meanwhile.
     exchange.requireHalf();
     const page = await read(place);
-    exchange.hold(Buffer.byteLength(page.text));
+    exchange.hold(page.text.length);
     return page;
   };
   let page: PageText<Place> | undefined = await readNext(start);
   return toStream(exchange, async function* (signal) {
+    if (heading !== "") yield heading;
     while (page !== undefined) {
       const { text, next }: PageText<Place> = page;
       // What was sent is not kept until the next is asked for.
       page = undefined;
       exchange.hold(0);
-      if (text !== "") yield text;
+      if (text.length > 0) yield text;
       if (next === undefined) return;
-      await takeTick();
       page = await retryWhileOverloaded(exchange.service.config.queueSecondsMax, () => {
         signal.throwIfAborted();
         return readNext(next);
       });
     }
   });
-}
-
-let ticksTaken: Promise<unknown> = Promise.resolve();
-
-/**
- * All exports together read one page a tick: a page takes milliseconds, and the system buffers many pages
- * before a slow client holds us up.
- */
-function takeTick(): Promise<unknown> {
-  ticksTaken = ticksTaken.then(() => new Promise(setImmediate));
-  return ticksTaken;
 }
 
 const RETRY_MS = 20;

@@ -42,7 +42,7 @@ const between = (from: Histogram, to: Histogram): Histogram =>
 type Summary = ReturnType<typeof summarize>;
 
 export function summarize(blocks: readonly Metrics[]) {
-  const { creates, requests, durations } = Metrics.addUp(blocks);
+  const { creates, requests, durations, gauges } = Metrics.addUp(blocks);
   const count = (from: number, to: number): number =>
     requests.reduce(
       (sum, [{ status }, more]) => sum + (status >= from && status <= to ? more : 0),
@@ -60,6 +60,7 @@ export function summarize(blocks: readonly Metrics[]) {
     requests: count(0, 999),
     refused: count(400, 499),
     errors: count(500, 999),
+    waiting: gauges.writesWaiting,
   };
 }
 

@@ -2,6 +2,7 @@
 
 import type { LogLevel } from "../config.ts";
 import { STANDARD_ERROR, writeDescriptor } from "../descriptor.ts";
+import { describeError } from "../domain/errors.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -24,13 +25,6 @@ function formatLine(level: LogLevel, event: string, fields: Fields = {}): string
   );
   // The last line of defence against a token in the log.
   return `${line.replace(/pst_[0-9A-Za-z]{8,}(_[0-9A-Za-z]*)?/g, "pst_[redacted]")}\n`;
-}
-
-/** What JSON and messages between threads would drop. PostgreSQL's own code is in `errno`. */
-export function describeError(error: Error): Fields {
-  const { name, message, stack, cause } = error;
-  const { code, errno } = error as { code?: unknown; errno?: unknown };
-  return { name, message, code, errno, stack, cause };
 }
 
 /** Lines past this are dropped and counted. */

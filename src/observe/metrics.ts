@@ -89,12 +89,18 @@ const LINES = "lines";
 const KIND_LENGTH = statuses.length + HISTOGRAM_LENGTH;
 
 /** What a thread holds at the moment. */
-const gauges = ["bytesHeld", "requestsInFlight", "feedReaders"] as const;
+const gauges = ["bytesHeld", "requestsInFlight", "feedReaders", "writesWaiting"] as const;
 type Gauge = (typeof gauges)[number];
+
+/** In this order: the gauges, the changes of plants, commits by duration and by size, and the kinds of requests. */
+const CHANGES = gauges.length;
+const COMMIT_DURATIONS = CHANGES + 1;
+const COMMIT_SIZES = COMMIT_DURATIONS + HISTOGRAM_LENGTH;
+const KINDS = COMMIT_SIZES + HISTOGRAM_LENGTH;
 
 /** The collector counts all of it as used, and lets garbage grow to four times what is used: so it is small. */
 export const METRICS_BYTES =
-  (gauges.length + PATHS_MAX * methods.length * KIND_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
+  (KINDS + PATHS_MAX * methods.length * KIND_LENGTH) * Float64Array.BYTES_PER_ELEMENT;
 
 /** Counted from the start: an alert does not see the first burst of a counter that did not exist before. */
 const FAILURE_STATUSES = [500, 503];
@@ -126,8 +132,9 @@ export class Metrics {
   private readonly memory: Float64Array;
   /** No request is of the first kind. It counts the lines of batches, and has the durations of new plants. */
   private readonly first: Kind;
+  private readonly commitDurations: Histogram;
+  private readonly commitSizes: Histogram;
 
-  /** `paths` are for a reader of another thread's block: the paths that the thread counts. */
   constructor(
     memory: ArrayBufferLike = new ArrayBuffer(METRICS_BYTES),
     paths: readonly string[] = [LINES],
@@ -135,16 +142,19 @@ export class Metrics {
     this.memory = new Float64Array(memory);
     this.paths = [...paths];
     this.first = this.kindAt(0);
+    this.commitDurations = this.histogramAt(COMMIT_DURATIONS);
+    this.commitSizes = this.histogramAt(COMMIT_SIZES);
     for (const status of LINE_STATUSES) this.first.counts[placeOf(status)] ||= NOTHING;
   }
 
   private kindAt(index: number): Kind {
-    const start = gauges.length + index * KIND_LENGTH;
+    const start = KINDS + index * KIND_LENGTH;
     const middle = start + statuses.length;
-    return {
-      counts: this.memory.subarray(start, middle),
-      times: new Histogram(this.memory.subarray(middle, start + KIND_LENGTH)),
-    };
+    return { counts: this.memory.subarray(start, middle), times: this.histogramAt(middle) };
+  }
+
+  private histogramAt(start: number): Histogram {
+    return new Histogram(this.memory.subarray(start, start + HISTOGRAM_LENGTH));
   }
 
   /** The counter of one path, named by its pattern and never by what a client sent, with the methods it serves. */
@@ -172,12 +182,19 @@ export class Metrics {
     increase(this.first, status);
   }
 
+  /** Of plants: how long it took, the writes in it, and how many of them changed a plant. */
+  readonly countCommit = (durationMs: number, writes: number, changes: number): void => {
+    this.commitDurations.add(durationMs);
+    this.commitSizes.add(writes);
+    this.memory[CHANGES] = (this.memory[CHANGES] ?? 0) + changes;
+  };
+
   /** New plants are on disk. */
   countCreates(durationMs: number, count = 1): void {
     this.first.times.add(durationMs, count);
   }
 
-  /** The sum of blocks that count the same paths. */
+  /** The sum of blocks that count the same paths: those of the first. */
   static addUp(blocks: readonly Metrics[]) {
     const sum = new Metrics(undefined, blocks[0]?.paths);
     for (const { memory } of blocks)
@@ -192,6 +209,8 @@ export class Metrics {
     return {
       /** From the arrival of a new plant to its answer, so until it is on disk. */
       creates: sum.first.times,
+      changes: sum.memory[CHANGES] ?? 0,
+      commits: { durations: sum.commitDurations, sizes: sum.commitSizes },
       gauges: Object.fromEntries(held) as Record<Gauge, number>,
       requests: kinds.flatMap(({ labels, kind }) => listCounts(kind, labels)),
       /** A batch answers 200 whatever becomes of its lines. */

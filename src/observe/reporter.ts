@@ -13,13 +13,11 @@ const LOOP_CHECK_MS = 250;
 const SIZE_SAMPLED_MS = 30_000;
 const FAILURES_MAX = 20;
 
-export type Reports = Pick<MetricsReporter, "readActivity" | "formatMetrics" | "noteFailure">;
+export type Reports = Pick<Reporter, "readActivity" | "formatMetrics" | "noteFailure">;
 
 /** What the command that runs the service knows. */
 export interface ServiceFacts {
   readonly backups?: BackupState | undefined;
-  /** Those of plants. */
-  readonly commits?: { readonly durations: Histogram; readonly sizes: Histogram };
   readonly countDroppedLines?: () => number;
   readonly reportWebhooks?: () => Promise<readonly WebhookFacts[]> | undefined;
 }
@@ -37,8 +35,7 @@ export interface WebhookFacts {
 interface Observed extends ServiceFacts {
   readonly store: Store;
   readonly limits: Config;
-  /** Undefined if no client has asked for it. */
-  readonly findReadiness: () => boolean | undefined;
+  readonly isReady: () => Promise<boolean>;
 }
 
 /** The backups that the service makes while it runs. */
@@ -51,7 +48,7 @@ export interface BackupState {
 
 /** Of one block for each thread that counts. */
 export function createReporter(blocks: readonly Metrics[], observed: Observed) {
-  const { store, limits, commits, backups } = observed;
+  const { store, limits, backups } = observed;
   const intervalMs = limits.sampleSeconds * 1000;
   const loopDelays = new Histogram();
   const plants = createFigure(() => store.countPlants());
@@ -65,8 +62,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const compareWithLast = (atMs: number) => {
     const before = last;
     last = summarize(blocks);
-    const [waiting, storeBytes] = [store.writesWaiting, size.value];
-    return { atMs, ...compare(before, last), waiting, storeBytes };
+    return { atMs, ...compare(before, last), waiting: last.waiting, storeBytes: size.value };
   };
 
   const sample = (atMs: number): void => {
@@ -115,8 +111,8 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   /** All counters in the text format of Prometheus. */
   const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
-    const isReady = observed.findReadiness();
-    const [tokens, webhooks = [], connections, open, openMax, rss] = await Promise.all([
+    const [isReady = false, tokens, webhooks = [], connections, open, openMax, rss] = await Promise.all([
+      inTime(observed.isReady()),
       inTime(store.listTokens()),
       inTime(observed.reportWebhooks?.()),
       inTime(countConnections(limits.port)),
@@ -126,7 +122,8 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
       inTime(plants.refresh()),
       size.refresh(),
     ]);
-    const { creates, requests, batchLines, durations, gauges } = Metrics.addUp(blocks);
+    const { creates, changes, commits, requests, batchLines, durations, gauges } =
+      Metrics.addUp(blocks);
     const figures = store.readFigures();
     const { diskFreeBytes } = figures;
     const diskMin = diskFreeBytes === undefined ? undefined : limits.diskFreeBytesMin;
@@ -142,14 +139,15 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
     return formatFamilies({
       gauge: {
         info: ["The version and the engine of the store, as labels.", [[info, 1]]],
-        ready: ["1 if the last probe could write; no value until /readyz was asked.", isReady],
+        ready: ["1 if a write was committed and synced within the last second.", isReady],
         requests_in_flight: ["Requests that are not answered yet.", gauges.requestsInFlight],
         open_connections: ["Connections of clients.", connections],
-        writes_waiting: ["Writes that wait for a commit.", store.writesWaiting],
+        writes_waiting: ["Writes that wait for a commit.", gauges.writesWaiting],
         writes_waiting_max: ["Writes beyond this are refused.", limits.queueLengthMax],
         held_bytes: ["Memory for bodies that arrive and unread answers.", gauges.bytesHeld],
         held_bytes_max: ["Requests that would hold more are refused.", limits.bodyBytesTotalMax],
         store_bytes: ["Size of the store, its log included.", size.value],
+        store_log_bytes: ["SQLite: size of the log, which checkpoints empty.", figures.logBytes],
         plants: ["Plants in the store.", plants.value?.count],
         plants_max: ["Plants beyond this are refused.", limits.plantsMax || undefined],
         disk_free_bytes: ["SQLite: free space of the disk.", diskFreeBytes],
@@ -175,16 +173,16 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         postgres_connects_total: ["Connections that were opened.", figures.connects],
         backups_total: ["Backups since the start, by result.", made],
         log_lines_dropped_total: ["Log lines that could not be written.", dropped],
-        changes_total: ["Changes that were written to the journal.", store.changesWritten],
+        changes_total: ["Changes of plants.", changes],
         webhook_attempts_total: ["Events that this instance sent, by result.", attempts],
         process_cpu_seconds_total: ["Processor time.", (cpu.user + cpu.system) / 1e6],
       },
       histogram: {
         request_seconds: ["Time from the head of a request to its answer.", durations],
         create_seconds: ["Time from the arrival of a new plant until it is on disk.", creates],
-        commit_seconds: ["Time that a commit of plants takes, with its sync.", commits?.durations],
-        commit_writes: ["Writes that share a commit.", commits?.sizes],
-        event_loop_delay_seconds: ["How late timers are in the thread that writes.", loopDelays],
+        commit_seconds: ["Time that a commit of plants takes, with its sync.", commits.durations],
+        commit_writes: ["Writes that share a commit.", commits.sizes],
+        event_loop_delay_seconds: ["How late timers are in the first HTTP thread.", loopDelays],
       },
     });
   };
@@ -192,7 +190,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   return { start, stop, sample, noteFailure, readActivity, formatMetrics };
 }
 
-export type MetricsReporter = ReturnType<typeof createReporter>;
+export type Reporter = ReturnType<typeof createReporter>;
 
 type Labels = Readonly<Record<string, string | number | undefined>>;
 type Figure = number | boolean | Histogram | undefined;

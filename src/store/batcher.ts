@@ -1,8 +1,8 @@
-/** One commit, and so one sync, for all the writes that arrived while the last commit was under way. */
+/** The queue in front of a store: one commit, and so one sync, for all writes that arrived during the last one. */
 
-import { edenGC } from "bun:jsc";
 import { Refusal, toRefusal } from "../domain/errors.ts";
 import type { StoreLimits } from "../domain/store.ts";
+import { endOfTick, pause } from "../tick.ts";
 
 type QueueLimits = Pick<
   StoreLimits,
@@ -23,9 +23,7 @@ interface Pending<Write, Outcome> {
 
 /**
  * Commits a batch and returns one outcome a write, in order; an Error fails that write alone. Writes behind the last
- * outcome are part of the next batch. No outcome at all means that another process has locked the store: the next
- * batch begins a little later.
- * A throw means that the batch may or may not be stored, and fails every write in it.
+ * outcome are part of the next batch. A throw fails every write of the batch.
  * The callers are refused at the deadline, by the clock of the constructor.
  */
 export type Commit<Write, Outcome> = (
@@ -42,15 +40,21 @@ interface Options<Write> {
   readonly commitMsMin?: number;
   /** What a write is about. Two commits under way never hold writes about the same thing. */
   readonly keyOf?: (write: Write) => unknown;
-  readonly onCommit?: StoreLimits["onCommit"];
+  readonly onCommit?: (
+    durationMs: number,
+    writes: readonly Write[],
+    outcomes: readonly unknown[],
+  ) => void;
   readonly now?: () => number;
 }
 
 const defaults = { inFlightMax: 1, commitMsMin: 0, now: () => performance.now() };
 
-const LOCK_RETRY_MS = 5;
-/** A client that has been answered sends its next write soon. */
-export const WRITING_MS = 100;
+/** A batch waits for clients that were just answered for this share of the last commit. */
+const GATHER_SHARE = 0.1;
+const GATHER_MS_MAX = 10;
+/** After a faster commit the next batch waits for the end of the tick only. */
+const FAST_COMMIT_MS = 0.5;
 /** A commit that takes longer is not waited for by writes that another lane could take. */
 const LANE_MS = 5;
 /** The time between two looks whether all writes are settled, when the store closes. */
@@ -74,7 +78,9 @@ export class Batcher<Write, Outcome> {
   private lanes = 0;
   /** When the last commit began. */
   private committedAtMs = 0;
-  private busyUntilMs = 0;
+  /** The writes that were queued or just answered when the last commit ended. */
+  private expected = 1;
+  private gatherUntilMs = 0;
   private timer: Timer | undefined;
   private closed = false;
 
@@ -87,11 +93,6 @@ export class Batcher<Write, Outcome> {
   /** Writes that are queued or under way. */
   get waiting(): number {
     return this.queued + this.writesInFlight;
-  }
-
-  /** Whether there are writes now, or were a moment ago. */
-  get isBusy(): boolean {
-    return this.waiting > 0 || this.options.now() < this.busyUntilMs;
   }
 
   private get queued(): number {
@@ -196,14 +197,22 @@ export class Batcher<Write, Outcome> {
   private async run(): Promise<void> {
     while (this.queued > 0) {
       if (this.lanes > 1 && this.isNextBatchSmall()) break;
-      // Requests that the runtime has already received join the batch before it starts.
-      await endOfTick();
+      if (this.queued < this.expected) await this.gather();
       const batch = this.takeBatch();
       // What is left has the keys of writes under way. It is taken when they are settled.
       if (batch.length === 0) break;
       await this.commitBatch(batch);
     }
     this.lanes--;
+  }
+
+  /**
+   * Clients that were just answered are about to send again. A batch that starts without them leaves them out, and each
+   * then waits for two commits.
+   */
+  private async gather(): Promise<void> {
+    do await endOfTick();
+    while (this.queued < this.expected && this.options.now() < this.gatherUntilMs);
   }
 
   private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<void> {
@@ -218,30 +227,31 @@ export class Batcher<Write, Outcome> {
       const writes = batch.map(({ write }) => write);
       const committed = this.commit(writes, deadlineMs);
       const outcomes = committed instanceof Promise ? await committed : committed;
-      const isLocked = outcomes.length === 0;
-      if (!isLocked) this.options.onCommit?.(this.options.now() - startedAtMs, outcomes.length);
+      this.noteCommit(startedAtMs, outcomes.length);
+      this.options.onCommit?.(this.options.now() - startedAtMs, writes, outcomes);
       const left = batch.slice(outcomes.length);
       this.queue.unshift(...left);
       this.charactersQueued += sumCharacters(left);
       for (let index = 0; index < outcomes.length; index++)
         batch[index]?.settle(outcomes[index] as Result<Outcome>);
       const late = outcomes.filter((outcome) => outcome instanceof Promise);
-      if (late.length === 0) this.release(batch);
-      else
-        void Promise.allSettled(late).then(() => {
-          this.release(batch);
-          this.start();
-        });
-      if (isLocked) await pause(LOCK_RETRY_MS);
+      if (late.length === 0) return void this.inFlight.delete(batch);
+      void Promise.allSettled(late).then(() => {
+        this.inFlight.delete(batch);
+        this.start();
+      });
     } catch (error) {
       for (const pending of batch) pending.settle(error as Error);
-      this.release(batch);
+      this.inFlight.delete(batch);
     }
   }
 
-  private release(batch: readonly Pending<Write, Outcome>[]): void {
-    this.inFlight.delete(batch);
-    this.busyUntilMs = this.options.now() + WRITING_MS;
+  private noteCommit(startedAtMs: number, answered: number): void {
+    const nowMs = this.options.now();
+    const tookMs = nowMs - startedAtMs;
+    this.expected = this.queued + answered;
+    this.gatherUntilMs =
+      tookMs < FAST_COMMIT_MS ? nowMs : nowMs + Math.min(tookMs * GATHER_SHARE, GATHER_MS_MAX);
   }
 
   /** As many writes as a commit may have, and a bounded amount of text, so others get their turn. */
@@ -314,122 +324,3 @@ export class Batcher<Write, Outcome> {
 
 const sumCharacters = (writes: readonly { readonly characters: number }[]): number =>
   writes.reduce((sum, { characters }) => sum + characters, 0);
-
-/*
- * The end of a tick of the event loop, even when the tick does not end.
- *
- * A commit waits until every request that has arrived was looked at. With more than a thousand ready connections
- * the runtime polls for further ones dozens of times before it does anything else, and nothing would be committed
- * for seconds. So every request calls `flushOverdue`, and every 64th does what has waited too long.
- */
-
-interface Wait {
-  readonly dueMs: number;
-  readonly ended: Promise<void>;
-  readonly end: () => void;
-}
-
-/** Longer than an ordinary tick, and short for a client. */
-const TICK_MS_MAX = 10;
-
-/** Those that have not ended, the oldest first. */
-const waits = new Set<Wait>();
-
-/** Resolves at the end of the tick, or when the tick has taken too long. */
-export const endOfTick = shareWait();
-
-/** More would not be faster together, and would fill the queue in front of the store in one go. */
-export const TOGETHER_MAX = 64;
-
-const arrival = shareWait(TOGETHER_MAX);
-
-/**
- * Resolves when the requests of this tick have arrived, or so many of them. They then go on together, step by step, and
- * what a step uses is in the processor's caches for all but the first.
- */
-export function allArrived(): Promise<void> {
-  const arrived = arrival();
-  // Asked for now, so what these requests hand to a store is committed in this tick too.
-  void endOfTick();
-  requestsUnanswered++;
-  return arrived;
-}
-
-/** The collector comes by itself after some 3,000. Still fewer take more time, and no less memory. */
-const COLLECT_REQUESTS = 512;
-const UNANSWERED_MAX = 8;
-
-let requestsUnanswered = 0;
-let requestsSinceCollection = 0;
-
-/**
- * Called when a request that waited for all has its answer. Now and then it collects garbage, when the requests of a tick
- * are answered and those of the next have not come. A collection keeps what is alive until a longer one comes; in the
- * middle of a tick that is every request under way.
- */
-export function noteAnswer(): void {
-  requestsUnanswered--;
-  if (++requestsSinceCollection < COLLECT_REQUESTS || requestsUnanswered > UNANSWERED_MAX) return;
-  requestsSinceCollection = 0;
-  // After all that goes on at the end of the tick.
-  process.nextTick(edenGC);
-}
-
-/** All that wait in one tick share one promise. It resolves at once for the last of so many. */
-function shareWait(waitingMax = Number.POSITIVE_INFINITY): () => Promise<void> {
-  let wait: Wait | undefined;
-  let waiting = 0;
-  return () => {
-    if (wait === undefined || !waits.has(wait)) {
-      wait = beginWait(TICK_MS_MAX, (end) => setImmediate(end));
-      waiting = 0;
-    }
-    if (++waiting === waitingMax) wait.end();
-    return wait.ended;
-  };
-}
-
-/** Resolves after that time, or a little later, even if the tick does not end. */
-export const pause = (ms: number): Promise<void> =>
-  beginWait(ms, (end) => setTimeout(end, ms)).ended;
-
-/** Resolves to undefined after that time, or when the signal aborts. */
-export async function within<Value>(
-  msMax: number,
-  result: Promise<Value>,
-  signal?: AbortSignal,
-): Promise<Value | undefined> {
-  const over = Promise.withResolvers<undefined>();
-  const giveUp = (): void => over.resolve(undefined);
-  const timer = setTimeout(giveUp, msMax);
-  signal?.addEventListener("abort", giveUp);
-  try {
-    return await Promise.race([result, over.promise]);
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", giveUp);
-  }
-}
-
-let requestsSinceFlush = 0;
-
-/** Called before every request, with `performance.now()`. */
-export function flushOverdue(nowMs: number): void {
-  // What goes on may take longer than a tick should. Between two such steps others get their turn.
-  if (++requestsSinceFlush < TOGETHER_MAX) return;
-  requestsSinceFlush = 0;
-  // The oldest alone: requests that go on now still reach the end of their tick, which the next call finds overdue.
-  for (const { dueMs, end } of waits) if (dueMs <= nowMs) return end();
-}
-
-function beginWait(ms: number, schedule: (end: () => void) => unknown): Wait {
-  const { promise: ended, resolve } = Promise.withResolvers<void>();
-  const end = (): void => {
-    waits.delete(wait);
-    resolve();
-  };
-  const wait = { dueMs: performance.now() + ms, ended, end };
-  waits.add(wait);
-  schedule(end);
-  return wait;
-}

@@ -13,11 +13,13 @@ import {
   type ChangeType,
   changeTypes,
   isWanted,
+  listChange,
+  type ListedChange,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
 import type { StoreLimits } from "../domain/store.ts";
-import { pause } from "./batcher.ts";
+import { pause } from "../tick.ts";
 
 /** A letter in the text of a block for each of the types, in their order. */
 const CODES = "crd";
@@ -116,7 +118,7 @@ const PAGE_CHARACTERS_MAX = 524_288;
 export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
   const isFiltered = query.id !== undefined || query.types !== undefined;
   const endsAtMs = isFiltered ? performance.now() + msMax : Number.POSITIVE_INFINITY;
-  let changes: Change[] = [];
+  let changes: ListedChange[] = [];
   let last = query.after;
   let characters = 0;
   let isBegun = query.after === 0;
@@ -151,7 +153,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
         if (change.seq <= last) continue;
         if (changes.length === query.limit) return false;
         last = change.seq;
-        if (isWanted(query, change)) changes.push(change);
+        if (isWanted(query, change)) changes.push(listChange(change));
       }
       last = Math.max(last, lastOfRow);
       // However slow the store is, each page gets further.

@@ -234,6 +234,13 @@ export abstract class SqlStore<Task = never> implements TokenStore {
   }
 }
 
+/** Of the outcomes of a commit, those that changed a plant. */
+export const countChanges = (outcomes: readonly unknown[]): number =>
+  outcomes.filter(
+    (outcome) =>
+      !(outcome instanceof Error || outcome instanceof Promise) && outcome !== "replayed",
+  ).length;
+
 const toCreate = (plant: Plant, by: string | undefined): Create => ({
   kind: "create",
   id: plant.id,

@@ -1,9 +1,9 @@
 /** One event on its way to a receiver, by Standard Webhooks 1.0.0. Never to an address inside our own network. */
 
 import { familyOf, isIn } from "../auth/address.ts";
-import { type Change, formatChange } from "../domain/change.ts";
+import type { ListedChange } from "../domain/change.ts";
 import type { Attempt, Webhook } from "../domain/webhook.ts";
-import { within } from "../store/batcher.ts";
+import { within } from "../tick.ts";
 
 export interface SendOptions {
   readonly webhooksPrivate: boolean;
@@ -28,9 +28,9 @@ const ANSWER_BYTES_MAX = 4_096;
 const ANSWER_CHARACTERS_MAX = 200;
 const RETRY_AFTER_MS_MAX = 86_400_000;
 
-export const toEvent = (change: Change): Event => ({
-  id: `msg_${change.seq}`,
-  body: formatEvent(`plant.${change.type}`, change.atMs, formatChange(change)),
+export const toEvent = ({ seq, atMs, type, json }: ListedChange): Event => ({
+  id: `msg_${seq}`,
+  body: formatEvent(`plant.${type}`, atMs, json),
 });
 
 export const createTestEvent = (): Event => ({

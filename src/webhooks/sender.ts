@@ -4,16 +4,15 @@
  * that has written its name into the record, for as long as it goes on writing.
  */
 
-import { type Change, type ChangePage, countCharacters } from "../domain/change.ts";
+import type { ChangePage, ListedChange } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Store } from "../domain/store.ts";
 import { hasSucceeded, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
 import type { WebhookStore } from "./manage.ts";
 import { sendEvent, type SendOptions, toEvent } from "./send.ts";
 
-type SenderStore = WebhookStore & Pick<Store, "changesWritten">;
+type SenderStore = WebhookStore;
 
 interface Limits extends SendOptions {
   readonly webhookRetrySeconds: readonly number[];
@@ -32,11 +31,6 @@ const CURSOR_AGE_US_MAX = 3_600_000_000;
 const ATTEMPTS_MAX = 5;
 /** Longer than any wait. A next attempt that is further away was set by a clock that was wrong. */
 const WAIT_MS_MAX = 2 * 86_400_000;
-/** What an event takes of the thread, as measured, and the share that all together may take from the writes. */
-const EVENT_MS = 0.2;
-const SHARE = 0.1;
-/** After a write more are likely. */
-const BUSY_MS = 100;
 const JITTER = 0.1;
 const LARGE_CHARACTERS = 262_144;
 
@@ -67,10 +61,6 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
   const ending = new AbortController();
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
-  /** When the events that were sent are paid for. */
-  let paidAtMs = 0;
-  let changesSeen = 0;
-  let busyUntilMs = 0;
   let isFailing = false;
   /** The last large event. */
   let large: Promise<unknown> = Promise.resolve();
@@ -137,7 +127,6 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
       for (const change of page.changes) {
         if (!(await sendInTurn(receiver, change))) return;
         update(receiver, { cursor: change.seq });
-        await pay();
       }
       update(receiver, { cursor: page.last });
       ({ hasMore } = page);
@@ -146,28 +135,17 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     }
   }
 
-  /** Writes come first. */
-  async function pay(): Promise<void> {
-    const { changesWritten } = store;
-    const nowMs = performance.now();
-    if (changesWritten !== changesSeen) busyUntilMs = nowMs + BUSY_MS;
-    changesSeen = changesWritten;
-    if (nowMs > busyUntilMs) return;
-    paidAtMs = Math.max(nowMs, paidAtMs) + EVENT_MS / SHARE;
-    await Bun.sleep(paidAtMs - nowMs);
-  }
-
   /** A large event takes several times its size while it is on its way, so one is at a time. */
-  function sendInTurn(receiver: Receiver, change: Change): Promise<boolean> {
+  function sendInTurn(receiver: Receiver, change: ListedChange): Promise<boolean> {
     const sendHeld = async (): Promise<boolean> =>
       !stopping.signal.aborted && (await hold(receiver)) && send(receiver, change);
-    if (countCharacters(change) < LARGE_CHARACTERS) return sendHeld();
+    if (change.json.length < LARGE_CHARACTERS) return sendHeld();
     const sent = large.then(sendHeld);
     large = sent.catch(() => undefined);
     return sent;
   }
 
-  async function send(receiver: Receiver, change: Change): Promise<boolean> {
+  async function send(receiver: Receiver, change: ListedChange): Promise<boolean> {
     const { webhook } = receiver;
     const { signal } = ending;
     const { attempt, retryAfterMs } = await sendEvent(webhook, toEvent(change), limits, signal);
@@ -267,7 +245,7 @@ async function read(store: SenderStore, { cursor, types }: Webhook): Promise<Cha
   const page = await store.readChanges(query);
   let characters = 0;
   const full = page.changes.findIndex(
-    (change) => (characters += countCharacters(change)) >= LARGE_CHARACTERS,
+    (change) => (characters += change.json.length) >= LARGE_CHARACTERS,
   );
   const end = page.changes[full];
   if (end === undefined) return page;

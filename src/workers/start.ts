@@ -1,159 +1,160 @@
-/** Starts HTTP workers: threads that share one port, in front of one store. This thread owns the store and writes. */
+/** Starts HTTP: a server on this thread, and with --workers on further threads that share its port. */
 
 import { join } from "node:path";
-import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
+import { type MessagePort, Worker } from "node:worker_threads";
+import { Authenticator } from "../auth/authenticate.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
-import type { Store } from "../domain/store.ts";
-import type { RunningServer } from "../http/server.ts";
-import { createReadiness } from "../http/status.ts";
+import { type RunningServer, startServer } from "../http/server.ts";
 import type { FailedRequest } from "../observe/activity.ts";
+import type { Log } from "../observe/log.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
-import { createReporter, type MetricsReporter, type ServiceFacts } from "../observe/reporter.ts";
-import { createCallee, type Methods } from "./remote-store.ts";
+import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
+import type { ServedStores } from "../store/open.ts";
 
-/** What a worker is started with. */
+/** What a further thread is started with. */
 export interface WorkerSetup {
-  /** With the port that was chosen for all workers. */
+  /** With the port that all threads share. */
   readonly config: Config;
-  /** The worker counts in this memory, and this thread reads it. */
+  /** The thread counts in this memory, and the first thread adds up. */
   readonly metricsMemory: SharedArrayBuffer;
-  /** All workers count what a token uses in this memory. */
+  /** All threads count what a token uses in this memory. */
   readonly ratesMemory: SharedArrayBuffer;
-  /** Carries calls of the store and their results. */
-  readonly calls: MessagePort;
-  /** Shared by all workers: when one of them last called the store, in milliseconds since 1970. */
-  readonly calledAtMs: Float64Array;
+  readonly link: ServedStores["links"][number];
 }
 
-interface Listening extends Pick<RunningServer, "url" | "hasConsole"> {
-  /** The paths that the worker counts, in order. */
-  readonly metricsPaths: readonly string[];
-}
-
+/** What a further thread tells and asks the first one. */
 export type FromWorker =
+  | "listening"
+  | "stopped"
   | { readonly logLine: string }
   | { readonly failure: FailedRequest }
-  | { readonly listening: Listening }
-  | "stopped";
+  | { readonly asks: "activity" | "metrics"; readonly sinceMs: number };
+
+/** The answers come in the order of the questions. */
+export type ToWorker = "stop" | { readonly answer: Answer };
+type Answer = Awaited<ReturnType<Reporter["readActivity"]>> | string;
 
 interface Parts {
   readonly config: Config;
-  readonly store: Store;
+  readonly served: ServedStores;
+  /** Of this thread. */
+  readonly metrics: Metrics;
+  readonly log: Log;
   readonly writeLog: (line: string) => void;
-  readonly facts?: ServiceFacts;
+  readonly facts?: ServiceFacts | undefined;
+  readonly consoleFolder?: string | undefined;
 }
 
-/** Rejects, and leaves nothing running, if a worker cannot listen. */
-export async function startWorkers(parts: Parts): Promise<RunningServer> {
-  const { config, store, writeLog, facts } = parts;
-  const held = holdPort(config);
-  // A worker's share of the memory for bodies: at least enough for one body.
-  const bodyBytesTotalMax = Math.max(
-    config.bodyBytesMax,
-    Math.floor(config.bodyBytesTotalMax / config.workers),
-  );
-  const setup = {
-    calledAtMs: new Float64Array(new SharedArrayBuffer(Float64Array.BYTES_PER_ELEMENT)),
-    config: { ...config, bodyBytesTotalMax, port: held.port },
-    ratesMemory: new SharedArrayBuffer(RATES_BYTES),
+/** Rejects, and leaves nothing running, if a thread cannot listen. */
+export async function startHttp(parts: Parts): Promise<RunningServer> {
+  const { served, metrics, writeLog, facts } = parts;
+  const { store, links } = served;
+  const held = holdPort(parts.config);
+  // Each thread has a share of the memory for bodies: at least enough for one body.
+  const { bodyBytesMax, bodyBytesTotalMax, workers: threads } = parts.config;
+  const config = {
+    ...parts.config,
+    port: held.port,
+    bodyBytesTotalMax: Math.max(bodyBytesMax, Math.floor(bodyBytesTotalMax / threads)),
   };
-  const memories = Array.from(
-    { length: config.workers },
-    () => new SharedArrayBuffer(METRICS_BYTES),
+  const ratesMemory = new SharedArrayBuffer(RATES_BYTES);
+  const memories = links.map(() => new SharedArrayBuffer(METRICS_BYTES));
+  const blocks = [metrics, ...memories.map((memory) => new Metrics(memory))];
+  const reporter = createReporter(blocks, {
+    ...facts,
+    store,
+    limits: parts.config,
+    isReady: () => server.isReady(),
+  });
+  const workers = links.map((link, index) =>
+    startWorker(
+      { config, metricsMemory: memories[index] as SharedArrayBuffer, ratesMemory, link },
+      writeLog,
+      reporter,
+    ),
   );
-  const workers = memories.map((metricsMemory) =>
-    startWorker({ ...setup, metricsMemory }, writeLog),
-  );
-  const stop = async (): Promise<void> => {
+  let server: RunningServer;
+  try {
+    // Threads need descriptors. So they start before there are connections.
+    await Promise.all(workers.map((worker) => worker.listening));
+    server = startServer({
+      ...parts,
+      config,
+      store,
+      authenticator: new Authenticator(store, config.token),
+      reports: reporter,
+      ratesMemory,
+    });
+  } catch (error) {
     await Promise.all(workers.map((worker) => worker.stop()));
     held.release();
-  };
-  try {
-    const listening = await Promise.all(workers.map((worker) => worker.listening));
-    const { url, hasConsole, metricsPaths } = listening[0] as Listening;
-    const readiness = createReadiness(store);
-    const reporter = createReporter(
-      memories.map((memory) => new Metrics(memory, metricsPaths)),
-      { ...facts, store, limits: config, findReadiness: readiness.findLast },
-    );
-    const { readActivity, formatMetrics } = reporter;
-    // One probe serves the clients of all workers.
-    const others = { readActivity, formatMetrics, probe: () => readiness.check() };
-    for (const worker of workers) worker.serve(store, others, reporter.noteFailure);
-    reporter.start();
-    return {
-      url,
-      hasConsole,
-      stop: async () => {
-        readiness.isDraining = true;
-        await stop();
-        reporter.stop();
-      },
-    };
-  } catch (error) {
-    await stop();
     throw error;
   }
+  reporter.start();
+  return {
+    ...server,
+    stop: async () => {
+      await Promise.all([server, ...workers].map((thread) => thread.stop()));
+      reporter.stop();
+      held.release();
+    },
+  };
 }
 
-function startWorker(setup: Omit<WorkerSetup, "calls">, writeLog: (line: string) => void) {
-  const { port1, port2: calls } = new MessageChannel();
+function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, reporter: Reporter) {
+  const ports: MessagePort[] = setup.link === undefined ? [] : [setup.link.writes, setup.link.reads];
   const worker = new Worker(join(import.meta.dir, "http-worker"), {
-    workerData: { ...setup, calls } satisfies WorkerSetup,
-    transferList: [calls],
+    workerData: setup,
+    transferList: ports,
   });
-  const started = Promise.withResolvers<Listening>();
+  const listening = Promise.withResolvers<void>();
   const ended = Promise.withResolvers<void>();
   let isListening = false;
   let isStopping = false;
-  let onFailure: MetricsReporter["noteFailure"] | undefined;
-  /** An uncaught defect of a worker becomes one of this thread, which has the handler for it. */
+  /** An uncaught defect of a thread becomes one of this thread, which has the handler for it. */
   const fail = (error: unknown): void => {
-    isStopping = true;
     ended.resolve();
-    started.reject(error);
-    if (isListening)
+    listening.reject(error);
+    if (isListening && !isStopping)
       queueMicrotask(() => {
         throw error as Error;
       });
+    isStopping = true;
   };
+  const answer = async ({ asks, sinceMs }: Extract<FromWorker, { asks: string }>) => {
+    const { readActivity, formatMetrics } = reporter;
+    const made = await (asks === "activity" ? readActivity(sinceMs) : formatMetrics());
+    worker.postMessage({ answer: made } satisfies ToWorker);
+  };
+  let answered: Promise<void> = Promise.resolve();
   worker.on("message", (message: FromWorker) => {
     if (message === "stopped") ended.resolve();
-    else if ("logLine" in message) writeLog(message.logLine);
-    else if ("failure" in message) onFailure?.(message.failure);
-    else {
+    else if (message === "listening") {
       isListening = true;
-      started.resolve(message.listening);
-    }
+      listening.resolve();
+    } else if ("logLine" in message) writeLog(message.logLine);
+    else if ("failure" in message) reporter.noteFailure(message.failure);
+    else answered = answered.then(() => answer(message));
   });
   worker.on("error", fail);
-  worker.on("exit", () => {
-    if (!isStopping) fail(new Error("an HTTP worker has ended"));
-    ended.resolve();
-  });
+  worker.on("exit", () => fail(new Error("an HTTP thread has ended")));
   return {
-    listening: started.promise,
-    serve(store: Store, others: Methods, noteFailure: MetricsReporter["noteFailure"]): void {
-      onFailure = noteFailure;
-      const answer = createCallee(store, others, (results) => port1.postMessage(results));
-      port1.on("message", answer);
-    },
+    listening: listening.promise,
     async stop(): Promise<void> {
       isStopping = true;
-      worker.postMessage("stop");
+      worker.postMessage("stop" satisfies ToWorker);
       await ended.promise;
-      port1.close();
       await worker.terminate();
     },
   };
 }
 
 /**
- * A port that can be shared can be shared with any process. So the port is first taken alone, which fails if
- * another process has it; then a name is held, which a second service could not take.
+ * Fails if another process has the port. A port that threads share can be shared with any process. So a name is held for
+ * it, which a second service could not take.
  */
-function holdPort({ host, port: wanted }: Config) {
+export function holdPort({ host, port: wanted, workers }: Config) {
   const alone = Bun.serve({
     hostname: host,
     port: wanted,
@@ -164,6 +165,7 @@ function holdPort({ host, port: wanted }: Config) {
   });
   try {
     const port = alone.port ?? wanted;
+    if (workers === 1) return { port, release: () => undefined };
     // In the abstract namespace: one for the machine, and gone when the process ends.
     const name = `\0plantstore/${host}:${port}`;
     const held = Bun.listen({ unix: name, socket: { data: () => undefined } });

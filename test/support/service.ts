@@ -1,13 +1,12 @@
 /** The whole service in this process, on a free port and a database of its own. */
 
-import { Authenticator } from "../../src/auth/authenticate.ts";
 import { type Config, resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
-import { startServer } from "../../src/http/server.ts";
 import { createLog } from "../../src/observe/log.ts";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
-import { openStore } from "../../src/store/open.ts";
-import { startWorkers } from "../../src/workers/start.ts";
+import { Metrics } from "../../src/observe/metrics.ts";
+import { openServed } from "../../src/store/open.ts";
+import { startHttp } from "../../src/workers/start.ts";
 import { readLimits } from "./limits.ts";
 import { openTestDatabase, type TestDatabase } from "./database.ts";
 import { type StoredPlant, toBody } from "./plants.ts";
@@ -55,19 +54,17 @@ export async function startService(
     readLimits(settings),
   );
   const logLines: string[] = [];
-  const store = await openStore(config.databaseUrl, config);
+  const metrics = new Metrics();
+  const served = await openServed(
+    config.databaseUrl,
+    { ...config, onCommit: metrics.countCommit },
+    config.workers,
+  );
+  const { store } = served;
   opened.defer(() => store.close());
   const writeLog = (line: string): void => void logLines.push(line);
-  const server =
-    config.workers === 1
-      ? startServer({
-          config,
-          store,
-          authenticator: new Authenticator(store, config.token),
-          log: createLog(config.logLevel, writeLog),
-          ...options,
-        })
-      : await startWorkers({ config, store, writeLog });
+  const log = createLog(config.logLevel, writeLog);
+  const server = await startHttp({ config, served, metrics, log, writeLog, ...options });
   opened.defer(() => server.stop());
   const stack = opened.move();
   return {

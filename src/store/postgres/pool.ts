@@ -2,7 +2,7 @@
 
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { StoreLimits } from "../../domain/store.ts";
-import { within } from "../batcher.ts";
+import { within } from "../../tick.ts";
 import type { ServerLimits } from "../open.ts";
 import { classify, Connection, translate, type Wanted } from "./connection.ts";
 import { describeTarget, type Host, type Target } from "./url.ts";

@@ -15,7 +15,7 @@ import {
   takeTags,
 } from "../../domain/page.ts";
 import { lengthOf, type Plant } from "../../domain/plant.ts";
-import { endOfTick } from "../batcher.ts";
+import { endOfTick } from "../../tick.ts";
 import { type PlantRow, toPlant } from "../sql-store.ts";
 import { type Connection, toArray } from "./connection.ts";
 

@@ -3,7 +3,10 @@
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import type { Plant } from "../../domain/plant.ts";
 import {
+  type CountPage,
   isSearch,
+  type PageForm,
+  type PageText,
   type PlantPage,
   type PlantQuery,
   type TagPage,
@@ -18,10 +21,12 @@ import type {
 } from "../../domain/store.ts";
 import type { ServerLimits } from "../open.ts";
 import type { TokenRecord } from "../../domain/token.ts";
+import { formatPage } from "../../format/page.ts";
 import { Batcher } from "../batcher.ts";
 import { keepTrimmed, requireJournal } from "../journal.ts";
-import { createScans, type Scans } from "../scans.ts";
+import { createCounter } from "../counter.ts";
 import {
+  countChanges,
   type PlantWrite,
   SqlStore,
   type Statement,
@@ -45,10 +50,11 @@ const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::b
 
 /** Pages that are asked for together take a third less processor time, of the service and of the server. */
 const READERS_PER_CONNECTION = 8;
-const SEARCHES_MAX = 2;
-/** A larger page takes milliseconds of this thread, and of the server. While there are writes, few are read at a time. */
+/** A larger page, or a search, takes milliseconds of this thread and of the server: few are read at a time. */
 const SMALL_PAGE_LENGTH = 100;
-const LARGE_PAGES_MAX = 2;
+const LONG_READS_MAX = 2;
+/** A read that begins late gets this time too. */
+const READ_MS_MIN = 1_000;
 /** A health check gets its answer soon: one attempt on the connection that there is, and one on a new one. */
 const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
@@ -85,9 +91,10 @@ class PostgresStore extends SqlStore implements Store {
   private readonly reads: Batcher<bigint, Plant | undefined>;
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
   /** Many would take all connections, and most of this thread's time, from other requests. */
-  private readonly scans: Scans;
-  private readonly largePages: Scans;
-  readonly countPlants: Store["countPlants"] = (...asked) => this.scans.count(...asked);
+  private readonly longReads: Batcher<PlantQuery, PlantPage>;
+  /** Pieces of counts. A person waits for a search, and many counts must not take its place. */
+  private readonly counts: Batcher<PlantQuery, CountPage>;
+  readonly countPlants: Store["countPlants"];
   private readonly accounts: Accounts;
   private readonly stopTrimming: () => void;
 
@@ -95,11 +102,6 @@ class PostgresStore extends SqlStore implements Store {
     super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN });
     this.description = description;
     this.limits = limits;
-    this.accounts = {
-      hasJournal: limits.changesDays > 0,
-      changesWritten: 0,
-      quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
-    };
     const { queueSecondsMax: secondsMax, queueLengthMax: waitingMax, scanRowsMax } = limits;
     const hosts = createHosts(target, limits);
     this.figures = hosts.figures;
@@ -116,7 +118,8 @@ class PostgresStore extends SqlStore implements Store {
         inFlightMax: limits.writeConnections,
         commitMsMin,
         keyOf: ({ id }) => id,
-        onCommit: limits.onCommit,
+        onCommit: (durationMs, writes, outcomes) =>
+          limits.onCommit?.(durationMs, writes.length, countChanges(outcomes)),
       },
     );
     const lookUp = <Key, Found>(
@@ -130,13 +133,27 @@ class PostgresStore extends SqlStore implements Store {
       );
     this.reads = lookUp(findPlants, limits.readConnections);
     this.lookUps = lookUp(findTokens, 1);
-    const scanner = {
-      search: (query: PlantQuery, deadlineMs: number) => this.search(query, deadlineMs),
-      count: (query: PlantQuery, deadlineMs: number) =>
-        this.readers.run((connection) => countPlants(connection, query, scanRowsMax), deadlineMs),
+    const readOne = <Page extends object>(
+      read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,
+      inFlightMax: number,
+    ): Batcher<PlantQuery, Page> =>
+      new Batcher<PlantQuery, Page>(
+        async ([query], deadlineMs) => [
+          await this.readers.run<Page>(
+            (connection) => read(connection, query as PlantQuery, scanRowsMax),
+            deadlineMs,
+          ),
+        ],
+        { ...limits, batchLengthMax: 1 },
+        { inFlightMax, commitMsMin: READ_MS_MIN },
+      );
+    this.longReads = readOne(listPlants, LONG_READS_MAX);
+    this.counts = readOne(countPlants, 1);
+    this.countPlants = createCounter((query) => this.counts.submit(query));
+    this.accounts = {
+      hasJournal: limits.changesDays > 0,
+      quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
     };
-    this.scans = createScans(limits, scanner, SEARCHES_MAX);
-    this.largePages = createScans(limits, scanner, LARGE_PAGES_MAX);
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
       this.control.run((connection) => trimChanges(connection, beforeMs)),
     );
@@ -147,23 +164,18 @@ class PostgresStore extends SqlStore implements Store {
     return this.readers.run((connection) => readChanges(connection, query));
   }
 
-  get changesWritten(): number {
-    return this.accounts.changesWritten;
-  }
-
   findPlant(id: bigint): Promise<Plant | undefined> {
     return this.reads.submit(id);
   }
 
   listPlants(query: PlantQuery): Promise<PlantPage> {
-    if (isSearch(query)) return this.scans.search(query);
-    if (query.limit > SMALL_PAGE_LENGTH && this.writes.isBusy) return this.largePages.search(query);
-    return this.search(query);
+    if (isSearch(query) || query.limit > SMALL_PAGE_LENGTH) return this.longReads.submit(query);
+    const { scanRowsMax } = this.limits;
+    return this.readers.run((connection) => listPlants(connection, query, scanRowsMax));
   }
 
-  private search(query: PlantQuery, deadlineMs?: number): Promise<PlantPage> {
-    const { scanRowsMax } = this.limits;
-    return this.readers.run((connection) => listPlants(connection, query, scanRowsMax), deadlineMs);
+  async readPlants(query: PlantQuery, form: PageForm): Promise<PageText> {
+    return formatPage(await this.listPlants(query), form);
   }
 
   listTags(query: TagQuery): Promise<TagPage> {
@@ -193,8 +205,8 @@ class PostgresStore extends SqlStore implements Store {
 
   async close(): Promise<void> {
     this.stopTrimming();
-    const { writes, reads, lookUps, scans, largePages } = this;
-    await Promise.all([writes, reads, lookUps, scans, largePages].map((part) => part.close()));
+    const { writes, reads, lookUps, longReads, counts } = this;
+    await Promise.all([writes, reads, lookUps, longReads, counts].map((queue) => queue.close()));
     for (const pool of [this.writers, this.readers, this.control]) pool.close();
   }
 

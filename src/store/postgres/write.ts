@@ -106,7 +106,6 @@ export async function commitWrites(
 /** What is written down and counted beside the plants. */
 export interface Accounts {
   readonly hasJournal: boolean;
-  changesWritten: number;
   readonly quota: ReturnType<typeof createQuota> | undefined;
 }
 
@@ -293,7 +292,6 @@ class Batch {
     const kept = rows.length > 0 ? rows[0]?.kept : "";
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
     const done = ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
-    if (hasJournal) this.accounts.changesWritten += done.length;
     return done;
   }
 }

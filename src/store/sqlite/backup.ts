@@ -25,20 +25,13 @@ import {
   readStore,
   syncFile,
 } from "./database.ts";
-import { type CopyOrder, StoreThread } from "./thread.ts";
+import { type CopyOrder, copyOnThread, type StoreFacts } from "./thread.ts";
 
 interface Transfer {
   readonly from: string;
   readonly to: string;
   /** An abort before the copy is complete leaves everything as it was. */
   readonly signal: AbortSignal;
-}
-
-interface StoreFacts {
-  readonly schemaVersion: number;
-  readonly plants: bigint;
-  readonly tokens: bigint;
-  readonly bytes: number;
 }
 
 export interface Transferred extends StoreFacts {
@@ -96,7 +89,7 @@ async function copyInto(
   owner?: Stats,
 ): Promise<Transferred> {
   using temporary = makeTemporaryFile(path, owner);
-  const facts = await copyOnThread({ kind: "copy", ...source, to: temporary.path }, signal);
+  const facts = await copyOnThread({ ...source, to: temporary.path }, signal);
   signal.throwIfAborted();
   giveName(temporary.path, path);
   syncFile(dirname(path));
@@ -126,20 +119,6 @@ function giveName(file: string, path: string): void {
       throw new StoreOpenError(`${path} was created in the meantime. It was left alone.`);
     // A file system without links.
     renameSync(file, path);
-  }
-}
-
-/** On a thread, because a running SQLite statement cannot be interrupted, and Ctrl-C must work. */
-async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
-  signal.throwIfAborted();
-  const thread = new StoreThread();
-  const abort = (): void => thread.end(signal.reason);
-  signal.addEventListener("abort", abort);
-  try {
-    return (await thread.ask(order)) as StoreFacts;
-  } finally {
-    signal.removeEventListener("abort", abort);
-    thread.end();
   }
 }
 

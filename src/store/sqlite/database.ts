@@ -1,10 +1,19 @@
 /** A SQLite file: how it is opened, what its schema is, when it is durable, and what its errors mean. */
 
 import { Database, SQLiteError } from "bun:sqlite";
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  statfsSync,
+  statSync,
+} from "node:fs";
 import { dirname, resolve } from "node:path";
 import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
+import type { Statement } from "../sql-store.ts";
 
 /** Marks the file as a plant store: "PLNT". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c4e54;
@@ -156,7 +165,7 @@ function setUp(db: Database, path: string, isNew: boolean, onMigrate?: OnMigrate
   db.run("PRAGMA cache_size = -1000");
   db.run("PRAGMA journal_size_limit = 67108864");
   migrate(db, path, onMigrate);
-  // From here on a lock of another process must not stop the event loop: the batcher retries instead.
+  // The writer retries, because it has a deadline.
   db.run("PRAGMA busy_timeout = 0");
 }
 
@@ -231,6 +240,20 @@ export function getSchemaVersion(db: Database, path: string): number {
 }
 
 const find = (path: string) => statSync(path, { throwIfNoEntry: false });
+
+/** Undefined if the system does not tell. Asking takes some microseconds. */
+export function findDiskFree(path: string): number | undefined {
+  try {
+    const { bavail, bsize } = statfsSync(dirname(resolve(path)));
+    return bavail * bsize;
+  } catch {
+    return undefined;
+  }
+}
+
+export const runOn = (db: Database, [sql, ...values]: Statement): unknown[] =>
+  // SQLite counts parameters that begin with $ in the order in which they appear.
+  db.query<unknown, typeof values>(sql.replaceAll("$", "?")).all(...values);
 
 /** Zero if there is no such file. */
 export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;

@@ -103,13 +103,13 @@ function prepareStatements(db: Database) {
       "SELECT max(last) AS last FROM changes WHERE first > last",
     ),
     newestChange: prepare<{ newest: bigint }>("SELECT max(last) AS newest FROM changes"),
-    trimChanges: prepare(trimBlocks("changes", "at_ms")),
-
-    probe: prepare(
-      "INSERT INTO probe (id, probed_at_ms) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms",
-    ),
   };
 }
+
+export const TRIM = trimBlocks("changes", "at_ms");
+
+export const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
+  ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms`;
 
 export interface Connection {
   readonly db: Database;

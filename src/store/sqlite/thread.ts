@@ -1,23 +1,46 @@
-/** A thread with a connection of its own. SQLite works without a pause there: it searches, counts and copies. */
+/**
+ * The threads of a store, and how others talk to them. One writes: nothing else runs there, so a slow sync holds up
+ * writes alone. One reads at length. Both answer in the order of the questions.
+ */
 
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
-import type { Worker } from "node:worker_threads";
-import { Refusal, StoreOpenError } from "../../domain/errors.ts";
-import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
-import type { StoreLimits } from "../../domain/store.ts";
-import { within } from "../batcher.ts";
-import { createScans, type Scans } from "../scans.ts";
+import {
+  MessageChannel,
+  type MessagePort,
+  receiveMessageOnPort,
+  Worker,
+} from "node:worker_threads";
+import {
+  describeError,
+  type ErrorName,
+  Refusal,
+  StoreOpenError,
+  toRefusal,
+} from "../../domain/errors.ts";
+import type { Plant } from "../../domain/plant.ts";
+import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
+import { pause, within } from "../../tick.ts";
+import type { Write, WriterLimits } from "./writer.ts";
 
-interface ScanOrder {
-  readonly kind: "search" | "count";
+/** What one HTTP thread needs of the threads of a store. */
+export interface StoreLink {
+  readonly writes: MessagePort;
+  readonly reads: MessagePort;
+  /** 1 once everything that can be read is on disk. */
+  readonly durable: Int32Array;
+}
+
+/** What both threads are started with. */
+export interface ThreadSetup {
   readonly path: string;
-  readonly query: PlantQuery;
-  readonly scanRowsMax: number;
+  readonly limits: WriterLimits & Pick<StoreLimits, "scanRowsMax">;
+  /** One for each HTTP thread. */
+  readonly ports: readonly MessagePort[];
+  readonly durable: Int32Array;
 }
 
 export interface CopyOrder {
-  readonly kind: "copy";
   readonly from: string;
   /** An empty file. */
   readonly to: string;
@@ -25,96 +48,255 @@ export interface CopyOrder {
   readonly verifyFirst: boolean;
 }
 
-export type Order = ScanOrder | CopyOrder | { readonly kind: "close" };
+/** Of a copy. */
+export interface StoreFacts {
+  readonly schemaVersion: number;
+  readonly plants: bigint;
+  readonly tokens: bigint;
+  readonly bytes: number;
+}
 
-/** An error loses its class on the way to another thread. */
+/** What a thread is told beside its ports. The reader opens the store when the writer has. */
+export type Order = "open" | "close" | CopyOrder;
+
+/** What a thread says beside its ports: about a migration before it begins, then one answer to each order. */
+export type Notice = { readonly migrates: SchemaChange } | Answer;
+
+/** An error loses its class and code on the way to another thread. */
 export type Answer =
-  { readonly value: unknown } | { readonly error: Error; readonly isOpenError: boolean };
+  | { readonly value: unknown }
+  | { readonly failure: Failure }
+  | { readonly openError: string; readonly cause: unknown };
 
-/** Searches, and counts. Each takes a bounded time, so this bounds the wait of the last one. */
-const WAITING_MAX = 64;
-const CLOSE_MS_MAX = 2_000;
-const START_MS_MAX = 2_000;
-/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
-const DESCRIPTORS_NEEDED = 32;
-/** So many connections do not come while a thread starts. */
-const DESCRIPTORS_AMPLE = 256;
+interface Failure {
+  readonly reason: ErrorName;
+  readonly message: string;
+  readonly cause: unknown;
+}
 
-/** It does what it is asked in order. */
-export class StoreThread {
-  isEnded = false;
-  private readonly worker: Worker;
-  private readonly asked: PromiseWithResolvers<unknown>[] = [];
+export function toFailure(error: unknown): Failure {
+  const { reason, message, cause } = toRefusal(error);
+  return { reason, message, cause: toPlain(cause) };
+}
 
-  constructor() {
-    const free = countFreeDescriptors();
-    if (free < DESCRIPTORS_NEEDED)
-      throw new Error(`a thread cannot start: ${free} descriptors are free`);
-    const started = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-    const threads = process.getBuiltinModule("node:worker_threads");
-    const options = { workerData: started };
-    this.worker = new threads.Worker(join(import.meta.dir, "store-worker"), options);
-    // This thread takes no connection, and so no descriptor, until the other has its own.
-    if (free < DESCRIPTORS_AMPLE) Atomics.wait(started, 0, 0, START_MS_MAX);
-    this.worker.on("message", (answer: Answer) => {
-      const asked = this.asked.shift();
-      if ("value" in answer) asked?.resolve(answer.value);
-      else
-        asked?.reject(answer.isOpenError ? new StoreOpenError(answer.error.message) : answer.error);
-    });
-    this.worker.on("error", (error) => this.end(error));
-    this.worker.on("exit", () => this.end());
-  }
+const fromFailure = ({ reason, message, cause }: Failure): Refusal =>
+  new Refusal(reason, message, cause);
 
-  ask(order: Order): Promise<unknown> {
-    const asked = Promise.withResolvers<unknown>();
-    this.asked.push(asked);
-    this.worker.postMessage(order);
-    return asked.promise;
-  }
+/** An outcome of a commit. One of its writes may have failed alone. */
+export const fromOutcome = (outcome: unknown): unknown =>
+  typeof outcome === "object" && outcome !== null && "failure" in outcome
+    ? fromFailure(outcome.failure as Failure)
+    : outcome;
 
-  end(reason: unknown = new Error("the thread has ended")): void {
-    this.isEnded = true;
-    for (const { reject } of this.asked.splice(0)) reject(reason);
-    void this.worker.terminate();
+/** For the log: a message between threads would drop an error's code. */
+function toPlain(cause: unknown): unknown {
+  if (!(cause instanceof Error)) return cause === undefined ? undefined : Bun.inspect(cause);
+  const described = describeError(cause);
+  return { ...described, cause: toPlain(described["cause"]) };
+}
+
+/** What `work` returns or throws, as a message. */
+export function toAnswer(work: () => unknown): Answer {
+  try {
+    return { value: work() };
+  } catch (error) {
+    return error instanceof StoreOpenError
+      ? { openError: error.message, cause: toPlain(error.cause) }
+      : { failure: toFailure(error) };
   }
 }
 
-/** Up to DESCRIPTORS_AMPLE. */
-function countFreeDescriptors(): number {
+function settle({ resolve, reject }: PromiseWithResolvers<unknown>, answer: Answer): void {
+  if ("value" in answer) resolve(answer.value);
+  else if ("failure" in answer) reject(fromFailure(answer.failure));
+  else reject(new StoreOpenError(answer.openError, { cause: answer.cause }));
+}
+
+/** A message may arrive and not be delivered for seconds, if the event loop is busy: so this looks for it. */
+const RECEIVE_MS = 10;
+
+/** One end of a port: questions out, and an answer to each back. */
+export function createCaller(port: MessagePort) {
+  const asked: PromiseWithResolvers<unknown>[] = [];
+  let isWatching = false;
+  const receive = (answer: Answer): void => {
+    const first = asked.shift();
+    if (first !== undefined) settle(first, answer);
+  };
+  port.on("message", receive);
+  const watch = async (): Promise<void> => {
+    isWatching = true;
+    while (asked.length > 0) {
+      await pause(RECEIVE_MS);
+      for (let came = receiveMessageOnPort(port); came; came = receiveMessageOnPort(port))
+        receive(came.message as Answer);
+    }
+    isWatching = false;
+  };
+  return {
+    ask(question: unknown): Promise<unknown> {
+      const answered = Promise.withResolvers<unknown>();
+      asked.push(answered);
+      port.postMessage(question);
+      if (!isWatching) void watch();
+      return answered.promise;
+    },
+    close(): void {
+      port.close();
+      for (const { reject } of asked.splice(0)) reject(new Refusal("store_unavailable"));
+    },
+  };
+}
+
+/**
+ * A batch is one text: a flat list of primitives costs a fraction of a list of objects. The deadline is by `sharedNow`.
+ */
+export function encodeBatch(writes: readonly Write[], deadlineMs: number): string {
+  const values: unknown[] = [deadlineMs];
+  for (const write of writes) {
+    if (write.kind === "run") values.push("run", write.concernsPlants, write.statements);
+    else {
+      const { kind, id, by = null, plant } = write;
+      // Exact: a number that a double cannot hold is a text.
+      const number = Number(id);
+      values.push(kind, Number.isSafeInteger(number) ? number : String(id), by);
+      if (plant !== undefined) values.push(plant.name, plant.tag ?? null);
+      if (kind !== "create") values.push(write.condition);
+    }
+  }
+  return JSON.stringify(values);
+}
+
+export function decodeBatch(text: string): { deadlineMs: number; writes: Write[] } {
+  const values = JSON.parse(text) as never[];
+  const writes: Write[] = [];
+  for (let at = 1; at < values.length;) {
+    const kind: Write["kind"] = values[at++] as never;
+    if (kind === "run") {
+      writes.push({ kind, concernsPlants: values[at++] as never, statements: values[at++] as never });
+      continue;
+    }
+    const id = BigInt(values[at++] as never);
+    const by = values[at++] ?? undefined;
+    const take = (): Plant => ({ id, name: values[at++] as never, tag: values[at++] ?? undefined });
+    if (kind === "create") writes.push({ kind, id, by, plant: take() });
+    else {
+      const plant = kind === "replace" ? take() : undefined;
+      writes.push({ kind, id, by, plant, condition: values[at++] as never });
+    }
+  }
+  return { deadlineMs: values[0] as never, writes };
+}
+
+/** A thread, and what it is told. */
+function startThread(entry: string, setup?: ThreadSetup) {
+  const asked: PromiseWithResolvers<unknown>[] = [];
+  const ended = Promise.withResolvers<never>();
+  // It is looked at by those who wait for an answer.
+  ended.promise.catch(() => undefined);
+  let onMigrate: OnMigrate | undefined;
+  const worker = new Worker(join(import.meta.dir, entry), {
+    workerData: setup,
+    transferList: [...(setup?.ports ?? [])],
+  });
+  worker.on("message", (notice: Notice) => {
+    if ("migrates" in notice) return onMigrate?.(notice.migrates);
+    const first = asked.shift();
+    if (first !== undefined) settle(first, notice);
+  });
+  worker.on("error", (error) => ended.reject(error));
+  worker.on("exit", () => ended.reject(new Error(`the thread ${entry} has ended`)));
+  return {
+    /** Rejects when the thread has ended. */
+    ended: ended.promise,
+    ask(order: Order, noteMigration?: OnMigrate): Promise<unknown> {
+      onMigrate = noteMigration;
+      const answered = Promise.withResolvers<unknown>();
+      asked.push(answered);
+      worker.postMessage(order);
+      return Promise.race([answered.promise, ended.promise]);
+    },
+    end: (): void => void worker.terminate(),
+  };
+}
+
+const CLOSE_MS_MAX = 2_000;
+
+export type StoreThreads = Awaited<ReturnType<typeof startStoreThreads>>;
+
+/** Resolves when the store is open, with a link for each HTTP thread. Rejects with a StoreOpenError. */
+export async function startStoreThreads(
+  path: string,
+  limits: ThreadSetup["limits"],
+  httpThreads: number,
+  onMigrate?: OnMigrate,
+) {
+  const durable = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+  const makeChannels = () => Array.from({ length: httpThreads }, () => new MessageChannel());
+  const [writes, reads] = [makeChannels(), makeChannels()];
+  const { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax } = limits;
+  const bounds = { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax };
+  const start = (entry: string, channels: readonly MessageChannel[]) =>
+    startThread(entry, { path, limits: bounds, durable, ports: channels.map(({ port2 }) => port2) });
+  // Side by side: each takes some ten milliseconds.
+  const writer = start("store-worker", writes);
+  const reader = start("reader-worker", reads);
+  try {
+    await writer.ask("open", onMigrate);
+    await reader.ask("open");
+  } catch (error) {
+    for (const thread of [reader, writer]) thread.end();
+    throw error;
+  }
+  return {
+    links: writes.map(
+      ({ port1 }, index): StoreLink => ({
+        writes: port1,
+        reads: (reads[index] as MessageChannel).port1,
+        durable,
+      }),
+    ),
+    /** Rejects when one of the threads has ended. */
+    ended: Promise.race([writer.ended, reader.ended]),
+    /** When nothing uses the links any more. The writer closes last: the last connection folds the log into the file. */
+    async close(): Promise<void> {
+      for (const thread of [reader, writer]) {
+        await within(CLOSE_MS_MAX, thread.ask("close")).catch(() => undefined);
+        thread.end();
+      }
+    },
+  };
+}
+
+/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
+const DESCRIPTORS_NEEDED = 32;
+
+/** On a thread of its own: a copy may take minutes, a running statement cannot be interrupted, and Ctrl-C must work. */
+export async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
+  signal.throwIfAborted();
+  requireDescriptors();
+  const thread = startThread("reader-worker");
+  const aborted = Promise.withResolvers<never>();
+  const abort = (): void => aborted.reject(signal.reason);
+  signal.addEventListener("abort", abort);
+  try {
+    return (await Promise.race([thread.ask(order), aborted.promise])) as StoreFacts;
+  } finally {
+    signal.removeEventListener("abort", abort);
+    thread.end();
+  }
+}
+
+function requireDescriptors(): void {
   const opened: number[] = [];
   try {
-    while (opened.length < DESCRIPTORS_AMPLE) opened.push(openSync("/dev/null", "r"));
+    while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync("/dev/null", "r"));
   } catch {
     // The limit of the process, or of the system.
   }
   for (const descriptor of opened) closeSync(descriptor);
-  return opened.length;
-}
-
-export function scanOnThread(path: string, limits: StoreLimits): Scans {
-  const { scanRowsMax } = limits;
-  let thread: StoreThread | undefined;
-  const ask = async (kind: ScanOrder["kind"], query: PlantQuery, deadlineMs: number) => {
-    try {
-      // Started by the first search: many services never search, and a thread takes memory.
-      const asked = thread?.isEnded === false ? thread : (thread = new StoreThread());
-      // One that hangs is ended, and the next search starts another.
-      const timer = setTimeout(() => asked.end(), deadlineMs - performance.now());
-      return await asked.ask({ kind, path, query, scanRowsMax }).finally(() => clearTimeout(timer));
-    } catch (error) {
-      throw new Refusal("store_unavailable", undefined, error);
-    }
-  };
-  const bounds = { ...limits, queueLengthMax: WAITING_MAX };
-  return createScans(bounds, {
-    search: (query, deadlineMs) => ask("search", query, deadlineMs) as Promise<PlantPage>,
-    count: (query, deadlineMs) => ask("count", query, deadlineMs) as Promise<CountPage>,
-    // When the thread has closed the file: the last connection to close folds the log in.
-    close: async () => {
-      if (thread?.isEnded !== false) return;
-      await within(CLOSE_MS_MAX, thread.ask({ kind: "close" })).catch(() => undefined);
-      thread.end();
-    },
-  });
+  if (opened.length < DESCRIPTORS_NEEDED)
+    throw new StoreOpenError(
+      `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${opened.length} are free. Raise the limit (ulimit -n).`,
+    );
 }

@@ -1,0 +1,77 @@
+/**
+ * Waits that end even when the event loop does not.
+ *
+ * With more than about a thousand ready connections the runtime polls for further ones dozens of times before it runs
+ * a timer, an immediate or a message. So every request calls `flushOverdue`, which ends waits that are overdue.
+ */
+
+interface Wait {
+  readonly dueMs: number;
+  readonly ended: Promise<void>;
+  readonly end: () => void;
+}
+
+/** Longer than an ordinary tick, and short for a client. */
+const TICK_MS_MAX = 10;
+
+/** Those that have not ended, the oldest first. */
+const waits = new Set<Wait>();
+
+let tick: Wait | undefined;
+
+/** Resolves when every request that the runtime has received was looked at. All callers of a tick share one wait. */
+export function endOfTick(): Promise<void> {
+  if (tick === undefined || !waits.has(tick))
+    tick = beginWait(TICK_MS_MAX, (end) => setImmediate(end));
+  return tick.ended;
+}
+
+/** Resolves after that time, or a little later. */
+export const pause = (ms: number): Promise<void> =>
+  beginWait(ms, (end) => setTimeout(end, ms)).ended;
+
+/** Resolves to undefined after that time, or when the signal aborts. */
+export async function within<Value>(
+  msMax: number,
+  result: Promise<Value>,
+  signal?: AbortSignal,
+): Promise<Value | undefined> {
+  const over = Promise.withResolvers<undefined>();
+  const giveUp = (): void => over.resolve(undefined);
+  const timer = setTimeout(giveUp, msMax);
+  signal?.addEventListener("abort", giveUp);
+  try {
+    return await Promise.race([result, over.promise]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", giveUp);
+  }
+}
+
+/** Requests between two looks at the clock. What a look ends may take longer than a tick should. */
+export const FLUSH_REQUESTS = 64;
+
+let requestsSinceFlush = 0;
+
+/** Called before every request, with `performance.now()`. */
+export function flushOverdue(nowMs: number): void {
+  if (++requestsSinceFlush < FLUSH_REQUESTS) return;
+  requestsSinceFlush = 0;
+  // The oldest alone: what it resumes may be joined by requests that the next call finds.
+  for (const { dueMs, end } of waits) if (dueMs <= nowMs) return end();
+}
+
+function beginWait(ms: number, schedule: (end: () => void) => unknown): Wait {
+  const { promise: ended, resolve } = Promise.withResolvers<void>();
+  const end = (): void => {
+    waits.delete(wait);
+    resolve();
+  };
+  const wait = { dueMs: performance.now() + ms, ended, end };
+  waits.add(wait);
+  schedule(end);
+  return wait;
+}
+
+/** One clock for all threads: `performance.now()` counts from the start of each. It is never set back. */
+export const sharedNow = (): number => performance.timeOrigin + performance.now();
