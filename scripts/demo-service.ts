@@ -3,14 +3,15 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Authenticator } from "../src/auth/authenticate.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { resolveConfig } from "../src/config.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import { scopes } from "../src/domain/token.ts";
-import { type RunningServer, startServer } from "../src/http/server.ts";
+import type { RunningServer } from "../src/http/server.ts";
+import { Metrics } from "../src/observe/metrics.ts";
+import { startHttp } from "../src/workers/start.ts";
 import { createLog } from "../src/observe/log.ts";
-import { openStore } from "../src/store/open.ts";
+import { openServed } from "../src/store/open.ts";
 import { createDemoPlants } from "./demo-plants.ts";
 
 interface DemoOptions {
@@ -33,18 +34,20 @@ export async function startDemo({ port, plants }: DemoOptions): Promise<DemoServ
   opened.defer(() => rmSync(folder, { recursive: true, force: true }));
   const environment = { PORT: port, DATABASE_URL: `sqlite:${join(folder, "plants.db")}` };
   const { config } = resolveConfig({}, environment);
-  const store = await openStore(config.databaseUrl, config);
+  const metrics = new Metrics();
+  const limits = { ...config, onCommit: metrics.countCommit };
+  const served = await openServed(config.databaseUrl, limits, config.workers);
+  const { store } = served;
   opened.defer(() => store.close());
   const stock = createDemoPlants(plants);
   await Promise.all(stock.map((plant) => store.createPlant(plant)));
   const token = mintToken();
   await store.createToken(toRecord(token, { name: "demo", scopes, createdAtMs: Date.now() }));
-  const parts = {
-    store,
-    authenticator: new Authenticator(store, undefined),
-    log: createLog("error", (line) => process.stderr.write(line)),
-  };
-  const server = startOn(port, (on) => startServer({ ...parts, config: { ...config, port: on } }));
+  const writeLog = (line: string): boolean => process.stderr.write(line);
+  const parts = { served, metrics, log: createLog("error", writeLog), writeLog };
+  const server = await startOn(port, (on) =>
+    startHttp({ ...parts, config: { ...config, port: on } }),
+  );
   opened.defer(() => server.stop());
   const send = createSender(server.url, token);
   const stack = opened.move();
@@ -57,9 +60,12 @@ export async function startDemo({ port, plants }: DemoOptions): Promise<DemoServ
   };
 }
 
-function startOn(port: string, start: (port: number) => RunningServer): RunningServer {
+async function startOn(
+  port: string,
+  start: (port: number) => Promise<RunningServer>,
+): Promise<RunningServer> {
   try {
-    return start(Number(port));
+    return await start(Number(port));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
     return start(0);

@@ -6,7 +6,7 @@ import { existsSync, statSync, writeFileSync } from "node:fs";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import { APPLICATION_ID, migrations } from "../src/store/sqlite/database.ts";
-import { SqliteStore } from "../src/store/sqlite/store.ts";
+import { openAlone } from "../src/store/sqlite/store.ts";
 import { type Finished, runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
@@ -59,7 +59,7 @@ describe("plantstore check of a sound store", () => {
   test("counts plants, tags and tokens, with ids as exact digits", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
-    const store = new SqliteStore(path, limits);
+    const store = openAlone(path, limits);
     await store.createPlant({ id: INT64_MIN, name: "\uFFFD", tag: "a" });
     await store.createPlant({ id: 0n, name: "", tag: undefined });
     await store.createPlant({ id: INT64_MAX, name: "🌵", tag: "a" });

@@ -61,18 +61,17 @@ describe("activity", () => {
   test("has the last samples alone, oldest first, each with what happened since the one before", async () => {
     const metrics = new Metrics();
     const count = metrics.counterOf("/plants", ["POST"]);
+    metrics.setGauge("writesWaiting", 7);
     const reporter = createReporter([metrics], {
       store: {
         description: { engine: "none" },
-        writesWaiting: 7,
-        changesWritten: 0,
         measureBytes: () => Promise.reject(new Error("no file")),
         countPlants: async () => ({ count: 5, exact: true }),
         readFigures: () => ({}),
         listTokens: async () => [],
       },
       limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
-      findReadiness: () => undefined,
+      isReady: async () => true,
     } as unknown as Parameters<typeof createReporter>[1]);
     for (let at = 1; at <= SAMPLES_MAX + 5; at++) {
       for (let n = 0; n < at; n++) count("POST", 200, 1);

@@ -3,20 +3,17 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import {
-  closeSync,
   copyFileSync,
   existsSync,
-  openSync,
   renameSync,
   rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { createScans } from "../src/store/scans.ts";
-import { scanOnThread } from "../src/store/sqlite/thread.ts";
+import { createCounter } from "../src/store/counter.ts";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import type { CountPage, PlantPage } from "../src/domain/page.ts";
+import type { CountPage } from "../src/domain/page.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
@@ -26,12 +23,11 @@ import {
   openDatabase,
   readStore,
 } from "../src/store/sqlite/database.ts";
-import { openReads } from "../src/store/sqlite/read.ts";
-import { SqliteStore } from "../src/store/sqlite/store.ts";
+import { openAlone } from "../src/store/sqlite/store.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";
-import { toExact } from "./support/plants.ts";
+import { changesIn, toExact } from "./support/plants.ts";
 
 const limits = {
   queueLengthMax: 1000,
@@ -48,7 +44,7 @@ describe("opening a store", () => {
   test("makes the folder and the file, readable by the owner alone", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/new/folder/plants.db`;
-    const store = new SqliteStore(path, limits);
+    const store = openAlone(path, limits);
     await store.createPlant(plant);
     await store.close();
     expect(existsSync(path)).toBe(true);
@@ -59,10 +55,10 @@ describe("opening a store", () => {
   test("runs every migration once, and keeps what is there", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
-    const first = new SqliteStore(path, limits);
+    const first = openAlone(path, limits);
     await first.createPlant(plant);
     await first.close();
-    const second = new SqliteStore(path, limits);
+    const second = openAlone(path, limits);
     expect(await second.createPlant(plant)).toBe("replayed");
     await second.close();
     const db = new Database(path, { readonly: true });
@@ -73,7 +69,7 @@ describe("opening a store", () => {
   test("has a STRICT table with the id as its primary key, WAL, and full sync", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
-    const store = new SqliteStore(path, limits);
+    const store = openAlone(path, limits);
     const db = new Database(path);
     const { sql } = db.query("SELECT sql FROM sqlite_schema WHERE name = 'plants'").get() as {
       sql: string;
@@ -88,11 +84,11 @@ describe("opening a store", () => {
   test("refuses a file of a newer schema, and leaves it as it is", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
-    await new SqliteStore(path, limits).close();
+    await openAlone(path, limits).close();
     const db = new Database(path);
     db.run("PRAGMA user_version = 999");
     db.close();
-    const open = () => new SqliteStore(path, limits);
+    const open = () => openAlone(path, limits);
     expect(open).toThrow(StoreOpenError);
     expect(open).toThrow(
       `has schema 999, and this version of plantstore knows schemas up to ${migrations.length}`,
@@ -105,7 +101,7 @@ describe("opening a store", () => {
     const db = new Database(path);
     db.run("CREATE TABLE theirs (x)");
     db.close();
-    expect(() => new SqliteStore(path, limits)).toThrow("not a plant store");
+    expect(() => openAlone(path, limits)).toThrow("not a plant store");
     const after = new Database(path, { readonly: true });
     expect(after.query("SELECT name FROM sqlite_schema").all()).toEqual([{ name: "theirs" }]);
     expect(after.query("PRAGMA journal_mode").get()).toEqual({ journal_mode: "delete" });
@@ -137,19 +133,19 @@ describe("opening a store", () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
     writeFileSync(path, "these are not the plants you are looking for".repeat(100));
-    expect(() => new SqliteStore(path, limits)).toThrow("not a database");
+    expect(() => openAlone(path, limits)).toThrow("not a database");
   });
 
   test("syncs whatever a crashed predecessor left readable before it answers", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
-    await new SqliteStore(path, limits).close();
+    await openAlone(path, limits).close();
     // Left open on purpose: its log still holds the plant when the next store opens.
     const predecessor = new Database(path);
     predecessor.run("PRAGMA synchronous = OFF");
     predecessor.run("INSERT INTO plants VALUES (1, 'a', NULL)");
     expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
-    const store = new SqliteStore(path, limits);
+    const store = openAlone(path, limits);
     expect(await store.createPlant(plant)).toBe("replayed");
     expect(statSync(`${path}-wal`).size).toBe(0);
     predecessor.close();
@@ -182,7 +178,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
 
   /** The predecessor has not synced its plant, and has it open still, so nothing has folded its log in. */
   async function leavePlant(path: string, before: (db: Database) => void = () => undefined) {
-    await new SqliteStore(path, limits).close();
+    await openAlone(path, limits).close();
     const predecessor = new Database(path);
     predecessor.run("PRAGMA synchronous = OFF");
     before(predecessor);
@@ -195,7 +191,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
     using predecessor = await leavePlant(path);
-    const store = new SqliteStore(path, limits);
+    const store = openAlone(path, limits);
     await reads[name]?.(store);
     expect(readMainFile(path)).toEqual([{ id: 1, name: "a" }]);
     expect(predecessor.query("PRAGMA synchronous").get()).toEqual({ synchronous: 0 });
@@ -210,7 +206,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
       reader.run("BEGIN");
       reader.query("SELECT count(*) FROM plants").get();
     });
-    const store = new SqliteStore(path, { ...limits, queueSecondsMax: 0.1 });
+    const store = openAlone(path, { ...limits, queueSecondsMax: 0.1 });
     expect(await store.listTokens()).toEqual([]);
     const token = toRecord(mintToken(), { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
     expect(await store.createToken(token)).toBe(true);
@@ -231,7 +227,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
     using predecessor = await leavePlant(path);
     reader.run("BEGIN");
     reader.query("SELECT count(*) FROM plants").get();
-    const store = new SqliteStore(path, { ...limits, queueSecondsMax: 1 });
+    const store = openAlone(path, { ...limits, queueSecondsMax: 1 });
     for (const read of Object.values(reads)) await read(store);
     expect(readMainFile(path)).toEqual([{ id: 1, name: "a" }]);
     expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
@@ -245,7 +241,7 @@ describe("a plant that a crashed predecessor left in the log", () => {
 test("of a token its hash is in the file, and nothing else of it", async () => {
   using folder = makeTemporaryFolder();
   const path = `${folder.path}/plants.db`;
-  const store = new SqliteStore(path, limits);
+  const store = openAlone(path, limits);
   const token = mintToken();
   const made = toRecord(token, { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
   expect(await store.createToken(made)).toBe(true);
@@ -270,7 +266,7 @@ describe("a store whose file is taken away under it", () => {
   test.each(["", "-wal"])("plants.db%s: acknowledges nothing until it is back", async (suffix) => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
-    const store = new SqliteStore(path, limits);
+    const store = openAlone(path, limits);
     await store.createPlant(plant);
     renameSync(path + suffix, `${path}-elsewhere`);
     for (const write of [store.createPlant({ ...plant, id: 2n }), store.probe()])
@@ -289,7 +285,7 @@ describe("a store whose file is taken away under it", () => {
 test("a folder that cannot be searched is a store that is not available, until it can", async () => {
   using folder = makeTemporaryFolder();
   const data = `${folder.path}/data`;
-  const store = new SqliteStore(`${data}/plants.db`, limits);
+  const store = openAlone(`${data}/plants.db`, limits);
   await store.createPlant(plant);
   // As without the permission to search it, which root always has: looking up the file fails.
   renameSync(data, `${data}-elsewhere`);
@@ -303,186 +299,44 @@ test("a folder that cannot be searched is a store that is not available, until i
   await store.close();
 });
 
-test("pages that are read without a pause do not keep writes from being committed", async () => {
-  using folder = makeTemporaryFolder();
-  const store = new SqliteStore(`${folder.path}/plants.db`, limits);
-  await store.createPlants(
-    Array.from({ length: 2_000 }, (_, index) => ({ id: BigInt(index), name: "a", tag: "t" })),
-  );
-  const query = {
-    after: undefined,
-    limit: 1_000,
-    tag: "t",
-    name: undefined,
-    order: "asc",
-  } as const;
-  const writes = new AbortController();
-  const readers = Array.from({ length: 8 }, async () => {
-    while (!writes.signal.aborted) {
-      const page = await store.listPlants(query);
-      expect(page.plants.length).toBe(1_000);
-    }
-  });
-  for (let id = 10_000n; id < 10_100n; id++) await store.createPlant({ ...plant, id });
-  writes.abort();
-  await Promise.all(readers);
-  await store.close();
-});
-
 test.each([
-  ["together", 0.001, 1, 10],
-  ["for some milliseconds of a tick if they take long", 1, 4, 50],
-])("pages that waited for a large one are read %s", async (_how, pageMs, ticksMin, ticksMax) => {
+  ["created", 1],
+  ["disk_low", Number.MAX_SAFE_INTEGER],
+])("a new plant is %s where %d bytes have to be free", async (outcome, diskFreeBytesMin) => {
   using folder = makeTemporaryFolder();
-  const path = `${folder.path}/plants.db`;
-  const filled = new SqliteStore(path, limits);
-  await filled.createPlant(plant);
-  await filled.close();
-  // Opened again: no page rests for a write.
-  const store = new SqliteStore(path, limits);
-  let tick = 0;
-  const count = (): void => void (tick >= 0 && setImmediate(count, tick++));
-  count();
-  const read = async (_: unknown, index: number): Promise<number> => {
-    await store.listPlants({
-      after: undefined,
-      limit: 1,
-      tag: undefined,
-      name: undefined,
-      order: "asc",
-      get charactersMax() {
-        Bun.sleepSync(index === 0 ? 3 : pageMs);
-        return undefined;
-      },
-    });
-    return tick;
-  };
-  const ticks = new Set(await Promise.all(Array.from({ length: 50 }, read)));
-  tick = Number.NEGATIVE_INFINITY;
-  expect(ticks.size).toBeWithin(ticksMin, ticksMax);
+  const store = openAlone(`${folder.path}/plants.db`, { ...limits, diskFreeBytesMin });
+  const made = await store.createPlant(plant).catch(({ reason }: Refusal) => reason);
+  expect(made).toBe(outcome as typeof made);
   await store.close();
 });
 
-test("a disk that has become nearly full is noticed with the next commit", async () => {
-  using folder = makeTemporaryFolder();
-  const store = new SqliteStore(`${folder.path}/plants.db`, { ...limits, diskFreeBytesMin: 100 });
-  store.readFigures = () => ({ diskFreeBytes: 100 });
-  expect(await store.createPlant(plant)).toBe("created");
-  store.readFigures = () => ({ diskFreeBytes: 99 });
-  const refused = store.createPlant({ ...plant, id: plant.id + 1n });
-  expect(await rejectionOf(refused)).toMatchObject({ reason: "disk_low" });
-  await store.close();
+test("a count that took long is used again, unless it failed", async () => {
+  let pieces = 0;
+  const count = createCounter(async (): Promise<CountPage> => {
+    const piece = ++pieces;
+    if (piece === 2) throw new Refusal("store_unavailable");
+    await Bun.sleep(120);
+    return { count: 1, next: piece === 1 ? 1n : undefined };
+  });
+  expect(await rejectionOf(count())).toMatchObject({ reason: "store_unavailable" });
+  const counted = await count();
+  expect(counted).toEqual({ count: 1, exact: true });
+  expect(await count()).toBe(counted);
 });
 
-const never = (): never => {
-  throw new Error("not asked for");
-};
-
-describe("searches, each on the same thread", () => {
-  const query = { after: undefined, limit: 10, tag: undefined, name: "a", order: "asc" } as const;
-
-  test.skipIf(process.platform !== "linux")(
-    "one that hangs is refused in time, and the others are answered",
-    async () => {
-      using folder = makeTemporaryFolder();
-      const path = `${folder.path}/plants.db`;
-      const store = new SqliteStore(path, limits);
-      await store.createPlant(plant);
-      // Opening a pipe hangs until another process opens its other end.
-      const pipe = `${folder.path}/pipe.db`;
-      Bun.spawnSync(["mkfifo", pipe]);
-      const scans = scanOnThread(pipe, { ...limits, queueSecondsMax: 1.2 });
-      const hanging = rejectionOf(scans.search(query));
-      await Bun.sleep(1_000);
-      const waiting = scans.search(query);
-      renameSync(pipe, `${pipe}-hung`);
-      symlinkSync(path, pipe);
-      expect(await hanging).toMatchObject({ reason: "store_unavailable" });
-      expect(await waiting).toEqual({ plants: [plant], next: undefined });
-      closeSync(openSync(`${pipe}-hung`, "r+"));
-      await scans.close();
-      await store.close();
-    },
-  );
-
-  test("past those that may wait, a search is refused at once; the others are answered", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const store = new SqliteStore(path, limits);
-    await store.createPlant(plant);
-    const searches = Array.from({ length: 80 }, () => store.listPlants(query));
-    const settled = await Promise.allSettled(searches);
-    const answered = settled.filter(({ status }) => status === "fulfilled");
-    expect(answered.length).toBe(64);
-    for (const result of settled)
-      if (result.status === "rejected")
-        expect(result.reason).toMatchObject({ reason: "overloaded" });
-    await store.close();
-  });
-
-  test("go before counts, however many there are", async () => {
-    using folder = makeTemporaryFolder();
-    const store = new SqliteStore(`${folder.path}/plants.db`, limits);
-    await store.createPlant(plant);
-    let counted = 0;
-    const counts = Array.from({ length: 70 }, (_, at) => store.countPlants({ name: `a${at}` }));
-    for (const count of counts) count.then(() => counted++).catch(() => undefined);
-    expect(toExact((await store.listPlants(query)).plants)).toEqual([plant]);
-    expect(counted).toBeLessThan(5);
-    await Promise.allSettled(counts);
-    await store.close();
-  });
-
-  test("one that has waited long gets its time, and does not end a sound thread", async () => {
-    const leftMs: number[] = [];
-    const search = async (_: unknown, deadlineMs: number): Promise<PlantPage> => {
-      leftMs.push(deadlineMs - performance.now());
-      await Bun.sleep(250);
-      return { plants: [], next: undefined };
-    };
-    const scans = createScans({ ...limits, queueSecondsMax: 0.6 }, { search, count: never });
-    await Promise.all([scans.search(query), scans.search(query)]);
-    for (const ms of leftMs) expect(ms).toBeGreaterThan(500);
-    await scans.close();
-  });
-
-  test("a count that took long is used again, unless it failed", async () => {
-    let pieces = 0;
-    const count = async (): Promise<CountPage> => {
-      const piece = ++pieces;
-      if (piece === 2) throw new Refusal("store_unavailable");
-      await Bun.sleep(120);
-      return { count: 1, next: piece === 1 ? 1n : undefined };
-    };
-    const scans = createScans(limits, { search: never, count });
-    expect(await rejectionOf(scans.count())).toMatchObject({ reason: "store_unavailable" });
-    const counted = await scans.count();
-    expect(counted).toEqual({ count: 1, exact: true });
-    expect(await scans.count()).toBe(counted);
-    await scans.close();
-  });
-
-  test("of a store that closes are answered, and later ones are refused", async () => {
-    using folder = makeTemporaryFolder();
-    const store = new SqliteStore(`${folder.path}/plants.db`, limits);
-    const searches = [1, 2].map(() => store.listPlants(query));
-    await store.close();
-    for (const page of await Promise.all(searches)) expect(page.plants).toEqual([]);
-    expect(await rejectionOf(store.listPlants(query))).toMatchObject({ reason: "shutting_down" });
-  });
-
-  test("and pages of a reader beside the store are refused once it has closed", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const store = new SqliteStore(path, limits);
-    const reads = openReads(path, limits, () => false);
-    await reads.close();
-    for (const name of ["a", undefined])
-      expect(await rejectionOf(reads.listPlants({ ...query, name }))).toMatchObject({
-        reason: "shutting_down",
-      });
-    await store.close();
-  });
+test("a store that has closed refuses every read", async () => {
+  using folder = makeTemporaryFolder();
+  const store = openAlone(`${folder.path}/plants.db`, limits);
+  await store.close();
+  for (const name of ["a", undefined]) {
+    const query = { after: undefined, limit: 10, tag: undefined, name, order: "asc" } as const;
+    for (const read of [
+      store.listPlants(query),
+      store.readPlants(query, "json"),
+      store.findPlant(1n),
+    ])
+      expect(await rejectionOf(read)).toMatchObject({ reason: "shutting_down" });
+  }
 });
 
 test.each(["ABORT", "FAIL"])(
@@ -490,7 +344,7 @@ test.each(["ABORT", "FAIL"])(
   async (action) => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;
-    const store = new SqliteStore(path, limits);
+    const store = openAlone(path, limits);
     using db = new Database(path);
     db.run(`CREATE TRIGGER fail BEFORE INSERT ON plants WHEN NEW.id = 5
       BEGIN SELECT RAISE(${action}, 'refused'); END`);
@@ -498,12 +352,9 @@ test.each(["ABORT", "FAIL"])(
     const outcomes = await store.createPlants(plants);
     const made = plants.filter((_, at) => outcomes[at] === "created").map(({ id }) => id);
     expect(made).toEqual(plants.map(({ id }) => id).filter((id) => id !== 5n));
-    const { changes } = await store.readChanges({
-      after: 0,
-      limit: 100,
-      id: undefined,
-      types: undefined,
-    });
+    const changes = changesIn(
+      await store.readChanges({ after: 0, limit: 100, id: undefined, types: undefined }),
+    );
     expect(changes.map(({ id }) => id)).toEqual(made);
     await store.close();
   },
@@ -511,7 +362,7 @@ test.each(["ABORT", "FAIL"])(
 
 test("of many plants that are created together, each has its outcome: made, there, taken, or over the quota", async () => {
   using folder = makeTemporaryFolder();
-  const store = new SqliteStore(`${folder.path}/plants.db`, { ...limits, plantsMax: 45 });
+  const store = openAlone(`${folder.path}/plants.db`, { ...limits, plantsMax: 45 });
   const [all, late] = [
     { after: undefined, limit: 100, order: "asc", tag: undefined, name: undefined } as const,
     { after: 0, limit: 100, id: undefined, types: undefined } as const,
@@ -540,7 +391,7 @@ test("of many plants that are created together, each has its outcome: made, ther
   );
   const stored = [...many(0, 39), ...many(100, 6)];
   expect(toExact((await store.listPlants(all)).plants)).toEqual(stored);
-  expect((await store.readChanges(late)).changes.map(({ id }) => id)).toEqual(
+  expect(changesIn(await store.readChanges(late)).map(({ id }) => id)).toEqual(
     stored.map(({ id }) => id),
   );
   await store.close();

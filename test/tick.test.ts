@@ -1,13 +1,13 @@
 /** The end of a tick of the event loop, even if the tick does not end. */
 
 import { describe, expect, test } from "bun:test";
-import { allArrived, endOfTick, flushOverdue, pause, TOGETHER_MAX } from "../src/store/batcher.ts";
+import { endOfTick, FLUSH_REQUESTS, flushOverdue, pause, within } from "../src/tick.ts";
 
 /** Long after any that has begun should have ended. */
 const LATER_MS = 1_000;
 
-/** So many requests arrive at this time. */
-function arrive(nowMs: number, requests = TOGETHER_MAX): void {
+/** That many requests arrive at this time. */
+function arrive(nowMs: number, requests = FLUSH_REQUESTS): void {
   for (let request = 0; request < requests; request++) flushOverdue(nowMs);
 }
 
@@ -32,54 +32,25 @@ describe("a tick", () => {
     expect(order).toEqual(["microtask", "there already", "end of the tick"]);
   });
 
-  test("ends after its requests have gone on together, and after what they did at once", async () => {
-    const order: string[] = [];
-    const requests = ["first", "second"].map(async (name) => {
-      await allArrived();
-      order.push(`${name} goes on`);
-      await Promise.resolve();
-      order.push(`${name} asks the store`);
-      await endOfTick();
-      order.push(`${name} is answered`);
-    });
-    const next = new Promise(setImmediate).then(() => new Promise(setImmediate));
-    await Promise.all([...requests, next.then(() => order.push("next tick"))]);
-    expect(order).toEqual([
-      "first goes on",
-      "second goes on",
-      "first asks the store",
-      "second asks the store",
-      "first is answered",
-      "second is answered",
-      "next tick",
-    ]);
+  test("is one wait for all, and the next one is another", async () => {
+    const first = endOfTick();
+    expect(endOfTick()).toBe(first);
+    await first;
+    expect(endOfTick()).not.toBe(first);
+    await endOfTick();
   });
 
-  test("does not end for its requests to go on, if there are many", async () => {
-    const [last, ...waiting] = Array.from({ length: TOGETHER_MAX }, () => allArrived());
-    const next = allArrived();
-    const ended = endOfTick();
-    expect(await endedAmong(last as Promise<void>, next, ended)).toEqual([true, false, false]);
-    await Promise.all([...waiting, next, ended]);
-  });
-
-  test("ends before, if requests find that it takes too long, and then one step at a time", async () => {
-    // Tests before this one may have left some requests on the way to the next step.
-    const before = endOfTick();
-    while (!(await endedAmong(before))[0]) arrive(performance.now() + LATER_MS, 1);
-    const late = [allArrived(), endOfTick()];
+  test("ends before, if requests find that it takes too long, the oldest wait first", async () => {
+    const late = endOfTick();
+    const later = pause(LATER_MS);
     arrive(performance.now());
-    expect(await endedAmong(...late)).toEqual([false, false]);
-    arrive(performance.now() + LATER_MS, TOGETHER_MAX - 1);
-    expect(await endedAmong(...late)).toEqual([false, false]);
-    arrive(performance.now() + LATER_MS, 1);
-    expect(await endedAmong(...late)).toEqual([true, false]);
-    expect(endOfTick()).toBe(late[1] as Promise<void>);
-    arrive(performance.now() + LATER_MS);
-    expect(await endedAmong(...late)).toEqual([true, true]);
-    const next = [allArrived(), endOfTick()];
-    expect(await endedAmong(...next)).toEqual([false, false]);
-    await Promise.all(next);
+    expect(await endedAmong(late, later)).toEqual([false, false]);
+    arrive(performance.now() + 2 * LATER_MS, FLUSH_REQUESTS - 1);
+    expect(await endedAmong(late, later)).toEqual([false, false]);
+    arrive(performance.now() + 2 * LATER_MS, 1);
+    expect(await endedAmong(late, later)).toEqual([true, false]);
+    arrive(performance.now() + 2 * LATER_MS);
+    expect(await endedAmong(later)).toEqual([true]);
   });
 });
 
@@ -98,5 +69,22 @@ describe("a pause", () => {
     expect(await endedAmong(short, long)).toEqual([true, false]);
     arrive(startedAtMs + 121_000);
     expect(await endedAmong(long)).toEqual([true]);
+  });
+});
+
+describe("within a time", () => {
+  const never = new Promise<never>(() => undefined);
+
+  test("a result is handed on, and so is a failure", async () => {
+    expect(await within(60_000, Promise.resolve(7))).toBe(7);
+    await expect(within(60_000, Promise.reject(new Error("no")))).rejects.toThrow("no");
+  });
+
+  test("what does not come is undefined, and so it is when the signal aborts", async () => {
+    expect(await within(1, never)).toBeUndefined();
+    const ending = new AbortController();
+    const over = within(60_000, never, ending.signal);
+    ending.abort();
+    expect(await over).toBeUndefined();
   });
 });

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
+import { listChange } from "../src/domain/change.ts";
 import { createSecret, createTestEvent, sendEvent, toEvent } from "../src/webhooks/send.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 
@@ -62,9 +63,9 @@ describe.each(languages)("the receiver in %s", (language, program, command) => {
         tested = await send(createTestEvent());
       }
       expect(tested.status).toBe(204);
-      expect((await send(toEvent(change))).status).toBe(204);
+      expect((await send(toEvent(listChange(change)))).status).toBe(204);
       const stranger = { ...webhook, secret: createSecret() };
-      expect((await send(toEvent(change), stranger)).status).toBe(400);
+      expect((await send(toEvent(listChange(change)), stranger)).status).toBe(400);
       child.kill();
       expect(await child.stdout.text()).toContain("plant.created 9007199254740993");
     } finally {

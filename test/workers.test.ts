@@ -1,14 +1,6 @@
 /** plantstore serve --workers: several threads share a port among themselves, and with nobody else. */
 
 import { describe, expect, test } from "bun:test";
-import { Refusal } from "../src/domain/errors.ts";
-import type { Store } from "../src/domain/store.ts";
-import {
-  type Caller,
-  createCallee,
-  createCaller,
-  createRemoteStore,
-} from "../src/workers/remote-store.ts";
 import { Clients } from "./support/clients.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -113,32 +105,3 @@ test.skipIf(isLinux)(
     expect(stderr).toContain("on Linux only");
   },
 );
-
-test("plants that are created together cross to the owner of the store and back, refusals too", async () => {
-  const asked: unknown[] = [];
-  const owner = {
-    createPlants: async (plants: readonly unknown[]) => {
-      asked.push(...plants);
-      return ["created", new Refusal("id_taken", "taken", new Error("why")), "replayed"] as const;
-    },
-  } as unknown as Store;
-  const answer = createCallee(owner, {}, (results) => caller.settle(structuredClone(results)));
-  const caller: Caller = createCaller(
-    (calls) => answer(structuredClone(calls)),
-    () => undefined,
-  );
-  const store = createRemoteStore(caller);
-  const plants = [1n, 2n, 3n].map((id) => ({
-    id,
-    name: `n${id}`,
-    tag: id === 2n ? "t" : undefined,
-  }));
-  const outcomes = await store.createPlants(plants);
-  expect(asked).toEqual(plants);
-  expect(outcomes[1]).toBeInstanceOf(Refusal);
-  expect(outcomes).toMatchObject([
-    "created",
-    { reason: "id_taken", message: "taken", cause: { message: "why" } },
-    "replayed",
-  ]);
-});

@@ -54,7 +54,7 @@ export async function serve(config: Config): Promise<void> {
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
   backups?.start();
   sender?.start();
-  served.ended.catch((error: unknown) => {
+  served.onEnd((error) => {
     throw error;
   });
   stopOnSignal(log, stderr, config, store, () =>

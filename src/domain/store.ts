@@ -169,3 +169,10 @@ export interface StoreLimits {
   /** Called after each commit of plants, with the writes in it and how many of them changed a plant. */
   readonly onCommit?: ((durationMs: number, writes: number, changes: number) => void) | undefined;
 }
+
+/** Bounds for engines that are servers: connections, and the time that one statement may take. */
+export interface ServerLimits {
+  readonly writeConnections: number;
+  readonly readConnections: number;
+  readonly statementSecondsMax: number;
+}

@@ -79,7 +79,7 @@ export class Batcher<Write, Outcome> {
   /** When the last commit began. */
   private committedAtMs = 0;
   /** The writes that were queued or just answered when the last commit ended. */
-  private expected = 1;
+  private expected = Number.POSITIVE_INFINITY;
   private gatherUntilMs = 0;
   private timer: Timer | undefined;
   private closed = false;
@@ -212,7 +212,7 @@ export class Batcher<Write, Outcome> {
    */
   private async gather(): Promise<void> {
     do await endOfTick();
-    while (this.queued < this.expected && this.options.now() < this.gatherUntilMs);
+    while (this.queued < this.expected && performance.now() < this.gatherUntilMs);
   }
 
   private async commitBatch(batch: readonly Pending<Write, Outcome>[]): Promise<void> {
@@ -227,8 +227,9 @@ export class Batcher<Write, Outcome> {
       const writes = batch.map(({ write }) => write);
       const committed = this.commit(writes, deadlineMs);
       const outcomes = committed instanceof Promise ? await committed : committed;
-      this.noteCommit(startedAtMs, outcomes.length);
-      this.options.onCommit?.(this.options.now() - startedAtMs, writes, outcomes);
+      const tookMs = this.options.now() - startedAtMs;
+      this.noteCommit(tookMs, outcomes.length);
+      this.options.onCommit?.(tookMs, writes, outcomes);
       const left = batch.slice(outcomes.length);
       this.queue.unshift(...left);
       this.charactersQueued += sumCharacters(left);
@@ -246,12 +247,10 @@ export class Batcher<Write, Outcome> {
     }
   }
 
-  private noteCommit(startedAtMs: number, answered: number): void {
-    const nowMs = this.options.now();
-    const tookMs = nowMs - startedAtMs;
+  private noteCommit(tookMs: number, answered: number): void {
     this.expected = this.queued + answered;
-    this.gatherUntilMs =
-      tookMs < FAST_COMMIT_MS ? nowMs : nowMs + Math.min(tookMs * GATHER_SHARE, GATHER_MS_MAX);
+    const waitMs = tookMs < FAST_COMMIT_MS ? 0 : Math.min(tookMs * GATHER_SHARE, GATHER_MS_MAX);
+    this.gatherUntilMs = performance.now() + waitMs;
   }
 
   /** As many writes as a commit may have, and a bounded amount of text, so others get their turn. */

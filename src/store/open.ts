@@ -1,17 +1,10 @@
 /** From a URL to a store. */
 
-import type { OnMigrate, Store, StoreLimits } from "../domain/store.ts";
+import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../domain/store.ts";
 import { isPostgresUrl, parsePostgresUrl } from "./postgres/url.ts";
 import type { openPostgresStore } from "./postgres/store.ts";
 import { openAlone, openLinked } from "./sqlite/store.ts";
 import type { StoreLink } from "./sqlite/thread.ts";
-
-/** Bounds for engines that are servers: connections, and the time that one statement may take. */
-export interface ServerLimits {
-  readonly writeConnections: number;
-  readonly readConnections: number;
-  readonly statementSecondsMax: number;
-}
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -33,8 +26,8 @@ export interface ServedStores {
   readonly store: Store;
   /** What each further thread opens its store with. PostgreSQL needs none: each thread has connections of its own. */
   readonly links: readonly (StoreLink | undefined)[];
-  /** Rejects if the store can no longer work, and the process has to end. */
-  readonly ended: Promise<never>;
+  /** Calls back if the store cannot work any more: the process has to end. */
+  readonly onEnd: (fail: (error: unknown) => void) => void;
 }
 
 /** For a service. Rejects with a StoreOpenError. */
@@ -47,12 +40,16 @@ export async function openServed(
   const url = parseStoreUrl(databaseUrl);
   if (url.engine === "postgres") {
     const store = await openPostgres(url.target, limits, onMigrate);
-    return { store, links: Array(httpThreads - 1).fill(undefined), ended: new Promise(() => undefined) };
+    return {
+      store,
+      links: Array(httpThreads - 1).fill(undefined),
+      onEnd: () => undefined,
+    };
   }
   const { startStoreThreads } = await import("./sqlite/thread.ts");
   const threads = await startStoreThreads(url.path, limits, httpThreads, onMigrate);
   const [link, ...links] = threads.links as [StoreLink, ...StoreLink[]];
-  return { store: openLinked(url.path, limits, link, threads.close), links, ended: threads.ended };
+  return { store: openLinked(url.path, limits, link, threads.close), links, onEnd: threads.onEnd };
 }
 
 /** For a further thread of a service whose first thread has opened the store. */

@@ -19,31 +19,34 @@ function ask(asks: "activity" | "metrics", sinceMs = 0): Promise<never> {
   return answered.promise;
 }
 
-const metrics = new Metrics(metricsMemory);
-const limits = { ...config, onCommit: metrics.countCommit };
-const store = await openFurther(config.databaseUrl, limits, link);
-const server = startServer({
-  config,
-  store,
-  authenticator: new Authenticator(store, config.token),
-  log: createLog(config.logLevel, (logLine) => send({ logLine })),
-  metrics,
-  reports: {
-    readActivity: (sinceMs) => ask("activity", sinceMs),
-    formatMetrics: () => ask("metrics"),
-    noteFailure: (failure) => send({ failure }),
-  },
-  ratesMemory,
-});
+async function start(): Promise<() => Promise<void>> {
+  const metrics = new Metrics(metricsMemory);
+  const limits = { ...config, onCommit: metrics.countCommit };
+  const store = await openFurther(config.databaseUrl, limits, link);
+  const server = startServer({
+    config,
+    store,
+    authenticator: new Authenticator(store, config.token),
+    log: createLog(config.logLevel, (logLine) => send({ logLine })),
+    metrics,
+    reports: {
+      readActivity: (sinceMs) => ask("activity", sinceMs),
+      formatMetrics: () => ask("metrics"),
+      noteFailure: (failure) => send({ failure }),
+    },
+    ratesMemory,
+  });
+  send("listening");
+  return async () => {
+    await server.stop();
+    await store.close();
+    send("stopped");
+  };
+}
 
+// A failure is one of the thread, and so of the process.
+const started = start();
 parentPort?.on("message", (message: ToWorker) => {
-  if (message === "stop") void stop();
+  if (message === "stop") void started.then((stop) => stop());
   else asked.shift()?.resolve(message.answer as never);
 });
-send("listening");
-
-async function stop(): Promise<void> {
-  await server.stop();
-  await store.close();
-  send("stopped");
-}

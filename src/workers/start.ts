@@ -103,7 +103,8 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
 }
 
 function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, reporter: Reporter) {
-  const ports: MessagePort[] = setup.link === undefined ? [] : [setup.link.writes, setup.link.reads];
+  const ports: MessagePort[] =
+    setup.link === undefined ? [] : [setup.link.writes, setup.link.reads];
   const worker = new Worker(join(import.meta.dir, "http-worker"), {
     workerData: setup,
     transferList: ports,

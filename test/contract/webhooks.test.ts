@@ -219,7 +219,6 @@ describe("a webhook", () => {
     let looks = 0;
     const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
     const store = {
-      changesWritten: 0,
       listWebhooks: async () => [shop as Webhook],
       putWebhook: async () => true,
       readChanges: async ({ after }: { readonly after: number }) => {
@@ -244,12 +243,11 @@ describe("a webhook", () => {
     await call("POST", "", { url: receiver.url, name: "shop" });
     const [shop] = await service.store.listWebhooks();
     const { cursor } = shop as Webhook;
-    const plant = { id: 1n, name: "x".repeat(300_000), tag: undefined };
-    const change = { atMs: 0, type: "created", id: 1n, by: undefined, before: undefined } as const;
-    const changes = [1, 2].map((more) => Object.assign({ seq: cursor + more, plant }, change));
+    const json = JSON.stringify("x".repeat(300_000));
+    const change = { atMs: 0, type: "created", json } as const;
+    const changes = [1, 2].map((more) => Object.assign({ seq: cursor + more }, change));
     const webhooks = [1, 2, 3].map((id) => Object.assign({}, shop, { name: `shop-${id}` }));
     const store = {
-      changesWritten: 0,
       listWebhooks: async () => webhooks as Webhook[],
       putWebhook: async () => true,
       readChanges: async ({ after }: { readonly after: number }) => {

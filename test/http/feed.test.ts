@@ -5,6 +5,7 @@ import { connect } from "node:net";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import { scopes } from "../../src/domain/token.ts";
+import type { ChangePage } from "../../src/domain/change.ts";
 import { Feed } from "../../src/http/feed.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { EventReader } from "../support/events.ts";
@@ -98,44 +99,22 @@ test("a reader whose filter matches nothing lets others be answered while it loo
   expect(reader.comments).toBe(0);
 });
 
-function openFeed(): Feed {
-  const page = { changes: [], last: 0, hasMore: true, newest: 1 };
-  const log = createLog("error", () => undefined);
-  const feed = new Feed({ readChanges: async () => page }, log);
-  feed.join();
-  return feed;
-}
-
-describe("readers that are behind", () => {
-  /** What `see` returns each time that one of the readers has its turn. */
-  async function giveTurns<Seen>(readers: number, see: (feed: Feed) => Seen): Promise<Seen[]> {
-    const feed = openFeed();
-    const take = () => feed.takeTurn(async () => see(feed));
-    const seen = await Promise.all(Array.from({ length: readers }, take));
-    feed.close();
-    return seen;
-  }
-
-  test("have their turns in different ticks, so a request waits for one of them at most", async () => {
-    let tick = 0;
-    const count = (): void => void (tick >= 0 && setImmediate(count, tick++));
-    count();
-    const ticks = await giveTurns(50, () => tick);
-    tick = Number.NEGATIVE_INFINITY;
-    expect(new Set(ticks).size).toBe(50);
-  });
-
-  test("leave most of the time to writes, as soon as there are any", async () => {
-    const TURN_MS = 2;
-    const begun = await giveTurns(4, (feed) => {
-      const begunAtMs = performance.now();
-      while (performance.now() < begunAtMs + TURN_MS);
-      feed.noteWrite(performance.now() + 60_000);
-      return begunAtMs;
-    });
-    for (const [index, atMs] of begun.slice(1).entries())
-      expect(atMs - (begun[index] ?? 0)).toBeGreaterThan(TURN_MS * 20);
-  });
+test("readers at one cursor share a read of the journal, and a cached chunk", async () => {
+  let reads = 0;
+  const change = { seq: 7, atMs: 0, type: "created", json: "{}" } as const;
+  const readChanges = async (): Promise<ChangePage> => {
+    reads++;
+    return { changes: [change], last: 7, hasMore: false, newest: 7 };
+  };
+  const feed = new Feed(
+    { readChanges },
+    createLog("error", () => undefined),
+  );
+  const chunks = await Promise.all(Array.from({ length: 50 }, () => feed.read(3)));
+  expect([new Set(chunks).size, reads]).toEqual([1, 1]);
+  expect([await feed.read(3), reads]).toEqual([chunks[0] as (typeof chunks)[0], 1]);
+  await feed.read(4);
+  expect(reads).toBe(2);
 });
 
 test("a large event is not broken by comments, however late its pieces are", async () => {

@@ -10,6 +10,7 @@ import { readChanges } from "../../src/store/postgres/changes.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
 import { onServer } from "../../src/store/postgres/pool.ts";
 import { parsePostgresUrl } from "../../src/store/postgres/url.ts";
+import { changesIn } from "../support/plants.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 
@@ -47,7 +48,7 @@ const create = (store: Store, id: bigint): Promise<unknown> =>
   store.createPlant({ id, name: `plant ${id}`, tag: undefined });
 
 const readIds = async (store: Store, after = 0): Promise<bigint[]> =>
-  (await store.readChanges({ ...all, after })).changes.map(({ id }) => id);
+  changesIn(await store.readChanges({ ...all, after })).map(({ id }) => id);
 
 const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
@@ -66,7 +67,7 @@ test("a change that commits late is numbered late, and holds up no other", async
   await create(store, 2n);
   await create(other, 3n);
   const before = await store.readChanges(all);
-  expect(before.changes.map(({ id }) => id)).toEqual([2n, 3n]);
+  expect(changesIn(before).map(({ id }) => id)).toEqual([2n, 3n]);
   await late.unsafe("COMMIT");
   await create(other, 4n);
   expect(await readIds(other, before.last)).toEqual([1n, 4n]);
@@ -110,7 +111,7 @@ test("instances that read at once give the same numbers, while others write", as
     for (let isOver = false; !isOver;) {
       isOver = open === 0;
       const page = await store.readChanges({ ...all, after });
-      seen.push(...page.changes.map(({ seq, id }) => `${seq} ${id}`));
+      seen.push(...changesIn(page).map(({ seq, id }) => `${seq} ${id}`));
       after = page.last;
     }
     return seen;
@@ -131,7 +132,7 @@ test("a database from another server goes on: its newest blocks are shown, and n
   await scene.connect().unsafe(foreign);
   const store = await scene.open();
   await create(store, 2n);
-  const { changes } = await store.readChanges({ ...all, after: first?.seq ?? 0 });
+  const changes = changesIn(await store.readChanges({ ...all, after: first?.seq ?? 0 }));
   expect(changes.map(({ id }) => id)).toEqual([5n, 2n]);
   for (const { seq } of changes) expect(seq).toBeGreaterThan(first?.seq ?? 0);
 });

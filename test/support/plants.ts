@@ -1,5 +1,7 @@
 /** Plants as a test sends them, and as a store holds them. */
 
+import { type Change, findChanges } from "../../client/changes.ts";
+import type { ChangePage } from "../../src/domain/change.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { createPage, type PlantPage } from "../../src/domain/page.ts";
 import type { ListedPlant, Plant } from "../../src/domain/plant.ts";
@@ -9,6 +11,10 @@ export interface StoredPlant {
   readonly name: string;
   readonly tag: string | null;
 }
+
+/** The changes of a page, as a client reads them. */
+export const changesIn = ({ changes }: Pick<ChangePage, "changes">): Change[] =>
+  findChanges(`[${changes.map(({ json }) => json).join(",")}]`) ?? [];
 
 export const isSamePlant = (one: StoredPlant, other: StoredPlant): boolean =>
   one.id === other.id && one.name === other.name && one.tag === other.tag;

@@ -1,9 +1,8 @@
 /** A bounded number of connections to the server that takes writes, and the one place where work is retried. */
 
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
-import type { StoreLimits } from "../../domain/store.ts";
+import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
-import type { ServerLimits } from "../open.ts";
 import { classify, Connection, translate, type Wanted } from "./connection.ts";
 import { describeTarget, type Host, type Target } from "./url.ts";
 

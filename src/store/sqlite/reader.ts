@@ -1,6 +1,7 @@
 /** One connection that only reads. It sees a commit after its sync, never before. Readers do not block the writer. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
+import { Refusal } from "../../domain/errors.ts";
 import {
   type CountPage,
   isSearch,
@@ -40,7 +41,7 @@ const LOOK_UP_CHARACTERS_MAX = 524_288;
 
 /** Every method throws what `translate` makes of an error. */
 export class SqliteReader {
-  private readonly connection: Connection;
+  private connection: Connection | undefined;
   private readonly scanRowsMax: number;
   private readonly assertFileNotMoved: () => void;
   /** The number of the last break in the journal, once it was looked for; 0 if there is none. */
@@ -55,6 +56,7 @@ export class SqliteReader {
 
   close(): void {
     disconnect(this.connection);
+    this.connection = undefined;
   }
 
   /** In the order of the ids, as far as the plants are not too large together. */
@@ -126,6 +128,7 @@ export class SqliteReader {
   }
 
   private read<Result>(query: (connection: Connection) => Result): Result {
+    if (this.connection === undefined) throw new Refusal("shutting_down");
     try {
       this.assertFileNotMoved();
       return query(this.connection);

@@ -1,9 +1,21 @@
 /** The thread that writes: it drains all its ports, commits once, and answers. */
 
-import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import {
+  type MessagePort,
+  parentPort,
+  receiveMessageOnPort,
+  workerData,
+} from "node:worker_threads";
 import { Refusal } from "../../domain/errors.ts";
 import { sharedNow } from "../../tick.ts";
-import { type Answer, decodeBatch, type Notice, type Order, toAnswer, toFailure } from "./thread.ts";
+import {
+  type Answer,
+  decodeBatch,
+  type Notice,
+  type Order,
+  toAnswer,
+  toFailure,
+} from "./thread.ts";
 import type { ThreadSetup } from "./thread.ts";
 import { SqliteWriter, type Write } from "./writer.ts";
 

@@ -173,7 +173,11 @@ export function decodeBatch(text: string): { deadlineMs: number; writes: Write[]
   for (let at = 1; at < values.length;) {
     const kind: Write["kind"] = values[at++] as never;
     if (kind === "run") {
-      writes.push({ kind, concernsPlants: values[at++] as never, statements: values[at++] as never });
+      writes.push({
+        kind,
+        concernsPlants: values[at++] as never,
+        statements: values[at++] as never,
+      });
       continue;
     }
     const id = BigInt(values[at++] as never);
@@ -192,7 +196,7 @@ export function decodeBatch(text: string): { deadlineMs: number; writes: Write[]
 function startThread(entry: string, setup?: ThreadSetup) {
   const asked: PromiseWithResolvers<unknown>[] = [];
   const ended = Promise.withResolvers<never>();
-  // It is looked at by those who wait for an answer.
+  // Nothing may be waiting for an answer.
   ended.promise.catch(() => undefined);
   let onMigrate: OnMigrate | undefined;
   const worker = new Worker(join(import.meta.dir, entry), {
@@ -237,10 +241,16 @@ export async function startStoreThreads(
   const { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax } = limits;
   const bounds = { changesDays, plantsMax, diskFreeBytesMin, scanRowsMax };
   const start = (entry: string, channels: readonly MessageChannel[]) =>
-    startThread(entry, { path, limits: bounds, durable, ports: channels.map(({ port2 }) => port2) });
+    startThread(entry, {
+      path,
+      limits: bounds,
+      durable,
+      ports: channels.map(({ port2 }) => port2),
+    });
   // Side by side: each takes some ten milliseconds.
   const writer = start("store-worker", writes);
   const reader = start("reader-worker", reads);
+  let isClosing = false;
   try {
     await writer.ask("open", onMigrate);
     await reader.ask("open");
@@ -249,17 +259,18 @@ export async function startStoreThreads(
     throw error;
   }
   return {
-    links: writes.map(
-      ({ port1 }, index): StoreLink => ({
-        writes: port1,
-        reads: (reads[index] as MessageChannel).port1,
-        durable,
-      }),
-    ),
-    /** Rejects when one of the threads has ended. */
-    ended: Promise.race([writer.ended, reader.ended]),
+    links: writes.map(({ port1 }, index): StoreLink => ({
+      writes: port1,
+      reads: (reads[index] as MessageChannel).port1,
+      durable,
+    })),
+    /** Calls back if a thread ends before it is closed. */
+    onEnd(fail: (error: unknown) => void): void {
+      for (const { ended } of [writer, reader]) ended.catch((error) => isClosing || fail(error));
+    },
     /** When nothing uses the links any more. The writer closes last: the last connection folds the log into the file. */
     async close(): Promise<void> {
+      isClosing = true;
       for (const thread of [reader, writer]) {
         await within(CLOSE_MS_MAX, thread.ask("close")).catch(() => undefined);
         thread.end();
