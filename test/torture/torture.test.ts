@@ -85,11 +85,11 @@ torture("when the power goes, nothing that was acknowledged is lost", powerLoss,
 });
 
 torture(
-  "a store that does not sync, and a disk that lies about it, are caught",
+  "a log that is not synced, and a disk that lies about syncs, are caught",
   powerLossCheat,
   2,
   {
-    "a store with synchronous=OFF: found out": 0,
+    "a log that is not synced: found out": 0,
     "a disk that lies about syncs: found out": 0,
   },
 );
