@@ -32,7 +32,7 @@ const promised: Terms = {
   drainSecondsMax: 10,
   answerMsMax: 100,
   readyMsMax: 2_000,
-  slackMs: 500,
+  slackMs: 1_000,
 };
 
 /** A busy machine keeps to these, and a service that waits for the disk does not. */
