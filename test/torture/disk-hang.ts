@@ -349,13 +349,19 @@ function refuseInFront(behind: string, deadlineMs: number): AsyncDisposable & { 
   return { url: `http://127.0.0.1:${http.port}`, [Symbol.asyncDispose]: () => http.stop(true) };
 }
 
+/** Fails only when all are over: none may leave its service running. */
+async function allEnded<Result>(running: readonly Promise<Result>[]): Promise<Result[]> {
+  await Promise.allSettled(running);
+  return Promise.all(running);
+}
+
 async function run({ seconds, random, isShort = false }: Budget): Promise<Finding> {
   const hangs = new DiskHangs(isShort ? short : promised, random);
   if (isShort) {
     using disks = new DisposableStack();
     // The compiler would hold up what is measured.
     const prepared = endings.map((ending) => [disks.use(new ShimmedDisk()), ending] as const);
-    await Promise.all(prepared.map(([disk, ending]) => hangs.liveThrough(disk, ending)));
+    await allEnded(prepared.map(([disk, ending]) => hangs.liveThrough(disk, ending)));
     return hangs;
   }
   const endsAtMs = performance.now() + seconds * 1000;
@@ -397,7 +403,7 @@ async function runCheats({ random }: Budget): Promise<Finding> {
   const prepared = Object.entries(cheats).map(
     (entry) => [disks.use(new ShimmedDisk()), entry] as const,
   );
-  const found = await Promise.all(
+  const found = await allEnded(
     prepared.map(async ([disk, [name, cheat]]) => {
       const hangs = new DiskHangs(short, random);
       await hangs.liveThrough(disk, cheat.ending, cheat);
