@@ -22,6 +22,10 @@ export interface Load {
   readonly isShared?: boolean;
   /** Clients that follow the changes meanwhile. */
   readonly readers?: number;
+  /** One more client creates meanwhile. */
+  readonly hasWriter?: boolean;
+  /** Plants from id 0 on, one of which is read at random. */
+  readonly stored?: number;
   /** The server answers without storing. */
   readonly storesNothing?: boolean;
 }
@@ -51,11 +55,17 @@ export async function load(
   const first = ++rounds * IDS_A_ROUND;
   const endReaders = await followChanges(server, about.readers ?? 0);
   const cpuBefore = readCpuSeconds(server.pids);
-  const counted = await runWrk(server, about, first, seconds).finally(endReaders);
-  const { requests, durationUs, failed, issued, latency, loadUs } = counted;
+  const writer: Load = { ...about, kind: "create", connections: 1, threads: 1 };
+  const [counted, beside] = await Promise.all([
+    runWrk(server, about, first, seconds),
+    about.hasWriter === true ? runWrk(server, writer, first, seconds) : undefined,
+  ]).finally(endReaders);
+  const { requests, durationUs, latency, loadUs } = counted;
+  const failed = counted.failed + (beside?.failed ?? 0);
+  const { issued } = beside ?? counted;
   const cpuSeconds = readCpuSeconds(server.pids) - cpuBefore;
   const rssMb = server.rssMb();
-  if (failed > 0 || requests === 0)
+  if (failed > 0 || requests === 0 || beside?.requests === 0)
     throw new WrongAnswer(
       `of ${requests} requests ${failed} were refused, cut off, or unanswered after ${ANSWER_SECONDS_MAX} s`,
     );
@@ -68,16 +78,19 @@ export async function load(
     rssMb,
     cpuUs: (cpuSeconds * 1e6) / requests,
     loadCores: loadUs / durationUs,
+    ...(beside === undefined ? {} : { writes: beside.requests / (beside.durationUs / 1e6) }),
     created: ids.length,
   };
 }
 
 async function runWrk(
   { url }: Server,
-  { kind, connections = CONNECTIONS, threads = 1, listPath = "/plants?limit=100", isShared }: Load,
+  about: Load,
   first: number,
   seconds: number,
 ): Promise<Counted & { readonly loadUs: number }> {
+  const { kind, connections = CONNECTIONS, threads = 1, isShared } = about;
+  const { listPath = "/plants?limit=100", stored = STORED } = about;
   const child = Bun.spawn(
     [
       ...(isShared ? [] : ["taskset", "-c", LOAD_CORE]),
@@ -96,7 +109,7 @@ async function runWrk(
         BENCH_TOKEN: TOKEN,
         BENCH_FIRST: String(first),
         BENCH_IDS_A_THREAD: String(idsPerThread(threads)),
-        BENCH_STORED: String(STORED),
+        BENCH_STORED: String(stored),
         BENCH_LIST_PATH: listPath,
       },
       stdout: "pipe",

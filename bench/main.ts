@@ -4,13 +4,14 @@
  * All scenarios together write RESULTS.md, its charts and results.json. Some scenarios by name are only
  * printed, unless --write merges them into the known results. --render writes page and charts again.
  * --quick takes about three minutes: creates, reads, import and export on SQLite, and only what has a target.
+ * --baseline names a folder with another build of the service, beside which creates are measured too.
  */
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { writeCharts } from "./charts.ts";
-import type { Scenario } from "./measure.ts";
+import { readCommit, type Scenario } from "./measure.ts";
 import { formatScenario, formatTargets, makePage, readMachine } from "./page.ts";
 import { isGood, mergeResults, type Results, type ScenarioResult } from "./results.ts";
 import { scenarios } from "./scenarios.ts";
@@ -18,7 +19,7 @@ import { install } from "./servers.ts";
 import { ROUND_SECONDS } from "./settings.ts";
 import { removeTemporaryPaths } from "./stores.ts";
 
-const USAGE = "usage: npm run bench [-- scenario … --quick --write --render]";
+const USAGE = "usage: npm run bench [-- scenario … --quick --write --render --baseline DIR]";
 const resultsPath = join(import.meta.dir, "results.json");
 const names = scenarios.map(({ name }) => name);
 
@@ -26,6 +27,9 @@ const { values: flags, positionals: chosen } = parseArguments();
 const unknown = chosen.filter((name) => !names.includes(name));
 if (unknown.length > 0)
   fail(2, `Unknown scenario: ${unknown.join(", ")}. Choose from ${names.join(", ")}.`);
+const { baseline } = flags;
+if (baseline !== undefined && !existsSync(join(baseline, "dist/service/main.js")))
+  fail(2, `--baseline: there is no build of plantstore in ${baseline}: run npm ci there.`);
 if (flags.quick && flags.write) fail(2, `--quick results are not written.\n${USAGE}`);
 
 const missing = ["wrk", "taskset"].filter((tool) => Bun.which(tool) === null);
@@ -66,7 +70,11 @@ async function measureScenario(scenario: Scenario): Promise<ScenarioResult> {
   const startedMs = performance.now();
   const measuredAt = new Date().toISOString();
   const stack = new AsyncDisposableStack();
-  const run = { stack, isQuick: flags.quick ?? false };
+  const run = {
+    stack,
+    isQuick: flags.quick ?? false,
+    ...(baseline === undefined ? {} : { baseline }),
+  };
   const outcome = await measure(run).catch((error: Error) => {
     process.stderr.write(`${error.stack ?? ""}\n`);
     return { tables: [], targets: [], failure: error.message };
@@ -83,20 +91,13 @@ async function measureScenario(scenario: Scenario): Promise<ScenarioResult> {
     title,
     about,
     measuredAt,
-    commit: readCommit(),
+    commit: readCommit(import.meta.dir),
+    architecture: process.arch,
     roundSeconds: ROUND_SECONDS,
     durationSeconds: Math.round((performance.now() - startedMs) / 1000),
     ...outcome,
     ...profiled,
   };
-}
-
-/** With a plus where the tree has uncommitted changes. */
-function readCommit(): string {
-  const args = ["describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"];
-  return Bun.spawnSync(["git", "-C", import.meta.dir, ...args])
-    .stdout.toString()
-    .trim();
 }
 
 function readResults(): Results | undefined {
@@ -123,7 +124,12 @@ function fail(code: number, message: string): never {
 function parseArguments() {
   const flag = { type: "boolean" } as const;
   try {
-    const options = { quick: flag, write: flag, render: flag };
+    const options = {
+      quick: flag,
+      write: flag,
+      render: flag,
+      baseline: { type: "string" },
+    } as const;
     return parseArgs({ allowPositionals: true, options });
   } catch (error) {
     return fail(2, `${(error as Error).message}\n${USAGE}`);

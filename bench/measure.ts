@@ -3,6 +3,7 @@
  * it disturbed.
  */
 
+import { join } from "node:path";
 import { type Load, load } from "./load.ts";
 import { watchOthers } from "./processes.ts";
 import {
@@ -41,8 +42,10 @@ export const BARE = "bare runtime, storing nothing";
 export interface Run {
   /** What a scenario starts is stopped with it. */
   readonly stack: AsyncDisposableStack;
-  /** Fewer rounds, one peer, and only the number of connections that has targets. */
+  /** Fewer rounds, one peer, and only the numbers of connections that have targets. */
   readonly isQuick: boolean;
+  /** A folder with another build of the service. */
+  readonly baseline?: string;
 }
 
 export interface Scenario extends Pick<ScenarioResult, "name" | "title" | "about"> {
@@ -66,6 +69,8 @@ interface Plan {
   readonly name: string;
   readonly unit: string;
   readonly rounds?: number;
+  /** Less for servers that an earlier table has warmed up. */
+  readonly warmUpSeconds?: number;
   readonly candidates: readonly Candidate[];
 }
 
@@ -78,7 +83,7 @@ export async function measureTable(isQuick: boolean, plan: Plan): Promise<Table>
   const measured = candidates.map((candidate) => new MeasuredCandidate(candidate));
   // Filling and copying stores leaves writes for later. The rounds must not pay for them.
   Bun.spawnSync(["sync"]);
-  for (const each of measured) await each.warmUp();
+  for (const each of measured) await each.warmUp(plan.warmUpSeconds ?? WARM_UP_SECONDS);
   for (let round = 0; round < rounds; round++)
     for (const each of measured) await each.measureRound();
   for (const each of measured) await each.verify();
@@ -98,8 +103,8 @@ class MeasuredCandidate {
     this.#candidate = candidate;
   }
 
-  warmUp(): Promise<void> {
-    return this.#attempt(async ({ measure }) => void (await measure(WARM_UP_SECONDS)));
+  warmUp(seconds: number): Promise<void> {
+    return this.#attempt(async ({ measure }) => void (await measure(seconds)));
   }
 
   measureRound(): Promise<void> {
@@ -153,7 +158,7 @@ class MeasuredCandidate {
 interface Loaded extends Pick<Candidate, "name" | "role"> {
   readonly server: Server;
   readonly load: Load;
-  /** Absent where nothing is stored. */
+  /** Absent where nothing is stored, or by another candidate only. */
   readonly countRows?: () => Promise<number> | number;
 }
 
@@ -198,6 +203,27 @@ export async function startOurs(
   stack.defer(server.stop);
   return (about, name = OURS) =>
     loaded({ name, role: "ours", server, load: about, countRows: () => countRows(path) });
+}
+
+/** Another build of our service, on an empty store. */
+export async function startBaseline(
+  { stack }: Run,
+  folder: string,
+  options: Parameters<typeof servePlants>[1] = {},
+): Promise<Maker<Candidate>> {
+  const path = makePath();
+  const program = [join(folder, "bin/plantstore")];
+  const server = await servePlants(`sqlite:${path}`, options, program);
+  stack.defer(server.stop);
+  return (about, name = `baseline, commit ${readCommit(folder)}`) =>
+    loaded({ name, role: "peer", server, load: about, countRows: () => countRows(path) });
+}
+
+/** With a plus where the tree has uncommitted changes. */
+export function readCommit(folder: string): string {
+  const args = ["describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"];
+  const { stdout } = Bun.spawnSync(["git", "-C", folder, ...args]);
+  return stdout.toString().trim() || "unknown";
 }
 
 /** With a store, it looks plants up. */

@@ -41,13 +41,13 @@ export function makePage(results: Results): string {
   const { scenarios } = results;
   return `${[
     "# Benchmark results",
-    "`npm run bench` writes this page. Compare figures only within one table: its rounds were taken in turn, on the same machine. Figures of different machines or runs cannot be compared.",
+    `\`npm run bench\` writes this page. Compare figures only within one table: its rounds were taken in turn, on the same machine. Figures of different machines or runs cannot be compared. These are of ${[...new Set(scenarios.map(({ architecture }) => architecture))].join(" and ")}.`,
     formatTargets(scenarios),
     ...listCharts(scenarios).map(({ file, alt }) => pictureOf(file, alt)),
     "## How it was measured",
     describeMachine(results),
     describeMethod(scenarios),
-    ...scenarios.flatMap((scenario) => describeScenario(scenario, scenarios[0]?.commit)),
+    ...scenarios.flatMap((scenario) => describeScenario(scenario, scenarios[0])),
   ].join("\n\n")}\n`;
 }
 
@@ -67,7 +67,9 @@ export function formatTargets(scenarios: readonly ScenarioResult[]): string {
     ...targets.flatMap(({ what, isMet, reason }) =>
       isMet || reason === "" ? [] : `- ${what}: ${reason}`,
     ),
-    ...(profile === undefined ? [] : [`- ${name}, by a profile of one more round: ${profile}`]),
+    ...(profile === undefined
+      ? []
+      : [`- ${name}, by a profile of the main thread in one more round: ${profile}`]),
   ]);
   return [
     tableOf(["scenario", "what", "measured", "target", ""], rows),
@@ -103,13 +105,15 @@ function describeMethod(scenarios: readonly ScenarioResult[]): string {
   ].join("\n");
 }
 
-function describeScenario(scenario: ScenarioResult, commit: string | undefined): string[] {
-  const { name, title, about, tables, failure } = scenario;
-  const date = `Measured on ${scenario.measuredAt.slice(0, 10)}, commit ${scenario.commit}.`;
+/** Where it is of another commit, or another kind of machine, than the first, it says so. */
+function describeScenario(scenario: ScenarioResult, first: ScenarioResult | undefined): string[] {
+  const { name, title, about, tables, failure, commit, architecture } = scenario;
+  const isOfFirst = commit === first?.commit && architecture === first.architecture;
+  const date = `Measured on ${scenario.measuredAt.slice(0, 10)}, on ${architecture}, commit ${commit}.`;
   return [
     `<a id="${name}"></a>`,
     `## ${title}`,
-    scenario.commit === commit ? about : `${about} ${date}`,
+    isOfFirst ? about : `${about} ${date}`,
     ...(failure === undefined ? [] : [`**FAILED**: ${failure}`]),
     ...tables.flatMap((table) =>
       [tables.length > 1 ? `### ${table.name}` : [], describeTable(table)].flat(),
@@ -133,9 +137,10 @@ const nameOf = ({ name, role }: Row): string => (role === "ours" ? `**${name}**`
 /** From here on, the load generator may be the limit. */
 const LOAD_CORES_MAX = 0.9;
 
-function notesOf({ name, notMeasured, figures, rounds, disturbed }: Row): string[] {
+function notesOf({ name, notMeasured, remark, figures, rounds, disturbed }: Row): string[] {
   const loadCores = figures?.loadCores ?? 0;
   return [
+    remark ?? [],
     notMeasured === undefined ? [] : `not measured: ${notMeasured}`,
     loadCores > LOAD_CORES_MAX
       ? `\`wrk\` was busy ${Math.round(loadCores * 100)} % of the time, so the server may be faster than this`
@@ -143,7 +148,7 @@ function notesOf({ name, notMeasured, figures, rounds, disturbed }: Row): string
     disturbed > 0 ? `${disturbed} of its ${rounds} rounds were disturbed by other processes` : [],
   ]
     .flat()
-    .map((remark) => `- ${name}: ${remark}`);
+    .map((text) => `- ${name}: ${text}`);
 }
 
 /** Padded, so it can be read in a terminal too. */

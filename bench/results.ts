@@ -15,6 +15,8 @@ export interface Sample {
   readonly cpuUs?: number;
   /** How much of a core the load generator used. Near 1, it limits the figure itself. */
   readonly loadCores?: number;
+  /** Creates a second of the one client beside the load. */
+  readonly writes?: number;
 }
 
 /** The medians of the rounds. */
@@ -30,6 +32,8 @@ export interface Row {
   /** Absent where `notMeasured` says why. */
   readonly figures?: Figures;
   readonly notMeasured?: string;
+  /** What the scenario says about it, below the table. */
+  readonly remark?: string;
   readonly rounds: number;
   /** Rounds that were thrown away because other processes used the cores. */
   readonly repeats: number;
@@ -60,6 +64,7 @@ export interface ScenarioResult {
   readonly about: string;
   readonly measuredAt: string;
   readonly commit: string;
+  readonly architecture: string;
   readonly roundSeconds: number;
   readonly durationSeconds: number;
   readonly tables: readonly Table[];
@@ -85,7 +90,7 @@ export function median(values: readonly number[]): number {
   return (lower + upper) / 2;
 }
 
-const sampleKeys = ["p50Ms", "p99Ms", "p999Ms", "rssMb", "cpuUs", "loadCores"] as const;
+const sampleKeys = ["p50Ms", "p99Ms", "p999Ms", "rssMb", "cpuUs", "loadCores", "writes"] as const;
 
 export function summarize(rounds: readonly Sample[]): Figures {
   const values = rounds.map(({ value }) => value);

@@ -62,7 +62,7 @@ export const start: Scenario = {
         starting(BARE, "limit", () => servePlain("bare")),
       ],
     });
-    const target = atMost("first answer, ms", valueOf(rowOf(table, OURS)), 90);
+    const target = atMost("first answer, ms", valueOf(rowOf(table, OURS)), 120);
     return { tables: [table], targets: [target] };
   },
 };

@@ -150,14 +150,14 @@ export const servePlants = (
 
 /** See plain-server.ts. */
 export const servePlain = (
-  kind: "bare" | "one-by-one",
+  kind: "bare" | "group-commit" | "one-by-one",
   databaseUrl = "",
   options: Options = {},
 ): Promise<Server> =>
   startServer({
     ...options,
     command: [process.execPath, join(import.meta.dir, "plain-server.ts"), kind],
-    env: { DATABASE_URL: databaseUrl },
+    env: { DATABASE_URL: databaseUrl, ...options.env },
   });
 
 export const FASTIFY = "Fastify + better-sqlite3";
@@ -168,13 +168,14 @@ export const peers = [
   { name: FASTIFY, program: "fastify.js" },
 ] as const;
 
-export const servePeer = (program: string, path: string): Promise<Server> =>
+export const servePeer = (program: string, path: string, options: Options = {}): Promise<Server> =>
   startServer({
+    ...options,
     command: [
       join(import.meta.dir, `node_modules/node-linux-${process.arch}/bin/node`),
       join(import.meta.dir, "peers", program),
     ],
-    env: { BENCH_STORE: path, BENCH_TOKEN: TOKEN, NODE_ENV: "production" },
+    env: { BENCH_STORE: path, BENCH_TOKEN: TOKEN, NODE_ENV: "production", ...options.env },
   });
 
 const INSTALL_MS_MAX = 15 * 60_000;

@@ -5,7 +5,7 @@ import { cpus } from "node:os";
 export const ROUNDS = parseSetting("BENCH_ROUNDS", 5);
 export const ROUND_SECONDS = parseSetting("BENCH_SECONDS", 2);
 /** By then the compilers of Bun and Node.js have done most of their work. */
-export const WARM_UP_SECONDS = 6;
+export const WARM_UP_SECONDS = parseSetting("BENCH_WARM_UP", 6);
 /** For levels that have no target, and for --quick. */
 export const FEW_ROUNDS = Math.min(3, ROUNDS);
 

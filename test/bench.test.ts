@@ -52,6 +52,7 @@ const scenario = (about: Partial<ScenarioResult> = {}): ScenarioResult => ({
   about: "Into an empty store.",
   measuredAt: "2026-01-02T03:04:05.000Z",
   commit: "abc1234",
+  architecture: "arm64",
   roundSeconds: 3,
   durationSeconds: 90,
   tables: [
@@ -258,6 +259,19 @@ describe("the page", () => {
     ]);
   });
 
+  test("says on which kind of machine it was measured, and what was measured on another", () => {
+    const page = makePage(results(scenario(), scenario({ name: "get", architecture: "x64" })));
+    expect(page).toContain("These are of arm64 and x64.");
+    expect(page).toContain("Into an empty store. Measured on 2026-01-02, on x64, commit abc1234.");
+    expect(page).not.toContain("on arm64, commit");
+  });
+
+  test("has what a scenario says about a row", () => {
+    const remark = "0.17 of its reads alone";
+    const tables = [table("reads", { ...row("plantstore", "ours", 5), remark })];
+    expect(makePage(results(scenario({ tables })))).toContain(`- plantstore: ${remark}`);
+  });
+
   test("says what was not measured and what was disturbed", () => {
     const busy: Row = { ...row("slow", "peer", 7), repeats: 3, disturbed: 1 };
     const tables = [table("64 connections", row("plantstore", "ours", 31_234), busy, absent)];
@@ -316,6 +330,7 @@ describe("npm run bench", () => {
     [["nonsense"], {}, "Unknown scenario: nonsense. Choose from create, get, "],
     [["--fast"], {}, "usage: npm run bench"],
     [["--quick", "--write"], {}, "--quick results are not written"],
+    [["--baseline", "/nowhere"], {}, "there is no build of plantstore in /nowhere"],
     [["create"], { BENCH_ROUNDS: "0" }, "BENCH_ROUNDS: expected a whole number, at least 1"],
     [["create"], { BENCH_SECONDS: "2s" }, "BENCH_SECONDS: expected a whole number"],
   ])("%j %j is refused before anything is measured", (args, env, message) => {

@@ -12,13 +12,14 @@ import {
   writeFileSync,
 } from "node:fs";
 import { type ServiceProcess, spawnService } from "./support/command.ts";
+import { lackOfShim } from "./support/disk-shim.ts";
 import { expectAlive, expectRefusal } from "./support/expect.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { isReplay, type StoredPlant } from "./support/plants.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
-import { lackOfShim, ShimmedDisk } from "./torture/shimmed-disk.ts";
+import { ShimmedDisk } from "./torture/shimmed-disk.ts";
 
 const canLimitFileSize = Bun.which("prlimit") !== null;
 const canMount = process.platform === "linux" && process.getuid?.() === 0 && tryMount();

@@ -1,6 +1,7 @@
 /** The disk is full, fails or is slow, and then loses its power: writes are refused for now, none is lost, and the service recovers. */
 
 import type { ServiceProcess } from "../support/command.ts";
+import { EIO, ENOSPC, lackOfShim, type Trouble } from "../support/disk-shim.ts";
 import { limits } from "../support/limits.ts";
 import type { StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
@@ -8,16 +9,7 @@ import { TEST_TOKEN } from "../support/service.ts";
 import { choosePieces, Disk, type Files } from "./disk-model.ts";
 import { MixedLoad } from "./mixed-load.ts";
 import type { Budget, Finding, Scenario } from "./scenario.ts";
-import {
-  compareAnswers,
-  compareModel,
-  EIO,
-  ENOSPC,
-  examineFiles,
-  lackOfShim,
-  ShimmedDisk,
-  type Trouble,
-} from "./shimmed-disk.ts";
+import { compareAnswers, compareModel, examineFiles, ShimmedDisk } from "./shimmed-disk.ts";
 
 const EPISODES_MAX = 3;
 const SPELLS_MAX = 4;

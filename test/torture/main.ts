@@ -10,6 +10,7 @@ import { createRandom } from "../support/random.ts";
 import { changes, changesCheat } from "./changes.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
+import { diskHang, diskHangCheat } from "./disk-hang.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { idleConnections } from "./idle-connections.ts";
@@ -34,6 +35,8 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   "power-loss": powerLoss,
   "power-loss-cheat": powerLossCheat,
   "disk-faults": diskFaults,
+  "disk-hang": diskHang,
+  "disk-hang-cheat": diskHangCheat,
   postgres,
   "postgres-cheat": postgresCheat,
   "fail-over": failOver,

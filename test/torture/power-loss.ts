@@ -1,6 +1,6 @@
 /** The power goes at any moment, and what was not synced is gone, there, or torn: nothing acknowledged is missed. */
 
-import { fileURLToPath } from "node:url";
+import { lackOfShim, type Trouble } from "../support/disk-shim.ts";
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import type { Random } from "../support/random.ts";
 import { choosePieces, Disk, type Files, Kind } from "./disk-model.ts";
@@ -10,11 +10,9 @@ import {
   compareAnswers,
   compareModel,
   examineFiles,
-  lackOfShim,
   readAnswers,
   ShimmedDisk,
   STORE_NAME,
-  type Trouble,
 } from "./shimmed-disk.ts";
 
 const ROUND_MS_MAX = 5_000;
@@ -28,12 +26,6 @@ const LOSSES_MIN = 4;
 const LOOK_PERCENT = 50;
 /** For clients that were answered in the last moment to notice. */
 const HEAR_MS = 25;
-
-/** How the same disk, or the same service, would be without what it promises. */
-interface Cheat {
-  readonly trouble?: Trouble;
-  readonly settings?: Readonly<Record<string, string>>;
-}
 
 class PowerLosses {
   readonly faults: string[] = [];
@@ -54,10 +46,11 @@ class PowerLosses {
     "plants compared": 0,
   };
   private readonly random: Random;
-  private readonly cheat: Cheat;
+  /** How the same disk would be without what it promises. */
+  private readonly cheat: Trouble;
   private readonly disk = new ShimmedDisk();
 
-  constructor(random: Random, cheat: Cheat = {}) {
+  constructor(random: Random, cheat: Trouble = {}) {
     this.random = random;
     this.cheat = cheat;
   }
@@ -111,9 +104,9 @@ class PowerLosses {
   ): Promise<Disk> {
     const { disk, figures, random } = this;
     disk.put(files);
-    disk.control.set({ ...moment, ...this.cheat.trouble });
+    disk.control.set({ ...moment, ...this.cheat });
     const workers = random.pick(["1", "2"]);
-    const service = await disk.start({ PLANTSTORE_WORKERS: workers, ...this.cheat.settings });
+    const service = await disk.start({ PLANTSTORE_WORKERS: workers });
     let isWhole = true;
     if (service === undefined) figures["losses before the service listened"]++;
     else {
@@ -148,9 +141,9 @@ class PowerLosses {
   private async lookAgain(lost: Disk): Promise<readonly StoredPlant[]> {
     const { disk, figures, random } = this;
     disk.put(lost.show());
-    disk.control.set({ ...this.cheat.trouble });
+    disk.control.set(this.cheat);
     const workers = random.pick(["1", "2"]);
-    const service = await disk.start({ PLANTSTORE_WORKERS: workers, ...this.cheat.settings });
+    const service = await disk.start({ PLANTSTORE_WORKERS: workers });
     if (service === undefined) return [];
     await using _ = service;
     const shown = await readAnswers(service.started.url);
@@ -227,11 +220,10 @@ export const powerLoss: Scenario = {
 /** So many have to be tried before it counts that none was found: some happen before anything is acknowledged. */
 const CHEATED_LOSSES_MIN = 20;
 
-const unsynced = fileURLToPath(new URL("./power-loss-unsynced.ts", import.meta.url));
-
-const cheats = {
-  "a store with synchronous=OFF": { settings: { BUN_OPTIONS: `--preload ${unsynced}` } },
-  "a disk that lies about syncs": { trouble: { syncsAreLies: 1 } },
+/** In the library, and not in the service: no thread of it can sync in another way. */
+const cheats: Readonly<Record<string, Trouble>> = {
+  "a log that is not synced": { syncsAreLies: 2 },
+  "a disk that lies about syncs": { syncsAreLies: 1 },
 };
 
 /** What a service that keeps its promises never shows. */

@@ -1,20 +1,10 @@
 /** The service on a disk that fails, or loses its power, when the test says so. */
 
 import { Database } from "bun:sqlite";
-import {
-  closeSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from "node:fs";
-import { constants } from "node:os";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
+import { DiskShim } from "../support/disk-shim.ts";
 import { makeTemporaryFolder, type TemporaryFolder } from "../support/folder.ts";
 import { isSamePlant, type StoredPlant } from "../support/plants.ts";
 import { TEST_TOKEN } from "../support/service.ts";
@@ -24,29 +14,18 @@ import type { MixedLoad } from "./mixed-load.ts";
 
 const KILLED = 137;
 
-export const lackOfShim = (): string | undefined =>
-  process.platform === "linux" && Bun.which("cc") !== null
-    ? undefined
-    : "it takes Linux and a C compiler (cc)";
-
 export class ShimmedDisk implements Disposable {
-  readonly control: DiskControl;
+  readonly control: DiskShim;
   private readonly folder: TemporaryFolder = makeTemporaryFolder();
-  private readonly library: string;
   private readonly log: string;
   private readonly place: string;
 
   constructor() {
     const { path } = this.folder;
-    this.library = join(path, "disk-shim.so");
     this.log = join(path, "log");
     this.place = join(path, "disk");
     mkdirSync(this.place);
-    this.control = new DiskControl(join(path, "control"));
-    const source = join(import.meta.dir, "disk-shim.c");
-    const command = ["cc", "-O2", "-shared", "-fPIC", "-o", this.library, source, "-ldl"];
-    const { exitCode, stderr } = Bun.spawnSync(command, { stderr: "pipe" });
-    if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr.toString()}`);
+    this.control = new DiskShim(path);
   }
 
   /** Undefined where the power went before it listened. */
@@ -56,10 +35,7 @@ export class ShimmedDisk implements Disposable {
       return await spawnService({
         DATABASE_URL: `sqlite:${this.storePath}`,
         PLANTSTORE_TOKEN: TEST_TOKEN,
-        LD_PRELOAD: this.library,
-        DISK_FOLDER: this.place,
-        DISK_LOG: this.log,
-        DISK_CONTROL: this.control.path,
+        ...this.control.environmentFor(this.place, this.log),
         ...settings,
       });
     } catch (error) {
@@ -101,48 +77,6 @@ export function compareModel(disk: Disk, files: Files): string[] {
       return one === undefined || other === undefined || !one.equals(other);
     })
     .map((name) => `the model of the disk has ${name} otherwise than the disk`);
-}
-
-/** In the order of `struct control` in disk-shim.c. */
-const FIELDS = [
-  "dieAfter",
-  "dieIn",
-  "syncsAreLies",
-  "writeError",
-  "writeFailsPercent",
-  "writeShortenedPercent",
-  "syncFailsPercent",
-  "syncMs",
-  "readFailsPercent",
-] as const;
-const FIELD_BYTES = 4;
-/** After the others, written by the shim: how many operations have failed, or were short or slow. */
-const FAULTS_OFFSET = FIELDS.length * FIELD_BYTES;
-
-/** Zero where nothing is said: then nothing goes wrong. */
-export type Trouble = Readonly<Partial<Record<(typeof FIELDS)[number], number>>>;
-
-export const { ENOSPC, EIO } = constants.errno;
-
-export class DiskControl {
-  readonly path: string;
-
-  constructor(path: string) {
-    this.path = path;
-    writeFileSync(path, new Uint8Array(FAULTS_OFFSET + FIELD_BYTES));
-  }
-
-  /** In place: the shim has the file mapped. */
-  set(trouble: Trouble): void {
-    const fields = Uint32Array.from(FIELDS.map((name) => trouble[name] ?? 0));
-    const descriptor = openSync(this.path, "r+");
-    writeSync(descriptor, new Uint8Array(fields.buffer), 0, fields.byteLength, 0);
-    closeSync(descriptor);
-  }
-
-  get faults(): number {
-    return readFileSync(this.path).readUint32LE(FAULTS_OFFSET);
-  }
 }
 
 export const STORE_NAME = "plants.db";

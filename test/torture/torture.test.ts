@@ -5,6 +5,7 @@ import { createRandom, seed, tellingSeed } from "../support/random.ts";
 import { changes, changesCheat } from "./changes.ts";
 import { contest } from "./contest.ts";
 import { diskFaults } from "./disk-faults.ts";
+import { diskHang, diskHangCheat } from "./disk-hang.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
 import { idleConnections } from "./idle-connections.ts";
@@ -85,11 +86,11 @@ torture("when the power goes, nothing that was acknowledged is lost", powerLoss,
 });
 
 torture(
-  "a store that does not sync, and a disk that lies about it, are caught",
+  "a log that is not synced, and a disk that lies about syncs, are caught",
   powerLossCheat,
   2,
   {
-    "a store with synchronous=OFF: found out": 0,
+    "a log that is not synced: found out": 0,
     "a disk that lies about syncs: found out": 0,
   },
 );
@@ -104,6 +105,14 @@ torture(
     "plants compared": 0,
   },
 );
+
+torture("while a sync hangs only writes wait, and none is stored after its refusal", diskHang, 0, {
+  hangs: 1,
+  "writes acknowledged": 0,
+  "writes refused": 0,
+});
+
+torture("a service that a hanging disk holds up is found out", diskHangCheat, 0);
 
 torture(
   "no mutated request ends the process, is answered improperly, or is stored unacknowledged",

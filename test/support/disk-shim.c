@@ -1,10 +1,10 @@
 /*
- * Loaded into the service by LD_PRELOAD: between it and the files of one folder.
+ * Loaded into a server by LD_PRELOAD: between all its threads and the files of one folder.
  *
- * DISK_FOLDER names the folder, without anything below it. DISK_LOG receives a record of every operation that a
- * disk would have to keep, in the order in which they happened: disk-log.ts reads it, and disk-model.ts makes of it
- * what a loss of power leaves. DISK_CONTROL is a file of numbers (disk-control.ts) that says what goes wrong, and
- * may be changed at any time. Nothing is really synced: what counts is what the log says.
+ * DISK_FOLDER names the folder, without anything below it. DISK_CONTROL is a file of numbers (disk-shim.ts) that says
+ * what goes wrong, and may be changed at any time. DISK_LOG receives a record of every operation that a disk would have
+ * to keep, in the order in which they happened: test/torture/disk-model.ts makes of it what a loss of power leaves.
+ * With a log, nothing is really synced: what counts is what the log says. Without one, syncs are real.
  */
 
 #define _GNU_SOURCE
@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum kind { OPENED = 1, WRITTEN, TRUNCATED, SYNC_BEGUN, SYNCED, SYNC_FAILED, UNLINKED };
@@ -34,13 +35,14 @@ struct record {
 struct control {
   uint32_t die_after;     /* with the first record of this number or a later one; 0: never */
   uint32_t die_in;        /* and of this kind; 0: of any */
-  uint32_t syncs_are_lies;
+  uint32_t syncs_are_lies; /* 1: those of all files; 2: those of SQLite's log alone */
   uint32_t write_error;   /* an errno */
   uint32_t write_fails_percent;
   uint32_t write_shortened_percent;
   uint32_t sync_fails_percent;
   uint32_t sync_ms;
   uint32_t read_fails_percent;
+  uint32_t hang_ms;       /* one sync takes this long; the sync that takes it writes 0 here */
   uint32_t faults;        /* written here: how often any of these happened */
 };
 
@@ -72,9 +74,10 @@ static void fail_start(const char *reason) {
 /* Only a process that comes near the folder has a log: the shells that start the service have none. */
 static void start(void) {
   int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
-  log_descriptor = (int)syscall(SYS_openat, AT_FDCWD, getenv("DISK_LOG"), flags, 0600);
+  const char *log = getenv("DISK_LOG");
+  if (log != NULL) log_descriptor = (int)syscall(SYS_openat, AT_FDCWD, log, flags, 0600);
   int opened = (int)syscall(SYS_openat, AT_FDCWD, getenv("DISK_CONTROL"), O_RDWR | O_CLOEXEC);
-  if (log_descriptor < 0 || opened < 0) fail_start("disk-shim: no log, or no control\n");
+  if ((log != NULL && log_descriptor < 0) || opened < 0) fail_start("disk-shim: no log, or no control\n");
   void *mapped = mmap(NULL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
   if (mapped == MAP_FAILED) fail_start("disk-shim: the control cannot be mapped\n");
   control = mapped;
@@ -101,11 +104,13 @@ static const char *name_of(int descriptor) {
   return names[descriptor][0] == '\0' ? NULL : names[descriptor];
 }
 
-/* The index of the log is rebuilt after every loss of power, and so is no part of what a disk has to keep. */
-static int is_kept(const char *name) {
+static int ends_with(const char *name, const char *end) {
   size_t length = strlen(name);
-  return length < 4 || strcmp(name + length - 4, "-shm") != 0;
+  return length >= strlen(end) && strcmp(name + length - strlen(end), end) == 0;
 }
+
+/* The index of SQLite's log is rebuilt after every loss of power, and so is no part of what a disk has to keep. */
+static int is_kept(const char *name) { return log_descriptor >= 0 && !ends_with(name, "-shm"); }
 
 /* Called with the lock held, after the operation itself: with the power gone, no other follows. */
 static uint64_t note(enum kind kind, const char *name, uint64_t offset, const void *data, size_t bytes) {
@@ -138,7 +143,7 @@ static int remember(int descriptor, const char *path) {
   if (descriptor < 0) return descriptor;
   const char *name = find_name(path);
   if (descriptor >= DESCRIPTORS_MAX) fail_start("disk-shim: too many descriptors\n");
-  if (log_descriptor < 0) start();
+  if (control == NULL) start();
   strcpy(names[descriptor], name);
   if (strcmp(name, ".") != 0 && is_kept(name)) note(OPENED, name, 0, NULL, 0);
   return descriptor;
@@ -189,10 +194,11 @@ static ssize_t write_at(const char *name, int descriptor, const void *data, size
     return -1;
   }
   if (bytes > 1 && happens(control->write_shortened_percent)) taken = 1 + (size_t)rand() % (bytes - 1);
+  if (!is_kept(name)) return syscall(SYS_pwrite64, descriptor, data, taken, offset);
   pthread_mutex_lock(&lock);
   ssize_t written = syscall(SYS_pwrite64, descriptor, data, taken, offset);
   int error = errno;
-  if (written > 0 && is_kept(name)) note(WRITTEN, name, (uint64_t)offset, data, (size_t)written);
+  if (written > 0) note(WRITTEN, name, (uint64_t)offset, data, (size_t)written);
   pthread_mutex_unlock(&lock);
   errno = error;
   return written;
@@ -235,16 +241,35 @@ static int truncate_to(int descriptor, off_t length) {
 int ftruncate(int descriptor, off_t length) { return truncate_to(descriptor, length); }
 int ftruncate64(int descriptor, off64_t length) { return truncate_to(descriptor, length); }
 
+/* To the end, whatever signals arrive: a disk that hangs does not notice them either. */
+static void sleep_ms(uint32_t ms) {
+  struct timespec until;
+  if (ms == 0) return;
+  happens(100);
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += ms / 1000;
+  until.tv_nsec += (long)(ms % 1000) * 1000000;
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000;
+  }
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
+}
+
+static void delay_sync(void) {
+  sleep_ms(control->sync_ms);
+  if (control->hang_ms > 0)
+    sleep_ms(__atomic_exchange_n(&((struct control *)control)->hang_ms, 0, __ATOMIC_RELAXED));
+}
+
 /* Keeps what was written before it began, and nothing of what others write meanwhile. */
-static int sync_file(const char *name) {
-  if (control->syncs_are_lies) return 0;
+static int sync_in_log(const char *name) {
+  int is_lie = control->syncs_are_lies == 1 || (control->syncs_are_lies == 2 && ends_with(name, "-wal"));
+  if (is_lie) return 0;
   pthread_mutex_lock(&lock);
   uint64_t begun = note(SYNC_BEGUN, name, 0, NULL, 0);
   pthread_mutex_unlock(&lock);
-  if (control->sync_ms > 0) {
-    happens(100);
-    usleep(control->sync_ms * 1000);
-  }
+  delay_sync();
   int fails = happens(control->sync_fails_percent);
   pthread_mutex_lock(&lock);
   note(fails ? SYNC_FAILED : SYNCED, name, begun, NULL, 0);
@@ -256,14 +281,16 @@ static int sync_file(const char *name) {
 #define SYNC(function)                                                                        \
   int function(int descriptor) {                                                              \
     const char *name = name_of(descriptor);                                                   \
-    return name == NULL ? REAL(function)(descriptor) : sync_file(name);                       \
+    if (name != NULL && log_descriptor >= 0) return sync_in_log(name);                        \
+    if (name != NULL) delay_sync();                                                           \
+    return REAL(function)(descriptor);                                                        \
   }
 SYNC(fsync)
 SYNC(fdatasync)
 
 int unlink(const char *path) {
   const char *name = find_name(path);
-  if (name == NULL || log_descriptor < 0 || !is_kept(name)) return REAL(unlink)(path);
+  if (name == NULL || !is_kept(name)) return REAL(unlink)(path);
   pthread_mutex_lock(&lock);
   int result = REAL(unlink)(path);
   if (result == 0) note(UNLINKED, name, 0, NULL, 0);

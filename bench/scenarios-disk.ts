@@ -1,0 +1,178 @@
+/** SQLite on a disk whose syncs take longer: a cloud volume, an SSD without a capacitor, a hard disk. */
+
+import { mkdirSync } from "node:fs";
+import { DiskShim, lackOfShim } from "../test/support/disk-shim.ts";
+import type { Load } from "./load.ts";
+import {
+  type Candidate,
+  loaded,
+  measureTable,
+  nameConnections,
+  OURS,
+  type Run,
+  type Scenario,
+} from "./measure.ts";
+import { ratioAtLeast, type Role, type Row, type Table, valueOf } from "./results.ts";
+import {
+  FASTIFY,
+  peers,
+  type Server,
+  servePeer,
+  servePlain,
+  servePlants,
+  WrongAnswer,
+} from "./servers.ts";
+import { CONNECTIONS, ROUND_SECONDS, WARM_UP_SECONDS } from "./settings.ts";
+import { countRows, fillStore, getFolder, makePath } from "./stores.ts";
+
+const READING = 32;
+const STORED_HERE = 1_000;
+const ONE_THREAD = "bare runtime, group commit on one thread";
+
+/** A server on a disk of its own, which can be made slow. */
+interface Slowed {
+  readonly name: string;
+  readonly shim: DiskShim;
+  readonly measure: (load: Load, name?: string) => Candidate;
+}
+
+async function startSlowed(
+  { stack }: Run,
+  name: string,
+  role: Role,
+  schema: "ours" | "plain",
+  serve: (path: string, options: { env: Record<string, string> }) => Promise<Server>,
+): Promise<Slowed> {
+  const place = makePath("shim");
+  mkdirSync(place);
+  const shim = new DiskShim(place);
+  const path = fillStore(STORED_HERE, schema);
+  const server = await serve(path, { env: shim.environmentFor(getFolder()) });
+  stack.defer(server.stop);
+  const measure = (load: Load, of = name): Candidate => {
+    const isWriting = load.kind === "create" || load.hasWriter === true;
+    const counting = isWriting ? { countRows: () => countRows(path) } : {};
+    const candidate = loaded({ name: of, role, server, load, ...counting });
+    return {
+      ...candidate,
+      measure: async (seconds) => {
+        const before = shim.faults;
+        const sample = await candidate.measure(seconds);
+        if (isWriting && shim.faults === before)
+          throw new WrongAnswer("no sync of this server was slow");
+        return sample;
+      },
+    };
+  };
+  return { name, shim, measure };
+}
+
+const startAll = async (run: Run): Promise<readonly Slowed[]> => [
+  await startSlowed(run, OURS, "ours", "ours", (path, options) =>
+    servePlants(`sqlite:${path}`, options),
+  ),
+  await startSlowed(run, FASTIFY, "peer", "plain", (path, options) => {
+    const { program } = peers.find(({ name }) => name === FASTIFY) ?? peers[0];
+    return servePeer(program, path, options);
+  }),
+  await startSlowed(run, ONE_THREAD, "limit", "plain", (path, options) =>
+    servePlain("group-commit", path, options),
+  ),
+];
+
+const slow = (servers: readonly Slowed[], syncMs: number): void => {
+  for (const { shim } of servers) shim.set({ syncMs });
+};
+
+/** Each server without a writer and beside one. */
+async function measureReads(
+  { isQuick }: Run,
+  servers: readonly Slowed[],
+  syncMs: number,
+  warmUpSeconds: number,
+): Promise<Table> {
+  slow(servers, syncMs);
+  const load: Load = { kind: "get", connections: READING, stored: STORED_HERE };
+  const table = await measureTable(isQuick, {
+    name: `reads, ${nameConnections(READING)}, syncs of ${syncMs} ms more`,
+    unit: "reads a second",
+    warmUpSeconds,
+    candidates: servers.flatMap(({ name, measure }) => [
+      measure(load, `${name}, alone`),
+      measure({ ...load, hasWriter: true }, `${name}, beside a writer`),
+    ]),
+  });
+  const rows = table.rows.map((row, index) => {
+    const writes = row.figures?.writes;
+    if (writes === undefined) return row;
+    const share = describeRatio(row, table.rows[index - 1]);
+    const remark = `${share} of its reads alone; the writer created ${Math.round(writes)} plants a second`;
+    return { ...row, remark };
+  });
+  return { ...table, rows };
+}
+
+async function measureCreates(
+  { isQuick }: Run,
+  servers: readonly Slowed[],
+  syncMs: number,
+): Promise<Table> {
+  slow(servers, syncMs);
+  const table = await measureTable(isQuick, {
+    name: `creates, ${nameConnections(CONNECTIONS)}, syncs of ${syncMs} ms more`,
+    unit: "creates a second",
+    warmUpSeconds: ROUND_SECONDS,
+    candidates: servers.map(({ measure }) => measure({ kind: "create" })),
+  });
+  const last = table.rows.at(-1);
+  const rows = table.rows.map((row) =>
+    row === last ? row : { ...row, remark: `${describeRatio(row, last)} of ${ONE_THREAD}` },
+  );
+  return { ...table, rows };
+}
+
+const describeRatio = (row: Row, other: Row | undefined): string =>
+  (valueOf(row) / valueOf(other)).toFixed(2);
+
+const reasons = {
+  reads: "A thread that waits for a sync answers nothing meanwhile.",
+  creates:
+    "Clients that were just answered are about to send again. A batch that does not wait for them leaves them to the sync after the next.",
+};
+
+export const slowDisk: Scenario = {
+  name: "slow-disk",
+  title: "A slow disk",
+  about: `Every sync takes some milliseconds more, by a library between the server and its files. GET /plants/{id} out of ${STORED_HERE.toLocaleString("en")} plants by ${READING} clients, without and beside one more client that creates plants one after the other; then POST /plants, ${nameConnections(CONNECTIONS)}. Fastify commits each plant by itself. The bare runtime with a group commit does all on one thread, and starts a commit as soon as the last one has ended.`,
+  measure: async (run) => {
+    const lack = lackOfShim();
+    if (lack !== undefined) throw new Error(lack);
+    const servers = await startAll(run);
+    const short = await measureReads(run, servers, 5, Math.ceil(WARM_UP_SECONDS / 2));
+    const long = await measureReads(run, servers, 20, ROUND_SECONDS);
+    const creates = await measureCreates(run, servers, 2);
+    const slower = await measureCreates(run, servers, 10);
+    const readTarget = (syncMs: number, { rows: [alone, beside] }: Table) =>
+      ratioAtLeast(
+        `reads beside a writer / alone, syncs of ${syncMs} ms more`,
+        beside,
+        alone,
+        0.8,
+        reasons.reads,
+      );
+    return {
+      tables: [short, long, creates, slower],
+      targets: [
+        readTarget(5, short),
+        readTarget(20, long),
+        ratioAtLeast(
+          "create, syncs of 2 ms more / group commit on one thread",
+          creates.rows[0],
+          creates.rows[2],
+          1.7,
+          reasons.creates,
+        ),
+      ],
+    };
+  },
+};
