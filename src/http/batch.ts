@@ -6,6 +6,8 @@ import { parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
 import {
+  ANSWERS_SHARE,
+  BATCHES_SHARE,
   countUnread,
   discard,
   isClosing,
@@ -18,14 +20,14 @@ import {
 } from "./body.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
-import { requireRoomToAnswer, toStream } from "./stream.ts";
+import { requireRoomToAnswer, retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
 /** Plants of one request that are with the store at one time: enough to fill a commit. */
 const BLOCK_LENGTH_MAX = 512;
-/** What a line leaves behind, about. */
-const LINE_CHARACTERS = 600;
+/** What a line takes while it is being stored. It may be as short as its id. */
+const LINE_BYTES = 800;
 /** Room for an id: the largest plant that PUT takes is, exported with its id, still a line that a batch takes. */
 const ID_BYTES_MAX = 64;
 
@@ -36,17 +38,15 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   service.rates.requireBatch(exchange.token);
   if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
-    exchange.requireHalf();
-    exchange.claim(countUnread(exchange));
+    exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
     const results = toStream(exchange, (signal) => createLines(exchange, signal));
     return answer(200, results, { "content-type": NDJSON_TYPES[0] });
   }
   const text = await readText(exchange);
   requireRoomToAnswer(exchange, text.length);
-  exchange.hold(ARRAY_COPIES * text.length);
+  exchange.reserve(ARRAY_COPIES * text.length);
   requireArray(text);
-  service.memory.noteText(PARSED_COPIES * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
     createAll(exchange, ["[", ",", "]"], readArray(text, service), signal),
@@ -59,12 +59,12 @@ async function* createLines(exchange: Exchange, signal: AbortSignal): AsyncGener
   const reader = request.body?.getReader();
   if (reader === undefined) return;
   try {
-    const chunks = claimChunks(reader, exchange, signal);
+    const chunks = reserveChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
     yield* createAll(exchange, ["", "", ""], blocks, signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
-    if (isClosing(exchange)) await discard(reader, service.memory);
+    if (isClosing(exchange)) await discard(reader, service.budget);
   } finally {
     await reader.cancel().catch(() => undefined);
   }
@@ -77,17 +77,21 @@ async function* createAll(
   signal: AbortSignal,
 ): AsyncGenerator<string> {
   const { service, requestId, token } = exchange;
-  // As long as a connection may be idle: the client waits for results.
-  const waitMsMax = service.config.idleSecondsMax * 1000;
+  const { config } = service;
   let lastLine = 0;
   let separator = open;
   try {
     for await (const lines of service.rates.pace(blocks, token, signal)) {
       // Many blocks may have arrived in one piece.
       signal.throwIfAborted();
-      const release = await service.memory.holdLines(lines.length, waitMsMax, signal);
+      // The lines of many batches wait for each other here, where they are short texts.
+      const { bytesKept } = exchange;
+      await retryWhileOverloaded(config.idleSecondsMax, async () => {
+        signal.throwIfAborted();
+        exchange.reserve(bytesKept + lines.length * LINE_BYTES, BATCHES_SHARE);
+      });
       lastLine = lines.at(-1)?.number ?? lastLine;
-      const results = await createBlock(lines, exchange).finally(release);
+      const results = await createBlock(lines, exchange).finally(() => exchange.hold(bytesKept));
       // Refused lines need no event, so without this other requests would wait.
       await nextTick();
       yield separator + results.join(between);
@@ -111,9 +115,6 @@ async function createBlock(lines: readonly Line[], exchange: Exchange): Promise<
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  const { memory } = service;
-  const garbage = memory.isCrowded ? lines.length : lines.length - plants.length;
-  memory.noteText(garbage * LINE_CHARACTERS);
   const outcomes = (
     plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name)
   ).values();
@@ -163,8 +164,6 @@ function requireArray(text: string): void {
     throw new Refusal("invalid_plant", `body: expected an array, got ${describe(value)}`);
 }
 
-/** What the values of an array leave behind, about, if they are small. */
-const PARSED_COPIES = 10;
 /** The text of an array, with up to two bytes a character, and its bytes. */
 const ARRAY_COPIES = 3;
 
@@ -185,7 +184,7 @@ const BUFFER_GROWTH = 3;
  * The chunks of a body, with a bound on the time until the next one. What the runtime may hold of the rest and the
  * unfinished line count as held memory.
  */
-async function* claimChunks(
+async function* reserveChunks(
   reader: Reader,
   exchange: Exchange,
   signal: AbortSignal,
@@ -200,7 +199,7 @@ async function* claimChunks(
     unfinished = Math.min(grown, lineBytesMax(config));
     // One line alone fits, however small the bound.
     const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
-    exchange.claim(Math.min(unread + BUFFER_GROWTH * unfinished, most));
+    exchange.reserve(Math.min(unread + BUFFER_GROWTH * unfinished, most));
     yield chunk;
   }
 }

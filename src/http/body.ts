@@ -30,87 +30,29 @@ function findUtf8Type(contentType: string, allowed: readonly string[]): string |
   return isAllowed ? type : undefined;
 }
 
-/** A collection takes some milliseconds, and making so much text many times as long. */
-const COLLECT_CHARACTERS = 8_388_608;
-/** Less is ordinary, and left to the collector. */
-const LARGE_CHARACTERS = 262_144;
-/** A body is also decoded and parsed, which makes more text and values than it has bytes. */
-const PARSED_PARTS = 3;
-/** An eighth of the bound, besides it. */
-const LINGERING_PARTS = 8;
-/** What a line of a batch takes while it is being stored. It may be as short as its id. */
-const LINE_BYTES = 800;
-/** A quarter of the bound, besides it. */
-const LINES_PARTS = 4;
+/** Clients that do not read their answers leave half to those that write, and these leave a quarter to small requests. */
+export const ANSWERS_SHARE = 0.5;
+export const BATCHES_SHARE = 0.75;
+/** Of refused bodies whose rest is read. Any client can have one: they take no room from those with a token. */
+const LINGERING_SHARE = 0.125;
 
 /**
- * The bytes of all bodies that are being received, and of all large answers that wait to be sent, within one bound.
- * What each request holds is part of its Exchange.
+ * Memory for bodies that are received and large answers that wait to be sent, within one bound. What each request holds
+ * is part of its Exchange.
  */
-export class Memory {
+export class Budget {
   readonly bytesMax: number;
   bytesHeld = 0;
-  /**
-   * Of refused bodies whose rest is read. They have a small share of their own, because any client can have one: they
-   * take no room from those with a token.
-   */
   bytesLingering = 0;
-  private bytesOfLines = 0;
-  /** Resolves when some lines are stored. All that wait look again, the oldest first. */
-  private linesStored = Promise.withResolvers<void>();
-  private charactersMade = 0;
 
   constructor(bytesMax: number) {
     this.bytesMax = bytesMax;
   }
 
-  /**
-   * Resolves when there is room for so many lines to be stored, to what releases it. The lines of many batches wait
-   * for each other here, where they are short texts, and not in the queue of the store, where they take much more.
-   * Rejects with a Refusal when they have waited too long, or with the reason of the signal.
-   */
-  async holdLines(lines: number, msMax: number, signal: AbortSignal): Promise<() => void> {
-    const bytes = lines * LINE_BYTES;
-    const deadlineMs = performance.now() + msMax;
-    while (this.areLinesFull) {
-      const leftMs = deadlineMs - performance.now();
-      if (leftMs <= 0) throw new Refusal("overloaded");
-      await within(leftMs, this.linesStored.promise, signal);
-      signal.throwIfAborted();
-    }
-    this.bytesOfLines += bytes;
-    return () => {
-      this.bytesOfLines -= bytes;
-      this.linesStored.resolve();
-      this.linesStored = Promise.withResolvers();
-    };
-  }
-
-  private get areLinesFull(): boolean {
-    return this.bytesOfLines * LINES_PARTS > this.bytesMax;
-  }
-
-  /** Large texts become garbage faster than the collector notices on a busy machine, so it is told. */
-  noteText(characters: number): void {
-    if (characters < LARGE_CHARACTERS && !this.isCrowded) return;
-    this.charactersMade += characters;
-    if (this.charactersMade < COLLECT_CHARACTERS) return;
-    this.charactersMade = 0;
-    Bun.gc(true);
-  }
-
-  /** Throws a Refusal if there is no room for so many more bytes. */
-  requireRoom(bytes: number): void {
-    if (this.bytesHeld + bytes > this.bytesMax) throw new Refusal("overloaded");
-  }
-
-  get isHalfTaken(): boolean {
-    return this.bytesHeld * 2 > this.bytesMax;
-  }
-
-  /** Whether even small texts are to be collected soon. */
-  get isCrowded(): boolean {
-    return this.isHalfTaken || this.areLinesFull;
+  /** Throws a Refusal if others hold more than that share, or if it does not fit beside them. One alone always fits. */
+  require(bytes: number, others: number, share: number): void {
+    if (others > this.bytesMax * share || (others > 0 && others + bytes > this.bytesMax))
+      throw new Refusal("overloaded");
   }
 }
 
@@ -126,21 +68,21 @@ interface Receiving {
   readonly request: Request;
   readonly service: {
     readonly config: { readonly bodyBytesMax: number; readonly readSecondsMax: number };
-    readonly memory: Memory;
+    readonly budget: Budget;
     readonly readiness: { readonly isDraining: boolean };
     readonly limitIdle: (request: Request, seconds: number) => void;
   };
   readonly bytesKept: number;
   rest: Rest | undefined;
   hold(bytes: number): void;
-  claim(bytes: number): void;
+  reserve(bytes: number, share?: number): void;
 }
 
 /** What the runtime may hold of a body that has not been read. One body fits, however small the bound. */
 export function countUnread({ request, service }: Receiving): number {
   const fallback = request.headers.has("transfer-encoding") ? Number.POSITIVE_INFINITY : 0;
   const length = findLength(request) ?? fallback;
-  return Math.min(length, UNREAD_BYTES_MAX, service.memory.bytesMax / 2);
+  return Math.min(length, UNREAD_BYTES_MAX, service.budget.bytesMax / 2);
 }
 
 /** The length that the client declares. The runtime joins equal ones by a comma, and refuses ones that differ. */
@@ -156,17 +98,16 @@ const CHUNKS_A_TICK = 8;
 
 /** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
 export function readText(exchange: Receiving): string | Promise<string> {
-  const { request, service } = exchange;
+  const { request } = exchange;
   const length = findLength(request);
   requireLength(length ?? 0, exchange);
-  service.memory.requireRoom((length ?? 0) - exchange.bytesKept);
   // In one piece if it is small: a loop over the chunks costs 45 % of the throughput.
   if (length === undefined || length > WHOLE_BYTES_MAX)
     return decodeLater(exchange, readLarge(exchange, length));
   const bytes = request.bytes();
   const arrived = Bun.peek(bytes);
   if (arrived instanceof Uint8Array) return decodeUtf8(arrived);
-  exchange.hold(length);
+  exchange.reserve(length);
   return decodeLater(exchange, readSmall(exchange, bytes));
 }
 
@@ -174,7 +115,6 @@ async function decodeLater(exchange: Receiving, read: Promise<Uint8Array>): Prom
   const bytes = await read.catch(explainAbort);
   // A small one is bounded by the queue of writes.
   if (bytes.length <= WHOLE_BYTES_MAX) exchange.hold(0);
-  exchange.service.memory.noteText(bytes.length * PARSED_PARTS);
   return decodeUtf8(bytes);
 }
 
@@ -190,7 +130,7 @@ async function readLarge(exchange: Receiving, length: number | undefined): Promi
   if (request.body === null) return new Uint8Array();
   const reader = request.body.getReader();
   exchange.rest = reader;
-  exchange.claim(length ?? 0);
+  exchange.reserve(length ?? 0);
   const deadlineMs = performance.now() + service.config.readSecondsMax * 1000;
   const bytes = new Bytes();
   let total = 0;
@@ -198,7 +138,7 @@ async function readLarge(exchange: Receiving, length: number | undefined): Promi
     total += chunk.length;
     if (length === undefined) {
       requireLength(total, exchange);
-      exchange.claim(total);
+      exchange.reserve(total);
     }
     bytes.add(chunk);
   }
@@ -280,7 +220,7 @@ export function linger(exchange: Receiving, text: string) {
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       if (isSent) {
-        await discard(rest, service.memory);
+        await discard(rest, service.budget);
         controller.close();
       } else controller.enqueue(new TextEncoder().encode(text));
       isSent = true;
@@ -302,15 +242,15 @@ function findRest(request: Request, length: number, closes: boolean): Rest | und
 }
 
 /** Resolves when the body or the client's connection has ended, or at a bound. */
-export async function discard(rest: Rest, memory: Memory): Promise<void> {
+export async function discard(rest: Rest, budget: Budget): Promise<void> {
   if (rest instanceof Promise)
     return void (await within(LINGER_IDLE_MS_MAX, rest).catch(() => undefined));
-  if (memory.bytesLingering * LINGERING_PARTS > memory.bytesMax) {
+  if (budget.bytesLingering > budget.bytesMax * LINGERING_SHARE) {
     // The runtime discards it without holding any, but does not tell when it ends.
     await rest.cancel().catch(() => undefined);
     return Bun.sleep(LINGER_BLIND_MS);
   }
-  memory.bytesLingering += UNREAD_BYTES_MAX;
+  budget.bytesLingering += UNREAD_BYTES_MAX;
   const deadlineMs = performance.now() + LINGER_MS_MAX;
   let bytes = 0;
   const msLeft = (): number =>
@@ -320,7 +260,7 @@ export async function discard(rest: Rest, memory: Memory): Promise<void> {
   } catch {
     // The client has gone, or a bound is reached.
   } finally {
-    memory.bytesLingering -= UNREAD_BYTES_MAX;
+    budget.bytesLingering -= UNREAD_BYTES_MAX;
   }
 }
 

@@ -2,6 +2,7 @@
 
 import type { ChangePage, ChangeQuery } from "../domain/change.ts";
 import { within } from "../tick.ts";
+import { ANSWERS_SHARE } from "./body.ts";
 import { toChunk } from "./feed.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { linkNext, parseChangeQuery } from "./query.ts";
@@ -76,7 +77,7 @@ async function* follow(
   let sent = 0;
   const makePiece = async (): Promise<Uint8Array> => {
     signal.throwIfAborted();
-    exchange.requireHalf();
+    exchange.reserve(0, ANSWERS_SHARE);
     const chunk = wantsAll
       ? await feed.read(last)
       : toChunk(last, await readPage(exchange, { ...query, after: last }));

@@ -11,7 +11,7 @@ import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../tick.ts";
-import { countUnread, findLength, linger, type Memory, type Rest } from "./body.ts";
+import { type Budget, countUnread, findLength, linger, type Rest } from "./body.ts";
 import type { Feed } from "./feed.ts";
 import { parseQuery } from "./query.ts";
 
@@ -20,7 +20,7 @@ export interface Service {
   readonly store: ServedStore;
   readonly authenticator: Authenticator;
   readonly rates: ReturnType<typeof createRateLimiter>;
-  readonly memory: Memory;
+  readonly budget: Budget;
   readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
   readonly log: Log;
   readonly metrics: Metrics;
@@ -49,6 +49,8 @@ export class Exchange {
   rest: Rest | undefined;
   /** The record of its token, if that was good. */
   token: TokenRecord | undefined;
+  /** What is left of the token's rate, if that is little. */
+  rate: RateState | undefined;
   private id: string | undefined;
 
   constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
@@ -58,24 +60,19 @@ export class Exchange {
     this.sentId = request.headers.get("x-request-id");
   }
 
-  /** From now on this counts as held memory, in place of what did before. */
-  hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
-    this.service.memory.bytesHeld += bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
-    this.bytesKept = bytesKept;
-    this.bytesLeaving = bytesLeaving;
-  }
-
-  /** The same. Throws a Refusal if there is no room. */
-  claim(bytesKept: number): void {
-    this.service.memory.requireRoom(bytesKept - this.bytesKept);
+  /** Keeps this much from now on. Throws a Refusal if there is no room beside others, or if they hold that share. */
+  reserve(bytesKept: number, share = 1): void {
+    const { budget } = this.service;
+    const others = budget.bytesHeld - this.bytesKept - this.bytesLeaving;
+    budget.require(bytesKept + this.bytesLeaving, others, share);
     this.hold(bytesKept);
   }
 
-  /** Throws a Refusal if others hold half: clients that do not read their answers cannot keep out those that write. */
-  requireHalf(): void {
-    const { memory } = this.service;
-    const bytesOthers = memory.bytesHeld - this.bytesKept - this.bytesLeaving;
-    if (bytesOthers * 2 > memory.bytesMax) throw new Refusal("overloaded");
+  /** The same for what is in memory already. */
+  hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
+    this.service.budget.bytesHeld += bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
+    this.bytesKept = bytesKept;
+    this.bytesLeaving = bytesLeaving;
   }
 
   /** Names the request in the log: the client's id if it is sane, else one of ours. */
@@ -115,7 +112,7 @@ type Handler = (request: RoutedRequest) => Promise<Response>;
 
 /** The handler of a route; without one, of all unknown paths. */
 export function createHandler(service: Service, route: Route | undefined): Handler {
-  const { authenticator, config, metrics, rates, readiness } = service;
+  const { config, metrics } = service;
   const operations = new Map<string, Operation>(Object.entries(route?.operations ?? {}));
   const GET = operations.get("GET");
   // The runtime sends no body in answer to HEAD.
@@ -129,65 +126,91 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       ? metrics.counterOf("other", [])
       : metrics.counterOf(route.path, Object.keys(route.operations));
   const isLogged = config.logRequests || config.logLevel === "debug";
+
+  /** The head is sound, and there is an operation. */
+  function admit({ request }: Exchange, operation: Operation | undefined): Operation {
+    requireSaneHead(request, config.urlBytesMax);
+    if (operation !== undefined) return operation;
+    throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
+  }
+
+  function finish(exchange: Exchange, response: Response, refusal: Refusal | undefined): Response {
+    const { request, startedAtMs } = exchange;
+    const { headers, status } = response;
+    if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
+    countRequest(request.method, status, performance.now() - startedAtMs);
+    if (refusal !== undefined || exchange.sentId !== null)
+      headers.set("x-request-id", exchange.requestId);
+    if (exchange.rate !== undefined) addRateHeaders(headers, exchange.rate);
+    // The runtime leaves it out of answers to HEAD.
+    if (request.method === "HEAD") headers.set("date", new Date().toUTCString());
+    if (config.corsOrigins.length > 0) addCorsHeaders(exchange, headers, allow);
+    if (service.readiness.isDraining) headers.set("connection", "close");
+    if (refusal !== undefined || isLogged) logRequest(exchange, status, refusal);
+    if (refusal !== undefined) noteFailure(exchange, status, refusal, route);
+    return response;
+  }
+
   return async (request) => {
     const startedAtMs = performance.now();
     flushOverdue(startedAtMs);
-    const { method } = request;
-    const operation = operations.get(method);
     const exchange = new Exchange(service, request, startedAtMs);
-    let response: Response;
-    let refusal: Refusal | undefined;
-    let low: RateState | undefined;
+    const found = operations.get(request.method);
     try {
-      requireSaneHead(request, config.urlBytesMax);
-      if (operation === undefined)
-        throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
-      const { scope } = operation;
-      if (scope !== undefined) {
-        const found = authenticator.authenticate(request.headers.get("authorization"));
-        // Awaiting a token that was checked lately would cost a microtask.
-        const token = found instanceof Promise ? await waitFor(found, exchange) : found;
-        exchange.token = token;
-        low = rates.take(token);
-        if (scope !== "any" && !token.scopes.includes(scope)) throw new LacksScope(scope);
-        if (operation.hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
-      }
-      response = await operation.handle(exchange);
+      const operation = admit(exchange, found);
+      // Awaiting a token that was checked lately would cost a microtask.
+      const authorized = authorize(exchange, operation);
+      if (authorized !== undefined) await authorized;
+      return finish(exchange, await operation.handle(exchange), undefined);
     } catch (error) {
-      refusal = toRefusal(error);
-      if (refusal instanceof RateLimited) low = refusal.state;
-      response = answerRefusal(exchange, refusal, allow, operation);
+      const refusal = toRefusal(error);
+      if (refusal instanceof RateLimited) exchange.rate = refusal.state;
+      return finish(exchange, answerRefusal(exchange, refusal, allow, found), refusal);
     }
-    if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
-    countRequest(method, response.status, performance.now() - startedAtMs);
-    if (refusal !== undefined || exchange.sentId !== null)
-      response.headers.set("x-request-id", exchange.requestId);
-    if (low !== undefined) addRateHeaders(response.headers, low);
-    // The runtime leaves it out of answers to HEAD.
-    if (method === "HEAD") response.headers.set("date", new Date().toUTCString());
-    if (config.corsOrigins.length > 0) addCorsHeaders(exchange, response.headers, allow);
-    if (readiness.isDraining) response.headers.set("connection", "close");
-    if (refusal !== undefined || isLogged) logRequest(exchange, response.status, refusal);
-    if (refusal !== undefined)
-      service.reports.noteFailure({
-        atMs: Date.now(),
-        status: response.status,
-        reason: refusal.reason,
-        method,
-        path: showPath(route, request),
-        token: exchange.token?.name,
-        requestId: exchange.requestId,
-      });
-    return response;
   };
 }
 
-/** What the client has sent of a body meanwhile counts as held memory. */
-function waitFor(found: Promise<TokenRecord>, exchange: Exchange): Promise<TokenRecord> {
+/** The token is good, within its rate, and has the scope. A promise if the store has to be asked. */
+function authorize(exchange: Exchange, operation: Operation): Promise<void> | undefined {
+  const { request, service } = exchange;
+  if (operation.scope === undefined) return undefined;
+  const found = service.authenticator.authenticate(request.headers.get("authorization"));
+  if (!(found instanceof Promise)) return void admitToken(exchange, operation, found);
   // If there is no room, the request does not wait for it.
   found.catch(() => undefined);
-  exchange.claim(countUnread(exchange));
-  return found;
+  // What the client has sent of a body meanwhile is in memory.
+  exchange.reserve(countUnread(exchange));
+  return found.then((token) => admitToken(exchange, operation, token));
+}
+
+function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord): void {
+  const { request, service } = exchange;
+  const { scope, hasQuery } = operation;
+  exchange.token = token;
+  exchange.rate = service.rates.take(token);
+  if (scope !== undefined && scope !== "any" && !token.scopes.includes(scope))
+    throw new LacksScope(scope);
+  if (hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
+}
+
+function noteFailure(
+  { request, requestId, token, service }: Exchange,
+  status: number,
+  { reason }: Refusal,
+  route: Route | undefined,
+): void {
+  const path = showPath(route, request);
+  const { method } = request;
+  const atMs = Date.now();
+  service.reports.noteFailure({
+    atMs,
+    status,
+    reason,
+    method,
+    path,
+    token: token?.name,
+    requestId,
+  });
 }
 
 /** With an id if it is one: a client may send anything, even a token, in its place. */

@@ -13,7 +13,7 @@ import {
 } from "../domain/plant.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD } from "../format/csv.ts";
-import { readText, requireType } from "./body.ts";
+import { ANSWERS_SHARE, readText, requireType } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
 import { filterParameters, linkNext, parsePlantQuery, parseQuery, tagParameters } from "./query.ts";
 import {
@@ -40,7 +40,7 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
   const plant = parseNewPlant(text);
-  if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
+  await requireAnswerable(exchange, text.length);
   const outcome = await service.store.createPlant(plant, token?.name);
   if (outcome === "replayed") return answerText(exchange, formatPlant(plant), REPLAYED);
   service.metrics.countCreates(performance.now() - startedAtMs);
@@ -70,7 +70,7 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
   requireType(request.headers, JSON_TYPE);
   const text = await readText(exchange);
   const plant = parseReplacement(text, id);
-  if (text.length > SMALL_CHARACTERS_MAX) await requireAnswerable(exchange);
+  await requireAnswerable(exchange, text.length);
   await service.store.replacePlant(plant, condition, token?.name);
   const etag = entityTagOf(formatStoredPlant(plant));
   return answerText(exchange, formatPlant(plant), { etag });
@@ -114,9 +114,10 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const { url } = exchange.request;
   const query = parsePlantQuery(url, false);
   // While large answers are refused, a page ends early and is small, unless a plant is large.
-  const charactersMax = service.memory.isHalfTaken ? SMALL_CHARACTERS_MAX / 2 : undefined;
+  const { bytesHeld, bytesMax } = service.budget;
+  const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
+  const charactersMax = isFull ? SMALL_CHARACTERS_MAX / 2 : undefined;
   const { text, next } = await service.store.readPlants({ ...query, charactersMax }, "json");
-  requireRoomToAnswer(exchange, text.length);
   return answerText(exchange, text, { ...VARY, ...linkNext(url, query.limit, next) });
 }
 

@@ -2,7 +2,7 @@
 
 import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
-import { Memory } from "./body.ts";
+import { Budget } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
 import { createRoutes, describeApi, listOperations } from "./operations.ts";
@@ -37,11 +37,18 @@ export function startServer(given: Parts): RunningServer {
     authenticator
       .flushUses()
       .catch((cause: unknown) => log.warn("token_uses_not_written", { cause }));
-  const memory = new Memory(config.bodyBytesTotalMax);
+  const budget = new Budget(config.bodyBytesTotalMax);
   const service: Service = {
     ...given,
     readiness,
-    memory,
+    budget,
+    reports: {
+      ...given.reports,
+      formatMetrics: () => {
+        setGauges();
+        return given.reports.formatMetrics();
+      },
+    },
     rates: createRateLimiter(config.rateLimit, given.ratesMemory),
     feed: new Feed(store, log),
     addressOf: (request) => server.requestIP(request)?.address,
@@ -68,12 +75,15 @@ export function startServer(given: Parts): RunningServer {
     fetch: createHandler(service, undefined),
   });
 
-  let seconds = 0;
-  const working = setInterval(() => {
-    metrics.setGauge("bytesHeld", memory.bytesHeld);
+  const setGauges = (): void => {
+    metrics.setGauge("bytesHeld", budget.bytesHeld);
     metrics.setGauge("requestsInFlight", server.pendingRequests);
     metrics.setGauge("feedReaders", service.feed.readers);
     metrics.setGauge("writesWaiting", store.writesWaiting);
+  };
+  let seconds = 0;
+  const working = setInterval(() => {
+    setGauges();
     if (++seconds % GAUGES_A_FLUSH === 0) void flushUses();
   }, GAUGES_MS);
   working.unref();

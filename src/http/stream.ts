@@ -1,7 +1,7 @@
 /** Answers that are made while they are sent. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import { requireOpen } from "./body.ts";
+import { ANSWERS_SHARE, requireOpen } from "./body.ts";
 import { answer, type Exchange } from "./handle.ts";
 
 /** The system takes an answer of this size from us even if the client does not read it. */
@@ -23,8 +23,7 @@ export function answerText(
 ): Response {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
   const bytes = typeof text === "string" ? encoder.encode(text) : text;
-  exchange.service.memory.noteText(bytes.length);
-  exchange.hold(bytes.length);
+  exchange.reserve(bytes.length, ANSWERS_SHARE);
   const slices = async function* (): AsyncGenerator<Uint8Array> {
     for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
       yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
@@ -34,14 +33,13 @@ export function answerText(
 
 /** Throws a Refusal if the answer is large and others hold half of the memory. */
 export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
-  if (characters <= SMALL_CHARACTERS_MAX) return;
-  exchange.service.memory.noteText(characters);
-  exchange.requireHalf();
+  if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
 }
 
 /** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
-export async function requireAnswerable(exchange: Exchange): Promise<void> {
-  exchange.requireHalf();
+export async function requireAnswerable(exchange: Exchange, characters: number): Promise<void> {
+  if (characters <= SMALL_CHARACTERS_MAX) return;
+  requireRoomToAnswer(exchange, characters);
   await requireOpen(exchange.request);
 }
 
@@ -62,10 +60,10 @@ export async function streamPages<Place>(
   heading = "",
 ): Promise<ReadableStream<Uint8Array>> {
   const readNext = async (place: Place): Promise<PageText<Place>> => {
-    // The reader looks again when it has read: others may have read meanwhile.
-    exchange.requireHalf();
+    exchange.reserve(0, ANSWERS_SHARE);
     const page = await read(place);
-    exchange.hold(page.text.length);
+    // Again: others may have read meanwhile.
+    exchange.reserve(page.text.length, ANSWERS_SHARE);
     return page;
   };
   let page: PageText<Place> | undefined = await readNext(start);
