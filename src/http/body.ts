@@ -107,7 +107,11 @@ export function readText(exchange: Receiving): string | Promise<string> {
   const bytes = request.bytes();
   const arrived = Bun.peek(bytes);
   if (arrived instanceof Uint8Array) return decodeUtf8(arrived);
+  // Before the budget is asked: a rejection that nothing handles ends the process.
+  bytes.catch(() => undefined);
+  exchange.rest = bytes;
   exchange.reserve(length);
+  exchange.rest = undefined;
   return decodeLater(exchange, readSmall(exchange, bytes));
 }
 

@@ -92,6 +92,7 @@ export class SqliteStore extends SqlStore<Write> implements Store {
   private readonly longReads: Batcher<ReadOrder, unknown>;
   private readonly count: Store["countPlants"];
   private readonly stopTrimming: () => void;
+  private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, reader: SqliteReader, engine: Engine) {
     super({ prefix: "", lock: "", given: "json_each($1)" });
@@ -181,8 +182,18 @@ export class SqliteStore extends SqlStore<Write> implements Store {
     return this.perform(false, ...statements) as Promise<Row[]>;
   }
 
-  private perform(concernsPlants: boolean, ...statements: Statement[]): Promise<unknown[]> {
-    return this.writes.submit({ kind: "run", concernsPlants, statements }) as Promise<unknown[]>;
+  /** Of plants alone. */
+  override get writesWaiting(): number {
+    return this.writes.waiting - this.tasksWaiting;
+  }
+
+  private async perform(concernsPlants: boolean, ...statements: Statement[]): Promise<unknown[]> {
+    this.tasksWaiting++;
+    try {
+      return (await this.writes.submit({ kind: "run", concernsPlants, statements })) as unknown[];
+    } finally {
+      this.tasksWaiting--;
+    }
   }
 
   private readLong<Result>(order: ReadOrder): Promise<Result> {
