@@ -132,10 +132,19 @@ function giveName(file: string, path: string): void {
   }
 }
 
+function startThread(): StoreThread {
+  try {
+    return new StoreThread();
+  } catch (cause) {
+    const { message } = cause as Error;
+    throw new StoreOpenError(`${message}. Raise the limit of the process (ulimit -n).`, { cause });
+  }
+}
+
 /** On a thread, because a running SQLite statement cannot be interrupted, and Ctrl-C must work. */
 async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
   signal.throwIfAborted();
-  const thread = new StoreThread();
+  const thread = startThread();
   const abort = (): void => thread.end(signal.reason);
   signal.addEventListener("abort", abort);
   try {

@@ -45,7 +45,8 @@ import { connect, type Connection, disconnect, ROWS_TOGETHER, type RowsTogether 
 interface Room {
   /** Infinite without a quota. */
   plantsLeft: number;
-  readonly isDiskLow: boolean;
+  readonly diskFreeBytes: number;
+  readonly diskFreeBytesMin: number;
 }
 
 /** A transaction that has begun. */
@@ -207,7 +208,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
         : (this.plantsLeft ?? plantsMax - Number(statements.asc.count.get(null, INT64_MIN)?.count));
     // Each time: a second of large plants can fill what is left, and then not even a removal is possible.
     const { diskFreeBytes = diskFreeBytesMin } = diskFreeBytesMin > 0 ? this.readFigures() : {};
-    return { plantsLeft, isDiskLow: diskFreeBytes < diskFreeBytesMin };
+    return { plantsLeft, diskFreeBytes, diskFreeBytesMin };
   }
 
   private connected(use?: keyof Durability): WriteConnection {
@@ -350,8 +351,13 @@ const refuseNew = (room: Room, plants: number): Refusal | undefined =>
   room.plantsLeft < plants ? new Refusal("store_full") : refuseText(room);
 
 /** Why no text can be stored. What is left of the disk is for removals: the journal keeps what was removed. */
-const refuseText = ({ isDiskLow }: Room): Refusal | undefined =>
-  isDiskLow ? new Refusal("disk_low") : undefined;
+const refuseText = ({ diskFreeBytes, diskFreeBytesMin }: Room): Refusal | undefined =>
+  diskFreeBytes < diskFreeBytesMin
+    ? new Refusal(
+        "disk_low",
+        `Too little disk space is free for a new plant: ${diskFreeBytes} bytes of at least ${diskFreeBytesMin} (PLANTSTORE_DISK_FREE_BYTES_MIN); nothing was stored.`,
+      )
+    : undefined;
 
 function runOn(db: Database, [sql, ...values]: Statement): unknown[] {
   // SQLite counts parameters that begin with $ in the order in which they appear.
