@@ -19,14 +19,14 @@ import { describeApi } from "../src/http/operations.ts";
 const RUNS = 2_000 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 
 /** Neither the schema nor the checks may have a bound of length or size that the other lacks. */
-const text = fc.oneof(
+const anyText = fc.oneof(
   { weight: 20, arbitrary: fc.string() },
   {
     weight: 1,
     arbitrary: fc.constantFrom(256, 65_536, 500_000).map((length) => "x".repeat(length)),
   },
 );
-const id = fc.oneof(fc.integer(), fc.maxSafeInteger(), fc.constantFrom(2 ** 53, -(2 ** 62)));
+const anyId = fc.oneof(fc.integer(), fc.maxSafeInteger(), fc.constantFrom(2 ** 53, -(2 ** 62)));
 
 /** Mostly members that a plant has, mostly with values that it may have. */
 const value = fc.oneof(
@@ -41,9 +41,9 @@ const candidate = fc.oneof(
     weight: 9,
     arbitrary: fc.record(
       {
-        id: fc.oneof({ weight: 3, arbitrary: id }, value),
-        name: fc.oneof({ weight: 3, arbitrary: text }, value),
-        tag: fc.oneof({ weight: 3, arbitrary: text }, value),
+        id: fc.oneof({ weight: 3, arbitrary: anyId }, value),
+        name: fc.oneof({ weight: 3, arbitrary: anyText }, value),
+        tag: fc.oneof({ weight: 3, arbitrary: anyText }, value),
         other: value,
       },
       { requiredKeys: [] },
