@@ -130,7 +130,7 @@ const scatter = (number: number): number =>
   ((number * 40_503) % 2 ** 16) * 2 ** 36 + ((number * 69_069) % 2 ** 36);
 
 /** The ids that were sent, from how many each thread has sent. */
-export function listIds(first: number, issued: readonly number[], kind: Load["kind"]): number[] {
+function listIds(first: number, issued: readonly number[], kind: Load["kind"]): number[] {
   const numbers = issued.flatMap((count, thread) => {
     const firstOfThread = first + thread * idsPerThread(issued.length);
     return Array.from({ length: count }, (_, index) => firstOfThread + index);
@@ -169,7 +169,7 @@ const READ_BACK = 20;
  * Reads some of the plants that were sent. One may be missing, because it was in flight when the round ended;
  * those that are found must be as they were sent. The count of all rows notices a plant that was lost.
  */
-export async function readBack(
+async function readBack(
   { url }: Pick<Server, "url">,
   ids: readonly number[],
   kind: Load["kind"],

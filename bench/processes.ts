@@ -12,7 +12,7 @@ interface ProcessTime {
 }
 
 /** Parses /proc/<pid>/stat. */
-export function parseStat(text: string): ProcessTime {
+function parseStat(text: string): ProcessTime {
   // The process name in parentheses may contain spaces and parentheses.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
   const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0);
@@ -33,7 +33,7 @@ function readProcesses(): Map<number, ProcessTime> {
 }
 
 /** The processes and all their descendants. */
-export function listTree(
+function listTree(
   processes: ReadonlyMap<number, { readonly parent: number }>,
   roots: readonly number[],
 ): number[] {
@@ -82,7 +82,7 @@ export function readRssMb(roots: readonly number[], kind: "VmRSS" | "RssFile" = 
 }
 
 /** Parses the first line of /proc/stat: how long all cores were busy, or taken by other virtual machines. */
-export function parseMachineStat(text: string): number {
+function parseMachineStat(text: string): number {
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = text
     .split("\n", 1)
     .join("")

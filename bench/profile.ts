@@ -29,7 +29,7 @@ const parts: readonly (readonly [place: RegExp, name: string])[] = [
 ];
 
 /** The shares of a profile in words, without its first milliseconds. */
-export function describeProfile({ nodes, samples, timeDeltas }: Profile, startMs: number): string {
+function describeProfile({ nodes, samples, timeDeltas }: Profile, startMs: number): string {
   const places = new Map<number, string>();
   // Callers come before what they call.
   for (const { id, callFrame, children = [] } of nodes) {

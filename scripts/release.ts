@@ -76,10 +76,7 @@ async function setVersion(clone: string, version: string): Promise<void> {
 async function freeze(clone: string): Promise<void> {
   const frozen = join(clone, "test/frozen");
   const { config } = resolveConfig({}, {});
-  await Bun.write(
-    join(frozen, "openapi.json"),
-    `${JSON.stringify(describeApi(config), null, 1)}\n`,
-  );
+  await Bun.write(join(frozen, "openapi.json"), `${JSON.stringify(describeApi(config))}\n`);
 
   const file = join(frozen, `sqlite-schema-${migrations.length}.db.gz`);
   if (!existsSync(file)) {

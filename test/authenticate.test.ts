@@ -2,33 +2,37 @@
 
 import { describe, expect, test } from "bun:test";
 import { Authenticator } from "../src/auth/authenticate.ts";
-import { mintToken, toRecord } from "../src/auth/token.ts";
-import { Refusal } from "../src/domain/errors.ts";
+import { hashToken, mintToken, toRecord } from "../src/auth/token.ts";
+import { type ErrorName, Refusal } from "../src/domain/errors.ts";
 import type { TokenStore } from "../src/domain/store.ts";
 import { scopes, type TokenRecord } from "../src/domain/token.ts";
-import { rejectionOf } from "./support/expect.ts";
+import { reasonOf, rejectionOf } from "./support/expect.ts";
 
 const ENVIRONMENT_TOKEN = "environment-token-0123456789";
 
 /** With a clock that stands still until it is set. */
 function makeAuthenticator() {
   const token = mintToken();
-  const stored: { record: TokenRecord | undefined } = {
+  const stored: { record: TokenRecord | undefined; failure: Refusal | undefined } = {
+    failure: undefined,
     record: toRecord(token, { name: "till", scopes, createdAtMs: 0 }),
   };
   let asked = 0;
   const clock = { nowMs: 0 };
+  const touched: ReadonlyMap<string, number>[] = [];
   const store = {
     findToken: async () => {
       asked++;
+      if (stored.failure !== undefined) throw stored.failure;
       return stored.record;
     },
+    touchTokens: async (used: ReadonlyMap<string, number>) => void touched.push(used),
   } as unknown as TokenStore;
   const authenticator = new Authenticator(store, ENVIRONMENT_TOKEN, {
     nowMs: () => clock.nowMs,
     monotonicMs: () => clock.nowMs,
   });
-  return { authenticator, token, stored, clock, timesAsked: () => asked };
+  return { authenticator, token, stored, clock, touched, timesAsked: () => asked };
 }
 
 /** How many headers it would recognise without a look at their token. */
@@ -86,5 +90,100 @@ describe("a header that was good", () => {
     expect(await authenticator.authenticate(header)).toMatchObject({ name: "till" });
     clock.nowMs = 1_000;
     expect(() => authenticator.authenticate(header)).toThrow(Refusal);
+  });
+});
+
+test.each<[string | null, ErrorName | undefined]>([
+  [null, "token_missing"],
+  ["", "token_missing"],
+  ["Basic abc", "token_missing"],
+  ["xBearer abc", "token_missing"],
+  ["Bearerx abc", "token_missing"],
+  ["Bearer", "token_missing"],
+  ["bearer  ", "token_missing"],
+  ["Bearer abc", "token_invalid"],
+  ["Bearer a b", "token_invalid"],
+  ["Bearer a, Bearer b", "token_invalid"],
+  ["Bearer a bearer ", "token_invalid"],
+  [`Bearer=${ENVIRONMENT_TOKEN}`, "token_invalid"],
+  [`Bearer x${ENVIRONMENT_TOKEN}`, "token_invalid"],
+  [`Bearer ${ENVIRONMENT_TOKEN}`, undefined],
+  [`bEARER   ${ENVIRONMENT_TOKEN}  `, undefined],
+])("the header %j is refused as %p", (header, reason) => {
+  const { authenticator } = makeAuthenticator();
+  expect(reasonOf(() => authenticator.authenticate(header))).toBe(reason);
+});
+
+describe("what is remembered", () => {
+  test("ends at headers of 256 characters, and at 10,000 of them", () => {
+    const { authenticator } = makeAuthenticator();
+    const space = (length: number): string => " ".repeat(length - 6 - ENVIRONMENT_TOKEN.length);
+    for (const length of [256, 257])
+      void authenticator.authenticate(`Bearer${space(length)}${ENVIRONMENT_TOKEN}`);
+    expect(countRemembered(authenticator)).toBe(1);
+    let most = 0;
+    for (let spelling = 0; spelling < 64; spelling++) {
+      const scheme = Array.from("bearer", (letter, bit) =>
+        (spelling >> bit) % 2 === 0 ? letter : letter.toUpperCase(),
+      ).join("");
+      for (let length = 40; length < 200; length++)
+        void authenticator.authenticate(`${scheme}${space(length)}${ENVIRONMENT_TOKEN}`);
+      most = Math.max(most, countRemembered(authenticator));
+    }
+    expect(most).toBeWithin(9_000, 10_001);
+    expect(countRemembered(authenticator)).toBeLessThan(9_000);
+  });
+
+  test("is no token that is gone", async () => {
+    const { authenticator, token, stored, clock } = makeAuthenticator();
+    const header = `Bearer ${token}`;
+    await authenticator.authenticate(header);
+    expect(countRemembered(authenticator)).toBe(1);
+    stored.record = undefined;
+    clock.nowMs = 2_000;
+    await rejectionOf(Promise.resolve(authenticator.authenticate(header)));
+    expect(countRemembered(authenticator)).toBe(0);
+  });
+});
+
+test("uses are stored once, by the hash of the token, and not those of the environment's", async () => {
+  const { authenticator, token, clock, touched } = makeAuthenticator();
+  clock.nowMs = 7;
+  await authenticator.flushUses();
+  void authenticator.authenticate(`Bearer ${ENVIRONMENT_TOKEN}`);
+  await authenticator.flushUses();
+  expect(touched).toEqual([]);
+  await authenticator.authenticate(`Bearer ${token}`);
+  await authenticator.flushUses();
+  await authenticator.flushUses();
+  expect(touched).toEqual([new Map([[hashToken(token), 7]])]);
+});
+
+describe("a stream that is watched", () => {
+  test("is told of a token that is no longer good, and not of a store that fails", async () => {
+    const { authenticator, token, stored, timesAsked } = makeAuthenticator();
+    const refusals: ErrorName[] = [];
+    const told = Promise.withResolvers<void>();
+    const good = { ...(stored.record as TokenRecord) };
+    stored.failure = new Refusal("store_unavailable");
+    const onInvalid = ({ reason }: Refusal): void => {
+      refusals.push(reason);
+      told.resolve();
+    };
+    const end = authenticator.watch({ header: `Bearer ${token}`, onInvalid });
+    while (timesAsked() < 2) await Bun.sleep(5);
+    expect(refusals).toEqual([]);
+    stored.record = { ...good, expiresAtMs: 0 };
+    stored.failure = undefined;
+    await told.promise;
+    expect(refusals).toEqual(["token_expired"]);
+    end();
+    const asked = timesAsked();
+    // Another one starts the timer again; the first is told no more.
+    const { promise: again, resolve } = Promise.withResolvers<unknown>();
+    const endOther = authenticator.watch({ header: `Bearer ${token}`, onInvalid: resolve });
+    await again;
+    expect([refusals.length, timesAsked()]).toEqual([1, asked]);
+    endOther();
   });
 });

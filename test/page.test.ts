@@ -2,7 +2,15 @@
 
 import { describe, expect, test } from "bun:test";
 import { array, assert, constantFrom, property } from "fast-check";
-import type { PlantQuery } from "../src/domain/page.ts";
+import {
+  createPage,
+  findHint,
+  firstIdOf,
+  isSearch,
+  type PlantQuery,
+  TAG_PREFIXES_MAX,
+  takeTags,
+} from "../src/domain/page.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import { takePage, toExact } from "./support/plants.ts";
 
@@ -95,5 +103,104 @@ describe("a search", () => {
     const long = "x".repeat(5_000);
     expect(finds(`${long}Éclair`, "éCLAIR")).toBe(true);
     expect(finds(`${long}E\u0301clair`, "éCLAIR")).toBe(false);
+  });
+});
+
+describe("a page", () => {
+  const plants = toPlants(["aaaa", "bb", "cccc", "dd"]);
+  const idsOf = (asked: Partial<PlantQuery>, ...rest: [number?, number?]): unknown[] => {
+    const [rowsMax = 100, msMax] = rest;
+    const page = takePage(plants, { ...query, ...asked }, rowsMax, msMax, () => 0);
+    return [page.plants.map(({ id }) => Number(id)), page.next];
+  };
+
+  test.each<[string, unknown[], unknown[]]>([
+    ["its limit", idsOf({ limit: 3 }), [[1, 2, 3], 3n]],
+    ["its last plant", idsOf({ limit: 4 }), [[1, 2, 3, 4], undefined]],
+    ["the rows that it looks at", idsOf({}, 2), [[1, 2], 2n]],
+    ["the first plant that has more text than it may", idsOf({ charactersMax: 3 }), [[1], 1n]],
+    ["the plant that follows as much as it may have", idsOf({ charactersMax: 4 }), [[1, 2], 2n]],
+    ["the rows that a search looks at", idsOf({ q: "d" }, 3), [[], 3n]],
+    ["a search within its time", idsOf({ q: "d" }, 100, 0), [[4], undefined]],
+  ])("ends at %s", (_name, found, expected) => expect(found).toEqual(expected));
+
+  test("of another kind than a search has all the time", () => {
+    let now = 0;
+    expect(takePage(plants, query, 100, 50, () => (now += 1_000)).plants).toHaveLength(4);
+  });
+
+  test("counts the rows that the database passed over", () => {
+    const page = createPage({ ...query, q: "x" }, 10);
+    expect([page.lastId, page.rowsLeft(100), page.rowsLeft(3)]).toEqual([undefined, 10, 3]);
+    page.skip(4);
+    expect(page.rowsLeft(100)).toBe(6);
+    page.skip(6);
+    expect(page.rowsLeft(100)).toBe(1);
+    expect(page.add(plants[0] as Plant)).toBe(false);
+  });
+
+  test.each<[bigint | undefined, "asc" | "desc", bigint | undefined]>([
+    [undefined, "asc", -(2n ** 63n)],
+    [undefined, "desc", 2n ** 63n - 1n],
+    [5n, "asc", 6n],
+    [5n, "desc", 4n],
+    [2n ** 63n - 1n, "asc", undefined],
+    [-(2n ** 63n), "desc", undefined],
+    [2n ** 63n - 1n, "desc", 2n ** 63n - 2n],
+    [-(2n ** 63n), "asc", -(2n ** 63n) + 1n],
+  ])("after %p, %s, begins with %p", (after, order, first) =>
+    expect(firstIdOf({ ...query, after, order })).toBe(first),
+  );
+
+  test.each<[{ name?: string; q?: string }, string | undefined]>([
+    [{}, undefined],
+    [{ name: "" }, undefined],
+    [{ name: "rose" }, "ROSE"],
+    [{ name: "Rosé" }, undefined],
+    [{ q: "Rosé" }, "ROSE"],
+    [{ q: "a rose of" }, "ROSE"],
+    [{ q: "ab", name: "abc" }, "ABC"],
+    [{ name: "monstera deliciosa" }, "MONSTERA"],
+    [{ q: "花 ab" }, "AB"],
+  ])("%j has the hint %p", (asked, hint) => {
+    expect(findHint(asked)).toBe(hint);
+    expect(isSearch(asked)).toBe(Object.keys(asked).length > 0);
+  });
+
+  test.each([
+    ["green fern", true],
+    ["  FERN\tGreén ", true],
+    ["fern blue", false],
+    ["ferngreen", false],
+    ["", true],
+  ])("of the words %j has a plant with each in its name or tag: %p", (q, isFound) => {
+    const fern = { id: 1n, name: "Fern", tag: "Greèn" };
+    expect(takePage([fern], { ...query, q }, 1).plants).toHaveLength(isFound ? 1 : 0);
+    expect(takePage([fern], { ...query, q, name: "x" }, 1).plants).toHaveLength(0);
+  });
+});
+
+describe("a page of tags", () => {
+  const toHeads = (heads: string[], bytes = 1) => heads.map((head) => ({ head, bytes }));
+  const count = (length: number): string[] => Array.from({ length }, (_, index) => `${index}`);
+
+  test("ends at its limit, after 2,000 prefixes, or after 4 MB, and then leads on", () => {
+    expect(takeTags(toHeads(["a", "b"]), 2)).toEqual({ tags: ["a", "b"], next: undefined });
+    expect(takeTags(toHeads(["a", "b", "c"]), 2)).toEqual({ tags: ["a", "b"], next: "b" });
+    const many = count(TAG_PREFIXES_MAX + 1);
+    const all = takeTags(toHeads(many.slice(0, -1)), 10_000);
+    expect([all.tags.length, all.next]).toEqual([2_000, undefined]);
+    const some = takeTags(toHeads(many), 10_000);
+    expect([some.tags.length, some.next]).toEqual([2_000, "1999"]);
+    const large = takeTags(toHeads(count(7), 1_048_576), 10_000);
+    expect([large.tags.length, large.next]).toEqual([5, "4"]);
+    expect(takeTags([], 1)).toEqual({ tags: [], next: undefined });
+  });
+
+  test("has no tag of 100 characters or more, whatever units they have", () => {
+    const [short, long] = ["x".repeat(99), "x".repeat(100)];
+    const [shortEmoji, longEmoji] = ["🌵".repeat(99), "🌵".repeat(100)];
+    const page = takeTags(toHeads([short, long, shortEmoji, longEmoji]), 10);
+    expect(page).toEqual({ tags: [short, shortEmoji], next: undefined });
   });
 });

@@ -25,10 +25,9 @@ async function openFrozen(file: string): Promise<Workplace> {
   return at;
 }
 
-test("there is a store of every released schema", () => {
-  const schemas = files.map(schemaOf);
-  expect(schemas.slice(0, 2)).toEqual([1, 2]);
-  expect(Math.max(...schemas)).toBeLessThanOrEqual(migrations.length);
+test("there is a store of every schema, but perhaps the newest: a release keeps that one", () => {
+  const all = migrations.map((_, index) => index + 1);
+  expect([all, all.slice(0, -1)]).toContainEqual(files.map(schemaOf));
 });
 
 describe.each(files)("%s", (file) => {

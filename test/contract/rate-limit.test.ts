@@ -1,7 +1,6 @@
 /** How much a token may ask for: by PLANTSTORE_RATE_LIMIT, or by a rate of its own. */
 
 import { describe, expect, test } from "bun:test";
-import { createRateLimiter, findRate } from "../../src/auth/rate-limit.ts";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import { limits } from "../support/limits.ts";
@@ -165,48 +164,4 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(30);
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(30);
   });
-});
-
-test("a bucket fills up with time, and never beyond its size", () => {
-  let nowNs = 1_000_000_000_000n;
-  const limiter = createRateLimiter("10/s", undefined, () => nowNs);
-  const bearer = {
-    name: "till",
-    prefix: undefined,
-    scopes: [],
-    expiresAtMs: undefined,
-    hash: "ab".repeat(32),
-    rate: undefined,
-  };
-  const takeAll = (): number => {
-    for (let count = 0; ; count++)
-      try {
-        limiter.take(bearer);
-      } catch {
-        return count;
-      }
-  };
-  expect(takeAll()).toBe(10);
-  nowNs += 350_000_000n;
-  expect(takeAll()).toBe(3);
-  nowNs += 60_000_000_000n;
-  expect(takeAll()).toBe(10);
-});
-
-test("rates are numbers per s, min or h", () => {
-  expect(findRate("100/s")).toEqual({ units: 100, windowSeconds: 1 });
-  expect(findRate("6000/min")).toEqual({ units: 6000, windowSeconds: 60 });
-  expect(findRate("5/h")).toEqual({ units: 5, windowSeconds: 3600 });
-  for (const wrong of [
-    "",
-    "100",
-    "0/s",
-    "-1/s",
-    "1.5/s",
-    "100/m",
-    "100/day",
-    "1e3/s",
-    "9999999999/s",
-  ])
-    expect([wrong, findRate(wrong)]).toEqual([wrong, undefined]);
 });

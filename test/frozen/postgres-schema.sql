@@ -51,3 +51,40 @@ CREATE TABLE IF NOT EXISTS plantstore_notes (
 );
 
 UPDATE plantstore_schema SET version = 6 WHERE id = 1;
+
+ALTER TABLE plantstore_tokens ADD COLUMN IF NOT EXISTS rate text;
+
+UPDATE plantstore_schema SET version = 7 WHERE id = 1;
+
+CREATE TABLE IF NOT EXISTS plantstore_changes (
+  last    bigint,
+  length  int NOT NULL,
+  lsn     bigint NOT NULL,
+  at_us   bigint NOT NULL,
+  entries text NOT NULL,
+  kept    text
+);
+
+UPDATE plantstore_schema SET version = 8 WHERE id = 1;
+
+CREATE INDEX IF NOT EXISTS plantstore_changes_order ON plantstore_changes (last, lsn);
+
+UPDATE plantstore_schema SET version = 9 WHERE id = 1;
+
+WITH mark AS (
+  INSERT INTO plantstore_marks (name, at_ms)
+  VALUES ('changes', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+  ON CONFLICT (name) DO NOTHING RETURNING at_ms
+)
+INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
+SELECT at_ms, 0, 0, at_ms, '[]' FROM mark;
+
+UPDATE plantstore_schema SET version = 10 WHERE id = 1;
+
+CREATE TABLE IF NOT EXISTS plantstore_webhooks (
+  name    text COLLATE "C" PRIMARY KEY,
+  version text NOT NULL,
+  record  text NOT NULL
+);
+
+UPDATE plantstore_schema SET version = 11 WHERE id = 1;

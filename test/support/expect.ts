@@ -1,6 +1,7 @@
 /** Checks that the test runner lacks. */
 
 import { expect } from "bun:test";
+import { type ErrorName, Refusal } from "../../src/domain/errors.ts";
 import { readRefusal } from "./plants.ts";
 
 /** An event loop that stood still for a lock or a disk would not answer within this. */
@@ -37,6 +38,17 @@ export async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
     return error;
   }
   throw new Error("the promise was expected to reject, and resolved");
+}
+
+/** The name of the Refusal that it throws; undefined if it throws none. */
+export function reasonOf(run: () => unknown): ErrorName | undefined {
+  try {
+    run();
+    return undefined;
+  } catch (error) {
+    if (error instanceof Refusal) return error.reason;
+    throw error;
+  }
 }
 
 /** A refusal for now: with a time after which it is worth trying again. */

@@ -12,7 +12,7 @@ export interface Process {
 }
 
 /** All but zombies: those have let go of everything but their number. */
-export function listProcesses(): Process[] {
+function listProcesses(): Process[] {
   const rows = process.platform === "linux" ? readProc() : readPs();
   return rows.filter(({ state }) => !/^[ZX]/.test(state)).map(toProcess);
 }

@@ -1,7 +1,7 @@
 /** Requests byte by byte: which are understood, and which are refused in our JSON. */
 
-import { describe, expect, test } from "bun:test";
-import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { afterAll, afterEach, describe, expect, test } from "bun:test";
+import { startService, TEST_TOKEN } from "../support/service.ts";
 import {
   chunk,
   chunked,
@@ -28,6 +28,10 @@ const AUTHORIZATION = `Authorization: Bearer ${TEST_TOKEN}`;
 const post = (target: string, ...lines: readonly string[]): string =>
   head(`POST ${target} HTTP/1.1`, ...lines, CONTENT_LENGTH, CLOSE) + SENT;
 
+const service = await startService();
+afterEach(() => service.database.run("DELETE FROM plants"));
+afterAll(() => service[Symbol.asyncDispose]());
+
 describe("a create is understood with", () => {
   test.each([
     ["the same Content-Length twice", createHead(CLOSE, CONTENT_LENGTH, CONTENT_LENGTH) + SENT],
@@ -52,7 +56,6 @@ describe("a create is understood with", () => {
     ["a port in its Host", post("/plants", "Host: plants.example:8080", ...CREDENTIALS)],
     ["an IPv6 address for its Host", post("/plants", "Host: [::1]:8080", ...CREDENTIALS)],
   ])("%s, and stored once", async (_name, bytes) => {
-    await using service = await startService();
     const answers = await exchange(service.url, bytes);
     expect(answers).toMatchObject([{ status: 200, body: '{"name":"plant 2"}' }]);
     expect(answers[0]?.headers.has("idempotent-replayed")).toBe(false);
@@ -120,7 +123,6 @@ describe("a request is refused in JSON, and nothing stored, with", () => {
     ["CONNECT", "path_not_found", head("CONNECT plants.example:80 HTTP/1.1", HOST, CLOSE)],
     ["TRACE", "method_not_allowed", head("TRACE /plants HTTP/1.1", HOST, CLOSE)],
   ] as const)("%s: %s", async (_name, reason, bytes) => {
-    await using service = await startService();
     const answers = await exchange(service.url, bytes);
     expect(answers).toHaveLength(1);
     expectOwnRefusal(answers[0], reason);
@@ -129,7 +131,7 @@ describe("a request is refused in JSON, and nothing stored, with", () => {
 });
 
 describe("an answer without a body", () => {
-  const ask = async (service: TestService, method: string, target: string) => {
+  const ask = async (method: string, target: string) => {
     const answers = await exchange(service.url, head(`${method} ${target} HTTP/1.1`, HOST, CLOSE));
     expect(answers).toHaveLength(1);
     const { status, headers, body } = answers[0] ?? { headers: new Headers() };
@@ -141,16 +143,14 @@ describe("an answer without a body", () => {
   test.each(["/livez", "/readyz", "/openapi.json", "/nowhere"])(
     "is that of HEAD %s, with the headers of GET, its length included",
     async (target) => {
-      await using service = await startService();
-      const get = await ask(service, "GET", target);
+      const get = await ask("GET", target);
       expect(get.headers["content-length"]).toBe(String(get.body?.length));
-      expect(await ask(service, "HEAD", target)).toEqual({ ...get, body: "" });
+      expect(await ask("HEAD", target)).toEqual({ ...get, body: "" });
     },
   );
 
   test("is that of OPTIONS, which says what the path takes", async () => {
-    await using service = await startService();
-    const { status, headers, body } = await ask(service, "OPTIONS", "/livez");
+    const { status, headers, body } = await ask("OPTIONS", "/livez");
     expect({ status, allow: headers["allow"], body }).toEqual({
       status: 204,
       allow: "GET, HEAD, OPTIONS",

@@ -107,21 +107,6 @@ test("Expect: 100-continue is answered by 100, and the body then by 200", async 
   await expectStored(service, [2]);
 });
 
-// Bun 1.4 compares the value case-sensitively, and a handler cannot send an interim answer.
-test("the runtime of today sends no 100 for Expect: 100-Continue; a client that sends its body anyway is served", async () => {
-  await using service = await startService();
-  const [top = "", body = ""] = createRequest(2, "Expect: 100-Continue", CLOSE).split(
-    /(?<=\r\n\r\n)/,
-  );
-  const connection = await connectRaw(service.url);
-  connection.send(top);
-  await Bun.sleep(300);
-  expect(connection.received()).toBe("");
-  connection.send(body);
-  expect(parseAnswers(await connection.closed)).toMatchObject([{ status: 200 }]);
-  await expectStored(service, [2]);
-});
-
 describe("bodies that are together larger than allowed", () => {
   const length = `Content-Length: ${plantBody(2).length}`;
 
@@ -250,27 +235,8 @@ describe.concurrent("what takes long:", () => {
     expect(halfway.answers).toMatchObject([{ status: 200 }]);
     expect(unreadStopped.answers).toMatchObject([{ status: 401 }]);
     expect(unreadTrickling.answers).toMatchObject([{ status: 401 }]);
-    for (const { seconds } of [idle, halfway, unreadStopped, unreadTrickling]) {
+    for (const { seconds } of [idle, halfway, unreadStopped, unreadTrickling])
       expect(seconds).toBeGreaterThan(3.9);
-      expect(seconds).toBeLessThan(10);
-    }
-    await expectNothingStored(service);
-  }, 20_000);
-
-  test("a head that does not end is cut off by the runtime without a byte, after some 12 seconds whatever is configured", async () => {
-    await using service = await startService(settings);
-    const half = createRequest(2).slice(0, 40);
-    const slow = await Promise.all([
-      trickle(service, "", []),
-      trickle(service, "POST", []),
-      trickle(service, half, []),
-      trickle(service, `${half}\r\nX-Slow: `, "a".repeat(1000)),
-    ]);
-    for (const { answers, seconds } of slow) {
-      expect(answers).toEqual([]);
-      expect(seconds).toBeGreaterThan(7.9);
-      expect(seconds).toBeLessThan(14);
-    }
     await expectNothingStored(service);
   }, 20_000);
 

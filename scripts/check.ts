@@ -1,0 +1,16 @@
+/** Runs every check of the sources side by side, and prints what those that failed have found. */
+
+import packageJson from "../package.json";
+
+const checks = Object.keys(packageJson.scripts).filter((script) => script.startsWith("check:"));
+
+async function passes(script: string): Promise<boolean> {
+  const child = Bun.spawn(["npm", "run", "--silent", script], { stdout: "pipe", stderr: "pipe" });
+  const output = await Promise.all([child.stdout.text(), child.stderr.text()]);
+  const hasPassed = (await child.exited) === 0;
+  if (!hasPassed) process.stderr.write(`${script} failed:\n${output.join("")}`);
+  return hasPassed;
+}
+
+export const results = await Promise.all(checks.map(passes));
+process.exitCode = results.every(Boolean) ? 0 : 1;

@@ -1,0 +1,73 @@
+/** Changes and the events that tell of them: which are wanted, how they are written, and when one has arrived. */
+
+import { expect, test } from "bun:test";
+import {
+  type Change,
+  type ChangeType,
+  countCharacters,
+  findChangeTypes,
+  formatChange,
+  isWanted,
+} from "../src/domain/change.ts";
+import { hasSucceeded } from "../src/domain/webhook.ts";
+
+const before = { id: 7n, name: "fern", tag: undefined };
+const plant = { id: 7n, name: "moss", tag: "green" };
+const replaced: Change = {
+  seq: 5,
+  atMs: 1_000,
+  type: "replaced",
+  id: 7n,
+  by: 'a"b',
+  plant,
+  before,
+};
+
+test.each<[unknown, boolean]>([
+  [["created"], true],
+  [["removed", "created", "replaced"], true],
+  [[], false],
+  [["created", "created"], false],
+  [["created", "eaten"], false],
+  ["created", false],
+  [undefined, false],
+])("%j is a list of types: %p", (value, isSound) =>
+  expect(findChangeTypes(value)).toEqual(isSound ? (value as ChangeType[]) : undefined),
+);
+
+test.each<[bigint | undefined, ChangeType[] | undefined, boolean]>([
+  [undefined, undefined, true],
+  [7n, undefined, true],
+  [8n, undefined, false],
+  [undefined, ["created", "replaced"], true],
+  [undefined, ["created"], false],
+  [7n, ["created"], false],
+  [8n, ["replaced"], false],
+])("a query for the id %p and the types %p wants it: %p", (id, types, wanted) =>
+  expect(isWanted({ id, types }, replaced)).toBe(wanted),
+);
+
+test("a change is written with what it has, and nothing else", () => {
+  expect(formatChange(replaced)).toBe(
+    '{"seq":5,"time":"1970-01-01T00:00:01.000Z","type":"replaced","id":7,"by":"a\\"b",' +
+      '"plant":{"name":"moss","tag":"green"},"before":{"name":"fern"}}',
+  );
+  const bare = { ...replaced, atMs: 2_000, by: undefined, plant: undefined, before: undefined };
+  expect(formatChange(bare)).toBe(
+    '{"seq":5,"time":"1970-01-01T00:00:02.000Z","type":"replaced","id":7}',
+  );
+});
+
+test("its text counts before and after", () => {
+  expect(countCharacters(replaced)).toBe("fernmossgreen".length);
+  expect(countCharacters({ ...replaced, plant: undefined })).toBe(4);
+  expect(countCharacters({ ...replaced, before: undefined })).toBe(9);
+});
+
+test("an event has arrived if the answer was 2xx", () => {
+  const attempt = { time: "", durationMs: 0, error: null, answer: null };
+  const statuses = [null, 199, 200, 204, 299, 300, 500];
+  expect(statuses.filter((status) => hasSucceeded({ ...attempt, status }))).toEqual([
+    200, 204, 299,
+  ]);
+});

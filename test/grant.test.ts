@@ -1,0 +1,138 @@
+/** Tokens as texts, and what a new one may be given. */
+
+import { expect, test } from "bun:test";
+import {
+  grantRules,
+  hashToken,
+  isWellFormedToken,
+  issueToken,
+  makeFirstToken,
+  mintToken,
+  parseGrant,
+  summarize,
+  toRecord,
+} from "../src/auth/token.ts";
+import type { Refusal } from "../src/domain/errors.ts";
+import type { TokenStore } from "../src/domain/store.ts";
+import { scopes, type TokenRecord } from "../src/domain/token.ts";
+import { rejectionOf } from "./support/expect.ts";
+
+const DAY_MS = 86_400_000;
+
+test("a typo in a token is noticed without a look-up", () => {
+  const token = mintToken();
+  expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
+  expect(new Set(Array.from({ length: 100 }, mintToken)).size).toBe(100);
+  expect(isWellFormedToken(token)).toBe(true);
+  for (let at = 0; at < token.length; at++) {
+    const typed = token.slice(0, at) + (token[at] === "x" ? "y" : "x") + token.slice(at + 1);
+    expect([typed, isWellFormedToken(typed)]).toEqual([typed, false]);
+  }
+  for (const wrong of ["", token.slice(1), token.slice(0, -1), `x${token}`, `${token}x`])
+    expect(isWellFormedToken(wrong)).toBe(false);
+  // A released token stays good.
+  expect(isWellFormedToken("pst_0MtMxFbxbnengJ9S1tWiLn3LcYRVVtq5wuQZ_1OXVnT")).toBe(true);
+});
+
+const isGiven = (rule: keyof typeof grantRules, value: unknown): boolean =>
+  grantRules[rule].find(value, 0) !== undefined;
+
+test.each<[keyof typeof grantRules, unknown[], unknown[]]>([
+  [
+    "name",
+    ["a", "0", "a._@-Z9", "x".repeat(64)],
+    ["", "x".repeat(65), ".a", "-a", "a b", "a\n", "é", 1, undefined, "PLANTSTORE_TOKEN"],
+  ],
+  [
+    "scopes",
+    [["plants:read"], [...scopes]],
+    [[], "plants:read", ["plants:read", "plants:eat"], undefined],
+  ],
+  ["rate", ["none", "1/s"], ["", "1", 1, "None", undefined]],
+  [
+    "expires",
+    ["1s", "36500d", "1970-01-02", "1970-01-01T00:01Z", "1970-01-01T00:00:00.001Z"],
+    "36501d 1970-01-01 1969-12-31 2069-12-08 1971-02-30 1971-02-30T00:00Z 1971-01-01T00:00 x1971-01-01 1971-01-01x 71-01-01"
+      .split(" ")
+      .concat([90, null, {}, undefined] as string[]),
+  ],
+])("%s may be some values, and none of the others", (rule, good, bad) => {
+  expect([...good, ...bad].filter((value) => isGiven(rule, value))).toEqual(good);
+});
+
+test("a time is read as it is written, and a date as its first moment in UTC", () => {
+  const find = (text: string): number | undefined => grantRules.expires.find(text, 0);
+  expect(find("90d")).toBe(90 * DAY_MS);
+  expect(find("1970-02-01")).toBe(31 * DAY_MS);
+  expect(find("1970-02-01T02:00:00+02:00")).toBe(31 * DAY_MS);
+  expect(find("2069-12-07")).toBe(36_500 * DAY_MS);
+  expect(grantRules.expires.find("90d", 5)).toBe(90 * DAY_MS + 5);
+});
+
+test("a grant has each scope once, in order, and expires from now on", () => {
+  const grant = parseGrant({
+    name: "till",
+    scopes: ["plants:write", "plants:read", "plants:write"],
+    expires: "1d",
+  });
+  const { createdAtMs } = grant;
+  expect(Math.abs(createdAtMs - Date.now())).toBeLessThan(DAY_MS);
+  expect(grant).toEqual({
+    name: "till",
+    scopes: ["plants:read", "plants:write"],
+    expiresAtMs: createdAtMs + DAY_MS,
+    createdAtMs,
+  });
+});
+
+/** A store that holds tokens by their names. */
+function makeTokens(...records: TokenRecord[]) {
+  const store = {
+    listTokens: async () => records,
+    createToken: async (record: TokenRecord) => {
+      const isFree = records.every(({ name }) => name !== record.name);
+      if (isFree) records.push(record);
+      return isFree;
+    },
+  } as unknown as TokenStore;
+  return { store, records };
+}
+
+test("the first token is made once, for a store that never had one", async () => {
+  const { store, records } = makeTokens();
+  const [token, raced] = await Promise.all([makeFirstToken(store), makeFirstToken(store)]);
+  expect(isWellFormedToken(token ?? "")).toBe(true);
+  expect(raced).toBeUndefined();
+  expect(await makeFirstToken(store)).toBeUndefined();
+  expect(records).toMatchObject([{ hash: hashToken(token ?? ""), name: "first", scopes }]);
+  const revoked = { ...toRecord("x", { name: "x", scopes, createdAtMs: 0 }), revokedAtMs: 1 };
+  expect(await makeFirstToken(makeTokens(revoked).store)).toBeUndefined();
+});
+
+test("a token is shown once, with what people see of it; a name in use is refused", async () => {
+  const { store, records } = makeTokens();
+  const grant = { name: "till", scopes, createdAtMs: 0, expiresAtMs: DAY_MS, rate: "1/s" };
+  const { token, ...summary } = await issueToken(store, grant);
+  expect(summary).toEqual({
+    id: hashToken(token).slice(0, 16),
+    name: "till",
+    prefix: token.slice(0, 10),
+    scopes,
+    created: "1970-01-01T00:00:00.000Z",
+    expires: "1970-01-02T00:00:00.000Z",
+    lastUsed: null,
+    revoked: null,
+    rate: "1/s",
+  });
+  const [record] = records as [TokenRecord];
+  expect(summarize({ ...record, rate: undefined, lastUsedAtMs: 0, revokedAtMs: 1 })).toMatchObject({
+    lastUsed: "1970-01-01T00:00:00.000Z",
+    revoked: "1970-01-01T00:00:00.001Z",
+    rate: null,
+  });
+  const refusal = (await rejectionOf(issueToken(store, grant))) as Refusal;
+  expect([refusal.reason, refusal.message]).toEqual([
+    "token_name_taken",
+    'A token named "till" is in use; revoke it first, or choose another name.',
+  ]);
+});

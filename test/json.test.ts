@@ -1,0 +1,137 @@
+/** JSON without rounding: which numbers are ids, how deep a body may be, and how what came instead is described. */
+
+import { describe, expect, test } from "bun:test";
+import { Refusal } from "../src/domain/errors.ts";
+import {
+  clip,
+  describe as describeValue,
+  findInt64,
+  findPlainInt64,
+  joinFaults,
+  parseJson,
+  parseMembers,
+} from "../src/domain/json.ts";
+import { reasonOf } from "./support/expect.ts";
+
+describe("the int64 of", () => {
+  test.each<[string, bigint | undefined]>([
+    ["0", 0n],
+    ["-0", 0n],
+    ["0.000e99999999999999999999", 0n],
+    ["007", 7n],
+    ["1.0", 1n],
+    ["1.50", undefined],
+    ["1.5e1", 15n],
+    ["120e-1", 12n],
+    ["120e-2", undefined],
+    ["1E+2", 100n],
+    ["10000000000000000000e-1", 1_000_000_000_000_000_000n],
+    ["1e18", 10n ** 18n],
+    ["1e19", undefined],
+    ["1e999999999999", undefined],
+    ["9223372036854775807", 2n ** 63n - 1n],
+    ["9223372036854775808", undefined],
+    ["-9223372036854775808", -(2n ** 63n)],
+    ["-9223372036854775809", undefined],
+    ["922337203685477580.7e1", 2n ** 63n - 1n],
+    ["", undefined],
+    ["x1", undefined],
+    ["1x", undefined],
+    ["+1", undefined],
+    ["1.", undefined],
+    [".5", undefined],
+  ])("%j is %p", (text, expected) => expect(findInt64(text)).toBe(expected));
+
+  test("a path is written in one way only", () => {
+    const texts = ["7", "-7", "0", "07", "7.0", "-0", "", "undefined", "9223372036854775808"];
+    expect(texts.map(findPlainInt64)).toEqual([7n, -7n, 0n, ...Array(6).fill(undefined)]);
+  });
+});
+
+describe("a body", () => {
+  const wrap = (depth: number, inner: string): string =>
+    `${"[".repeat(depth)}${inner}${"]".repeat(depth)}`;
+  const long = " ".repeat(2_001);
+
+  test.each([
+    ["1,000 levels", wrap(1_000, long)],
+    ["many levels one after the other", `[${"[[]],{},".repeat(2_000)}1]`],
+    ["brackets in a text", JSON.stringify("[{".repeat(2_000))],
+    ["brackets behind an escaped quote", JSON.stringify(`"${"[".repeat(2_000)}`)],
+    ["brackets behind an escaped backslash", `["\\\\",${wrap(999, long)}]`],
+  ])("of %s is read", (_name, text) => expect(parseJson(text)).toEqual(JSON.parse(text)));
+
+  test.each<[string, string, string]>([
+    ["nothing", "", "The body is empty; expected a JSON object."],
+    ["1,001 levels", wrap(1_001, long), "The body is nested deeper than 1000 levels."],
+    ["1,001 objects", '{"a":'.repeat(1_001), "The body is nested deeper than 1000 levels."],
+    ["1,001 levels behind texts", `["[\\"","\\\\",${wrap(1_000, long)}]`, "The body is nested"],
+    ["a byte order mark", "\uFEFF{}", "The body begins with a byte order mark (U+FEFF)"],
+    ["half an object", "{", "The body is not valid JSON: Expected '}'."],
+  ])("of %s is refused", (_name, text, says) => {
+    expect(reasonOf(() => parseJson(text))).toBe("invalid_json");
+    expect(() => parseJson(text)).toThrow(says);
+  });
+});
+
+test.each<[unknown, string]>([
+  [undefined, "nothing"],
+  [null, "null"],
+  [[], "an array"],
+  [{}, "an object"],
+  [1.5, "1.5"],
+  [true, "true"],
+  [1n, "bigint"],
+  ["a\0", "a string with U+0000"],
+  ["\ud800", "a string with an unpaired surrogate"],
+  ['a"b', 'the string "a\\"b"'],
+  ["x".repeat(40), `the string "${"x".repeat(40)}"`],
+  ["x".repeat(41), `the string "${"x".repeat(40)}…"`],
+])("%p is described as %s", (value, expected) => expect(describeValue(value)).toBe(expected));
+
+test("a text is not cut inside a character", () => {
+  expect(clip(`${"x".repeat(39)}🌱`)).toBe(`${"x".repeat(39)}\ufffd…`);
+});
+
+test.each([
+  [31, ""],
+  [32, ""],
+  [33, "; and 1 more"],
+  [100, "; and 68 more"],
+])("of %d faults at most 32 are named", (length, end) => {
+  const faults = Array.from({ length }, (_, index) => `f${index}`);
+  expect(joinFaults(faults)).toBe(faults.slice(0, 32).join("; ") + end);
+});
+
+describe("members", () => {
+  const positive = {
+    expected: "a positive number",
+    find: (value: unknown) => (typeof value === "number" && value > 0 ? value * 2 : undefined),
+  };
+  const rules = { a: positive, b: { ...positive, optional: true } };
+  const parse = (given: unknown, defaults?: object): object =>
+    parseMembers(given, rules, defaults as Record<string, unknown>);
+
+  test("are found, null counts as left out, and a default takes its place", () => {
+    expect(parse({ a: 1 })).toEqual({ a: 2 });
+    expect(parse({ a: 1, b: 2 })).toEqual({ a: 2, b: 4 });
+    expect(parse({ a: 1, b: null })).toEqual({ a: 2 });
+    expect(parse({ a: null }, { a: 3 })).toEqual({ a: 6 });
+  });
+
+  test.each<[unknown, string]>([
+    [1, "body: expected an object, got 1"],
+    [null, "body: expected an object, got null"],
+    [[], "body: expected an object, got an array"],
+    [{}, "a: expected a positive number, got nothing"],
+    [{ a: null }, "a: expected a positive number, got nothing"],
+    [{ a: 1, b: -1 }, "b: expected a positive number, got -1"],
+    [
+      { a: 0, c: 1 },
+      'the string "c": unknown; known are a, b; a: expected a positive number, got 0',
+    ],
+  ])("%j are refused", (given, says) => {
+    expect(() => parse(given)).toThrow(new Refusal("invalid_body", says));
+    expect(reasonOf(() => parse(given))).toBe("invalid_body");
+  });
+});

@@ -1,0 +1,83 @@
+/** Clients that read nothing of what they ask for, and a database that sends all of it: memory stays bounded. */
+
+import { afterAll, expect, test } from "bun:test";
+import { connect, type Socket } from "node:net";
+import { spawnService } from "../support/command.ts";
+import { limits } from "../support/limits.ts";
+import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { TEST_TOKEN } from "../support/service.ts";
+
+const CLIENTS = 120;
+/** Four plants make a page, and the service may hold four pages. */
+const PAGE_BYTES = 2_000_000;
+const HELD_BYTES_MAX = 4 * PAGE_BYTES;
+
+await using opened = new AsyncDisposableStack();
+const database = opened.use(await createTestDatabase(await sharedPostgres()));
+const service = opened.use(
+  await spawnService({
+    DATABASE_URL: database.url,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(HELD_BYTES_MAX),
+    ...limits({ drainSecondsMax: 0.1 }),
+  }),
+);
+const { url } = service.started;
+const authorization = `Bearer ${TEST_TOKEN}`;
+for (let id = 0; id < 20; id++) {
+  const body = JSON.stringify({ id, name: "x".repeat(PAGE_BYTES / 4) });
+  const headers = { authorization, "content-type": "application/json" };
+  expect((await fetch(`${url}/plants`, { method: "POST", headers, body })).status).toBe(200);
+}
+const all = opened.move();
+afterAll(() => all.disposeAsync());
+
+async function measure(path: string) {
+  const text = await (await fetch(`${url}/metrics`, { headers: { authorization } })).text();
+  const read = (name: string): number => Number(text.split(`\n${name} `)[1]?.split("\n")[0] ?? 0);
+  const counter = `plantstore_requests_total{method="GET",path="${path}"`;
+  const [served, refused] = [read(`${counter},status="200"}`), read(`${counter},status="503"}`)];
+  const heldBytes = read("plantstore_held_bytes");
+  return { bytes: read("process_resident_memory_bytes"), heldBytes, served, refused };
+}
+
+function askWithoutReading(path: string, accept: string): Socket {
+  const { hostname, port } = new URL(url);
+  const socket = connect({ host: hostname, port: Number(port) });
+  socket.on("error", () => undefined);
+  const lines = ["Host: a", `Authorization: ${authorization}`, `Accept: ${accept}`];
+  socket.write(`GET ${path} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n`);
+  return socket;
+}
+
+test.each([
+  ["pages", "/plants", "application/json"],
+  ["exports", "/plants", "application/x-ndjson"],
+  ["sheets", "/plants", "text/csv"],
+  ["changes", "/changes", "application/x-ndjson"],
+])(
+  "of unread %s few are held, others are refused, and then they are served again",
+  async (_name, path, accept) => {
+    const ask = (): Promise<Response> => fetch(url + path, { headers: { authorization, accept } });
+    const readAll = async (): Promise<number> => {
+      let response = await ask();
+      for (; response.status === 503; response = await ask()) await response.bytes();
+      return (await response.bytes()).length;
+    };
+    expect(await readAll()).toBeGreaterThanOrEqual(PAGE_BYTES);
+    const before = await measure(path);
+    const sockets = Array.from({ length: CLIENTS }, () => askWithoutReading(path, accept));
+    let now = before;
+    let mostBytes = 0;
+    while (now.served + now.refused < before.served + before.refused + CLIENTS) {
+      now = await measure(path);
+      mostBytes = Math.max(mostBytes, now.bytes);
+    }
+    expect(now.refused).toBeGreaterThan(before.refused);
+    expect(now.heldBytes).toBeLessThan(2 * HELD_BYTES_MAX);
+    // Without the bound each would hold a page, and the pages that are read next.
+    expect(mostBytes - before.bytes).toBeLessThan((CLIENTS * PAGE_BYTES) / 2);
+    for (const socket of sockets) socket.destroy();
+    expect(await readAll()).toBeGreaterThanOrEqual(PAGE_BYTES);
+  },
+);

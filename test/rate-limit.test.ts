@@ -1,0 +1,137 @@
+/** Rates and durations as they are written, and the account of a token by a clock that the test sets. */
+
+import { describe, expect, test } from "bun:test";
+import {
+  createRateLimiter,
+  findDurationMs,
+  findRate,
+  RateLimited,
+  RATES_BYTES,
+} from "../src/auth/rate-limit.ts";
+
+test.each<[string, ReturnType<typeof findRate>]>([
+  ["1/s", { units: 1, windowSeconds: 1 }],
+  ["6000/min", { units: 6000, windowSeconds: 60 }],
+  ["1000000000/h", { units: 1_000_000_000, windowSeconds: 3600 }],
+  ...["", "100", "0/s", "-1/s", "1.5/s", "100/m", "100/day", "1e3/s", "1000000001/s", "x1/s"].map(
+    (wrong): [string, undefined] => [wrong, undefined],
+  ),
+  ["1/sx", undefined],
+  ["none", undefined],
+])("the rate %j is %p", (text, rate) => expect(findRate(text)).toEqual(rate));
+
+test.each<[string, number | undefined]>([
+  ["90s", 90_000],
+  ["15m", 900_000],
+  ["12h", 43_200_000],
+  ["999999999d", 999_999_999 * 86_400_000],
+  ...["", "90", "0s", "-1s", "1.5h", "1000000000d", "x1s", "1sx", "1w"].map(
+    (wrong): [string, undefined] => [wrong, undefined],
+  ),
+])("the duration %j is %p ms", (text, ms) => expect(findDurationMs(text)).toBe(ms));
+
+/** Its first 13 bits of 64 say where a token's account is. */
+const hashOf = (first64: bigint): string => first64.toString(16).padStart(16, "0").padEnd(64, "0");
+const till = { hash: hashOf(5n), rate: undefined };
+
+function makeLimiter(rate: string, memory?: ArrayBuffer) {
+  const clock = { ns: 1_000_000_000_000n };
+  const limiter = createRateLimiter(rate, memory, () => clock.ns);
+  const takeAll = (token = till): number => {
+    for (let count = 0; ; count++)
+      try {
+        limiter.take(token);
+      } catch (error) {
+        if (error instanceof RateLimited) return count;
+        throw error;
+      }
+  };
+  return { clock, takeAll, ...limiter };
+}
+
+describe("a token", () => {
+  test("gets its units again with time, and never more than all", () => {
+    const { clock, takeAll } = makeLimiter("10/s");
+    expect(takeAll()).toBe(10);
+    clock.ns += 350_000_000n;
+    expect(takeAll()).toBe(3);
+    clock.ns += 60_000_000_000n;
+    expect(takeAll()).toBe(10);
+  });
+
+  test("is told what is left when that is less than a tenth, and when to try again", () => {
+    const { clock, take, requireBatch } = makeLimiter("20/h");
+    for (let count = 1; count <= 18; count++) expect(take(till)).toBeUndefined();
+    const rate = { units: 20, windowSeconds: 3600 };
+    expect(take(till)).toEqual({ ...rate, remaining: 1, resetSeconds: 3420 });
+    clock.ns += 500_000_000n;
+    expect(take(till)).toEqual({ ...rate, remaining: 0, resetSeconds: 3600 });
+    const refused = (): unknown => {
+      try {
+        return take(till);
+      } catch (error) {
+        return error;
+      }
+    };
+    const state = { ...rate, remaining: 0, resetSeconds: 3600 };
+    expect(refused()).toMatchObject({ reason: "rate_limited", retryAfterSeconds: 180, state });
+    // To begin a batch takes nothing.
+    requireBatch(till);
+    clock.ns += 179_500_000_000n;
+    expect(take(till)).toMatchObject({ remaining: 0 });
+  });
+
+  test("without a rate, or with none, has no account", () => {
+    for (const [fallback, rate] of [
+      ["", undefined],
+      ["1/h", "none"],
+    ] as const) {
+      const { take } = makeLimiter(fallback);
+      for (let count = 0; count < 3; count++) expect(take({ ...till, rate })).toBeUndefined();
+    }
+    expect(makeLimiter("1/h").takeAll({ ...till, rate: "3/h" } as never)).toBe(3);
+  });
+
+  test.each([
+    ["behind it", 5n],
+    ["at the end", 8_191n],
+    ["of the hash that is zero", 0n],
+  ])("has its own account if others begin at the same place, %s", (_name, place) => {
+    const { takeAll } = makeLimiter("4/h");
+    const all = Array.from({ length: 20 }, (_, index) => ({
+      hash: hashOf(place + BigInt(index) * 8_192n),
+      rate: undefined,
+    }));
+    expect(all.map(takeAll)).toEqual(all.map(() => 4));
+    expect(all.map(takeAll)).toEqual(all.map(() => 0));
+  });
+
+  test("shares an account, and takes no other's place, when all places are taken", () => {
+    const memory = new ArrayBuffer(RATES_BYTES);
+    const slots = new BigInt64Array(memory);
+    for (let at = 0; at < slots.length; at += 2) slots[at] = -1n;
+    const { takeAll } = makeLimiter("4/h", memory);
+    expect(takeAll()).toBe(4);
+    expect(takeAll({ hash: hashOf(5n + 8_192n), rate: undefined })).toBe(0);
+    expect(takeAll({ hash: hashOf(6n), rate: undefined })).toBe(4);
+    expect(slots.filter((_, index) => index % 2 === 0).every((key) => key === -1n)).toBe(true);
+    // The accounts of 5 and 6, and no other.
+    expect([slots[11], slots[13]].every((time) => time !== 0n)).toBe(true);
+    expect(slots.filter((_, index) => index % 2 === 1 && slots[index] !== 0n)).toHaveLength(2);
+  });
+
+  test("may owe one part of a batch, and waits until it is paid and a little longer", async () => {
+    const { pace, takeAll } = makeLimiter("100/s");
+    async function* blocks(): AsyncGenerator<number[]> {
+      yield Array.from({ length: 105 }, (_, index) => index);
+    }
+    const startedAtMs = performance.now();
+    const parts: number[][] = [];
+    for await (const part of pace(blocks(), till, new AbortController().signal)) parts.push(part);
+    // 5 units take 50 ms, and a quarter of that is for others. A timer may fire a millisecond early.
+    expect(performance.now() - startedAtMs).toBeGreaterThanOrEqual(61);
+    expect(parts.flat()).toEqual(Array.from({ length: 105 }, (_, index) => index));
+    expect(parts.map(({ length }) => length)).toEqual([...Array<number>(10).fill(10), 5]);
+    expect(takeAll()).toBe(0);
+  });
+});
