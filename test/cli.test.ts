@@ -8,6 +8,7 @@ import { formatForPeople, formatLogLine } from "../src/cli/serve.ts";
 import { runCommand, runOnTerminal, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
+import { until } from "./support/until.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
   fetch(`${url}/plants`, {
@@ -238,7 +239,10 @@ describe("plantstore serve", () => {
       PLANTSTORE_DRAIN_DELAY_SECONDS: "60",
     });
     service.kill("SIGTERM");
-    while ((await fetch(`${service.started.url}/readyz`)).status !== 503) await Bun.sleep(10);
+    await until(
+      "the service drains",
+      async () => (await fetch(`${service.started.url}/readyz`)).status === 503,
+    );
     await Bun.sleep(600);
     service.kill("SIGTERM");
     expect(await service.exited).toBe(1);
@@ -275,7 +279,7 @@ describe.skipIf(process.platform !== "linux")("a log that cannot be written", ()
       expect((await fetch(`${url}/readyz`)).status).toBe(200);
       service.kill("SIGTERM");
       expect(await service.exited).toBe(0);
-    }, 20_000);
+    });
 });
 
 describe("npm start", () => {
@@ -300,7 +304,6 @@ describe("npm start", () => {
       expect(await child.exited).toBe(0);
       expect(await rejectionOf(fetch(`${url}/livez`))).toBeInstanceOf(Error);
     },
-    20_000,
   );
 });
 

@@ -5,10 +5,11 @@ import { describe, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { launcher, runCommand, spawnService, startCommand } from "./support/command.ts";
-import { lines, makeWorkplace, until } from "./support/folder.ts";
+import { lines, makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
 describe("plantstore import --url", () => {
   test("stores through a running service, and refuses what it refuses", async () => {
@@ -113,7 +114,7 @@ describe("plantstore import --url", () => {
       PLANTSTORE_TOKEN: TEST_TOKEN,
     });
     await command.write(lines(1, 100));
-    await until(() => countPlants(at.store) === 100);
+    await until("100 plants are stored", () => countPlants(at.store) === 100);
     first.kill("SIGKILL");
     await first.exited;
     await command.write(lines(101, 100));
@@ -128,7 +129,7 @@ describe("plantstore import --url", () => {
     expect(stdout).toMatch(/^created (300, replayed 0|200, replayed 100), refused 0\n$/);
     expect(second.started.url).toBe(url);
     expect(countPlants(at.store)).toBe(300);
-  }, 20_000);
+  });
 
   test("sends again what was not answered for, and only that", async () => {
     await using service = await startService();
@@ -290,7 +291,9 @@ describe("plantstore import --url", () => {
       const running = runCommand(["import", at.file("plants.ndjson"), "--url", service.url], {
         PLANTSTORE_TOKEN: TEST_TOKEN,
       });
-      await until(() => service.logLines.some((line) => line.includes("store_busy")));
+      await until("the store is busy", () =>
+        service.logLines.some((line) => line.includes("store_busy")),
+      );
       other.run("COMMIT");
       other.close();
       expect(await running).toMatchObject({
@@ -299,6 +302,5 @@ describe("plantstore import --url", () => {
         stderr: expect.stringContaining("did not get to this request in time"),
       });
     },
-    20_000,
   );
 });

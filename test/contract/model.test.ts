@@ -182,4 +182,4 @@ test("any sequence of operations answers and leaves behind what the model says",
     ),
     { numRuns: RUNS, seed },
   );
-}, 120_000);
+});

@@ -21,7 +21,8 @@ import { findChromium } from "./chromium.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import { guardFolder, listChildren } from "./processes.ts";
 import { startService, TEST_TOKEN, type TestService } from "./service.ts";
-import { improveSteps, PATIENCE_MS, watchSteps } from "./steps.ts";
+import { improveSteps, watchSteps } from "./steps.ts";
+import { PATIENCE_MS } from "./until.ts";
 
 /** How a page is looked at. */
 interface Look {

@@ -21,8 +21,6 @@ import { slowClients } from "./slow-clients.ts";
 import { soak } from "./soak.ts";
 import { webhooks, webhooksCheat } from "./webhooks.ts";
 
-const TEST_MS_MAX = 120_000;
-
 /** Fails where the scenario found a fault, or where so much of what it should have done was not done. */
 async function expectNoFault(
   scenario: Scenario,
@@ -47,10 +45,8 @@ function torture(
   seconds: number,
   atLeast: Readonly<Record<string, number>> = {},
 ): void {
-  test.skipIf(scenario.missing?.() !== undefined)(
-    name,
-    () => tellingSeed(async () => void (await expectNoFault(scenario, seconds, atLeast))),
-    TEST_MS_MAX,
+  test.skipIf(scenario.missing?.() !== undefined)(name, () =>
+    tellingSeed(async () => void (await expectNoFault(scenario, seconds, atLeast))),
   );
 }
 
@@ -160,7 +156,6 @@ test.skipIf(slowClients.missing?.() !== undefined)(
         expectNoFault(idleConnections, 5, { "used again": 99 }),
       ]);
     }),
-  TEST_MS_MAX,
 );
 
 test.skipIf(postgres.missing?.() !== undefined)(
@@ -172,7 +167,6 @@ test.skipIf(postgres.missing?.() !== undefined)(
       for (const [name, figure] of Object.entries(figures))
         if (/^(contest|writes)/.test(name)) expect(figure).toBeGreaterThan(5);
     }),
-  TEST_MS_MAX,
 );
 
 torture(

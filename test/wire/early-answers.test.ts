@@ -148,7 +148,6 @@ for (const [route, lines] of routes)
       const sent = groups.filter(([, target]) => target !== "hasty" || lines?.length !== 0);
       for (const client of installed) await expectAnswers(lines, client, sent);
     },
-    60_000,
   );
 
 test("over HTTP/1.0 without a Connection header every early answer reaches clients that can send it", async () => {
@@ -156,7 +155,7 @@ test("over HTTP/1.0 without a Connection header every early answer reaches clien
   const group: Group = ["HTTP/1.0", "ordinary", cases];
   for (const client of installed)
     if (client !== "node") await expectAnswers(undefined, client, [group]);
-}, 60_000);
+});
 
 test("the last result of a batch that is broken off reaches a client that keeps sending and closes", async () => {
   await using hasty = await targets.hasty();
@@ -213,5 +212,5 @@ describe("what the service discards is bounded:", () => {
     });
     await closed;
     expect(sent).toBeWithin(67_108_864, 100_000_000);
-  }, 20_000);
+  });
 });

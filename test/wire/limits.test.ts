@@ -234,7 +234,7 @@ describe.concurrent("what takes long:", () => {
       }),
     );
     expect(statuses).toEqual(statuses.map(() => 408));
-  }, 20_000);
+  });
 
   test("a connection that is idle after an answer is closed after the idle time, an unread body or not", async () => {
     await using service = await startService(settings);
@@ -255,7 +255,7 @@ describe.concurrent("what takes long:", () => {
       expect(seconds).toBeLessThan(10);
     }
     await expectNothingStored(service);
-  }, 20_000);
+  });
 
   test("a head that does not end is cut off by the runtime without a byte, after some 12 seconds whatever is configured", async () => {
     await using service = await startService(settings);
@@ -272,7 +272,7 @@ describe.concurrent("what takes long:", () => {
       expect(seconds).toBeLessThan(14);
     }
     await expectNothingStored(service);
-  }, 20_000);
+  });
 
   // The runtime closes an idle connection up to four seconds early or late.
   test("a batch may take longer than the idle time, as long as something comes now and then", async () => {
@@ -295,7 +295,7 @@ describe.concurrent("what takes long:", () => {
     await receive(connection, /\r\n0\r\n\r\n$/);
     connection.abort();
     expect(await service.readPlants()).toHaveLength(6);
-  }, 30_000);
+  });
 
   test("an export that finds nothing for longer than the idle time is not cut off", async () => {
     await using service = await startService(settings);
@@ -312,5 +312,5 @@ describe.concurrent("what takes long:", () => {
     const response = await send(service, "GET", "/plants?name=found", { headers });
     expect(await response.text()).toBe('{"id":99,"name":"found"}\n');
     listing.mockRestore();
-  }, 30_000);
+  });
 });
