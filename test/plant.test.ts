@@ -15,8 +15,9 @@ import {
 } from "../src/domain/plant.ts";
 import { resolveConfig } from "../src/config.ts";
 import { describeApi } from "../src/http/operations.ts";
+import { runsFactor } from "./support/long.ts";
 
-const RUNS = 5_000 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
+const RUNS = 1_000 * runsFactor;
 
 /** Mostly members that a plant has, mostly with values that it may have. */
 const value = fc.oneof(

@@ -8,8 +8,9 @@ import { TEST_TOKEN } from "../support/service.ts";
 import { checkIntegrity } from "../support/stores.ts";
 import { MixedLoad } from "../torture/mixed-load.ts";
 import { compareAnswers } from "../torture/shimmed-disk.ts";
+import { runsFactor } from "../support/long.ts";
 
-const rounds = Number(process.env["PLANTSTORE_TEST_CRASH_ROUNDS"] ?? 10);
+const rounds = 5 * runsFactor;
 const KILL_AFTER_MS_MAX = 300;
 /** In every other round, however slow the machine is. Otherwise nothing would be shown. */
 const ACKNOWLEDGED_MIN = 20;

@@ -12,19 +12,20 @@ import {
   anyPlant,
 } from "../support/arbitrary.ts";
 import { engine } from "../support/database.ts";
+import { runsFactor } from "../support/long.ts";
 import { perform } from "../support/model.ts";
 import { findInt64ByOracle, findPlantByOracle } from "../support/oracle.ts";
 import { isReplay, type StoredPlant, toBody } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
 import { startService } from "../support/service.ts";
 
-const runsFactor = Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
-const timeoutMs = 120_000 * Math.max(1, runsFactor);
+/** Less than a test has. */
+const SEARCH_MS_MAX = 240_000;
 const runs = (count: number): fc.Parameters<unknown> => ({
   seed,
   numRuns: Math.ceil(count * runsFactor),
   // The search for the smallest failure ends before the runner loses its patience, and with it the report.
-  interruptAfterTimeLimit: timeoutMs / 2,
+  interruptAfterTimeLimit: SEARCH_MS_MAX,
   markInterruptAsFailure: true,
 });
 
