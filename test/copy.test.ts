@@ -480,9 +480,9 @@ describe("a copy that is disturbed", () => {
     using holder = new Database(at.to);
     holder.run("BEGIN IMMEDIATE");
     const command = startCommand(at.args, { ...limits({ queueSecondsMax: 1 }) });
-    const timer = setTimeout(() => holder.run("COMMIT"), 3_000);
+    await until("it tries again", () => command.stderr().includes("Trying again"));
+    holder.run("COMMIT");
     const finished = await command.finished;
-    clearTimeout(timer);
     expect(finished.stderr).toMatch(
       new RegExp(`^(The store did not get .* Trying again in \\d\\.\\d s\\.\\n)+$`),
     );

@@ -118,7 +118,7 @@ describe("plantstore import --url", () => {
     first.kill("SIGKILL");
     await first.exited;
     await command.write(lines(101, 100));
-    await Bun.sleep(200);
+    await until("it tries again", () => command.stderr().includes("Trying again"));
     await using second = await spawnService({ ...env, PORT: new URL(url).port });
     await command.write(lines(201, 100));
     await command.end();
@@ -226,11 +226,13 @@ describe("plantstore import --url", () => {
       using at = makeWorkplace({ "plants.ndjson": lines(1, 5_000) });
       const arrived = Promise.withResolvers<undefined>();
       const interrupted = Promise.withResolvers<undefined>();
-      // Holds an answer back until the command has been interrupted.
+      // Holds an answer back until the command has been interrupted, and gives no other.
       using slow = Bun.serve({
         port: 0,
         fetch: async (request) => {
           const body = await request.text();
+          if (Bun.peek.status(arrived.promise) === "fulfilled")
+            return new Promise<never>(() => undefined);
           const { method, headers } = request;
           const answer = await fetch(`${service.url}/plants/batch`, { method, headers, body });
           const results = await answer.text();
@@ -265,8 +267,7 @@ describe("plantstore import --url", () => {
       fetch: async (request) => {
         await request.text();
         arrived.resolve(undefined);
-        await Bun.sleep(20_000);
-        return new Response("");
+        return new Promise<never>(() => undefined);
       },
     });
     const args = ["import", at.file("plants.ndjson"), "--url", silent.url.origin];
