@@ -177,7 +177,8 @@ describeInBrowser("a test file", () => {
     using folder = makeTemporaryFolder();
     const path = join(folder.path, "faulty.test.ts");
     await Bun.write(path, source);
-    const child = Bun.spawn([process.execPath, "test", path], { stdout: "ignore", stderr: "pipe" });
+    const command = [process.execPath, "test", "--timeout", "300000", path];
+    const child = Bun.spawn(command, { stdout: "ignore", stderr: "pipe" });
     const stderr = await new Response(child.stderr).text();
     expect(await child.exited).toBe(1);
     expect(stderr).toContain("console warning: odd");
