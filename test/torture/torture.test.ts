@@ -117,7 +117,7 @@ torture("while a sync hangs only writes wait, and none is stored after its refus
   "writes refused": 0,
 });
 
-torture("a service that a hanging disk holds up is found out", diskHangCheat, 0);
+tortureLong("a service that a hanging disk holds up is found out", diskHangCheat, 0);
 
 torture(
   "no mutated request ends the process, is answered improperly, or is stored unacknowledged",
