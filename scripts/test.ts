@@ -1,14 +1,20 @@
-/** Runs all test scripts in three rows side by side, because much of their time is waiting. */
+/** Runs all test scripts, two at a time, because much of their time is waiting. With --long, the longer tests too. */
 
 import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** The scripts of a row run one after the other. All rows take about as long. */
-const rows = [
-  ["test:parts", "test:torture"],
-  ["test:browser", "test:ship", "test:serializable"],
-  ["test:wire", "test:sqlite", "test:postgres", "test:servers"],
-] as const;
+const isLong = process.argv.includes("--long");
+
+/** The longest first, so none is left alone in the end. */
+const waiting = [
+  "test:sqlite",
+  "test:postgres",
+  "test:browser",
+  "test:torture",
+  "test:ship",
+  ...(isLong ? ["test:serializable"] : []),
+];
+const AT_A_TIME = 2;
 
 /** These have their files on the disk. */
 const onDisk = new Set(["test:torture", "test:ship"]);
@@ -36,6 +42,7 @@ function hasRoomInMemory(): boolean {
 }
 
 const inMemory = hasRoomInMemory() ? { TMPDIR: MEMORY } : {};
+const long = isLong ? { PLANTSTORE_TEST_LONG: "true" } : {};
 
 interface Finished {
   readonly script: string;
@@ -47,7 +54,7 @@ interface Finished {
 /** The output of a script is printed when it has ended, so two do not mix. */
 async function run(script: string): Promise<Finished> {
   const startedAtMs = performance.now();
-  const env = { ...process.env, ...(onDisk.has(script) ? {} : inMemory) };
+  const env = { ...process.env, ...long, ...(onDisk.has(script) ? {} : inMemory) };
   const child = Bun.spawn(["npm", "run", "--silent", script], {
     env,
     stdout: "pipe",
@@ -65,13 +72,14 @@ async function run(script: string): Promise<Finished> {
   return { script, exitCode, seconds, failed: [...failed] };
 }
 
-async function runRow(row: readonly string[]): Promise<Finished[]> {
-  const finished: Finished[] = [];
-  for (const script of row) finished.push(await run(script));
-  return finished;
+const finished: Finished[] = [];
+
+async function work(): Promise<void> {
+  for (let script = waiting.shift(); script !== undefined; script = waiting.shift())
+    finished.push(await run(script));
 }
 
-export const finished = (await Promise.all(rows.map(runRow))).flat();
+await Promise.all(Array.from({ length: AT_A_TIME }, work));
 process.stdout.write("\n");
 for (const { script, exitCode, seconds, failed } of finished)
   process.stdout.write(

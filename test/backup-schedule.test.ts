@@ -6,6 +6,7 @@ import { runCommand, type ServiceProcess, spawnService } from "./support/command
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, damage, makeStore, readPlants } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
 const NAME = /^plants-\d{8}T\d{6}Z\.db$/;
 
@@ -39,10 +40,6 @@ const readMetrics = async ({ started }: ServiceProcess): Promise<string> =>
     await fetch(`${started.url}/metrics`, { headers: { authorization: `Bearer ${TEST_TOKEN}` } })
   ).text();
 
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await isSo())) await Bun.sleep(20);
-}
-
 const made = async (service: ServiceProcess, result = "made"): Promise<number> => {
   const pattern = new RegExp(`^plantstore_backups_total\\{result="${result}"\\} (\\d+)$`, "m");
   return Number(pattern.exec(await readMetrics(service))?.[1]);
@@ -57,7 +54,7 @@ test("serve --backup-to: makes whole backups, keeps the newest, and removes what
   await using service = await spawnService({ ...scene.env, PLANTSTORE_BACKUP_KEEP: "2" });
   for (let id = 1; id <= 20; id++)
     await sendPlant(service.started.url, { id: BigInt(id), name: `plant ${id}`, tag: null });
-  await until(async () => (await made(service)) >= 3);
+  await until("3 backups are made", async () => (await made(service)) >= 3);
 
   const metrics = await readMetrics(service);
   service.kill("SIGTERM");
@@ -74,7 +71,7 @@ test("serve --backup-to: makes whole backups, keeps the newest, and removes what
   const [, seconds] = /^plantstore_backup_timestamp_seconds (\S+)$/m.exec(metrics) ?? [];
   expect(Math.abs(Date.now() / 1000 - Number(seconds))).toBeLessThan(20);
   expect(await service.stderr).toContain('"event":"backed_up"');
-}, 30_000);
+});
 
 test("serve --backup-to: names from a clock that was wrong, and what is no backup, neither delay nor remove new ones", async () => {
   using scene = makeScene();
@@ -84,7 +81,7 @@ test("serve --backup-to: names from a clock that was wrong, and what is no backu
   mkdirSync(`${scene.backups}/plants-20200101T000000Z.db`);
   writeFileSync(`${scene.backups}/plants-20269999T999999Z.db`, "no time");
   await using service = await spawnService({ ...scene.env, PLANTSTORE_BACKUP_KEEP: "2" });
-  await until(async () => (await made(service)) >= 2);
+  await until("2 backups are made", async () => (await made(service)) >= 2);
   expect(await made(service, "failed")).toBe(0);
   service.kill("SIGTERM");
   await service.exited;
@@ -95,7 +92,7 @@ test("serve --backup-to: names from a clock that was wrong, and what is no backu
   const now = scene.list();
   expect(now.filter((name) => wrong.includes(name))).toEqual([]);
   expect(now).toContain("plants-20200101T000000Z.db");
-}, 30_000);
+});
 
 test("serve --backup-to: a failing backup is logged and counted, deletes nothing, and the next one succeeds", async () => {
   using scene = makeScene();
@@ -103,21 +100,21 @@ test("serve --backup-to: a failing backup is logged and counted, deletes nothing
   writeFileSync(`${scene.backups}/plants-20200101T000000Z.db`, "old");
   renameSync(scene.backups, `${scene.backups}.away`);
   await using service = await spawnService({ ...scene.env, PLANTSTORE_BACKUP_KEEP: "1" });
-  await until(async () => (await made(service, "failed")) >= 1);
+  await until("a backup has failed", async () => (await made(service, "failed")) >= 1);
   const response = await sendPlant(service.started.url, { id: 11n, name: "meanwhile", tag: null });
   expect(response.status).toBe(200);
   expect(await readMetrics(service)).not.toMatch(/^plantstore_backup_bytes /m);
   expect(readdirSync(`${scene.backups}.away`)).toEqual(["plants-20200101T000000Z.db"]);
 
   renameSync(`${scene.backups}.away`, scene.backups);
-  await until(async () => (await made(service)) >= 1);
+  await until("a backup is made", async () => (await made(service)) >= 1);
   service.kill("SIGTERM");
   await service.exited;
   expect(await service.stderr).toContain(
     `"event":"backup_failed","to":"${scene.backups}","reason":"${scene.backups}: no such file or directory."`,
   );
   expect(readPlants(`${scene.backups}/${scene.list().at(-1)}`)).toHaveLength(11);
-}, 30_000);
+});
 
 test("serve --backup-to: a restart makes no backup before it is due, and shows the age of the newest", async () => {
   using scene = makeScene();
@@ -125,8 +122,8 @@ test("serve --backup-to: a restart makes no backup before it is due, and shows t
   const env = { ...scene.env, PLANTSTORE_BACKUP_EVERY: "1h" };
   for (let round = 0; round < 2; round++) {
     await using service = await spawnService(env);
-    await until(() => scene.list().some((name) => NAME.test(name)));
-    await until(async () => (await made(service)) === (round === 0 ? 1 : 0));
+    await until("a backup is there", () => scene.list().some((name) => NAME.test(name)));
+    await until("it is counted", async () => (await made(service)) === (round === 0 ? 1 : 0));
     expect(await readMetrics(service)).toMatch(/^plantstore_backup_timestamp_seconds \d/m);
     const headers = { authorization: `Bearer ${TEST_TOKEN}` };
     const activity = await (await fetch(`${service.started.url}/activity`, { headers })).json();
@@ -137,7 +134,7 @@ test("serve --backup-to: a restart makes no backup before it is due, and shows t
     await service.exited;
   }
   expect(scene.list()).toHaveLength(1);
-}, 30_000);
+});
 
 test("serve --backup-to: PostgreSQL and wrong values are refused at the start", async () => {
   using scene = makeScene();
@@ -150,7 +147,7 @@ test("serve --backup-to: PostgreSQL and wrong values are refused at the start", 
     expect(
       await runCommand(["serve"], { ...scene.env, PLANTSTORE_BACKUP_EVERY: every }),
     ).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("PLANTSTORE_BACKUP_EVERY") });
-}, 30_000);
+});
 
 test("backup verify: restores the newest backup in a temporary place, and leaves nothing behind", async () => {
   using scene = makeScene();
@@ -176,7 +173,7 @@ test("backup verify: restores the newest backup in a temporary place, and leaves
 
   damage(`${scene.backups}/plants-20260101T001500Z.db`);
   expect(await runCommand(["backup", "verify", scene.backups])).toMatchObject({ exitCode: 1 });
-}, 30_000);
+});
 
 test("backup verify: a folder without a backup, or that does not exist, is an error", async () => {
   using scene = makeScene();

@@ -18,6 +18,7 @@ import {
   readFolder,
   readPlants,
 } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
 const CLIENTS = 8;
 
@@ -57,7 +58,7 @@ describe("plantstore backup, while plants are being stored", () => {
       const response = await sendPlant(restored.started.url, plant);
       expect([response.status, isReplay(response)]).toEqual([200, true]);
     }
-  }, 15_000);
+  });
 });
 
 describe("plantstore backup", () => {
@@ -188,7 +189,7 @@ describe("plantstore backup", () => {
       });
       const copies = (): string[] =>
         readdirSync(folder.path).filter((name) => name.startsWith("copy.db"));
-      while (copies().length === 0) await Bun.sleep(1);
+      await until("a copy is under way", () => copies().length > 0);
       child.kill(signal);
       expect(await child.exited).toBe(signal === "SIGINT" ? 130 : 143);
       expect(await new Response(child.stderr).text()).toBe("");

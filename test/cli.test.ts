@@ -10,6 +10,7 @@ import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { makeStore } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
   fetch(`${url}/plants`, {
@@ -240,7 +241,10 @@ describe("plantstore serve", () => {
       PLANTSTORE_DRAIN_DELAY_SECONDS: "60",
     });
     service.kill("SIGTERM");
-    while ((await fetch(`${service.started.url}/readyz`)).status !== 503) await Bun.sleep(10);
+    await until(
+      "the service drains",
+      async () => (await fetch(`${service.started.url}/readyz`)).status === 503,
+    );
     await Bun.sleep(600);
     service.kill("SIGTERM");
     expect(await service.exited).toBe(1);
@@ -319,7 +323,7 @@ describe.skipIf(process.platform !== "linux")("a log that cannot be written", ()
       expect((await fetch(`${url}/readyz`)).status).toBe(200);
       service.kill("SIGTERM");
       expect(await service.exited).toBe(0);
-    }, 20_000);
+    });
 });
 
 describe("npm start", () => {
@@ -344,7 +348,6 @@ describe("npm start", () => {
       expect(await child.exited).toBe(0);
       expect(await rejectionOf(fetch(`${url}/livez`))).toBeInstanceOf(Error);
     },
-    20_000,
   );
 });
 

@@ -4,7 +4,8 @@ import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { launcher, runCommand } from "./support/command.ts";
-import { makeTemporaryFolder, until } from "./support/folder.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
+import { until } from "./support/until.ts";
 
 const bin = dirname(launcher);
 
@@ -122,9 +123,11 @@ describe("a shell", () => {
     try {
       // The quotes keep the echo of the line itself from being taken for its output.
       child.terminal?.write(`${setUp}; echo re''ady\r`);
-      await until(() => /^ready/m.test(screen));
+      await until("the shell is ready", () => /^ready/m.test(screen));
       child.terminal?.write(`${typed}\t`);
-      await until(() => screen.replaceAll("\u0007", "").includes(expected));
+      await until(`the shell shows ${expected}`, () =>
+        screen.replaceAll("\u0007", "").includes(expected),
+      );
     } catch (error) {
       throw new Error(`on the screen: ${JSON.stringify(screen)}`, { cause: error });
     } finally {

@@ -13,9 +13,9 @@ import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { seed } from "./support/random.ts";
 import { toExact } from "./support/plants.ts";
+import { runsFactor } from "./support/long.ts";
 
 const { config } = resolveConfig({}, {});
-const runsFactor = Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
 
 interface Stores extends AsyncDisposable {
   readonly from: Store;
@@ -84,52 +84,48 @@ const anyPlants = fc
   .map((plants) => plants.toSorted((one, other) => (one.id < other.id ? -1 : 1)));
 
 describe("copying plants", () => {
-  test(
-    "between any two stores",
-    async () => {
-      await using stores = await openStores();
-      const reset = async (store: Store, plants: readonly Plant[]): Promise<void> => {
-        const old = await readAll(store);
-        await Promise.all(old.map(({ id }) => store.removePlant(id, {})));
-        await Promise.all(plants.map((one) => store.createPlant(one)));
-      };
-      const pageLength = fc.integer({ min: 1, max: 8 });
-      await fc.assert(
-        fc.asyncProperty(anyPlants, anyPlants, pageLength, pageLength, async (from, to, m, n) => {
-          await Promise.all([reset(stores.from, from), reset(stores.to, to)]);
-          const copying = copy(inPagesOf(stores.from, m), inPagesOf(stores.to, n));
-          const outcome = await copying.catch((error: unknown) => error);
-          const found = new Map(to.map((one) => [one.id, one]));
-          const first = from.find((one) => {
-            const other = found.get(one.id);
-            return other !== undefined && !Bun.deepEquals(one, other);
-          });
-          expect(await readAll(stores.from)).toEqual(from);
-          const after = await readAll(stores.to);
-          // Whatever happens, the target keeps what it held.
-          for (const one of to) expect(after).toContainEqual(one);
-          if (first !== undefined) {
-            expect(outcome).toBeInstanceOf(StoresDiffer);
-            expect((outcome as Error).message).toContain(`under the id ${first.id}`);
-            return;
-          }
-          const union = [...from.filter(({ id }) => !found.has(id)), ...to];
-          expect(after).toEqual(union.toSorted((one, other) => (one.id < other.id ? -1 : 1)));
-          const present = from.filter(({ id }) => found.has(id)).length;
-          expect(outcome).toMatchObject({
-            plants: { copied: from.length - present, present },
-            verification: {
-              equal: union.length === from.length,
-              from: { count: from.length },
-              to: { count: union.length },
-            },
-          });
-        }),
-        { seed, numRuns: 60 * runsFactor },
-      );
-    },
-    60_000 * Math.max(1, runsFactor),
-  );
+  test("between any two stores", async () => {
+    await using stores = await openStores();
+    const reset = async (store: Store, plants: readonly Plant[]): Promise<void> => {
+      const old = await readAll(store);
+      await Promise.all(old.map(({ id }) => store.removePlant(id, {})));
+      await Promise.all(plants.map((one) => store.createPlant(one)));
+    };
+    const pageLength = fc.integer({ min: 1, max: 8 });
+    await fc.assert(
+      fc.asyncProperty(anyPlants, anyPlants, pageLength, pageLength, async (from, to, m, n) => {
+        await Promise.all([reset(stores.from, from), reset(stores.to, to)]);
+        const copying = copy(inPagesOf(stores.from, m), inPagesOf(stores.to, n));
+        const outcome = await copying.catch((error: unknown) => error);
+        const found = new Map(to.map((one) => [one.id, one]));
+        const first = from.find((one) => {
+          const other = found.get(one.id);
+          return other !== undefined && !Bun.deepEquals(one, other);
+        });
+        expect(await readAll(stores.from)).toEqual(from);
+        const after = await readAll(stores.to);
+        // Whatever happens, the target keeps what it held.
+        for (const one of to) expect(after).toContainEqual(one);
+        if (first !== undefined) {
+          expect(outcome).toBeInstanceOf(StoresDiffer);
+          expect((outcome as Error).message).toContain(`under the id ${first.id}`);
+          return;
+        }
+        const union = [...from.filter(({ id }) => !found.has(id)), ...to];
+        expect(after).toEqual(union.toSorted((one, other) => (one.id < other.id ? -1 : 1)));
+        const present = from.filter(({ id }) => found.has(id)).length;
+        expect(outcome).toMatchObject({
+          plants: { copied: from.length - present, present },
+          verification: {
+            equal: union.length === from.length,
+            from: { count: from.length },
+            to: { count: union.length },
+          },
+        });
+      }),
+      { seed, numRuns: 30 * runsFactor },
+    );
+  });
 
   test("continues after a store was busy, gone or full, and after writes that were done and answered as refused", async () => {
     await using stores = await openStores();

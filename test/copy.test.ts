@@ -12,11 +12,12 @@ import {
   spawnService,
   startCommand,
 } from "./support/command.ts";
-import { makeWorkplace, until, type Workplace } from "./support/folder.ts";
+import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import type { StoredPlant } from "./support/plants.ts";
 import { sendPlant } from "./support/service.ts";
 import { alter, countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
 /** A workplace with two stores. The second may not exist yet. */
 interface Pair extends Workplace {
@@ -444,7 +445,7 @@ describe("a copy that is disturbed", () => {
   test("killed before the end, the next copy continues it", async () => {
     using at = makePair(many(60_000));
     const command = startCommand(at.args);
-    await until(() => isStored(at.to));
+    await until("a plant is copied", () => isStored(at.to));
     command.kill("SIGKILL");
     expect((await command.finished).exitCode).toBe(137);
     const before = countPlants(at.to);
@@ -462,7 +463,7 @@ describe("a copy that is disturbed", () => {
   test("on SIGINT says how far it came, and exits 130", async () => {
     using at = makePair(many(60_000));
     const command = startCommand([...at.args, "--json"]);
-    await until(() => isStored(at.to));
+    await until("a plant is copied", () => isStored(at.to));
     command.kill("SIGINT");
     const finished = await command.finished;
     expect(finished.exitCode).toBe(130);
@@ -519,9 +520,9 @@ describe("a copy that is disturbed", () => {
     using holder = new Database(at.to);
     holder.run("BEGIN IMMEDIATE");
     const command = startCommand(at.args, { ...limits({ queueSecondsMax: 1 }) });
-    const timer = setTimeout(() => holder.run("COMMIT"), 3_000);
+    await until("it tries again", () => command.stderr().includes("Trying again"));
+    holder.run("COMMIT");
     const finished = await command.finished;
-    clearTimeout(timer);
     expect(finished.stderr).toMatch(
       new RegExp(`^(The store did not get .* Trying again in \\d\\.\\d s\\.\\n)+$`),
     );

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { createDemoPlants } from "../scripts/demo-plants.ts";
 import { isStorable } from "../src/domain/plant.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
+import { until } from "./support/until.ts";
 
 test("the demo's plants are the same every time, each with an id of its own", () => {
   const plants = createDemoPlants(3000);
@@ -36,7 +37,7 @@ test("the demo shows plants to its token while they come in, and leaves nothing 
   expect(JSON.parse(await read("/plants?limit=1000"))).toHaveLength(1000);
   expect(await read("/plants/9223372036854775807")).toContain('"id":9223372036854775807,');
   // Those that come in get these ids.
-  while (!(await read("/plants/100001")).includes('"name"')) await Bun.sleep(10);
+  await until("a plant has come in", async () => (await read("/plants/100001")).includes('"name"'));
 
   expect(readdirSync(folder.path)).toHaveLength(1);
   child.kill("SIGINT");

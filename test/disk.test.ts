@@ -20,6 +20,7 @@ import { isReplay, type StoredPlant } from "./support/plants.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { canMount, mountSmallFolder, runSystemCommand } from "./support/small-disk.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 import { ShimmedDisk } from "./torture/shimmed-disk.ts";
 
 const canLimitFileSize = Bun.which("prlimit") !== null;
@@ -106,7 +107,6 @@ class Sender {
   }
 }
 
-const TIMEOUT_MS = 30_000;
 const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
 
 /** One plant is stored; the sync of the next one fails, and goes on failing until it is told to stop. */
@@ -121,12 +121,12 @@ async function failOneSync(service: UnsyncedService): Promise<Sender> {
 
 /** Asks until the answer has this status: an answer is kept for a second. */
 async function readinessTurns(status: 200 | 503, url: string): Promise<Response> {
-  const deadlineMs = performance.now() + 5_000;
-  for (;;) {
-    const response = await fetch(`${url}/readyz`);
-    if (response.status === status || performance.now() > deadlineMs) return response;
-    await Bun.sleep(20);
-  }
+  let response: Response | undefined;
+  await until(`/readyz answers ${status}`, async () => {
+    response = await fetch(`${url}/readyz`);
+    return response.status === status;
+  });
+  return response as Response;
 }
 
 /** From a disk with little room, through a full one, to one with room again. */
@@ -162,40 +162,29 @@ async function fillAndRecover(
 }
 
 describe("a full disk: creates answer 503 and store nothing, until there is room again", () => {
-  test.skipIf(!canLimitFileSize)(
-    "where a file may not grow any more",
-    async () => {
-      using folder = makeTemporaryFolder();
-      const path = `${folder.path}/plants.db`;
-      // 1024 blocks of 512 bytes. Without the trap the signal would end the process.
-      const limited = ["sh", "-c", 'trap "" XFSZ; ulimit -S -f 1024; exec "$@"', "sh"];
-      await using service = await spawnService(
-        { ...token, DATABASE_URL: `sqlite:${path}` },
-        limited,
-      );
-      await fillAndRecover(service, path, () => {
-        runSystemCommand("prlimit", "--pid", `${service.pid}`, "--fsize=unlimited");
-      });
-    },
-    TIMEOUT_MS,
-  );
+  test.skipIf(!canLimitFileSize)("where a file may not grow any more", async () => {
+    using folder = makeTemporaryFolder();
+    const path = `${folder.path}/plants.db`;
+    // 1024 blocks of 512 bytes. Without the trap the signal would end the process.
+    const limited = ["sh", "-c", 'trap "" XFSZ; ulimit -S -f 1024; exec "$@"', "sh"];
+    await using service = await spawnService({ ...token, DATABASE_URL: `sqlite:${path}` }, limited);
+    await fillAndRecover(service, path, () => {
+      runSystemCommand("prlimit", "--pid", `${service.pid}`, "--fsize=unlimited");
+    });
+  });
 
-  test.skipIf(!canMount)(
-    "where the file system has no free block",
-    async () => {
-      using folder = mountSmallFolder();
-      const path = `${folder.path}/plants.db`;
-      await using service = await spawnService({
-        ...token,
-        DATABASE_URL: `sqlite:${path}`,
-        PLANTSTORE_DISK_FREE_BYTES_MIN: "0",
-      });
-      const filler = `${folder.path}/filler`;
-      writeFileSync(filler, Buffer.alloc(2 ** 20));
-      await fillAndRecover(service, path, () => rmSync(filler));
-    },
-    TIMEOUT_MS,
-  );
+  test.skipIf(!canMount)("where the file system has no free block", async () => {
+    using folder = mountSmallFolder();
+    const path = `${folder.path}/plants.db`;
+    await using service = await spawnService({
+      ...token,
+      DATABASE_URL: `sqlite:${path}`,
+      PLANTSTORE_DISK_FREE_BYTES_MIN: "0",
+    });
+    const filler = `${folder.path}/filler`;
+    writeFileSync(filler, Buffer.alloc(2 ** 20));
+    await fillAndRecover(service, path, () => rmSync(filler));
+  });
 });
 
 /** What the main file holds by itself, without the log beside it. */
@@ -209,104 +198,87 @@ function readMainFile(path: string): StoredPlant[] {
 const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
 
 describe.skipIf(lackOfShim() !== undefined)("a sync that fails", () => {
-  test(
-    "refuses every create of its commit, and is over without a restart when syncs succeed again",
-    async () => {
-      await using service = await spawnUnsynced();
-      const { url } = service.process.started;
-      const sender = new Sender(url);
-      for (let count = 0; count < 50; count++) await sender.send(sender.makePlants(1));
-      expect(sender.refused).toEqual([]);
-      const logBytes = statSync(`${service.path}-wal`).size;
+  test("refuses every create of its commit, and is over without a restart when syncs succeed again", async () => {
+    await using service = await spawnUnsynced();
+    const { url } = service.process.started;
+    const sender = new Sender(url);
+    for (let count = 0; count < 50; count++) await sender.send(sender.makePlants(1));
+    expect(sender.refused).toEqual([]);
+    const logBytes = statSync(`${service.path}-wal`).size;
 
-      service.startFailing();
-      await sender.send(sender.makePlants(16));
-      expect(sender.refused.length).toBe(16);
-      await expectRefusal(await readinessTurns(503, url), "store_unavailable");
-      expect((await fetch(`${url}/livez`)).status).toBe(200);
-      const descriptors = countDescriptors(service.process.pid);
-      for (let count = 0; count < 20; count++) await sender.send(sender.makePlants(1));
-      expect(sender.refused.length).toBe(36);
-      expect(countDescriptors(service.process.pid)).toBe(descriptors);
+    service.startFailing();
+    await sender.send(sender.makePlants(16));
+    expect(sender.refused.length).toBe(16);
+    await expectRefusal(await readinessTurns(503, url), "store_unavailable");
+    expect((await fetch(`${url}/livez`)).status).toBe(200);
+    const descriptors = countDescriptors(service.process.pid);
+    for (let count = 0; count < 20; count++) await sender.send(sender.makePlants(1));
+    expect(sender.refused.length).toBe(36);
+    expect(countDescriptors(service.process.pid)).toBe(descriptors);
 
-      service.stopFailing();
-      await sender.resendRefused();
-      expect(sender.refused).toEqual([]);
-      // The file was opened again, and its log emptied into the main file.
-      expect(statSync(`${service.path}-wal`).size).toBeLessThan(logBytes);
-      expect(readMainFile(service.path).slice(0, 50)).toEqual(sender.expected.slice(0, 50));
-      expect((await readinessTurns(200, url)).status).toBe(200);
+    service.stopFailing();
+    await sender.resendRefused();
+    expect(sender.refused).toEqual([]);
+    // The file was opened again, and its log emptied into the main file.
+    expect(statSync(`${service.path}-wal`).size).toBeLessThan(logBytes);
+    expect(readMainFile(service.path).slice(0, 50)).toEqual(sender.expected.slice(0, 50));
+    expect((await readinessTurns(200, url)).status).toBe(200);
 
-      service.process.kill("SIGKILL");
-      await service.process.exited;
-      expect(readPlants(service.path)).toEqual(sender.expected);
-      expect(checkIntegrity(service.path)).toBe("ok");
-    },
-    TIMEOUT_MS,
-  );
+    service.process.kill("SIGKILL");
+    await service.process.exited;
+    expect(readPlants(service.path)).toEqual(sender.expected);
+    expect(checkIntegrity(service.path)).toBe("ok");
+  });
 
-  test(
-    "may leave a plant in the log: sent again it is a replay, and acknowledged from the main file",
-    async () => {
-      await using service = await spawnUnsynced();
-      const sender = await failOneSync(service);
+  test("may leave a plant in the log: sent again it is a replay, and acknowledged from the main file", async () => {
+    await using service = await spawnUnsynced();
+    const sender = await failOneSync(service);
 
-      service.stopFailing();
-      const responses = await sender.resendRefused();
-      expect(responses.map((response) => [response.status, isReplay(response)])).toEqual([
-        [200, true],
-      ]);
-      expect(readMainFile(service.path)).toEqual(sender.expected);
-    },
-    TIMEOUT_MS,
-  );
+    service.stopFailing();
+    const responses = await sender.resendRefused();
+    expect(responses.map((response) => [response.status, isReplay(response)])).toEqual([
+      [200, true],
+    ]);
+    expect(readMainFile(service.path)).toEqual(sender.expected);
+  });
 
-  test(
-    "and the file gone meanwhile: no new one is made in its place, and nothing is acknowledged",
-    async () => {
-      await using service = await spawnUnsynced();
-      const sender = await failOneSync(service);
-      for (const suffix of ["", "-wal", "-shm"])
-        renameSync(service.path + suffix, `${service.path}.gone${suffix}`);
-      service.stopFailing();
-      const [response] = await sender.resendRefused();
-      expect(response?.status).toBe(503);
-      const { url } = service.process.started;
-      const headers = { authorization: `Bearer ${TEST_TOKEN}` };
-      for (const path of ["/plants", "/plants/1", "/plants?name=a", "/readyz"])
-        expect((await fetch(url + path, { headers })).status).toBe(503);
-      expect(existsSync(service.path)).toBe(false);
-    },
-    TIMEOUT_MS,
-  );
+  test("and the file gone meanwhile: no new one is made in its place, and nothing is acknowledged", async () => {
+    await using service = await spawnUnsynced();
+    const sender = await failOneSync(service);
+    for (const suffix of ["", "-wal", "-shm"])
+      renameSync(service.path + suffix, `${service.path}.gone${suffix}`);
+    service.stopFailing();
+    const [response] = await sender.resendRefused();
+    expect(response?.status).toBe(503);
+    const { url } = service.process.started;
+    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+    for (const path of ["/plants", "/plants/1", "/plants?name=a", "/readyz"])
+      expect((await fetch(url + path, { headers })).status).toBe(503);
+    expect(existsSync(service.path)).toBe(false);
+  });
 
   const holders = {
     "another writer": ["BEGIN IMMEDIATE"],
     "another reader": ["BEGIN", "SELECT count(*) FROM plants"],
   };
   for (const [holder, statements] of Object.entries(holders))
-    test(
-      `with ${holder} in the way of opening the file again: 503 in time, alive meanwhile, over when it is gone`,
-      async () => {
-        await using service = await spawnUnsynced(limits({ queueSecondsMax: 1 }));
-        const { url } = service.process.started;
-        const sender = await failOneSync(service);
-        service.stopFailing();
+    test(`with ${holder} in the way of opening the file again: 503, alive meanwhile, over when it is gone`, async () => {
+      await using service = await spawnUnsynced(limits({ queueSecondsMax: 1 }));
+      const { url } = service.process.started;
+      const sender = await failOneSync(service);
+      service.stopFailing();
 
-        using other = new Database(service.path, { readwrite: true, create: false });
-        for (const statement of statements) other.query(statement).all();
-        const plant = { id: 100n, name: "in the way", tag: null };
-        const sentAtMs = performance.now();
-        const response = await expectAlive(url, sendPlant(url, plant));
-        await expectRefusal(response, "store_busy", "store_unavailable");
-        expect(performance.now() - sentAtMs).toBeLessThan(2_000);
+      using other = new Database(service.path, { readwrite: true, create: false });
+      for (const statement of statements) other.query(statement).all();
+      const plant = { id: 100n, name: "in the way", tag: null };
+      // In the way until after the answer.
+      const response = await expectAlive(url, sendPlant(url, plant));
+      await expectRefusal(response, "store_busy", "store_unavailable");
 
-        other.run("ROLLBACK");
-        await sender.send([plant]);
-        await sender.resendRefused();
-        expect(sender.refused).toEqual([]);
-        expect(readPlants(service.path)).toEqual(sender.expected);
-      },
-      TIMEOUT_MS,
-    );
+      other.run("ROLLBACK");
+      await sender.send([plant]);
+      await sender.resendRefused();
+      expect(sender.refused).toEqual([]);
+      expect(readPlants(service.path)).toEqual(sender.expected);
+    });
 });

@@ -16,6 +16,7 @@ import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { readPlants } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
 const names = [
   ..."=1+1|'=x|''=x|'|-5|+1|@sum|\tx|a,b|\"|\"\"|a\"b|;|x'|null|[]|\\|é|e\u0301|🌵👩‍🌾|\ufeff".split(
@@ -347,7 +348,9 @@ describe("plantstore export", () => {
     });
     const args = ["export", "--url", String(server.url), "--output", at.file("plants.ndjson")];
     const command = startCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
-    while (!readdirSync(at.path).some((name) => name.includes("ndjson"))) await Bun.sleep(10);
+    await until("the export is under way", () =>
+      readdirSync(at.path).some((name) => name.includes("ndjson")),
+    );
     command.kill("SIGINT");
     expect(await command.finished).toEqual({ exitCode: 130, stdout: "", stderr: "" });
     expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);

@@ -4,10 +4,11 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { runCommand, spawnService, startCommand } from "./support/command.ts";
-import { lines, makeWorkplace, until } from "./support/folder.ts";
+import { lines, makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
+import { until } from "./support/until.ts";
 
 describe("plantstore import --url", () => {
   test("stores through a running service, and refuses what it refuses", async () => {
@@ -95,11 +96,11 @@ describe("plantstore import --url", () => {
       PLANTSTORE_TOKEN: TEST_TOKEN,
     });
     await command.write(lines(1, 100));
-    await until(() => countPlants(at.store) === 100);
+    await until("100 plants are stored", () => countPlants(at.store) === 100);
     first.kill("SIGKILL");
     await first.exited;
     await command.write(lines(101, 100));
-    await Bun.sleep(200);
+    await until("it tries again", () => command.stderr().includes("Trying again"));
     await using second = await spawnService({ ...env, PORT: new URL(url).port });
     await command.write(lines(201, 100));
     await command.end();
@@ -110,7 +111,7 @@ describe("plantstore import --url", () => {
     expect(stdout).toMatch(/^created (300, replayed 0|200, replayed 100), refused 0\n$/);
     expect(second.started.url).toBe(url);
     expect(countPlants(at.store)).toBe(300);
-  }, 20_000);
+  });
 
   test("sends again what was not answered for, and only that", async () => {
     await using service = await startService();
@@ -207,11 +208,13 @@ describe("plantstore import --url", () => {
       using at = makeWorkplace({ "plants.ndjson": lines(1, 5_000) });
       const arrived = Promise.withResolvers<undefined>();
       const interrupted = Promise.withResolvers<undefined>();
-      // Holds an answer back until the command has been interrupted.
+      // Holds an answer back until the command has been interrupted, and gives no other.
       using slow = Bun.serve({
         port: 0,
         fetch: async (request) => {
           const body = await request.text();
+          if (Bun.peek.status(arrived.promise) === "fulfilled")
+            return new Promise<never>(() => undefined);
           const { method, headers } = request;
           const answer = await fetch(`${service.url}/plants/batch`, { method, headers, body });
           const results = await answer.text();
@@ -246,8 +249,7 @@ describe("plantstore import --url", () => {
       fetch: async (request) => {
         await request.text();
         arrived.resolve(undefined);
-        await Bun.sleep(20_000);
-        return new Response("");
+        return new Promise<never>(() => undefined);
       },
     });
     const args = ["import", at.file("plants.ndjson"), "--url", silent.url.origin];
@@ -272,7 +274,9 @@ describe("plantstore import --url", () => {
       const running = runCommand(["import", at.file("plants.ndjson"), "--url", service.url], {
         PLANTSTORE_TOKEN: TEST_TOKEN,
       });
-      await until(() => service.logLines.some((line) => line.includes("store_busy")));
+      await until("the store is busy", () =>
+        service.logLines.some((line) => line.includes("store_busy")),
+      );
       other.run("COMMIT");
       other.close();
       expect(await running).toMatchObject({
@@ -281,6 +285,5 @@ describe("plantstore import --url", () => {
         stderr: expect.stringContaining("did not get to this request in time"),
       });
     },
-    20_000,
   );
 });

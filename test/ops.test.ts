@@ -7,6 +7,7 @@ import { runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { findFreePort } from "./support/postgres-files.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { until } from "./support/until.ts";
 
 const ops = join(import.meta.dir, "../ops");
 const RULES = join(ops, "prometheus-rules.yml");
@@ -31,11 +32,12 @@ async function scrape(): Promise<string> {
   const headers = { authorization: `Bearer ${TEST_TOKEN}` };
   const ask = async (): Promise<string> =>
     (await fetch(`${service.started.url}/metrics`, { headers })).text();
-  for (;;) {
-    const text = await ask();
-    if (text.includes("\nplantstore_backup_bytes ")) return text;
-    await Bun.sleep(20);
-  }
+  let text = "";
+  await until("a backup is made", async () => {
+    text = await ask();
+    return text.includes("\nplantstore_backup_bytes ");
+  });
+  return text;
 }
 
 const metrics = await scrape();

@@ -8,6 +8,7 @@ import { openDatabase } from "../src/store/sqlite/database.ts";
 import { launcher, runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+import { until } from "./support/until.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
   fetch(`${url}/plants`, {
@@ -44,10 +45,11 @@ describe("plantstore token", () => {
 
     const revoked = await runCommand(["token", "revoke", token.slice(0, 10)], env);
     expect(revoked.stdout).toStartWith("Revoked till ");
-    const revokedAtMs = performance.now();
-    while ((await create(url, token, { id: 1, name: "a" })).status === 200)
-      expect(performance.now() - revokedAtMs).toBeLessThan(5_000);
-  }, 15_000);
+    await until(
+      "the token is refused",
+      async () => (await create(url, token, { id: 1, name: "a" })).status === 401,
+    );
+  });
 
   test("create, list and revoke work through a service, on a machine without the store", async () => {
     await using service = await startService();

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { listChange } from "../src/domain/change.ts";
 import { createSecret, createTestEvent, sendEvent, toEvent } from "../src/webhooks/send.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
+import { until } from "./support/until.ts";
 
 const root = join(import.meta.dir, "..");
 const document = await Bun.file(join(root, "docs/changes.md")).text();
@@ -58,10 +59,10 @@ describe.each(languages)("the receiver in %s", (language, program, command) => {
       const send = async (event: ReturnType<typeof toEvent>, by = webhook) =>
         (await sendEvent(by, event, options)).attempt;
       let tested = await send(createTestEvent());
-      while (tested.status === null) {
-        await Bun.sleep(20);
-        tested = await send(createTestEvent());
-      }
+      await until("the receiver listens", async () => {
+        if (tested.status === null) tested = await send(createTestEvent());
+        return tested.status !== null;
+      });
       expect(tested.status).toBe(204);
       expect((await send(toEvent(listChange(change)))).status).toBe(204);
       const stranger = { ...webhook, secret: createSecret() };

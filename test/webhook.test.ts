@@ -7,6 +7,7 @@ import { makeWorkplace } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { type Received, startReceiver, verify } from "./support/receiver.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { until } from "./support/until.ts";
 
 const settings = {
   PLANTSTORE_TOKEN: TEST_TOKEN,
@@ -107,8 +108,9 @@ test("the metrics have a series for each webhook", async () => {
   const headers = { authorization: `Bearer ${TEST_TOKEN}` };
   const readMetrics = async (): Promise<string> =>
     (await fetch(`${url}/metrics`, { headers })).text();
-  while (!(await readMetrics()).includes('plantstore_webhook_paused{webhook="shop"} 1\n'))
-    await Bun.sleep(20);
+  await until("the webhook is paused", async () =>
+    (await readMetrics()).includes('plantstore_webhook_paused{webhook="shop"} 1\n'),
+  );
   const metrics = await readMetrics();
   expect(metrics).toContain(
     'plantstore_webhook_attempts_total{webhook="shop",result="failed"} 2\n',

@@ -284,10 +284,16 @@ describe("a hostile workbook", () => {
       "colours",
       { sheets: { One: sheet }, styles: `<numFmt formatCode="${"[".repeat(5 * many)}"/>` },
     ],
-  ])("with %s that are not closed costs no time", async (_what, parts) => {
-    const startedAtMs = readCpuMs();
-    await read(makeWorkbook(parts)).catch(() => undefined);
-    expect(readCpuMs() - startedAtMs).toBeLessThan(1_000);
+  ])("with %s that are not closed costs little more than a sound one", async (_what, parts) => {
+    const cost = async (book: Uint8Array): Promise<number> => {
+      const startedAtMs = readCpuMs();
+      await read(book).catch(() => undefined);
+      return readCpuMs() - startedAtMs;
+    };
+    const sound = {
+      sheets: { One: rowsOf(Array.from({ length: many / 10 }, (_, id) => [id, "a"])) },
+    };
+    expect(await cost(makeWorkbook(parts))).toBeLessThan(50 * (await cost(makeWorkbook(sound))));
   });
 
   test("with a row that is not closed loses no row", async () => {

@@ -13,6 +13,7 @@ import {
   toastOf,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const journeys = await startJourneys({}, async ({ url }) => {
   for (const [index, name] of ["Oak", "Elm", "Yew", "Ash", "Box"].entries())
@@ -118,7 +119,10 @@ describeInBrowser("an edit that is not saved", () => {
       await page.getByRole("button", { name: "Edit" }).click();
       await nameOf(page).waitFor();
       await change("Excelsior");
-      while ((await nameOf(page).inputValue()) !== "Excelsior") await Bun.sleep(20);
+      await until(
+        "the form shows the new name",
+        async () => (await nameOf(page).inputValue()) === "Excelsior",
+      );
       await page.getByRole("button", { name: "Save" }).waitFor();
       await nameOf(page).fill("Fraxinus");
       await change("Theirs");

@@ -62,6 +62,5 @@ describeInBrowser("a service that is stopped and started again", () => {
       expect((await service.store.findPlant(3n))?.name).toBe("Rosemary");
       await service[Symbol.asyncDispose]();
     },
-    60_000,
   );
 });

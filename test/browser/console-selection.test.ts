@@ -14,6 +14,7 @@ import {
   toastOf,
 } from "../support/browser.ts";
 import { sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const COUNT = 10_001;
 const headers = { authorization: `Bearer ${TEST_TOKEN}` };
@@ -261,7 +262,7 @@ describeInBrowser("a job on several plants", () => {
     await check(page, 50);
     await check(page, 59, ["Shift"]);
     await page.getByRole("button", { name: "Delete" }).click();
-    while (held.length < 4) await Bun.sleep(5);
+    await until("4 deletions are under way", () => held.length === 4);
     await page.getByRole("button", { name: /Signed in as/ }).click();
     await page.getByRole("button", { name: "Sign out" }).click();
     await signIn(page, next);

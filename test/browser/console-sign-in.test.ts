@@ -187,7 +187,7 @@ describeInBrowser("a token that may not do everything", () => {
 async function untilSignedOut({ page, announceFailure }: TestPage): Promise<void> {
   announceFailure("/changes", "failed");
   announceFailure("/changes", 401);
-  await page.getByRole("heading", { name: "Sign in" }).waitFor({ timeout: 20_000 });
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
 }
 
 describeInBrowser("a token that ends while somebody works", () => {

@@ -5,6 +5,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { describeInBrowser, openPage, phone, type TestPage } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
+import { until } from "../support/until.ts";
 
 const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self' http://127.0.0.1:1";
@@ -46,11 +47,10 @@ afterAll(() => server.stop(true));
 /** The browser reports some faults a little later. */
 async function expectFault(view: TestPage, fault: string): Promise<void> {
   let faults = "";
-  for (let tries = 0; tries < 200 && !faults.includes(fault); tries++) {
+  await until(`the page is at fault: ${fault}`, async () => {
     faults += (await view.takeFaults()).join("\n");
-    await Bun.sleep(10);
-  }
-  expect(faults).toContain(fault);
+    return faults.includes(fault);
+  });
 }
 
 describeInBrowser("a page", () => {
@@ -177,7 +177,8 @@ describeInBrowser("a test file", () => {
     using folder = makeTemporaryFolder();
     const path = join(folder.path, "faulty.test.ts");
     await Bun.write(path, source);
-    const child = Bun.spawn([process.execPath, "test", path], { stdout: "ignore", stderr: "pipe" });
+    const command = [process.execPath, "test", "--timeout", "300000", path];
+    const child = Bun.spawn(command, { stdout: "ignore", stderr: "pipe" });
     const stderr = await new Response(child.stderr).text();
     expect(await child.exited).toBe(1);
     expect(stderr).toContain("console warning: odd");

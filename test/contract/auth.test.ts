@@ -6,6 +6,7 @@ import { hashToken, isWellFormedToken, mintToken, toRecord } from "../../src/aut
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import type { Scope } from "../../src/domain/token.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const service = await startService();
 
@@ -56,18 +57,17 @@ describe("a token", () => {
     await expectRefusal(await createWith(`Bearer ${token}`), "token_expired", INVALID);
   });
 
-  test("that is revoked is refused within 5 seconds, without a restart", async () => {
+  test("that is revoked is soon refused, without a restart", async () => {
     const token = await grant("doomed", ["plants:write"]);
     expect((await createWith(`Bearer ${token}`)).status).toBe(200);
     await service.store.revokeToken(hashToken(token), Date.now());
-    const revokedAtMs = performance.now();
-    let response = await createWith(`Bearer ${token}`);
-    while (response.status === 200 && performance.now() - revokedAtMs < 5_000) {
-      await Bun.sleep(100);
-      response = await createWith(`Bearer ${token}`);
-    }
-    await expectRefusal(response, "token_invalid", INVALID);
-  }, 10_000);
+    // test/authenticate.test.ts says after how many seconds, by a clock of its own.
+    await until(
+      "the token is refused",
+      async () => (await createWith(`Bearer ${token}`)).status !== 200,
+    );
+    await expectRefusal(await createWith(`Bearer ${token}`), "token_invalid", INVALID);
+  });
 
   test("made while the service runs works at once, even where it was refused before", async () => {
     const token = mintToken();

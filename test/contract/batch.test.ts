@@ -6,6 +6,7 @@ import { heldUp } from "../support/database.ts";
 import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { connectRaw } from "../support/wire.ts";
 import { limits } from "../support/limits.ts";
+import { until } from "../support/until.ts";
 
 const service = await startService({
   PLANTSTORE_BODY_BYTES_MAX: "2048",
@@ -155,6 +156,12 @@ const HEAD = `POST /plants/batch HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${
 const chunk = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
 
 describe("a batch over a bare connection", () => {
+  const untilBrokenOff = ({ logLines }: TestService, count: number): Promise<void> =>
+    until(
+      `the log has ${count} batch_broken_off`,
+      () => logLines.filter((line) => line.includes("batch_broken_off")).length === count,
+    );
+
   test("answers the first line before the second is sent", async () => {
     const connection = await connectRaw(service.url);
     connection.send(HEAD + chunk('{"id":40,"name":"a"}\n'));
@@ -172,15 +179,14 @@ describe("a batch over a bare connection", () => {
     connection.send(HEAD + chunk('{"id":1,"name":"whole"}\n{"id":2,"name":"ha'));
     await connection.receive(/"line":1/);
     connection.abort();
-    while (!small.logLines.some((line) => line.includes("batch_broken_off"))) await Bun.sleep(5);
+    await untilBrokenOff(small, 1);
     expect(await countPlants(small)).toBe(1);
     // A half line that happens to be JSON is still a half line.
     const another = await connectRaw(small.url);
     another.send(HEAD + chunk('{"id":3,"name":"whole"}\n{"id":4,"name":"half"}'));
     await another.receive(/"line":1/);
     another.abort();
-    while (small.logLines.filter((line) => line.includes("batch_broken_off")).length < 2)
-      await Bun.sleep(5);
+    await untilBrokenOff(small, 2);
     expect(await countPlants(small)).toBe(2);
   });
 
@@ -223,7 +229,7 @@ test("lines that never reach the store, however many, leave others their turn", 
     answered++;
   expect(await batch).toHaveLength(60_000);
   expect(answered).toBeGreaterThan(20);
-}, 30_000);
+});
 
 test("our own failures are logged once a block, not once a line", async () => {
   await using small = await startService({ ...limits({ queueSecondsMax: 1 }) });
@@ -252,7 +258,7 @@ test("lines about the same id keep their order when the queue is full", async ()
   );
   const due = Array.from({ length: 2_000 }, (_, index) => (index % 2 === 0 ? 200 : 409));
   for (const results of batches) expect(results.map(({ status }) => status)).toEqual(due);
-}, 30_000);
+});
 
 describe("a batch as an array", () => {
   const sendArray = (body: string, to: TestService = service): Promise<Response> =>

@@ -5,6 +5,7 @@ import { engine } from "../support/database.ts";
 import { EventReader } from "../support/events.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const authorization = { authorization: `Bearer ${TEST_TOKEN}` };
 
@@ -237,7 +238,9 @@ describe("GET /changes as events", () => {
     const readMetrics = async (): Promise<string> =>
       (await send(service, "GET", "/metrics")).text();
     // Counted once a second.
-    while (!(await readMetrics()).includes("plantstore_feed_readers 20\n")) await Bun.sleep(50);
+    await until("20 readers are counted", async () =>
+      (await readMetrics()).includes("plantstore_feed_readers 20\n"),
+    );
     expect(await readMetrics()).toContain("plantstore_changes_total 3000\n");
   });
 });

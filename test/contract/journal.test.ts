@@ -9,6 +9,7 @@ import { openStore } from "../../src/store/open.ts";
 import { engine, openTestDatabase, type TestDatabase } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { changesIn } from "../support/plants.ts";
+import { until } from "../support/until.ts";
 
 async function openIn(
   database: TestDatabase,
@@ -205,7 +206,10 @@ describe("the journal", () => {
     const { changes: old, newest } = await untrimmed.readChanges(all);
     expect(old.length).toBeGreaterThan(100);
     await using store = await openIn(database, { trimSeconds: 0.05 });
-    while ((await store.readChanges(all)).changes.length > 1) await Bun.sleep(20);
+    await until(
+      "old changes are removed",
+      async () => (await store.readChanges(all)).changes.length === 1,
+    );
     expect((await store.readChanges(all)).changes.map(({ seq }) => seq)).toEqual([newest]);
     await store.createPlant(plant(2_000n, "new"));
     const changes = changesIn(await store.readChanges({ ...all, after: newest }));
@@ -232,8 +236,8 @@ describe("the journal", () => {
         ({ id }) => id,
         (error: { reason: unknown }) => error.reason,
       );
-    while ((await goOn()) === 2n) await Bun.sleep(20);
+    await until("the second change is removed", async () => (await goOn()) !== 2n);
     expect(await goOn()).toBe("changes_gone");
-    while ((await read(0)).id !== 3n) await Bun.sleep(20);
+    await until("the first change is removed", async () => (await read(0)).id === 3n);
   });
 });

@@ -8,8 +8,9 @@ import { idOf, isAnswer, type Operation, perform } from "../support/model.ts";
 import { type StoredPlant, toBody } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
 import { send, startService } from "../support/service.ts";
+import { runsFactor } from "../support/long.ts";
 
-const RUNS = 40 * Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
+const RUNS = 20 * runsFactor;
 
 const service = await startService({ ...limits({ scanRowsMax: 100 }) });
 
@@ -182,4 +183,4 @@ test("any sequence of operations answers and leaves behind what the model says",
     ),
     { numRuns: RUNS, seed },
   );
-}, 120_000);
+});

@@ -12,19 +12,20 @@ import {
   anyPlant,
 } from "../support/arbitrary.ts";
 import { engine } from "../support/database.ts";
+import { runsFactor } from "../support/long.ts";
 import { perform } from "../support/model.ts";
 import { findInt64ByOracle, findPlantByOracle } from "../support/oracle.ts";
 import { isReplay, type StoredPlant, toBody } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
 import { startService } from "../support/service.ts";
 
-const runsFactor = Number(process.env["PLANTSTORE_TEST_RUNS"] ?? 1);
-const timeoutMs = 120_000 * Math.max(1, runsFactor);
+/** Less than a test has. */
+const SEARCH_MS_MAX = 240_000;
 const runs = (count: number): fc.Parameters<unknown> => ({
   seed,
   numRuns: Math.ceil(count * runsFactor),
   // The search for the smallest failure ends before the runner loses its patience, and with it the report.
-  interruptAfterTimeLimit: timeoutMs / 2,
+  interruptAfterTimeLimit: SEARCH_MS_MAX,
   markInterruptAsFailure: true,
 });
 
@@ -55,31 +56,27 @@ describe("POST /plants, for any plant", () => {
     size: "max",
   });
 
-  test(
-    "answers and stores it exactly, and knows it again however it is written",
-    () =>
-      fc.assert(
-        fc.asyncProperty(severalWritten, async (several) => {
-          await database.run("DELETE FROM plants");
-          for (const [form, replay] of [
-            ["body", false],
-            ["again", true],
-          ] as const) {
-            await Promise.all(
-              several.map(async ({ plant, [form]: body }) => {
-                const response = await service.create(body);
-                expect([response.status, isReplay(response)]).toEqual([200, replay]);
-                expect(await response.json()).toStrictEqual(toAnswer(plant));
-              }),
-            );
-            const plants = several.map(({ plant }) => plant);
-            expect(await database.readPlants()).toEqual(plants.toSorted(byId));
-          }
-        }),
-        runs(150 * share),
-      ),
-    timeoutMs,
-  );
+  test("answers and stores it exactly, and knows it again however it is written", () =>
+    fc.assert(
+      fc.asyncProperty(severalWritten, async (several) => {
+        await database.run("DELETE FROM plants");
+        for (const [form, replay] of [
+          ["body", false],
+          ["again", true],
+        ] as const) {
+          await Promise.all(
+            several.map(async ({ plant, [form]: body }) => {
+              const response = await service.create(body);
+              expect([response.status, isReplay(response)]).toEqual([200, replay]);
+              expect(await response.json()).toStrictEqual(toAnswer(plant));
+            }),
+          );
+          const plants = several.map(({ plant }) => plant);
+          expect(await database.readPlants()).toEqual(plants.toSorted(byId));
+        }
+      }),
+      runs(150 * share),
+    ));
 });
 
 describe("POST /plants, for any body", () => {
@@ -89,68 +86,56 @@ describe("POST /plants, for any body", () => {
     size: "max",
   });
 
-  test(
-    "answers 200 for a plant, 409 for a taken id and 400 for all else, and what it refused changed nothing",
-    async () => {
-      await database.run("DELETE FROM plants");
-      expect((await service.create(toBody(known))).status).toBe(200);
-      await fc.assert(
-        fc.asyncProperty(severalBodies, async (bodies) => {
-          await database.run(`DELETE FROM plants WHERE id <> ${known.id}`);
-          const stored = new Map([[known.id, known]]);
-          for (const body of bodies) {
-            const response = await service.create(body);
-            const plant = findPlantByOracle(body);
-            const outcome =
-              plant === undefined
-                ? undefined
-                : perform(stored.get(plant.id), { kind: "create", plant });
-            if (outcome?.state !== undefined) stored.set(outcome.state.id, outcome.state);
-            expect(response.status).toBe(outcome?.answer.status ?? 400);
-            const answer = (await response.json()) as Record<string, unknown>;
-            if (plant !== undefined && response.status === 200)
-              expect(answer).toStrictEqual(toAnswer(plant) as Record<string, unknown>);
-            else {
-              expect(Object.keys(answer).toSorted()).toEqual(["error", "message"]);
-              expect(answer["error"]).toBe(Math.trunc(answer["error"] as number) | 0);
-              expect(answer["message"]).toBeString();
-            }
+  test("answers 200 for a plant, 409 for a taken id and 400 for all else, and what it refused changed nothing", async () => {
+    await database.run("DELETE FROM plants");
+    expect((await service.create(toBody(known))).status).toBe(200);
+    await fc.assert(
+      fc.asyncProperty(severalBodies, async (bodies) => {
+        await database.run(`DELETE FROM plants WHERE id <> ${known.id}`);
+        const stored = new Map([[known.id, known]]);
+        for (const body of bodies) {
+          const response = await service.create(body);
+          const plant = findPlantByOracle(body);
+          const outcome =
+            plant === undefined
+              ? undefined
+              : perform(stored.get(plant.id), { kind: "create", plant });
+          if (outcome?.state !== undefined) stored.set(outcome.state.id, outcome.state);
+          expect(response.status).toBe(outcome?.answer.status ?? 400);
+          const answer = (await response.json()) as Record<string, unknown>;
+          if (plant !== undefined && response.status === 200)
+            expect(answer).toStrictEqual(toAnswer(plant) as Record<string, unknown>);
+          else {
+            expect(Object.keys(answer).toSorted()).toEqual(["error", "message"]);
+            expect(answer["error"]).toBe(Math.trunc(answer["error"] as number) | 0);
+            expect(answer["message"]).toBeString();
           }
-          expect(await database.readPlants()).toEqual([...stored.values()].toSorted(byId));
-        }),
-        runs(400 * share),
-      );
-    },
-    timeoutMs,
-  );
+        }
+        expect(await database.readPlants()).toEqual([...stored.values()].toSorted(byId));
+      }),
+      runs(400 * share),
+    );
+  });
 });
 
 describe("findInt64", () => {
-  test(
-    "agrees with exact arithmetic on any JSON number",
-    () =>
-      fc.assert(
-        fc.property(anyNumberText, (text) => {
-          expect(findInt64(text)).toBe(findInt64ByOracle(text));
-        }),
-        runs(40_000),
-      ),
-    timeoutMs,
-  );
+  test("agrees with exact arithmetic on any JSON number", () =>
+    fc.assert(
+      fc.property(anyNumberText, (text) => {
+        expect(findInt64(text)).toBe(findInt64ByOracle(text));
+      }),
+      runs(40_000),
+    ));
 
-  test(
-    "finds any int64 in any notation, and none in an integer out of range",
-    () => {
-      const written = anyInteger.chain((value) => fc.tuple(fc.constant(value), anyNotation(value)));
-      return fc.assert(
-        fc.property(written, ([value, text]) => {
-          const isInt64 = BigInt.asIntN(64, value) === value;
-          expect(findInt64(text)).toBe(isInt64 ? value : undefined);
-          expect(findInt64ByOracle(text)).toBe(isInt64 ? value : undefined);
-        }),
-        runs(20_000),
-      );
-    },
-    timeoutMs,
-  );
+  test("finds any int64 in any notation, and none in an integer out of range", () => {
+    const written = anyInteger.chain((value) => fc.tuple(fc.constant(value), anyNotation(value)));
+    return fc.assert(
+      fc.property(written, ([value, text]) => {
+        const isInt64 = BigInt.asIntN(64, value) === value;
+        expect(findInt64(text)).toBe(isInt64 ? value : undefined);
+        expect(findInt64ByOracle(text)).toBe(isInt64 ? value : undefined);
+      }),
+      runs(20_000),
+    );
+  });
 });

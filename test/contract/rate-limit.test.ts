@@ -6,6 +6,7 @@ import { catalogue } from "../../src/domain/errors.ts";
 import { limits } from "../support/limits.ts";
 import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { chunk, connectRaw, head, HOST, type RawConnection, receive } from "../support/wire.ts";
+import { until } from "../support/until.ts";
 
 const get = (service: TestService, token = TEST_TOKEN, path = "/token"): Promise<Response> =>
   fetch(service.url + path, { headers: { authorization: `Bearer ${token}` } });
@@ -104,11 +105,10 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
     let served = 0;
     while (Bun.peek.status(text) === "pending") {
       if ((await get(service)).status === 200) served++;
-      await Bun.sleep(2);
     }
     expect((await text).match(/"status":200/g)).toHaveLength(120);
-    expect(served).toBeGreaterThan(10);
-  }, 15_000);
+    expect(served).toBeGreaterThan(2);
+  });
 
   test("a token has four batches at a time; a further one is refused and stores nothing", async () => {
     await using service = await startService({
@@ -131,23 +131,23 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
   });
 
   test("a service that stops ends a batch that waits for its rate", async () => {
+    // Longer than a test may take: the batch is not waited for.
+    const DRAIN_SECONDS_MAX = 3_600;
     const service = await startService({
       PLANTSTORE_RATE_LIMIT: "5/h",
-      ...limits({ drainSecondsMax: 30 }),
+      ...limits({ drainSecondsMax: DRAIN_SECONDS_MAX }),
     });
     const response = await sendBatch(service, makeLines(10));
     const text = response.text();
-    while ((await get(service)).status !== 429) await Bun.sleep(10);
-    const startedAtMs = performance.now();
+    await until("the rate is used up", async () => (await get(service)).status === 429);
     await service[Symbol.asyncDispose]();
-    expect(performance.now() - startedAtMs).toBeLessThan(10_000);
     const results = (await text).trimEnd().split("\n");
     expect(JSON.parse(results.at(-1) ?? "")).toMatchObject({
       line: results.length,
       status: 503,
       error: catalogue.shutting_down.code,
     });
-  }, 45_000);
+  });
 
   test.skipIf(process.platform !== "linux")("several workers share one account", async () => {
     await using service = await startService({

@@ -12,6 +12,7 @@ import { createWebhookSender } from "../../src/webhooks/sender.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 interface Shown {
   readonly name: string;
@@ -80,11 +81,12 @@ async function untilShop(
   holds: (shop: Shown) => boolean,
   asked: TestService = service,
 ): Promise<Shown> {
-  for (;;) {
-    const shop = await call("GET", "/shop", undefined, asked);
-    if (holds(shop)) return shop;
-    await Bun.sleep(5);
-  }
+  let shop: Shown | undefined;
+  await until("the webhook is shown as expected", async () => {
+    shop = await call("GET", "/shop", undefined, asked);
+    return holds(shop);
+  });
+  return shop as Shown;
 }
 
 /** Changes the record in the store as another instance would. */

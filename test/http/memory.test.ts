@@ -13,6 +13,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { readError, send, startService, TEST_TOKEN } from "../support/service.ts";
 import { chunk, connectRaw, receive } from "../support/wire.ts";
+import { until } from "../support/until.ts";
 
 const folder = makeTemporaryFolder();
 afterAll(() => folder[Symbol.dispose]());
@@ -52,10 +53,13 @@ test("unread downloads of a script share one copy of it", async () => {
   const sockets = Array.from({ length: CLIENTS }, () =>
     askWithoutReading(service.url, "/console/large-0a1b2c3d.js"),
   );
-  while ((await countServed(service, "GET", "/console/{file}")) < CLIENTS + 1) await Bun.sleep(20);
+  await until(
+    "every client is served",
+    async () => (await countServed(service, "GET", "/console/{file}")) > CLIENTS,
+  );
   expect(process.memoryUsage.rss() - before).toBeLessThan((CLIENTS * BYTES) / 4);
   for (const socket of sockets) socket.destroy();
-}, 30_000);
+});
 
 async function countServed(
   service: Parameters<typeof send>[0],
@@ -97,7 +101,10 @@ describe("while large answers wait to be read,", () => {
       const unread = Array.from({ length: 4 }, () =>
         askWithoutReading(service.url, "/plants?order=asc", ...lines),
       );
-      while ((await countServed(service, "GET", "/plants")) === 0) await Bun.sleep(20);
+      await until(
+        "a page is served",
+        async () => (await countServed(service, "GET", "/plants")) > 0,
+      );
       let refused: Response;
       do {
         refused = await send(service, "GET", "/plants", { headers });
@@ -114,7 +121,6 @@ describe("while large answers wait to be read,", () => {
       while (served.status === 503);
       expect(await served.text()).toContain(LARGE_NAME);
     },
-    30_000,
   );
 });
 
@@ -135,12 +141,14 @@ test.skipIf(engine !== "sqlite").each([
     do {
       for (let client = 0; client < CLIENTS; client++)
         unread.push(askWithoutReading(service.url, path, `Accept: ${accept}`));
-      while ((await count(200)) + (await count(503)) < unread.length) await Bun.sleep(20);
+      await until(
+        "every client is answered",
+        async () => (await count(200)) + (await count(503)) >= unread.length,
+      );
     } while ((await count(200)) === 0);
     expect(await count(200)).toBeWithin(1, CLIENTS / 3 + 1);
     for (const socket of unread) socket.destroy();
   },
-  30_000,
 );
 
 test("of an export that is not read, two pieces count: the runtime may hold the last one while it asks for the next", async () => {
@@ -154,7 +162,7 @@ test("of an export that is not read, two pieces count: the runtime may hold the 
   let held = 0;
   while (held < 3_500_000) held = heldIn(await (await send(service, "GET", "/metrics")).text());
   unread.destroy();
-}, 10_000);
+});
 
 test("readers of events that read nothing hold little, and another one is sent large plants at once", async () => {
   const CLIENTS = 12;
@@ -171,7 +179,7 @@ test("readers of events that read nothing hold little, and another one is sent l
   const expected = Array.from({ length: 10 }, (_, id) => ({ id, plant: { name: LARGE_NAME } }));
   expect(events.map(({ data }) => JSON.parse(data))).toMatchObject(expected);
   for (const socket of unread) socket.destroy();
-}, 10_000);
+});
 
 describe("while two clients do not read the answer to", () => {
   /** Far more than the system takes from the service for a client that does not read. */
@@ -196,7 +204,10 @@ describe("while two clients do not read the answer to", () => {
       const unread: Socket[] = [];
       while (unread.length < 2) {
         unread.push(sendWithoutReading(service.url, `${method} ${path}`, body));
-        while ((await countServed(service, method, route)) < unread.length) await Bun.sleep(10);
+        await until(
+          "every client is served",
+          async () => (await countServed(service, method, route)) >= unread.length,
+        );
       }
       const overloaded = { status: 503, error: catalogue.overloaded.code };
       expect(await readError(await readLarge())).toMatchObject(overloaded);
@@ -211,7 +222,6 @@ describe("while two clients do not read the answer to", () => {
       expect(await served.json()).toEqual({ id: 0, name });
       expect((await service.create(large(2))).status).toBe(200);
     },
-    30_000,
   );
 });
 
@@ -248,7 +258,7 @@ test("batches and their unfinished lines count: past the bound there is a 503, a
   expect((await service.create('{"id":50,"name":"small"}')).status).toBe(200);
   for (const connection of [...batches, refused]) connection.abort();
   const large = JSON.stringify({ id: 51, name: "x".repeat(900_000) });
-  while ((await service.create(large)).status === 503) await Bun.sleep(10);
+  await until("there is room again", async () => (await service.create(large)).status !== 503);
   (await begin(5)).abort();
 });
 
@@ -283,6 +293,7 @@ test("of many batches, few lines are with the store at one time; the others wait
     const response = await send(service, "POST", "/plants/batch", { body, headers });
     return (await response.text()).split('"status":200').length - 1;
   });
+  await until("a block waits", () => service.store.writesWaiting >= 512);
   let most = 0;
   for (let quiet = 0; quiet < 50; quiet++) {
     await Bun.sleep(2);

@@ -8,6 +8,7 @@ import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { openTestDatabase } from "../support/database.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
+import { until } from "../support/until.ts";
 
 const PLANTS = 40_000;
 /** With it the plants are far more text than the service may use memory. */
@@ -126,7 +127,6 @@ describe.concurrent("a stream", () => {
         ),
       ).toBe(PLANTS / 50);
     },
-    180_000,
   );
 
   test("a batch whose client reads no results is slowed down, takes no more memory, and is cut off at last", async () => {
@@ -162,11 +162,13 @@ describe.concurrent("a stream", () => {
     let tail = "";
     const readLog = (): string => readFileSync(logPath, "utf8");
     // On a busy machine the service may wait for the next line instead of for the reader: then the batch ends by that.
-    while (!/"answer_cut_off"|"batch_broken_off"/.test(readLog())) await Bun.sleep(50);
+    await until("the client is cut off", () =>
+      /"answer_cut_off"|"batch_broken_off"/.test(readLog()),
+    );
     deaf.on("data", (bytes: Buffer) => {
       tail = (tail + bytes.toString("latin1")).slice(-7);
     });
     await cutOff;
     if (!readLog().includes('"batch_broken_off"')) expect(tail).not.toEndWith("0\r\n\r\n");
-  }, 60_000);
+  });
 });

@@ -6,6 +6,7 @@ import { runCommand, startCommand } from "../support/command.ts";
 import { lines, makeWorkplace, type Workplace } from "../support/folder.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { readFolder } from "../support/stores.ts";
+import { until } from "../support/until.ts";
 
 interface Place extends AsyncDisposable {
   readonly at: Workplace;
@@ -145,7 +146,7 @@ describe("a copy from one engine to the other", () => {
         .catch(() => []);
       return Number(row?.count ?? 0);
     };
-    while ((await countCopied()) === 0) await Bun.sleep(5);
+    await until("a plant is copied", async () => (await countCopied()) > 0);
     command.kill("SIGKILL");
     await command.finished;
     const before = await countCopied();

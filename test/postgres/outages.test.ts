@@ -2,7 +2,7 @@
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
-import { expectRefusal } from "../support/expect.ts";
+import { expectAlive, expectRefusal } from "../support/expect.ts";
 import { Clients } from "../support/clients.ts";
 import { createRandom } from "../support/random.ts";
 import { makePlants, type StoredPlant } from "../support/plants.ts";
@@ -10,15 +10,7 @@ import { type PostgresServer, startPostgres } from "../support/postgres-server.t
 import { type DisturbedService, startDisturbed } from "../support/proxy.ts";
 import { sendPlant } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
-
-const QUEUE_MS = 2_000;
-/** For what a busy machine adds to a time that is promised. */
-const MARGIN_MS = 1_500;
-/** From the moment that the server answers again; retries are at most half a second apart. */
-const RECOVERY_MS_MAX = 3_000;
-/** Of a probe that is believed for a second, and one that may take one and a half. */
-const READY_MS_MAX = 2_500;
-const LIVE_MS_MAX = 500;
+import { until } from "../support/until.ts";
 
 let server: PostgresServer;
 let disturbed: DisturbedService;
@@ -41,72 +33,52 @@ beforeEach(async () => void (await disturbed.run("DELETE FROM plants")));
 afterEach(async () => {
   // Backends whose client is gone notice it a little later.
   const { writeConnections, readConnections } = disturbed.service.config;
-  while ((await disturbed.countConnections()) > writeConnections + readConnections + 1)
-    await Bun.sleep(20);
+  const countMax = writeConnections + readConnections + 1;
+  await until(
+    "lost connections are gone",
+    async () => (await disturbed.countConnections()) <= countMax,
+  );
 });
 
 const fern = (index: number): StoredPlant => ({ id: BigInt(index), name: `${index}`, tag: null });
 
-/** How long it takes until the path answers so. Asks all the time. */
-async function until(path: string, status: number): Promise<number> {
-  const startedAtMs = performance.now();
-  while ((await fetch(url + path)).status !== status) await Bun.sleep(20);
-  return performance.now() - startedAtMs;
-}
+const readinessIs = (status: 200 | 503): Promise<void> =>
+  until(`/readyz answers ${status}`, async () => (await fetch(`${url}/readyz`)).status === status);
 
 const startLoad = (): Clients =>
   new Clients(4, { findUrl: () => url, createsOnly: true, firstId: 1_000n }, createRandom());
 
 async function expectRecovery(load: Clients): Promise<void> {
-  expect(await load.untilAcknowledged(50)).toBeLessThan(RECOVERY_MS_MAX);
+  await load.untilAcknowledged(50);
   await load.stop();
   const stored = await disturbed.readPlants();
   expect(load.compare(stored.filter(({ id }) => id >= 1_000n))).toEqual([]);
-  expect(load.answerMsMax).toBeLessThan(QUEUE_MS + MARGIN_MS);
 }
 
 describe("a server that stops answering", () => {
-  test("is given up in time, and used again when it answers", async () => {
-    await until("/readyz", 200);
-    const living = { isWatched: true, msMax: 0 };
-    const watchLive = async (): Promise<void> => {
-      for (; living.isWatched; await Bun.sleep(10)) {
-        const askedAtMs = performance.now();
-        expect((await fetch(`${url}/livez`)).status).toBe(200);
-        living.msMax = Math.max(living.msMax, performance.now() - askedAtMs);
-      }
-    };
-    const watching = watchLive();
-
+  test("is given up, and used again when it answers", async () => {
+    await readinessIs(200);
     await server.pause();
-    const unready = until("/readyz", 503);
-    const sentAtMs = performance.now();
     const plants = makePlants(100, fern);
-    const responses = await Promise.all(plants.map((plant) => sendPlant(url, plant)));
-    expect(performance.now() - sentAtMs).toBeLessThan(QUEUE_MS + MARGIN_MS);
-    for (const response of responses)
+    const sent = Promise.all(plants.map((plant) => sendPlant(url, plant)));
+    for (const response of await expectAlive(url, sent))
       await expectRefusal(response, "store_unavailable", "store_busy");
-    expect(await unready).toBeLessThan(READY_MS_MAX + MARGIN_MS);
+    await readinessIs(503);
 
     server.resume();
-    expect(await until("/readyz", 200)).toBeLessThan(READY_MS_MAX + MARGIN_MS);
+    await readinessIs(200);
     const again = await Promise.all(plants.map((plant) => sendPlant(url, plant)));
     expect(again.map(({ status }) => status)).toEqual(plants.map(() => 200));
     expect(await disturbed.readPlants()).toEqual(plants);
-    living.isWatched = false;
-    await watching;
-    expect(living.msMax).toBeLessThan(LIVE_MS_MAX);
   });
 
   test("behind a network that swallows everything, it is the same", async () => {
     const before = disturbed.service.store.readFigures();
     disturbed.proxy.freeze(true);
-    const sentAtMs = performance.now();
     await expectRefusal(await sendPlant(url, fern(1)), "store_unavailable");
-    expect(performance.now() - sentAtMs).toBeLessThan(QUEUE_MS + MARGIN_MS);
     await expectRefusal(await disturbed.send("GET", "/plants/1"), "store_unavailable");
     disturbed.proxy.freeze(false);
-    await until("/readyz", 200);
+    await readinessIs(200);
     expect((await sendPlant(url, fern(1))).status).toBe(200);
     const { retries = 0, connects = 0 } = disturbed.service.store.readFigures();
     expect(retries).toBeGreaterThan(before.retries ?? 0);
@@ -171,6 +143,6 @@ describe("a server that lets nobody in", () => {
 
 test("a service that has stopped holds no connection", async () => {
   await disturbed.stop();
-  while ((await disturbed.countConnections()) > 0) await Bun.sleep(20);
+  await until("no connection is left", async () => (await disturbed.countConnections()) === 0);
   expect(disturbed.proxy.connections()).toBe(0);
 });

@@ -173,9 +173,9 @@ describe("pages", () => {
     const search = (): Promise<PlantPage> =>
       pair.postgres.listPlants({ ...everything, name: "rose" });
     // The best of some: the compiler and the garbage collector take their time as well.
-    const blockedMs: number[] = [];
-    for (let searches = 0; searches < 5; searches++) blockedMs.push(await measureBlock(search));
-    expect(Math.min(...blockedMs)).toBeLessThan(BLOCK_MS_MAX);
+    const shares: number[] = [];
+    for (let searches = 0; searches < 5; searches++) shares.push(await measureBlock(search));
+    expect(Math.min(...shares)).toBeLessThan(0.5);
     const { plants: found, next } = await search();
     expect(found).toEqual([]);
     expect(next).toBeDefined();
@@ -208,30 +208,31 @@ test("a page that gets no connection in time is refused while it would still hav
   const { config } = resolveConfig({}, { PLANTSTORE_READ_CONNECTIONS: "1" });
   const store = await openStore(database.url, { ...config, queueSecondsMax: 1 });
   await database.run("BEGIN; LOCK TABLE plants IN ACCESS EXCLUSIVE MODE");
-  const read = async (): Promise<number> => {
+  const refused: number[] = [];
+  const read = async (_: unknown, index: number): Promise<void> => {
     await rejectionOf(store.listPlants({ ...everything, limit: 10 }));
-    return performance.now();
+    refused.push(index);
   };
   // As many as share a connection, and one that waits for them.
-  const [firstMs = 0, ...otherMs] = await Promise.all(Array.from({ length: 9 }, read));
-  expect(firstMs - (otherMs.at(-1) ?? 0)).toBeGreaterThan(50);
+  await Promise.all(Array.from({ length: 9 }).map(read));
+  expect(refused[0]).toBe(8);
   await database.run("ROLLBACK");
   await store.close();
 });
 
-const BLOCK_MS_MAX = 20;
-
-/** The longest that the event loop stands still meanwhile, in time of the processor: the machine may be busy. */
+/** The longest that the event loop stands still meanwhile, as a share of all the processor's time that it takes. */
 async function measureBlock(work: () => Promise<unknown>): Promise<number> {
   const state = { isOver: false };
-  let longestMs = 0;
+  const begin = process.cpuUsage();
+  let longest = 0;
   const working = work().finally(() => (state.isOver = true));
   for (let last = process.cpuUsage(); !state.isOver;) {
     await new Promise(setImmediate);
     const { user, system } = process.cpuUsage(last);
-    longestMs = Math.max(longestMs, (user + system) / 1_000);
+    longest = Math.max(longest, user + system);
     last = process.cpuUsage();
   }
   await working;
-  return longestMs;
+  const { user, system } = process.cpuUsage(begin);
+  return longest / (user + system);
 }

@@ -10,12 +10,11 @@ import { limits } from "../support/limits.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres-server.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
-const { config } = resolveConfig({}, {});
+/** What waiting cannot mend is not waited for: otherwise the test would run into its time-out. */
+const config = { ...resolveConfig({}, {}).config, queueSecondsMax: 3_600 };
 
 /** With everything in it that has a meaning in a URL or in SQL. */
 const PASSWORD = "Qx7:/?#@%&' geheim";
-const AT_ONCE_MS_MAX = 2_500;
-
 const opened = new AsyncDisposableStack();
 let server: PostgresServer;
 
@@ -52,9 +51,7 @@ describe("openStore", () => {
   test.each([`${PASSWORD}!`, PASSWORD.slice(0, -1), ""])(
     "the wrong password %j is reported at once, and not repeated",
     async (password) => {
-      const startedAtMs = performance.now();
       const error = await rejectionOf(openStore(urlOf(password), config));
-      expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS_MAX);
       expect(error).toBeInstanceOf(StoreOpenError);
       const { message } = error as StoreOpenError;
       expect(message).toBe(

@@ -58,15 +58,13 @@ function openssl(...args: readonly string[]): void {
   if (exitCode !== 0) throw new Error(`openssl ${args[0]}: ${stderr.toString()}`);
 }
 
-const { config } = resolveConfig({}, {});
+/** What waiting cannot mend is not waited for: otherwise the test would run into its time-out. */
+const config = { ...resolveConfig({}, {}).config, queueSecondsMax: 3_600 };
 
 /** Of this machine, for others; there is none where there is no network. */
 const address = Object.values(networkInterfaces())
   .flatMap((found) => found ?? [])
   .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
-
-/** What cannot get better by waiting is not waited for: well below the five seconds of a queue. */
-const AT_ONCE_MS_MAX = 2_500;
 
 const opened = new AsyncDisposableStack();
 let server: PostgresServer;
@@ -140,10 +138,8 @@ async function isEncrypted(url: string, on = server): Promise<boolean> {
 
 /** The sentence, which comes at once. */
 async function refusalOf(url: string): Promise<string> {
-  const startedAtMs = performance.now();
   const error = await rejectionOf(openStore(url, config));
   expect(error).toBeInstanceOf(StoreOpenError);
-  expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS_MAX);
   const { message } = error as StoreOpenError;
   expect(message).toMatch(/^postgres:\/\/[^ ]+ cannot be opened: .+\.$/);
   return message;

@@ -6,6 +6,7 @@ import { limits } from "../support/limits.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 const PLANTS = 40;
 
@@ -34,7 +35,7 @@ test("each event is sent by one of two instances, and the other goes on if it is
   one.kill("SIGKILL");
   for (let id = PLANTS + 2; id <= 2 * PLANTS; id++) await create(id, other.started.url);
   const countDifferent = (): number => new Set(receiver.received.map(({ id }) => id)).size;
-  while (countDifferent() < 2 * PLANTS) await Bun.sleep(10);
+  await until("every event has arrived", () => countDifferent() === 2 * PLANTS);
   const firsts = [...new Set(receiver.received.map(({ id }) => id))];
   expect(firsts).toEqual(firsts.toSorted());
 });

@@ -38,4 +38,4 @@ test("orval: the generated client creates a plant exactly, as docs/client.md sho
   // A batch is an array of plants and answers with an array of results.
   expect(generated).toMatch(/createPlants = async \(\w+: NewPlant\[\]/);
   expect(generated).toMatch(/data: BatchResult\[\]/);
-}, 120_000);
+});

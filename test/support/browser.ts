@@ -19,9 +19,11 @@ import { type Scope, scopes } from "../../src/domain/token.ts";
 import { findFaults } from "./accessibility.ts";
 import { findChromium } from "./chromium.ts";
 import { makeTemporaryFolder } from "./folder.ts";
+import { isLong } from "./long.ts";
 import { guardFolder, listChildren } from "./processes.ts";
 import { startService, TEST_TOKEN, type TestService } from "./service.ts";
-import { improveSteps, PATIENCE_MS, watchSteps } from "./steps.ts";
+import { improveSteps, watchSteps } from "./steps.ts";
+import { PATIENCE_MS } from "./until.ts";
 
 /** How a page is looked at. */
 interface Look {
@@ -49,8 +51,8 @@ export const phone = {
   isMobile: true,
 } as const;
 
-/** Desktop and phone size, light and dark. */
-export const looks = Object.entries({ desktop, phone });
+/** Desktop, light; `npm run test:long` adds a phone, dark. */
+export const looks = Object.entries<Look>(isLong ? { desktop, phone } : { desktop });
 
 /** Disposing of it ends the use of the page. Its faults fail the test when the test is over. */
 export interface TestPage extends AsyncDisposable {
@@ -325,13 +327,13 @@ interface Visit {
 type Journey = (visit: Visit) => Promise<void>;
 
 interface Journeys extends AsyncDisposable {
-  /** A test in both looks. */
+  /** A test in every look. */
   readonly journey: (name: string, run: Journey) => void;
   /** A test of something that no look changes, at desktop size. */
   readonly once: (name: string, run: Journey) => void;
 }
 
-/** Each journey runs at desktop and phone size, light and dark, on a service for the look alone. */
+/** Each journey runs in every look, on a service for the look alone. */
 export async function startJourneys(
   settings: Readonly<Record<string, string>> = {},
   fill: (service: TestService) => Promise<unknown> = async () => undefined,

@@ -37,9 +37,13 @@ export async function runCommand(
   return finish(child);
 }
 
-async function finish(
-  child: Bun.Subprocess<Bun.SpawnOptions.Writable, "pipe", "pipe">,
-): Promise<Finished> {
+interface Running {
+  readonly stdout: ReadableStream<Uint8Array>;
+  readonly stderr: ReadableStream<Uint8Array>;
+  readonly exited: Promise<number>;
+}
+
+async function finish(child: Running): Promise<Finished> {
   const [stdout, stderr, exitCode] = await Promise.all([
     new Response(child.stdout).text(),
     new Response(child.stderr).text(),
@@ -107,6 +111,8 @@ export interface RunningCommand {
   readonly write: (text: string | Uint8Array) => Promise<void>;
   readonly end: () => Promise<void>;
   readonly kill: (signal: NodeJS.Signals) => void;
+  /** What it has said so far. */
+  readonly stderr: () => string;
   readonly finished: Promise<Finished>;
 }
 
@@ -120,8 +126,15 @@ export function startCommand(
     stdout: "pipe",
     stderr: "pipe",
   });
+  const [watched, whole] = child.stderr.tee();
+  const decoder = new TextDecoder();
+  let said = "";
+  void (async () => {
+    for await (const bytes of watched) said += decoder.decode(bytes, { stream: true });
+  })();
   return {
     pid: child.pid,
+    stderr: () => said,
     write: async (text) => {
       await child.stdin.write(text);
       await child.stdin.flush();
@@ -130,7 +143,7 @@ export function startCommand(
       await child.stdin.end();
     },
     kill: (signal) => child.kill(signal),
-    finished: finish(child),
+    finished: finish({ stdout: child.stdout, stderr: whole, exited: child.exited }),
   };
 }
 

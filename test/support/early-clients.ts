@@ -53,7 +53,7 @@ const python: Program = (url, cases, tries) => [
   `import concurrent.futures, http.client, json, time, urllib.parse
 url = urllib.parse.urlparse(${JSON.stringify(url)})
 def send(one):
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=30)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=240)
     if one.get("isOld"):
         connection._http_vsn, connection._http_vsn_str = 10, "HTTP/1.0"
     whole = b"x" * one["bytes"]
@@ -89,7 +89,7 @@ def send(one):
     headers = [part for pair in one["headers"].items() for part in ("-H", pair[0] + ": " + pair[1])]
     chunked = ["-H", "Transfer-Encoding: chunked"] if one["isChunked"] else []
     version = ["--http1.0", "-H", "Connection:"] if one.get("isOld") else []
-    done = subprocess.run(["curl", "-sS", "-m", "30", "-H", "Expect:", "-w", " %{http_code}", *rate, *headers, *chunked, *version, "--data-binary", "@-", ${JSON.stringify(url)} + one["path"]],
+    done = subprocess.run(["curl", "-sS", "-m", "240", "-H", "Expect:", "-w", " %{http_code}", *rate, *headers, *chunked, *version, "--data-binary", "@-", ${JSON.stringify(url)} + one["path"]],
         input=b"x" * one["bytes"], capture_output=True)
     if done.returncode != 0:
         return "curl " + str(done.returncode)

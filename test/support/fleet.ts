@@ -3,6 +3,7 @@
 import { type ServiceProcess, spawnService } from "./command.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 import type { Random } from "./random.ts";
+import { until } from "./until.ts";
 
 /** A service does not start without its database. The fleet tries again, as a supervisor would. */
 const REPLACE_MS_MAX = 60_000;
@@ -78,7 +79,7 @@ export class Fleet implements AsyncDisposable {
         (rows) => rows.length > 0,
         () => true,
       );
-    while (await isBusy()) await Bun.sleep(5);
+    await until(`no statement of ${name} is left`, async () => !(await isBusy()));
   }
 
   private async spawnAtLast(): Promise<Member> {

@@ -39,8 +39,3 @@ export const parseLines = (text: string): unknown[] =>
     .trimEnd()
     .split("\n")
     .map((line) => JSON.parse(line) as unknown);
-
-/** For what another process does without saying so. */
-export async function until(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await Bun.sleep(10);
-}

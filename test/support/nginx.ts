@@ -3,6 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTemporaryFolder } from "./folder.ts";
+import { until } from "./until.ts";
 
 /** Null if nginx is not installed. */
 export const nginxPath = Bun.which("nginx") ?? Bun.which("nginx", { PATH: "/usr/sbin" });
@@ -23,10 +24,10 @@ export async function startNginx(
     stderr: "inherit",
   });
   const url = `http://127.0.0.1:${port}`;
-  while (!(await answers(url))) {
+  await until("nginx answers", () => {
     if (child.exitCode !== null) throw new Error(`nginx ended with ${child.exitCode}`);
-    await Bun.sleep(10);
-  }
+    return answers(url);
+  });
   return {
     url,
     [Symbol.asyncDispose]: async () => {

@@ -20,8 +20,7 @@ import {
   signal,
   stopProcesses,
 } from "./processes.ts";
-
-const START_MS_MAX = 30_000;
+import { PATIENCE_MS, until } from "./until.ts";
 
 export interface PostgresOptions extends DataFolderOptions {
   /** By the names of postgresql.conf. */
@@ -238,7 +237,7 @@ export class PostgresServer implements AsyncDisposable {
         throw new Error(`another server answers on port ${this.port}`);
       } catch (error) {
         const isGone = child.exitCode !== null || child.signalCode !== null;
-        if (isGone || performance.now() - startedAtMs > START_MS_MAX) {
+        if (isGone || performance.now() - startedAtMs > PATIENCE_MS) {
           await this.kill();
           throw new Error(`PostgreSQL did not start:\n${this.log()}`, { cause: error });
         }
@@ -247,8 +246,6 @@ export class PostgresServer implements AsyncDisposable {
     }
   }
 }
-
-const STREAM_MS_MAX = 30_000;
 
 export interface PairOptions {
   /** Whether a commit is acknowledged only when the standby has it on disk as well. */
@@ -308,8 +305,11 @@ export async function startPair({ synchronous, settings }: PairOptions): Promise
     cutOff: async () => {
       await standby.run("ALTER SYSTEM SET primary_conninfo = ''");
       await standby.run("SELECT pg_reload_conf()");
-      while ((await standby.run("SELECT FROM pg_stat_wal_receiver")).length > 0)
-        await Bun.sleep(10);
+      const receivers = "SELECT FROM pg_stat_wal_receiver";
+      await until(
+        "the standby receives nothing",
+        async () => (await standby.run(receivers)).length === 0,
+      );
     },
     promote: async () => {
       const [row] = await standby.run("SELECT pg_promote() AS promoted");
@@ -320,11 +320,6 @@ export async function startPair({ synchronous, settings }: PairOptions): Promise
 }
 
 async function untilFollowed(primary: PostgresServer, sync: "sync" | "async"): Promise<void> {
-  const startedAtMs = performance.now();
   const query = `SELECT FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = '${sync}'`;
-  while ((await primary.run(query)).length === 0) {
-    if (performance.now() - startedAtMs > STREAM_MS_MAX)
-      throw new Error(`the standby does not follow:\n${primary.log()}`);
-    await Bun.sleep(10);
-  }
+  await until("the standby follows", async () => (await primary.run(query)).length > 0);
 }

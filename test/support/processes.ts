@@ -2,6 +2,7 @@
 
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { until } from "./until.ts";
 
 export interface Process {
   readonly pid: number;
@@ -37,13 +38,13 @@ export function signal(pid: number, name: NodeJS.Signals): void {
 export async function stopProcesses(...pids: readonly number[]): Promise<void> {
   for (const pid of pids) signal(pid, "SIGSTOP");
   const isRunning = ({ pid, stopped }: Process): boolean => pids.includes(pid) && !stopped;
-  while (listProcesses().some(isRunning)) await Bun.sleep(1);
+  await until("the processes are stopped", () => !listProcesses().some(isRunning));
 }
 
 /** Resolves when they are gone. */
 export async function killProcesses(...pids: readonly number[]): Promise<void> {
   for (const pid of pids) signal(pid, "SIGKILL");
-  while (isAnyAlive(pids)) await Bun.sleep(1);
+  await until("the processes are gone", () => !isAnyAlive(pids));
 }
 
 interface Row {

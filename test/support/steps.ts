@@ -3,9 +3,7 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { BrowserContext, Locator, Page } from "playwright-core";
-
-/** Less than a test has, so the step fails and not the test as a whole. Much, because other tests may run beside it. */
-export const PATIENCE_MS = 20_000;
+import { until } from "./until.ts";
 
 /** Playwright looks only twice a second after the first moments, and a suite waits a thousand times. */
 const LOOK_MS = 25;
@@ -61,14 +59,10 @@ export const untilAt = (page: Page, end: string): Promise<void> =>
   page.waitForURL(({ href }) => href.endsWith(end)).catch((error: Error) => tell(page, error));
 
 /** Asked from here: the policy of the page forbids it to evaluate an expression by itself. */
-export async function untilSo(page: Page, expression: string): Promise<void> {
-  const deadlineMs = performance.now() + PATIENCE_MS;
-  while (!(await page.evaluate<boolean>(expression))) {
-    if (performance.now() > deadlineMs)
-      await tell(page, new Error(`it never came to: ${expression}`));
-    await Bun.sleep(LOOK_MS);
-  }
-}
+export const untilSo = (page: Page, expression: string): Promise<void> =>
+  until(expression, () => page.evaluate<boolean>(expression)).catch((error: Error) =>
+    tell(page, error),
+  );
 
 /** What the pages have written last. */
 const consoles = new WeakMap<BrowserContext, string[]>();

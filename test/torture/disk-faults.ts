@@ -288,7 +288,7 @@ const faultKinds: readonly FaultKind[] = [
 ];
 
 /** Generous: the machine may be busy with other things. */
-const TURN_MS_MAX = 20_000;
+const TURN_MS_MAX = 60_000;
 const LAST_MS_MAX = 800;
 const ASK_EVERY_MS = 25;
 const ACKNOWLEDGED_MIN = 5;

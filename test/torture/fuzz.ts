@@ -19,7 +19,7 @@ const SOUND_REQUESTS_EACH = 30;
 /** Connections between two looks at the whole store. */
 const ROUND_LENGTH = 4_000;
 const SHORT_ROUND_LENGTH = 700;
-const WAIT_MS_MAX = { forAnswer: 10_000, forEnd: 400 };
+const WAIT_MS_MAX = { forAnswer: 60_000, forEnd: 10_000 };
 const RUNTIME_REFUSAL = /HTTP\/1\.1 (400|413|431|505) /;
 const FAULTS_MAX = 50;
 /** To find out who sent something, all that was sent is made again. */

@@ -20,9 +20,9 @@ const WRITES_BETWEEN_MAX = 300;
 const CALM_PERCENT = 75;
 const ENDS_BETWEEN_MS_MAX = 3_000;
 /** From the end of a mishap to a write that every service has acknowledged, on a busy machine. */
-const RECOVERY_MS_MAX = 10_000;
+const RECOVERY_MS_MAX = 60_000;
 /** For the load to flow as before. */
-const FLOW_MS_MAX = 30_000;
+const FLOW_MS_MAX = 60_000;
 const PROBE_MS = 20;
 
 /** How a service ends. A killed one promises nothing; one that gets SIGTERM exits with 0. */
@@ -49,7 +49,7 @@ export const postgres: Scenario = {
   },
 };
 
-/** Two rows of mishaps at one time; each goes on until the time is over, and every kind has come. */
+/** Two rows of mishaps at one time; each goes on until the time is over, and in a long run until every kind has come. */
 class Course {
   readonly times = new Times();
   readonly #scene: Scene;
@@ -70,7 +70,7 @@ class Course {
       const isCalm = random.chance(CALM_PERCENT);
       this.times.add(kind, isCalm ? await this.recover(kind) : undefined);
       if (isCalm) await this.#flow(kind, 1 + random.below(WRITES_BETWEEN_MAX));
-      if (haveAllCome && this.#isTimeOver()) break;
+      if ((haveAllCome || this.#budget.isShort) && this.#isTimeOver()) break;
     }
     this.#isServerDone = true;
   }

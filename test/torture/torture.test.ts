@@ -1,6 +1,7 @@
 /** Every scenario for a few seconds, and proof that something happened in it: `npm run torture` goes on for longer. */
 
 import { describe, expect, test } from "bun:test";
+import { isLong } from "../support/long.ts";
 import { createRandom, seed, tellingSeed } from "../support/random.ts";
 import { changes, changesCheat } from "./changes.ts";
 import { contest } from "./contest.ts";
@@ -21,13 +22,15 @@ import { slowClients } from "./slow-clients.ts";
 import { soak } from "./soak.ts";
 import { webhooks, webhooksCheat } from "./webhooks.ts";
 
-const TEST_MS_MAX = 120_000;
+/** Each time twice as long: a slow machine gets the time that it needs. */
+const TRIES = 5;
 
-/** Fails where the scenario found a fault, or where so much of what it should have done was not done. */
+/** Fails where the scenario found a fault, or did not do as much as it should. */
 async function expectNoFault(
   scenario: Scenario,
   seconds: number,
   atLeast: Readonly<Record<string, number>> = {},
+  tries = TRIES,
 ): Promise<Finding["figures"]> {
   const { figures, faults } = await scenario.run({
     seconds,
@@ -36,23 +39,25 @@ async function expectNoFault(
     isShort: true,
   });
   expect(faults.slice(0, 10)).toEqual([]);
-  for (const [name, figure] of Object.entries(atLeast))
-    expect(Number(figures[name]), name).toBeGreaterThan(figure);
+  const lacking = Object.entries(atLeast).filter(([name, due]) => !(Number(figures[name]) > due));
+  if (lacking.length > 0 && tries > 1)
+    return expectNoFault(scenario, 2 * seconds + 1, atLeast, tries - 1);
+  expect(lacking).toEqual([]);
   return figures;
 }
 
-function torture(
+const torture = (
   name: string,
   scenario: Scenario,
   seconds: number,
   atLeast: Readonly<Record<string, number>> = {},
-): void {
-  test.skipIf(scenario.missing?.() !== undefined)(
-    name,
-    () => tellingSeed(async () => void (await expectNoFault(scenario, seconds, atLeast))),
-    TEST_MS_MAX,
+): void =>
+  test.skipIf(scenario.missing?.() !== undefined)(name, () =>
+    tellingSeed(async () => void (await expectNoFault(scenario, seconds, atLeast))),
   );
-}
+
+/** Only in `npm run test:long`. */
+const tortureLong: typeof torture = (...args) => (isLong ? torture(...args) : undefined);
 
 torture("a service that is killed at any moment loses nothing and stores nothing half", kill, 3, {
   kills: 3,
@@ -70,14 +75,14 @@ torture("readers of changes miss nothing, whatever service is killed", changes, 
   "sqlite: connections of readers": 8,
 });
 
-torture("readers that do not resume where they were are found out", changesCheat, 0);
+tortureLong("readers that do not resume where they were are found out", changesCheat, 0);
 
 torture("a receiver of webhooks gets every change in order, whatever is killed", webhooks, 1, {
   "sqlite: changes received": 20,
   "sqlite: receivers ended": 0,
 });
 
-torture("a receiver that drops what it has taken is found out", webhooksCheat, 0);
+tortureLong("a receiver that drops what it has taken is found out", webhooksCheat, 0);
 
 torture("when the power goes, nothing that was acknowledged is lost", powerLoss, 3, {
   losses: 3,
@@ -85,7 +90,7 @@ torture("when the power goes, nothing that was acknowledged is lost", powerLoss,
   "writes acknowledged": 0,
 });
 
-torture(
+tortureLong(
   "a log that is not synced, and a disk that lies about syncs, are caught",
   powerLossCheat,
   2,
@@ -112,7 +117,7 @@ torture("while a sync hangs only writes wait, and none is stored after its refus
   "writes refused": 0,
 });
 
-torture("a service that a hanging disk holds up is found out", diskHangCheat, 0);
+tortureLong("a service that a hanging disk holds up is found out", diskHangCheat, 0);
 
 torture(
   "no mutated request ends the process, is answered improperly, or is stored unacknowledged",
@@ -124,7 +129,7 @@ torture(
   },
 );
 
-torture(
+tortureLong(
   "under ten times its load the service goes on, refuses properly, and recovers",
   overload,
   6,
@@ -143,15 +148,15 @@ torture(
   },
 );
 
-torture("creates keep their share beside readers of large pages", largePages, 4, {
+tortureLong("creates keep their share beside readers of large pages", largePages, 4, {
   "1 worker: created a second beside the readers": 10,
   "1 worker: pages a second": 1,
 });
 
-torture("clients that read or finish nothing cannot take all memory", memory, 0);
+tortureLong("clients that read or finish nothing cannot take all memory", memory, 0);
 
 // At the same time, because both wait for most of theirs.
-test.skipIf(slowClients.missing?.() !== undefined)(
+test.skipIf(!isLong || slowClients.missing?.() !== undefined)(
   "slow clients are cut off in time, idle connections stay usable until theirs is over, others are served meanwhile",
   () =>
     tellingSeed(async () => {
@@ -160,19 +165,17 @@ test.skipIf(slowClients.missing?.() !== undefined)(
         expectNoFault(idleConnections, 5, { "used again": 99 }),
       ]);
     }),
-  TEST_MS_MAX,
 );
 
 test.skipIf(postgres.missing?.() !== undefined)(
   "three services and their PostgreSQL server suffer every kind of mishap under load, and nothing is lost",
   () =>
     tellingSeed(async () => {
-      const figures = await expectNoFault(postgres, 0);
+      const figures = await expectNoFault(postgres, 8);
       // Otherwise nothing was shown: no client was cut off, or none met another.
       for (const [name, figure] of Object.entries(figures))
-        if (/^(contest|writes)/.test(name)) expect(figure).toBeGreaterThan(5);
+        if (/^(contest|writes)/.test(name)) expect(figure).toBeGreaterThan(0);
     }),
-  TEST_MS_MAX,
 );
 
 torture(
@@ -184,9 +187,9 @@ torture(
   },
 );
 
-torture("an asynchronous standby does lose plants, and the torture notices", failOverCheat, 0);
+tortureLong("an asynchronous standby does lose plants, and the torture notices", failOverCheat, 0);
 
-torture(
+tortureLong(
   "a server that commits too late does lose plants, and the torture notices",
   postgresCheat,
   0,

@@ -18,7 +18,7 @@ const CLIENTS = 8;
 const MISHAP_MS_MAX = 700;
 const DOWN_MS_MAX = 200;
 /** Without an event, although there are some to come. */
-const SILENCE_MS_MAX = 15_000;
+const SILENCE_MS_MAX = 60_000;
 const POLL_MS = 20;
 
 const settings = {

@@ -7,13 +7,14 @@ import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { clients, type EarlyCase, type Program, runClient } from "../support/early-clients.ts";
 import { nginxPath, startNginx } from "../support/nginx.ts";
 import { limits } from "../support/limits.ts";
+import { isLong } from "../support/long.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 import { chunk, connectRaw, createHead, parseAnswers, receive } from "../support/wire.ts";
 
 const BODY_BYTES_MAX = 1_048_576;
 const SENT_BYTES = 3_000_000;
 const PAUSE_MS = 40;
-const TRIES = 2;
+const TRIES = isLong ? 2 : 1;
 
 const drainSecondsMax = 0.1;
 const readToken = mintToken();
@@ -148,15 +149,14 @@ for (const [route, lines] of routes)
       const sent = groups.filter(([, target]) => target !== "hasty" || lines?.length !== 0);
       for (const client of installed) await expectAnswers(lines, client, sent);
     },
-    60_000,
   );
 
 test("over HTTP/1.0 without a Connection header every early answer reaches clients that can send it", async () => {
-  const cases = inBothForms(refused, { isOld: true, isChunked: false });
+  const cases = inBothForms(refused, { isOld: true }).filter(({ isChunked }) => !isChunked);
   const group: Group = ["HTTP/1.0", "ordinary", cases];
   for (const client of installed)
     if (client !== "node") await expectAnswers(undefined, client, [group]);
-}, 60_000);
+});
 
 test("the last result of a batch that is broken off reaches a client that keeps sending and closes", async () => {
   await using hasty = await targets.hasty();
@@ -182,7 +182,7 @@ describe("what the service discards is bounded:", () => {
     const startedAtMs = performance.now();
     connection.send(createHead(CHUNKED).replace("application/json", "text/plain") + chunk("x"));
     expect(parseAnswers(await connection.closed)).toMatchObject([{ status: 415 }]);
-    expect(performance.now() - startedAtMs).toBeWithin(400, 5_000);
+    expect(performance.now() - startedAtMs).toBeGreaterThan(400);
   });
 
   test("a client that never stops is cut off after 64 MiB", async () => {
@@ -213,5 +213,5 @@ describe("what the service discards is bounded:", () => {
     });
     await closed;
     expect(sent).toBeWithin(67_108_864, 100_000_000);
-  }, 20_000);
+  });
 });

@@ -185,7 +185,10 @@ describe.concurrent("what takes long:", () => {
   });
 
   test("a body that trickles in within the time is stored", async () => {
-    await using service = await startService(settings);
+    await using service = await startService({
+      ...limits({ readSecondsMax: 240 }),
+      PLANTSTORE_IDLE_SECONDS_MAX: "255",
+    });
     const top = createHead(CLOSE, `Content-Length: ${plantBody(2).length}`);
     const { answers } = await trickle(service, top, plantBody(2).match(/.{1,6}/g) ?? []);
     expect(answers).toMatchObject([{ status: 200 }]);
@@ -219,7 +222,7 @@ describe.concurrent("what takes long:", () => {
       }),
     );
     expect(statuses).toEqual(statuses.map(() => 408));
-  }, 20_000);
+  });
 
   test("a connection that is idle after an answer is closed after the idle time, an unread body or not", async () => {
     await using service = await startService(settings);
@@ -238,7 +241,7 @@ describe.concurrent("what takes long:", () => {
     for (const { seconds } of [idle, halfway, unreadStopped, unreadTrickling])
       expect(seconds).toBeGreaterThan(3.9);
     await expectNothingStored(service);
-  }, 20_000);
+  });
 
   // The runtime closes an idle connection up to four seconds early or late.
   test("a batch may take longer than the idle time, as long as something comes now and then", async () => {
@@ -261,7 +264,7 @@ describe.concurrent("what takes long:", () => {
     await receive(connection, /\r\n0\r\n\r\n$/);
     connection.abort();
     expect(await service.readPlants()).toHaveLength(6);
-  }, 30_000);
+  });
 
   test("an export that finds nothing for longer than the idle time is not cut off", async () => {
     await using service = await startService(settings);
@@ -278,5 +281,5 @@ describe.concurrent("what takes long:", () => {
     const response = await send(service, "GET", "/plants?name=found", { headers });
     expect(await response.text()).toBe('{"id":99,"name":"found"}\n');
     listing.mockRestore();
-  }, 30_000);
+  });
 });

@@ -12,6 +12,7 @@ import { findFreePort } from "../support/nginx.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { chunk, head } from "../support/wire.ts";
+import { until } from "../support/until.ts";
 
 interface Proxy {
   readonly binary: string;
@@ -96,10 +97,10 @@ async function startProxy(name: string, serviceUrl: string) {
     fetch(url + target, { tls, headers: { authorization: `Bearer ${TEST_TOKEN}` } });
   const isReady = async (): Promise<boolean> =>
     (await get("/readyz").catch(() => undefined))?.ok === true;
-  while (!(await isReady())) {
+  await until(`${name} passes requests on`, async () => {
     if (child.exitCode !== null) throw new Error(`${name}: ${await child.stderr.text()}`);
-    await Bun.sleep(20);
-  }
+    return isReady();
+  });
   return {
     url,
     tls,
@@ -224,6 +225,5 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
       // Caddy 2.6 ends it as if it were complete, which the document says.
       if (isFaithful) expect(cut.slice(-5)).not.toBe("0\r\n\r\n");
     },
-    60_000,
   );
 });

@@ -1,0 +1,6 @@
+/** How much is tried. `npm run test:long` tries more than `npm test`. */
+
+export const isLong = process.env["PLANTSTORE_TEST_LONG"] === "true";
+
+/** Of property tests, and of the kills of the crash test. */
+export const runsFactor = Number(process.env["PLANTSTORE_TEST_RUNS"] ?? (isLong ? 5 : 1));
