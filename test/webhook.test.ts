@@ -120,6 +120,17 @@ test("the metrics have a series for each webhook", async () => {
   expect(await service.stderr).toContain('"event":"webhook_paused"');
 });
 
+test("a proxy of the environment is not used: it would choose where an event goes", async () => {
+  using at = makeWorkplace();
+  using receiver = startReceiver();
+  using proxy = startReceiver();
+  const env = { ...at.env, ...settings, HTTP_PROXY: proxy.url, http_proxy: proxy.url };
+  await runCommand(["token", "create", "--name", "any"], env);
+  await runCommand(["webhook", "add", receiver.url, "--name", "shop"], env);
+  expect((await runCommand(["webhook", "test", "shop"], env)).exitCode).toBe(0);
+  expect([receiver.received.length, proxy.received.length]).toEqual([1, 0]);
+});
+
 test.skipIf(Bun.which("openssl") === null)(
   "the certificate has to be for the name in the URL, although the address is dialled",
   async () => {
@@ -139,7 +150,9 @@ test.skipIf(Bun.which("openssl") === null)(
       });
       const url = `https://localhost:${server.port}/`;
       await runCommand(["webhook", "add", url, "--name", name], env);
-      const trusting = { ...env, NODE_EXTRA_CA_CERTS: cert };
+      // Nothing listens at the proxy.
+      const HTTPS_PROXY = "http://127.0.0.1:9";
+      const trusting = { ...env, NODE_EXTRA_CA_CERTS: cert, HTTPS_PROXY };
       const { exitCode, stdout } = await runCommand(["webhook", "test", name], trusting);
       expect([name, exitCode, stdout]).toEqual(
         name === "localhost"

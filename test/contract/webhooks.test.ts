@@ -279,6 +279,22 @@ describe("a webhook", () => {
     await receiver.until(2);
   });
 
+  test("that answers 2xx has taken the event, although it keeps its body open", async () => {
+    const closed = Promise.withResolvers<void>();
+    const socket = {
+      data: (client: Socket) =>
+        void client.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nsoon\r\n"),
+      close: () => closed.resolve(),
+    };
+    using server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket });
+    await call("POST", "", { url: `http://127.0.0.1:${server.port}/`, name: "shop" });
+    await create();
+    const { attempts, failures } = await untilShop((shop) => shop.attempts.length > 0);
+    expect(attempts[0]).toMatchObject({ status: 200, error: null, answer: "soon" });
+    expect(failures).toBe(0);
+    await closed.promise;
+  });
+
   test("that answers nonsense has failed, and its URL is not logged", async () => {
     const socket = { data: (client: Socket) => void client.write("nonsense\r\n".repeat(9)) };
     using server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket });
