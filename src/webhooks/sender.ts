@@ -12,8 +12,6 @@ import type { WebhookFacts } from "../observe/reporter.ts";
 import type { WebhookStore } from "./manage.ts";
 import { sendEvent, type SendOptions, toEvent } from "./send.ts";
 
-type SenderStore = WebhookStore;
-
 interface Limits extends SendOptions {
   readonly webhookRetrySeconds: readonly number[];
   readonly webhookLeaseSeconds: number;
@@ -51,7 +49,7 @@ interface Receiver {
 /** This process. */
 const HOLDER = crypto.randomUUID();
 
-export function createWebhookSender(store: SenderStore, limits: Limits, log: Log) {
+export function createWebhookSender(store: WebhookStore, limits: Limits, log: Log) {
   const leaseMs = limits.webhookLeaseSeconds * 1000;
   /** The part of a lease that no event takes. */
   const spareMs = leaseMs - limits.webhookSecondsMax * 1000;
@@ -61,6 +59,8 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
   const ending = new AbortController();
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
+  /** The number of the newest change, at the last look. */
+  let newest = 0;
   let isFailing = false;
   /** The last large event. */
   let large: Promise<unknown> = Promise.resolve();
@@ -69,10 +69,12 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     for (let polls = 0; !stopping.signal.aborted; polls++) {
       const isStale = [...receivers.values()].some(({ isLost }) => isLost);
       if (polls % LIST_POLLS === 0 || isStale) await list().catch(noteFailure);
+      if (receivers.size > 0) await look().catch(noteFailure);
       for (const receiver of receivers.values())
-        receiver.turn ??= takeTurn(receiver)
-          .catch(noteFailure)
-          .finally(() => (receiver.turn = undefined));
+        if (receiver.webhook.cursor !== newest || isUnwritten(receiver))
+          receiver.turn ??= takeTurn(receiver)
+            .catch(noteFailure)
+            .finally(() => (receiver.turn = undefined));
       await Bun.sleep(limits.webhookPollMs);
     }
   }
@@ -81,6 +83,11 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
   function noteFailure(cause: unknown): void {
     if (!isFailing) log.warn("webhooks_not_sent", { cause });
     isFailing = true;
+  }
+
+  /** For all webhooks: those that are as far have nothing to read. */
+  async function look(): Promise<void> {
+    ({ newest } = await store.readChanges({ after: 0, limit: 0, id: undefined, types: undefined }));
   }
 
   async function list(): Promise<void> {
@@ -107,7 +114,7 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
       if (!(error instanceof Refusal) || error.reason !== "changes_gone") throw error;
       pause(receiver, explainGone(receiver.webhook));
     } finally {
-      await release(receiver);
+      if (isUnwritten(receiver)) await write(receiver, undefined);
     }
   }
 
@@ -149,7 +156,7 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     const { webhook } = receiver;
     const { signal } = ending;
     const { attempt, retryAfterMs } = await sendEvent(webhook, toEvent(change), limits, signal);
-    if (signal.aborted) return false;
+    if (signal.aborted && attempt.status === null) return false;
     const attempts = [attempt, ...webhook.attempts].slice(0, ATTEMPTS_MAX);
     const isTaken = hasSucceeded(attempt);
     const failures = isTaken ? 0 : webhook.failures + 1;
@@ -186,14 +193,6 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     return (isFresh || (await write(receiver, HOLDER))) && ageMs(receiver) < spareMs;
   }
 
-  /** Writes what has happened, also if the last write failed. A cursor that has only moved on is written now and then. */
-  async function release(receiver: Receiver): Promise<void> {
-    const { webhook, stored } = receiver;
-    const isOld = webhook.cursor - stored.cursor > CURSOR_AGE_US_MAX;
-    if (webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld)
-      await write(receiver, undefined);
-  }
-
   /** False if another writer came first. */
   async function write(receiver: Receiver, holder: string | undefined): Promise<boolean> {
     const sinceMs = performance.now();
@@ -221,13 +220,9 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     report: (): Promise<WebhookFacts[]> =>
       Promise.all(
         [...receivers.values()].map(async ({ webhook, sent, failed }) => {
-          const { name, cursor, types, paused } = webhook;
-          const first = await store
-            .readChanges({ after: cursor, limit: 1, id: undefined, types })
-            .then(({ changes }) => changes[0]?.atMs ?? Date.now())
-            .catch(() => cursor / 1000);
-          const lagSeconds = Math.max(0, Date.now() - first) / 1000;
-          return { name, isPaused: paused !== undefined, lagSeconds, sent, failed };
+          const lagSeconds = webhook.cursor === newest ? 0 : await measureLag(store, webhook);
+          const isPaused = webhook.paused !== undefined;
+          return { name: webhook.name, isPaused, lagSeconds, sent, failed };
         }),
       ),
   };
@@ -235,21 +230,36 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
 
 const ageMs = ({ sinceMs }: Receiver): number => performance.now() - sinceMs;
 
+/** Also if the last write failed. A cursor that has only moved on is written now and then. */
+function isUnwritten({ webhook, stored }: Receiver): boolean {
+  const isOld = webhook.cursor - stored.cursor > CURSOR_AGE_US_MAX;
+  return webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld;
+}
+
 function update(receiver: Receiver, changes: Partial<Webhook>): void {
   receiver.webhook = { ...receiver.webhook, ...changes };
 }
 
 /** Little text, or one large change: a webhook that waits holds it. */
-async function read(store: SenderStore, { cursor, types }: Webhook): Promise<ChangePage> {
+async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<ChangePage> {
   const query = { after: cursor, limit: PAGE_LENGTH, id: undefined, types };
   const page = await store.readChanges(query);
   let characters = 0;
   const full = page.changes.findIndex(
-    (change) => (characters += change.json.length) >= LARGE_CHARACTERS,
+    ({ json }) => (characters += json.length) >= LARGE_CHARACTERS,
   );
   const end = page.changes[full];
   if (end === undefined) return page;
   return { ...page, changes: page.changes.slice(0, full + 1), last: end.seq, hasMore: true };
+}
+
+/** The age of the oldest change that it has not taken, in seconds. */
+async function measureLag(store: WebhookStore, { cursor, types }: Webhook): Promise<number> {
+  const firstMs = await store
+    .readChanges({ after: cursor, limit: 1, id: undefined, types })
+    .then(({ changes }) => changes[0]?.atMs ?? Date.now())
+    .catch(() => cursor / 1000);
+  return Math.max(0, Date.now() - firstMs) / 1000;
 }
 
 const explainGone = ({ name, cursor }: Webhook): string =>

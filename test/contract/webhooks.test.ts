@@ -238,6 +238,34 @@ describe("a webhook", () => {
     await sender.stop();
   });
 
+  test("that is idle costs nothing: one look at the journal is for all of them", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    const [shop] = await service.store.listWebhooks();
+    const webhooks = Array.from({ length: 32 }, (_, id) => ({ ...shop, name: `shop-${id}` }));
+    let looks = 0;
+    let lists = 0;
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+    const store = {
+      listWebhooks: async () => {
+        if (++lists === 2) end();
+        return webhooks as Webhook[];
+      },
+      putWebhook: async () => true,
+      readChanges: async () => {
+        looks++;
+        const { cursor } = shop as Webhook;
+        return { changes: [], last: cursor, hasMore: false, newest: cursor };
+      },
+    };
+    const sender = createWebhookSender(store, service.config, silent);
+    sender.start();
+    // Between two reads of the list the journal is looked at ten times.
+    await ended;
+    expect(looks).toBeWithin(1, 12);
+    await sender.stop();
+  });
+
   test("is sent a large event when no other is: each takes memory", async () => {
     using receiver = startReceiver();
     await call("POST", "", { url: receiver.url, name: "shop" });
