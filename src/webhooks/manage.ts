@@ -5,7 +5,7 @@ import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
 import type { ServedStore } from "../domain/store.ts";
-import type { Attempt, Webhook } from "../domain/webhook.ts";
+import { type Attempt, type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import {
   createSecret,
   createTestEvent,
@@ -70,9 +70,13 @@ export const webhookActions = {
       attempts: [],
       version: crypto.randomUUID(),
     };
-    if (await store.putWebhook(webhook, undefined)) return { ...show(webhook), secret };
-    const names = (await store.listWebhooks()).map(({ name }) => name);
-    throw new Refusal(names.includes(webhook.name) ? "webhook_name_taken" : "webhooks_full");
+    for (let tries = 0; tries < CHANGES_MAX; tries++) {
+      if (await store.putWebhook(webhook, undefined)) return { ...show(webhook), secret };
+      const names = (await store.listWebhooks()).map(({ name }) => name);
+      if (names.includes(webhook.name)) throw new Refusal("webhook_name_taken");
+      if (names.length >= WEBHOOKS_MAX) throw new Refusal("webhooks_full");
+    }
+    throw new Refusal("store_busy");
   },
 
   remove: async (context, name) => void (await change(context, name, () => undefined)),

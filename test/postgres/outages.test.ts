@@ -41,7 +41,7 @@ beforeEach(async () => void (await disturbed.run("DELETE FROM plants")));
 afterEach(async () => {
   // Backends whose client is gone notice it a little later.
   const { writeConnections, readConnections } = disturbed.service.config;
-  while ((await disturbed.countConnections()) > writeConnections + readConnections + 1)
+  while ((await disturbed.countConnections()) > writeConnections + readConnections + 2)
     await Bun.sleep(20);
 });
 
