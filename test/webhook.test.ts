@@ -18,7 +18,7 @@ describe.each([
   ["on the store", false],
   ["through a service", true],
 ])("the commands %s", (_where, isRemote) => {
-  test("add, list, test, pause, resume, replay, rotate and remove; the service sends", async () => {
+  test("add, list, show, test, skip, pause, resume, replay, rotate and remove; the service sends", async () => {
     using at = makeWorkplace();
     using receiver = startReceiver();
     const env = { ...at.env, ...settings };
@@ -50,6 +50,12 @@ describe.each([
     expect(await fail("test", "shop")).toMatch(
       /^1 plantstore: shop did not take the event.*500 in \d+ ms "\\u001b\[2J"/s,
     );
+    expect(await run("show", "shop")).toMatch(
+      /\nTIME .*\n\S+ +msg_test_\w+ +500 +\d+ +"\\u001b\[2J"\n.*\n\S+ +msg_test_\w+ +204 .*\n\S+ +msg_\d+ +204 /,
+    );
+    expect(await fail("skip", "shop")).toBe(
+      "1 plantstore: Nothing was skipped: shop has no change that failed.\n",
+    );
     expect(await run("pause", "shop")).toStartWith("shop is paused, after change ");
     expect(await run("list")).toContain("shop is paused: Paused on request.");
     expect(await run("resume", "shop")).toStartWith("shop is active, after change ");
@@ -57,6 +63,11 @@ describe.each([
     await run("replay", "shop", "--from", "0");
     await receiver.until(before + 1);
     expect(receiver.received[before]?.id).toBe(receiver.received[0]?.id as string);
+    receiver.answers = [1, 2].map(() => new Response("no herbs", { status: 422 }));
+    await sendPlant(url, { id: 2n, name: "Basil", tag: "herb" });
+    while (!(await run("show", "shop")).includes("shop is paused: 2 attempts failed."));
+    expect(await run("show", "shop")).toMatch(/\n\S+ +msg_\d+ +422 +\d+ +"no herbs"\n/);
+    expect(await run("skip", "shop")).toStartWith("shop is active, after change ");
     const rotated = JSON.parse(await run("rotate", "shop", "--json")) as { secret: string };
     expect(rotated).toMatchObject({ name: "shop", state: "active" });
     expect(rotated.secret).not.toBe(secret);

@@ -73,8 +73,8 @@ export async function sendEvent(
   const end = (rest: Partial<Attempt>, retryAfterMs = 0): Sent => {
     const durationMs = Math.round(performance.now() - startedAtMs);
     const time = new Date(atMs).toISOString();
-    const attempt = { time, durationMs, status: null, error: null, answer: null, ...rest };
-    return { attempt, retryAfterMs };
+    const none = { status: null, error: null, answer: null };
+    return { attempt: { event: id, time, durationMs, ...none, ...rest }, retryAfterMs };
   };
   const ending = new AbortController();
   const deliver = async (): Promise<Response | Sent> => {

@@ -6,7 +6,7 @@
 
 import type { ChangePage, ListedChange } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { hasSucceeded, type Webhook } from "../domain/webhook.ts";
+import { hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
 import type { WebhookStore } from "./manage.ts";
@@ -26,7 +26,6 @@ const LIST_POLLS = 10;
 const WRITES_A_LEASE = 10;
 /** A cursor moves on over changes that are not wanted. It is written before the journal could be trimmed past it. */
 const CURSOR_AGE_US_MAX = 3_600_000_000;
-const ATTEMPTS_MAX = 5;
 /** Longer than any wait. A next attempt that is further away was set by a clock that was wrong. */
 const WAIT_MS_MAX = 2 * 86_400_000;
 const JITTER = 0.1;
@@ -157,7 +156,7 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     const { signal } = ending;
     const { attempt, retryAfterMs } = await sendEvent(webhook, toEvent(change), limits, signal);
     if (signal.aborted && attempt.status === null) return false;
-    const attempts = [attempt, ...webhook.attempts].slice(0, ATTEMPTS_MAX);
+    const attempts = joinAttempts(attempt, ...webhook.attempts);
     const isTaken = hasSucceeded(attempt);
     const failures = isTaken ? 0 : webhook.failures + 1;
     update(receiver, { attempts, failures });
@@ -193,14 +192,21 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     return (isFresh || (await write(receiver, HOLDER))) && ageMs(receiver) < spareMs;
   }
 
-  /** False if another writer came first. */
+  /** False if another writer came first, unless it has left the webhook to this instance. */
   async function write(receiver: Receiver, holder: string | undefined): Promise<boolean> {
-    const sinceMs = performance.now();
-    const next = { ...receiver.webhook, holder, version: crypto.randomUUID() };
-    receiver.isLost ||= !(await store.putWebhook(next, receiver.stored));
-    if (receiver.isLost) return false;
-    Object.assign(receiver, { sinceMs, webhook: next, stored: next });
-    return true;
+    while (!receiver.isLost) {
+      const sinceMs = performance.now();
+      const next = { ...receiver.webhook, holder, version: crypto.randomUUID() };
+      if (await store.putWebhook(next, receiver.stored)) {
+        Object.assign(receiver, { sinceMs, webhook: next, stored: next });
+        return true;
+      }
+      const webhooks = await store.listWebhooks();
+      const stored = webhooks.find(({ name }) => name === next.name);
+      if (stored?.holder === HOLDER) adopt(receiver, stored);
+      else receiver.isLost = true;
+    }
+    return false;
   }
 
   return {
@@ -238,6 +244,19 @@ function isUnwritten({ webhook, stored }: Receiver): boolean {
 
 function update(receiver: Receiver, changes: Partial<Webhook>): void {
   receiver.webhook = { ...receiver.webhook, ...changes };
+}
+
+/** What commands write while an instance sends: a new secret, and attempts to send tests. */
+function adopt(receiver: Receiver, stored: Webhook): void {
+  const { secret, oldSecret, attempts } = stored;
+  const known = new Set(receiver.stored.attempts.map(({ event }) => event));
+  const tests = attempts.filter(({ event }) => !known.has(event));
+  receiver.stored = stored;
+  update(receiver, {
+    secret,
+    oldSecret,
+    attempts: joinAttempts(...tests, ...receiver.webhook.attempts),
+  });
 }
 
 /** Little text, or one large change: a webhook that waits holds it. */

@@ -20,8 +20,14 @@ interface Shown {
   readonly lastChange: number;
   readonly failures: number;
   readonly nextAttempt: string | null;
-  readonly attempts: readonly { status: number | null; error: string | null; answer: string }[];
+  readonly attempts: readonly {
+    event: string;
+    status: number | null;
+    error: string | null;
+    answer: string;
+  }[];
   readonly secret: string;
+  readonly skipped: number | null;
 }
 
 interface Sending extends AsyncDisposable {
@@ -170,6 +176,66 @@ describe("a webhook", () => {
     await call("POST", "/shop/resume");
     await receiver.until(6);
     expect(plantsOf(receiver.received).slice(4)).toEqual([one, two]);
+  });
+
+  test("skips the change that was not taken, once, and goes on with the next", async () => {
+    using receiver = startReceiver();
+    receiver.answers = Array.from({ length: 4 }, () => new Response("no fern", { status: 422 }));
+    const wanted = ["created", "removed"];
+    await call("POST", "", { url: receiver.url, name: "shop", types: wanted });
+    const early = await call("POST", "/shop/skip");
+    expect(early.skipped).toBeNull();
+    const [one, two] = [await create(), await create()];
+    await untilShop(({ state }) => state === "paused");
+    // It is still known what has failed.
+    await call("POST", "/shop/pause");
+    const skipped = await call("POST", "/shop/skip");
+    expect(`msg_${skipped.skipped}`).toBe(receiver.received[0]?.id as string);
+    expect(skipped).toMatchObject({ state: "active", reason: null, failures: 0 });
+    expect(skipped.lastChange).toBe(skipped.skipped as number);
+    expect((await call("POST", "/shop/skip")).skipped).toBeNull();
+    await receiver.until(5);
+    expect(plantsOf(receiver.received)).toEqual([one, one, one, one, two]);
+  });
+
+  test("shows the last attempts with the answers, and tests among them", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await create();
+    await untilShop(({ attempts }) => attempts.length === 1);
+    receiver.answers = [new Response("closed today", { status: 503 })];
+    await call("POST", "/shop/test");
+    const { attempts, failures } = await call("GET", "/shop");
+    const ids = receiver.received.map(({ id }) => id);
+    expect(attempts.map(({ event }) => event)).toEqual(ids.toReversed());
+    expect(ids[1]).toStartWith("msg_test_");
+    expect(attempts[0]).toMatchObject({ status: 503, answer: "closed today" });
+    // A test holds up no change.
+    expect(failures).toBe(0);
+  });
+
+  test("is tested and gets a new secret while an event is on its way, and none is sent again", async () => {
+    await using patient = await startSending({
+      ...soon,
+      ...limits({ ...times, webhookSecondsMax: 15, webhookLeaseSeconds: 60 }),
+    });
+    using receiver = startReceiver();
+    const held = Promise.withResolvers<Response>();
+    receiver.answers = [held.promise];
+    await call("POST", "", { url: receiver.url, name: "shop" }, patient.service);
+    const ids = [await create(patient.service)];
+    await receiver.until(1);
+    await call("POST", "/shop/test", undefined, patient.service);
+    const { secret } = await call("POST", "/shop/rotate", undefined, patient.service);
+    held.resolve(new Response());
+    await untilShop(({ attempts }) => attempts.length === 2, patient.service);
+    ids.push(await create(patient.service));
+    await receiver.until(3);
+    const { attempts } = await untilShop((shop) => shop.attempts.length === 3, patient.service);
+    expect(attempts.filter(({ event }) => event.startsWith("msg_test_"))).toHaveLength(1);
+    const [first, , last] = receiver.received as [Received, Received, Received];
+    expect(plantsOf([first, last])).toEqual(ids);
+    verify(last, secret);
   });
 
   test("that answers 410 is paused at once", async () => {
@@ -481,7 +547,7 @@ describe("is refused:", () => {
 
   test("an unknown name, a number that is not in the journal, and one in the future", async () => {
     await call("POST", "", { url: "https://shop.example/" });
-    for (const action of ["test", "pause", "resume", "rotate"])
+    for (const action of ["test", "skip", "pause", "resume", "rotate"])
       expect(await refuse("POST", `/missing/${action}`)).toBe(3008);
     expect(await refuse("DELETE", "/missing")).toBe(3008);
     expect(await refuse("POST", "/missing/replay", '{"from":0}')).toBe(3008);
