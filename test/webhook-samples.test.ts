@@ -22,7 +22,10 @@ const change = {
   seq: 1_767_225_605_000_000,
   atMs: 1_767_225_605_000,
   type: "created",
-  json: '{"seq":1767225605000000,"type":"created","id":9007199254740993,"plant":{"name":"Fern"}}',
+  id: 9_007_199_254_740_993n,
+  by: undefined,
+  plant: { id: 1n, name: "Fern", tag: undefined },
+  before: undefined,
 } as const;
 
 function findFreePort(): number {
