@@ -19,7 +19,7 @@ describe.each([
   ["on the store", false],
   ["through a service", true],
 ])("the commands %s", (_where, isRemote) => {
-  test("add, list, test, pause, resume, replay, rotate and remove; the service sends", async () => {
+  test("add, list, show, test, skip, pause, resume, replay, rotate and remove; the service sends", async () => {
     using at = makeWorkplace();
     using receiver = startReceiver();
     const env = { ...at.env, ...settings };
@@ -51,6 +51,12 @@ describe.each([
     expect(await fail("test", "shop")).toMatch(
       /^1 plantstore: shop did not take the event.*500 in \d+ ms "\\u001b\[2J"/s,
     );
+    expect(await run("show", "shop")).toMatch(
+      /\nTIME .*\n\S+ +msg_test_\w+ +500 +\d+ +"\\u001b\[2J"\n.*\n\S+ +msg_test_\w+ +204 .*\n\S+ +msg_\d+ +204 /,
+    );
+    expect(await fail("skip", "shop")).toBe(
+      "1 plantstore: Nothing was skipped: shop has no change that failed.\n",
+    );
     expect(await run("pause", "shop")).toStartWith("shop is paused, after change ");
     expect(await run("list")).toContain("shop is paused: Paused on request.");
     expect(await run("resume", "shop")).toStartWith("shop is active, after change ");
@@ -58,6 +64,11 @@ describe.each([
     await run("replay", "shop", "--from", "0");
     await receiver.until(before + 1);
     expect(receiver.received[before]?.id).toBe(receiver.received[0]?.id as string);
+    receiver.answers = [1, 2].map(() => new Response("no herbs", { status: 422 }));
+    await sendPlant(url, { id: 2n, name: "Basil", tag: "herb" });
+    while (!(await run("show", "shop")).includes("shop is paused: 2 attempts failed."));
+    expect(await run("show", "shop")).toMatch(/\n\S+ +msg_\d+ +422 +\d+ +"no herbs"\n/);
+    expect(await run("skip", "shop")).toStartWith("shop is active, after change ");
     const rotated = JSON.parse(await run("rotate", "shop", "--json")) as { secret: string };
     expect(rotated).toMatchObject({ name: "shop", state: "active" });
     expect(rotated.secret).not.toBe(secret);
@@ -122,6 +133,17 @@ test("the metrics have a series for each webhook", async () => {
   expect(await service.stderr).toContain('"event":"webhook_paused"');
 });
 
+test("a proxy of the environment is not used: it would choose where an event goes", async () => {
+  using at = makeWorkplace();
+  using receiver = startReceiver();
+  using proxy = startReceiver();
+  const env = { ...at.env, ...settings, HTTP_PROXY: proxy.url, http_proxy: proxy.url };
+  await runCommand(["token", "create", "--name", "any"], env);
+  await runCommand(["webhook", "add", receiver.url, "--name", "shop"], env);
+  expect((await runCommand(["webhook", "test", "shop"], env)).exitCode).toBe(0);
+  expect([receiver.received.length, proxy.received.length]).toEqual([1, 0]);
+});
+
 test.skipIf(Bun.which("openssl") === null)(
   "the certificate has to be for the name in the URL, although the address is dialled",
   async () => {
@@ -141,7 +163,9 @@ test.skipIf(Bun.which("openssl") === null)(
       });
       const url = `https://localhost:${server.port}/`;
       await runCommand(["webhook", "add", url, "--name", name], env);
-      const trusting = { ...env, NODE_EXTRA_CA_CERTS: cert };
+      // Nothing listens at the proxy.
+      const HTTPS_PROXY = "http://127.0.0.1:9";
+      const trusting = { ...env, NODE_EXTRA_CA_CERTS: cert, HTTPS_PROXY };
       const { exitCode, stdout } = await runCommand(["webhook", "test", name], trusting);
       expect([name, exitCode, stdout]).toEqual(
         name === "localhost"

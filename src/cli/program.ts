@@ -236,10 +236,12 @@ function addTokenCommands(token: Command): void {
 const webhookActions = {
   add: "Send every change from now on to a URL. Prints the secret that signs, this once.",
   list: "List the webhooks, and how their last attempts went.",
+  show: "Show a webhook, and its last attempts with the answers.",
   remove: "Remove a webhook. What it has not been sent is not sent any more.",
   test: "Send one event to a webhook now, and show the answer. Exits with 1 if it is not 2xx.",
   pause: "Send nothing until the webhook is resumed.",
   resume: "Go on where the webhook was, at once.",
+  skip: "Pass over the change that was not taken, and go on. Exits with 1 if none has failed.",
   replay: "Send the changes after a number again, in order.",
   rotate: "Give a webhook a new secret and print it. For 24 hours the old one signs too.",
 } satisfies Record<WebhookAction, string>;

@@ -5,6 +5,7 @@ import { type Attempt, hasSucceeded } from "../domain/webhook.ts";
 import {
   parseNewWebhook,
   type ShownSecret,
+  type ShownSkip,
   type ShownWebhook,
   webhookActions,
 } from "../webhooks/manage.ts";
@@ -13,10 +14,15 @@ import { askService, CommandError, type Flags, requireFlags, withTarget } from "
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
-export type WebhookAction = Exclude<keyof typeof webhookActions, "get">;
+export type WebhookAction = keyof typeof webhookActions;
 
 /** The path of all other actions names them. */
-const methods: Readonly<Record<string, string>> = { list: "GET", add: "POST", remove: "DELETE" };
+const methods: Readonly<Record<string, string>> = {
+  list: "GET",
+  show: "GET",
+  add: "POST",
+  remove: "DELETE",
+};
 
 /** `target` is the URL of a new webhook, or the name of one there is. */
 export const manageWebhook =
@@ -43,8 +49,12 @@ export const manageWebhook =
       if (hasSucceeded(result as Attempt)) return;
       throw new CommandError(`${name} did not take the event.`);
     }
-    if (flags.json) return printJson(result ?? null);
+    if (flags.json) printJson(result ?? null);
+    if (action === "skip" && (result as ShownSkip).skipped === null)
+      throw new CommandError(`Nothing was skipped: ${name} has no change that failed.`);
+    if (flags.json) return;
     if (action === "list") return printWebhooks(result as ShownWebhook[]);
+    if (action === "show") return printWebhook(result as ShownWebhook);
     if (action === "remove") return printLine(`Removed ${name}.`);
     const { state, lastChange } = result as ShownWebhook;
     await printLine(`${name} is ${state}, after change ${lastChange}.`);
@@ -79,6 +89,27 @@ function printWebhooks(webhooks: readonly ShownWebhook[]): void {
     if (reason !== null) process.stdout.write(`\n${name} is paused: ${reason}\n`);
 }
 
+function printWebhook(webhook: ShownWebhook): void {
+  printWebhooks([webhook]);
+  const { failures, nextAttempt, attempts } = webhook;
+  if (nextAttempt !== null)
+    process.stdout.write(`\nFailed ${failures} times. The next attempt is at ${nextAttempt}.\n`);
+  if (attempts.length === 0) return;
+  process.stdout.write("\n");
+  printTable(
+    ["TIME", "EVENT", "RESULT", "MS", "ANSWER"],
+    attempts.map(({ time, event, status, error, durationMs, answer }) => [
+      time,
+      event,
+      String(status ?? error),
+      String(durationMs),
+      quote(answer),
+    ]),
+  );
+}
+
 /** In quotes, because an answer may hold what a terminal takes for a command. */
+const quote = (answer: string | null): string => (answer ? JSON.stringify(answer) : "");
+
 const describeAttempt = ({ time, durationMs, status, error, answer }: Attempt): string =>
-  `${time} ${status ?? error} in ${durationMs} ms${answer ? ` ${JSON.stringify(answer)}` : ""}`;
+  `${time} ${status ?? error} in ${durationMs} ms ${quote(answer)}`.trimEnd();

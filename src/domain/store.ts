@@ -74,7 +74,8 @@ export interface ServedStore extends TokenStore {
 
   /**
    * Stores `next` in place of `last`, which it removes if there is no `next`. False, and nothing changed, if the store
-   * has another version by now, or, without a `last`, if it has the name already or as many as it takes.
+   * has another version by now, or, without a `last`, if it has the name already or as many as it takes, or if another
+   * instance stores one at the same time.
    */
   putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean>;
 

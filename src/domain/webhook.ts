@@ -7,6 +7,8 @@ export const WEBHOOKS_MAX = 32;
 
 /** One event sent to a receiver. */
 export interface Attempt {
+  /** Its `webhook-id`. That of a test begins with `msg_test_`. */
+  readonly event: string;
   /** ISO 8601. */
   readonly time: string;
   readonly durationMs: number;
@@ -20,6 +22,12 @@ export interface Attempt {
 
 export const hasSucceeded = ({ status }: Attempt): boolean =>
   status !== null && status >= 200 && status < 300;
+
+const ATTEMPTS_MAX = 5;
+
+/** The newest first. */
+export const joinAttempts = (...attempts: readonly Attempt[]): readonly Attempt[] =>
+  attempts.slice(0, ATTEMPTS_MAX);
 
 export interface Webhook {
   /** Unique. */

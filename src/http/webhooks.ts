@@ -22,6 +22,7 @@ import {
 const IDLE_SECONDS = 30;
 
 const AttemptShape = object({
+  event: text("msg_1767225600000001", "The `webhook-id`. That of a test begins with `msg_test_`."),
   time: time("2026-01-01T00:00:01.000Z"),
   durationMs: integer(12),
   status: maybe(integer(503, "Of the answer; 2xx is success.")),
@@ -42,10 +43,17 @@ const webhookMembers = {
   failures: integer(1, "Failed attempts since the last success."),
   nextAttempt: maybe(time("2026-01-01T00:00:06.000Z", "Of a failed event.")),
   created: time(CREATED),
-  attempts: list(AttemptShape, "The last ones, newest first."),
+  attempts: list(AttemptShape, "The last ones, newest first, with those of tests."),
 };
 const Webhook = define("Webhook", webhookMembers);
 const withSecret = object({ ...webhookMembers, secret: text("whsec_…", "Shown this once.") });
+
+const withSkipped = object({
+  ...webhookMembers,
+  skipped: maybe(
+    int64(1_767_225_600_000_001, "The number of the change; null if none had failed."),
+  ),
+});
 
 const NewWebhookShape = object(
   {
@@ -109,7 +117,7 @@ export const webhookOperations: Entries = {
     shows: withSecret,
     fails: ["WebhookConflict", "ChangesGone"],
   }),
-  readWebhook: manage("get", {
+  readWebhook: manage("show", {
     at: "GET /webhooks/{name}",
     summary: "Show a webhook",
     description: "Without its secret.",
@@ -129,6 +137,12 @@ export const webhookOperations: Entries = {
     shows: Webhook,
     fails: ["ChangesGone"],
   }),
+  skipWebhook: act(
+    "skip",
+    "Skip the change that fails",
+    "Passes over the change that the receiver did not take, and goes on at once, also if the webhook was paused. Changes nothing if none has failed, so it is safe to repeat.",
+    withSkipped,
+  ),
   pauseWebhook: act("pause", "Pause a webhook", "Nothing is sent until it is resumed."),
   resumeWebhook: act("resume", "Resume a webhook", "Goes on where it was, at once."),
   rotateWebhook: act(

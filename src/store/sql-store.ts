@@ -39,6 +39,8 @@ export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
 
 export type Value = string | number | bigint | boolean | null;
 export type Statement = readonly [sql: string, ...values: Value[]];
+/** Stores the record and its version in place of the last version. */
+export type WebhookUpdate = readonly [name: string, last: string, version: string, record: string];
 
 /** In the order of the parameters. */
 const tokenColumns: Readonly<Record<keyof TokenRecord, string>> = {
@@ -86,13 +88,15 @@ interface Dialect {
   readonly lock: string;
   /** A row for each element of the JSON in the first parameter, in the column `value`. */
   readonly given: string;
+  /** Begins a statement with `turn`: one row, or none if another writer has taken a turn since the statement began. */
+  readonly turn: string;
 }
 
 /**
  * Both dialects know numbered parameters, CAST, ON CONFLICT and RETURNING. However many tokens there are, they are
- * stored by one statement: on a server each has a way and a sync of its own, and a health check waits for them.
+ * stored by one statement: on a server each has a way and a sync of its own.
  */
-function statementsOf({ prefix, lock, given }: Dialect) {
+function statementsOf({ prefix, lock, given, turn }: Dialect) {
   const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
   return {
     findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
@@ -114,13 +118,14 @@ function statementsOf({ prefix, lock, given }: Dialect) {
 
     listWebhooks: `SELECT record FROM ${webhooks} ORDER BY name`,
     // Every write has a version of its own. Where that is found, the same statement has stored it, and its answer was lost.
-    insertWebhook: `INSERT INTO ${webhooks} (name, version, record)
-      SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text)
+    // Those who insert take turns: each sees all that the others have inserted when it counts.
+    insertWebhook: `WITH ${turn} INSERT INTO ${webhooks} (name, version, record)
+      SELECT CAST($1 AS text), CAST($2 AS text), CAST($3 AS text) FROM turn
       WHERE (SELECT count(*) FROM ${webhooks} WHERE name <> $1) < ${WEBHOOKS_MAX}
       ON CONFLICT (name) DO UPDATE SET record = excluded.record
         WHERE ${webhooks}.version = excluded.version RETURNING name`,
-    updateWebhook: `UPDATE ${webhooks} SET version = $3, record = $4
-      WHERE name = $1 AND version IN ($2, $3) RETURNING name`,
+    updateWebhooks: `UPDATE ${webhooks} SET version = value ->> 2, record = value ->> 3 FROM ${given}
+      WHERE name = value ->> 0 AND version IN (value ->> 1, value ->> 2) RETURNING version`,
     removeWebhook: `DELETE FROM ${webhooks} WHERE name = $1 AND version = $2`,
     findWebhook: `SELECT name FROM ${webhooks} WHERE name = $1`,
   };
@@ -135,9 +140,7 @@ export abstract class SqlStore<Task = never> implements TokenStore {
     this.sql = statementsOf(dialect);
   }
 
-  protected readRecords<Row>(statement: Statement): Promise<readonly Row[]> {
-    return this.writeRecords(statement);
-  }
+  protected abstract readRecords<Row>(statement: Statement): Promise<readonly Row[]>;
 
   /**
    * Runs the statements in order, and resolves to the rows of the last one. They may be run twice: the second time
@@ -219,18 +222,29 @@ export abstract class SqlStore<Task = never> implements TokenStore {
   }
 
   async putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean> {
-    const { insertWebhook, updateWebhook, removeWebhook, findWebhook } = this.sql;
+    const { insertWebhook, removeWebhook, findWebhook } = this.sql;
     if (next === undefined) {
       const { name = "", version = "" } = last ?? {};
       const left = await this.writeRecords([removeWebhook, name, version], [findWebhook, name]);
       return left.length === 0;
     }
-    const stored = [next.version, JSON.stringify(next)];
-    const statement: Statement =
-      last === undefined
-        ? [insertWebhook, next.name, ...stored]
-        : [updateWebhook, last.name, last.version, ...stored];
-    return (await this.writeRecords(statement)).length === 1;
+    const stored = [next.version, JSON.stringify(next)] as const;
+    if (last !== undefined) return this.updateWebhook([last.name, last.version, ...stored]);
+    return (await this.writeRecords([insertWebhook, next.name, ...stored])).length === 1;
+  }
+
+  protected async updateWebhook(update: WebhookUpdate): Promise<boolean> {
+    return (await this.updateWebhooks([update]))[0] === true;
+  }
+
+  /** In one statement. False for each that had another version by then. */
+  protected async updateWebhooks(updates: readonly WebhookUpdate[]): Promise<boolean[]> {
+    const rows = await this.writeRecords<{ readonly version: string }>([
+      this.sql.updateWebhooks,
+      JSON.stringify(updates),
+    ]);
+    const stored = new Set(rows.map((row) => row.version));
+    return updates.map(([, , version]) => stored.has(version));
   }
 }
 

@@ -5,7 +5,7 @@ import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
 import type { ServedStore } from "../domain/store.ts";
-import type { Attempt, Webhook } from "../domain/webhook.ts";
+import { type Attempt, joinAttempts, type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import {
   createSecret,
   createTestEvent,
@@ -23,7 +23,7 @@ const CHANGES_MAX = 20;
 
 export type WebhookStore = Pick<ServedStore, "listWebhooks" | "putWebhook" | "readChanges">;
 
-const show = (webhook: Webhook) => ({
+const describe = (webhook: Webhook) => ({
   name: webhook.name,
   url: webhook.url,
   types: webhook.types,
@@ -31,14 +31,18 @@ const show = (webhook: Webhook) => ({
   reason: webhook.paused ?? null,
   lastChange: webhook.cursor,
   failures: webhook.failures,
-  nextAttempt: iso(webhook.failures === 0 ? undefined : webhook.nextAttemptAtMs),
+  nextAttempt: iso(
+    webhook.failures === 0 || webhook.paused !== undefined ? undefined : webhook.nextAttemptAtMs,
+  ),
   created: new Date(webhook.createdAtMs).toISOString(),
   attempts: webhook.attempts,
 });
-export type ShownWebhook = ReturnType<typeof show>;
+export type ShownWebhook = ReturnType<typeof describe>;
 export type ShownSecret = ShownWebhook & { readonly secret: string };
+/** The number of the change that was skipped; null if none was. */
+export type ShownSkip = ShownWebhook & { readonly skipped: number | null };
 
-export interface Context {
+interface Context {
   readonly store: WebhookStore;
   readonly config: SendOptions;
 }
@@ -47,9 +51,9 @@ export interface Context {
 type Action = (context: Context, name: string, given?: unknown) => Promise<unknown>;
 
 export const webhookActions = {
-  list: async ({ store }) => (await store.listWebhooks()).map(show),
+  list: async ({ store }) => (await store.listWebhooks()).map(describe),
 
-  get: async (context, name) => show(await find(context, name)),
+  show: async (context, name) => describe(await find(context, name)),
 
   /** Begins behind the newest change. The secret is shown only here. */
   add: async ({ store, config }, _name, given): Promise<ShownSecret> => {
@@ -70,21 +74,47 @@ export const webhookActions = {
       attempts: [],
       version: crypto.randomUUID(),
     };
-    if (await store.putWebhook(webhook, undefined)) return { ...show(webhook), secret };
-    const names = (await store.listWebhooks()).map(({ name }) => name);
-    throw new Refusal(names.includes(webhook.name) ? "webhook_name_taken" : "webhooks_full");
+    for (let tries = 0; tries < CHANGES_MAX; tries++) {
+      if (await store.putWebhook(webhook, undefined)) return { ...describe(webhook), secret };
+      const names = (await store.listWebhooks()).map(({ name }) => name);
+      if (names.includes(webhook.name)) throw new Refusal("webhook_name_taken");
+      if (names.length >= WEBHOOKS_MAX) throw new Refusal("webhooks_full");
+    }
+    throw new Refusal("store_busy");
   },
 
   remove: async (context, name) => void (await change(context, name, () => undefined)),
 
   /** Sends one event, paused or not, and shows what became of it. */
-  test: async (context, name): Promise<Attempt> =>
-    (await sendEvent(await find(context, name), createTestEvent(), context.config)).attempt,
+  test: async (context, name): Promise<Attempt> => {
+    const webhook = await find(context, name);
+    const { attempt } = await sendEvent(webhook, createTestEvent(), context.config);
+    await change(context, name, (last) => ({
+      ...last,
+      attempts: joinAttempts(attempt, ...last.attempts),
+    }));
+    return attempt;
+  },
 
-  pause: (context, name) => update(context, name, { paused: "Paused on request." }),
+  /** Passes over the change that was not taken, and goes on at once. Doing it again skips no other one. */
+  skip: async (context, name): Promise<ShownSkip> => {
+    const webhook = await find(context, name);
+    const failed = webhook.failures === 0 ? undefined : await findNext(context.store, webhook);
+    if (failed === undefined) return { ...describe(webhook), skipped: null };
+    const shown = await update(context, name, ({ cursor }) => ({
+      // Otherwise it was taken meanwhile, or the webhook was sent back to another change.
+      cursor: cursor === webhook.cursor ? failed : cursor,
+      paused: undefined,
+    }));
+    return { ...shown, skipped: shown.lastChange === failed ? failed : null };
+  },
+
+  /** What has failed is kept, to be skipped. */
+  pause: (context, name) =>
+    update(context, name, ({ failures }) => ({ failures, paused: "Paused on request." })),
 
   /** Goes on where it was, at once. */
-  resume: (context, name) => update(context, name, { paused: undefined }),
+  resume: (context, name) => update(context, name, () => ({ paused: undefined })),
 
   /** Goes on behind the change that is given, or behind the newest. */
   replay: async (context, name, given) => {
@@ -95,7 +125,7 @@ export const webhookActions = {
     // Not 0: the oldest change may be removed before it is sent, and then that has to be said.
     const start = (page.changes[0]?.seq ?? page.last + 1) - 1;
     const cursor = from === "newest" ? page.newest : from || start;
-    return update(context, name, { cursor, paused: undefined });
+    return update(context, name, () => ({ cursor, paused: undefined }));
   },
 
   rotate: async (context, name): Promise<ShownSecret> => {
@@ -105,7 +135,7 @@ export const webhookActions = {
       secret,
       oldSecret: { secret: webhook.secret, untilMs: Date.now() + ROTATION_MS },
     }));
-    return { ...show(changed as Webhook), secret };
+    return { ...describe(changed as Webhook), secret };
   },
 } satisfies Record<string, Action>;
 
@@ -118,8 +148,14 @@ async function find({ store }: Context, name: string): Promise<Webhook> {
   return found;
 }
 
-const update = async (context: Context, name: string, changes: Partial<Webhook>) =>
-  show((await change(context, name, (last) => ({ ...last, ...fresh, ...changes }))) as Webhook);
+const update = async (
+  context: Context,
+  name: string,
+  make: (last: Webhook) => Partial<Webhook>,
+): Promise<ShownWebhook> =>
+  describe(
+    (await change(context, name, (last) => ({ ...last, ...fresh, ...make(last) }))) as Webhook,
+  );
 
 /** Again if another writer came first. */
 async function change(
@@ -134,6 +170,17 @@ async function change(
     if (await context.store.putWebhook(next, webhook)) return next;
   }
   throw new Refusal("store_busy");
+}
+
+/** The number of the next change that it wants. */
+async function findNext(store: WebhookStore, webhook: Webhook): Promise<number | undefined> {
+  const { types } = webhook;
+  for (let after = webhook.cursor; ;) {
+    const page = await store.readChanges({ after, limit: 1, id: undefined, types });
+    const [first] = page.changes;
+    if (first !== undefined || !page.hasMore) return first?.seq;
+    after = page.last;
+  }
 }
 
 const readChanges = (store: WebhookStore, after: number, limit: number) =>

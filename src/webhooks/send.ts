@@ -25,6 +25,8 @@ interface Sent {
 }
 
 const ANSWER_BYTES_MAX = 4_096;
+/** The start of the body comes with the status. A receiver may keep the rest open for as long as it likes. */
+const ANSWER_MS_MAX = 500;
 const ANSWER_CHARACTERS_MAX = 200;
 const RETRY_AFTER_MS_MAX = 86_400_000;
 
@@ -71,37 +73,43 @@ export async function sendEvent(
   const end = (rest: Partial<Attempt>, retryAfterMs = 0): Sent => {
     const durationMs = Math.round(performance.now() - startedAtMs);
     const time = new Date(atMs).toISOString();
-    const attempt = { time, durationMs, status: null, error: null, answer: null, ...rest };
-    return { attempt, retryAfterMs };
+    const none = { status: null, error: null, answer: null };
+    return { attempt: { event: id, time, durationMs, ...none, ...rest }, retryAfterMs };
   };
   const ending = new AbortController();
-  const deliver = async (): Promise<Sent> => {
+  const deliver = async (): Promise<Response | Sent> => {
     const target = new URL(url);
     const { host, hostname } = target;
     const isLiteral = findLiteral(target) !== undefined;
     const address = await findAddress(target, options);
     // To exactly that address, however the name resolves by then. The name stays in Host and in the certificate.
     target.hostname = familyOf(address) === 6 ? `[${address}]` : address;
-    const response = await fetch(target, {
+    return fetch(target, {
       method: "POST",
       headers: { ...headers, host },
       body,
       signal: ending.signal,
       redirect: "manual",
       decompress: false,
+      // A proxy of the environment would be asked for an address, and would resolve and reach what it likes.
+      proxy: false,
       ...(!isLiteral && { tls: { serverName: hostname } }),
-    } as BunFetchRequestInit);
-    const answer = await readStart(response).catch(() => "");
-    const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);
-    return end({ status: response.status, answer }, retryAfterMs);
+    } as unknown as BunFetchRequestInit);
   };
   const delivered = deliver().catch((error: unknown) =>
     end({ error: explain(error as NodeJS.ErrnoException) }),
   );
-  const sent = await within(options.webhookSecondsMax * 1000, delivered, signal);
-  if (sent !== undefined) return sent;
-  ending.abort();
-  return end({ error: `No answer within ${options.webhookSecondsMax} s.` });
+  const msMax = options.webhookSecondsMax * 1000;
+  const response = await within(msMax, delivered, signal);
+  if (response === undefined) {
+    ending.abort();
+    return end({ error: `No answer within ${options.webhookSecondsMax} s.` });
+  }
+  if (!(response instanceof Response)) return response;
+  const leftMs = startedAtMs + msMax - performance.now();
+  const answer = await readStart(response, Math.min(leftMs, ANSWER_MS_MAX));
+  const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);
+  return end({ status: response.status, answer }, retryAfterMs);
 }
 
 /** Without the URL, which the runtime puts into some messages: it may have a secret in its path or query. */
@@ -110,16 +118,23 @@ const explain = ({ message, code = "" }: NodeJS.ErrnoException): string => {
   return (text.includes(code) ? text : `${text} (${code})`).slice(0, ANSWER_CHARACTERS_MAX);
 };
 
-/** The rest of a long answer is not read. */
-async function readStart({ body }: Response): Promise<string> {
+/** What has come of it by then. The rest of a long or slow answer is not read. */
+async function readStart({ body }: Response, msMax: number): Promise<string> {
+  const reader = (body as ReadableStream<Uint8Array> | null)?.getReader();
+  if (reader === undefined) return "";
   const decoder = new TextDecoder();
+  // Ends the read that waits, and closes the connection unless all was read.
+  const stop = (): void => void reader.cancel().catch(() => undefined);
+  const timer = setTimeout(stop, msMax);
   let text = "";
-  let bytes = 0;
-  for await (const chunk of (body ?? []) as AsyncIterable<Uint8Array>) {
-    text += decoder.decode(chunk.subarray(0, ANSWER_BYTES_MAX), { stream: true });
-    bytes += chunk.length;
-    if (bytes >= ANSWER_BYTES_MAX) break;
+  for (let bytes = 0; bytes < ANSWER_BYTES_MAX;) {
+    const { value } = await reader.read().catch(() => ({ value: undefined }));
+    if (value === undefined) break;
+    text += decoder.decode(value.subarray(0, ANSWER_BYTES_MAX), { stream: true });
+    bytes += value.length;
   }
+  clearTimeout(timer);
+  stop();
   return text.slice(0, ANSWER_CHARACTERS_MAX).toWellFormed();
 }
 

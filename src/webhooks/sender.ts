@@ -6,13 +6,11 @@
 
 import type { ChangePage, ListedChange } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { hasSucceeded, type Webhook } from "../domain/webhook.ts";
+import { hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
 import type { WebhookStore } from "./manage.ts";
 import { sendEvent, type SendOptions, toEvent } from "./send.ts";
-
-type SenderStore = WebhookStore;
 
 interface Limits extends SendOptions {
   readonly webhookRetrySeconds: readonly number[];
@@ -28,7 +26,6 @@ const LIST_POLLS = 10;
 const WRITES_A_LEASE = 10;
 /** A cursor moves on over changes that are not wanted. It is written before the journal could be trimmed past it. */
 const CURSOR_AGE_US_MAX = 3_600_000_000;
-const ATTEMPTS_MAX = 5;
 /** Longer than any wait. A next attempt that is further away was set by a clock that was wrong. */
 const WAIT_MS_MAX = 2 * 86_400_000;
 const JITTER = 0.1;
@@ -51,7 +48,7 @@ interface Receiver {
 /** This process. */
 const HOLDER = crypto.randomUUID();
 
-export function createWebhookSender(store: SenderStore, limits: Limits, log: Log) {
+export function createWebhookSender(store: WebhookStore, limits: Limits, log: Log) {
   const leaseMs = limits.webhookLeaseSeconds * 1000;
   /** The part of a lease that no event takes. */
   const spareMs = leaseMs - limits.webhookSecondsMax * 1000;
@@ -61,6 +58,8 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
   const ending = new AbortController();
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
+  /** The number of the newest change, at the last look. */
+  let newest = 0;
   let isFailing = false;
   /** The last large event. */
   let large: Promise<unknown> = Promise.resolve();
@@ -69,10 +68,12 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     for (let polls = 0; !stopping.signal.aborted; polls++) {
       const isStale = [...receivers.values()].some(({ isLost }) => isLost);
       if (polls % LIST_POLLS === 0 || isStale) await list().catch(noteFailure);
+      if (receivers.size > 0) await look().catch(noteFailure);
       for (const receiver of receivers.values())
-        receiver.turn ??= takeTurn(receiver)
-          .catch(noteFailure)
-          .finally(() => (receiver.turn = undefined));
+        if (receiver.webhook.cursor !== newest || isUnwritten(receiver))
+          receiver.turn ??= takeTurn(receiver)
+            .catch(noteFailure)
+            .finally(() => (receiver.turn = undefined));
       await Bun.sleep(limits.webhookPollMs);
     }
   }
@@ -81,6 +82,11 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
   function noteFailure(cause: unknown): void {
     if (!isFailing) log.warn("webhooks_not_sent", { cause });
     isFailing = true;
+  }
+
+  /** For all webhooks: those that are as far have nothing to read. */
+  async function look(): Promise<void> {
+    ({ newest } = await store.readChanges({ after: 0, limit: 0, id: undefined, types: undefined }));
   }
 
   async function list(): Promise<void> {
@@ -107,7 +113,7 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
       if (!(error instanceof Refusal) || error.reason !== "changes_gone") throw error;
       pause(receiver, explainGone(receiver.webhook));
     } finally {
-      await release(receiver);
+      if (isUnwritten(receiver)) await write(receiver, undefined);
     }
   }
 
@@ -149,8 +155,8 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     const { webhook } = receiver;
     const { signal } = ending;
     const { attempt, retryAfterMs } = await sendEvent(webhook, toEvent(change), limits, signal);
-    if (signal.aborted) return false;
-    const attempts = [attempt, ...webhook.attempts].slice(0, ATTEMPTS_MAX);
+    if (signal.aborted && attempt.status === null) return false;
+    const attempts = joinAttempts(attempt, ...webhook.attempts);
     const isTaken = hasSucceeded(attempt);
     const failures = isTaken ? 0 : webhook.failures + 1;
     update(receiver, { attempts, failures });
@@ -186,22 +192,21 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     return (isFresh || (await write(receiver, HOLDER))) && ageMs(receiver) < spareMs;
   }
 
-  /** Writes what has happened, also if the last write failed. A cursor that has only moved on is written now and then. */
-  async function release(receiver: Receiver): Promise<void> {
-    const { webhook, stored } = receiver;
-    const isOld = webhook.cursor - stored.cursor > CURSOR_AGE_US_MAX;
-    if (webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld)
-      await write(receiver, undefined);
-  }
-
-  /** False if another writer came first. */
+  /** False if another writer came first, unless it has left the webhook to this instance. */
   async function write(receiver: Receiver, holder: string | undefined): Promise<boolean> {
-    const sinceMs = performance.now();
-    const next = { ...receiver.webhook, holder, version: crypto.randomUUID() };
-    receiver.isLost ||= !(await store.putWebhook(next, receiver.stored));
-    if (receiver.isLost) return false;
-    Object.assign(receiver, { sinceMs, webhook: next, stored: next });
-    return true;
+    while (!receiver.isLost) {
+      const sinceMs = performance.now();
+      const next = { ...receiver.webhook, holder, version: crypto.randomUUID() };
+      if (await store.putWebhook(next, receiver.stored)) {
+        Object.assign(receiver, { sinceMs, webhook: next, stored: next });
+        return true;
+      }
+      const webhooks = await store.listWebhooks();
+      const stored = webhooks.find(({ name }) => name === next.name);
+      if (stored?.holder === HOLDER) adopt(receiver, stored);
+      else receiver.isLost = true;
+    }
+    return false;
   }
 
   return {
@@ -221,13 +226,9 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
     report: (): Promise<WebhookFacts[]> =>
       Promise.all(
         [...receivers.values()].map(async ({ webhook, sent, failed }) => {
-          const { name, cursor, types, paused } = webhook;
-          const first = await store
-            .readChanges({ after: cursor, limit: 1, id: undefined, types })
-            .then(({ changes }) => changes[0]?.atMs ?? Date.now())
-            .catch(() => cursor / 1000);
-          const lagSeconds = Math.max(0, Date.now() - first) / 1000;
-          return { name, isPaused: paused !== undefined, lagSeconds, sent, failed };
+          const lagSeconds = webhook.cursor === newest ? 0 : await measureLag(store, webhook);
+          const isPaused = webhook.paused !== undefined;
+          return { name: webhook.name, isPaused, lagSeconds, sent, failed };
         }),
       ),
   };
@@ -235,21 +236,49 @@ export function createWebhookSender(store: SenderStore, limits: Limits, log: Log
 
 const ageMs = ({ sinceMs }: Receiver): number => performance.now() - sinceMs;
 
+/** Also if the last write failed. A cursor that has only moved on is written now and then. */
+function isUnwritten({ webhook, stored }: Receiver): boolean {
+  const isOld = webhook.cursor - stored.cursor > CURSOR_AGE_US_MAX;
+  return webhook.holder === HOLDER || webhook.paused !== stored.paused || isOld;
+}
+
 function update(receiver: Receiver, changes: Partial<Webhook>): void {
   receiver.webhook = { ...receiver.webhook, ...changes };
 }
 
+/** What commands write while an instance sends: a new secret, and attempts to send tests. */
+function adopt(receiver: Receiver, stored: Webhook): void {
+  const { secret, oldSecret, attempts } = stored;
+  const known = new Set(receiver.stored.attempts.map(({ event }) => event));
+  const tests = attempts.filter(({ event }) => !known.has(event));
+  receiver.stored = stored;
+  update(receiver, {
+    secret,
+    oldSecret,
+    attempts: joinAttempts(...tests, ...receiver.webhook.attempts),
+  });
+}
+
 /** Little text, or one large change: a webhook that waits holds it. */
-async function read(store: SenderStore, { cursor, types }: Webhook): Promise<ChangePage> {
+async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<ChangePage> {
   const query = { after: cursor, limit: PAGE_LENGTH, id: undefined, types };
   const page = await store.readChanges(query);
   let characters = 0;
   const full = page.changes.findIndex(
-    (change) => (characters += change.json.length) >= LARGE_CHARACTERS,
+    ({ json }) => (characters += json.length) >= LARGE_CHARACTERS,
   );
   const end = page.changes[full];
   if (end === undefined) return page;
   return { ...page, changes: page.changes.slice(0, full + 1), last: end.seq, hasMore: true };
+}
+
+/** The age of the oldest change that it has not taken, in seconds. */
+async function measureLag(store: WebhookStore, { cursor, types }: Webhook): Promise<number> {
+  const firstMs = await store
+    .readChanges({ after: cursor, limit: 1, id: undefined, types })
+    .then(({ changes }) => changes[0]?.atMs ?? Date.now())
+    .catch(() => cursor / 1000);
+  return Math.max(0, Date.now() - firstMs) / 1000;
 }
 
 const explainGone = ({ name, cursor }: Webhook): string =>

@@ -2,6 +2,7 @@
 
 import { afterAll, expect } from "bun:test";
 import type { Route } from "playwright-core";
+import type { Webhook } from "../../src/domain/webhook.ts";
 import { createToken, describeInBrowser, startJourneys } from "../support/browser.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
@@ -128,7 +129,7 @@ describeInBrowser("tokens in the console", () => {
 });
 
 describeInBrowser("webhooks in the console", () => {
-  journey("are added, tested, changed and removed", async ({ open }) => {
+  journey("are added, tested, changed and removed", async ({ service, open }) => {
     using receiver = startReceiver();
     await using view = await open({ at: "#/webhooks" });
     const { page } = view;
@@ -152,6 +153,8 @@ describeInBrowser("webhooks in the console", () => {
     await choose("Send a test");
     await page.locator(".toast", { hasText: "The receiver answered 503" }).waitFor();
     verify(receiver.received[0] as Received, secret);
+    await page.locator("summary", { hasText: "503" }).click();
+    await page.locator("details", { hasText: /test: 503 after .* ms no/ }).waitFor();
     await choose("Pause");
     await page
       .getByText(/^Paused/)
@@ -168,6 +171,14 @@ describeInBrowser("webhooks in the console", () => {
     await page.getByRole("button", { name: "Send again" }).click();
     await page.locator(".toast", { hasText: "goes on from there" }).waitFor();
     await page.getByRole("button", { name: "Done" }).click();
+    await service.create('{"id":77,"name":"Fern"}');
+    const [shop] = (await service.store.listWebhooks()) as [Webhook];
+    await service.store.putWebhook({ ...shop, failures: 2, version: crypto.randomUUID() }, shop);
+    await page.reload();
+    await page.getByText("2 failed attempts").waitFor();
+    await choose("Skip the failed change");
+    await page.locator(".toast", { hasText: "Skipped change" }).waitFor();
+    await page.getByText("Active").waitFor();
     await page.getByRole("button", { name: "Actions for shop" }).click();
     await page.keyboard.press("Escape");
     await choose("Remove");

@@ -21,18 +21,24 @@ interface Shown {
   readonly lastChange: number;
   readonly failures: number;
   readonly nextAttempt: string | null;
-  readonly attempts: readonly { status: number | null; error: string | null; answer: string }[];
+  readonly attempts: readonly {
+    event: string;
+    status: number | null;
+    error: string | null;
+    answer: string;
+  }[];
   readonly secret: string;
+  readonly skipped: number | null;
 }
 
 interface Sending extends AsyncDisposable {
   readonly service: TestService;
 }
 
-/** Names that have an address in these tests alone. */
+/** Names that have an address in these tests alone. Even if no address were refused, loopback would be dialled. */
 const addresses: Readonly<Record<string, readonly string[]>> = {
   "shop.example": ["127.0.0.1"],
-  "rebound.example": ["8.8.8.8", "127.0.0.1"],
+  "rebound.example": ["2001:4860:4860::8888", "127.0.0.1"],
 };
 
 async function startSending(settings: Readonly<Record<string, string>>): Promise<Sending> {
@@ -174,6 +180,66 @@ describe("a webhook", () => {
     expect(plantsOf(receiver.received).slice(4)).toEqual([one, two]);
   });
 
+  test("skips the change that was not taken, once, and goes on with the next", async () => {
+    using receiver = startReceiver();
+    receiver.answers = Array.from({ length: 4 }, () => new Response("no fern", { status: 422 }));
+    const wanted = ["created", "removed"];
+    await call("POST", "", { url: receiver.url, name: "shop", types: wanted });
+    const early = await call("POST", "/shop/skip");
+    expect(early.skipped).toBeNull();
+    const [one, two] = [await create(), await create()];
+    await untilShop(({ state }) => state === "paused");
+    // It is still known what has failed.
+    await call("POST", "/shop/pause");
+    const skipped = await call("POST", "/shop/skip");
+    expect(`msg_${skipped.skipped}`).toBe(receiver.received[0]?.id as string);
+    expect(skipped).toMatchObject({ state: "active", reason: null, failures: 0 });
+    expect(skipped.lastChange).toBe(skipped.skipped as number);
+    expect((await call("POST", "/shop/skip")).skipped).toBeNull();
+    await receiver.until(5);
+    expect(plantsOf(receiver.received)).toEqual([one, one, one, one, two]);
+  });
+
+  test("shows the last attempts with the answers, and tests among them", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    await create();
+    await untilShop(({ attempts }) => attempts.length === 1);
+    receiver.answers = [new Response("closed today", { status: 503 })];
+    await call("POST", "/shop/test");
+    const { attempts, failures } = await call("GET", "/shop");
+    const ids = receiver.received.map(({ id }) => id);
+    expect(attempts.map(({ event }) => event)).toEqual(ids.toReversed());
+    expect(ids[1]).toStartWith("msg_test_");
+    expect(attempts[0]).toMatchObject({ status: 503, answer: "closed today" });
+    // A test holds up no change.
+    expect(failures).toBe(0);
+  });
+
+  test("is tested and gets a new secret while an event is on its way, and none is sent again", async () => {
+    await using patient = await startSending({
+      ...soon,
+      ...limits({ ...times, webhookSecondsMax: 15, webhookLeaseSeconds: 60 }),
+    });
+    using receiver = startReceiver();
+    const held = Promise.withResolvers<Response>();
+    receiver.answers = [held.promise];
+    await call("POST", "", { url: receiver.url, name: "shop" }, patient.service);
+    const ids = [await create(patient.service)];
+    await receiver.until(1);
+    await call("POST", "/shop/test", undefined, patient.service);
+    const { secret } = await call("POST", "/shop/rotate", undefined, patient.service);
+    held.resolve(new Response());
+    await untilShop(({ attempts }) => attempts.length === 2, patient.service);
+    ids.push(await create(patient.service));
+    await receiver.until(3);
+    const { attempts } = await untilShop((shop) => shop.attempts.length === 3, patient.service);
+    expect(attempts.filter(({ event }) => event.startsWith("msg_test_"))).toHaveLength(1);
+    const [first, , last] = receiver.received as [Received, Received, Received];
+    expect(plantsOf([first, last])).toEqual(ids);
+    verify(last, secret);
+  });
+
   test("that answers 410 is paused at once", async () => {
     using receiver = startReceiver();
     receiver.answers = [new Response(null, { status: 410 })];
@@ -240,6 +306,34 @@ describe("a webhook", () => {
     await sender.stop();
   });
 
+  test("that is idle costs nothing: one look at the journal is for all of them", async () => {
+    using receiver = startReceiver();
+    await call("POST", "", { url: receiver.url, name: "shop" });
+    const [shop] = await service.store.listWebhooks();
+    const webhooks = Array.from({ length: 32 }, (_, id) => ({ ...shop, name: `shop-${id}` }));
+    let looks = 0;
+    let lists = 0;
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+    const store = {
+      listWebhooks: async () => {
+        if (++lists === 2) end();
+        return webhooks as Webhook[];
+      },
+      putWebhook: async () => true,
+      readChanges: async () => {
+        looks++;
+        const { cursor } = shop as Webhook;
+        return { changes: [], last: cursor, hasMore: false, newest: cursor };
+      },
+    };
+    const sender = createWebhookSender(store, service.config, silent);
+    sender.start();
+    // Between two reads of the list the journal is looked at ten times.
+    await ended;
+    expect(looks).toBeWithin(1, 12);
+    await sender.stop();
+  });
+
   test("is sent a large event when no other is: each takes memory", async () => {
     using receiver = startReceiver();
     await call("POST", "", { url: receiver.url, name: "shop" });
@@ -279,6 +373,22 @@ describe("a webhook", () => {
     const { attempts } = await untilShop((shop) => shop.attempts.length > 0);
     expect(attempts.at(-1)).toMatchObject({ status: null, error: "No answer within 0.3 s." });
     await receiver.until(2);
+  });
+
+  test("that answers 2xx has taken the event, although it keeps its body open", async () => {
+    const closed = Promise.withResolvers<void>();
+    const socket = {
+      data: (client: Socket) =>
+        void client.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nsoon\r\n"),
+      close: () => closed.resolve(),
+    };
+    using server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket });
+    await call("POST", "", { url: `http://127.0.0.1:${server.port}/`, name: "shop" });
+    await create();
+    const { attempts, failures } = await untilShop((shop) => shop.attempts.length > 0);
+    expect(attempts[0]).toMatchObject({ status: 200, error: null, answer: "soon" });
+    expect(failures).toBe(0);
+    await closed.promise;
   });
 
   test("that answers nonsense has failed, and its URL is not logged", async () => {
@@ -380,7 +490,7 @@ describe("a webhook", () => {
 describe("private addresses", () => {
   test("are refused when a webhook is added, and at each attempt, however the name resolved before", async () => {
     await using strict = await startSending({ ...soon, PLANTSTORE_WEBHOOKS_PRIVATE: "false" });
-    const literals = ["127.0.0.1", "[::1]", "10.1.2.3", "0x7f.1", "[::ffff:8.8.8.8]"];
+    const literals = ["127.0.0.1", "[::1]", "127.1.2.3", "0x7f.1", "[::ffff:127.0.0.1]"];
     for (const host of literals) {
       const body = JSON.stringify({ url: `http://${host}/hook` });
       const refused = await readError(await send(strict.service, "POST", "/webhooks", { body }));
@@ -439,7 +549,7 @@ describe("is refused:", () => {
 
   test("an unknown name, a number that is not in the journal, and one in the future", async () => {
     await call("POST", "", { url: "https://shop.example/" });
-    for (const action of ["test", "pause", "resume", "rotate"])
+    for (const action of ["test", "skip", "pause", "resume", "rotate"])
       expect(await refuse("POST", `/missing/${action}`)).toBe(3008);
     expect(await refuse("DELETE", "/missing")).toBe(3008);
     expect(await refuse("POST", "/missing/replay", '{"from":0}')).toBe(3008);

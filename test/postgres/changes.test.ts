@@ -6,7 +6,7 @@ import { resolveConfig } from "../../src/config.ts";
 import type { ChangePage, ChangeQuery } from "../../src/domain/change.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
-import { readChanges } from "../../src/store/postgres/changes.ts";
+import { numberBlocks, readChanges } from "../../src/store/postgres/changes.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
 import { onServer } from "../../src/store/postgres/pool.ts";
 import { parsePostgresUrl } from "../../src/store/postgres/url.ts";
@@ -144,14 +144,15 @@ async function readWatched(
   onRows: (rows: readonly object[], connection: Connection) => unknown,
 ): Promise<ChangePage> {
   const { config } = resolveConfig({}, { DATABASE_URL: url });
-  return onServer(parsePostgresUrl(url), config, (connection) => {
+  return onServer(parsePostgresUrl(url), config, async (connection) => {
+    const newest = await numberBlocks(connection);
     const watched = Object.create(connection) as Connection;
     watched.query = async <Row>(...asked: Parameters<Connection["query"]>) => {
       const rows = await connection.query<Row>(...asked);
       await onRows(rows as readonly object[], connection);
       return rows;
     };
-    return readChanges(watched, query);
+    return readChanges(watched, query, newest);
   });
 }
 

@@ -33,7 +33,7 @@ beforeEach(async () => void (await disturbed.run("DELETE FROM plants")));
 afterEach(async () => {
   // Backends whose client is gone notice it a little later.
   const { writeConnections, readConnections } = disturbed.service.config;
-  const countMax = writeConnections + readConnections + 1;
+  const countMax = writeConnections + readConnections + 2;
   await until(
     "lost connections are gone",
     async () => (await disturbed.countConnections()) <= countMax,

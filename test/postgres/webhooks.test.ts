@@ -1,9 +1,14 @@
 /** Two instances on one database: each event is sent by one of them, and if that one dies, by the other. */
 
 import { expect, test } from "bun:test";
+import { resolveConfig } from "../../src/config.ts";
+import type { Refusal } from "../../src/domain/errors.ts";
+import type { Store } from "../../src/domain/store.ts";
+import { openStore } from "../../src/store/open.ts";
+import { webhookActions } from "../../src/webhooks/manage.ts";
 import { spawnService } from "../support/command.ts";
 import { limits } from "../support/limits.ts";
-import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
+import { createTestDatabase, sharedPostgres, startPostgres } from "../support/postgres-server.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
@@ -38,4 +43,74 @@ test("each event is sent by one of two instances, and the other goes on if it is
   await until("every event has arrived", () => countDifferent() === 2 * PLANTS);
   const firsts = [...new Set(receiver.received.map(({ id }) => id))];
   expect(firsts).toEqual(firsts.toSorted());
+});
+
+/** Each commit takes 50 ms more. */
+const slowSyncs = { commit_delay: "50000", commit_siblings: "0", shared_buffers: "16MB" };
+
+test("instances that add webhooks at the same time pass no bound, and use all of it", async () => {
+  await using server = await startPostgres({ settings: slowSyncs });
+  const { config } = resolveConfig({}, { DATABASE_URL: server.url });
+  const stores = await Promise.all([1, 2, 3].map(() => openStore(server.url, config)));
+  await server.run(`INSERT INTO plantstore_webhooks (name, version, record)
+    SELECT name, '', json_build_object('name', name) FROM (
+      SELECT 'kiosk-' || id AS name FROM generate_series(1, 30) AS id
+    ) AS kiosks`);
+  const add = (store: Store, name: string): Promise<unknown> =>
+    webhookActions.add({ store, config }, "", { url: "https://shop.example/", name });
+  const added = await Promise.allSettled(
+    Array.from({ length: 6 }, (_, id) => add(stores[id % 3] as Store, `shop-${id}`)),
+  );
+  const listed = await stores[0]?.listWebhooks();
+  await Promise.all(stores.map((store) => store.close()));
+  expect(listed).toHaveLength(32);
+  const refusals = added.flatMap((one) =>
+    one.status === "rejected" ? [(one.reason as Refusal).reason] : [],
+  );
+  expect(refusals).toEqual(Array.from({ length: 4 }, () => "webhooks_full" as const));
+});
+
+test("on a server with slow syncs, 32 busy webhooks delay neither health checks nor reads", async () => {
+  await using server = await startPostgres({ settings: slowSyncs });
+  using receiver = startReceiver();
+  const env = {
+    DATABASE_URL: server.url,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_WEBHOOKS_PRIVATE: "true",
+  };
+  await using service = await spawnService(env);
+  const { url } = service.started;
+  const headers = { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" };
+  for (let count = 0; count < 32; count++) {
+    const body = JSON.stringify({ url: receiver.url, name: `shop-${count}` });
+    expect((await fetch(`${url}/webhooks`, { method: "POST", headers, body })).status).toBe(201);
+  }
+  const measure = async (ask: () => Promise<Response>): Promise<number> => {
+    const startedAtMs = performance.now();
+    await (await ask()).text();
+    return performance.now() - startedAtMs;
+  };
+  const createMs: number[] = [];
+  const readMs: number[] = [];
+  const readiness: number[] = [];
+  const ending = new AbortController();
+  const load = (async () => {
+    for (let id = 1n; !ending.signal.aborted; id++)
+      createMs.push(await measure(() => sendPlant(url, { id, name: "Fern", tag: null })));
+  })();
+  await receiver.until(32);
+  for (let round = 0; round < 5; round++) {
+    for (let count = 0; count < 20; count++)
+      readMs.push(await measure(() => fetch(`${url}/plants/1`, { headers })));
+    readiness.push((await fetch(`${url}/readyz`)).status);
+    // A probe is believed for a second.
+    await Bun.sleep(1_000);
+  }
+  ending.abort();
+  await load;
+  const median = (values: readonly number[]): number =>
+    values.toSorted((one, other) => one - other)[values.length >> 1] as number;
+  expect(readiness).toEqual(readiness.map(() => 200));
+  // A read waits for no sync.
+  expect(median(readMs)).toBeLessThan(median(createMs) / 2);
 });

@@ -18,6 +18,9 @@ interface Shown extends Pick<Webhook, "name" | "url" | "types" | "failures" | "a
 const describeAttempt = ({ status, error, durationMs }: Attempt): string =>
   `${status ?? error ?? "no answer"} after ${formatFigure(durationMs)} ms`;
 
+const describeEvent = ({ event }: Attempt): string =>
+  event.startsWith("msg_test_") ? "test" : event.replace("msg_", "change ");
+
 export function WebhooksView(): JSX.Element {
   const manager = useManager(() => ask<readonly Shown[]>("/webhooks"));
 
@@ -52,7 +55,7 @@ export function WebhooksView(): JSX.Element {
     toast(await run().catch((error: unknown) => `That didn't work. ${explain(error)}`));
     await manager.reload();
   };
-  const actions = ({ name, state }: Shown): JSX.Element => {
+  const actions = ({ name, state, failures }: Shown): JSX.Element => {
     const path = `/webhooks/${encodeURIComponent(name)}`;
     const post = <Answer,>(verb: string, body?: object): Promise<Answer> =>
       ask<Answer>(`${path}/${verb}`, "POST", body);
@@ -62,6 +65,10 @@ export function WebhooksView(): JSX.Element {
     const turn = async (): Promise<string> => {
       await post(verb.toLowerCase());
       return `${verb}d “${name}”.`;
+    };
+    const skip = async (): Promise<string> => {
+      const { skipped } = await post<{ readonly skipped: number | null }>("skip");
+      return skipped === null ? `“${name}” has taken it meanwhile.` : `Skipped change ${skipped}.`;
     };
     const replay = (): void => {
       manager.question.value = {
@@ -96,6 +103,7 @@ export function WebhooksView(): JSX.Element {
       <Menu aria-label={`Actions for ${name}`} text="Actions">
         <button onClick={() => void act(test)}>Send a test</button>
         <button onClick={() => void act(turn)}>{verb}</button>
+        {failures > 0 && <button onClick={() => void act(skip)}>Skip the failed change</button>}
         <button onClick={replay}>Send changes again</button>
         <button onClick={remove}>Remove</button>
       </Menu>
@@ -144,8 +152,8 @@ function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }): JSX.El
         {describeAttempt(last)}
       </summary>
       {attempts.map((attempt) => (
-        <p key={attempt.time}>
-          {formatTime(attempt.time)}: {describeAttempt(attempt)}{" "}
+        <p key={attempt.event + attempt.time}>
+          {formatTime(attempt.time)}, {describeEvent(attempt)}: {describeAttempt(attempt)}{" "}
           {attempt.answer && <span class="digits faint">{attempt.answer}</span>}
         </p>
       ))}

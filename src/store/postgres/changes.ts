@@ -102,8 +102,12 @@ export async function beginJournal(connection: Connection, changesDays: number):
   return 0;
 }
 
-export async function readChanges(connection: Connection, query: ChangeQuery): Promise<ChangePage> {
-  const newest = await numberBlocks(connection);
+/** `newest` is what `numberBlocks` has found just before. */
+export async function readChanges(
+  connection: Connection,
+  query: ChangeQuery,
+  newest: number,
+): Promise<ChangePage> {
   const page = createChangePage(query, newest, PAGE_MS_MAX);
   const isFromStart = query.after === 0 && query.limit > 0;
   const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];
@@ -114,6 +118,8 @@ export async function readChanges(connection: Connection, query: ChangeQuery): P
     // What comes next was removed since the last statement. The next page is refused.
     if (page.last > query.after && Number(rows[0]?.first) > page.last + 1) return page.finish();
     if (!rows.every((row) => page.add(row)) || page.last >= newest) return page.finish();
+    // Another server has taken over since, and lacks the newest blocks.
+    if (page.last === start) return page.finish();
   }
 }
 
@@ -124,7 +130,7 @@ export async function trimChanges(connection: Connection, beforeMs: number): Pro
 }
 
 /** Until every block that was committed before has its numbers. Resolves to the newest number. */
-async function numberBlocks(connection: Connection): Promise<number> {
+export async function numberBlocks(connection: Connection): Promise<number> {
   for (;;) {
     const [row] = await connection.query<Record<"ready" | "given" | "newest", bigint>>(NUMBER);
     const { ready = 0n, given = 0n, newest } = row ?? {};

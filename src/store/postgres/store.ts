@@ -33,8 +33,9 @@ import {
   TOKEN_FIELDS,
   type TokenRow,
   toTokenRecord,
+  type WebhookUpdate,
 } from "../sql-store.ts";
-import { beginJournal, readChanges, trimChanges } from "./changes.ts";
+import { beginJournal, numberBlocks, readChanges, trimChanges } from "./changes.ts";
 import { type Connection, toArray } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
@@ -62,6 +63,13 @@ const MEASURE_MS_MAX = 1_500;
 
 /** A parameter of the type json would be turned into JSON once more. */
 const GIVEN = "json_array_elements(CAST(CAST($1 AS text) AS json))";
+/** What the statement sees is as old as its start. If the mark is newer, what it would count may be too few. */
+const TURN = `turn AS (
+    INSERT INTO plantstore_marks (name, at_ms) VALUES ('turn', 1)
+    ON CONFLICT (name) DO UPDATE SET at_ms = plantstore_marks.at_ms + 1
+      WHERE plantstore_marks.at_ms = (SELECT at_ms FROM plantstore_marks WHERE name = 'turn')
+    RETURNING name
+  )`;
 const FIND_TOKENS = `SELECT ${TOKEN_FIELDS} FROM plantstore_tokens WHERE hash = ANY ($1::text[])`;
 
 /** Resolves when the schema is up to date. */
@@ -85,11 +93,17 @@ class PostgresStore extends SqlStore implements Store {
   private readonly figures: StoreFigures;
   private readonly writers: ConnectionPool;
   private readonly readers: ConnectionPool;
-  /** Neither load nor a long search delays the service's own questions. */
+  /** For the health check alone: nothing delays it but the server. */
   private readonly control: ConnectionPool;
+  /** What is written beside plants: tokens, webhooks, the numbers of the journal. */
+  private readonly records: ConnectionPool;
   protected readonly writes: Batcher<PlantWrite, unknown>;
   private readonly reads: Batcher<bigint, Plant | undefined>;
   private readonly lookUps: Batcher<string, TokenRecord | undefined>;
+  /** Numbering syncs, so all that read the journal share it, and no read of plants waits behind it. */
+  private readonly numberings: Batcher<undefined, number>;
+  /** With a slow sync, webhooks that write one by one would wait for each other for seconds. */
+  private readonly webhookUpdates: Batcher<WebhookUpdate, boolean>;
   /** Many would take all connections, and most of this thread's time, from other requests. */
   private readonly longReads: Batcher<PlantQuery, PlantPage>;
   /** Pieces of counts. A person waits for a search, and many counts must not take its place. */
@@ -99,7 +113,7 @@ class PostgresStore extends SqlStore implements Store {
   private readonly stopTrimming: () => void;
 
   constructor(target: Target, description: StoreDescription, limits: Limits) {
-    super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN });
+    super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN, turn: TURN });
     this.description = description;
     this.limits = limits;
     const { queueSecondsMax: secondsMax, queueLengthMax: waitingMax, scanRowsMax } = limits;
@@ -110,6 +124,7 @@ class PostgresStore extends SqlStore implements Store {
     this.writers = openPool(limits.writeConnections);
     this.readers = openPool(limits.readConnections, READERS_PER_CONNECTION);
     this.control = openPool(1);
+    this.records = openPool(1);
     const commitMsMin = Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000;
     this.writes = new Batcher<PlantWrite, unknown>(
       (batch, deadlineMs) => commitWrites(this.writers, batch, deadlineMs, this.accounts),
@@ -133,6 +148,15 @@ class PostgresStore extends SqlStore implements Store {
       );
     this.reads = lookUp(findPlants, limits.readConnections);
     this.lookUps = lookUp(findTokens, 1);
+    this.numberings = new Batcher(
+      async (asked, deadlineMs) => {
+        const newest = await this.records.run(numberBlocks, deadlineMs);
+        return asked.map(() => newest);
+      },
+      limits,
+      { commitMsMin },
+    );
+    this.webhookUpdates = new Batcher((updates) => super.updateWebhooks(updates), limits);
     const readOne = <Page extends object>(
       read: (connection: Connection, query: PlantQuery, scanRowsMax: number) => Promise<Page>,
       inFlightMax: number,
@@ -155,13 +179,14 @@ class PostgresStore extends SqlStore implements Store {
       quota: limits.plantsMax ? createQuota(limits.plantsMax, this.countPlants) : undefined,
     };
     this.stopTrimming = keepTrimmed(limits, (beforeMs) =>
-      this.control.run((connection) => trimChanges(connection, beforeMs)),
+      this.records.run((connection) => trimChanges(connection, beforeMs)),
     );
   }
 
   async readChanges(query: ChangeQuery): Promise<ChangePage> {
     requireJournal(this.limits);
-    return this.readers.run((connection) => readChanges(connection, query));
+    const newest = await this.numberings.submit(undefined);
+    return this.readers.run((connection) => readChanges(connection, query, newest));
   }
 
   findPlant(id: bigint): Promise<Plant | undefined> {
@@ -194,7 +219,7 @@ class PostgresStore extends SqlStore implements Store {
     return { ...this.figures };
   }
 
-  /** Not on the control connection: the server looks at every file of the database, which may take long. */
+  /** The server looks at every file of the database, which may take long. */
   measureBytes(): Promise<number> {
     return this.readers.run(measure, performance.now() + MEASURE_MS_MAX, 1);
   }
@@ -205,13 +230,22 @@ class PostgresStore extends SqlStore implements Store {
 
   async close(): Promise<void> {
     this.stopTrimming();
-    const { writes, reads, lookUps, longReads, counts } = this;
-    await Promise.all([writes, reads, lookUps, longReads, counts].map((queue) => queue.close()));
-    for (const pool of [this.writers, this.readers, this.control]) pool.close();
+    const { writes, reads, lookUps, numberings, webhookUpdates, longReads, counts } = this;
+    const queues = [writes, reads, lookUps, numberings, webhookUpdates, longReads, counts];
+    await Promise.all(queues.map((queue) => queue.close()));
+    for (const pool of [this.writers, this.readers, this.control, this.records]) pool.close();
+  }
+
+  protected readRecords<Row>([sql, ...values]: Statement): Promise<readonly Row[]> {
+    return this.readers.run((connection) => connection.query<Row>(sql, values));
+  }
+
+  protected override updateWebhook(update: WebhookUpdate): Promise<boolean> {
+    return this.webhookUpdates.submit(update);
   }
 
   protected writeRecords<Row>(...statements: readonly Statement[]): Promise<readonly Row[]> {
-    return this.control.run(async (connection) => {
+    return this.records.run(async (connection) => {
       let rows: readonly Row[] = [];
       for (const [sql, ...values] of statements) rows = await connection.query<Row>(sql, values);
       return rows;

@@ -95,7 +95,7 @@ export class SqliteStore extends SqlStore<Write> implements Store {
   private tasksWaiting = 0;
 
   constructor(path: string, limits: StoreLimits, reader: SqliteReader, engine: Engine) {
-    super({ prefix: "", lock: "", given: "json_each($1)" });
+    super({ prefix: "", lock: "", given: "json_each($1)", turn: "turn AS (SELECT 1)" });
     this.path = path;
     this.limits = limits;
     this.reader = reader;
@@ -174,7 +174,7 @@ export class SqliteStore extends SqlStore<Write> implements Store {
     await this.engine.close();
   }
 
-  protected override async readRecords<Row>(statement: Statement): Promise<readonly Row[]> {
+  protected async readRecords<Row>(statement: Statement): Promise<readonly Row[]> {
     return this.reader.run(statement) as Row[];
   }
 
