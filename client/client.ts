@@ -16,8 +16,9 @@ import {
   findChanges,
   formatChangeQuery,
 } from "./changes.ts";
-import { Connection, NDJSON_TYPE } from "./connection.ts";
-import { type Failure, findJson, findWaitMs, mayBeDone, ServiceError } from "./errors.ts";
+import { NDJSON_TYPE } from "./connection.ts";
+import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
+import { Manager } from "./manage.ts";
 import {
   type Count,
   type Filter,
@@ -46,6 +47,15 @@ export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
 export type { Change, ChangePage, ChangeQuery } from "./changes.ts";
 export { type ErrorName, ServiceError } from "./errors.ts";
 export type {
+  NewToken,
+  NewWebhook,
+  Token,
+  TokenPage,
+  TokenQuery,
+  Webhook,
+  WebhookAttempt,
+} from "./manage.ts";
+export type {
   Count,
   Filter,
   NewPlant,
@@ -68,7 +78,7 @@ const EVENTS_TYPE = "text/event-stream";
 const ABORTED_BATCH_MS_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
 
-export class Client extends Connection {
+export class Client extends Manager {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
   async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
@@ -134,20 +144,7 @@ export class Client extends Connection {
     { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
-    let wasLost = false;
-    const onRetry = (error: Error, waitMs: number): void => {
-      wasLost ||= mayBeDone(error as ServiceError);
-      (options.onRetry ?? this.options.onRetry)?.(error, waitMs);
-    };
-    const init = { method: "DELETE", headers };
-    try {
-      const { status } = await this.ask(`/plants/${formatId(id)}`, init, { ...options, onRetry });
-      if (status !== 204) throw this.notAPlantStore();
-    } catch (error) {
-      const isGone = error instanceof ServiceError && error.reason === "plant_not_found";
-      // Sent again after a lost answer, a removal finds its own work done.
-      if (!isGone || !wasLost) throw error;
-    }
+    await this.removeAt(`/plants/${formatId(id)}`, "plant_not_found", headers, options);
   }
 
   async listPage(query: PageQuery = {}, options?: RetryOptions): Promise<Page> {

@@ -1,12 +1,23 @@
 /** Requests to one service, and what their failures mean. */
 
-import { explainAnswer, explainLoss, findWaitMs, ServiceError } from "./errors.ts";
+import {
+  type ErrorName,
+  explainAnswer,
+  explainLoss,
+  findWaitMs,
+  mayBeDone,
+  ServiceError,
+} from "./errors.ts";
 import { isAborted, retry, type RetryOptions, SilenceGuard } from "./retry.ts";
 
 export const NDJSON_TYPE = "application/x-ndjson";
 
 /** Without a user, a query or a fragment: fetch would refuse or lose them. */
 const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
+
+/** For what must not be done twice. */
+export const findUnsentWaitMs = (error: unknown): number | undefined =>
+  mayBeDone(error as ServiceError) ? undefined : findWaitMs(error);
 
 interface Answer {
   readonly status: number;
@@ -88,7 +99,12 @@ export class Connection {
   }
 
   /** A whole answer, with retries. */
-  protected ask(path: string, init: RequestInit, options: RetryOptions = {}): Promise<Answer> {
+  protected ask(
+    path: string,
+    init: RequestInit,
+    options: RetryOptions = {},
+    findWait = findWaitMs,
+  ): Promise<Answer> {
     const given = { ...this.options, ...options };
     const { signal = null } = given;
     const attempt = async (): Promise<Answer> => {
@@ -98,7 +114,30 @@ export class Connection {
       });
       return { status: response.status, headers: response.headers, text };
     };
-    return retry(attempt, given, findWaitMs);
+    return retry(attempt, given, findWait);
+  }
+
+  /** `missing` is how the service refuses to remove what is not there. */
+  protected async removeAt(
+    path: string,
+    missing: ErrorName,
+    headers: Readonly<Record<string, string>>,
+    options: RetryOptions = {},
+  ): Promise<void> {
+    let wasLost = false;
+    const onRetry = (error: Error, waitMs: number): void => {
+      wasLost ||= mayBeDone(error as ServiceError);
+      (options.onRetry ?? this.options.onRetry)?.(error, waitMs);
+    };
+    try {
+      const init = { method: "DELETE", headers };
+      const { status } = await this.ask(path, init, { ...options, onRetry });
+      if (status !== 204) throw this.notAPlantStore();
+    } catch (error) {
+      const isGone = error instanceof ServiceError && error.reason === missing;
+      // Sent again after a lost answer, a removal finds its own work done.
+      if (!isGone || !wasLost) throw error;
+    }
   }
 
   protected notAPlantStore(): ServiceError {

@@ -65,10 +65,25 @@ export async function issueToken(
  * first, one makes it: two tokens in use cannot have the same name.
  */
 export async function makeFirstToken(tokens: TokenStore): Promise<string | undefined> {
-  if ((await tokens.listTokens()).length > 0) return undefined;
+  if ((await tokens.listTokens({ after: "", limit: 1 })).length > 0) return undefined;
   const token = mintToken();
   const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
   return (await tokens.createToken(record)) ? token : undefined;
+}
+
+const PAGE_LENGTH = 1_000;
+
+/** All tokens ever made, oldest first. For commands: a service reads a page at a time. */
+export async function readTokens(store: Pick<TokenStore, "listTokens">): Promise<TokenRecord[]> {
+  const all: TokenRecord[] = [];
+  let page: readonly TokenRecord[];
+  do {
+    page = await store.listTokens({ after: all.at(-1)?.hash ?? "", limit: PAGE_LENGTH });
+    all.push(...page);
+  } while (page.length === PAGE_LENGTH);
+  return all.toSorted(
+    (one, other) => one.createdAtMs - other.createdAtMs || (one.name < other.name ? -1 : 1),
+  );
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;

@@ -83,6 +83,16 @@ export const tagParameters = {
   limit: limitTo("Tags on a page."),
 };
 
+export const tokenParameters = {
+  limit: limitTo("Tokens on a page."),
+  after: {
+    ...text(undefined, "The id of the last token seen; the page begins after it."),
+    expected: "16 hexadecimal digits in lower case",
+    find: (given: string) => (/^[0-9a-f]{16}$/.test(given) ? given : undefined),
+    fallback: undefined,
+  },
+};
+
 export const changeParameters = {
   after: {
     ...int64(

@@ -111,15 +111,75 @@ describe("tokens", () => {
     await expectRefusal(await send(service, "GET", url), "invalid_query", "; and 968 more");
   });
 
-  test("need a body of JSON, a known id, and no query", async () => {
+  test("need a body of JSON, a known id, and no unknown query", async () => {
     const body = '{"name":"a","scopes":["plants:read"]}';
     const plain = { body, headers: { "content-type": "text/plain" } };
     await expectRefusal(await send(service, "POST", "/tokens", plain), "unsupported_media_type");
     await expectRefusal(await send(service, "POST", "/tokens", { body: "{" }), "invalid_json");
-    await expectRefusal(await send(service, "GET", "/tokens?limit=1"), "invalid_query");
+    await expectRefusal(await send(service, "GET", "/tokens?limit=0"), "invalid_query", "limit: ");
+    await expectRefusal(
+      await send(service, "GET", "/tokens?after=till"),
+      "invalid_query",
+      "16 hex",
+    );
+    await expectRefusal(await send(service, "GET", "/tokens?name=a"), "invalid_query", '"name"');
     for (const id of ["0000000000000000", "till", "%00"])
       await expectRefusal(await revoke(id), "token_not_found");
     await expectRefusal(await send(service, "GET", "/tokens/till"), "method_not_allowed");
+  });
+
+  test("are listed in pages, each token once, also those that are made meanwhile", async () => {
+    await using own = await startService();
+    const records = Array.from({ length: 25 }, (_, index) =>
+      toRecord(mintToken(), { name: `t${index}`, scopes: ["plants:read"], createdAtMs: index }),
+    );
+    await own.store.adoptTokens(records);
+    const names: string[] = [];
+    let pages = 0;
+    for (let url: string | undefined = `${own.url}/tokens?limit=10`; url !== undefined;) {
+      const response: Response = await fetch(url, bearer(TEST_TOKEN));
+      const page = (await response.json()) as TokenSummary[];
+      names.push(...page.map(({ name }) => name));
+      const next = /^<([^>]+)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
+      url = next === undefined ? undefined : new URL(next, url).href;
+      expect(page.length).toBe(url === undefined ? 5 : 10);
+      pages++;
+    }
+    expect(pages).toBe(3);
+    expect(names.toSorted()).toEqual(records.map(({ name }) => name).toSorted());
+    const whole = await send(own, "GET", "/tokens?limit=25");
+    expect([whole.headers.get("link"), ((await whole.json()) as unknown[]).length]).toEqual([
+      null,
+      25,
+    ]);
+    // The default is that of other lists.
+    await own.store.adoptTokens(
+      Array.from({ length: 100 }, (_, index) =>
+        toRecord(mintToken(), { name: `u${index}`, scopes: ["plants:read"], createdAtMs: index }),
+      ),
+    );
+    expect(((await (await send(own, "GET", "/tokens")).json()) as unknown[]).length).toBe(100);
+  });
+
+  test("are counted in the metrics if they end within a week, however many there are", async () => {
+    await using own = await startService();
+    const endsIn = (days: number) => Date.now() + days * 86_400_000;
+    const grants = [
+      ...Array.from({ length: 1_200 }, () => ({ expiresAtMs: endsIn(6) })),
+      ...[endsIn(8), endsIn(-1), undefined].map((expiresAtMs) => ({ expiresAtMs })),
+    ];
+    const records = grants.map(({ expiresAtMs }, index) =>
+      toRecord(mintToken(), {
+        name: `t${index}`,
+        scopes: ["plants:read"],
+        createdAtMs: 0,
+        expiresAtMs,
+      }),
+    );
+    await own.store.adoptTokens(records);
+    await own.store.revokeToken(records[0]?.hash ?? "", 1);
+    const metrics = await (await send(own, "GET", "/metrics")).text();
+    expect(/^plantstore_tokens_expiring (.*)$/m.exec(metrics)?.[1]).toBe("1199");
   });
 
   test("are not made by one that was revoked a moment ago, while its request was under way", async () => {
