@@ -4,7 +4,7 @@ import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
-import { DAY_MS, findDurationMs, findRate, UNLIMITED } from "./rate-limit.ts";
+import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "./rate-limit.ts";
 
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /** 36 characters hold 214 bits; 178 of them stay secret when a prefix is shown. */
@@ -147,6 +147,27 @@ export function parseGrant(given: unknown): TokenGrant {
   const { expires: expiresAtMs, ...grant } = parseMembers(given, { ...grantRules, expires });
   return { ...grant, expiresAtMs, createdAtMs };
 }
+
+/**
+ * What the grant has that its maker lacks, for people; undefined if there is nothing. `allRate` is the rate of tokens
+ * without one of their own. The operator's own token may hand out anything.
+ */
+export function findExcess(
+  grant: TokenGrant,
+  { name, expiresAtMs = Infinity, rate }: TokenRecord,
+  allRate: string,
+): string | undefined {
+  if (name === ENVIRONMENT_NAME) return undefined;
+  if ((grant.expiresAtMs ?? Infinity) > expiresAtMs)
+    return `expires: at the latest ${iso(expiresAtMs)}, when the token that asks for it expires`;
+  const [own, asked] = [rate, grant.rate].map((text) => findRate(text ?? allRate));
+  if (own === undefined || (asked && isWithin(asked, own))) return undefined;
+  return `rate: at most ${rate ?? allRate}, the rate of the token that asks for it`;
+}
+
+/** Neither at once nor in the long run. */
+const isWithin = (asked: Rate, own: Rate): boolean =>
+  asked.units <= own.units && asked.units * own.windowSeconds <= own.units * asked.windowSeconds;
 
 const ID_LENGTH = 16;
 

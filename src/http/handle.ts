@@ -330,6 +330,7 @@ function challenge(refusal: Refusal): string {
   if (refusal.reason === "token_missing") return realm;
   if (refusal instanceof LacksScope)
     return `${realm}, error="insufficient_scope", scope="${refusal.scope}"`;
+  if (refusal.reason === "insufficient_scope") return `${realm}, error="insufficient_scope"`;
   return `${realm}, error="invalid_token"`;
 }
 

@@ -1,6 +1,7 @@
 /** Tokens over HTTP: the client's own, their list, new ones, and the end of one. */
 
 import {
+  findExcess,
   grantRules,
   type IssuedToken,
   issueToken,
@@ -23,6 +24,8 @@ async function createToken({ service, token }: Exchange, given: unknown): Promis
   const grant = parseGrant(given);
   const lacking = grant.scopes.find((scope) => !token?.scopes.includes(scope));
   if (lacking !== undefined) throw new LacksScope(lacking);
+  const excess = token && findExcess(grant, token, service.config.rateLimit);
+  if (excess !== undefined) throw new Refusal("insufficient_scope", excess);
   return issueToken(service.store, grant);
 }
 
@@ -127,7 +130,8 @@ export const tokenOperations: Entries = {
     run: createToken,
     summary: "Create a token",
     description:
-      "Answers with the token, this once. A token cannot hand out a scope that it lacks. " +
+      "Answers with the token, this once. A token cannot hand out a scope that it lacks, a later end " +
+      "than its own, or a higher rate. " +
       "If the answer is lost, the name is taken: revoke that token, and create it again.",
     status: 201,
     meaning: "The token works at once.",

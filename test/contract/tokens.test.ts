@@ -222,6 +222,63 @@ describe("tokens", () => {
   });
 });
 
+describe("a manager", () => {
+  const read = { scopes: ["plants:read"] };
+  const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
+
+  test("hands out no later end than its own, and no end only if it has none", async () => {
+    const { token, expires } = await make({
+      name: "until",
+      scopes: ["tokens:manage", "plants:read"],
+      expires: "30d",
+    });
+    for (const later of [undefined, null, inDays(31)]) {
+      const refused = await ask({ name: "late", ...read, expires: later }, token);
+      expect(refused.headers.get("www-authenticate")).toBe(
+        'Bearer realm="plants", error="insufficient_scope"',
+      );
+      await expectRefusal(refused, "insufficient_scope", `expires: at the latest ${expires}`);
+    }
+    for (const [name, end] of [
+      ["same", expires],
+      ["earlier", "1d"],
+    ])
+      expect((await ask({ name, ...read, expires: end }, token)).status).toBe(201);
+  });
+
+  test.each<[service: string, own: string | null, asked: string | null, isAllowed: boolean]>([
+    ["", "100/s", "none", false],
+    ["", "100/s", null, false],
+    ["", "100/s", "101/s", false],
+    ["", "100/s", "100/s", true],
+    ["", "100/s", "6000/min", false],
+    ["", "6000/min", "100/s", true],
+    ["", "6000/min", "101/s", false],
+    ["", null, "none", true],
+    ["", null, null, true],
+    ["", "none", null, true],
+    ["500/s", null, null, true],
+    ["500/s", null, "none", false],
+    ["500/s", null, "501/s", false],
+    ["500/s", "100/s", null, false],
+    ["500/s", "1000/s", null, true],
+    ["500/s", "none", "none", true],
+  ])(
+    "of a service with %j and with the rate %j hands out %j: %j",
+    async (all, own, rate, isAllowed) => {
+      await using limited = await startService({ PLANTSTORE_RATE_LIMIT: all });
+      // The token of the environment is not limited.
+      const manager = await make(
+        { name: "m", scopes: ["tokens:manage", "plants:read"], rate: own },
+        limited,
+      );
+      const answer = await ask({ name: "a", ...read, rate }, manager.token, limited);
+      if (isAllowed) expect(answer.status).toBe(201);
+      else await expectRefusal(answer, "insufficient_scope", "rate: at most ");
+    },
+  );
+});
+
 describe("the last token that can manage", () => {
   test("is not revoked, unless the service has PLANTSTORE_TOKEN", async () => {
     const { id } = await make({ name: "alone", scopes: ["tokens:manage"] });
