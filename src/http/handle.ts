@@ -13,7 +13,7 @@ import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../tick.ts";
 import { type Budget, countUnread, findLength, linger, type Rest } from "./body.ts";
 import type { Feed } from "./feed.ts";
-import { parseQuery } from "./query.ts";
+import { parseQuery, pathOf } from "./query.ts";
 
 export interface Service {
   readonly config: Config;
@@ -247,11 +247,6 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
   if (status < 500) return log.info("request", failed);
   const logFailure = status === 500 ? log.error : log.warn;
   logFailure("request", { ...failed, cause: refusal.cause });
-}
-
-/** Without the query, which may hold anything. With an odd Host the URL has no origin. */
-function pathOf(url: string): string {
-  return url.replace(/^[a-z]+:\/\/[^/]*/, "").replace(/[?#].*$/s, "");
 }
 
 /** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */

@@ -119,7 +119,7 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
   const charactersMax = isFull ? SMALL_CHARACTERS_MAX / 2 : undefined;
   const { text, next } = await service.store.readPlants({ ...query, charactersMax }, "json");
-  return answerText(exchange, text, { ...VARY, ...linkNext(url, query.limit, next) });
+  return answerText(exchange, text, { ...VARY, ...linkNext(exchange, query.limit, next) });
 }
 
 /** GET /plants/count */
@@ -136,7 +136,7 @@ export const answerTags =
     const query = parseQuery(request.url, tagParameters);
     const page = await service.store.listTags(query);
     const { tags, next } = hasCounts ? await countEach(service.store, page) : page;
-    return answerJson(exchange, tags, linkNext(request.url, query.limit, next));
+    return answerJson(exchange, tags, linkNext(exchange, query.limit, next));
   };
 
 /** Then a page of counts ends early. */

@@ -41,7 +41,7 @@ async function listTokens(exchange: Exchange): Promise<Response> {
   });
   const page = found.slice(0, limit).map(summarize);
   const next = found.length > limit ? page.at(-1)?.id : undefined;
-  return answerJson(exchange, page, linkNext(request.url, limit, next));
+  return answerJson(exchange, page, linkNext(exchange, limit, next));
 }
 
 async function revokeToken({ request, service }: Exchange): Promise<void> {
