@@ -14,6 +14,7 @@ import {
   type ChangePage,
   type ChangeQuery,
   findChanges,
+  findNewest,
   formatChangeQuery,
 } from "./changes.ts";
 import { NDJSON_TYPE } from "./connection.ts";
@@ -31,6 +32,7 @@ import {
   isContent,
   isCount,
   isTagCount,
+  type ListQuery,
   type NewPlant,
   type Page,
   type PageQuery,
@@ -56,8 +58,10 @@ export type {
   WebhookAttempt,
 } from "./manage.ts";
 export type {
+  Content,
   Count,
   Filter,
+  ListQuery,
   NewPlant,
   Page,
   PageQuery,
@@ -69,6 +73,7 @@ export type {
   TokenFacts,
   Versioned,
 } from "./plants.ts";
+export type { ClientOptions } from "./connection.ts";
 export type { RetryOptions } from "./retry.ts";
 export { verifyWebhook, type VerifyOptions, WebhookError, type WebhookEvent } from "./webhook.ts";
 
@@ -157,19 +162,19 @@ export class Client extends Manager {
     return { plants, next: after === undefined ? undefined : BigInt(after as string) };
   }
 
-  /** All plants that match, page by page. Plants that change meanwhile may or may not be among them. */
-  async *list(filter: Filter = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
-    let after: bigint | undefined;
+  /** All plants that match, or those after one, page by page. Plants that change meanwhile may or may not be among them. */
+  async *list(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
+    let { after } = query;
     do {
-      const page: Page = await this.listPage({ ...filter, after, limit: PAGE_LENGTH }, options);
+      const page: Page = await this.listPage({ ...query, after, limit: PAGE_LENGTH }, options);
       yield* page.plants;
       after = page.next;
     } while (after !== undefined);
   }
 
   /** All plants that match, as one stream. It ends without an error only when it is complete. */
-  async *export(filter: Filter = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
-    for await (const plants of this.exportBlocks(filter, options)) yield* plants;
+  async *export(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
+    for await (const plants of this.exportBlocks(query, options)) yield* plants;
   }
 
   /**
@@ -178,13 +183,13 @@ export class Client extends Manager {
    * says that it is the last.
    */
   async *exportBlocks(
-    filter: Filter = {},
+    filter: ListQuery = {},
     options: RetryOptions = {},
   ): AsyncGenerator<readonly Plant[], void> {
     const given = { ...this.options, ...options };
     const { signal } = given;
     const backoff = new Backoff(given, findWaitMs);
-    let after: bigint | undefined;
+    let { after } = filter;
     let isStreamed = false;
     for (;;) {
       try {
@@ -212,9 +217,17 @@ export class Client extends Manager {
     const { headers, text } = await this.ask(path, {}, options);
     const changes = findChanges(text);
     const next = findNext(headers);
-    if (changes === undefined || next === null) throw this.notAPlantStore();
+    const newest = findNewest(headers);
+    if (changes === undefined || next === null || newest === undefined) throw this.notAPlantStore();
     const last = next === undefined ? (changes.at(-1)?.seq ?? query.after ?? 0) : Number(next);
-    return { changes, last, hasMore: next !== undefined };
+    return { changes, last, hasMore: next !== undefined, newest };
+  }
+
+  /** The number of the newest change. Note it before you read all plants: the changes after it are what you missed. */
+  async findNewestChange(options?: RetryOptions): Promise<number> {
+    const newest = findNewest((await this.ask("/changes", { method: "HEAD" }, options)).headers);
+    if (newest === undefined) throw this.notAPlantStore();
+    return newest;
   }
 
   /** The changes up to now. With `follow` it goes on as they happen, until it is aborted. */

@@ -25,19 +25,35 @@ interface Answer {
   readonly text: string;
 }
 
+/** The retries are the defaults of every operation. */
+export interface ClientOptions extends RetryOptions {
+  /** In place of the platform's own, for a proxy, a certificate or a test. */
+  readonly fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined;
+  /** Sent with every request, for what stands in front of the service. The token is always the client's own. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
 export class Connection {
   protected readonly url: string;
   private readonly token: string;
   protected readonly options: RetryOptions;
+  private readonly fetch: NonNullable<ClientOptions["fetch"]>;
+  private readonly headers: Readonly<Record<string, string>>;
   private wasReached = false;
 
-  /** `url` is the address of the service, with its base path. The options are the defaults of every operation. */
-  constructor(url: string, token: string, options: RetryOptions = {}) {
+  /** `url` is the address of the service, with its base path. */
+  constructor(
+    url: string,
+    token: string,
+    { fetch: given = (...asked) => fetch(...asked), headers = {}, ...options }: ClientOptions = {},
+  ) {
     if (!URL_PATTERN.test(url))
       throw new TypeError("url: expected the address of a service, as in http://127.0.0.1:8080");
     this.url = url.replace(/\/+$/, "");
     this.token = token;
     this.options = options;
+    this.fetch = given;
+    this.headers = headers;
   }
 
   /**
@@ -45,11 +61,12 @@ export class Connection {
    * of an abort.
    */
   async request(path: string, init: RequestInit = {}): Promise<Response> {
-    const headers = new Headers(init.headers);
+    const headers = new Headers(this.headers);
+    new Headers(init.headers).forEach((value, name) => headers.set(name, value));
     headers.set("authorization", `Bearer ${this.token}`);
     let response: Response;
     try {
-      response = await fetch(`${this.url}${path}`, {
+      response = await this.fetch(`${this.url}${path}`, {
         ...init,
         headers,
         cache: "no-store",
