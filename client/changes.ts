@@ -1,26 +1,34 @@
 /** The journal of changes. */
 
 import { findJson } from "./errors.ts";
-import { formatId } from "./plants.ts";
+import { type Content, formatId } from "./plants.ts";
 
-interface ChangeContent {
-  readonly name: string;
-  readonly tag?: string;
-}
-
-export interface Change {
+interface ChangeFacts {
   readonly seq: number;
   /** ISO 8601. */
   readonly time: string;
-  readonly type: "created" | "replaced" | "removed";
   readonly id: bigint;
   /** The name of the token. */
   readonly by?: string;
-  /** The plant since this change. */
-  readonly plant?: ChangeContent;
-  /** The plant until this change. */
-  readonly before?: ChangeContent;
 }
+
+/** `plant` is the plant since this change, and `before` the plant until then. */
+export type Change =
+  | (ChangeFacts & {
+      readonly type: "created";
+      readonly plant: Content;
+      readonly before?: undefined;
+    })
+  | (ChangeFacts & {
+      readonly type: "replaced";
+      readonly plant: Content;
+      readonly before: Content;
+    })
+  | (ChangeFacts & {
+      readonly type: "removed";
+      readonly plant?: undefined;
+      readonly before: Content;
+    });
 
 export interface ChangeQuery {
   /** The number of the last change seen; 0, or nothing, begins with the oldest one that is kept. */
@@ -36,6 +44,8 @@ export interface ChangePage {
   /** The `after` of the next page. */
   readonly last: number;
   readonly hasMore: boolean;
+  /** The number of the newest change, of any kind. */
+  readonly newest: number;
 }
 
 /** A quote inside a JSON string is escaped, so this finds members only. In quotes the digits stay exact. */
@@ -51,13 +61,24 @@ export function findChanges(json: string): Change[] | undefined {
 }
 
 function isChange(value: unknown): value is Record<"id", string> {
-  const { seq, time, type, id } = (value ?? {}) as Record<keyof Change, unknown>;
+  const { seq, time, type, id, plant, before } = (value ?? {}) as Record<keyof Change, unknown>;
   return (
     Number.isSafeInteger(seq) &&
     typeof time === "string" &&
     typeof type === "string" &&
-    typeof id === "string"
+    typeof id === "string" &&
+    (type === "removed" || hasName(plant)) &&
+    (type === "created" || hasName(before))
   );
+}
+
+const hasName = (value: unknown): boolean =>
+  typeof (value as Partial<Content> | null | undefined)?.name === "string";
+
+/** Of the header `Last-Change`; undefined if there is none. */
+export function findNewest(headers: Headers): number | undefined {
+  const newest = headers.get("last-change");
+  return newest !== null && /^\d{1,16}$/.test(newest) ? Number(newest) : undefined;
 }
 
 export function formatChangeQuery({ after = 0, id, types }: ChangeQuery): string {

@@ -14,10 +14,12 @@ import {
   type ChangePage,
   type ChangeQuery,
   findChanges,
+  findNewest,
   formatChangeQuery,
 } from "./changes.ts";
-import { Connection, NDJSON_TYPE } from "./connection.ts";
-import { type Failure, findJson, findWaitMs, mayBeDone, ServiceError } from "./errors.ts";
+import { NDJSON_TYPE } from "./connection.ts";
+import { type Failure, findJson, findWaitMs, ServiceError } from "./errors.ts";
+import { Manager } from "./manage.ts";
 import {
   type Count,
   type Filter,
@@ -30,6 +32,7 @@ import {
   isContent,
   isCount,
   isTagCount,
+  type ListQuery,
   type NewPlant,
   type Page,
   type PageQuery,
@@ -46,8 +49,19 @@ export type { Created, Outcome, Refused, Settle, Settled } from "./batch.ts";
 export type { Change, ChangePage, ChangeQuery } from "./changes.ts";
 export { type ErrorName, ServiceError } from "./errors.ts";
 export type {
+  NewToken,
+  NewWebhook,
+  Token,
+  TokenPage,
+  TokenQuery,
+  Webhook,
+  WebhookAttempt,
+} from "./manage.ts";
+export type {
+  Content,
   Count,
   Filter,
+  ListQuery,
   NewPlant,
   Page,
   PageQuery,
@@ -59,6 +73,7 @@ export type {
   TokenFacts,
   Versioned,
 } from "./plants.ts";
+export type { ClientOptions } from "./connection.ts";
 export type { RetryOptions } from "./retry.ts";
 export { verifyWebhook, type VerifyOptions, WebhookError, type WebhookEvent } from "./webhook.ts";
 
@@ -68,7 +83,7 @@ const EVENTS_TYPE = "text/event-stream";
 const ABORTED_BATCH_MS_MAX = 5_000;
 const PAGE_LENGTH = 1_000;
 
-export class Client extends Connection {
+export class Client extends Manager {
   /** Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id. */
   async create(plant: NewPlant, options?: RetryOptions): Promise<Created> {
     const init = { method: "POST", headers: JSON_BODY, body: formatPlant(plant) };
@@ -134,20 +149,7 @@ export class Client extends Connection {
     { ifMatch, ...options }: RetryOptions & { readonly ifMatch?: string | undefined } = {},
   ): Promise<void> {
     const headers = ifMatch === undefined ? {} : { "if-match": ifMatch };
-    let wasLost = false;
-    const onRetry = (error: Error, waitMs: number): void => {
-      wasLost ||= mayBeDone(error as ServiceError);
-      (options.onRetry ?? this.options.onRetry)?.(error, waitMs);
-    };
-    const init = { method: "DELETE", headers };
-    try {
-      const { status } = await this.ask(`/plants/${formatId(id)}`, init, { ...options, onRetry });
-      if (status !== 204) throw this.notAPlantStore();
-    } catch (error) {
-      const isGone = error instanceof ServiceError && error.reason === "plant_not_found";
-      // Sent again after a lost answer, a removal finds its own work done.
-      if (!isGone || !wasLost) throw error;
-    }
+    await this.removeAt(`/plants/${formatId(id)}`, "plant_not_found", headers, options);
   }
 
   async listPage(query: PageQuery = {}, options?: RetryOptions): Promise<Page> {
@@ -160,19 +162,19 @@ export class Client extends Connection {
     return { plants, next: after === undefined ? undefined : BigInt(after as string) };
   }
 
-  /** All plants that match, page by page. Plants that change meanwhile may or may not be among them. */
-  async *list(filter: Filter = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
-    let after: bigint | undefined;
+  /** All plants that match, or those after one, page by page. Plants that change meanwhile may or may not be among them. */
+  async *list(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
+    let { after } = query;
     do {
-      const page: Page = await this.listPage({ ...filter, after, limit: PAGE_LENGTH }, options);
+      const page: Page = await this.listPage({ ...query, after, limit: PAGE_LENGTH }, options);
       yield* page.plants;
       after = page.next;
     } while (after !== undefined);
   }
 
   /** All plants that match, as one stream. It ends without an error only when it is complete. */
-  async *export(filter: Filter = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
-    for await (const plants of this.exportBlocks(filter, options)) yield* plants;
+  async *export(query: ListQuery = {}, options?: RetryOptions): AsyncGenerator<Plant, void> {
+    for await (const plants of this.exportBlocks(query, options)) yield* plants;
   }
 
   /**
@@ -181,13 +183,13 @@ export class Client extends Connection {
    * says that it is the last.
    */
   async *exportBlocks(
-    filter: Filter = {},
+    filter: ListQuery = {},
     options: RetryOptions = {},
   ): AsyncGenerator<readonly Plant[], void> {
     const given = { ...this.options, ...options };
     const { signal } = given;
     const backoff = new Backoff(given, findWaitMs);
-    let after: bigint | undefined;
+    let { after } = filter;
     let isStreamed = false;
     for (;;) {
       try {
@@ -215,9 +217,17 @@ export class Client extends Connection {
     const { headers, text } = await this.ask(path, {}, options);
     const changes = findChanges(text);
     const next = findNext(headers);
-    if (changes === undefined || next === null) throw this.notAPlantStore();
+    const newest = findNewest(headers);
+    if (changes === undefined || next === null || newest === undefined) throw this.notAPlantStore();
     const last = next === undefined ? (changes.at(-1)?.seq ?? query.after ?? 0) : Number(next);
-    return { changes, last, hasMore: next !== undefined };
+    return { changes, last, hasMore: next !== undefined, newest };
+  }
+
+  /** The number of the newest change. Note it before you read all plants: the changes after it are what you missed. */
+  async findNewestChange(options?: RetryOptions): Promise<number> {
+    const newest = findNewest((await this.ask("/changes", { method: "HEAD" }, options)).headers);
+    if (newest === undefined) throw this.notAPlantStore();
+    return newest;
   }
 
   /** The changes up to now. With `follow` it goes on as they happen, until it is aborted. */

@@ -1,6 +1,13 @@
 /** Requests to one service, and what their failures mean. */
 
-import { explainAnswer, explainLoss, findWaitMs, ServiceError } from "./errors.ts";
+import {
+  type ErrorName,
+  explainAnswer,
+  explainLoss,
+  findWaitMs,
+  mayBeDone,
+  ServiceError,
+} from "./errors.ts";
 import { isAborted, retry, type RetryOptions, SilenceGuard } from "./retry.ts";
 
 export const NDJSON_TYPE = "application/x-ndjson";
@@ -8,25 +15,45 @@ export const NDJSON_TYPE = "application/x-ndjson";
 /** Without a user, a query or a fragment: fetch would refuse or lose them. */
 const URL_PATTERN = /^https?:\/\/[^/@?#\s]+(\/[^?#\s]*)?$/i;
 
+/** For what must not be done twice. */
+export const findUnsentWaitMs = (error: unknown): number | undefined =>
+  mayBeDone(error as ServiceError) ? undefined : findWaitMs(error);
+
 interface Answer {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
 }
 
+/** The retries are the defaults of every operation. */
+export interface ClientOptions extends RetryOptions {
+  /** In place of the platform's own, for a proxy, a certificate or a test. */
+  readonly fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined;
+  /** Sent with every request, for what stands in front of the service. The token is always the client's own. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
 export class Connection {
   protected readonly url: string;
   private readonly token: string;
   protected readonly options: RetryOptions;
+  private readonly fetch: NonNullable<ClientOptions["fetch"]>;
+  private readonly headers: Readonly<Record<string, string>>;
   private wasReached = false;
 
-  /** `url` is the address of the service, with its base path. The options are the defaults of every operation. */
-  constructor(url: string, token: string, options: RetryOptions = {}) {
+  /** `url` is the address of the service, with its base path. */
+  constructor(
+    url: string,
+    token: string,
+    { fetch: given = (...asked) => fetch(...asked), headers = {}, ...options }: ClientOptions = {},
+  ) {
     if (!URL_PATTERN.test(url))
       throw new TypeError("url: expected the address of a service, as in http://127.0.0.1:8080");
     this.url = url.replace(/\/+$/, "");
     this.token = token;
     this.options = options;
+    this.fetch = given;
+    this.headers = headers;
   }
 
   /**
@@ -34,11 +61,12 @@ export class Connection {
    * of an abort.
    */
   async request(path: string, init: RequestInit = {}): Promise<Response> {
-    const headers = new Headers(init.headers);
+    const headers = new Headers(this.headers);
+    new Headers(init.headers).forEach((value, name) => headers.set(name, value));
     headers.set("authorization", `Bearer ${this.token}`);
     let response: Response;
     try {
-      response = await fetch(`${this.url}${path}`, {
+      response = await this.fetch(`${this.url}${path}`, {
         ...init,
         headers,
         cache: "no-store",
@@ -88,7 +116,12 @@ export class Connection {
   }
 
   /** A whole answer, with retries. */
-  protected ask(path: string, init: RequestInit, options: RetryOptions = {}): Promise<Answer> {
+  protected ask(
+    path: string,
+    init: RequestInit,
+    options: RetryOptions = {},
+    findWait = findWaitMs,
+  ): Promise<Answer> {
     const given = { ...this.options, ...options };
     const { signal = null } = given;
     const attempt = async (): Promise<Answer> => {
@@ -98,7 +131,30 @@ export class Connection {
       });
       return { status: response.status, headers: response.headers, text };
     };
-    return retry(attempt, given, findWaitMs);
+    return retry(attempt, given, findWait);
+  }
+
+  /** `missing` is how the service refuses to remove what is not there. */
+  protected async removeAt(
+    path: string,
+    missing: ErrorName,
+    headers: Readonly<Record<string, string>>,
+    options: RetryOptions = {},
+  ): Promise<void> {
+    let wasLost = false;
+    const onRetry = (error: Error, waitMs: number): void => {
+      wasLost ||= mayBeDone(error as ServiceError);
+      (options.onRetry ?? this.options.onRetry)?.(error, waitMs);
+    };
+    try {
+      const init = { method: "DELETE", headers };
+      const { status } = await this.ask(path, init, { ...options, onRetry });
+      if (status !== 204) throw this.notAPlantStore();
+    } catch (error) {
+      const isGone = error instanceof ServiceError && error.reason === missing;
+      // Sent again after a lost answer, a removal finds its own work done.
+      if (!isGone || !wasLost) throw error;
+    }
   }
 
   protected notAPlantStore(): ServiceError {

@@ -2,20 +2,20 @@
 
 import { findJson } from "./errors.ts";
 
-/** A plant as the service holds it. */
-export interface Plant {
-  readonly id: bigint;
+/** What a plant is beside its id. */
+export interface Content {
   readonly name: string;
-  readonly tag: string | undefined;
+  /** Left out if it has none. */
+  readonly tag?: string | undefined;
+}
+
+export interface Plant extends Content {
+  /** Any int64. */
+  readonly id: bigint;
 }
 
 /** A plant to create, or to put in the place of another. */
-export interface NewPlant {
-  /** Any int64. */
-  readonly id: bigint;
-  readonly name: string;
-  readonly tag?: string | undefined;
-}
+export type NewPlant = Plant;
 
 /** A plant with the entity tag of its content, for `ifMatch`. */
 export interface Versioned {
@@ -34,9 +34,12 @@ export interface Filter {
   readonly order?: "asc" | "desc" | undefined;
 }
 
-export interface PageQuery extends Filter {
-  /** The id of the last plant seen; the page begins after it. */
+export interface ListQuery extends Filter {
+  /** The id of the last plant seen; the list begins after it. */
   readonly after?: bigint | undefined;
+}
+
+export interface PageQuery extends ListQuery {
   /** 1 to 1000, 100 by default. A page may be shorter and still have a next one. */
   readonly limit?: number | undefined;
 }
@@ -150,5 +153,6 @@ function findPlant(value: unknown): Plant | undefined {
   const { id, name, tag } = (value ?? {}) as Record<keyof Plant, unknown>;
   const isPlant = typeof id === "string" && typeof name === "string";
   if (!isPlant || (tag !== undefined && typeof tag !== "string")) return undefined;
-  return /^-?\d+$/.test(id) ? { id: BigInt(id), name, tag } : undefined;
+  if (!/^-?\d+$/.test(id)) return undefined;
+  return tag === undefined ? { id: BigInt(id), name } : { id: BigInt(id), name, tag };
 }

@@ -1,6 +1,6 @@
 /** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
 
-import { familyOf } from "./auth/address.ts";
+import { familyOf, isBasePath } from "./auth/address.ts";
 import { DAY_MS, findDurationMs, findRate } from "./auth/rate-limit.ts";
 import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
 
@@ -64,7 +64,7 @@ const rules = {
   basePath: {
     default: "",
     meaning: "Prefix of every path, as in /shop.",
-    parse: (text) => (/^(\/[A-Za-z0-9._~-]+)*$/.test(text) ? text : undefined),
+    parse: (text) => (isBasePath(text) ? text : undefined),
     allowed: "nothing, or segments of A-Z a-z 0-9 . _ ~ - that each begin with /",
   },
   corsOrigins: {
@@ -86,7 +86,7 @@ const rules = {
   trustedProxies: {
     default: "",
     meaning:
-      "Proxies whose Forwarded or X-Forwarded-For header gives the client's address in the log.",
+      "Proxies that are believed: Forwarded or X-Forwarded-For for the log, X-Forwarded-Prefix for links.",
     parse: (text) => parseList(text, isNetwork),
     allowed: "nothing, or addresses and networks as in 127.0.0.1,10.0.0.0/8,::1",
   },

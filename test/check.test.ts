@@ -3,7 +3,7 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, statSync, writeFileSync } from "node:fs";
-import { mintToken, toRecord } from "../src/auth/token.ts";
+import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
 import { INT64_MAX, INT64_MIN } from "../src/domain/json.ts";
 import { APPLICATION_ID, migrations } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
@@ -73,7 +73,7 @@ describe("plantstore check of a sound store", () => {
       await store.createToken(
         toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 1, expiresAtMs }),
       );
-    const four = (await store.listTokens()).find((token) => token.name === "four");
+    const four = (await readTokens(store)).find((token) => token.name === "four");
     await store.revokeToken(four?.hash ?? "", 1);
     await store.close();
 

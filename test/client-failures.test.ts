@@ -167,7 +167,13 @@ describe("a lost answer", () => {
   test("to a quiet feed: it goes on after what the service has looked through, however often that happens", async () => {
     const headers = { "content-type": "text/event-stream" };
     const quiet: Answer = () => new Response("retry: 2000\n\n:\nid: 77\n\nid: 80\n", { headers });
-    const change = { seq: 80, time: "2026-01-01T00:00:00.000Z", type: "removed", id: 1 };
+    const change = {
+      seq: 80,
+      time: "2026-01-01T00:00:00.000Z",
+      type: "removed",
+      before: { name: "a" },
+      id: 1,
+    };
     const event: Answer = () =>
       new Response(`id: 80\nevent: removed\ndata: ${JSON.stringify(change)}\n\n`, { headers });
     const answers = [...DELAYS_MS.map(() => quiet), quiet, event];

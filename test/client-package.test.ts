@@ -47,6 +47,40 @@ describe("the package of the client", () => {
     expect(script.toString()).not.toMatch(/^import |require\(/m);
   });
 
+  test("is packed with its licence", async () => {
+    const packed = Bun.spawn(["npm", "pack", "--dry-run", "--json"], {
+      cwd: join(root, "client"),
+      stdout: "pipe",
+      stderr: "ignore",
+    });
+    const [{ files }] = (await packed.stdout.json()) as [{ files: { readonly path: string }[] }];
+    expect(files.map(({ path }) => path)).toEqual(
+      expect.arrayContaining(["LICENSE", "README.md", "package.json"]),
+    );
+    const read = (file: string): string => readFileSync(join(root, file), "utf8");
+    expect(read("client/LICENSE")).toBe(read("LICENSE"));
+  });
+
+  test("docs/api.md: the sample for exact ids runs on Node.js 20", async () => {
+    await using service = await startService();
+    const ids = [-(2n ** 63n), 9_007_199_254_740_993n];
+    await service.store.createPlants(ids.map((id) => ({ id, name: '{"id":1', tag: undefined })));
+    const [, sample = ""] =
+      /## Ids in clients\n[^]*?```js\n([^]*?)```/.exec(
+        readFileSync(join(root, "docs/api.md"), "utf8"),
+      ) ?? [];
+    const program = `
+      const headers = { authorization: "Bearer " + process.env.TOKEN };
+      const text = await (await fetch(process.env.SERVICE + "/plants", { headers })).text();
+      ${sample}
+      console.log(plants);`;
+    writeFileSync(join(folder.path, "ids.mjs"), program);
+    const env = { SERVICE: service.url, TOKEN: TEST_TOKEN, NO_COLOR: "1" };
+    expect(await run(["node", "ids.mjs"], env)).toBe(
+      `[\n  { id: -9223372036854775808n, name: '{"id":1' },\n  { id: 9007199254740993n, name: '{"id":1' }\n]\n`,
+    );
+  });
+
   test("has the version of the service", () =>
     expect(packageJson.version).toBe(rootPackageJson.version));
 

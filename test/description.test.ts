@@ -31,6 +31,7 @@ interface Content {
   readonly $ref?: string;
   readonly description: string;
   readonly required?: boolean;
+  readonly headers?: object;
   readonly content?: Readonly<Record<string, Media>>;
 }
 
@@ -172,7 +173,12 @@ describe("the description", () => {
   test("gives batches that are accepted, and results in the same form", async () => {
     await using fresh = await startService();
     const { content = {} } = description.paths["/plants/batch"]?.["post"]?.requestBody ?? {};
-    expect(Object.keys(content)).toEqual(["application/json", "application/x-ndjson"]);
+    expect(Object.keys(content)).toEqual([
+      "application/json",
+      "application/x-ndjson",
+      "application/ndjson",
+      "application/jsonl",
+    ]);
     for (const [type, { example }] of Object.entries(content)) {
       const body = typeof example === "string" ? example : JSON.stringify(example);
       const headers = { "content-type": type };
@@ -202,10 +208,40 @@ describe("the description", () => {
     expect(problems.map(({ ruleId, message }) => [ruleId, message])).toEqual([]);
   });
 
-  test("names the base path as its server", async () => {
-    await using shop = await startService({ PLANTSTORE_BASE_PATH: "/shop/eu" });
-    const document = (await (await fetch(`${shop.url}/openapi.json`)).json()) as Document;
-    expect(document.servers).toEqual([{ url: "/shop/eu" }]);
+  test.each([
+    ["", ""],
+    ["/shop/eu", ""],
+    ["", "/taken/away"],
+  ])(
+    "names its own folder as its server, with the base path %j and behind %j",
+    async (basePath, taken) => {
+      await using shop = await startService({ PLANTSTORE_BASE_PATH: basePath });
+      const document = (await (await fetch(`${shop.url}/openapi.json`)).json()) as Document;
+      const place = `https://proxy.example${taken}${basePath}/openapi.json`;
+      expect(document.servers.map(({ url }) => new URL(url, place).href)).toEqual([
+        `https://proxy.example${taken}${basePath}/`,
+      ]);
+    },
+  );
+
+  test("names the headers of a refused body, and every name of NDJSON that is answered", async () => {
+    const refused = await service.create("{}", { headers: { "content-encoding": "gzip" } });
+    expect([refused.status, refused.headers.get("accept-encoding")]).toEqual([415, "identity"]);
+    expect(Object.keys(resolve(create.responses?.["415"])?.headers ?? {})).toEqual(
+      expect.arrayContaining(["Accept-Post", "Accept-Encoding"]),
+    );
+    for (const path of ["/plants", "/changes"])
+      for (const type of ["application/x-ndjson", "application/ndjson", "application/jsonl"]) {
+        const answer = await send(service, "GET", path, { headers: { accept: type } });
+        expect(answer.headers.get("content-type")).toBe(type);
+        const described = description.paths[path]?.["get"]?.responses?.["200"];
+        expect(Object.keys(described?.content ?? {})).toContain(type);
+      }
+    const batch = description.paths["/plants/batch"]?.["post"];
+    for (const content of [batch?.requestBody.content, batch?.responses?.["200"]?.content])
+      expect(Object.keys(content ?? {})).toEqual(
+        expect.arrayContaining(["application/ndjson", "application/jsonl"]),
+      );
   });
 });
 

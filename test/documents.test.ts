@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import { type Config, resolveConfig, settings } from "../src/config.ts";
 import { catalogue } from "../src/domain/errors.ts";
+import { scopes } from "../src/domain/token.ts";
 import { launcher } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
@@ -75,6 +76,43 @@ describe("docs/architecture.md", () => {
       Object.keys({ ...dependencies, ...optionalDependencies, ...devDependencies }).toSorted(),
     );
   });
+});
+
+test("README.md: a second token has the scopes of the first", async () => {
+  const [, given = ""] = /token create[^`]*--scopes ([\w:,]+)/.exec(await read("README.md")) ?? [];
+  expect(given.split(",")).toEqual([...scopes]);
+});
+
+describe("docs/backup.md: pg_dump is given a URL that libpq takes:", () => {
+  test.each([
+    ["postgres://a:b@c/d", "postgres://a:b@c/d"],
+    ["postgres://a@c/d?prepare=true", "postgres://a@c/d"],
+    ["postgres://a@c/d?prepare=false&sslmode=require", "postgres://a@c/d?sslmode=require"],
+    ["postgres://a@c/d?sslmode=require&prepare=true", "postgres://a@c/d?sslmode=require"],
+    ["postgres://a@b,c/d?host=/x&prepare=true&sslkey=y", "postgres://a@b,c/d?host=/x&sslkey=y"],
+  ])("%s", async (url, expected) => {
+    const [line = ""] = /URL=\$\(.*\)/.exec(await read("docs/backup.md")) ?? [];
+    expect(line).not.toBe("");
+    const script = `${line}; printf %s "$URL"`;
+    const child = Bun.spawnSync(["sh", "-c", script], {
+      env: { ...process.env, DATABASE_URL: url },
+    });
+    expect(child.stdout.toString()).toBe(expected);
+  });
+});
+
+test.each([
+  ["pagination", "docs/api.md"],
+  ["API key", "docs/api.md"],
+  ["optimistic concurrency", "docs/api.md"],
+  ["troubleshooting", "docs/operations.md"],
+  ["rollback", "docs/versioning.md"],
+  ["downgrade", "docs/versioning.md"],
+  ["high availability", "docs/scaling.md"],
+  ["replication", "docs/scaling.md"],
+])("who searches for “%s” finds %s", async (words, document) => {
+  const text = (await read(document)).replaceAll(/\s+/g, " ");
+  expect(text.toLowerCase()).toContain(words.toLowerCase());
 });
 
 test("docs/errors.md has the catalogue, entry for entry", async () => {

@@ -68,7 +68,7 @@ describe("activity", () => {
         measureBytes: () => Promise.reject(new Error("no file")),
         countPlants: async () => ({ count: 5, exact: true }),
         readFigures: () => ({}),
-        listTokens: async () => [],
+        countExpiring: async () => 0,
       },
       limits: { queueLengthMax: 1, bodyBytesTotalMax: 1, sampleSeconds: 1, port: 0 },
       isReady: async () => true,

@@ -231,3 +231,23 @@ test("token create --rate: a rate of its own, listed; a wrong one is refused", a
     /RATE +STATE\ntill .* 100\/s +active/,
   );
 });
+
+test("list shows every token, oldest first, however many pages the service has", async () => {
+  await using service = await startService();
+  const names = Array.from({ length: 1_100 }, (_, index) => `t${index}`);
+  await service.store.adoptTokens(
+    names.map((name, createdAtMs) =>
+      toRecord(mintToken(), { name, scopes: plantScopes, createdAtMs }),
+    ),
+  );
+  const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
+  for (const flags of [
+    ["--url", service.url],
+    ["--database-url", service.database.url],
+  ]) {
+    const { stdout, stderr } = await runCommand(["token", "list", "--json", ...flags], env);
+    expect(stderr).toBe("");
+    const listed = JSON.parse(stdout) as { readonly name: string }[];
+    expect(listed.map(({ name }) => name)).toEqual(names);
+  }
+});

@@ -1,4 +1,4 @@
-/** Addresses and networks. node:net takes long to load, so it is loaded when one of them has to be judged. */
+/** Addresses and networks, and what proxies say of a request. node:net takes long to load, so it is loaded when one of them has to be judged. */
 
 import type { BlockList } from "node:net";
 
@@ -46,6 +46,23 @@ export function findClientAddress(
     address = before;
   }
   return address;
+}
+
+export const isBasePath = (text: string): boolean => /^(\/[A-Za-z0-9._~-]+)*$/.test(text);
+
+const PREFIX_CHARACTERS_MAX = 200;
+
+/** What proxies have taken away from the path, the outermost first. A client that is no proxy is not believed. */
+export function findForwardedPrefix(
+  headers: Headers,
+  findPeer: () => string | undefined,
+  { trustedProxies }: { readonly trustedProxies: readonly string[] },
+): string {
+  const sent = trustedProxies.length === 0 ? null : headers.get("x-forwarded-prefix");
+  if (sent === null || sent.length > PREFIX_CHARACTERS_MAX) return "";
+  const prefix = sent.replaceAll(/\/? *, */g, "").replace(/\/$/, "");
+  const peer = findPeer();
+  return isBasePath(prefix) && peer !== undefined && isIn(trustedProxies, peer) ? prefix : "";
 }
 
 const FORWARDED_CHARACTERS_MAX = 1_000;

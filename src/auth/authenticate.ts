@@ -14,6 +14,8 @@ const systemClocks = { nowMs: Date.now, monotonicMs: () => performance.now() };
 /** Every instance obeys a revocation after this, well within the promised 5 seconds. */
 const CACHE_MS = 2_000;
 const CACHED_TOKENS_MAX = 10_000;
+/** Whose uses are kept while they cannot be written. */
+const USED_TOKENS_MAX = 10_000;
 /** A header may have any number of spaces before the token: one client could fill the cache with its variants. */
 const CACHED_HEADER_CHARACTERS_MAX = 256;
 
@@ -102,12 +104,19 @@ export class Authenticator {
     }
   }
 
-  /** Stores which tokens were used since the last call. */
+  /** Stores which tokens were used since the last call that succeeded. */
   async flushUses(): Promise<void> {
     if (this.used.size === 0) return;
     const { used } = this;
     this.used = new Map();
-    await this.tokens.touchTokens(used);
+    try {
+      await this.tokens.touchTokens(used);
+    } catch (error) {
+      // For the next call. A later use of the same token wins, and the newest are kept.
+      const kept = [...new Map([...used, ...this.used])].toSorted(([, one], [, two]) => one - two);
+      this.used = new Map(kept.slice(-USED_TOKENS_MAX));
+      throw error;
+    }
   }
 
   private remember(header: string, token: CheckedToken): TokenRecord {

@@ -4,7 +4,7 @@ import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
-import { DAY_MS, findDurationMs, findRate, UNLIMITED } from "./rate-limit.ts";
+import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "./rate-limit.ts";
 
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /** 36 characters hold 214 bits; 178 of them stay secret when a prefix is shown. */
@@ -65,10 +65,25 @@ export async function issueToken(
  * first, one makes it: two tokens in use cannot have the same name.
  */
 export async function makeFirstToken(tokens: TokenStore): Promise<string | undefined> {
-  if ((await tokens.listTokens()).length > 0) return undefined;
+  if ((await tokens.listTokens({ after: "", limit: 1 })).length > 0) return undefined;
   const token = mintToken();
   const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
   return (await tokens.createToken(record)) ? token : undefined;
+}
+
+const PAGE_LENGTH = 1_000;
+
+/** All tokens ever made, oldest first. For commands: a service reads a page at a time. */
+export async function readTokens(store: Pick<TokenStore, "listTokens">): Promise<TokenRecord[]> {
+  const all: TokenRecord[] = [];
+  let page: readonly TokenRecord[];
+  do {
+    page = await store.listTokens({ after: all.at(-1)?.hash ?? "", limit: PAGE_LENGTH });
+    all.push(...page);
+  } while (page.length === PAGE_LENGTH);
+  return all.toSorted(
+    (one, other) => one.createdAtMs - other.createdAtMs || (one.name < other.name ? -1 : 1),
+  );
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
@@ -132,6 +147,27 @@ export function parseGrant(given: unknown): TokenGrant {
   const { expires: expiresAtMs, ...grant } = parseMembers(given, { ...grantRules, expires });
   return { ...grant, expiresAtMs, createdAtMs };
 }
+
+/**
+ * What the grant has that its maker lacks, for people; undefined if there is nothing. `allRate` is the rate of tokens
+ * without one of their own. The operator's own token may hand out anything.
+ */
+export function findExcess(
+  grant: TokenGrant,
+  { name, expiresAtMs = Infinity, rate }: TokenRecord,
+  allRate: string,
+): string | undefined {
+  if (name === ENVIRONMENT_NAME) return undefined;
+  if ((grant.expiresAtMs ?? Infinity) > expiresAtMs)
+    return `expires: at the latest ${iso(expiresAtMs)}, when the token that asks for it expires`;
+  const [own, asked] = [rate, grant.rate].map((text) => findRate(text ?? allRate));
+  if (own === undefined || (asked && isWithin(asked, own))) return undefined;
+  return `rate: at most ${rate ?? allRate}, the rate of the token that asks for it`;
+}
+
+/** Neither at once nor in the long run. */
+const isWithin = (asked: Rate, own: Rate): boolean =>
+  asked.units <= own.units && asked.units * own.windowSeconds <= own.units * asked.windowSeconds;
 
 const ID_LENGTH = 16;
 

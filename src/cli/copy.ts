@@ -1,6 +1,7 @@
 /** plantstore copy: all plants, webhooks and tokens of one store into another, of any engine. Running it again is safe. */
 
 import type { RetryOptions } from "../../client/client.ts";
+import { readTokens } from "../auth/token.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
 import { catalogue } from "../domain/errors.ts";
 import { formatNdjson, type ListedPlant } from "../domain/plant.ts";
@@ -126,7 +127,7 @@ async function copyWebhooks(source: Store, target: Store, report: Report): Promi
   }
 }
 
-const listTokens = (store: Store): Promise<TokenRecord[]> => retryBusy(() => store.listTokens());
+const listTokens = (store: Store): Promise<TokenRecord[]> => retryBusy(() => readTokens(store));
 
 async function copyTokens(source: Store, target: Store, tally: Report["tokens"]): Promise<void> {
   const tokens = await listTokens(source);

@@ -23,7 +23,9 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
       // Plants that scroll by on the terminal are progress enough.
       const isShown = path !== "-" || !process.stdout.isTTY;
       using progress = showProgress(() => ({ plants: count }), isShown);
-      const blocks = plantsOf(target).exportBlocks(flags, { signal, onRetry: progress.onRetry });
+      const { tag, name } = flags;
+      const retrying = { signal, onRetry: progress.onRetry };
+      const blocks = plantsOf(target).exportBlocks({ tag, name }, retrying);
       for await (const plants of blocks) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));
         count += plants.length;

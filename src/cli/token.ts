@@ -1,6 +1,6 @@
 /** plantstore token: creates, lists and revokes tokens, in the store or through a running service. */
 
-import { type IssuedToken, issueToken, parseGrant, summarize } from "../auth/token.ts";
+import { type IssuedToken, issueToken, parseGrant, readTokens, summarize } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import type { TokenSummary } from "../domain/token.ts";
 import {
@@ -31,8 +31,15 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
 
 const list = async (target: Target): Promise<readonly TokenSummary[]> =>
   target.client === undefined
-    ? (await target.store.listTokens()).map(summarize)
-    : askService(target.client, "GET", "/tokens");
+    ? (await readTokens(target.store)).map(summarize)
+    : sortByTime(await Array.fromAsync(target.client.listTokens()));
+
+/** As a store does. */
+const sortByTime = (tokens: readonly TokenSummary[]): readonly TokenSummary[] =>
+  tokens.toSorted(
+    (one, other) =>
+      Date.parse(one.created) - Date.parse(other.created) || (one.name < other.name ? -1 : 1),
+  );
 
 export async function listTokens(config: Config, flags: Flags): Promise<void> {
   const found = await withTarget(config, flags, list);
@@ -57,11 +64,11 @@ export async function listTokens(config: Config, flags: Flags): Promise<void> {
 export async function revokeToken(config: Config, flags: Flags, given: string): Promise<void> {
   const { name, prefix } = await withTarget(config, flags, async (target) => {
     const token = findOne(await list(target), given);
-    if (target.client !== undefined)
-      await askService(target.client, "DELETE", `/tokens/${token.id}`);
-    else
-      for (const { hash } of await target.store.listTokens())
-        if (hash.startsWith(token.id)) await target.store.revokeToken(hash, Date.now());
+    if (target.client !== undefined) await target.client.revokeToken(token.id);
+    else {
+      const [found] = await target.store.listTokens({ after: token.id, limit: 1 });
+      await target.store.revokeToken(found?.hash ?? "", Date.now());
+    }
     return token;
   });
   await printLine(`Revoked ${name} (${prefix}…). Running services refuse it within 5 seconds.`);

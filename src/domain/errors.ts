@@ -32,7 +32,11 @@ const table = {
   token_missing: [2001, 401, "No bearer token was sent."],
   token_invalid: [2002, 401, "The bearer token is malformed, unknown or revoked."],
   token_expired: [2003, 401, "The bearer token has expired."],
-  insufficient_scope: [2004, 403, "The bearer token lacks the scope that this operation needs."],
+  insufficient_scope: [
+    2004,
+    403,
+    "The bearer token lacks the scope that this operation needs, or what it would hand out.",
+  ],
   id_taken: [3001, 409, "A different plant has this id; nothing was changed."],
   plant_not_found: [3002, 404, "There is no plant with this id."],
   precondition_failed: [

@@ -7,7 +7,7 @@ import { clip, describe, findInt64, readIdText, INT64_MAX, INT64_MIN, parseJson 
 export interface Plant<Id = bigint> {
   readonly id: Id;
   readonly name: string;
-  readonly tag: string | undefined;
+  readonly tag?: string | undefined;
 }
 
 /** A plant on a page. Where a number is exact, the id may be one: a BigInt takes more time to make and to format. */

@@ -13,7 +13,7 @@ import type {
   TagPage,
   TagQuery,
 } from "./page.ts";
-import type { Scope, TokenRecord } from "./token.ts";
+import type { Scope, TokenQuery, TokenRecord } from "./token.ts";
 import type { Webhook } from "./webhook.ts";
 
 /**
@@ -121,8 +121,10 @@ export type Created = "created" | "replayed";
 
 export interface TokenStore {
   findToken(hash: string): Promise<TokenRecord | undefined>;
-  /** All tokens ever made, oldest first. */
-  listTokens(): Promise<TokenRecord[]>;
+  /** A page of all tokens ever made: its cost does not depend on how many there are. */
+  listTokens(query: TokenQuery): Promise<TokenRecord[]>;
+  /** Tokens in use that expire between these times. */
+  countExpiring(fromMs: number, toMs: number): Promise<number>;
   /** False, and nothing stored, if a token that is not revoked has the name. */
   createToken(token: TokenRecord): Promise<boolean>;
   /**

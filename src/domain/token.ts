@@ -24,6 +24,13 @@ export interface TokenRecord {
   readonly rate: string | undefined;
 }
 
+/** A page of tokens, in the order of their hashes. */
+export interface TokenQuery {
+  /** The page begins with the first hash behind this text. */
+  readonly after: string;
+  readonly limit: number;
+}
+
 /** A token as people see it: with an id, and without its secret. */
 export interface TokenSummary {
   /** The first digits of its hash. */

@@ -37,11 +37,12 @@ export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
 export async function createPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   service.rates.requireBatch(exchange.token);
-  if (requireType(request.headers, ...BATCH_TYPES) !== JSON_TYPE) {
+  const type = requireType(request.headers, ...BATCH_TYPES);
+  if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
     const results = toStream(exchange, (signal) => createLines(exchange, signal));
-    return answer(200, results, { "content-type": NDJSON_TYPES[0] });
+    return answer(200, results, { "content-type": type });
   }
   const text = await readText(exchange);
   requireRoomToAnswer(exchange, text.length);

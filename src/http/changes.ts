@@ -42,10 +42,9 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
 }
 
 async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Response> {
-  const { url } = exchange.request;
   const page = await readPage(exchange, query);
   const text = `[${page.changes.map(({ json }) => json).join(",")}]`;
-  const link = linkNext(url, query.limit, page.hasMore ? page.last : undefined);
+  const link = linkNext(exchange, query.limit, page.hasMore ? page.last : undefined);
   return answerText(exchange, text, { ...VARY, ...link, "last-change": String(page.newest) });
 }
 

@@ -13,7 +13,7 @@ import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../tick.ts";
 import { type Budget, countUnread, findLength, linger, type Rest } from "./body.ts";
 import type { Feed } from "./feed.ts";
-import { parseQuery } from "./query.ts";
+import { parseQuery, pathOf } from "./query.ts";
 
 export interface Service {
   readonly config: Config;
@@ -249,11 +249,6 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
   logFailure("request", { ...failed, cause: refusal.cause });
 }
 
-/** Without the query, which may hold anything. With an odd Host the URL has no origin. */
-function pathOf(url: string): string {
-  return url.replace(/^[a-z]+:\/\/[^/]*/, "").replace(/[?#].*$/s, "");
-}
-
 /** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
 
@@ -330,6 +325,7 @@ function challenge(refusal: Refusal): string {
   if (refusal.reason === "token_missing") return realm;
   if (refusal instanceof LacksScope)
     return `${realm}, error="insufficient_scope", scope="${refusal.scope}"`;
+  if (refusal.reason === "insufficient_scope") return `${realm}, error="insufficient_scope"`;
   return `${realm}, error="invalid_token"`;
 }
 

@@ -2,6 +2,7 @@
 
 import { catalogue, type ErrorName } from "../domain/errors.ts";
 import type { Method, Operation } from "./handle.ts";
+import { NDJSON_TYPES } from "./request-headers.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 
 const inRequest = ["malformed_request", "invalid_query"] as const;
@@ -52,6 +53,7 @@ const headers = {
   "RateLimit-Policy":
     'What the token may use, as in `"token";q=100;w=1`: units in a window of seconds (IETF draft).',
   "Accept-Post": "The media types that this path takes (W3C Linked Data Platform).",
+  "Accept-Encoding": "`identity` if the body was refused for its content encoding (RFC 9110).",
 };
 
 type Header = keyof typeof headers;
@@ -153,22 +155,25 @@ export const jsonWith = (
 });
 
 /** An array of these as JSON, and one of them a line. */
-export const jsonAndLines = (name: string, examples: readonly unknown[]): Content => ({
-  ...json({
-    schema: { type: "array", items: component("schemas", name) },
-    example: examples,
-  }),
+export function jsonAndLines(name: string, examples: readonly unknown[]): Content {
   // OpenAPI 3.1 has no schema for lines of JSON: to validators and generators they are text.
-  "application/x-ndjson": text(
+  const lines = text(
     examples.map((line) => `${JSON.stringify(line)}\n`).join(""),
     `One ${name} a line, as JSON.`,
-  ),
-});
+  );
+  return {
+    ...json({
+      schema: { type: "array", items: component("schemas", name) },
+      example: examples,
+    }),
+    ...Object.fromEntries(NDJSON_TYPES.map((type) => [type, lines])),
+  };
+}
 
 const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
   401: ["WWW-Authenticate"],
   403: ["WWW-Authenticate"],
-  415: ["Accept-Post"],
+  415: ["Accept-Post", "Accept-Encoding"],
   429: ["Retry-After", "RateLimit", "RateLimit-Policy"],
   503: ["Retry-After"],
 };

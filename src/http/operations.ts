@@ -353,7 +353,8 @@ export function describeApi(config: Config): object {
       contact: { name: "The maintainers of Plant Store" },
       license: { name: "MIT", identifier: "MIT" },
     },
-    servers: [{ url: config.basePath === "" ? "/" : config.basePath }],
+    // The folder of this document, whatever prefix a proxy has taken away.
+    servers: [{ url: "." }],
     security: [{ bearerAuth: [] }],
     tags: [
       { name: "plants", description: "The plants in the store." },

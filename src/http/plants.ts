@@ -24,6 +24,7 @@ import {
   parseCondition,
 } from "./request-headers.ts";
 import {
+  answerJson,
   answerText,
   requireAnswerable,
   requireRoomToAnswer,
@@ -118,7 +119,7 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
   const charactersMax = isFull ? SMALL_CHARACTERS_MAX / 2 : undefined;
   const { text, next } = await service.store.readPlants({ ...query, charactersMax }, "json");
-  return answerText(exchange, text, { ...VARY, ...linkNext(url, query.limit, next) });
+  return answerText(exchange, text, { ...VARY, ...linkNext(exchange, query.limit, next) });
 }
 
 /** GET /plants/count */
@@ -130,11 +131,12 @@ export async function countPlants({ request, service }: Exchange): Promise<Respo
 /** GET /tags, and with counts GET /tags/counts */
 export const answerTags =
   (hasCounts: boolean) =>
-  async ({ request, service }: Exchange): Promise<Response> => {
+  async (exchange: Exchange): Promise<Response> => {
+    const { request, service } = exchange;
     const query = parseQuery(request.url, tagParameters);
     const page = await service.store.listTags(query);
     const { tags, next } = hasCounts ? await countEach(service.store, page) : page;
-    return answer(200, JSON.stringify(tags), linkNext(request.url, query.limit, next));
+    return answerJson(exchange, tags, linkNext(exchange, query.limit, next));
   };
 
 /** Then a page of counts ends early. */

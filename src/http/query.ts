@@ -1,5 +1,6 @@
 /** The query of a URL. Everything unknown, repeated or odd is refused, and one answer names all of it. */
 
+import { findForwardedPrefix } from "../auth/address.ts";
 import { type ChangeQuery, changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN, joinFaults } from "../domain/json.ts";
@@ -81,6 +82,16 @@ export const tagParameters = {
   prefix: { ...anyText("Only tags that begin with this, exactly."), fallback: "" },
   after: anyText("The last tag seen; the page begins after it."),
   limit: limitTo("Tags on a page."),
+};
+
+export const tokenParameters = {
+  limit: limitTo("Tokens on a page."),
+  after: {
+    ...text(undefined, "The id of the last token seen; the page begins after it."),
+    expected: "16 hexadecimal digits in lower case",
+    find: (given: string) => (/^[0-9a-f]{16}$/.test(given) ? given : undefined),
+    fallback: undefined,
+  },
 };
 
 export const changeParameters = {
@@ -184,16 +195,28 @@ const SHOWN_CHARACTERS_MAX = 40;
 
 const quote = (given: string): string => JSON.stringify(given.slice(0, SHOWN_CHARACTERS_MAX));
 
+/** An exchange whose answer may have a next page. */
+interface Paged {
+  readonly request: Request;
+  readonly service: {
+    readonly config: { readonly trustedProxies: readonly string[] };
+    readonly addressOf: (request: Request) => string | undefined;
+  };
+}
+
 /**
- * The header with a link to the page that begins after this id or tag, by RFC 8288; none after the last page. Relative
- * to the request's own URL, whatever prefix a proxy has taken away. Its filters are written as the client wrote them.
+ * The header with a link to the page that begins after this id or tag, by RFC 8288; none after the last page. It is an
+ * absolute path: not every library resolves a query alone by RFC 3986. Its filters are written as the client wrote
+ * them.
  */
 export function linkNext(
-  url: string,
+  { request, service }: Paged,
   limit: number,
   after: bigint | number | string | undefined,
 ): Readonly<Record<string, string>> {
   if (after === undefined) return {};
+  const { url, headers } = request;
+  const prefix = findForwardedPrefix(headers, () => service.addressOf(request), service.config);
   const filters = splitPairs(url)
     .filter(([name]) => name !== "after" && name !== "limit")
     // The link ends at the first one.
@@ -201,8 +224,12 @@ export function linkNext(
   const query = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...filters].join(
     "&",
   );
-  return { link: `<?${query}>; rel="next"` };
+  return { link: `<${prefix}${pathOf(url)}?${query}>; rel="next"` };
 }
+
+/** Without the query, which may hold anything. With an odd Host the URL has no origin. */
+export const pathOf = (url: string): string =>
+  url.replace(/^[a-z]+:\/\/[^/]*/, "").replace(/[?#].*$/s, "");
 
 type Pair = readonly [name: string | undefined, value: string | undefined, pair: string];
 

@@ -9,6 +9,7 @@ import { answer, type Exchange } from "./handle.ts";
 import { type Entries, json, ok } from "./openapi-parts.ts";
 import { activityParameters, parseQuery } from "./query.ts";
 import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
+import { answerText, requireRoomToAnswer } from "./stream.ts";
 
 /** Any client may ask, and a probe is a commit: the service makes at most one in this time. */
 const PROBE_VALID_MS = 1_000;
@@ -36,19 +37,19 @@ async function showReady({ service }: Exchange): Promise<Response> {
   return answer(200, '{"status":"ready"}');
 }
 
-async function showActivity({ request, service }: Exchange): Promise<Response> {
-  const { since } = parseQuery(request.url, activityParameters);
-  const body = await service.reports.readActivity(since);
+async function showActivity(exchange: Exchange): Promise<Response> {
+  const { since } = parseQuery(exchange.request.url, activityParameters);
+  const body = await exchange.service.reports.readActivity(since);
   // Unknown figures are null, so a client can tell them from missing ones.
-  return answer(
-    200,
-    JSON.stringify(body, (_key, value: unknown) => value ?? null),
-  );
+  const shown = JSON.stringify(body, (_key, value: unknown) => value ?? null);
+  requireRoomToAnswer(exchange, shown.length);
+  return answerText(exchange, shown);
 }
 
-async function showMetrics({ service }: Exchange): Promise<Response> {
-  const body = await service.reports.formatMetrics();
-  return answer(200, body, { "content-type": PROMETHEUS_TYPE });
+/** Its size does not depend on what is stored. It is answered also if memory is short: an operator has to see that. */
+async function showMetrics(exchange: Exchange): Promise<Response> {
+  const body = await exchange.service.reports.formatMetrics();
+  return answerText(exchange, body, { "content-type": PROMETHEUS_TYPE });
 }
 
 const SampleShape = object({

@@ -31,6 +31,17 @@ export function answerText(
   return answer(200, toStream(exchange, slices), headers);
 }
 
+/** A value that was read whole, as JSON. Throws a Refusal if it is large and others hold half of the memory. */
+export function answerJson(
+  exchange: Exchange,
+  value: unknown,
+  headers?: Readonly<Record<string, string>>,
+): Response {
+  const json = JSON.stringify(value);
+  requireRoomToAnswer(exchange, json.length);
+  return answerText(exchange, json, headers);
+}
+
 /** Throws a Refusal if the answer is large and others hold half of the memory. */
 export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
   if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);

@@ -1,6 +1,7 @@
 /** Tokens over HTTP: the client's own, their list, new ones, and the end of one. */
 
 import {
+  findExcess,
   grantRules,
   type IssuedToken,
   issueToken,
@@ -12,8 +13,10 @@ import { Refusal } from "../domain/errors.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
 import { type Exchange, LacksScope } from "./handle.ts";
 import { toEntry } from "./json-operation.ts";
-import type { Entries } from "./openapi-parts.ts";
+import { type Entries, json, ok } from "./openapi-parts.ts";
+import { linkNext, parseQuery, tokenParameters } from "./query.ts";
 import { define, list, maybe, object, text, time } from "./shape.ts";
+import { answerJson } from "./stream.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
@@ -21,14 +24,32 @@ async function createToken({ service, token }: Exchange, given: unknown): Promis
   const grant = parseGrant(given);
   const lacking = grant.scopes.find((scope) => !token?.scopes.includes(scope));
   if (lacking !== undefined) throw new LacksScope(lacking);
+  const excess = token && findExcess(grant, token, service.config.rateLimit);
+  if (excess !== undefined) throw new Refusal("insufficient_scope", excess);
   return issueToken(service.store, grant);
+}
+
+/** By hash, of which the id is the beginning. */
+async function listTokens(exchange: Exchange): Promise<Response> {
+  const { request, service } = exchange;
+  const { limit, after } = parseQuery(request.url, tokenParameters);
+  const found = await service.store.listTokens({
+    // Behind every hash that begins with the id: they have the digits 0 to f.
+    after: after === undefined ? "" : `${after}g`,
+    // One more tells whether there is a next page.
+    limit: limit + 1,
+  });
+  const page = found.slice(0, limit).map(summarize);
+  const next = found.length > limit ? page.at(-1)?.id : undefined;
+  return answerJson(exchange, page, linkNext(exchange, limit, next));
 }
 
 async function revokeToken({ request, service }: Exchange): Promise<void> {
   const { store, config } = service;
-  const tokens = await store.listTokens();
-  const token = tokens.find((each) => summarize(each).id === request.params?.["id"]);
-  if (token === undefined) throw new Refusal("token_not_found");
+  const id = tokenParameters.after.find(request.params?.["id"] ?? "");
+  if (id === undefined) throw new Refusal("token_not_found");
+  const [token] = await store.listTokens({ after: id, limit: 1 });
+  if (token === undefined || summarize(token).id !== id) throw new Refusal("token_not_found");
   // The token of the environment manages tokens too, and cannot be revoked here.
   const unlessLast = config.token === undefined && isManager(token) ? MANAGE : undefined;
   if (!(await store.revokeToken(token.hash, Date.now(), unlessLast)))
@@ -91,15 +112,17 @@ export const tokenOperations: Entries = {
     meaning: "The token, without its secret.",
     shows: OwnShape,
   }),
-  listTokens: toEntry({
+  listTokens: {
     at: "GET /tokens",
     scope: MANAGE,
-    run: async ({ service }) => (await service.store.listTokens()).map(summarize),
+    handle: listTokens,
     summary: "List the tokens",
-    description: "All that were ever made, oldest first. Never the token itself.",
-    meaning: "The tokens.",
-    shows: list(Token),
-  }),
+    description:
+      "A page of all that were ever made, in the order of their ids; the next page is in the `Link` header, which the " +
+      "last page does not have. Never the token itself.",
+    query: tokenParameters,
+    answers: ok("The tokens.", json(list(Token)), "Link"),
+  },
   createToken: toEntry({
     at: "POST /tokens",
     scope: MANAGE,
@@ -107,7 +130,8 @@ export const tokenOperations: Entries = {
     run: createToken,
     summary: "Create a token",
     description:
-      "Answers with the token, this once. A token cannot hand out a scope that it lacks. " +
+      "Answers with the token, this once. A token cannot hand out a scope that it lacks, a later end " +
+      "than its own, or a higher rate. " +
       "If the answer is lost, the name is taken: revoke that token, and create it again.",
     status: 201,
     meaning: "The token works at once.",

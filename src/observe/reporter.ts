@@ -4,7 +4,6 @@ import { readdir, readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
-import type { TokenRecord } from "../domain/token.ts";
 import { compare, createFigure, type FailedRequest, SAMPLES_MAX, summarize } from "./activity.ts";
 import { Histogram, Metrics } from "./metrics.ts";
 
@@ -53,6 +52,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const loopDelays = new Histogram();
   const plants = createFigure(() => store.countPlants());
   const size = createFigure(() => store.measureBytes());
+  const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + WEEK_MS));
   const samples: ReturnType<typeof compareWithLast>[] = [];
   /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
   const failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
@@ -111,16 +111,16 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   /** All counters in the text format of Prometheus. */
   const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
-    const [isReady = false, tokens, webhooks = [], connections, open, openMax, rss] =
+    const [isReady = false, webhooks = [], connections, open, openMax, rss] =
       await Promise.all([
         inTime(observed.isReady()),
-        inTime(store.listTokens()),
         inTime(observed.reportWebhooks?.()),
         inTime(countConnections(limits.port)),
         inTime(readdir("/proc/self/fd")),
         inTime(readDescriptorsMax()),
         inTime(Promise.try(() => process.memoryUsage.rss())),
         inTime(plants.refresh()),
+        inTime(expiring.refresh()),
         size.refresh(),
       ]);
     const { creates, changes, commits, requests, batchLines, durations, gauges } =
@@ -155,7 +155,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         disk_free_bytes_min: ["SQLite: with less, new plants are refused.", diskMin || undefined],
         postgres_connections_in_use: ["Connections with a statement.", figures.connectionsInUse],
         postgres_waiting: ["Work that waits for a connection.", figures.callersWaiting],
-        tokens_expiring: ["Tokens that end within a week.", tokens?.filter(isExpiring).length],
+        tokens_expiring: ["Tokens that end within a week.", expiring.value],
         backup_interval_seconds: ["Time between two backups.", backups && backups.everyMs / 1000],
         backup_timestamp_seconds: ["When the newest backup began.", newest && newest.atMs / 1000],
         backup_bytes: ["Size of the newest backup.", newest?.bytes],
@@ -246,11 +246,6 @@ const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | u
   Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
 
 const WEEK_MS = 7 * 86_400_000;
-
-function isExpiring({ expiresAtMs = Infinity, revokedAtMs }: TokenRecord): boolean {
-  const leftMs = expiresAtMs - Date.now();
-  return revokedAtMs === undefined && leftMs > 0 && leftMs < WEEK_MS;
-}
 
 async function readDescriptorsMax(): Promise<number> {
   const limits = await readFile("/proc/self/limits", "utf8");

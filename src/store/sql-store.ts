@@ -3,7 +3,7 @@
 import type { Refusal } from "../domain/errors.ts";
 import { type Condition, lengthOf, type Plant } from "../domain/plant.ts";
 import type { Created, TokenStore } from "../domain/store.ts";
-import type { Scope, TokenRecord } from "../domain/token.ts";
+import type { Scope, TokenQuery, TokenRecord } from "../domain/token.ts";
 import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import type { Batcher } from "./batcher.ts";
 
@@ -100,7 +100,10 @@ function statementsOf({ prefix, lock, given, turn }: Dialect) {
   const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
   return {
     findToken: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash = $1`,
-    listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} ORDER BY created_at_ms, name`,
+    listTokens: `SELECT ${TOKEN_FIELDS} FROM ${tokens} WHERE hash > $1 ORDER BY hash LIMIT CAST($2 AS bigint)`,
+    findHashes: `SELECT hash FROM ${tokens} WHERE hash IN (SELECT value ->> 0 FROM ${given})`,
+    countExpiring: `SELECT count(*) AS count FROM ${tokens} WHERE revoked_at_ms IS NULL
+      AND expires_at_ms > CAST($1 AS bigint) AND expires_at_ms < CAST($2 AS bigint)`,
     insertTokens: `INSERT INTO ${tokens} (${COLUMNS}) SELECT ${GIVEN} FROM ${given} WHERE true
       ON CONFLICT DO NOTHING`,
     // Of hash, revocation and use. A revocation that is there stays, and of two uses the later one.
@@ -177,8 +180,15 @@ export abstract class SqlStore<Task = never> implements TokenStore {
     return (await this.readRecords<TokenRow>([this.sql.findToken, hash])).map(toTokenRecord)[0];
   }
 
-  async listTokens(): Promise<TokenRecord[]> {
-    return (await this.readRecords<TokenRow>([this.sql.listTokens])).map(toTokenRecord);
+  async listTokens({ after, limit }: TokenQuery): Promise<TokenRecord[]> {
+    const rows = await this.readRecords<TokenRow>([this.sql.listTokens, after, limit]);
+    return rows.map(toTokenRecord);
+  }
+
+  async countExpiring(fromMs: number, toMs: number): Promise<number> {
+    const asked: Statement = [this.sql.countExpiring, fromMs, toMs];
+    const [row] = await this.readRecords<{ readonly count: bigint }>(asked);
+    return Number(row?.count);
   }
 
   async createToken(token: TokenRecord): Promise<boolean> {
@@ -199,13 +209,14 @@ export abstract class SqlStore<Task = never> implements TokenStore {
   }
 
   async adoptTokens(records: readonly TokenRecord[]): Promise<readonly TokenRecord[]> {
-    const { mergeTokens, insertTokens, listTokens } = this.sql;
+    const { mergeTokens, insertTokens, findHashes } = this.sql;
     const known = records.map((token) => [token.hash, token.revokedAtMs, token.lastUsedAtMs]);
-    const stored = await this.writeRecords<TokenRow>(
+    const given = JSON.stringify(records.map(toValues));
+    const stored = await this.writeRecords<Pick<TokenRow, "hash">>(
       // These first: a revocation frees a name that another token may have.
       [mergeTokens, JSON.stringify(known)],
-      [insertTokens, JSON.stringify(records.map(toValues))],
-      [listTokens],
+      [insertTokens, given],
+      [findHashes, given],
     );
     const hashes = new Set<unknown>(stored.map(({ hash }) => hash));
     return records.filter(({ hash }) => !hashes.has(hash));

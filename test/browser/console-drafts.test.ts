@@ -2,6 +2,7 @@
 
 import { afterAll, expect } from "bun:test";
 import type { Locator, Page } from "playwright-core";
+import { readTokens } from "../../src/auth/token.ts";
 import {
   uncover,
   openRow,
@@ -72,7 +73,7 @@ describeInBrowser("an edit that is not saved", () => {
       view.announceFailure("/changes", "failed");
       view.announceFailure("/changes", 401);
       await edit(page, "Ulmus");
-      const record = (await service.store.listTokens()).find(({ name }) => name === "short-lived");
+      const record = (await readTokens(service.store)).find(({ name }) => name === "short-lived");
       await service.store.revokeToken(record?.hash ?? "", Date.now());
       await page.getByRole("heading", { name: "Sign in" }).waitFor();
       await signIn(page, TEST_TOKEN);

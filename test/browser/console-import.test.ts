@@ -3,6 +3,7 @@
 import { afterAll, describe, expect } from "bun:test";
 import { rm } from "node:fs/promises";
 import type { Page } from "playwright-core";
+import { readTokens } from "../../src/auth/token.ts";
 import { createToken, describeInBrowser, signIn, startJourneys } from "../support/browser.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
@@ -374,7 +375,7 @@ describeInBrowser("an import", () => {
       view.announceFailure("/plants", 401);
       await choose(page, "later.ndjson", '{"id":51,"name":"Elm"}\n');
       await page.getByRole("cell", { name: "Elm" }).waitFor();
-      const record = (await service.store.listTokens()).find(({ name }) => name === "brief");
+      const record = (await readTokens(service.store)).find(({ name }) => name === "brief");
       await service.store.revokeToken(record?.hash ?? "", Date.now());
       // The service forgets what it knows of a token after a while.
       const headers = { authorization: `Bearer ${token}` };
@@ -414,7 +415,7 @@ describeInBrowser("an import", () => {
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     await page.unroute("**/activity*");
     await signIn(page, TEST_TOKEN);
-    const record = (await service.store.listTokens()).find(({ name }) => name === "late");
+    const record = (await readTokens(service.store)).find(({ name }) => name === "late");
     await service.store.revokeToken(record?.hash ?? "", Date.now());
     const headers = { authorization: `Bearer ${token}` };
     await until(

@@ -2,6 +2,7 @@
 
 import { afterAll, expect } from "bun:test";
 import type { Page } from "playwright-core";
+import { readTokens } from "../../src/auth/token.ts";
 import {
   openRow,
   createToken,
@@ -200,7 +201,7 @@ describeInBrowser("a token that ends while somebody works", () => {
       await page.getByLabel("Stay signed in on this device").check();
       await signIn(page, token);
       await rowOf(page, "Rose").waitFor();
-      const record = (await service.store.listTokens()).find(({ name }) => name === "lost phone");
+      const record = (await readTokens(service.store)).find(({ name }) => name === "lost phone");
       await service.store.revokeToken(record?.hash ?? "", Date.now());
       await untilSignedOut(view);
       await page.getByText("no longer accepted").waitFor();

@@ -3,8 +3,9 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { Authenticator } from "../../src/auth/authenticate.ts";
 import { hashToken, isWellFormedToken, mintToken, toRecord } from "../../src/auth/token.ts";
-import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
+import { catalogue, type ErrorName, Refusal } from "../../src/domain/errors.ts";
 import type { Scope } from "../../src/domain/token.ts";
+import { rejectionOf } from "../support/expect.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
@@ -167,5 +168,52 @@ describe("the cache of tokens", () => {
     await authenticator.flushUses();
     await authenticator.flushUses();
     expect(touched).toEqual([[hashToken(token), now]]);
+  });
+
+  test("keeps uses that could not be written, the latest of each token, and of at most 10,000", async () => {
+    const touched: (readonly [string, number])[] = [];
+    let isBroken = true;
+    const store = {
+      ...service.store,
+      findToken: async (hash: string) => ({ ...record, hash }),
+      touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => {
+        if (isBroken) throw new Refusal("store_unavailable");
+        touched.push(...usedAtMs);
+      },
+    };
+    let now = 1;
+    const clocks = { nowMs: () => now, monotonicMs: () => now };
+    const authenticator = new Authenticator(store, undefined, clocks);
+    const [one, other] = [mintToken(), mintToken()];
+    await authenticator.authenticate(`Bearer ${one}`);
+    await authenticator.authenticate(`Bearer ${other}`);
+    expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
+    now = 5;
+    await authenticator.authenticate(`Bearer ${one}`);
+    expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
+    isBroken = false;
+    await authenticator.flushUses();
+    await authenticator.flushUses();
+    expect(new Map(touched)).toEqual(
+      new Map([
+        [hashToken(one), 5],
+        [hashToken(other), 1],
+      ]),
+    );
+    expect(touched).toHaveLength(2);
+
+    isBroken = true;
+    touched.length = 0;
+    for (let count = 0; count < 10_010; count++) {
+      now++;
+      await authenticator.authenticate(`Bearer ${mintToken()}`);
+    }
+    const lastMs = now;
+    expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
+    isBroken = false;
+    await authenticator.flushUses();
+    expect(touched).toHaveLength(10_000);
+    expect(Math.max(...touched.map(([, atMs]) => atMs))).toBe(lastMs);
+    expect(Math.min(...touched.map(([, atMs]) => atMs))).toBe(lastMs - 9_999);
   });
 });

@@ -34,7 +34,7 @@ const list = (query: string, headers: Record<string, string> = {}): Promise<Resp
 const idsOf = async (response: Response): Promise<number[]> =>
   ((await response.json()) as Listed[]).map(({ id }) => id);
 const nextOf = (response: Response): string | undefined =>
-  /^<(\?[^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
+  /^<\/plants(\?[^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
 
 /** Follows the next links to the end. */
 async function walk(
@@ -119,7 +119,7 @@ describe("a page", () => {
     await shop.create('{"id":1,"name":"a"}');
     await shop.create('{"id":2,"name":"a"}');
     const response = await send(shop, "GET", "/plants?limit=1");
-    expect(response.headers.get("link")).toBe('<?after=1&limit=1>; rel="next"');
+    expect(response.headers.get("link")).toBe('</shop/plants?after=1&limit=1>; rel="next"');
   });
 
   test("of an empty store is an empty array", async () => {

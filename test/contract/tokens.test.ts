@@ -111,15 +111,75 @@ describe("tokens", () => {
     await expectRefusal(await send(service, "GET", url), "invalid_query", "; and 968 more");
   });
 
-  test("need a body of JSON, a known id, and no query", async () => {
+  test("need a body of JSON, a known id, and no unknown query", async () => {
     const body = '{"name":"a","scopes":["plants:read"]}';
     const plain = { body, headers: { "content-type": "text/plain" } };
     await expectRefusal(await send(service, "POST", "/tokens", plain), "unsupported_media_type");
     await expectRefusal(await send(service, "POST", "/tokens", { body: "{" }), "invalid_json");
-    await expectRefusal(await send(service, "GET", "/tokens?limit=1"), "invalid_query");
+    await expectRefusal(await send(service, "GET", "/tokens?limit=0"), "invalid_query", "limit: ");
+    await expectRefusal(
+      await send(service, "GET", "/tokens?after=till"),
+      "invalid_query",
+      "16 hex",
+    );
+    await expectRefusal(await send(service, "GET", "/tokens?name=a"), "invalid_query", '"name"');
     for (const id of ["0000000000000000", "till", "%00"])
       await expectRefusal(await revoke(id), "token_not_found");
     await expectRefusal(await send(service, "GET", "/tokens/till"), "method_not_allowed");
+  });
+
+  test("are listed in pages, each token once, also those that are made meanwhile", async () => {
+    await using own = await startService();
+    const records = Array.from({ length: 25 }, (_, index) =>
+      toRecord(mintToken(), { name: `t${index}`, scopes: ["plants:read"], createdAtMs: index }),
+    );
+    await own.store.adoptTokens(records);
+    const names: string[] = [];
+    let pages = 0;
+    for (let url: string | undefined = `${own.url}/tokens?limit=10`; url !== undefined;) {
+      const response: Response = await fetch(url, bearer(TEST_TOKEN));
+      const page = (await response.json()) as TokenSummary[];
+      names.push(...page.map(({ name }) => name));
+      const next = /^<([^>]+)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
+      url = next === undefined ? undefined : new URL(next, url).href;
+      expect(page.length).toBe(url === undefined ? 5 : 10);
+      pages++;
+    }
+    expect(pages).toBe(3);
+    expect(names.toSorted()).toEqual(records.map(({ name }) => name).toSorted());
+    const whole = await send(own, "GET", "/tokens?limit=25");
+    expect([whole.headers.get("link"), ((await whole.json()) as unknown[]).length]).toEqual([
+      null,
+      25,
+    ]);
+    // The default is that of other lists.
+    await own.store.adoptTokens(
+      Array.from({ length: 100 }, (_, index) =>
+        toRecord(mintToken(), { name: `u${index}`, scopes: ["plants:read"], createdAtMs: index }),
+      ),
+    );
+    expect(((await (await send(own, "GET", "/tokens")).json()) as unknown[]).length).toBe(100);
+  });
+
+  test("are counted in the metrics if they end within a week, however many there are", async () => {
+    await using own = await startService();
+    const endsIn = (days: number) => Date.now() + days * 86_400_000;
+    const grants = [
+      ...Array.from({ length: 1_200 }, () => ({ expiresAtMs: endsIn(6) })),
+      ...[endsIn(8), endsIn(-1), undefined].map((expiresAtMs) => ({ expiresAtMs })),
+    ];
+    const records = grants.map(({ expiresAtMs }, index) =>
+      toRecord(mintToken(), {
+        name: `t${index}`,
+        scopes: ["plants:read"],
+        createdAtMs: 0,
+        expiresAtMs,
+      }),
+    );
+    await own.store.adoptTokens(records);
+    await own.store.revokeToken(records[0]?.hash ?? "", 1);
+    const metrics = await (await send(own, "GET", "/metrics")).text();
+    expect(/^plantstore_tokens_expiring (.*)$/m.exec(metrics)?.[1]).toBe("1199");
   });
 
   test("are not made by one that was revoked a moment ago, while its request was under way", async () => {
@@ -160,6 +220,63 @@ describe("tokens", () => {
       201,
     );
   });
+});
+
+describe("a manager", () => {
+  const read = { scopes: ["plants:read"] };
+  const inDays = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString();
+
+  test("hands out no later end than its own, and no end only if it has none", async () => {
+    const { token, expires } = await make({
+      name: "until",
+      scopes: ["tokens:manage", "plants:read"],
+      expires: "30d",
+    });
+    for (const later of [undefined, null, inDays(31)]) {
+      const refused = await ask({ name: "late", ...read, expires: later }, token);
+      expect(refused.headers.get("www-authenticate")).toBe(
+        'Bearer realm="plants", error="insufficient_scope"',
+      );
+      await expectRefusal(refused, "insufficient_scope", `expires: at the latest ${expires}`);
+    }
+    for (const [name, end] of [
+      ["same", expires],
+      ["earlier", "1d"],
+    ])
+      expect((await ask({ name, ...read, expires: end }, token)).status).toBe(201);
+  });
+
+  test.each<[service: string, own: string | null, asked: string | null, isAllowed: boolean]>([
+    ["", "100/s", "none", false],
+    ["", "100/s", null, false],
+    ["", "100/s", "101/s", false],
+    ["", "100/s", "100/s", true],
+    ["", "100/s", "6000/min", false],
+    ["", "6000/min", "100/s", true],
+    ["", "6000/min", "101/s", false],
+    ["", null, "none", true],
+    ["", null, null, true],
+    ["", "none", null, true],
+    ["500/s", null, null, true],
+    ["500/s", null, "none", false],
+    ["500/s", null, "501/s", false],
+    ["500/s", "100/s", null, false],
+    ["500/s", "1000/s", null, true],
+    ["500/s", "none", "none", true],
+  ])(
+    "of a service with %j and with the rate %j hands out %j: %j",
+    async (all, own, rate, isAllowed) => {
+      await using limited = await startService({ PLANTSTORE_RATE_LIMIT: all });
+      // The token of the environment is not limited.
+      const manager = await make(
+        { name: "m", scopes: ["tokens:manage", "plants:read"], rate: own },
+        limited,
+      );
+      const answer = await ask({ name: "a", ...read, rate }, manager.token, limited);
+      if (isAllowed) expect(answer.status).toBe(201);
+      else await expectRefusal(answer, "insufficient_scope", "rate: at most ");
+    },
+  );
 });
 
 describe("the last token that can manage", () => {

@@ -1,7 +1,7 @@
 /** How a database becomes a plant store, and when it is left alone. */
 
 import { describe, expect, test } from "bun:test";
-import { makeFirstToken, mintToken, toRecord } from "../../src/auth/token.ts";
+import { makeFirstToken, mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
 import { resolveConfig } from "../../src/config.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
@@ -199,7 +199,7 @@ test("tokens, however many, are stored by one statement and touched by one: a he
   expect(await writesOf()).toEqual([{ rows: 50, writes: 1 }]);
   await store.touchTokens(new Map(tokens.map(({ hash }) => [hash, 2])));
   expect(await writesOf()).toEqual([{ rows: 50, writes: 1 }]);
-  const used = (await store.listTokens()).map(({ lastUsedAtMs }) => lastUsedAtMs);
+  const used = (await readTokens(store)).map(({ lastUsedAtMs }) => lastUsedAtMs);
   expect(used).toEqual(tokens.map(() => 2));
   await store.close();
 });

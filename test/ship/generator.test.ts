@@ -7,6 +7,8 @@ import { readSamples } from "../support/client-package.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 
+const root = join(import.meta.dir, "../..");
+
 test("orval: the generated client creates a plant exactly, as docs/client.md shows", async () => {
   using folder = makeTemporaryFolder();
   const run = async (
@@ -16,11 +18,13 @@ test("orval: the generated client creates a plant exactly, as docs/client.md sho
     const child = Bun.spawn([...command], {
       cwd: folder.path,
       env: { ...process.env, ...env },
-      stdout: "ignore",
+      stdout: "pipe",
       stderr: "pipe",
     });
-    const [stderr, exitCode] = await Promise.all([child.stderr.text(), child.exited]);
-    if (exitCode !== 0) throw new Error(`${command.join(" ")} exits ${exitCode}:\n${stderr}`);
+    const printed = await Promise.all([child.stdout.text(), child.stderr.text()]);
+    const exitCode = await child.exited;
+    if (exitCode !== 0)
+      throw new Error(`${command.join(" ")} exits ${exitCode}:\n${printed.join("")}`);
   };
   cpSync(join(import.meta.dir, "generator"), folder.path, { recursive: true });
   await run(["npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]);
@@ -30,6 +34,20 @@ test("orval: the generated client creates a plant exactly, as docs/client.md sho
   writeFileSync(join(folder.path, "orval.config.mjs"), local(readSamples("js", "generator")));
   await run([process.execPath, "node_modules/.bin/orval"]);
   writeFileSync(join(folder.path, "use.ts"), local(readSamples("ts", "generator")));
+  // As a program of a user: strict, with the types of Node.js.
+  const compilerOptions = {
+    target: "es2024",
+    module: "nodenext",
+    strict: true,
+    noEmit: true,
+    allowImportingTsExtensions: true,
+    typeRoots: [join(root, "node_modules/@types")],
+    types: ["bun"],
+  };
+  const program = { compilerOptions, files: ["use.ts"] };
+  writeFileSync(join(folder.path, "package.json"), '{"type":"module"}');
+  writeFileSync(join(folder.path, "tsconfig.json"), JSON.stringify(program));
+  await run([join(root, "node_modules/.bin/tsc"), "-p", folder.path]);
   await run([process.execPath, "use.ts"], { TOKEN: TEST_TOKEN });
   expect(await service.readPlants()).toEqual([
     { id: 9_007_199_254_740_993n, name: "Monstera deliciosa", tag: null },

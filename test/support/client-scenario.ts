@@ -58,6 +58,10 @@ export async function useClient(
   const listed: bigint[] = [];
   for await (const { id } of client.list({ name: "PLANT 249" })) listed.push(id);
   report["list"] = listed;
+  const rest: bigint[] = [];
+  for await (const { id } of client.list({ after: FIRST + 2_497n })) rest.push(id);
+  for await (const { id } of client.export({ after: FIRST + 2_498n })) rest.push(id);
+  report["resumed"] = rest;
   let count = 0;
   let last = 0n;
   for await (const { id } of client.export()) {
@@ -87,6 +91,8 @@ export async function useClient(
     removals.push(...page.changes);
   }
   report["listChangePage"] = removals.length;
+  const newest = await client.findNewestChange();
+  report["newest"] = [newest === page.newest, newest >= (removals.at(-1)?.seq ?? 0)];
   const following = client.changes({ after: seen, follow: true, id: 5n });
   const next = following.next();
   await client.create({ id: 5n, name: "Fern" });
@@ -94,6 +100,36 @@ export async function useClient(
   await following.return();
   report["gone"] = await reasonOf(client.listChangePage({ after: 1 }));
   report["describeToken"] = (await client.describeToken()).scopes;
+  const sent: string[] = [];
+  const wrapped = new Client(url, token, {
+    headers: { "x-request-id": "from-the-options" },
+    fetch: (input, init) => {
+      sent.push(new Headers(init?.headers).get("x-request-id") ?? "");
+      return fetch(input, init);
+    },
+  });
+  report["options"] = [(await wrapped.describeToken()).name, sent];
+
+  const made = await client.createToken({ name: "till", scopes: ["plants:read"], expires: "1d" });
+  report["createToken"] = [made.token.startsWith(made.prefix), made.name, made.scopes];
+  report["nameTaken"] = await reasonOf(
+    client.createToken({ name: "till", scopes: ["plants:read"] }),
+  );
+  await client.revokeToken(made.id);
+  const tokens: unknown[] = [];
+  for await (const { name, revoked } of client.listTokens()) tokens.push([name, revoked !== null]);
+  report["listTokens"] = tokens;
+  report["listTokenPage"] = await client.listTokenPage({ after: made.id, limit: 1 });
+  const hook = await client.addWebhook({ url: "https://shop.invalid/plants", types: ["removed"] });
+  report["addWebhook"] = [hook.secret.startsWith("whsec_"), hook.name, hook.types];
+  report["pauseWebhook"] = (await client.pauseWebhook(hook.name)).state;
+  report["rotateWebhook"] = (await client.rotateWebhook(hook.name)).secret !== hook.secret;
+  report["replayWebhook"] = (await client.replayWebhook(hook.name, 0)).state;
+  report["resumeWebhook"] = (await client.resumeWebhook(hook.name)).state;
+  report["getWebhook"] = (await client.getWebhook(hook.name)).url;
+  report["listWebhooks"] = (await client.listWebhooks()).map(({ name }) => name);
+  await client.removeWebhook(hook.name);
+  report["noWebhook"] = await reasonOf(client.getWebhook(hook.name));
   report["refused"] = await reasonOf(new Client(url, "an-unknown-token-1234").listPage());
   return JSON.stringify(report, (_, value: unknown) =>
     typeof value === "bigint" ? `${value}n` : value,
@@ -132,7 +168,22 @@ export const expectedReport = {
     ["removed", `${FIRST}n`, "Rosa"],
     ["created", `${FIRST}n`, null],
   ],
+  resumed: [`${FIRST + 2_498n}n`, `${FIRST + 2_499n}n`, `${FIRST + 2_499n}n`],
   listChangePage: 1,
+  newest: [true, true],
+  options: ["PLANTSTORE_TOKEN", ["from-the-options"]],
+  createToken: [true, "till", ["plants:read"]],
+  nameTaken: [409, "token_name_taken"],
+  listTokens: [["till", true]],
+  listTokenPage: { tokens: [] },
+  addWebhook: [true, "shop.invalid", ["removed"]],
+  pauseWebhook: "paused",
+  rotateWebhook: true,
+  replayWebhook: "active",
+  resumeWebhook: "active",
+  getWebhook: "https://shop.invalid/plants",
+  listWebhooks: ["shop.invalid"],
+  noWebhook: [404, "webhook_not_found"],
   follow: { name: "Fern" },
   gone: [410, "changes_gone"],
   describeToken: ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"],

@@ -1,7 +1,7 @@
 /** What compiles against the client's types, and what must not. */
 
 import {
-  type Client,
+  Client,
   type ErrorName,
   type NewPlant,
   type Outcome,
@@ -35,6 +35,22 @@ export async function compile(client: Client, signal: AbortSignal): Promise<void
     index.toFixed();
   });
   void [created, tag, changed, next];
+  for await (const { id } of client.list({ tag: "shrub", after: 1n })) id satisfies bigint;
+  for await (const change of client.changes())
+    if (change.type === "created") change.plant.name satisfies string;
+    else if (change.type === "replaced") [change.plant.name, change.before.name] satisfies string[];
+    else change.before.name satisfies string;
+  (await client.listChangePage()).newest satisfies number;
+  const bare: Plant = { id: 1n, name: "Rose" };
+  const { token } = await client.createToken({ name: "till", scopes: ["plants:read"] });
+  for await (const { name } of client.listTokens()) name satisfies string;
+  (await client.addWebhook({ url: "https://shop.example/" })).secret satisfies string;
+  const own = new Client("http://127.0.0.1", token, {
+    fetch,
+    headers: { via: "x" },
+    retriesMax: 1,
+  });
+  void [bare, own];
 
   // @ts-expect-error: a number may have lost digits
   await client.create({ id: 1, name: "Rose" });
@@ -46,6 +62,12 @@ export async function compile(client: Client, signal: AbortSignal): Promise<void
   await client.get(1);
   // @ts-expect-error: with ifNoneMatch there may be nothing new
   const sure: Versioned = await client.get(1n, { ifNoneMatch: etag });
+  // @ts-expect-error: headers are for the whole client
+  await client.get(1n, { headers: {} });
+  for await (const change of client.changes())
+    if (change.type === "removed")
+      // @ts-expect-error: a plant that was removed is no more
+      change.plant.name satisfies string;
   // @ts-expect-error: there are two orders
   await client.listPage({ order: "up" });
   // @ts-expect-error: a list has no limit; a page has

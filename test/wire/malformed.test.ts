@@ -52,6 +52,7 @@ describe("the runtime refuses by itself, without our JSON,", () => {
     ["Transfer-Encoding before Content-Length", chunksOf(CHUNKED, CONTENT_LENGTH), 400],
     ["two differing Content-Lengths", bodyOf(CONTENT_LENGTH, "Content-Length: 0"), 400],
     ["a Content-Length with a sign", bodyOf(`Content-Length: +${LENGTH}`), 400],
+    ["a Content-Length of 10^18 - 1", bodyOf(`Content-Length: ${10n ** 18n - 1n}`), 400],
     ["a Content-Length of 2^63", bodyOf(`Content-Length: ${2n ** 63n}`), 400],
     ["Transfer-Encoding: gzip, chunked", chunksOf("Transfer-Encoding: gzip, chunked"), 400],
     ["Transfer-Encoding: xchunked", chunksOf("Transfer-Encoding: xchunked"), 400],

@@ -164,6 +164,7 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
       await using service = await spawnService({
         DATABASE_URL: `sqlite:${folder.path}/plants.db`,
         PLANTSTORE_TOKEN: TEST_TOKEN,
+        PLANTSTORE_TRUSTED_PROXIES: "127.0.0.1",
       });
       await using proxy = await startProxy(name, service.started.url);
 
@@ -210,9 +211,11 @@ describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
       expect(page.status).toBe(200);
       expect(page.headers.get("x-request-id")).toMatch(/./);
       const [, next = ""] = /<([^>]+)>; *rel="next"/.exec(page.headers.get("link") ?? "") ?? [];
+      expect(next).toStartWith("/shop/plants?");
       const target = new URL(next, `${proxy.url}/shop/plants?limit=2`);
       expect(target.pathname).toBe("/shop/plants");
       expect((await proxy.get(target.pathname + target.search)).status).toBe(200);
+      expect((await proxy.get("/plants?limit=2")).headers.get("link")).toStartWith("</plants?");
 
       // The service dies in the middle of an export: the client can tell.
       using reader = await connectTls(proxy);

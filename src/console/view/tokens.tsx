@@ -2,7 +2,8 @@
 
 import type { JSX } from "preact";
 import { plantScopes, type Scope, type TokenSummary } from "../../domain/token.ts";
-import { ask } from "../api/service.ts";
+import type { Client } from "../../../client/client.ts";
+import { ask, call } from "../api/service.ts";
 import { formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { Button, Choice, Field } from "./controls.tsx";
@@ -26,9 +27,16 @@ const isInUse = ({ revoked, expires }: TokenSummary): boolean =>
 
 const isOwn = ({ prefix }: TokenSummary): boolean => prefix === identity.value?.prefix;
 
+/** The newest first. */
+async function readTokens(client: Client): Promise<readonly TokenSummary[]> {
+  const all: TokenSummary[] = [];
+  for await (const token of client.listTokens()) all.push(token);
+  return all.toSorted((one, other) => Date.parse(other.created) - Date.parse(one.created));
+}
+
 export function TokensView(): JSX.Element {
-  const manager = useManager(() => ask<readonly TokenSummary[]>("/tokens"));
-  const shown = (manager.items ?? []).filter(isInUse).toReversed();
+  const manager = useManager(() => call(readTokens));
+  const shown = (manager.items ?? []).filter(isInUse);
   // A token cannot hand out what it lacks.
   const has = identity.value?.scopes ?? [];
 

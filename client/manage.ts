@@ -1,0 +1,194 @@
+/** Tokens and webhooks, for programs that manage a service. */
+
+import type { Change } from "./changes.ts";
+import { Connection, findUnsentWaitMs } from "./connection.ts";
+import { findJson } from "./errors.ts";
+import { findNext, formatQuery } from "./plants.ts";
+import type { RetryOptions } from "./retry.ts";
+
+/** A token without its secret. Times are in ISO 8601. */
+export interface Token {
+  readonly id: string;
+  readonly name: string;
+  /** Its first characters. */
+  readonly prefix: string;
+  readonly scopes: readonly string[];
+  readonly created: string;
+  readonly expires: string | null;
+  readonly lastUsed: string | null;
+  readonly revoked: string | null;
+  /** As in `100/s`; null for what the service allows every token. */
+  readonly rate: string | null;
+}
+
+export interface NewToken {
+  /** Unique among the tokens in use. */
+  readonly name: string;
+  readonly scopes: readonly string[];
+  /** As in `90d`, or a date or time; never by default. */
+  readonly expires?: string | null | undefined;
+  /** As in `100/s`, or `none`. */
+  readonly rate?: string | null | undefined;
+}
+
+export interface TokenQuery {
+  /** The id of the last token seen; the page begins after it. */
+  readonly after?: string | undefined;
+  readonly limit?: number | undefined;
+}
+
+export interface TokenPage {
+  readonly tokens: readonly Token[];
+  /** The `after` of the next page; undefined on the last one. */
+  readonly next: string | undefined;
+}
+
+/** One event that was sent to a receiver. */
+export interface WebhookAttempt {
+  readonly time: string;
+  readonly durationMs: number;
+  /** Of the answer; null if there was none. */
+  readonly status: number | null;
+  /** Why there was no answer. */
+  readonly error: string | null;
+  /** The beginning of the answer's body. */
+  readonly answer: string | null;
+}
+
+/** A webhook without its secret. */
+export interface Webhook {
+  readonly name: string;
+  readonly url: string;
+  readonly types: readonly Change["type"][];
+  readonly state: "active" | "paused";
+  /** Why it is paused. */
+  readonly reason: string | null;
+  /** The number of the last change that it needs no more. */
+  readonly lastChange: number;
+  /** Failed attempts since the last success. */
+  readonly failures: number;
+  readonly nextAttempt: string | null;
+  readonly created: string;
+  /** The last ones, newest first. */
+  readonly attempts: readonly WebhookAttempt[];
+}
+
+export interface NewWebhook {
+  readonly url: string;
+  /** By default the host of the URL. */
+  readonly name?: string | undefined;
+  /** By default all. */
+  readonly types?: readonly Change["type"][] | undefined;
+}
+
+/** Shown this once. */
+type WithSecret = Webhook & { readonly secret: string };
+
+const PAGE_LENGTH = 1_000;
+
+export class Manager extends Connection {
+  async listTokenPage(
+    { after, limit }: TokenQuery = {},
+    options?: RetryOptions,
+  ): Promise<TokenPage> {
+    const { headers, text } = await this.ask(
+      `/tokens${formatQuery({ after, limit })}`,
+      {},
+      options,
+    );
+    const tokens = findJson(text);
+    const next = findNext(headers);
+    if (!Array.isArray(tokens) || !tokens.every(isNamed) || next === null)
+      throw this.notAPlantStore();
+    return { tokens: tokens as unknown as readonly Token[], next };
+  }
+
+  /** All tokens ever made, in the order of their ids. */
+  async *listTokens(options?: RetryOptions): AsyncGenerator<Token, void> {
+    let after: string | undefined;
+    do {
+      const page: TokenPage = await this.listTokenPage({ after, limit: PAGE_LENGTH }, options);
+      yield* page.tokens;
+      after = page.next;
+    } while (after !== undefined);
+  }
+
+  /** Resolves to the token with its secret, this once. After a lost answer the name is taken: revoke that token. */
+  createToken(
+    token: NewToken,
+    options?: RetryOptions,
+  ): Promise<Token & { readonly token: string }> {
+    return this.manage("POST", "/tokens", options, token);
+  }
+
+  async revokeToken(id: string, options?: RetryOptions): Promise<void> {
+    await this.ask(`/tokens/${encodeURIComponent(id)}`, { method: "DELETE" }, options);
+  }
+
+  async listWebhooks(options?: RetryOptions): Promise<readonly Webhook[]> {
+    const webhooks = findJson((await this.ask("/webhooks", {}, options)).text);
+    if (!Array.isArray(webhooks) || !webhooks.every(isNamed)) throw this.notAPlantStore();
+    return webhooks as unknown as readonly Webhook[];
+  }
+
+  getWebhook(name: string, options?: RetryOptions): Promise<Webhook> {
+    return this.manage("GET", pathOf(name), options);
+  }
+
+  /** Sends every change from now on to the URL. */
+  addWebhook(webhook: NewWebhook, options?: RetryOptions): Promise<WithSecret> {
+    return this.manage("POST", "/webhooks", options, webhook);
+  }
+
+  removeWebhook(name: string, options?: RetryOptions): Promise<void> {
+    return this.removeAt(pathOf(name), "webhook_not_found", {}, options);
+  }
+
+  /** Sends one event of the type `webhook.test`. */
+  async testWebhook(name: string, options?: RetryOptions): Promise<WebhookAttempt> {
+    const init = { method: "POST" };
+    const { text } = await this.ask(pathOf(name, "test"), init, options, findUnsentWaitMs);
+    const attempt = findJson(text) as Partial<WebhookAttempt> | null | undefined;
+    if (typeof attempt?.durationMs !== "number") throw this.notAPlantStore();
+    return attempt as WebhookAttempt;
+  }
+
+  pauseWebhook(name: string, options?: RetryOptions): Promise<Webhook> {
+    return this.manage("POST", pathOf(name, "pause"), options);
+  }
+
+  resumeWebhook(name: string, options?: RetryOptions): Promise<Webhook> {
+    return this.manage("POST", pathOf(name, "resume"), options);
+  }
+
+  /** Sends the changes after this number again; 0 begins with the oldest that is kept. */
+  replayWebhook(name: string, from: number | "newest", options?: RetryOptions): Promise<Webhook> {
+    return this.manage("POST", pathOf(name, "replay"), options, { from });
+  }
+
+  /** For 24 hours events are signed with the old secret too. */
+  rotateWebhook(name: string, options?: RetryOptions): Promise<WithSecret> {
+    return this.manage("POST", pathOf(name, "rotate"), options);
+  }
+
+  /** A POST is sent again only if the service said that it did nothing: it might make a second secret. */
+  private async manage<Answer>(
+    method: string,
+    path: string,
+    options: RetryOptions | undefined,
+    body?: object,
+  ): Promise<Answer> {
+    const headers = { "content-type": "application/json" };
+    const init = body === undefined ? { method } : { method, headers, body: JSON.stringify(body) };
+    const findWait = method === "POST" ? findUnsentWaitMs : undefined;
+    const answer = findJson((await this.ask(path, init, options, findWait)).text);
+    if (!isNamed(answer)) throw this.notAPlantStore();
+    return answer as Answer;
+  }
+}
+
+const pathOf = (name: string, action?: string): string =>
+  `/webhooks/${encodeURIComponent(name)}${action === undefined ? "" : `/${action}`}`;
+
+const isNamed = (value: unknown): value is { readonly name: string } =>
+  typeof (value as { readonly name?: unknown } | null | undefined)?.name === "string";

@@ -1,0 +1,115 @@
+/** Answers whose size grows with what clients store count as held memory, and are refused if others hold half of it. */
+
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { catalogue } from "../../src/domain/errors.ts";
+import { type Webhook, WEBHOOKS_MAX } from "../../src/domain/webhook.ts";
+import { limits } from "../support/limits.ts";
+import { readError, send, startService, TEST_TOKEN } from "../support/service.ts";
+import { chunk, connectRaw, receive } from "../support/wire.ts";
+
+const LENGTH = 1_000;
+const BYTES_MAX = 4_000_000;
+
+const service = await startService({
+  PLANTSTORE_BODY_BYTES_TOTAL_MAX: String(BYTES_MAX),
+  PLANTSTORE_WORKERS: "1",
+  ...limits({ sampleSeconds: 0.002, drainSecondsMax: 0.1 }),
+});
+afterAll(() => service[Symbol.asyncDispose]());
+
+const webhook = (index: number): Webhook => ({
+  name: `webhook-${index}`,
+  url: `https://shop.example/${"x".repeat(2_000)}`,
+  types: ["created"],
+  secret: "whsec_",
+  oldSecret: undefined,
+  createdAtMs: 0,
+  cursor: 0,
+  paused: "Paused on request.",
+  failures: 0,
+  nextAttemptAtMs: 0,
+  attempts: Array.from({ length: 5 }, () => ({
+    time: "2026-01-01T00:00:00.000Z",
+    durationMs: 1,
+    status: 500,
+    error: null,
+    answer: "x".repeat(200),
+  })),
+  holder: undefined,
+  version: crypto.randomUUID(),
+});
+
+beforeAll(async () => {
+  const { store } = service;
+  const records = Array.from({ length: LENGTH }, (_, index) =>
+    toRecord(mintToken(), { name: `token-${index}`, scopes: ["plants:read"], createdAtMs: index }),
+  );
+  await store.adoptTokens(records);
+  for (let index = 0; index < WEBHOOKS_MAX; index++)
+    expect(await store.putWebhook(webhook(index), undefined)).toBe(true);
+  await store.createPlants(
+    Array.from({ length: LENGTH }, (_, id) => ({
+      id: BigInt(id),
+      name: "",
+      tag: `${id}-${"x".repeat(90)}`,
+    })),
+  );
+  let samples = 0;
+  while (samples < 400) {
+    const activity = await (await send(service, "GET", "/activity")).json();
+    samples = (activity as { samples: unknown[] }).samples.length;
+    await Bun.sleep(20);
+  }
+});
+
+const batchHead = [
+  "POST /plants/batch HTTP/1.1",
+  "Host: a",
+  `Authorization: Bearer ${TEST_TOKEN}`,
+  "Content-Type: application/x-ndjson",
+  "Transfer-Encoding: chunked",
+].join("\r\n");
+
+/** Two open batches count as 1.5 MiB each. */
+async function holdMemory(): Promise<AsyncDisposable> {
+  const batches = [await connectRaw(service.url), await connectRaw(service.url)];
+  for (const batch of batches) {
+    batch.send(`${batchHead}\r\n\r\n${chunk("{}\n")}`);
+    await receive(batch, /"line":1,/);
+  }
+  return {
+    [Symbol.asyncDispose]: async () => {
+      for (const batch of batches) {
+        batch.send("0\r\n\r\n");
+        await receive(batch, /0\r\n\r\n$/);
+        batch.abort();
+      }
+    },
+  };
+}
+
+const LARGE = 65_536;
+
+describe("while others hold half of the memory, it is refused unless it is small:", () => {
+  test.each([
+    ["/tokens?limit=1000", "/tokens?limit=10"],
+    ["/tags?limit=1000", "/tags?limit=10"],
+    ["/webhooks", "/webhooks/webhook-1"],
+    ["/activity", `/activity?since=${Date.now() + 3_600_000}`],
+  ])("GET %s", async (large, small) => {
+    expect((await (await send(service, "GET", large)).text()).length).toBeGreaterThan(LARGE);
+    {
+      await using held = await holdMemory();
+      void held;
+      const { status, error } = await readError(await send(service, "GET", large));
+      expect([status, error]).toEqual([503, catalogue.overloaded.code]);
+      expect((await send(service, "GET", small)).status).toBe(200);
+      expect((await send(service, "GET", "/metrics")).status).toBe(200);
+    }
+    let served: Response;
+    do served = await send(service, "GET", large);
+    while (served.status === 503);
+    expect(served.status).toBe(200);
+  });
+});
