@@ -40,7 +40,9 @@ export function removeTemporaryPaths(): void {
 /** Our service as `npm start` runs it, by its build. */
 export const plantstore = [
   process.execPath,
-  ...["--no-env-file", "--config=/dev/null", "--tsconfig-override=/dev/null"],
+  "--no-env-file",
+  "--config=/dev/null",
+  "--tsconfig-override=/dev/null",
   join(import.meta.dir, "../dist/service/main.js"),
 ] as const;
 

@@ -28,6 +28,8 @@ export interface DemoService extends AsyncDisposable {
   readonly bustle: (signal: AbortSignal) => Promise<void>;
 }
 
+const writeLog = (line: string): boolean => process.stderr.write(line);
+
 export async function startDemo({ port, plants }: DemoOptions): Promise<DemoService> {
   await using opened = new AsyncDisposableStack();
   const folder = mkdtempSync(join(tmpdir(), "plantstore-demo-"));
@@ -43,7 +45,6 @@ export async function startDemo({ port, plants }: DemoOptions): Promise<DemoServ
   await Promise.all(stock.map((plant) => store.createPlant(plant)));
   const token = mintToken();
   await store.createToken(toRecord(token, { name: "demo", scopes, createdAtMs: Date.now() }));
-  const writeLog = (line: string): boolean => process.stderr.write(line);
   const parts = { served, metrics, log: createLog("error", writeLog), writeLog };
   const server = await startOn(port, (on) =>
     startHttp({ ...parts, config: { ...config, port: on } }),

@@ -175,7 +175,10 @@ function authorize(exchange: Exchange, operation: Operation): Promise<void> | un
   const { request, service } = exchange;
   if (operation.scope === undefined) return undefined;
   const found = service.authenticator.authenticate(request.headers.get("authorization"));
-  if (!(found instanceof Promise)) return void admitToken(exchange, operation, found);
+  if (!(found instanceof Promise)) {
+    admitToken(exchange, operation, found);
+    return undefined;
+  }
   // If there is no room, the request does not wait for it.
   found.catch(() => undefined);
   // What the client has sent of a body meanwhile is in memory.

@@ -111,18 +111,17 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   /** All counters in the text format of Prometheus. */
   const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
-    const [isReady = false, webhooks = [], connections, open, openMax, rss] =
-      await Promise.all([
-        inTime(observed.isReady()),
-        inTime(observed.reportWebhooks?.()),
-        inTime(countConnections(limits.port)),
-        inTime(readdir("/proc/self/fd")),
-        inTime(readDescriptorsMax()),
-        inTime(Promise.try(() => process.memoryUsage.rss())),
-        inTime(plants.refresh()),
-        inTime(expiring.refresh()),
-        size.refresh(),
-      ]);
+    const [isReady = false, webhooks = [], connections, open, openMax, rss] = await Promise.all([
+      inTime(observed.isReady()),
+      inTime(observed.reportWebhooks?.()),
+      inTime(countConnections(limits.port)),
+      inTime(readdir("/proc/self/fd")),
+      inTime(readDescriptorsMax()),
+      inTime(Promise.try(() => process.memoryUsage.rss())),
+      inTime(plants.refresh()),
+      inTime(expiring.refresh()),
+      size.refresh(),
+    ]);
     const { creates, changes, commits, requests, batchLines, durations, gauges } =
       Metrics.addUp(blocks);
     const figures = store.readFigures();

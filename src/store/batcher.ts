@@ -31,7 +31,7 @@ export type Commit<Write, Outcome> = (
   deadlineMs: number,
 ) => Committed<Outcome> | Promise<Committed<Outcome>>;
 
-export type Committed<Outcome> = Result<Outcome>[];
+type Committed<Outcome> = Result<Outcome>[];
 
 interface Options<Write> {
   /** Commits under way at one time. */

@@ -124,8 +124,9 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
     isStopping = true;
   };
   const answer = async ({ asks, sinceMs }: Extract<FromWorker, { asks: string }>) => {
-    const { readActivity, formatMetrics } = reporter;
-    const made = await (asks === "activity" ? readActivity(sinceMs) : formatMetrics());
+    const made = await (asks === "activity"
+      ? reporter.readActivity(sinceMs)
+      : reporter.formatMetrics());
     worker.postMessage({ answer: made } satisfies ToWorker);
   };
   let answered: Promise<void> = Promise.resolve();

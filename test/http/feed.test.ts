@@ -96,7 +96,7 @@ test("readers at one cursor share a read of the journal, and a cached chunk", as
     { readChanges },
     createLog("error", () => undefined),
   );
-  const chunks = await Promise.all(Array.from({ length: 50 }, () => feed.read(3)));
+  const chunks = await Promise.all(Array.from({ length: 50 }, async () => feed.read(3)));
   expect([new Set(chunks).size, reads]).toEqual([1, 1]);
   expect([await feed.read(3), reads]).toEqual([chunks[0] as (typeof chunks)[0], 1]);
   await feed.read(4);

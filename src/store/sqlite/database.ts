@@ -371,8 +371,7 @@ export const isSyncFailure = (error: unknown): boolean =>
   hasCode(error, /^SQLITE_IOERR_(DIR_)?FSYNC/);
 
 /** Even reading a file in WAL mode takes the right to write to its folder, if no process has it open. */
-export const isForbidden = (error: unknown): boolean =>
-  hasCode(error, /^SQLITE_(READONLY|CANTOPEN|PERM)/);
+const isForbidden = (error: unknown): boolean => hasCode(error, /^SQLITE_(READONLY|CANTOPEN|PERM)/);
 
 /** The system has failed, and says nothing about what is in the file. */
 export const isOfEnvironment = (error: unknown): boolean =>

@@ -226,8 +226,6 @@ function startThread(entry: string, setup?: ThreadSetup) {
 
 const CLOSE_MS_MAX = 2_000;
 
-export type StoreThreads = Awaited<ReturnType<typeof startStoreThreads>>;
-
 /** Resolves when the store is open, with a link for each HTTP thread. Rejects with a StoreOpenError. */
 export async function startStoreThreads(
   path: string,
@@ -265,11 +263,11 @@ export async function startStoreThreads(
       durable,
     })),
     /** Calls back if a thread ends before it is closed. */
-    onEnd(fail: (error: unknown) => void): void {
+    onEnd: (fail: (error: unknown) => void): void => {
       for (const { ended } of [writer, reader]) ended.catch((error) => isClosing || fail(error));
     },
     /** When nothing uses the links any more. The writer closes last: the last connection folds the log into the file. */
-    async close(): Promise<void> {
+    close: async (): Promise<void> => {
       isClosing = true;
       for (const thread of [reader, writer]) {
         await within(CLOSE_MS_MAX, thread.ask("close")).catch(() => undefined);
