@@ -30,6 +30,7 @@ const webhook = (index: number): Webhook => ({
   failures: 0,
   nextAttemptAtMs: 0,
   attempts: Array.from({ length: 5 }, () => ({
+    event: "msg_1",
     time: "2026-01-01T00:00:00.000Z",
     durationMs: 1,
     status: 500,
