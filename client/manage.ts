@@ -45,6 +45,8 @@ export interface TokenPage {
 
 /** One event that was sent to a receiver. */
 export interface WebhookAttempt {
+  /** Its `webhook-id`. That of a test begins with `msg_test_`. */
+  readonly event: string;
   readonly time: string;
   readonly durationMs: number;
   /** Of the answer; null if there was none. */
@@ -159,6 +161,14 @@ export class Manager extends Connection {
 
   resumeWebhook(name: string, options?: RetryOptions): Promise<Webhook> {
     return this.manage("POST", pathOf(name, "resume"), options);
+  }
+
+  /** Passes over the change that the receiver did not take. `skipped` is its number; null if none had failed. */
+  skipWebhook(
+    name: string,
+    options?: RetryOptions,
+  ): Promise<Webhook & { readonly skipped: number | null }> {
+    return this.manage("POST", pathOf(name, "skip"), options);
   }
 
   /** Sends the changes after this number again; 0 begins with the oldest that is kept. */

@@ -2,12 +2,10 @@
 
 import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import type { Socket } from "bun";
-import { heapStats } from "bun:jsc";
 import { issueToken } from "../../src/auth/token.ts";
 import type { Scope } from "../../src/domain/token.ts";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createLog } from "../../src/observe/log.ts";
-import { createTestEvent, sendEvent } from "../../src/webhooks/send.ts";
 import { createWebhookSender } from "../../src/webhooks/sender.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
@@ -110,8 +108,6 @@ async function create(asked: TestService = service): Promise<string> {
   expect((await asked.create(`{"id":${id},"name":"plant ${id}"}`)).status).toBe(200);
   return id;
 }
-
-const silent = createLog("error", () => undefined);
 
 const plantsOf = (received: readonly Received[]): (string | undefined)[] =>
   received.map(({ body }) => /"id":(-?\d+)/.exec(body)?.[1]);
@@ -279,92 +275,6 @@ describe("a webhook", () => {
     expect(plantsOf(receiver.received)).toEqual([one]);
   });
 
-  test("that wants none of many changes leaves others their turn while it looks", async () => {
-    const LOOKS = 100_000;
-    using receiver = startReceiver();
-    await call("POST", "", { url: receiver.url, name: "shop", types: ["removed"] });
-    const [shop] = await service.store.listWebhooks();
-    let looks = 0;
-    const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
-    const store = {
-      listWebhooks: async () => [shop as Webhook],
-      putWebhook: async () => true,
-      readChanges: async ({ after }: { readonly after: number }) => {
-        begin();
-        return { changes: [], last: after + 1, hasMore: ++looks < LOOKS, newest: after + 1 };
-      },
-    };
-    const sender = createWebhookSender(
-      store,
-      service.config,
-      createLog("error", () => undefined),
-    );
-    sender.start();
-    await begun;
-    await new Promise(setImmediate);
-    expect(looks).toBeLessThan(LOOKS);
-    await sender.stop();
-  });
-
-  test("that is idle costs nothing: one look at the journal is for all of them", async () => {
-    using receiver = startReceiver();
-    await call("POST", "", { url: receiver.url, name: "shop" });
-    const [shop] = await service.store.listWebhooks();
-    const webhooks = Array.from({ length: 32 }, (_, id) => ({ ...shop, name: `shop-${id}` }));
-    let looks = 0;
-    let lists = 0;
-    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
-    const store = {
-      listWebhooks: async () => {
-        if (++lists === 2) end();
-        return webhooks as Webhook[];
-      },
-      putWebhook: async () => true,
-      readChanges: async () => {
-        looks++;
-        const { cursor } = shop as Webhook;
-        return { changes: [], last: cursor, hasMore: false, newest: cursor };
-      },
-    };
-    const sender = createWebhookSender(store, service.config, silent);
-    sender.start();
-    // Between two reads of the list the journal is looked at ten times.
-    await ended;
-    expect(looks).toBeWithin(1, 12);
-    await sender.stop();
-  });
-
-  test("is sent a large event when no other is: each takes memory", async () => {
-    using receiver = startReceiver();
-    await call("POST", "", { url: receiver.url, name: "shop" });
-    const [shop] = await service.store.listWebhooks();
-    const { cursor } = shop as Webhook;
-    const json = JSON.stringify("x".repeat(300_000));
-    const change = { atMs: 0, type: "created", json } as const;
-    const changes = [1, 2].map((more) => Object.assign({ seq: cursor + more }, change));
-    const webhooks = [1, 2, 3].map((id) => Object.assign({}, shop, { name: `shop-${id}` }));
-    const store = {
-      listWebhooks: async () => webhooks as Webhook[],
-      putWebhook: async () => true,
-      readChanges: async ({ after }: { readonly after: number }) => {
-        const rest = changes.filter(({ seq }) => seq > after);
-        return { changes: rest, last: cursor + 2, hasMore: false, newest: cursor + 2 };
-      },
-    };
-    const held = Promise.withResolvers<Response>();
-    receiver.answers = [held.promise];
-    const patient = { ...service.config, webhookSecondsMax: 15, webhookLeaseSeconds: 60 };
-    const sender = createWebhookSender(store, patient, silent);
-    sender.start();
-    await receiver.until(1);
-    for (let asked = 0; asked < 20; asked++) await fetch(`${service.url}/livez`);
-    expect(receiver.received).toHaveLength(1);
-    held.resolve(new Response());
-    await receiver.until(6);
-    await sender.stop();
-    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(2);
-  });
-
   test("that does not answer in time has failed", async () => {
     using receiver = startReceiver();
     receiver.answers = [new Promise<Response>(() => undefined)];
@@ -401,16 +311,6 @@ describe("a webhook", () => {
     expect(attempts[0]?.error).toContain("Malformed");
     expect(service.logLines.join()).toContain('"webhook_failed"');
     expect(service.logLines.join()).not.toContain("hidden");
-  });
-
-  test("that takes events at once leaves no timers in memory", async () => {
-    using receiver = startReceiver();
-    const shop = { url: receiver.url, secret: "", oldSecret: undefined };
-    const { signal } = new AbortController();
-    for (let sent = 0; sent < 200; sent++)
-      await sendEvent(shop, createTestEvent(), service.config, signal);
-    Bun.gc(true);
-    expect(heapStats().objectTypeCounts["AbortSignal"] ?? 0).toBeLessThan(100);
   });
 
   test("is sent the changes after a number again, and skips to the newest", async () => {

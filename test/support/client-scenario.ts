@@ -125,6 +125,7 @@ export async function useClient(
   report["pauseWebhook"] = (await client.pauseWebhook(hook.name)).state;
   report["rotateWebhook"] = (await client.rotateWebhook(hook.name)).secret !== hook.secret;
   report["replayWebhook"] = (await client.replayWebhook(hook.name, 0)).state;
+  report["skipWebhook"] = (await client.skipWebhook(hook.name)).skipped;
   report["resumeWebhook"] = (await client.resumeWebhook(hook.name)).state;
   report["getWebhook"] = (await client.getWebhook(hook.name)).url;
   report["listWebhooks"] = (await client.listWebhooks()).map(({ name }) => name);
@@ -180,6 +181,7 @@ export const expectedReport = {
   pauseWebhook: "paused",
   rotateWebhook: true,
   replayWebhook: "active",
+  skipWebhook: null,
   resumeWebhook: "active",
   getWebhook: "https://shop.invalid/plants",
   listWebhooks: ["shop.invalid"],
