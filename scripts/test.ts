@@ -11,6 +11,7 @@ const waiting = [
   "test:postgres",
   "test:browser",
   "test:torture",
+  "test:threads",
   "test:ship",
   ...(isLong ? ["test:serializable"] : []),
 ];

@@ -91,8 +91,7 @@ const rules = {
     allowed: "nothing, or addresses and networks as in 127.0.0.1,10.0.0.0/8,::1",
   },
   workers: {
-    meaning:
-      "HTTP worker threads. More than one needs Linux; one further thread then writes for all of them.",
+    meaning: "HTTP threads that share the port. More than one needs Linux.",
     ...integer("1", 1, WORKERS_MAX),
     allowed: `an integer from 1 to ${WORKERS_MAX}; more than 1 is possible on Linux only`,
   },

@@ -106,32 +106,4 @@ describe("the documents", () => {
       named.map(([, path = ""]) => path).filter((path) => !existsSync(join(root, path))),
     ).toEqual([]);
   });
-
-  /** The files of the numbered list under a heading. */
-  function readWalk(heading: string): string[] {
-    const text = read("docs/architecture.md");
-    const [, after = ""] = text.split(new RegExp(`^#+ ${heading}\n`, "m"));
-    const [section = ""] = after.split(/^#/m);
-    return [...section.matchAll(/^\d+\. `(src\/[^`]+)`/gm)].map(([, path = ""]) => path);
-  }
-
-  test.each([
-    ["One create on SQLite", 12],
-    ["One create on PostgreSQL", 15],
-  ])(
-    "the walk “%s” goes through at most %d files, each reached from the one before",
-    (heading, max) => {
-      const walk = readWalk(heading);
-      expect(walk.length).toBeWithin(5, max + 1);
-      for (const [index, path] of walk.entries()) {
-        expect(existsSync(join(root, path)), path).toBe(true);
-        // A file is imported by one that was read before it, except the first, and the store, which is passed in.
-        const isReached = walk
-          .slice(0, index)
-          .some((earlier) => listImports(earlier).includes(path));
-        if (index > 0 && !/^src\/store\/\w+\/store\.ts$/.test(path))
-          expect([path, isReached]).toEqual([path, true]);
-      }
-    },
-  );
 });

@@ -133,7 +133,7 @@ interface Started {
 }
 
 export function formatForPeople({ url, store, workers, firstToken: token }: Started): string {
-  const threads = workers === 1 ? "" : `\n  Threads     ${workers} accept, one writes`;
+  const threads = workers === 1 ? "" : `\n  Threads     ${workers} answer`;
   const first = `  Your first token. It is shown only now; keep it:
     ${token}
   Open the console with it:
