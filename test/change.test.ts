@@ -57,9 +57,8 @@ test("a change is written with what it has, and nothing else", () => {
   );
 });
 
-
 test("an event has arrived if the answer was 2xx", () => {
-  const attempt = { time: "", durationMs: 0, error: null, answer: null };
+  const attempt = { time: "", event: "1", durationMs: 0, error: null, answer: null };
   const statuses = [null, 199, 200, 204, 299, 300, 500];
   expect(statuses.filter((status) => hasSucceeded({ ...attempt, status }))).toEqual([
     200, 204, 299,
