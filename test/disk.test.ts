@@ -14,48 +14,15 @@ import {
 import { type ServiceProcess, spawnService } from "./support/command.ts";
 import { lackOfShim } from "./support/disk-shim.ts";
 import { expectAlive, expectRefusal } from "./support/expect.ts";
-import { makeTemporaryFolder, type TemporaryFolder } from "./support/folder.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { isReplay, type StoredPlant } from "./support/plants.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { canMount, mountSmallFolder, runSystemCommand } from "./support/small-disk.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
 import { ShimmedDisk } from "./torture/shimmed-disk.ts";
 
 const canLimitFileSize = Bun.which("prlimit") !== null;
-const canMount = process.platform === "linux" && process.getuid?.() === 0 && tryMount();
-
-function runSystemCommand(...command: string[]): void {
-  const { exitCode, stderr } = Bun.spawnSync(command, { stderr: "pipe" });
-  if (exitCode !== 0) throw new Error(`${command.join(" ")}: ${stderr.toString()}`);
-}
-
-/** A file system of two megabytes. */
-function mountSmallFolder(): TemporaryFolder {
-  const folder = makeTemporaryFolder();
-  const { path } = folder;
-  try {
-    runSystemCommand("mount", "-t", "tmpfs", "-o", "size=2M", "plantstore-test", path);
-  } catch (error) {
-    folder[Symbol.dispose]();
-    throw error;
-  }
-  return {
-    path,
-    [Symbol.dispose]() {
-      runSystemCommand("umount", path);
-      folder[Symbol.dispose]();
-    },
-  };
-}
-
-function tryMount(): boolean {
-  try {
-    mountSmallFolder()[Symbol.dispose]();
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 /** A service whose syncs fail when the test says so. */
 interface UnsyncedService extends AsyncDisposable {

@@ -11,7 +11,7 @@ import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import { backUpStore, restoreStore, type Transferred } from "../store/sqlite/backup.ts";
-import { migrations } from "../store/sqlite/database.ts";
+import { adviseOnTemporaryFiles, migrations } from "../store/sqlite/database.ts";
 import { CommandError, explain, type Flags, untilInterrupted, UsageError } from "./command.ts";
 import { printReport } from "./terminal.ts";
 
@@ -35,7 +35,7 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
   await transfer("restored", "Restored, and the store verified.", from, flags, (signal) =>
     from === "-"
       ? withTemporaryFile(async (path) => {
-          await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal);
+          await receive(path, signal);
           return restoreStore({ from: path, to, signal });
         })
       : restoreStore({ from, to, signal }),
@@ -56,9 +56,26 @@ export async function verifyBackup(folder: string, flags: Flags): Promise<void> 
   );
 }
 
+/** Standard input, into a new file. */
+async function receive(path: string, signal: AbortSignal): Promise<void> {
+  try {
+    await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal);
+  } catch (error) {
+    throw (error as NodeJS.ErrnoException).syscall === "write" ? explainTemporary(error) : error;
+  }
+}
+
+const explainTemporary = (error: unknown): CommandError =>
+  new CommandError(`${explain(error)} ${adviseOnTemporaryFiles(tmpdir())}`, { cause: error });
+
 /** SQLite needs a file to read and write at any place, which a pipe is not. */
 async function withTemporaryFile<Result>(use: (path: string) => Promise<Result>): Promise<Result> {
-  const folder = mkdtempSync(join(tmpdir(), "plantstore-"));
+  let folder: string;
+  try {
+    folder = mkdtempSync(join(tmpdir(), "plantstore-"));
+  } catch (error) {
+    throw explainTemporary(error);
+  }
   try {
     return await use(join(folder, "backup.db"));
   } finally {

@@ -26,9 +26,11 @@ function environment(given: Readonly<Record<string, string>>): Record<string, st
 export async function runCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
+  stdin: Blob | null = null,
 ): Promise<Finished> {
   const child = Bun.spawn([...commandOf(env), ...args], {
     env: environment(env),
+    stdin,
     stdout: "pipe",
     stderr: "pipe",
   });

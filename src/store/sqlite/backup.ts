@@ -14,13 +14,16 @@ import {
   type Stats,
   statSync,
 } from "node:fs";
+import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../../domain/errors.ts";
 import { findDamage } from "./check.ts";
 import {
+  adviseOnTemporaryFiles,
   fileBytesOf,
   getSchemaVersion,
   isLocked,
+  isOfEnvironment,
   makeDirectoryDurably,
   readStore,
   syncFile,
@@ -135,7 +138,13 @@ export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
     } catch (error) {
       if (isLocked(error)) throw error;
       const { message } = error as Error;
-      throw new StoreOpenError(`${from} cannot be copied into ${dirname(to)}: ${message}.`);
+      const folder = tmpdir();
+      const isTemporary = existsSync(folder) && to.startsWith(`${realpathSync(folder)}/`);
+      const advice =
+        isTemporary && isOfEnvironment(error) ? ` ${adviseOnTemporaryFiles(folder)}` : "";
+      throw new StoreOpenError(
+        `${from} cannot be copied into ${dirname(to)}: ${message}.${advice}`,
+      );
     }
   });
   syncFile(to);

@@ -14,8 +14,8 @@ import {
 import {
   fileBytesOf,
   getSchemaVersion,
-  isForbidden,
   isLocked,
+  isOfEnvironment,
   migrations,
   readStore,
 } from "./database.ts";
@@ -25,13 +25,14 @@ const FAULTS_MAX = 10;
 export function inspectStore(path: string): Inspection {
   return readStore(path, (db) => {
     const faults: Fault[] = [];
-    /** What cannot be read is a fault. A store that is locked, or that we may not read, is not. */
+    /** What cannot be read is a fault of the store, unless a lock, a right or the room on a disk is missing. */
     const attempt = <Result>(check: string, look: () => Result): Result | undefined => {
       try {
         return look();
       } catch (error) {
         const isFault =
-          error instanceof StoreOpenError || (error instanceof SQLiteError && !isForbidden(error));
+          error instanceof StoreOpenError ||
+          (error instanceof SQLiteError && !isOfEnvironment(error));
         if (!isFault || isLocked(error)) throw error;
         faults.push({ check, message: error.message });
         return undefined;

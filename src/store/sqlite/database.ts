@@ -2,7 +2,9 @@
 
 import { Database, SQLiteError } from "bun:sqlite";
 import {
+  accessSync,
   closeSync,
+  constants,
   existsSync,
   fsyncSync,
   mkdirSync,
@@ -206,10 +208,32 @@ export function readStore<Result>(
   } catch (error) {
     if (isLocked(error)) throw new StoreLockedError(path);
     if (!(error instanceof SQLiteError)) throw error;
-    const advice = isForbidden(error) ? " Run this as the user that the service runs as." : "";
-    const message = `${path} cannot be read: ${error.message}.${advice}`;
+    const advice = isForbidden(error)
+      ? "Run this as the user that the service runs as."
+      : isOfEnvironment(error)
+        ? adviseOnTemporaryFiles(findTemporaryFolder())
+        : "";
+    const message = `${path} cannot be read: ${error.message}. ${advice}`.trimEnd();
     throw new StoreOpenError(message, { cause: error });
   }
+}
+
+export const adviseOnTemporaryFiles = (folder: string | undefined): string =>
+  folder === undefined
+    ? "There is no folder for temporary files that this user may write to. Name one with TMPDIR."
+    : `Temporary files are in ${folder}: make room there, or name another folder with TMPDIR.`;
+
+/** Where SQLite sorts what does not fit in memory: https://www.sqlite.org/tempfiles.html#tempdir. */
+function findTemporaryFolder(): string | undefined {
+  const named = [process.env["SQLITE_TMPDIR"], process.env["TMPDIR"]].filter(Boolean) as string[];
+  return [...named, "/var/tmp", "/usr/tmp", "/tmp", "."].find((folder) => {
+    try {
+      accessSync(folder, constants.W_OK | constants.X_OK);
+      return find(folder)?.isDirectory();
+    } catch {
+      return false;
+    }
+  });
 }
 
 /**
@@ -349,6 +373,10 @@ export const isSyncFailure = (error: unknown): boolean =>
 /** Even reading a file in WAL mode takes the right to write to its folder, if no process has it open. */
 export const isForbidden = (error: unknown): boolean =>
   hasCode(error, /^SQLITE_(READONLY|CANTOPEN|PERM)/);
+
+/** The system has failed, and says nothing about what is in the file. */
+export const isOfEnvironment = (error: unknown): boolean =>
+  isForbidden(error) || hasCode(error, /^SQLITE_(FULL|IOERR|NOMEM)/);
 
 const UNAVAILABLE = /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
