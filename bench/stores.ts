@@ -37,8 +37,12 @@ export function removeTemporaryPaths(): void {
   temporaryPaths = [];
 }
 
-/** Our service, as it is shipped. */
-export const plantstore = [join(import.meta.dir, "../bin/plantstore")] as const;
+/** Our service as `npm start` runs it, by its build. */
+export const plantstore = [
+  process.execPath,
+  ...["--no-env-file", "--config=/dev/null", "--tsconfig-override=/dev/null"],
+  join(import.meta.dir, "../dist/service/main.js"),
+] as const;
 
 /** Makes our tables in a SQLite file or a PostgreSQL database. */
 export function makeSchema(databaseUrl: string): void {

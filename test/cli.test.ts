@@ -64,7 +64,7 @@ describe("plantstore", () => {
   test("runs from any folder and through a symbolic link", async () => {
     using folder = makeTemporaryFolder();
     const link = `${folder.path}/linked`;
-    const target = `${import.meta.dir}/../bin/plantstore`;
+    const target = `${import.meta.dir}/../bin/plantstore.cjs`;
     expect(await Bun.spawn(["ln", "-s", target, link]).exited).toBe(0);
     const child = Bun.spawn([link, "--version"], { cwd: folder.path, stdout: "pipe" });
     expect(await new Response(child.stdout).text()).toBe(`${packageJson.version}\n`);
@@ -107,7 +107,7 @@ describe("plantstore config", () => {
   test("does not read a .env file that happens to be there", async () => {
     using folder = makeTemporaryFolder();
     await Bun.write(`${folder.path}/.env`, "PORT=4321\n");
-    const child = Bun.spawn([`${import.meta.dir}/../bin/plantstore`, "config"], {
+    const child = Bun.spawn([`${import.meta.dir}/../bin/plantstore.cjs`, "config"], {
       cwd: folder.path,
       env: { PATH: process.env["PATH"] ?? "" },
       stdout: "pipe",

@@ -18,6 +18,7 @@ import { copySources, fail, leaveTraps, run, useEverything } from "../support/sh
 
 /** The npm that each supported release of Node.js brings. */
 const npms = { "Node.js 20": "10.8.2", "Node.js 22": "10.9.9", "Node.js 24": "11.21.1" };
+const YARN_VERSION = "4.18.1";
 
 const folder = makeTemporaryFolder();
 const sources = copySources();
@@ -48,7 +49,10 @@ beforeAll(async () => {
   mkdirSync(join(cache, "_cacache"), { recursive: true });
   symlinkSync(join(cache, "_cacache"), join(makeFolder("cache"), "_cacache"));
   writeFileSync(join(npmFolder, "package.json"), "{}");
-  const names = Object.values(npms).map((version) => `npm-${version}@npm:npm@${version}`);
+  const names = [
+    ...Object.values(npms).map((version) => `npm-${version}@npm:npm@${version}`),
+    `@yarnpkg/cli-dist@${YARN_VERSION}`,
+  ];
   await run(["npm", "install", "--silent", ...names], { cwd: npmFolder, env: npmSettings });
   await run(["npm", "pack", "--pack-destination", folder.path], { cwd: sources.path });
 });
@@ -115,6 +119,59 @@ describe.each(Object.entries(npms))("with the npm of %s", (_, npmVersion) => {
 test("npx in an empty folder", () =>
   useEverything(["npx", "--yes", "--package", tarball, "plantstore"], npmSettings));
 
+/** Starts the service, ends this command by SIGTERM, and waits until the service is gone. */
+async function serveAndStop(
+  command: readonly string[],
+  cwd: string,
+  env: Record<string, string>,
+): Promise<number> {
+  const { PATH = "", HOME = "" } = process.env;
+  const more = { PLANTSTORE_TOKEN: "sixteen-letters-x", PORT: "0" };
+  const child = Bun.spawn([...command, "plantstore", "serve"], {
+    cwd,
+    env: { PATH, HOME, ...more, ...env },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const stderr = child.stderr.text();
+  const { value } = await child.stdout.getReader().read();
+  if (value === undefined) throw new Error(`it did not start: ${await stderr}`);
+  const { url } = JSON.parse(new TextDecoder().decode(value)) as { readonly url: string };
+  child.kill("SIGTERM");
+  // Standard error is closed by the last process that has it.
+  expect(await stderr).toContain('"event":"stopped"');
+  expect(await fetch(url).catch((error: unknown) => error)).toBeInstanceOf(Error);
+  return child.exited;
+}
+
+test("npx: a SIGTERM to it stops the service", async () => {
+  const project = makeFolder("npx-project");
+  writeFileSync(join(project, "package.json"), "{}");
+  await run(["npm", "install", tarball], { cwd: project, env: npmSettings });
+  await serveAndStop(["npx"], project, npmSettings);
+});
+
+describe.each(["node-modules", "pnp"])("Yarn 4 with the linker %s", (linker) => {
+  test("installs and runs it, and a SIGTERM to yarn stops the service", async () => {
+    const project = makeFolder(`yarn-${linker}`);
+    writeFileSync(join(project, "package.json"), '{ "name": "shop", "private": true }');
+    writeFileSync(join(project, "yarn.lock"), "");
+    const registry = (await run(["npm", "config", "get", "registry"], { cwd: project })).trim();
+    const env = {
+      YARN_ENABLE_GLOBAL_CACHE: "false",
+      YARN_ENABLE_TELEMETRY: "false",
+      YARN_NODE_LINKER: linker,
+      YARN_NPM_REGISTRY_SERVER: registry.replace(/\/$/, ""),
+      YARN_UNSAFE_HTTP_WHITELIST: "*",
+    };
+    const yarn = ["node", join(npmFolder, "node_modules/@yarnpkg/cli-dist/bin/yarn.js")];
+    await run([...yarn, "add", `plantstore@file:${tarball}`], { cwd: project, env });
+    const version = await run([...yarn, "plantstore", "version"], { cwd: project, env });
+    expect(version).toBe(`${packageJson.version}\n`);
+    expect(await serveAndStop(yarn, project, env)).toBe(0);
+  });
+});
+
 describe("the launcher finds the runtime", () => {
   /** A package that says where its runtime is. */
   function makeTree(files: readonly string[]): { readonly path: string } & Disposable {
@@ -126,9 +183,9 @@ describe("the launcher finds the runtime", () => {
       writeFileSync(path, `#!/bin/sh\necho ${file}\nexit\n${"#".repeat(200_000)}`);
       chmodSync(path, 0o755);
     }
-    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore");
+    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore.cjs");
     mkdirSync(dirname(launcher), { recursive: true });
-    cpSync(join(import.meta.dir, "../../bin/plantstore"), launcher);
+    cpSync(join(import.meta.dir, "../../bin/plantstore.cjs"), launcher);
     const main = join(tree.path, "node_modules/plantstore/dist/service/main.js");
     mkdirSync(dirname(main), { recursive: true });
     writeFileSync(main, "");
@@ -141,15 +198,19 @@ describe("the launcher finds the runtime", () => {
   const hoisted = `node_modules/${own}/bin/bun`;
   const nested = `node_modules/plantstore/node_modules/${own}/bin/bun`;
   const moved = "node_modules/bun/bin/bun.exe";
+  /** Of the other C library. Some installers bring both. */
+  const other = `node_modules/${own?.endsWith("-musl") ? own.slice(0, -"-musl".length) : `${own}-musl`}/bin/bun`;
 
   test.each([
     ["beside the package", [hoisted], hoisted],
     ["inside the package first", [hoisted, nested], nested],
     ["where the install script of bun has moved it", [moved], moved],
     ["in the platform's package, if that script did not run", [moved, hoisted], hoisted],
+    ["that suits the C library", [other, hoisted], hoisted],
+    ["that suits the C library, also where it was moved", [other, moved], moved],
   ])("%s", async (_, files, expected) => {
     using tree = makeTree(files);
-    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore");
+    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore.cjs");
     symlinkSync(launcher, join(tree.path, "link"));
     expect((await run(["./link", "version"], { cwd: tree.path })).trim()).toBe(expected);
   });
@@ -160,15 +221,54 @@ describe("the launcher finds the runtime", () => {
     mkdirSync(dirname(stub), { recursive: true });
     writeFileSync(stub, "echo the install script did not run\n", { mode: 0o755 });
     expect(existsSync(stub)).toBe(true);
-    const failure = await fail(["node_modules/plantstore/bin/plantstore"], { cwd: tree.path });
+    const failure = await fail(["node_modules/plantstore/bin/plantstore.cjs"], { cwd: tree.path });
     expect(failure).toMatch(/exited with 1:\nplantstore: the runtime is not installed/);
+  });
+
+  test("or says what is missing, if there is one for another C library only", async () => {
+    using tree = makeTree([other]);
+    const failure = await fail(["node_modules/plantstore/bin/plantstore.cjs"], { cwd: tree.path });
+    expect(failure).toContain(`there is no package ${own} above `);
+  });
+
+  test("and exits as it does, also by a signal", async () => {
+    using tree = makeTree([hoisted]);
+    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore.cjs");
+    const runtime = join(tree.path, hoisted);
+    writeFileSync(runtime, "#!/bin/sh\nexit 7\n");
+    expect(await Bun.spawn([launcher]).exited).toBe(7);
+    writeFileSync(runtime, "#!/bin/sh\nkill -KILL $$\n");
+    const killed = Bun.spawn([launcher]);
+    await killed.exited;
+    expect(killed.signalCode).toBe("SIGKILL");
+  });
+
+  test("and passes signals on to it", async () => {
+    using tree = makeTree([hoisted]);
+    const launcher = join(tree.path, "node_modules/plantstore/bin/plantstore.cjs");
+    const script = `#!/bin/sh
+for name in HUP INT QUIT TERM; do trap "echo $name; exit 7" $name; done
+echo ready
+while :; do sleep 0.05; done
+`;
+    writeFileSync(join(tree.path, hoisted), script);
+    for (const name of ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"] as const) {
+      const child = Bun.spawn([launcher], { stdout: "pipe" });
+      const reader = child.stdout.getReader();
+      const readText = async (): Promise<string> =>
+        new TextDecoder().decode((await reader.read()).value);
+      expect(await readText()).toBe("ready\n");
+      child.kill(name);
+      expect(await readText()).toBe(`${name.slice(3)}\n`);
+      expect(await child.exited).toBe(7);
+    }
   });
 
   test("or says that nothing is built", async () => {
     using tree = makeTree([hoisted]);
     const place = "node_modules/plantstore";
     rmSync(join(tree.path, place, "dist"), { recursive: true });
-    const failure = await fail([`${place}/bin/plantstore`], { cwd: tree.path });
+    const failure = await fail([`${place}/bin/plantstore.cjs`], { cwd: tree.path });
     expect(failure).toContain(`/${place}/dist/service/main.js is missing: run 'npm ci' in `);
   });
 });

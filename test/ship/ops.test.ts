@@ -42,7 +42,7 @@ describe("the systemd unit", () => {
     async () => {
       using folder = makeTemporaryFolder();
       // The commands have to exist where it is verified.
-      const here = unit.replaceAll("/usr/local/bin/plantstore", join(root, "bin/plantstore"));
+      const here = unit.replaceAll("/usr/local/bin/plantstore", join(root, "bin/plantstore.cjs"));
       writeFileSync(join(folder.path, "plantstore.service"), here);
       const analyze = (...args: string[]): Promise<string> =>
         run(["systemd-analyze", ...args, "./plantstore.service"], { cwd: folder.path });
