@@ -34,16 +34,25 @@ export async function* readDescriptor(
   }
 }
 
-/** Resolves when the system has taken all bytes. The runtime's own streams hide a failed write. */
+/**
+ * Resolves when the system has taken all bytes. The runtime's own streams hide a failed write. The system does not say
+ * where a write failed, so `path` is added to its error.
+ */
 export async function writeDescriptor(
   descriptor: number,
   content: string | Uint8Array,
   signal?: AbortSignal,
+  path = descriptor === STANDARD_OUTPUT ? "standard output" : undefined,
 ): Promise<void> {
   const bytes = typeof content === "string" ? Buffer.from(content) : content;
-  for (let start = 0; start < bytes.length;) {
-    const rest = bytes.subarray(start);
-    start += await operate((done) => write(descriptor, rest, 0, rest.length, null, done), signal);
+  try {
+    for (let start = 0; start < bytes.length;) {
+      const rest = bytes.subarray(start);
+      start += await operate((done) => write(descriptor, rest, 0, rest.length, null, done), signal);
+    }
+  } catch (error) {
+    const isOfSystem = (error as NodeJS.ErrnoException).syscall === "write";
+    throw isOfSystem ? Object.assign(error as Error, { path }) : error;
   }
 }
 

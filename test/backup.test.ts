@@ -110,7 +110,7 @@ describe("plantstore backup", () => {
       env: { PATH: process.env["PATH"] ?? "", DATABASE_URL: `sqlite:${folder.path}/plants.db` },
       stderr: "pipe",
     });
-    expect(await new Response(child.stderr).text()).toBe("plantstore: Broken pipe.\nexit 1\n");
+    expect(await new Response(child.stderr).text()).toBe("plantstore: standard output: broken pipe.\nexit 1\n");
   });
 
   test("- is refused where standard output is a terminal", async () => {

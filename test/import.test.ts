@@ -153,8 +153,7 @@ describe("plantstore import", () => {
       '\ufeffline,reason,id,name,tag\n2,"id: expected an integer from -9223372036854775808 to ' +
       '9223372036854775807, got the string ""x"" (error 1003)",x,a,\n';
     const forced = await runCommand([...args, at.file("rejects.csv"), "--force"], at.env);
-    const made = `plantstore: created a new store at ${at.store}\n`;
-    expect(forced).toMatchObject({ exitCode: 3, stderr: made });
+    expect(forced).toMatchObject({ exitCode: 3, stderr: "" });
     expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe(rows);
     expect(await runCommand([...args, "-"], at.env)).toEqual({
       exitCode: 3,
@@ -175,7 +174,7 @@ describe("plantstore import", () => {
       stderr: "pipe",
     });
     expect(await new Response(child.stderr).text()).toBe(
-      "plantstore: Broken pipe.\n" +
+      "plantstore: standard output: broken pipe.\n" +
         "The import did not finish: 2 plants are known to be stored. Running it again is safe.\n",
     );
     expect(await child.exited).toBe(1);
@@ -267,6 +266,47 @@ describe("plantstore import", () => {
     const args = ["import", at.file("plants.csv"), "--rejects", at.file("rejects.csv"), "--force"];
     expect(await runCommand(args, at.env)).toMatchObject({ exitCode: 2, stdout: "" });
     expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe("mine");
+  });
+
+  describe.skipIf(Bun.which("prlimit") === null)("--rejects, no room being left for it", () => {
+    const bad = "not json\n".repeat(5_000);
+
+    test.each([
+      ["plants.ndjson", bad],
+      ["plants.csv", `id,name\n${"x,y\n".repeat(5_000)}`],
+      ["plants.json", `[${Array<string>(5_000).fill("{}").join(",")}]`],
+    ])("%s: the file ends with a whole record, and is named", async (name, text) => {
+      using at = makeWorkplace({ [name]: text });
+      const rejects = at.file(`rejects-${name}`);
+      const args = ["import", at.file(name), "--rejects", rejects];
+      const { exitCode, stderr } = await runCommand(args, at.env, {
+        wrapper: ["prlimit", "--fsize=500000"],
+      });
+      expect(exitCode).toBe(1);
+      expect(stderr).toStartWith(`plantstore: ${rejects}: file too large`);
+      const again = await runCommand(["import", rejects, "--json"], at.env);
+      const whole = JSON.parse(again.stdout) as { finished: boolean; refused: number };
+      expect(whole).toMatchObject({ finished: true });
+      expect(whole.refused).toBeWithin(1, 5_000);
+    });
+
+    test("not even for the first: no file is left", async () => {
+      using at = makeWorkplace({ "plants.ndjson": bad });
+      const args = ["import", at.file("plants.ndjson"), "--rejects", at.file("rejects.ndjson")];
+      const wrapper = ["prlimit", "--fsize=50000"];
+      expect(await runCommand(args, at.env, { wrapper })).toMatchObject({ exitCode: 1 });
+      expect(readdirSync(at.path)).toEqual(["plants.ndjson"]);
+    });
+  });
+
+  test.each([
+    ["plants.csv", "Nr,name\n1,a\n", 2],
+    ["plants.json", '{"id":1,"name":"a"}', 1],
+    ["plants.ndjson", "not json\n", 3],
+  ])("%s with %j stores nothing, and makes no store", async (name, text, exitCode) => {
+    using at = makeWorkplace({ [name]: text });
+    expect(await runCommand(["import", at.file(name)], at.env)).toMatchObject({ exitCode });
+    expect(readdirSync(at.path)).toEqual([name]);
   });
 
   test("--rejects replaces a file only with --force", async () => {

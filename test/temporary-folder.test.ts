@@ -43,7 +43,7 @@ const commands: Record<string, (space: Workplace, TMPDIR: string) => Promise<Fin
     runCommand(
       ["restore", "-"],
       { DATABASE_URL: `sqlite:${file("new.db")}`, TMPDIR },
-      Bun.file(store),
+      { stdin: Bun.file(store) },
     ),
   "backup verify": ({ file }, TMPDIR) =>
     runCommand(["backup", "verify", file("backups")], { TMPDIR }),

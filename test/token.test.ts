@@ -208,7 +208,7 @@ describe("plantstore token", () => {
       stderr: "pipe",
     });
     expect(await new Response(child.stderr).text()).toMatch(
-      /^plantstore: The secret could not be written to standard output, and cannot be shown again\. (No space left on device|Broken pipe)\.\nexit 1\n$/,
+      /^plantstore: The secret could not be written, and cannot be shown again: standard output: (no space left on device|broken pipe)\.\nexit 1\n$/,
     );
   });
 });

@@ -46,8 +46,9 @@ export function explain(error: unknown): string {
   if (explained.some((kind) => error instanceof kind)) return message;
   if (typeof (error as NodeJS.ErrnoException).code !== "string") return stack;
   // `ENOENT: no such file or directory, open 'x'` becomes `x: no such file or directory.`
-  const [, what, path] = /^E[A-Z0-9]+: ([^,]+), \w+(?: '(.*?)'(?= -> |$))?/.exec(message) ?? [];
+  const [, what] = /^E[A-Z0-9]+: ([^,]+), \w+/.exec(message) ?? [];
   if (what === undefined) return message;
+  const { path } = error as NodeJS.ErrnoException;
   return path === undefined ? `${what[0]?.toUpperCase()}${what.slice(1)}.` : `${path}: ${what}.`;
 }
 
@@ -287,7 +288,7 @@ export function requireFlags(parse: () => unknown, list: string | undefined): vo
 }
 
 /** A client of the service that --url names; undefined without --url. */
-function findClient(flags: Flags, config: Config): Client | undefined {
+export function findClient(flags: Flags, config: Config): Client | undefined {
   if (flags.url === undefined) return undefined;
   if (flags.databaseUrl !== undefined)
     throw new UsageError("--url and --database-url: give one of them, the service or the store");

@@ -5,6 +5,7 @@ import {
   closeSync,
   existsSync,
   fsyncSync,
+  ftruncateSync,
   lstatSync,
   openSync,
   realpathSync,
@@ -44,9 +45,19 @@ export function openOutput(
   // By chance: in a container every process may have the same number as one that was killed.
   const chance = randomBytes(6).toString("hex");
   const temporary = join(dirname(target), `.${basename(target)}.${chance}.partial`);
-  const descriptor = openSync(temporary, "wx");
+  const descriptor = openSync(temporary, "ax");
+  let bytes = 0;
   return {
-    write: (text: string) => writeDescriptor(descriptor, text, signal),
+    /** The whole text, or on a failure none of it. */
+    write: async (text: string): Promise<void> => {
+      try {
+        await writeDescriptor(descriptor, text, signal, path);
+        bytes += Buffer.byteLength(text);
+      } catch (error) {
+        ftruncateSync(descriptor, bytes);
+        throw error;
+      }
+    },
     finish: () => {
       fsyncSync(descriptor);
       requireFree(flag, path, force);
@@ -104,7 +115,7 @@ export async function printSecret(text: string): Promise<void> {
     await writeDescriptor(STANDARD_OUTPUT, `${text}\n`);
   } catch (error) {
     throw new CommandError(
-      `The secret could not be written to standard output, and cannot be shown again. ${explain(error)}`,
+      `The secret could not be written, and cannot be shown again: ${explain(error)}`,
     );
   }
 }

@@ -21,6 +21,7 @@ import {
   CommandError,
   EXIT_DIFFERENT,
   failHalfway,
+  findClient,
   type Flags,
   Interrupted,
   plantsOf,
@@ -42,6 +43,7 @@ type Tally = Record<"created" | "replayed" | "refused", number>;
 
 export async function importPlants(config: Config, flags: Flags, path: string): Promise<void> {
   const format = parseFormat(path, flags);
+  findClient(flags, config);
   const bytes = requireSource(path, format);
   const { rejects: kept = "-" } = flags;
   if (kept !== "-" && isSameFile(kept, path))
@@ -60,33 +62,41 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
     const chunks = readSource(path, format, flags.sheet, signal, (read) => {
       part = bytes && read / bytes;
     });
-    const importInto = async (target: Target): Promise<void> => {
-      const blocks = readPlants(chunks, format, {
-        recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
-        blockLengthMax: BLOCK_LENGTH_MAX,
-        encoding: flags.encoding,
-        onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
-        onHeading: rejects.onHeading,
-      });
-      const retrying = { signal, onRetry: progress.onRetry };
-      const create: Create = (plants, settle) =>
-        plantsOf(target).createBatch(plants, settle, retrying);
-      let isRead = false;
-      try {
-        for await (const block of blocks) {
-          signal.throwIfAborted();
-          await importBlock(block, create, (rejected) => rejects.add(rejected, print), tally);
-        }
-        isRead = true;
-      } finally {
-        // A file that could not be read leaves no file of rejects, and replaces none.
-        if (isRead || tally.refused > 0) await rejects.finish(print);
+    const blocks = readPlants(chunks, format, {
+      recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
+      blockLengthMax: BLOCK_LENGTH_MAX,
+      encoding: flags.encoding,
+      onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),
+      onHeading: rejects.onHeading,
+    });
+    const retrying = { signal, onRetry: progress.onRetry };
+    let next: IteratorResult<readonly PlantRecord[]>;
+    /** Without a target, up to the first block that has a plant to store. */
+    const importBlocks = async (target?: Target): Promise<void> => {
+      const create: Create = async (plants, settle) =>
+        target && plantsOf(target).createBatch(plants, settle, retrying);
+      for (; !next.done; next = await blocks.next()) {
+        if (target === undefined && next.value.some(hasPlant)) return;
+        signal.throwIfAborted();
+        await importBlock(next.value, create, (rejected) => rejects.add(rejected, print), tally);
       }
     };
-    await withTarget(config, flags, importInto, { isMade: true });
+    let isRead = false;
+    try {
+      next = await blocks.next();
+      await importBlocks();
+      // Only now: a file with nothing to store makes no store.
+      if (!next.done) await withTarget(config, flags, importBlocks, { isMade: true });
+      isRead = true;
+    } finally {
+      // A file that could not be read leaves no file of rejects, and replaces none.
+      if (isRead || tally.refused > 0) await rejects.finish(print);
+    }
   });
   await summarize(tally, seconds, error, flags);
 }
+
+const hasPlant = ({ plant }: PlantRecord): boolean => !(plant instanceof Refusal);
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
 
@@ -128,22 +138,29 @@ function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
   const output = path === undefined ? undefined : openOutput("--rejects", path, flags, config);
   const format = createRejectsFormat(fileFormat);
   let count = 0;
+  /** Whether a block of records could not be written. */
+  let isShort = false;
+  let isEmpty = true;
   return {
     onHeading: format.onHeading,
     add: async (rejected: readonly Rejected[], print: Print): Promise<void> => {
-      if (output !== undefined) return output.write(format.add(rejected));
+      if (output !== undefined) {
+        isShort = true;
+        await output.write(format.add(rejected));
+        isShort = false;
+        isEmpty &&= rejected.length === 0;
+        return;
+      }
       for (const { line, reason } of rejected)
         if (++count <= REFUSED_PRINTED_MAX) print(`line ${line}: ${reason}`);
     },
     finish: async (print: Print): Promise<void> => {
       const more = count - REFUSED_PRINTED_MAX;
       if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
-      try {
-        await output?.write(format.end());
-      } finally {
-        // Those that were written are kept, also if the disk is full.
-        output?.finish();
-      }
+      // Those that were written are kept, also if the disk is full.
+      if (isShort && isEmpty) return;
+      await output?.write(format.end());
+      output?.finish();
     },
     [Symbol.dispose]: () => output?.[Symbol.dispose](),
   };

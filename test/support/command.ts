@@ -26,9 +26,9 @@ function environment(given: Readonly<Record<string, string>>): Record<string, st
 export async function runCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
-  stdin: Blob | null = null,
+  { stdin = null as Blob | null, wrapper = [] as readonly string[] } = {},
 ): Promise<Finished> {
-  const child = Bun.spawn([...commandOf(env), ...args], {
+  const child = Bun.spawn([...wrapper, ...commandOf(env), ...args], {
     env: environment(env),
     stdin,
     stdout: "pipe",
