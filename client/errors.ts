@@ -106,6 +106,12 @@ export function explainLoss(url: string, wasReached: boolean, cause: unknown): S
     return lost(`${url} cannot be reached: there is no host ${new URL(url).hostname}.`, false);
   if (typeof code === "string" && !TRANSIENT_LOSSES.test(code))
     return lost(`${url} cannot be reached: ${message}.`, false);
+  const { location: page } = globalThis as { readonly location?: { readonly origin: string } };
+  if (!wasReached && page !== undefined && page.origin !== new URL(url).origin)
+    return lost(
+      `${url} cannot be reached from this page: it is not running, or PLANTSTORE_CORS_ORIGINS does not have ${page.origin}.`,
+      false,
+    );
   return lost(`The connection to ${url} was lost.`, true);
 }
 

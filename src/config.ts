@@ -298,7 +298,7 @@ export function parseSetting(
   throw new ConfigError(`${calledAs}: ${came} not allowed${reason}; expected ${allowed}`);
 }
 
-/** Variables that look like settings and have no effect. They are logged at the start. */
+/** Variables that look like settings and have no effect. They are logged at the start, and named by `plantstore config`. */
 export function findIgnoredVariables(environment: Environment): string[] {
   const known = new Set(Object.values(settings).map(({ env }) => env));
   return Object.keys(environment)

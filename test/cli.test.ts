@@ -8,6 +8,8 @@ import { formatForPeople, formatLogLine } from "../src/cli/serve.ts";
 import { runCommand, runOnTerminal, spawnService } from "./support/command.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
+import { limits } from "./support/limits.ts";
+import { makeStore } from "./support/stores.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
   fetch(`${url}/plants`, {
@@ -244,6 +246,48 @@ describe("plantstore serve", () => {
     expect(await service.exited).toBe(1);
   });
 });
+
+test("config names variables that look like settings and have no effect", async () => {
+  const { exitCode, stderr } = await runCommand(["config", "--json"], { PLANTSTORE_RATE: "1/s" });
+  expect([exitCode, stderr]).toEqual([
+    0,
+    "plantstore: PLANTSTORE_RATE is not a setting and has no effect.\n",
+  ]);
+});
+
+test.each([
+  ["127.0.0.1", "nothing listens there"],
+  ["plants.invalid", "there is no host plants.invalid"],
+])("health: says why %s does not answer", async (host, why) => {
+  const finished = await runCommand(["health", "--host", host, "--port", "1"]);
+  const stderr = `plantstore: http://${host}:1/readyz does not answer: ${why}.\n`;
+  expect(finished).toEqual({ exitCode: 1, stdout: "", stderr });
+});
+
+test.each([
+  ["postgres://me@plants.invalid/plants", "there is no host plants.invalid"],
+  ["postgres://me@127.0.0.1:1/plants", "127.0.0.1:1 does not take connections"],
+  ["postgres://me@/plants?host=/nowhere", "there is no socket /nowhere/.s.PGSQL.5432"],
+])("%s cannot be opened, and why", async (url, why) => {
+  const { exitCode, stderr } = await runCommand(["check"], {
+    DATABASE_URL: url,
+    ...limits({ queueSecondsMax: 0.1 }),
+  });
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain(` cannot be opened: ${why}`);
+});
+
+test.skipIf(Bun.which("prlimit") === null)(
+  "backup with too few descriptors says so in one line",
+  async () => {
+    using at = makeWorkplace();
+    makeStore(at.store, 3);
+    const wrapper = ["prlimit", "--nofile=30"];
+    const finished = await runCommand(["backup", at.file("copy.db")], at.env, { wrapper });
+    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(finished.stderr).toMatch(/^plantstore: .*descriptors.*ulimit -n.*\n$/);
+  },
+);
 
 test("health: a host that cannot be called is named, whatever it is called", async () => {
   const finished = await runCommand(["health", "--host", "constructor", "--port", "1"]);

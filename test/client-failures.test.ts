@@ -445,3 +445,27 @@ describe("an abort", () => {
     expect(proxy.seen).toHaveLength(1);
   });
 });
+
+test("in a page of another origin, a service that never answered is said to be gone or not to allow the origin", async () => {
+  let asked = 0;
+  const { fetch: realFetch } = globalThis;
+  const page = { origin: "https://shop.example" };
+  Object.defineProperty(globalThis, "location", { value: page, configurable: true });
+  globalThis.fetch = (() => {
+    asked++;
+    // All that a browser tells.
+    return Promise.reject(new TypeError("Failed to fetch"));
+  }) as unknown as typeof fetch;
+  try {
+    const client = new Client("https://plants.example", TEST_TOKEN, { delaysMs: DELAYS_MS });
+    const error = await rejectionOf(client.get(1n));
+    expect(error).toBeInstanceOf(ServiceError);
+    expect((error as Error).message).toBe(
+      "https://plants.example cannot be reached from this page: it is not running, or PLANTSTORE_CORS_ORIGINS does not have https://shop.example.",
+    );
+    expect(asked).toBe(1);
+  } finally {
+    globalThis.fetch = realFetch;
+    Reflect.deleteProperty(globalThis, "location");
+  }
+});

@@ -234,7 +234,7 @@ describe("plantstore export", () => {
       stderr: "pipe",
     });
     expect(await new Response(child.stderr).text()).toMatch(
-      /^plantstore: No space left on device\.\n$/,
+      /^plantstore: standard output: no space left on device\.\n$/,
     );
     expect(await child.exited).toBe(1);
   });

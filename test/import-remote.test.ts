@@ -2,9 +2,8 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { readdirSync } from "node:fs";
 import { mintToken, toRecord } from "../src/auth/token.ts";
-import { launcher, runCommand, spawnService, startCommand } from "./support/command.ts";
+import { runCommand, spawnService, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, until } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";

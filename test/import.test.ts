@@ -321,10 +321,15 @@ describe("plantstore import", () => {
   test.each([
     ["that isn't here.csv", "", "/that isn't here.csv: no such file"],
     ["folder.csv", "", "is a folder"],
+    ["picture.csv", "\u0089PNG\r\n\u001a\n", "is a picture"],
+    ["picture.json", "\u00ff\u00d8\u00ff\u00e0\u0000\u0010JFIF", "is a picture"],
+    ["page.csv", "%PDF-1.7\n", "is a PDF"],
     ["plants.json", '{"id":1,"name":"a"}', "does not begin a JSON array"],
     ["plants.csv", '\ufeffid,name\n1,a\n2,"b\n', "inside a quoted cell"],
   ])("%s with %j fails: exit 1, and a reason", async (name, text, says) => {
-    using at = makeWorkplace(text === "" ? {} : { [name]: text });
+    using at = makeWorkplace();
+    if (text !== "")
+      writeFileSync(at.file(name), text, /^p(icture|age)/.test(name) ? "latin1" : "utf8");
     if (name === "folder.csv") mkdirSync(at.file(name));
     const finished = await runCommand(["import", at.file(name)], at.env);
     expect(finished.stderr).toContain(says);

@@ -88,6 +88,14 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
   );
 }
 
+/** The runtime's own sentences are about browsing. */
+function explainSilence(error: unknown, host: string): string {
+  const { name, code } = error as NodeJS.ErrnoException;
+  if (name === "TimeoutError") return `it took more than ${HEALTH_MS_MAX / 1000} seconds`;
+  if (code === "ECONNREFUSED") return "nothing listens there";
+  return code === "ENOTFOUND" ? `there is no host ${host}` : (code ?? "the connection was lost");
+}
+
 const HEALTH_MS_MAX = 5_000;
 const HEALTH_RETRY_MS = 100;
 
@@ -108,7 +116,7 @@ export async function checkHealth(
     const asked = fetch(url, { signal: AbortSignal.timeout(HEALTH_MS_MAX) });
     const answer = await asked.then(
       ({ status }) => `answers ${status}`,
-      (error: unknown) => `does not answer: ${(error as Error).message}`,
+      (error: unknown) => `does not answer: ${explainSilence(error, called)}.`,
     );
     if (answer === "answers 200") return;
     if (performance.now() >= untilMs) throw new CommandError(`${url} ${answer}`);

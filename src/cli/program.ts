@@ -5,6 +5,7 @@ import packageJson from "../../package.json";
 import {
   type Config,
   ConfigError,
+  findIgnoredVariables,
   type Limits,
   type Resolved,
   resolveConfig,
@@ -139,6 +140,7 @@ function addServiceCommands(program: Command): void {
 }
 
 function printConfig({ config, sources }: Resolved, isJson = false): void {
+  for (const warning of findIgnoredVariables(process.env)) printError(warning);
   const rows = (Object.keys(settings) as SettingName[]).map((name) => {
     const { env, secret, mask = (shown: string) => shown } = settings[name];
     const value = String(config[name] ?? "");

@@ -81,6 +81,12 @@ const binaries: readonly (readonly [signature: readonly number[], message: strin
     [0xd0, 0xcf, 0x11, 0xe0],
     "The file is an old Excel workbook (.xls), or has a password. Save it as .xlsx without a password.",
   ],
+  ...[
+    [0x89, 0x50, 0x4e, 0x47],
+    [0xff, 0xd8, 0xff],
+    [0x47, 0x49, 0x46, 0x38],
+  ].map((signature) => [signature, "The file is a picture, whatever its name says."] as const),
+  [[0x25, 0x50, 0x44, 0x46], "The file is a PDF, whatever its name says."],
   [[0x1f, 0x8b], "The file is compressed with gzip. Unpack it and import what is inside."],
 ];
 

@@ -63,7 +63,11 @@ describe.skipIf(engine !== "sqlite")("a disk with less free than the bound", () 
     await service.database.run("INSERT INTO plants (id, name) VALUES (1, 'n'), (2, 'n')");
     const refused = await create(service, 3);
     expect(refused.headers.get("retry-after")).toBe("1");
-    expect(await readError(refused)).toMatchObject({ status: 503, error: code });
+    const { message, ...rest } = await readError(refused);
+    expect(rest).toMatchObject({ status: 503, error: code });
+    expect(message).toMatch(
+      /^Too little disk space is free for a new plant: \d+ bytes of at least 999999999999999 \(PLANTSTORE_DISK_FREE_BYTES_MIN\); nothing was stored\.$/,
+    );
     expect((await create(service, 1)).headers.get("idempotent-replayed")).toBe("true");
     expect(await sendLines(service, [1, 3])).toEqual(["stored", code]);
     const put = await send(service, "PUT", "/plants/1", { body: '{"name":"m"}' });

@@ -1,6 +1,6 @@
 /** One connection to one server: it answers in time, or it is closed. */
 
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { SQL } from "bun";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { Value } from "../sql-store.ts";
@@ -271,6 +271,24 @@ export class Connection {
       : "";
     this.durability = `every answer is sent after its commit is synced${standbys} (synchronous_commit=${greeting.synchronous_commit ?? "always"})`;
   }
+}
+
+/** Why no connection came about, as far as this machine can tell: the client does not say. */
+export async function explainRefusedConnection({ hosts }: Target): Promise<string> {
+  const reasons = hosts.map(async (host) => {
+    const path = findSocketPath(host);
+    if (path !== undefined && !existsSync(path)) return `there is no socket ${path}`;
+    const isKnown =
+      path !== undefined ||
+      (await Bun.dns.lookup(host.name).then(
+        () => true,
+        () => false,
+      ));
+    return isKnown
+      ? `${describeHost(host)} does not take connections: the server is not running, or this is not its port`
+      : `there is no host ${host.name}`;
+  });
+  return (await Promise.all(reasons)).join("; ");
 }
 
 /**

@@ -12,7 +12,14 @@ import {
   type TagPage,
   type TagQuery,
 } from "../../domain/page.ts";
-import type { OnMigrate, ServerLimits, Store, StoreDescription, StoreFigures, StoreLimits } from "../../domain/store.ts";
+import type {
+  OnMigrate,
+  ServerLimits,
+  Store,
+  StoreDescription,
+  StoreFigures,
+  StoreLimits,
+} from "../../domain/store.ts";
 import type { TokenRecord } from "../../domain/token.ts";
 import { formatPage } from "../../format/page.ts";
 import { Batcher } from "../batcher.ts";

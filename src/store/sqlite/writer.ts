@@ -46,7 +46,8 @@ export type WriterLimits = Pick<StoreLimits, "changesDays" | "plantsMax" | "disk
 interface Room {
   /** Infinite without a quota. */
   plantsLeft: number;
-  readonly isDiskLow: boolean;
+  readonly diskFreeBytes: number;
+  readonly diskFreeBytesMin: number;
 }
 
 /** A transaction that has begun. */
@@ -150,7 +151,7 @@ export class SqliteWriter {
         : (this.plantsLeft ?? plantsMax - Number(statements.asc.count.get(null, INT64_MIN)?.count));
     // Each time: a second of large plants can fill what is left, and then not even a removal is possible.
     const diskFree = diskFreeBytesMin > 0 ? findDiskFree(this.path) : undefined;
-    return { plantsLeft, isDiskLow: (diskFree ?? diskFreeBytesMin) < diskFreeBytesMin };
+    return { plantsLeft, diskFreeBytes: diskFree ?? diskFreeBytesMin, diskFreeBytesMin };
   }
 
   private connected(): WriteConnection {
@@ -281,8 +282,13 @@ const refuseNew = (room: Room, plants: number): Refusal | undefined =>
   room.plantsLeft < plants ? new Refusal("store_full") : refuseText(room);
 
 /** Why no text can be stored. What is left of the disk is for removals: the journal keeps what was removed. */
-const refuseText = ({ isDiskLow }: Room): Refusal | undefined =>
-  isDiskLow ? new Refusal("disk_low") : undefined;
+const refuseText = ({ diskFreeBytes, diskFreeBytesMin }: Room): Refusal | undefined =>
+  diskFreeBytes < diskFreeBytesMin
+    ? new Refusal(
+        "disk_low",
+        `Too little disk space is free for a new plant: ${diskFreeBytes} bytes of at least ${diskFreeBytesMin} (PLANTSTORE_DISK_FREE_BYTES_MIN); nothing was stored.`,
+      )
+    : undefined;
 
 function runAll(db: Database, statements: readonly Statement[]): unknown[] {
   let rows: unknown[] = [];
