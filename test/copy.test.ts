@@ -119,6 +119,46 @@ describe("plantstore copy", () => {
     );
   });
 
+  test("copies webhooks paused, behind what it copied, and says so", async () => {
+    using at = makePair(many(3));
+    const webhook = async (path: string, ...args: string[]): Promise<Record<string, unknown>[]> => {
+      const env = { DATABASE_URL: `sqlite:${path}` };
+      const { stdout } = await runCommand(["webhook", ...args, "--json"], env);
+      return JSON.parse(stdout) as Record<string, unknown>[];
+    };
+    await webhook(at.from, "add", "https://shop.example/plants", "--types", "created");
+    await webhook(at.from, "add", "https://till.example/");
+    const source = await webhook(at.from, "list");
+
+    const { exitCode, stdout, stderr } = await runCommand(at.args);
+    expect(exitCode).toBe(0);
+    expect(stdout).toMatch(/^ {2}Webhooks {2}2 copied, 0 present$/m);
+    expect(stderr).toContain("2 webhooks are paused in the copy: plantstore webhook resume");
+    const [shop, till] = await webhook(at.to, "list");
+    expect(shop).toMatchObject({
+      name: "shop.example",
+      url: "https://shop.example/plants",
+      types: ["created"],
+      state: "paused",
+    });
+    const changes = await runCommand(["changes", "--json"], { DATABASE_URL: `sqlite:${at.to}` });
+    const newest = JSON.parse(changes.stdout.trimEnd().split("\n").at(-1) ?? "") as { seq: number };
+    expect([shop?.["lastChange"], till?.["lastChange"]]).toEqual([newest.seq, newest.seq]);
+    expect(await webhook(at.from, "list")).toEqual(source);
+    const secretOf = (path: string): string[] => {
+      using db = new Database(path);
+      const rows = db.query<{ record: string }, []>("SELECT record FROM webhooks").all();
+      return rows.map(({ record }) => (JSON.parse(record) as { secret: string }).secret);
+    };
+    expect(secretOf(at.to)).toEqual(secretOf(at.from));
+
+    await webhook(at.to, "resume", "shop.example");
+    const again = await runCommand(at.args);
+    expect(again).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(again.stdout).toMatch(/^ {2}Webhooks {2}0 copied, 2 present$/m);
+    expect((await webhook(at.to, "list"))[0]).toMatchObject({ state: "active" });
+  });
+
   test("an empty store is copied, and into one that holds plants", async () => {
     using at = makePair([]);
     expect(summaryOf(await runCommand([...at.args, "--json"]))).toMatchObject({

@@ -1,10 +1,12 @@
-/** plantstore copy: all plants and tokens of one store into another, of any engine. Running it again is safe. */
+/** plantstore copy: all plants, webhooks and tokens of one store into another, of any engine. Running it again is safe. */
 
 import type { RetryOptions } from "../../client/client.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
+import { catalogue } from "../domain/errors.ts";
 import { formatNdjson, type ListedPlant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
+import type { Webhook } from "../domain/webhook.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import {
   CommandError,
@@ -27,6 +29,8 @@ type Sum = Awaited<ReturnType<typeof sumUp>>;
 /** Right at any time, also if the copy ends early. */
 export const createReport = () => ({
   plants: { copied: 0, present: 0 },
+  /** Undefined if the source has none. */
+  webhooks: undefined as { copied: number; present: number } | undefined,
   tokens: { copied: 0, present: 0 },
   verification: null as { readonly equal: boolean; readonly from: Sum; readonly to: Sum } | null,
 });
@@ -56,21 +60,26 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
       withStore(to, async (target) => {
         ends = { from: source.description.location, to: target.description.location };
         await copyPlants(source, target, report, { signal });
+        await copyWebhooks(source, target, report);
         // Last: a refused copy must leave no working tokens in the target.
         await copyTokens(source, target, report.tokens);
       }),
     ),
   );
   if (ends === undefined) throw error;
-  const { plants, tokens, verification } = report;
+  const { plants, webhooks, tokens, verification } = report;
   const finished = error === undefined;
   if (flags.json || finished)
     printReport(
       verification?.equal
         ? `Copied, and verified: both stores hold the same plants (SHA-256 ${verification.to.sha256}).`
         : "Copied. The target holds more plants than the source.",
-      { ...ends, plants, tokens, seconds },
+      { ...ends, plants, webhooks, tokens, seconds },
       { isJson: flags.json, more: { event: "copied", finished, verification } },
+    );
+  if (webhooks?.copied)
+    printError(
+      `${countOf(webhooks.copied, "webhook")} ${webhooks.copied === 1 ? "is" : "are"} paused in the copy: plantstore webhook resume starts one when the old service is stopped.`,
     );
   if (!finished) {
     if (error instanceof StoresDiffer) throw error;
@@ -81,6 +90,39 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
     const extra = countOf(verification.to.count - verification.from.count, "plant");
     printError(`${ends.to} holds ${extra} that ${ends.from} does not. They were left alone.`);
     process.exitCode = EXIT_DIFFERENT;
+  }
+}
+
+/**
+ * Paused: the service of the source may still send to the same receiver. A copy continues behind the changes that it
+ * was made of. A webhook whose name is in the target already is left as it is there.
+ */
+async function copyWebhooks(source: Store, target: Store, report: Report): Promise<void> {
+  const webhooks = await retryBusy(() => source.listWebhooks());
+  if (webhooks.length === 0) return;
+  const tally = (report.webhooks = { copied: 0, present: 0 });
+  const present = await retryBusy(() => target.listWebhooks());
+  const { newest: cursor } = await retryBusy(() =>
+    target.readChanges({ after: 0, limit: 0, id: undefined, types: undefined }),
+  );
+  const paused = "Copied from another store.";
+  for (const webhook of webhooks) {
+    if (present.some(({ name }) => name === webhook.name)) {
+      tally.present++;
+      continue;
+    }
+    const copy: Webhook = {
+      ...webhook,
+      cursor,
+      paused,
+      holder: undefined,
+      version: crypto.randomUUID(),
+    };
+    if (!(await retryBusy(() => target.putWebhook(copy, undefined))))
+      throw new CommandError(
+        `The webhook ${webhook.name} cannot be copied: ${catalogue.webhooks_full.meaning}`,
+      );
+    tally.copied++;
   }
 }
 

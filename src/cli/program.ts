@@ -183,7 +183,9 @@ function addTransferCommands(program: Command): void {
     .action(load(async () => (await import("./changes.ts")).printChanges));
   program
     .command("copy")
-    .description("Copy all plants and tokens of a store into another, and verify the copy.")
+    .description(
+      "Copy all plants, tokens and webhooks of a store into another, and verify the copy.",
+    )
     .option("--from <url>", "the store to copy, which is not changed (default: DATABASE_URL)")
     .option("--to <url>", "the store to copy into, created if missing (default: DATABASE_URL)")
     .option("--json", "the summary as JSON")
@@ -209,7 +211,7 @@ DATABASE_URL stands in for the one that is left out. It keeps a password off the
 other users of the machine can see it.
 
 Stop the service, copy, and start it on the new store. Nothing in the target is ever replaced. After
-an interruption or a failure, run the copy again: it continues.
+an interruption or a failure, run the copy again: it continues. Webhooks are paused in the copy.
 ${EXIT_CODES}`;
 
 function addTokenCommands(token: Command): void {
