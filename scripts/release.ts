@@ -128,10 +128,37 @@ function commit(clone: string, version: string, section: string): void {
 interface Bom {
   readonly metadata: { readonly component: { name: string } };
   components: { readonly "bom-ref": string }[];
-  dependencies: { readonly ref: string }[];
+  dependencies: { readonly ref: string; readonly dependsOn?: string[] }[];
 }
 
-/** CycloneDX: the packages that are in the artefacts, and none of the tools that made them. */
+/**
+ * Libraries inside the runtime, which no package names, and whose faults would be ours. The release runs on the version
+ * of the runtime that it ships. On macOS the system's or Homebrew's SQLite is used instead.
+ */
+function listRuntimeParts() {
+  const { boringssl, sqlite, webkit } = process.versions as Readonly<Record<string, string>>;
+  const parts = [
+    ["SQLite", sqlite, "blessing", `pkg:generic/sqlite@${sqlite}`],
+    ["JavaScriptCore", webkit, "LGPL-2.0-or-later", `pkg:github/oven-sh/WebKit@${webkit}`],
+    ["BoringSSL", boringssl, "Apache-2.0", `pkg:github/google/boringssl@${boringssl}`],
+  ] as const;
+  return parts.map(([name, version, license, purl]) => {
+    if (version === undefined) throw new ReleaseError(`the runtime does not say its ${name}`);
+    const cpe = name === "SQLite" && { cpe: `cpe:2.3:a:sqlite:sqlite:${version}:*:*:*:*:*:*:*` };
+    return {
+      "bom-ref": `${name}@${version}`,
+      type: "library",
+      name,
+      version,
+      description: `In the runtime, Bun ${Bun.version}.`,
+      licenses: [{ license: { id: license } }],
+      purl,
+      ...cpe,
+    };
+  });
+}
+
+/** CycloneDX: the packages that are in the artefacts, what the runtime contains, and none of the tools. */
 async function writeBom(clone: string, path: string): Promise<void> {
   const listed = ["npm", "sbom", "--package-lock-only", "--sbom-format", "cyclonedx"];
   const bom = JSON.parse(run(listed, clone)) as Bom;
@@ -145,6 +172,13 @@ async function writeBom(clone: string, path: string): Promise<void> {
   bom.dependencies = bom.dependencies.filter(({ ref }) => inside.includes(ref));
   if (bom.components.length !== inside.length)
     throw new ReleaseError(`npm sbom does not list all of ${inside.join(", ")}`);
+  const parts = listRuntimeParts();
+  const partRefs = parts.map((part) => part["bom-ref"]);
+  bom.dependencies = bom.dependencies.map((one) =>
+    one.ref.startsWith("@oven/bun-") ? { ...one, dependsOn: partRefs } : one,
+  );
+  bom.components.push(...parts);
+  bom.dependencies.push(...partRefs.map((ref) => ({ ref, dependsOn: [] })));
   await Bun.write(path, `${JSON.stringify(bom, null, 2)}\n`);
 }
 

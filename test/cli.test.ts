@@ -2,7 +2,15 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { mkdirSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import packageJson from "../package.json";
 import { formatForPeople, formatLogLine } from "../src/cli/serve.ts";
 import { runCommand, runOnTerminal, spawnService } from "./support/command.ts";
@@ -120,31 +128,55 @@ describe("plantstore config", () => {
 });
 
 describe("plantstore serve", () => {
-  test("makes a token on the very first start, shows it once, and its curl works when pasted", async () => {
-    using folder = makeTemporaryFolder();
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
+  test("where standard output is no terminal, keeps the first token in a file for its owner alone, and prints it nowhere", async () => {
+    using at = makeWorkplace();
+    // Left by a store that was here before.
+    writeFileSync(`${at.store}.token`, "old", { mode: 0o644 });
     {
-      await using first = await spawnService(env);
+      await using first = await spawnService(at.env);
+      const { tokenFile = "" } = first.started;
       expect(first.started).toMatchObject({
         event: "listening",
         version: packageJson.version,
-        store: { engine: "SQLite", location: `${folder.path}/plants.db` },
-        token: expect.stringMatching(/^pst_/),
+        store: { engine: "SQLite", location: at.store },
+        tokenFile: `${at.store}.token`,
       });
-      const pasted = Bun.spawn(["sh", "-c", `${String(first.started["try"])} -s`], {
-        stdout: "pipe",
-      });
-      expect(await new Response(pasted.stdout).json()).toEqual({
-        name: "Monstera deliciosa",
-        tag: "tropical",
-      });
+      expect(JSON.stringify(first.started)).not.toContain("pst_");
+      expect(statSync(tokenFile).mode & 0o777).toBe(0o600);
+      const token = readFileSync(tokenFile, "utf8");
+      expect(token).toMatch(/^pst_\w+\n$/);
+      const made = await create(first.started.url, token.trim(), { id: 1, name: "a" });
+      expect(made.status).toBe(200);
       first.kill("SIGTERM");
       await first.exited;
       expect(await first.stderr).not.toContain("pst_");
     }
-    await using second = await spawnService(env);
-    expect(second.started.token).toBeUndefined();
-    expect(second.started["try"]).toBeUndefined();
+    rmSync(`${at.store}.token`);
+    await using second = await spawnService(at.env);
+    expect(second.started.tokenFile).toBeUndefined();
+    expect(existsSync(`${at.store}.token`)).toBe(false);
+  });
+
+  test("where the file of the first token cannot be written, makes no token and does not start", async () => {
+    using at = makeWorkplace();
+    mkdirSync(`${at.store}.token`);
+    const finished = await runCommand(["serve", "--port", "0"], at.env);
+    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(finished.stderr).toStartWith(`plantstore: ${at.store}.token: `);
+    const listed = await runCommand(["token", "list", "--json"], at.env);
+    expect(JSON.parse(listed.stdout)).toEqual([]);
+  });
+
+  test("on a terminal shows the first token once, with a curl that works, and keeps no file", async () => {
+    using at = makeWorkplace();
+    const env = { ...at.env, PORT: "0" };
+    const { screen } = await runOnTerminal(["serve"], env, "Ctrl-C stops it.");
+    const [, token = ""] = /^ {4}(pst_\w+)\r?$/m.exec(screen) ?? [];
+    expect(screen).toContain(`-H 'Authorization: Bearer ${token}'`);
+    expect(readdirSync(at.path)).toEqual(["plants.db"]);
+    await using service = await spawnService(at.env);
+    const made = await create(service.started.url, token, { id: 1, name: "a" });
+    expect(made.status).toBe(200);
   });
 
   test("makes no token where PLANTSTORE_TOKEN is set, which has all scopes", async () => {
@@ -154,7 +186,7 @@ describe("plantstore serve", () => {
       DATABASE_URL: `sqlite:${folder.path}/plants.db`,
       PLANTSTORE_TOKEN: token,
     });
-    expect(service.started.token).toBeUndefined();
+    expect(service.started.tokenFile).toBeUndefined();
     expect((await create(service.started.url, token, { id: 1, name: "a" })).status).toBe(200);
   });
 
@@ -205,8 +237,12 @@ describe("plantstore serve", () => {
     async (signal) => {
       using folder = makeTemporaryFolder();
       const path = `${folder.path}/plants.db`;
-      await using service = await spawnService({ DATABASE_URL: `sqlite:${path}` });
-      const { url, token = "" } = service.started;
+      const token = "sixteen-letters-x";
+      await using service = await spawnService({
+        DATABASE_URL: `sqlite:${path}`,
+        PLANTSTORE_TOKEN: token,
+      });
+      const { url } = service.started;
       expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
       // A search opens the file once more, on a thread of its own.
       const headers = { authorization: `Bearer ${token}` };
@@ -359,7 +395,7 @@ describe("what a person sees when the service has started", () => {
   };
 
   test("is version, address, store and durability, and on the first start a command to paste", () => {
-    const lines = formatForPeople({ ...started, firstToken: "pst_x" });
+    const lines = formatForPeople({ ...started, token: "pst_x" });
     for (const part of [
       packageJson.version,
       started.url,
@@ -371,12 +407,10 @@ describe("what a person sees when the service has started", () => {
     expect(lines).toMatch(/^ +pst_x$/m);
     expect(lines).toMatch(/^ +http:\/\/127\.0\.0\.1:8080\/#token=pst_x$/m);
     expect(lines).toContain("-H 'Authorization: Bearer pst_x' \\\n");
-    const later = formatForPeople({ ...started, firstToken: undefined });
+    const later = formatForPeople(started);
     expect(later).not.toContain("curl");
     expect(later).not.toContain("accept");
-    expect(formatForPeople({ ...started, workers: 3, firstToken: undefined })).toContain(
-      "3 accept",
-    );
+    expect(formatForPeople({ ...started, workers: 3 })).toContain("3 accept");
   });
 });
 

@@ -364,7 +364,7 @@ describe("tokens", () => {
     expect(summaryOf(finished).tokens).toEqual({ ...noneTokens, copied: 3 });
     expect(readTokens(at.to)).toEqual(readTokens(at.from));
     await using service = await spawnService({ DATABASE_URL: `sqlite:${at.to}` });
-    expect(service.started.token).toBeUndefined();
+    expect(service.started.tokenFile).toBeUndefined();
     const statusOf = async (bearer: string): Promise<number> => {
       const headers = { authorization: `Bearer ${bearer}` };
       return (await fetch(`${service.started.url}/plants/1`, { headers })).status;

@@ -85,6 +85,13 @@ test("every metric that the rules and the dashboard name exists", () => {
   expect([...named].filter((name) => !known.has(name))).toEqual([]);
 });
 
+test("the dashboard takes rates over an interval that fits the scrapes and the screen", () => {
+  const text = readFileSync(join(ops, "grafana-dashboard.json"), "utf8");
+  const ranges = [...text.matchAll(/\brate\([^[]*\[([^\]]+)\]/g)].map(([, range]) => range);
+  expect(ranges.length).toBeGreaterThan(10);
+  expect([...new Set(ranges)]).toEqual(["$__rate_interval"]);
+});
+
 test.skipIf(Bun.which("promtool") === null)(
   "Prometheus takes the rules and the metrics",
   async () => {

@@ -87,7 +87,8 @@ describe("plantstore token", () => {
     const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
     {
       await using service = await spawnService(env);
-      await create(service.started.url, service.started.token ?? "", { id: 1, name: "a" });
+      const token = await Bun.file(service.started.tokenFile ?? "").text();
+      await create(service.started.url, token.trim(), { id: 1, name: "a" });
       service.kill("SIGTERM");
       await service.exited;
     }

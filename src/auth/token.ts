@@ -60,15 +60,26 @@ export async function issueToken(
   );
 }
 
+/** Also those that are revoked or expired. */
+export const hasTokens = async (tokens: Pick<TokenStore, "listTokens">): Promise<boolean> =>
+  (await tokens.listTokens({ after: "", limit: 1 })).length > 0;
+
 /**
  * A store that has never had a token gets one, so the first request needs no other command. If several services start
- * first, one makes it: two tokens in use cannot have the same name.
+ * first, one makes it: two tokens in use cannot have the same name. `keep` gets the token before the store does; what
+ * it has kept is disposed of if no token is made.
  */
-export async function makeFirstToken(tokens: TokenStore): Promise<string | undefined> {
-  if ((await tokens.listTokens({ after: "", limit: 1 })).length > 0) return undefined;
+export async function makeFirstToken(
+  tokens: TokenStore,
+  keep?: (token: string) => Disposable,
+): Promise<string | undefined> {
+  if (await hasTokens(tokens)) return undefined;
   const token = mintToken();
   const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
-  return (await tokens.createToken(record)) ? token : undefined;
+  const kept = keep?.(token);
+  if (await tokens.createToken(record)) return token;
+  kept?.[Symbol.dispose]();
+  return undefined;
 }
 
 const PAGE_LENGTH = 1_000;

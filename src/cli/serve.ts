@@ -1,7 +1,6 @@
 /** plantstore serve: from the configuration to a running service, and from a signal to a clean end. */
 
 import packageJson from "../../package.json";
-import { makeFirstToken } from "../auth/token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
 import type { Store, StoreDescription } from "../domain/store.ts";
 import type { RunningServer } from "../http/server.ts";
@@ -12,6 +11,7 @@ import { within } from "../tick.ts";
 import { createWebhookSender } from "../webhooks/sender.ts";
 import { holdPort, startHttp } from "../workers/start.ts";
 import { CommandError, describeMigration, onSignal } from "./command.ts";
+import { type FirstToken, giveFirstToken } from "./first-token.ts";
 import { failOutput, isTerminal } from "./terminal.ts";
 
 export async function serve(config: Config): Promise<void> {
@@ -40,11 +40,11 @@ export async function serve(config: Config): Promise<void> {
     reportWebhooks: () => sender?.report(),
   };
   let server: RunningServer;
-  let firstToken: string | undefined;
+  let first: FirstToken;
   try {
-    // The port first: a token that is made by a start that fails is never shown.
+    // The port first: a token that is made by a start that fails is never shown on a terminal.
     holdPort(config).release();
-    firstToken = config.token === undefined ? await makeFirstToken(store) : undefined;
+    first = await giveFirstToken(store, config, log);
     server = await startHttp({ config, served, metrics, log, writeLog, facts });
   } catch (error) {
     await store.close();
@@ -61,7 +61,7 @@ export async function serve(config: Config): Promise<void> {
     Promise.all([server.stop(), backups?.stop(), sender?.stop()]),
   );
   const { workers } = config;
-  const started = { url: server.url, store: store.description, workers, firstToken };
+  const started = { url: server.url, store: store.description, workers, ...first };
   const text = isTerminal("stdout") ? formatForPeople(started) : formatAsJson(started);
   Bun.write(Bun.stdout, text).catch(failOutput);
 }
@@ -124,15 +124,13 @@ function stopOnSignal(
     });
 }
 
-interface Started {
+interface Started extends FirstToken {
   readonly url: string;
   readonly store: StoreDescription;
   readonly workers: number;
-  /** Made by this start, and never shown again. */
-  readonly firstToken: string | undefined;
 }
 
-export function formatForPeople({ url, store, workers, firstToken: token }: Started): string {
+export function formatForPeople({ url, store, workers, token }: Started): string {
   const threads = workers === 1 ? "" : `\n  Threads     ${workers} answer`;
   const first = `  Your first token. It is shown only now; keep it:
     ${token}
@@ -156,12 +154,11 @@ ${token === undefined ? "" : first}  Ctrl-C stops it.
 `;
 }
 
-/** The same facts on one line. Standard output is not the log, which never holds a token. */
-function formatAsJson({ url, store, workers, firstToken: token }: Started): string {
+/** The same facts on one line. A log may keep it, so it has no token. */
+function formatAsJson({ url, store, workers, tokenFile }: Started): string {
   const line = { time: new Date().toISOString(), level: "info", event: "listening" };
-  const first = token === undefined ? {} : { token, try: formatCurl(url, token) };
   const { version } = packageJson;
-  return `${JSON.stringify({ ...line, version, url, store, workers, ...first })}\n`;
+  return `${JSON.stringify({ ...line, version, url, store, workers, tokenFile })}\n`;
 }
 
 const formatCurl = (url: string, token: string): string => `curl ${url}/plants \\

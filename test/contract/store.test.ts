@@ -219,7 +219,7 @@ test("of stores that are opened on one database at once, one makes the first tok
   const stores = await Promise.all(
     Array.from({ length: 4 }, async () => opened.use(await openIn(database)).store),
   );
-  const made = await Promise.all(stores.map(makeFirstToken));
+  const made = await Promise.all(stores.map((store) => makeFirstToken(store)));
   expect(made.filter((token) => token !== undefined)).toHaveLength(1);
   expect(await readTokens(stores[0] as Store)).toHaveLength(1);
 });

@@ -1,10 +1,11 @@
-/** Files for operators: the systemd unit, the Containerfile and the Kubernetes manifests agree with the service. */
+/** Files for operators: the systemd unit, the Containerfile, the compose file and the manifests agree with the service. */
 
 import { describe, expect, test } from "bun:test";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { resolveConfig, settings } from "../../src/config.ts";
 import { createRoutes, listOperations } from "../../src/http/operations.ts";
+import { parseStoreUrl } from "../../src/store/open.ts";
 import { runCommand, spawnService } from "../support/command.ts";
 import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { run } from "../support/shipped.ts";
@@ -212,5 +213,83 @@ describe("the Kubernetes manifests", () => {
       capabilities: { drop: ["ALL"] },
     });
     expect(pod.enableServiceLinks).toBe(false);
+  });
+});
+
+interface Compose {
+  readonly services: Readonly<Record<"plantstore" | "postgres", ComposeService>>;
+  readonly volumes: Readonly<Record<string, unknown>>;
+}
+
+interface ComposeService {
+  readonly build?: { readonly context: string; readonly dockerfile: string };
+  readonly image: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly depends_on?: object;
+  readonly ports?: readonly string[];
+  readonly volumes?: readonly string[];
+  readonly healthcheck: { readonly test: readonly string[] };
+  readonly stop_grace_period: string;
+  readonly read_only?: boolean;
+}
+
+describe("the compose file", () => {
+  const { services, volumes } = Bun.YAML.parse(read("ops/compose.yaml")) as Compose;
+  const { plantstore, postgres } = services;
+  const fill = (environment: Readonly<Record<string, string>>): Record<string, string> =>
+    Object.fromEntries(
+      Object.entries(environment).map(([name, value]) => [
+        name,
+        value.replace(/\$\{POSTGRES_PASSWORD:\?[^}]+\}/, "secret"),
+      ]),
+    );
+
+  test("gives settings that the service understands, and the database of the other service", () => {
+    const given = fill(plantstore.environment);
+    expect(Object.keys(given).filter((name) => !variables.has(name))).toEqual([]);
+    const { config: resolved } = resolveConfig({}, given);
+    const url = parseStoreUrl(resolved.databaseUrl);
+    const server = fill(postgres.environment);
+    expect(url).toMatchObject({
+      engine: "postgres",
+      target: {
+        hosts: [{ name: "postgres", port: 5432 }],
+        user: server["POSTGRES_USER"],
+        password: server["POSTGRES_PASSWORD"],
+        database: server["POSTGRES_DB"],
+        sslMode: "disable",
+      },
+    });
+    expect(plantstore.ports).toEqual([`127.0.0.1:8080:${resolved.port}`]);
+    expect(Number.parseInt(plantstore.stop_grace_period, 10)).toBeGreaterThan(
+      resolved.drainDelaySeconds + resolved.drainSecondsMax,
+    );
+  });
+
+  test("starts the service when the database is ready, and keeps its data in a volume", () => {
+    expect(plantstore.depends_on).toEqual({ postgres: { condition: "service_healthy" } });
+    expect(postgres.healthcheck.test.slice(0, 2)).toEqual(["CMD", "pg_isready"]);
+    expect(postgres.volumes).toEqual(["postgres:/var/lib/postgresql"]);
+    expect(Object.keys(volumes)).toEqual(["postgres"]);
+    expect(postgres.image).toMatch(/:(?!latest)[\w.-]+$/);
+  });
+
+  test("builds our image, asks the service for its health, and holds no password", () => {
+    const { context = "", dockerfile = "" } = plantstore.build ?? {};
+    expect(existsSync(join(root, "ops", context, dockerfile))).toBe(true);
+    expect(plantstore.healthcheck.test).toEqual(["CMD", "/plantstore", "health"]);
+    expect(plantstore.read_only).toBe(true);
+    expect(read("ops/compose.yaml").match(/PASSWORD(?!\b: \$\{|:\?)/g)).toBeNull();
+  });
+
+  const composer = ["docker", "podman"].find(
+    (engine) => Bun.spawnSync(["sh", "-c", `${engine} compose version`]).exitCode === 0,
+  );
+  test.skipIf(composer === undefined)("is understood by the engine", () => {
+    const { exitCode, stderr } = Bun.spawnSync(
+      [String(composer), "compose", "--file", join(root, "ops/compose.yaml"), "config", "--quiet"],
+      { env: { ...process.env, POSTGRES_PASSWORD: "secret" }, stderr: "pipe" },
+    );
+    expect([exitCode, stderr.toString()]).toEqual([0, ""]);
   });
 });

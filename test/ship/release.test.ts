@@ -72,17 +72,26 @@ describe("a dry run", () => {
   });
 
   test("lists every package that is in the artefacts, with its licence, and no other", () => {
-    const { metadata, components } = JSON.parse(read("plantstore-9.9.9.cdx.json")) as {
+    const { metadata, components, dependencies } = JSON.parse(
+      read("plantstore-9.9.9.cdx.json"),
+    ) as {
       metadata: { component: object };
-      components: { name: string; licenses: object[]; hashes: object[] }[];
+      components: { name: string; version: string; licenses: object[]; hashes?: object[] }[];
+      dependencies: { ref: string; dependsOn?: string[] }[];
     };
     expect(metadata.component).toMatchObject({ name: "plantstore", version: "9.9.9" });
     const inside = [...Object.keys(packageJson.optionalDependencies), ...bundled];
-    expect(components.map(({ name }) => name).toSorted()).toEqual(inside.toSorted());
-    for (const { licenses, hashes } of components) {
+    const inRuntime = ["BoringSSL", "JavaScriptCore", "SQLite"];
+    const names = components.map(({ name }) => name);
+    expect(names.toSorted()).toEqual([...inside, ...inRuntime].toSorted());
+    for (const { name, version, licenses, hashes } of components) {
+      expect(version).toMatch(/^[\w.-]+$/);
       expect(licenses.length).toBeGreaterThan(0);
-      expect(hashes.length).toBeGreaterThan(0);
+      if (!inRuntime.includes(name)) expect(hashes?.length).toBeGreaterThan(0);
     }
+    for (const { ref, dependsOn } of dependencies)
+      if (ref.startsWith("@oven/bun-"))
+        expect(dependsOn?.map((part) => part.split("@")[0]).toSorted()).toEqual(inRuntime);
   });
 });
 

@@ -55,7 +55,8 @@ async function finish(child: Running): Promise<Finished> {
 /** The line that the service prints to standard output when it listens. */
 interface StartLine {
   readonly url: string;
-  readonly token?: string;
+  /** Where the first token of a new store is. */
+  readonly tokenFile?: string;
   readonly [fact: string]: unknown;
 }
 

@@ -1,7 +1,7 @@
 /** Plant Store as it is shipped: made from a copy of the sources, and used in a folder of its own. */
 
 import { expect } from "bun:test";
-import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { makeTemporaryFolder, type TemporaryFolder } from "./folder.ts";
 import { signal } from "./processes.ts";
@@ -94,10 +94,11 @@ export async function useEverything(
   try {
     const { value } = await child.stdout.getReader().read();
     if (value === undefined) throw new Error(`it did not start: ${await stderr}`);
-    const { url, token } = JSON.parse(new TextDecoder().decode(value)) as {
+    const { url, tokenFile } = JSON.parse(new TextDecoder().decode(value)) as {
       readonly url: string;
-      readonly token: string;
+      readonly tokenFile: string;
     };
+    const token = readFileSync(tokenFile, "utf8").trim();
     await visit(url);
     await visit(`${url}/docs`);
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
