@@ -1,7 +1,8 @@
 /**
  * npm run release -- <version>: makes a release in a clone of this repository, and its artefacts in release/. That is a
  * dry run: with --tag, the commit and the tag then come from the clone into this repository. --quick leaves out the
- * clean install, the tests and the executables for other machines.
+ * clean install, the tests and the executables for other machines. --freeze alone keeps the schemas of this tree in
+ * test/frozen/, and releases nothing.
  */
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
@@ -74,10 +75,15 @@ async function setVersion(clone: string, version: string): Promise<void> {
 
 /** What later versions are tested against: the description, and a store of each schema. */
 async function freeze(clone: string): Promise<void> {
+  const { config } = resolveConfig({}, {});
+  const path = join(clone, "test/frozen/openapi.json");
+  await Bun.write(path, `${JSON.stringify(describeApi(config))}\n`);
+  await freezeSchemas(clone);
+}
+
+async function freezeSchemas(clone: string): Promise<void> {
   const frozen = join(clone, "test/frozen");
   const { config } = resolveConfig({}, {});
-  await Bun.write(join(frozen, "openapi.json"), `${JSON.stringify(describeApi(config))}\n`);
-
   const file = join(frozen, `sqlite-schema-${migrations.length}.db.gz`);
   if (!existsSync(file)) {
     const path = join(clone, "frozen.db");
@@ -195,11 +201,15 @@ async function release(version: string, isQuick: boolean, isTagged: boolean): Pr
 
 if (import.meta.main) {
   const { values, positionals } = parseArgs({
-    options: { quick: { type: "boolean" }, tag: { type: "boolean" } },
+    options: { quick: { type: "boolean" }, tag: { type: "boolean" }, freeze: { type: "boolean" } },
     allowPositionals: true,
   });
   const { quick = false, tag = false } = values;
   const [version, ...others] = positionals;
+  if (values.freeze) {
+    await freezeSchemas(root);
+    process.exit();
+  }
   if (version === undefined || others.length > 0 || (quick && tag)) {
     process.stderr.write("usage: npm run release -- <version> [--quick | --tag]\n");
     process.exit(2);

@@ -10,12 +10,17 @@ const REUSE_MS = 1_000;
 export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPage>) {
   const known = new Map<string, Promise<PlantCount>>();
 
-  const countAll = async ({ tag, name, q }: CountQuery, msMax: number): Promise<PlantCount> => {
+  const countAll = async (query: CountQuery, msMax: number): Promise<PlantCount> => {
     const endsAtMs = performance.now() + msMax;
-    const all = { tag, name, q, order: "asc", limit: Number.POSITIVE_INFINITY } as const;
+    const all = { tag: undefined, name: undefined, ...query };
     let count = 0;
     for (let after: bigint | undefined; ;) {
-      const piece = await countPiece({ ...all, after });
+      const piece = await countPiece({
+        ...all,
+        after,
+        order: "asc",
+        limit: Number.POSITIVE_INFINITY,
+      });
       count += piece.count;
       after = piece.next;
       if (after === undefined || performance.now() > endsAtMs)
@@ -24,7 +29,7 @@ export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPa
   };
 
   return (query: CountQuery = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> => {
-    const key = JSON.stringify([query.tag, query.name, query.q, msMax]);
+    const key = JSON.stringify([query, msMax]);
     const begun = known.get(key);
     if (begun !== undefined) return begun;
     const counted = countAll(query, msMax);
