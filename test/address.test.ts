@@ -32,6 +32,8 @@ test("a Forwarded header of more than 1,000 characters says nothing, and hides t
   const hop = "for=192.0.2.7";
   expect(find(`${hop};by="${"x".repeat(1_000 - hop.length - 6)}"`)).toBe("192.0.2.7");
   expect(find(`${hop};by="${"x".repeat(1_001 - hop.length - 6)}"`)).toBe("10.0.0.1");
+  expect(find('for="[2001:db8::17]"')).toBe("2001:db8::17");
+  expect(find(`for=6.6.6.6, by=x`)).toBe("10.0.0.1");
   // A quoted comma, and a quote in quotes, end no hop.
   expect(find(`${hop};by="a\\", for=7.7.7.7"`)).toBe("192.0.2.7");
 });

@@ -171,6 +171,8 @@ describe("a stream that is watched", () => {
       told.resolve();
     };
     const end = authenticator.watch({ header: `Bearer ${token}`, onInvalid });
+    // One that leaves does not end it for the others.
+    authenticator.watch({ header: `Bearer ${token}`, onInvalid: () => undefined })();
     while (timesAsked() < 2) await Bun.sleep(5);
     expect(refusals).toEqual([]);
     stored.record = { ...good, expiresAtMs: 0 };

@@ -300,5 +300,6 @@ test("a page may have numbers for ids, BigInts, or both", () => {
   expect(formatStoredPlants(ids.map((id) => ({ id, name, tag })))).toBe(
     `[${ids.map((id) => `{"id":${id},"name":"a"}`).join(",")}]`,
   );
+  expect(formatNdjson([{ id: 1, name, tag }])).toBe('{"id":1,"name":"a"}\n');
   expect([formatStoredPlants([]), formatNdjson([])]).toEqual(["[]", ""]);
 });

@@ -21,6 +21,7 @@ test.each<[string, ReturnType<typeof findRate>]>([
 ])("the rate %j is %p", (text, rate) => expect(findRate(text)).toEqual(rate));
 
 test.each<[string, number | undefined]>([
+  ["1s", 1_000],
   ["90s", 90_000],
   ["15m", 900_000],
   ["12h", 43_200_000],
@@ -49,6 +50,20 @@ function makeLimiter(rate: string, memory?: ArrayBuffer) {
   return { clock, takeAll, ...limiter };
 }
 
+const never = new AbortController().signal;
+
+async function* blocks(...lengths: number[]): AsyncGenerator<number[]> {
+  for (const length of lengths) yield Array.from({ length }, (_, index) => index);
+}
+
+function thrownBy(run: () => unknown): unknown {
+  try {
+    return run();
+  } catch (error) {
+    return error;
+  }
+}
+
 describe("a token", () => {
   test("gets its units again with time, and never more than all", () => {
     const { clock, takeAll } = makeLimiter("10/s");
@@ -66,15 +81,12 @@ describe("a token", () => {
     expect(take(till)).toEqual({ ...rate, remaining: 1, resetSeconds: 3420 });
     clock.ns += 500_000_000n;
     expect(take(till)).toEqual({ ...rate, remaining: 0, resetSeconds: 3600 });
-    const refused = (): unknown => {
-      try {
-        return take(till);
-      } catch (error) {
-        return error;
-      }
-    };
     const state = { ...rate, remaining: 0, resetSeconds: 3600 };
-    expect(refused()).toMatchObject({ reason: "rate_limited", retryAfterSeconds: 180, state });
+    expect(thrownBy(() => take(till))).toMatchObject({
+      reason: "rate_limited",
+      retryAfterSeconds: 180,
+      state,
+    });
     // To begin a batch takes nothing.
     requireBatch(till);
     clock.ns += 179_500_000_000n;
@@ -122,16 +134,34 @@ describe("a token", () => {
 
   test("may owe one part of a batch, and waits until it is paid and a little longer", async () => {
     const { pace, takeAll } = makeLimiter("100/s");
-    async function* blocks(): AsyncGenerator<number[]> {
-      yield Array.from({ length: 105 }, (_, index) => index);
-    }
     const startedAtMs = performance.now();
     const parts: number[][] = [];
-    for await (const part of pace(blocks(), till, new AbortController().signal)) parts.push(part);
+    for await (const part of pace(blocks(100, 5), till, never)) parts.push(part);
     // 5 units take 50 ms, and a quarter of that is for others. A timer may fire a millisecond early.
     expect(performance.now() - startedAtMs).toBeGreaterThanOrEqual(61);
-    expect(parts.flat()).toEqual(Array.from({ length: 105 }, (_, index) => index));
     expect(parts.map(({ length }) => length)).toEqual([...Array<number>(10).fill(10), 5]);
     expect(takeAll()).toBe(0);
+  });
+
+  test("has four batches at a time, and asking for a fifth takes nothing of its rate", async () => {
+    const { pace, requireBatch, take } = makeLimiter("100/h");
+    const begun = Array.from({ length: 4 }, () => pace(blocks(1, 1), till, never));
+    for (const batch of begun) await batch.next();
+    const state = { units: 100, windowSeconds: 3600, remaining: 96, resetSeconds: 144 };
+    for (let count = 0; count < 2; count++) {
+      const refused = expect.objectContaining({ retryAfterSeconds: 1, state });
+      expect(thrownBy(() => requireBatch(till))).toEqual(refused);
+    }
+    requireBatch({ hash: hashOf(6n), rate: undefined });
+    await begun[0]?.return(undefined);
+    requireBatch(till);
+    expect(take({ ...till, rate: "none" })).toBeUndefined();
+  });
+
+  test("without a rate has its batches as they come", async () => {
+    const { pace } = makeLimiter("");
+    const parts: number[][] = [];
+    for await (const part of pace(blocks(3, 2), till, never)) parts.push(part);
+    expect(parts.map(({ length }) => length)).toEqual([3, 2]);
   });
 });
