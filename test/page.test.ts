@@ -39,17 +39,6 @@ function measureMs(work: () => void): number {
   return Math.min(...times);
 }
 
-const MEGABYTE = 1_000_000;
-const fill = (text: string, length = MEGABYTE): string =>
-  text.repeat(Math.ceil(length / text.length));
-
-/** A name that is ten times as long takes about ten times as long; if it took the square, it were a hundred. */
-function expectProportional(text: string, part: string): void {
-  const [short, long] = [fill(text, MEGABYTE / 10), fill(text)];
-  const shortMs = measureMs(() => finds(short, part));
-  expect(measureMs(() => finds(long, part)) / shortMs).toBeLessThan(50);
-}
-
 describe("a search", () => {
   test("ends its page when its time is over, and goes on behind the last plant that it looked at", () => {
     const plants = toPlants(["rose", "fern", "rose", "fern", "rose"]);
