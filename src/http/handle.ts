@@ -70,7 +70,10 @@ export class Exchange {
 
   /** The same for what is in memory already. */
   hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
-    this.service.budget.bytesHeld += bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
+    const { budget } = this.service;
+    const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
+    budget.bytesHeld += grown;
+    if (grown < 0) budget.noteDropped(-grown);
     this.bytesKept = bytesKept;
     this.bytesLeaving = bytesLeaving;
   }

@@ -377,10 +377,6 @@ const isForbidden = (error: unknown): boolean => hasCode(error, /^SQLITE_(READON
 export const isOfEnvironment = (error: unknown): boolean =>
   isForbidden(error) || hasCode(error, /^SQLITE_(FULL|IOERR|NOMEM)/);
 
-/** The system has failed, and says nothing about what is in the file. */
-export const isOfEnvironment = (error: unknown): boolean =>
-  isForbidden(error) || hasCode(error, /^SQLITE_(FULL|IOERR|NOMEM)/);
-
 const UNAVAILABLE = /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;
 
 /** What the client is told. Errors that neither the disk nor a lock caused stay as they are. */
