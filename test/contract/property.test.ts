@@ -75,7 +75,7 @@ describe("POST /plants, for any plant", () => {
           expect(await database.readPlants()).toEqual(plants.toSorted(byId));
         }
       }),
-      runs(150 * share),
+      runs(75 * share),
     ));
 });
 
@@ -113,7 +113,7 @@ describe("POST /plants, for any body", () => {
         }
         expect(await database.readPlants()).toEqual([...stored.values()].toSorted(byId));
       }),
-      runs(400 * share),
+      runs(200 * share),
     );
   });
 });
@@ -124,7 +124,7 @@ describe("findInt64", () => {
       fc.property(anyNumberText, (text) => {
         expect(findInt64(text)).toBe(findInt64ByOracle(text));
       }),
-      runs(40_000),
+      runs(20_000),
     ));
 
   test("finds any int64 in any notation, and none in an integer out of range", () => {
@@ -135,7 +135,7 @@ describe("findInt64", () => {
         expect(findInt64(text)).toBe(isInt64 ? value : undefined);
         expect(findInt64ByOracle(text)).toBe(isInt64 ? value : undefined);
       }),
-      runs(20_000),
+      runs(10_000),
     );
   });
 });
