@@ -144,7 +144,6 @@ function listRuntimeParts() {
   ] as const;
   return parts.map(([name, version, license, purl]) => {
     if (version === undefined) throw new ReleaseError(`the runtime does not say its ${name}`);
-    const cpe = name === "SQLite" && { cpe: `cpe:2.3:a:sqlite:sqlite:${version}:*:*:*:*:*:*:*` };
     return {
       "bom-ref": `${name}@${version}`,
       type: "library",
@@ -153,7 +152,7 @@ function listRuntimeParts() {
       description: `In the runtime, Bun ${Bun.version}.`,
       licenses: [{ license: { id: license } }],
       purl,
-      ...cpe,
+      cpe: name === "SQLite" ? `cpe:2.3:a:sqlite:sqlite:${version}:*:*:*:*:*:*:*` : undefined,
     };
   });
 }
