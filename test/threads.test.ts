@@ -1,7 +1,7 @@
 /** The threads of a SQLite store: what crosses between them, and what becomes of a batch that is late. */
 
 import { describe, expect, test } from "bun:test";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import { openFurther, openServed } from "../src/store/open.ts";
