@@ -23,6 +23,7 @@ import {
   openDatabase,
   readStore,
 } from "../src/store/sqlite/database.ts";
+import { toPlant } from "../src/store/sql-store.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -322,6 +323,14 @@ test("a count that took long is used again, unless it failed", async () => {
   const counted = await count();
   expect(counted).toEqual({ count: 1, exact: true });
   expect(await count()).toBe(counted);
+});
+
+test.each([
+  ["fern", "green"],
+  ["moss", null],
+])("a further column of %s is not part of the plant", (name, tag) => {
+  const row = { id: 1n, name, tag, internal: "hidden" };
+  expect(Object.keys(toPlant(row))).toEqual(["id", "name", "tag"]);
 });
 
 test("a store that has closed refuses every read", async () => {

@@ -33,9 +33,12 @@ export interface PlantRow<Id = bigint> {
   readonly tag: string | null;
 }
 
-export const toPlant = <Id>(row: PlantRow<Id>): Plant<Id> =>
-  // A row with a tag is a plant already: a copy of each takes a tenth of the time of a page.
-  row.tag === null ? { id: row.id, name: row.name, tag: undefined } : (row as Plant<Id>);
+/** Field by field: a further column of a table never reaches a client. */
+export const toPlant = <Id>({ id, name, tag }: PlantRow<Id>): Plant<Id> => ({
+  id,
+  name,
+  tag: tag ?? undefined,
+});
 
 export type Value = string | number | bigint | boolean | null;
 export type Statement = readonly [sql: string, ...values: Value[]];
