@@ -409,8 +409,8 @@ describe("what a person sees when the service has started", () => {
     expect(lines).toContain("-H 'Authorization: Bearer pst_x' \\\n");
     const later = formatForPeople(started);
     expect(later).not.toContain("curl");
-    expect(later).not.toContain("accept");
-    expect(formatForPeople({ ...started, workers: 3 })).toContain("3 accept");
+    expect(later).not.toContain("Threads");
+    expect(formatForPeople({ ...started, workers: 3 })).toContain("3 answer");
   });
 });
 

@@ -5,6 +5,7 @@ import { dirname, resolve } from "node:path";
 import { hasTokens, makeFirstToken } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
+import { scopes } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 import { parseStoreUrl } from "../store/open.ts";
 import { syncFile } from "../store/sqlite/database.ts";
@@ -31,7 +32,7 @@ export async function giveFirstToken(store: Store, config: Config, log: Log): Pr
   // A pipe is kept by a log, and there is no folder that belongs to the store.
   if (!(await hasTokens(store)))
     log.warn("no_token", {
-      warning: "The store has no token. Create one with: plantstore token create --name me",
+      warning: `The store has no token. Create one: plantstore token create --name me --scopes ${scopes.join()}`,
     });
   return {};
 }

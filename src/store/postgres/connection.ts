@@ -273,23 +273,26 @@ export class Connection {
   }
 }
 
-/** Why no connection came about, as far as this machine can tell: the client does not say. */
-export async function explainRefusedConnection({ hosts }: Target): Promise<string> {
+/** Why no connection came about: the client says only that, and a name that cannot be found may take all the time. */
+export async function explainFailure({ hosts }: Target, failure: Error): Promise<string> {
+  const isRefused = (failure as NodeJS.ErrnoException).code === "ERR_POSTGRES_CONNECTION_REFUSED";
+  if (!isRefused && !(failure instanceof TransientError)) return failure.message;
   const reasons = hosts.map(async (host) => {
     const path = findSocketPath(host);
     if (path !== undefined && !existsSync(path)) return `there is no socket ${path}`;
-    const isKnown =
-      path !== undefined ||
-      (await Bun.dns.lookup(host.name).then(
-        () => true,
-        () => false,
-      ));
-    return isKnown
+    if (path === undefined && !(await isKnown(host.name))) return `there is no host ${host.name}`;
+    return isRefused
       ? `${describeHost(host)} does not take connections: the server is not running, or this is not its port`
-      : `there is no host ${host.name}`;
+      : failure.message;
   });
-  return (await Promise.all(reasons)).join("; ");
+  return [...new Set(await Promise.all(reasons))].join("; ");
 }
+
+const isKnown = (name: string): Promise<boolean> =>
+  Bun.dns.lookup(name).then(
+    () => true,
+    () => false,
+  );
 
 /**
  * As in libpq: `require` encrypts and accepts any certificate, unless a root certificate is given;

@@ -3,13 +3,7 @@
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
-import {
-  classify,
-  Connection,
-  explainRefusedConnection,
-  translate,
-  type Wanted,
-} from "./connection.ts";
+import { classify, Connection, explainFailure, translate, type Wanted } from "./connection.ts";
 import { describeTarget, type Host, type Target } from "./url.ts";
 
 /** May be called again after a failure: it must do only what is left to do. */
@@ -233,9 +227,7 @@ export async function onServer<Result>(
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
     if (cause instanceof StoreOpenError) throw cause;
-    const { code, message } = cause as NodeJS.ErrnoException;
-    const why =
-      code === "ERR_POSTGRES_CONNECTION_REFUSED" ? await explainRefusedConnection(target) : message;
+    const why = await explainFailure(target, cause as Error);
     throw new StoreOpenError(
       `${describeTarget(target)} cannot be opened: ${why.replace(/\.$/, "")}.`,
       { cause },
