@@ -7,9 +7,9 @@ const isLong = process.argv.includes("--long");
 
 /** The longest first, so none is left alone in the end. */
 const waiting = [
+  "test:browser",
   "test:sqlite",
   "test:postgres",
-  "test:browser",
   "test:torture",
   "test:threads",
   "test:ship",
