@@ -95,5 +95,5 @@ test.each([
   const row = { at_ms: 1n, kept: null };
   expect(page.add({ ...row, first, last: 10n, entries: "[]" })).toBe(true);
   page.add({ ...row, first: 11n, last: 11n, entries: '["c",null,7,"Fern",null]' });
-  expect(page.finish()).toMatchObject({ last: 11, changes: [{ id: 7n }] });
+  expect(page.finish()).toMatchObject({ last: 11, changes: [{ seq: 11, type: "created" }] });
 });

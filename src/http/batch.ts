@@ -7,7 +7,6 @@ import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
 import {
   ANSWERS_SHARE,
-  BATCHES_SHARE,
   countUnread,
   discard,
   isClosing,
@@ -86,13 +85,15 @@ async function* createAll(
       // Many blocks may have arrived in one piece.
       signal.throwIfAborted();
       // The lines of many batches wait for each other here, where they are short texts.
-      const { bytesKept } = exchange;
+      const held = service.lines;
+      const bytes = lines.length * LINE_BYTES;
       await retryWhileOverloaded(config.idleSecondsMax, async () => {
         signal.throwIfAborted();
-        exchange.reserve(bytesKept + lines.length * LINE_BYTES, BATCHES_SHARE);
+        if (!held.hasRoom(bytes, held.bytesHeld)) throw new Refusal("overloaded");
+        held.bytesHeld += bytes;
       });
       lastLine = lines.at(-1)?.number ?? lastLine;
-      const results = await createBlock(lines, exchange).finally(() => exchange.hold(bytesKept));
+      const results = await createBlock(lines, exchange).finally(() => (held.bytesHeld -= bytes));
       // Refused lines need no event, so without this other requests would wait.
       await nextTick();
       yield separator + results.join(between);

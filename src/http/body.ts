@@ -30,9 +30,10 @@ function findUtf8Type(contentType: string, allowed: readonly string[]): string |
   return isAllowed ? type : undefined;
 }
 
-/** Clients that do not read their answers leave half to those that write, and these leave a quarter to small requests. */
+/** Clients that do not read their answers leave half to those that write. */
 export const ANSWERS_SHARE = 0.5;
-export const BATCHES_SHARE = 0.75;
+/** Of lines of batches that are with the store, in a budget of their own: unread answers do not hold them up. */
+export const LINES_SHARE = 0.25;
 /** Of refused bodies whose rest is read. Any client can have one: they take no room from those with a token. */
 const LINGERING_SHARE = 0.125;
 
@@ -53,12 +54,9 @@ export class Budget {
     this.bytesMax = bytesMax;
   }
 
-  /** Throws a Refusal if others hold more than that share, or if it does not fit beside them. One alone always fits. */
-  require(bytes: number, others: number, share: number): void {
-    if (others <= this.bytesMax * share && (others === 0 || others + bytes <= this.bytesMax))
-      return;
-    this.noteDropped(bytes);
-    throw new Refusal("overloaded");
+  /** Whether it fits beside others, and they hold no more than that share. One alone always fits. */
+  hasRoom(bytes: number, others: number, share = 1): boolean {
+    return others <= this.bytesMax * share && (others === 0 || others + bytes <= this.bytesMax);
   }
 
   /** On a busy machine the collector is late for large texts: unread pages took 270 to 333 MB without this. */

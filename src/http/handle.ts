@@ -21,6 +21,8 @@ export interface Service {
   readonly authenticator: Authenticator;
   readonly rates: ReturnType<typeof createRateLimiter>;
   readonly budget: Budget;
+  /** Of lines of batches that are with the store. */
+  readonly lines: Budget;
   readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
   readonly log: Log;
   readonly metrics: Metrics;
@@ -64,7 +66,11 @@ export class Exchange {
   reserve(bytesKept: number, share = 1): void {
     const { budget } = this.service;
     const others = budget.bytesHeld - this.bytesKept - this.bytesLeaving;
-    budget.require(bytesKept + this.bytesLeaving, others, share);
+    const bytes = bytesKept + this.bytesLeaving;
+    if (!budget.hasRoom(bytes, others, share)) {
+      budget.noteDropped(bytes);
+      throw new Refusal("overloaded");
+    }
     this.hold(bytesKept);
   }
 

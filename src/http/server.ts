@@ -2,7 +2,7 @@
 
 import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
-import { Budget } from "./body.ts";
+import { Budget, LINES_SHARE } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
 import { createRoutes, describeApi, listOperations } from "./operations.ts";
@@ -42,6 +42,7 @@ export function startServer(given: Parts): RunningServer {
     ...given,
     readiness,
     budget,
+    lines: new Budget(config.bodyBytesTotalMax * LINES_SHARE),
     reports: {
       ...given.reports,
       formatMetrics: () => {

@@ -1,5 +1,6 @@
 /** Statements that reach the server after they were given up: they undo nothing that was done since. */
 
+import type { Store } from "../../src/domain/store.ts";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
 import type { Refusal } from "../../src/domain/errors.ts";
@@ -100,11 +101,16 @@ async function refusalsOf(...writes: Promise<unknown>[]): Promise<unknown[]> {
   return refusals.map((refusal) => (refusal as Refusal).reason);
 }
 
+/** After a commit of two writes, the next two share a commit. */
+const expectTwo = (store: Store): Promise<unknown> =>
+  store.createPlants([8n, 9n].map((id) => ({ id, name: "primer", tag: undefined })));
+
 describe("a statement that has begun and waits for another transaction", () => {
   const unavailable = ["store_unavailable", "store_unavailable"];
 
   test("does not bring a plant back that was created by another request and removed since", async () => {
     const { store } = disturbed.service;
+    await expectTwo(store);
     {
       await using held = new AsyncDisposableStack();
       held.use(await hold("INSERT INTO plants VALUES (1, 'held', NULL)"));
@@ -119,6 +125,7 @@ describe("a statement that has begun and waits for another transaction", () => {
   test("does not make a change that others have undone since", async () => {
     const { store } = disturbed.service;
     await disturbed.run("INSERT INTO plants VALUES (1, 'fern', NULL), (2, 'fern', NULL)");
+    await expectTwo(store);
     {
       await using held = new AsyncDisposableStack();
       held.use(await hold("SELECT FROM plants WHERE id = 1 FOR UPDATE"));

@@ -2,7 +2,7 @@
 
 import { describe, expect, spyOn, test } from "bun:test";
 import { ConfigError, resolveConfig } from "../../src/config.ts";
-import type { PlantPage, PlantQuery } from "../../src/domain/page.ts";
+import type { PageText, PlantQuery } from "../../src/domain/page.ts";
 import { send, startService, type TestService } from "../support/service.ts";
 import {
   chunk,
@@ -269,12 +269,12 @@ describe.concurrent("what takes long:", () => {
   test("an export that finds nothing for longer than the idle time is not cut off", async () => {
     await using service = await startService(settings);
     const PAGES = 12;
-    const listing = spyOn(service.store, "listPlants").mockImplementation(
-      async ({ after = 0n }: PlantQuery): Promise<PlantPage> => {
+    const listing = spyOn(service.store, "readPlants").mockImplementation(
+      async ({ after = 0n }: PlantQuery): Promise<PageText> => {
         if (after > 0n) await Bun.sleep(1_000);
         const isLast = after === BigInt(PAGES);
-        const found = isLast ? [{ id: 99n, name: "found", tag: undefined }] : [];
-        return { plants: found, next: isLast ? undefined : after + 1n };
+        const text = isLast ? '{"id":99,"name":"found"}\n' : "";
+        return { text, next: isLast ? undefined : after + 1n };
       },
     );
     const headers = { accept: "application/x-ndjson" };
