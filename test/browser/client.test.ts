@@ -37,6 +37,8 @@ describeInBrowser("the client in a page", () => {
     // What the scenario is refused is logged by the browser as failed requests.
     for (const [path, status] of [
       ["/plants", 409],
+      ["/tokens", 409],
+      ["/webhooks/shop.invalid", 404],
       ["/plants/-1", 404],
       ["/changes?after=1&limit=1000", 410],
       ["/plants/9007199254740993", 412],

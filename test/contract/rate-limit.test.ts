@@ -113,6 +113,8 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
   test("a token has four batches at a time; a further one is refused and stores nothing", async () => {
     await using service = await startService({
       PLANTSTORE_RATE_LIMIT: "100/h",
+      // Each HTTP thread has four.
+      PLANTSTORE_WORKERS: "1",
       ...limits({ drainSecondsMax: 0.1 }),
     });
     const together = await Promise.all(Array.from({ length: 8 }, () => beginBatch(service)));
