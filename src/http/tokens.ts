@@ -29,7 +29,7 @@ async function createToken({ service, token }: Exchange, given: unknown): Promis
   return issueToken(service.store, grant);
 }
 
-/** By hash, of which the id is the beginning. */
+/** By hash. The id is its first characters. */
 async function listTokens(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const { limit, after } = parseQuery(request.url, tokenParameters);

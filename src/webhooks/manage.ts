@@ -96,7 +96,7 @@ export const webhookActions = {
     return attempt;
   },
 
-  /** Passes over the change that was not taken, and goes on at once. Doing it again skips no other one. */
+  /** Skips the change that was not taken, and resumes at once. Idempotent: a second call skips no other change. */
   skip: async (context, name): Promise<ShownSkip> => {
     const webhook = await find(context, name);
     const failed = webhook.failures === 0 ? undefined : await findNext(context.store, webhook);

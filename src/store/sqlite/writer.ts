@@ -277,7 +277,7 @@ function changePlant(
   return undefined;
 }
 
-/** Why so many new plants cannot be stored. */
+/** Why that number of new plants cannot be stored. */
 const refuseNew = (room: Room, plants: number): Refusal | undefined =>
   room.plantsLeft < plants ? new Refusal("store_full") : refuseText(room);
 
