@@ -85,7 +85,8 @@ describe("tokens in the store", () => {
     await using opened = await openIn(database);
     const { store } = opened;
     const made = await Promise.all([makeFirstToken(store), makeFirstToken(store)]);
-    expect(made).toEqual([expect.stringContaining("pst_"), undefined]);
+    expect(made.filter((token) => token?.startsWith("pst_")).length).toBe(1);
+    expect(made).toContain(undefined);
     const [first] = await readTokens(store);
     await store.revokeToken(first?.hash ?? "", 1);
     expect(await makeFirstToken(store)).toBeUndefined();
