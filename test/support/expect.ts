@@ -47,8 +47,10 @@ export function reasonOf(run: () => unknown): ErrorName | undefined {
 }
 
 /** A refusal for now: with a time after which it is worth trying again. */
-export async function expectRefusal(response: Response, ...names: string[]): Promise<void> {
-  expect(names).toContain(`${await readRefusal(response)}`);
+export async function expectRefusal(response: Response, ...names: string[]): Promise<string> {
+  const name = String(await readRefusal(response));
+  expect(names).toContain(name);
   expect(response.status).toBe(503);
   expect(response.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
+  return name;
 }
