@@ -71,6 +71,8 @@ describeInBrowser("the list", () => {
     await page.locator(".shown-name", { hasText: "Plant 1" }).waitFor();
     await untilAt(page, "#/plants/1001");
     await page.keyboard.press("Escape");
+    // The list has the focus again.
+    await page.locator("#plants:focus").waitFor();
     const active = (row: number): Promise<void> =>
       page.locator(`#plants[aria-activedescendant=row-${row}]`).waitFor();
     await page.keyboard.press("End");
