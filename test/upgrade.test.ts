@@ -88,7 +88,7 @@ test("a store of before the first release is refused, and left alone", async () 
   alter(
     at.store,
     "CREATE TABLE plants (id)",
-    `PRAGMA application_id = ${0x504c4e54}`,
+    "PRAGMA application_id = 0x504c4e54",
     "PRAGMA user_version = 5",
   );
   const before = readFileSync(at.store);

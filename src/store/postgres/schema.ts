@@ -148,10 +148,9 @@ export function listStatements(version: number | undefined): string[] {
   const before = version ?? 0;
   const rest = steps.slice(before).flatMap((step, index) => {
     const reached = before + index + 1;
-    return [
-      ...step,
+    return step.concat(
       `UPDATE plantstore_version SET version = ${reached} WHERE id = 1 AND version < ${reached}`,
-    ];
+    );
   });
   return version === undefined ? [CREATE_VERSION, FIRST_VERSION, ...rest] : rest;
 }
