@@ -2,8 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import type { Change, ChangeQuery } from "../../../client/client.ts";
-import type { Plant } from "../../domain/plant.ts";
+import type { Change, ChangeQuery } from "../../client/client.ts";
+import type { Plant } from "../../src/domain/plant.ts";
 import { call, explain, isAbort, isStatus } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
 import { formatTime } from "../state/format.ts";

@@ -1,8 +1,8 @@
 /** Tokens: who can use the store, made and revoked here. */
 
 import type { JSX } from "preact";
-import { plantScopes, type Scope, type TokenSummary } from "../../domain/token.ts";
-import type { Client } from "../../../client/client.ts";
+import { plantScopes, type Scope, type TokenSummary } from "../../src/domain/token.ts";
+import type { Client } from "../../client/client.ts";
 import { ask, call } from "../api/service.ts";
 import { formatTime } from "../state/format.ts";
 import { identity } from "../state/session.ts";

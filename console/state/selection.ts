@@ -1,8 +1,8 @@
 /** The plants that are selected, and what is done to all of them: set the tag, delete, and undo either. */
 
 import { computed, signal } from "@preact/signals";
-import type { Client } from "../../../client/client.ts";
-import { isSame, type Plant } from "../../domain/plant.ts";
+import type { Client } from "../../client/client.ts";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
 import {
   Changed,
   createPlant,

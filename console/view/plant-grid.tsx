@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { isSame, type Plant } from "../../domain/plant.ts";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
 import { formatName } from "../state/format.ts";
 import { findDraft } from "../state/storage.ts";
 import { list } from "../state/plants.ts";

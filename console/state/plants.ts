@@ -1,9 +1,9 @@
 /** The list that is shown, and deleting with undo. */
 
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
-import type { Change } from "../../../client/client.ts";
-import { createFilter, type PlantCount } from "../../domain/page.ts";
-import type { Plant } from "../../domain/plant.ts";
+import type { Change } from "../../client/client.ts";
+import { createFilter, type PlantCount } from "../../src/domain/page.ts";
+import type { Plant } from "../../src/domain/plant.ts";
 import { createPlant, type Filter, removePlant, Taken } from "../api/plants.ts";
 import type { Versioned } from "../api/plants.ts";
 import { call, explain, isAbort, recoveries } from "../api/service.ts";

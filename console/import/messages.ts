@@ -1,9 +1,9 @@
 /** What the page knows of an import. The worker posts what has changed in it. */
 
-import type { Plant } from "../../domain/plant.ts";
-import type { PlantField } from "../../format/csv.ts";
-import type { Encoding } from "../../format/encoding.ts";
-import { type FileFormat, isTable, type Rejected } from "../../format/plants.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+import type { PlantField } from "../../src/format/csv.ts";
+import type { Encoding } from "../../src/format/encoding.ts";
+import { type FileFormat, isTable, type Rejected } from "../../src/format/plants.ts";
 
 /** How to read a file. Headings and whether there are any are undefined until they are guessed; no tag is null. */
 export interface Reading extends Required<FileFormat> {

@@ -1,9 +1,9 @@
 /** Excel workbooks: plants written while they arrive, and sheets read. A bundle of its own, loaded on demand. */
 
 import { writeXlsxStream } from "hucre/xlsx";
-import type { Plant } from "../domain/plant.ts";
+import type { Plant } from "../src/domain/plant.ts";
 
-export { openWorkbook } from "../format/workbook.ts";
+export { openWorkbook } from "../src/format/workbook.ts";
 
 /** Excel's own limits; the heading is a row, too. */
 const PLANTS_MAX = 1_048_575;

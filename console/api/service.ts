@@ -1,7 +1,7 @@
 /** Requests to the service, and whether it can be reached. */
 
 import { signal } from "@preact/signals";
-import { Client, ServiceError } from "../../../client/client.ts";
+import { Client, ServiceError } from "../../client/client.ts";
 import { departures, endSession, token } from "../state/session.ts";
 
 /** The folder of this page: the service may live under any path of its host. */

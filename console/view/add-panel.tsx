@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect } from "preact/hooks";
-import { findInt64, INT64_MAX, INT64_MIN } from "../../domain/json.ts";
+import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
 import { list } from "../state/plants.ts";

@@ -1,6 +1,6 @@
 /** What a file seems to hold: its format, its columns, and the first rows as plants. */
 
-import { Refusal } from "../../domain/errors.ts";
+import { Refusal } from "../../src/domain/errors.ts";
 import {
   type Headings,
   MissingColumn,
@@ -8,11 +8,16 @@ import {
   parseHeading,
   type PlantField,
   RowReader,
-} from "../../format/csv.ts";
-import { type Encoding, toUtf8, WrongEncoding } from "../../format/encoding.ts";
-import { isTable, type PlantRecord, readPlants, type RejectsFormat } from "../../format/plants.ts";
-import { type Line, MalformedFile } from "../../format/records.ts";
-import type { Workbook } from "../../format/workbook.ts";
+} from "../../src/format/csv.ts";
+import { type Encoding, toUtf8, WrongEncoding } from "../../src/format/encoding.ts";
+import {
+  isTable,
+  type PlantRecord,
+  readPlants,
+  type RejectsFormat,
+} from "../../src/format/plants.ts";
+import { type Line, MalformedFile } from "../../src/format/records.ts";
+import type { Workbook } from "../../src/format/workbook.ts";
 import type * as workbookScript from "../workbook.ts";
 import { listMissing, type Preview, type Reading } from "./messages.ts";
 

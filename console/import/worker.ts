@@ -1,11 +1,11 @@
 /** The import worker: a large file does not block the page. To cancel it, the page terminates it. */
 
-import { Client, type Created, type Refused, ServiceError } from "../../../client/client.ts";
-import { Refusal } from "../../domain/errors.ts";
-import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import { isSame, type Plant } from "../../domain/plant.ts";
-import { createRejectsFormat, type PlantRecord, type Rejected } from "../../format/plants.ts";
-import { MalformedFile } from "../../format/records.ts";
+import { Client, type Created, type Refused, ServiceError } from "../../client/client.ts";
+import { Refusal } from "../../src/domain/errors.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
+import { MalformedFile } from "../../src/format/records.ts";
 import type { Difference, Import, Order, Progress } from "./messages.ts";
 import { explainFile, position, previewFile, readRecords } from "./preview.ts";
 

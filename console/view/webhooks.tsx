@@ -1,8 +1,8 @@
 /** Webhooks: the receivers of changes, how they are doing, and what can be done about it. */
 
 import type { JSX } from "preact";
-import { changeTypes } from "../../domain/change.ts";
-import { type Attempt, hasSucceeded, type Webhook } from "../../domain/webhook.ts";
+import { changeTypes } from "../../src/domain/change.ts";
+import { type Attempt, hasSucceeded, type Webhook } from "../../src/domain/webhook.ts";
 import { ask, explain } from "../api/service.ts";
 import { formatCount, formatFigure, formatTime } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";

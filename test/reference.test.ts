@@ -1,14 +1,14 @@
 /** The parts of the API reference that need no browser: samples of code that run as they stand, and exact digits. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import type { Operation } from "../src/docs-page/description.ts";
+import type { Operation } from "../reference/description.ts";
 import {
   exampleRequest,
   exampleValues,
   languages,
   layOutJson,
   type SnippetRequest,
-} from "../src/docs-page/samples.ts";
+} from "../reference/samples.ts";
 
 const request = (body?: string): SnippetRequest => ({
   method: body === undefined ? "GET" : "POST",

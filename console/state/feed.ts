@@ -2,7 +2,7 @@
 
 import { effect, signal, untracked } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import type { Change } from "../../../client/client.ts";
+import type { Change } from "../../client/client.ts";
 import { call, isStatus, tryAgain } from "../api/service.ts";
 import { mayRead, token } from "./session.ts";
 

@@ -1,13 +1,13 @@
 /** The operations on plants that the views need. */
 
-import type { Client, Versioned } from "../../../client/client.ts";
-import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
-import type { PlantQuery } from "../../domain/page.ts";
-import type { Plant } from "../../domain/plant.ts";
+import type { Client, Versioned } from "../../client/client.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
+import type { PlantQuery } from "../../src/domain/page.ts";
+import type { Plant } from "../../src/domain/plant.ts";
 import { mayRead } from "../state/session.ts";
 import { call, Explained, isStatus } from "./service.ts";
 
-export type { Versioned } from "../../../client/client.ts";
+export type { Versioned } from "../../client/client.ts";
 
 export type Filter = Pick<PlantQuery, "tag" | "order"> & { readonly q: string | undefined };
 

@@ -1,7 +1,7 @@
 /** Checking a file before it is imported: how it is read, and how it compares to the store. */
 
 import type { JSX } from "preact";
-import type { Plant } from "../../domain/plant.ts";
+import type { Plant } from "../../src/domain/plant.ts";
 import { formatCount } from "../state/format.ts";
 import { Button, Check, Choice, Notice, Table, Tag, Terms } from "../view/controls.tsx";
 import { Version } from "../view/history.tsx";

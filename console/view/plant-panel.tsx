@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { isSame, type Plant } from "../../domain/plant.ts";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
 import { Changed, findPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, recoveries } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";

@@ -1,8 +1,8 @@
 /** The token in use, and what it may do. The tab keeps it; if the person chooses so, the device does. */
 
 import { computed, signal } from "@preact/signals";
-import type { TokenFacts } from "../../../client/client.ts";
-import type { Scope } from "../../domain/token.ts";
+import type { TokenFacts } from "../../client/client.ts";
+import type { Scope } from "../../src/domain/token.ts";
 import { keep, KEPT_SESSION, recall } from "./storage.ts";
 
 export type SignedOut = "never" | "left" | "expired" | "refused";

@@ -3,8 +3,8 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { ServiceError, type TagCount } from "../../../client/client.ts";
-import { isStorable } from "../../domain/plant.ts";
+import { ServiceError, type TagCount } from "../../client/client.ts";
+import { isStorable } from "../../src/domain/plant.ts";
 import { Taken } from "../api/plants.ts";
 import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";

@@ -1,7 +1,7 @@
 /** The view that is shown, kept in the fragment of the address, so it can be shared. It never holds a token. */
 
 import { signal } from "@preact/signals";
-import { findPlainInt64 } from "../../domain/json.ts";
+import { findPlainInt64 } from "../../src/domain/json.ts";
 import type { Filter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
 

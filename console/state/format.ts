@@ -1,7 +1,7 @@
 /** Counts, sizes, times and names as the reader's locale writes them. Ids are digits and never come here. */
 
-import type { PlantCount } from "../../domain/page.ts";
-import type { Plant } from "../../domain/plant.ts";
+import type { PlantCount } from "../../src/domain/page.ts";
+import type { Plant } from "../../src/domain/plant.ts";
 
 const count = new Intl.NumberFormat();
 const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });

@@ -1,8 +1,8 @@
 /** Downloading the plants that are listed, or those that are selected. */
 
 import type { JSX } from "preact";
-import { formatNdjson, type Plant } from "../../domain/plant.ts";
-import { CSV_HEAD, formatCsv } from "../../format/csv.ts";
+import { formatNdjson, type Plant } from "../../src/domain/plant.ts";
+import { CSV_HEAD, formatCsv } from "../../src/format/csv.ts";
 import type { Filter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
