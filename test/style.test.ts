@@ -69,6 +69,10 @@ test("tick.ts imports nothing, so every folder may import it", () => {
   expect(listImports("src/tick.ts")).toEqual([]);
 });
 
+test("config.ts imports from the domain alone", () => {
+  for (const path of listImports("src/config.ts")) expect(path).toStartWith("src/domain/");
+});
+
 test("no file imports itself through others", () => {
   const done = new Set<string>();
   const findCycle = (file: string, path: readonly string[]): string | undefined => {

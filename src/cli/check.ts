@@ -1,7 +1,7 @@
 /** plantstore check and migrate: what is in a store, what is wrong with it, and its schema. */
 
 import type { Config } from "../config.ts";
-import { parseStoreUrl } from "../store/open.ts";
+import { parseStoreUrl } from "../domain/store-url.ts";
 import type { Inspection, PlantCounts } from "../store/inspection.ts";
 import { inspectStore } from "../store/sqlite/check.ts";
 import { migrations } from "../store/sqlite/database.ts";

@@ -11,7 +11,7 @@ import {
 import { type Connection, toArray } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
 import { findVersion, steps } from "./schema.ts";
-import { describeTarget, type Target } from "./url.ts";
+import { describeTarget, type Target } from "../../domain/store-url.ts";
 
 /** The tables and indexes that the steps of the schema make. An index that could not be finished is not valid. */
 const MISSING = `SELECT name FROM unnest($1::text[]) AS name

@@ -4,7 +4,7 @@ import { refuseNewerSchema, StoreOpenError, UnreleasedStoreError } from "../../d
 import type { OnMigrate } from "../../domain/store.ts";
 import { type Connection, sqlStateOf, TransientError } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
-import { describeTarget, type Target } from "./url.ts";
+import { describeTarget, type Target } from "../../domain/store-url.ts";
 
 /**
  * Each step is a list of statements that may be run twice. A released step never changes: the next step repairs a

@@ -1,4 +1,4 @@
-/** `postgres://user:password@host:port,host:port/database?…`, as in libpq. */
+/** Where a store is: `sqlite:<file>`, or `postgres://user:password@host:port,host:port/database?…` as in libpq. */
 
 export interface Host {
   /** A name, an address, or, if it begins with a slash, the folder of a local socket. */
@@ -129,4 +129,35 @@ function parsePort(text: string | undefined): number {
   const port = text === undefined ? DEFAULT_PORT : Number(text);
   if (port >= 1 && port <= 65_535) return port;
   throw new TypeError("a port is not a number from 1 to 65535");
+}
+
+/** Throws a TypeError that says what is wrong, without the password. */
+export function parseStoreUrl(url: string) {
+  return isPostgresUrl(url)
+    ? ({ engine: "postgres", target: parsePostgresUrl(url) } as const)
+    : ({ engine: "sqlite", path: parseSqlitePath(url) } as const);
+}
+
+const SQLITE_SCHEME = "sqlite:";
+
+/** `sqlite:./relative.db`, `sqlite:/absolute.db` or `sqlite:///absolute.db`. */
+function parseSqlitePath(url: string): string {
+  if (!url.startsWith(SQLITE_SCHEME)) throw new TypeError("unknown scheme");
+  const path = url.slice(SQLITE_SCHEME.length).replace(/^\/\/(?=\/)/, "");
+  // A host, options or a store in memory would be accepted and ignored.
+  if (path === "" || path.startsWith("//") || /^(:|file:)/.test(path) || /[?#\0]/.test(path))
+    throw new TypeError("not the path of a file");
+  return path;
+}
+
+/** For people. Shows nothing of a malformed URL that could be a password. */
+export function maskStoreUrl(url: string): string {
+  if (url.startsWith(SQLITE_SCHEME)) return url;
+  try {
+    parseStoreUrl(url);
+    return url.replace(/^([a-z]+:\/\/[^:@]*):[^@]*@/, "$1:********@");
+  } catch {
+    const scheme = /^[a-z]+:\/\//.exec(url)?.[0] ?? "";
+    return /[:@=]/.test(url.slice(scheme.length)) ? `${scheme}********` : url;
+  }
 }
