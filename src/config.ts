@@ -18,12 +18,6 @@ interface Rule {
   readonly mask?: (text: string) => string;
 }
 
-const trueOrFalse = {
-  default: "false",
-  parse: (text: string) => (text === "true" ? true : text === "false" ? false : undefined),
-  allowed: "true or false",
-};
-
 const integer = (fallback: string, min: number, max: number) => ({
   default: fallback,
   allowed: `an integer from ${min} to ${max}`,
@@ -82,7 +76,6 @@ const rules = {
     parse: (text) => logLevels.find((level) => level === text),
     allowed: logLevels.join(", "),
   },
-  logRequests: { meaning: "Whether every request is logged, at level info.", ...trueOrFalse },
   trustedProxies: {
     default: "",
     meaning:
@@ -127,7 +120,6 @@ const rules = {
     meaning: "PostgreSQL: connections for writes, each with one batch in flight.",
     ...integer("2", 1, 64),
   },
-  readConnections: { meaning: "PostgreSQL: connections for reads.", ...integer("4", 1, 64) },
   plantsMax: {
     meaning: "Plants that the store may hold; 0 for no limit.",
     ...integer("0", 0, 999_999_999_999_999),
@@ -142,7 +134,9 @@ const rules = {
   },
   webhooksPrivate: {
     meaning: "Whether webhooks may be sent to private, loopback and link-local addresses.",
-    ...trueOrFalse,
+    default: "false",
+    parse: (text) => (text === "true" ? true : text === "false" ? false : undefined),
+    allowed: "true or false",
   },
   drainDelaySeconds: {
     meaning: "Seconds between /readyz turning 503 and the listener closing, for load balancers.",
@@ -186,6 +180,8 @@ const fixedLimits = {
   batchLengthMax: 1_024,
   /** Plants that one page of a search looks at. The page then ends early, with a next link. */
   scanRowsMax: 50_000,
+  /** PostgreSQL: connections for reads. */
+  readConnections: 4,
   /** PostgreSQL: how long one statement may take before its connection is given up. */
   statementSecondsMax: 3,
   /** For requests in flight to finish when the service stops. */

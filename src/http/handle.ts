@@ -134,7 +134,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     route === undefined
       ? metrics.counterOf("other", [])
       : metrics.counterOf(route.path, Object.keys(route.operations));
-  const isLogged = config.logRequests || config.logLevel === "debug";
+  const isLogged = config.logLevel === "debug";
 
   /** The head is sound, and there is an operation. */
   function admit({ request }: Exchange, operation: Operation | undefined): Operation {
@@ -253,7 +253,7 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
     client: findClientAddress(headers, service.addressOf(request), config),
     bytes: findLength(request),
   };
-  if (refusal === undefined) return (config.logRequests ? log.info : log.debug)("request", fields);
+  if (refusal === undefined) return log.debug("request", fields);
   // The message may quote the body, so it is not logged. Our own failures are logged with their cause.
   const failed = { ...fields, reason: refusal.reason };
   if (status < 500) return log.info("request", failed);
