@@ -142,16 +142,9 @@ describe("plantstore import --url", () => {
 
   test.each([
     "null",
-    "1",
-    "[]",
-    '"line"',
-    "{}",
     "not json",
-    '{"line":1}',
     '{"line":"1","status":200}',
     '{"line":1.5,"status":200}',
-    '{"line":1,"status":"200"}',
-    '{"line":1,"status":422,"error":"1003","message":"No."}',
     '{"line":1,"status":422,"error":1003,"message":{}}',
   ])("an answer of %s fails at once", async (answer) => {
     using at = makeWorkplace({ "plants.ndjson": lines(1, 2) });

@@ -184,16 +184,6 @@ describe("plantstore token", () => {
     });
   });
 
-  test("create refuses a name that is in use", async () => {
-    using folder = makeTemporaryFolder();
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-    await runCommand(["token", "create", "--name", "till"], env);
-    const again = await runCommand(["token", "create", "--name", "till"], env);
-    expect(again.exitCode).toBe(1);
-    expect(again.stderr).toContain('A token named "till" is in use');
-    expect(again.stdout).toBe("");
-  });
-
   test.skipIf(!existsSync("/dev/full")).each([
     ["a full disk", '"$0" token create --name till > /dev/full; echo "exit $?" >&2'],
     // The fifo has had a reader, which is gone.
