@@ -392,43 +392,6 @@ describeInBrowser("an import", () => {
     },
   );
 
-  once("whose token ends late leaves the next session alone", async ({ service, open }) => {
-    const token = await createToken(service, { name: "late" });
-    await using view = await open({ at: "#/import", token });
-    const { page } = view;
-    const gate = Promise.withResolvers<void>();
-    await page.route("**/plants/batch", async (route) => {
-      await gate.promise;
-      await route.continue();
-    });
-    await page.route("**/changes*", () => undefined);
-    await page.reload();
-    await choose(page, "late.ndjson", '{"id":52,"name":"Ash"}\n');
-    await page.getByRole("cell", { name: "Ash" }).waitFor();
-    await start(page);
-    view.announceFailure("/activity", 401);
-    view.announceFailure("/plants/batch", 401);
-    await page.route("**/activity*", (route) =>
-      route.fulfill({ status: 401, json: { error: 2002, message: "Revoked." } }),
-    );
-    await page.getByRole("link", { name: "Activity" }).click();
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await page.unroute("**/activity*");
-    await signIn(page, TEST_TOKEN);
-    const record = (await readTokens(service.store)).find(({ name }) => name === "late");
-    await service.store.revokeToken(record?.hash ?? "", Date.now());
-    const headers = { authorization: `Bearer ${token}` };
-    await until(
-      "the token is refused",
-      async () => !(await fetch(`${service.url}/token`, { headers })).ok,
-    );
-    await page.getByRole("link", { name: "Import" }).click();
-    gate.resolve();
-    await page.getByText("The import stopped").waitFor();
-    await page.getByRole("button", { name: "Import again" }).click();
-    await page.getByText("Import complete").waitFor();
-  });
-
   describe("of a file that is gone", () => {
     const text = "id,name\n61,Yew\n";
 
@@ -454,36 +417,6 @@ describeInBrowser("an import", () => {
       await page.getByRole("cell", { name: "Yew" }).waitFor();
       await rm(`${folder.path}/gone.csv`);
       await start(page);
-      await page.getByText("The file can no longer be read.").waitFor();
-      await chooseAnother(page);
-    });
-
-    once("before it is read another way says so", async ({ open }) => {
-      using folder = makeTemporaryFolder();
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      await chooseFrom(page, `${folder.path}/gone.csv`);
-      await page.getByRole("cell", { name: "Yew" }).waitFor();
-      await rm(`${folder.path}/gone.csv`);
-      await page.getByLabel("Separator").selectOption(";");
-      await page.getByText("The file can no longer be read.").waitFor();
-      expect(await page.getByRole("cell", { name: "Yew" }).count()).toBe(0);
-      await chooseAnother(page);
-    });
-
-    once("before it is read says so", async ({ open }) => {
-      using folder = makeTemporaryFolder();
-      await using view = await open({ at: "#/import" });
-      const { page } = view;
-      // The page hears of the choice once the file is gone.
-      await page.evaluate(`
-        window.hold = (event) => event.stopImmediatePropagation();
-        addEventListener("change", hold, true);`);
-      await chooseFrom(page, `${folder.path}/gone.csv`);
-      await rm(`${folder.path}/gone.csv`);
-      await page.evaluate(`
-        removeEventListener("change", hold, true);
-        document.querySelector("#import-file").dispatchEvent(new Event("change", { bubbles: true }));`);
       await page.getByText("The file can no longer be read.").waitFor();
       await chooseAnother(page);
     });
