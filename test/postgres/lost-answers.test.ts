@@ -97,7 +97,7 @@ describe("POST /plants", () => {
 
   test("still queued when a connection is lost, creates go on to the next one, and do not wait for the lost one", async () => {
     // Long enough for all the others, on a busy machine too.
-    await using slow = await startWith(2);
+    await using slow = await startWith(6);
     const createSlow = (plant: StoredPlant): Promise<Response> =>
       sendPlant(slow.service.url, plant);
     const catching = slow.proxy.holdAnswer(INSERT);
