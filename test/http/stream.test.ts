@@ -10,7 +10,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { until } from "../support/until.ts";
 
-const PLANTS = 40_000;
+const PLANTS = 30_000;
 /** With it the plants are far more text than the service may use memory. */
 const PADDING = "é".repeat(2_400);
 /** Far more results than the buffers on the way hold. */
