@@ -5,11 +5,16 @@ import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { clients, type EarlyCase, type Program, runClient } from "../support/early-clients.ts";
-import { nginxPath, startNginx } from "../support/nginx.ts";
 import { limits } from "../support/limits.ts";
-import { isLong } from "../support/long.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
-import { chunk, connectRaw, createHead, parseAnswers, receive } from "../support/wire.ts";
+import {
+  batchHead,
+  chunk,
+  connectRaw,
+  createHead,
+  parseAnswers,
+  receive,
+} from "../support/wire.ts";
 
 const BODY_BYTES_MAX = 1_048_576;
 const SENT_BYTES = 3_000_000;
@@ -99,34 +104,19 @@ const groups: Group[] = [
   ],
 ];
 
-const routes: [name: string, settings: readonly string[] | undefined][] = [
-  ["directly", undefined],
-  ["through nginx as it is configured by default", []],
-  [
-    "through nginx over HTTP/1.1, without buffers",
-    ["proxy_http_version 1.1;", 'proxy_set_header Connection "";', "proxy_request_buffering off;"],
-  ],
-];
-
 const installed = Object.keys(clients).filter((client) => Bun.which(client) !== null);
 
 /** The groups of a client together, because each waits for most of its time. */
-async function expectAnswers(
-  lines: readonly string[] | undefined,
-  client: string,
-  sent: readonly Group[],
-): Promise<void> {
+async function expectAnswers(client: string, sent: readonly Group[]): Promise<void> {
   await Promise.all(
     sent.map(async ([name, target, cases]) => {
       await using service = await targets[target]();
-      await using nginx = lines === undefined ? undefined : await startNginx(service.url, lines);
-      const url = nginx?.url ?? service.url;
       let left = cases;
       let results: string[] = [];
       const dueOf = ({ reason }: Case): string =>
         `${catalogue[reason].status} ${catalogue[reason].code}`;
       for (let tries = 0; tries < TRIES && left.length > 0; tries++) {
-        results = await runClient(clients[client] as Program, url, left);
+        results = await runClient(clients[client] as Program, service.url, left);
         left = left.filter((one, index) => results[index] !== dueOf(one));
       }
       expect({ client, name, left, results: left.length > 0 && results }).toEqual({
@@ -139,32 +129,21 @@ async function expectAnswers(
   );
 }
 
-for (const [route, lines] of routes)
-  // By npm run test:long, because most of what it takes is nginx's.
-  test.skipIf(lines !== undefined && (nginxPath === null || !isLong))(
-    `${route} every early answer, the 503 without room and the 408 reach every client`,
-    async () => {
-      // A proxy that buffers the whole request does not send it slowly.
-      const sent = groups.filter(([, target]) => target !== "hasty" || lines?.length !== 0);
-      for (const client of installed) await expectAnswers(lines, client, sent);
-    },
-  );
+// test/wire/proxies.test.ts has it through proxies.
+test("every early answer, the 503 without room and the 408 reach every client", async () => {
+  for (const client of installed) await expectAnswers(client, groups);
+});
 
 test("over HTTP/1.0 without a Connection header every early answer reaches clients that can send it", async () => {
   const cases = inBothForms(refused, { isOld: true }).filter(({ isChunked }) => !isChunked);
   const group: Group = ["HTTP/1.0", "ordinary", cases];
-  for (const client of installed)
-    if (client === "python3") await expectAnswers(undefined, client, [group]);
+  for (const client of installed) if (client === "python3") await expectAnswers(client, [group]);
 });
 
 test("the last result of a batch that is broken off reaches a client that keeps sending and closes", async () => {
   await using hasty = await targets.hasty();
   const connection = await connectRaw(hasty.url);
-  connection.send(
-    createHead("Connection: close", "Transfer-Encoding: chunked")
-      .replace("/plants ", "/plants/batch ")
-      .replace("application/json", "application/x-ndjson") + chunk('{"id":1,"name":"a"}\n'),
-  );
+  connection.send(batchHead("Connection: close") + chunk('{"id":1,"name":"a"}\n'));
   const slow = await receive(connection, /"line":2,"status":408/);
   expect(slow).toContain('{"line":1,"status":200}');
   for (let piece = 0; piece < 30; piece++) connection.send(chunk("x".repeat(50_000)));

@@ -5,6 +5,7 @@ import { ConfigError, resolveConfig } from "../../src/config.ts";
 import type { PageText, PlantQuery } from "../../src/domain/page.ts";
 import { send, startService, type TestService } from "../support/service.ts";
 import {
+  batchHead,
   chunk,
   connectRaw,
   createHead,
@@ -255,11 +256,7 @@ describe.concurrent("what takes long:", () => {
       PLANTSTORE_IDLE_SECONDS_MAX: "7",
     });
     const connection = await connectRaw(service.url);
-    connection.send(
-      createHead(CHUNKED)
-        .replace("/plants ", "/plants/batch ")
-        .replace("application/json", "application/x-ndjson"),
-    );
+    connection.send(batchHead());
     for (let line = 1; line <= 6; line++) {
       connection.send(chunk(`{"id":${line},"name":"a"}\n`));
       await receive(connection, new RegExp(`"line":${line},`));
