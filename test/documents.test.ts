@@ -6,7 +6,6 @@ import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import { type Config, resolveConfig, settings } from "../src/config.ts";
 import { catalogue } from "../src/domain/errors.ts";
-import { scopes } from "../src/domain/token.ts";
 import { launcher } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
@@ -20,10 +19,6 @@ const documents = ["*.md", "docs/*.md", "bench/*.md"].flatMap((pattern) =>
 /** The rows of a table, with one space around each cell. */
 const rowsOf = (text: string, pattern: RegExp): string[] =>
   (text.match(pattern) ?? []).map((row) => row.replaceAll(/ +/g, " "));
-
-test("README.md has at most 7 kB", async () => {
-  expect((await read("README.md")).length).toBeLessThanOrEqual(7_000);
-});
 
 describe("every link and anchor exists:", () => {
   const withoutCode = (text: string): string => text.replaceAll(/```[\s\S]*?```|`[^`\n]*`/g, "");
@@ -78,11 +73,6 @@ describe("docs/architecture.md", () => {
   });
 });
 
-test("README.md: a second token has the scopes of the first", async () => {
-  const [, given = ""] = /token create[^`]*--scopes ([\w:,]+)/.exec(await read("README.md")) ?? [];
-  expect(given.split(",")).toEqual([...scopes]);
-});
-
 describe("docs/backup.md: pg_dump is given a URL that libpq takes:", () => {
   test.each([
     ["postgres://a:b@c/d", "postgres://a:b@c/d"],
@@ -99,20 +89,6 @@ describe("docs/backup.md: pg_dump is given a URL that libpq takes:", () => {
     });
     expect(child.stdout.toString()).toBe(expected);
   });
-});
-
-test.each([
-  ["pagination", "docs/api.md"],
-  ["API key", "docs/api.md"],
-  ["optimistic concurrency", "docs/api.md"],
-  ["troubleshooting", "docs/operations.md"],
-  ["rollback", "docs/versioning.md"],
-  ["downgrade", "docs/versioning.md"],
-  ["high availability", "docs/scaling.md"],
-  ["replication", "docs/scaling.md"],
-])("who searches for “%s” finds %s", async (words, document) => {
-  const text = (await read(document)).replaceAll(/\s+/g, " ");
-  expect(text.toLowerCase()).toContain(words.toLowerCase());
 });
 
 test("docs/errors.md has the catalogue, entry for entry", async () => {

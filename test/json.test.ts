@@ -1,6 +1,7 @@
 /** JSON without rounding: which numbers are ids, how deep a body may be, and how what came instead is described. */
 
 import { describe, expect, test } from "bun:test";
+import * as fc from "fast-check";
 import { Refusal } from "../src/domain/errors.ts";
 import {
   clip,
@@ -11,7 +12,11 @@ import {
   parseJson,
   parseMembers,
 } from "../src/domain/json.ts";
+import { anyInteger, anyNotation, anyNumberText } from "./support/arbitrary.ts";
 import { reasonOf } from "./support/expect.ts";
+import { runsFactor } from "./support/long.ts";
+import { findInt64ByOracle } from "./support/oracle.ts";
+import { seed } from "./support/random.ts";
 
 describe("the int64 of", () => {
   test.each<[string, bigint | undefined]>([
@@ -133,5 +138,27 @@ describe("members", () => {
   ])("%j are refused", (given, says) => {
     expect(() => parse(given)).toThrow(new Refusal("invalid_body", says));
     expect(reasonOf(() => parse(given))).toBe("invalid_body");
+  });
+});
+
+describe("findInt64", () => {
+  test("agrees with exact arithmetic on any JSON number", () =>
+    fc.assert(
+      fc.property(anyNumberText, (text) => {
+        expect(findInt64(text)).toBe(findInt64ByOracle(text));
+      }),
+      { seed, numRuns: 5_000 * runsFactor },
+    ));
+
+  test("finds any int64 in any notation, and none in an integer out of range", () => {
+    const written = anyInteger.chain((value) => fc.tuple(fc.constant(value), anyNotation(value)));
+    return fc.assert(
+      fc.property(written, ([value, text]) => {
+        const isInt64 = BigInt.asIntN(64, value) === value;
+        expect(findInt64(text)).toBe(isInt64 ? value : undefined);
+        expect(findInt64ByOracle(text)).toBe(isInt64 ? value : undefined);
+      }),
+      { seed, numRuns: 2_000 * runsFactor },
+    );
   });
 });

@@ -3,8 +3,8 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
 import { heldUp } from "../support/database.ts";
-import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
-import { connectRaw } from "../support/wire.ts";
+import { readError, send, startService, type TestService } from "../support/service.ts";
+import { batchHead, chunk, connectRaw } from "../support/wire.ts";
 import { limits } from "../support/limits.ts";
 import { until } from "../support/until.ts";
 
@@ -152,9 +152,6 @@ describe("a batch", () => {
   });
 });
 
-const HEAD = `POST /plants/batch HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${TEST_TOKEN}\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n`;
-const chunk = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
-
 describe("a batch over a bare connection", () => {
   const untilBrokenOff = ({ logLines }: TestService, count: number): Promise<void> =>
     until(
@@ -164,7 +161,7 @@ describe("a batch over a bare connection", () => {
 
   test("answers the first line before the second is sent", async () => {
     const connection = await connectRaw(service.url);
-    connection.send(HEAD + chunk('{"id":40,"name":"a"}\n'));
+    connection.send(batchHead() + chunk('{"id":40,"name":"a"}\n'));
     await connection.receive(/\{"line":1,"status":200\}\n/);
     connection.send(chunk('{"id":41,"name":"a"}\n'));
     await connection.receive(/\{"line":2,"status":200\}\n/);
@@ -176,14 +173,14 @@ describe("a batch over a bare connection", () => {
   test("that breaks off leaves whole lines stored and no half one", async () => {
     await using small = await startService();
     const connection = await connectRaw(small.url);
-    connection.send(HEAD + chunk('{"id":1,"name":"whole"}\n{"id":2,"name":"ha'));
+    connection.send(batchHead() + chunk('{"id":1,"name":"whole"}\n{"id":2,"name":"ha'));
     await connection.receive(/"line":1/);
     connection.abort();
     await untilBrokenOff(small, 1);
     expect(await countPlants(small)).toBe(1);
     // A half line that happens to be JSON is still a half line.
     const another = await connectRaw(small.url);
-    another.send(HEAD + chunk('{"id":3,"name":"whole"}\n{"id":4,"name":"half"}'));
+    another.send(batchHead() + chunk('{"id":3,"name":"whole"}\n{"id":4,"name":"half"}'));
     await another.receive(/"line":1/);
     another.abort();
     await untilBrokenOff(small, 2);
@@ -192,7 +189,7 @@ describe("a batch over a bare connection", () => {
 
   test("that stops sending is told so in a last result, and ended", async () => {
     const connection = await connectRaw(service.url);
-    connection.send(HEAD + chunk('{"id":50,"name":"a"}\n{"id":51'));
+    connection.send(batchHead() + chunk('{"id":50,"name":"a"}\n{"id":51'));
     const received = await connection.receive(/"status":408.*\r\n0\r\n\r\n$/s);
     expect(received).toContain('{"line":1,"status":200}');
     expect(received).toContain(`{"line":2,"status":408,"error":${catalogue.body_too_slow.code}`);
@@ -202,12 +199,14 @@ describe("a batch over a bare connection", () => {
 
 test("a full queue holds a batch up, and fails no line of it", async () => {
   await using small = await startService({
-    ...limits({ queueLengthMax: 16, batchLengthMax: 16 }),
+    // However slow the machine is.
+    ...limits({ queueLengthMax: 16, batchLengthMax: 16, queueSecondsMax: 200 }),
+    PLANTSTORE_IDLE_SECONDS_MAX: "255",
   });
-  const body = Array.from({ length: 3000 }, (_, i) => `{"id":${i},"name":"n"}\n`).join("");
+  const body = Array.from({ length: 1_000 }, (_, i) => `{"id":${i},"name":"n"}\n`).join("");
   const batches = await Promise.all([sendBatch(body, small), sendBatch(body, small)]);
   for (const results of batches) expect(results.every(({ status }) => status === 200)).toBe(true);
-  expect(await countPlants(small)).toBe(3000);
+  expect(await countPlants(small)).toBe(1_000);
 });
 
 test("a store that cannot be written fails the lines with 503, and goes on when it can again", async () => {
@@ -215,9 +214,12 @@ test("a store that cannot be written fails the lines with 503, and goes on when 
   await using held = await small.database.holdWrites();
   const blocked = await sendBatch('{"id":1,"name":"a"}\n{"id":2,"name":"a"}\n', small);
   expect(blocked).toMatchObject([
-    { line: 1, status: 503, error: catalogue[heldUp].code },
-    { line: 2, status: 503, error: catalogue[heldUp].code },
+    { line: 1, status: 503 },
+    { line: 2, status: 503 },
   ]);
+  // On a busy machine the commit may have begun by then.
+  const reasons = [catalogue[heldUp].code, catalogue.store_unavailable.code];
+  for (const { error } of blocked) expect(reasons).toContain(error as (typeof reasons)[number]);
   await held.release();
   expect(await sendBatch('{"id":1,"name":"a"}\n', small)).toEqual([{ line: 1, status: 200 }]);
 });
@@ -247,7 +249,10 @@ test("our own failures are logged once a block, not once a line", async () => {
 });
 
 test("lines about the same id keep their order when the queue is full", async () => {
-  await using small = await startService(limits({ queueLengthMax: 64, batchLengthMax: 16 }));
+  await using small = await startService({
+    ...limits({ queueLengthMax: 64, batchLengthMax: 16, queueSecondsMax: 200 }),
+    PLANTSTORE_IDLE_SECONDS_MAX: "255",
+  });
   const pairs = (first: number): string =>
     Array.from(
       { length: 1_000 },

@@ -8,7 +8,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { formatRequest } from "./connection.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { type Budget, type Finding, runEach, type Scenario } from "./scenario.ts";
 import { measurePeakMemoryBytes, missingFigures, startTorturedService } from "./service.ts";
 
 /** A small container's. */
@@ -30,21 +30,21 @@ export const memory: Scenario = {
   run,
 };
 
-async function run({ tell, isShort = false }: Budget): Promise<Finding> {
-  const faults: string[] = [];
+async function run(budget: Budget): Promise<Finding> {
   const limiter = findLimiter();
   using folder = makeTemporaryFolder();
   const model = join(folder.path, "model.db");
   makeModel(model);
-  const figures: Record<string, number> = { "in a control group of 256 MB": limiter.length && 1 };
-  for (const [name, findRequest] of Object.entries(attacks)) {
-    tell(`${(isShort ? SHORT : LONG).clients} clients: ${name}`);
-    const found = await attack(findRequest, isShort ? SHORT : LONG, model, limiter);
-    faults.push(...found.faults.map((fault) => `${name}: ${fault}`));
-    for (const [figure, value] of Object.entries(found.figures))
-      figures[`${name}: ${figure}`] = Number(value);
-  }
-  return { figures, faults };
+  const { figures, faults } = await runEach(
+    Object.keys(attacks),
+    budget,
+    (name, { tell, isShort }) => {
+      tell(`${(isShort ? SHORT : LONG).clients} clients: ${name}`);
+      return attack(attacks[name] as Attack, isShort ? SHORT : LONG, model, limiter);
+    },
+  );
+  const isLimited = Number(limiter.length > 0);
+  return { figures: { "in a control group of 256 MB": isLimited, ...figures }, faults };
 }
 
 /**
