@@ -6,6 +6,7 @@ import {
   closeSync,
   copyFileSync,
   existsSync,
+  mkdirSync,
   openSync,
   readdirSync,
   renameSync,
@@ -254,6 +255,48 @@ function fillDisk(path: string): void {
     closeSync(descriptor);
   }
 }
+
+test("another store in place of the folder is noticed by every thread: all that reads or writes answers 503", async () => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/data/plants.db`;
+  await using service = await spawnService({
+    ...token,
+    DATABASE_URL: `sqlite:${path}`,
+    PLANTSTORE_WORKERS: process.platform === "linux" ? "2" : "1",
+  });
+  const { url } = service.started;
+  const sender = new Sender(url);
+  await sender.send(sender.makePlants(8));
+  const headers = { authorization: `Bearer ${TEST_TOKEN}`, connection: "close" };
+  const reads = [
+    "/plants/1",
+    "/plants",
+    "/plants?limit=1000",
+    "/plants?q=a",
+    "/plants/count",
+    "/tags",
+  ];
+  // A connection for each, so every thread gets some.
+  const ask = (): Promise<number[]> =>
+    Promise.all(
+      reads
+        .flatMap((read) => Array.from({ length: 8 }, () => read))
+        .map(async (read) => (await fetch(url + read, { headers })).status),
+    );
+  expect(new Set(await ask())).toEqual(new Set([200]));
+  renameSync(`${folder.path}/data`, `${folder.path}/old`);
+  mkdirSync(`${folder.path}/data`);
+  makeStore(path, 100);
+  // A count may be two seconds old.
+  await until("no thread reads the old store", async () =>
+    new Set(await ask()).isSubsetOf(new Set([503])),
+  );
+  await expectRefusal(await readinessTurns(503, url), "store_unavailable");
+  const [response] = await sender.send(sender.makePlants(1));
+  expect(response?.status).toBe(503);
+  expect(readPlants(path)).toHaveLength(100);
+  expect(readPlants(`${folder.path}/old/plants.db`)).toEqual(sender.expected);
+});
 
 /** What the main file holds by itself, without the log beside it. */
 function readMainFile(path: string): StoredPlant[] {
