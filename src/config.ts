@@ -99,6 +99,11 @@ const rules = {
     meaning: "Memory for all request bodies and unread answers together.",
     ...integer("67108864", 64, 68_719_476_736),
   },
+  // Their heads get as much as the bodies: 4096 times the 16 KiB of headerBytesMax.
+  connectionsMax: {
+    meaning: "Connections; past it new ones are refused. Each may take 16 KiB for its head.",
+    ...integer("4096", 1, 1_000_000),
+  },
   idleSecondsMax: {
     meaning: "Seconds until an idle connection is closed.",
     ...integer("30", 5, 255),

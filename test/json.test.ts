@@ -60,7 +60,10 @@ describe("a body", () => {
 
   test.each([
     ["1,000 levels", wrap(1_000, long)],
-    ["many levels one after the other", `[${"[[]],{},".repeat(2_000)}1]`],
+    ["many levels one after the other", `[${"[[]],{},".repeat(1_900)}1]`],
+    ["10,001 plants", `[${'{"id":1,"name":""},'.repeat(10_000)}{}]`],
+    ["10,000 values of two characters", `[${"1,".repeat(9_999)}1]`],
+    ["commas in a text", JSON.stringify(",".repeat(20_000))],
     ["brackets in a text", JSON.stringify("[{".repeat(2_000))],
     ["brackets behind an escaped quote", JSON.stringify(`"${"[".repeat(2_000)}`)],
     ["brackets behind an escaped backslash", `["\\\\",${wrap(999, long)}]`],
@@ -71,6 +74,8 @@ describe("a body", () => {
     ["1,001 levels", wrap(1_001, long), "The body is nested deeper than 1000 levels."],
     ["1,001 objects", '{"a":'.repeat(1_001), "The body is nested deeper than 1000 levels."],
     ["1,001 levels behind texts", `["[\\"","\\\\",${wrap(1_000, long)}]`, "The body is nested"],
+    ["10,001 values of two characters", `[${"1,".repeat(10_000)}1]`, "has 10001 values in 20003"],
+    ["many empty arrays", `[${"[],".repeat(300_000)}1]`, "The body has 600001 values in"],
     ["a byte order mark", "\uFEFF{}", "The body begins with a byte order mark (U+FEFF)"],
     ["half an object", "{", "The body is not valid JSON: Expected '}'."],
   ])("of %s is refused", (_name, text, says) => {

@@ -342,7 +342,7 @@ function challenge(refusal: Refusal): string {
 }
 
 const EXPOSED_HEADERS =
-  "ETag, Idempotent-Replayed, Last-Change, Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
+  "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
 const PREFLIGHT_SECONDS = "600";
 
 /** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
@@ -357,7 +357,7 @@ function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow:
   headers.set("access-control-allow-methods", allow);
   headers.set(
     "access-control-allow-headers",
-    "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, X-Request-Id",
+    "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id",
   );
   headers.set("access-control-max-age", PREFLIGHT_SECONDS);
 }

@@ -1,6 +1,7 @@
 /** POST /plants/batch: each line judged alone, in order, as it comes. */
 
 import { afterAll, describe, expect, test } from "bun:test";
+import { connect } from "node:net";
 import { catalogue } from "../../src/domain/errors.ts";
 import { heldUp } from "../support/database.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
@@ -194,6 +195,73 @@ describe("a batch over a bare connection", () => {
     expect(received).toContain('{"line":1,"status":200}');
     expect(received).toContain(`{"line":2,"status":408,"error":${catalogue.body_too_slow.code}`);
     connection.abort();
+  });
+});
+
+describe("a batch with Prefer: return=minimal", () => {
+  const sendPreferring = (prefer: string, body: string): Promise<Response> =>
+    send(service, "POST", "/plants/batch", { body, headers: { ...NDJSON, prefer } });
+  const { invalid_json, id_taken, body_too_slow } = catalogue;
+
+  test("answers the refused lines and the counts, and says that it does", async () => {
+    const lines = ['{"id":70,"name":"a"}', "", "x", '{"id":70,"name":"a"}', '{"id":70,"name":"b"}'];
+    const response = await sendPreferring("respond-async, Return = minimal", lines.join("\n"));
+    expect(response.headers.get("preference-applied")).toBe("return=minimal");
+    expect(parseResults(await response.text())).toEqual([
+      { line: 3, status: 400, error: invalid_json.code, message: expect.any(String) },
+      { line: 5, status: 409, error: id_taken.code, message: expect.any(String) },
+      { created: 1, replayed: 1, refused: 2, complete: true },
+    ] as never);
+    const none = await (await sendPreferring('return="minimal"', "")).text();
+    expect(none).toBe('{"created":0,"replayed":0,"refused":0,"complete":true}\n');
+  });
+
+  test("shows the first 1,000 refused lines", async () => {
+    const results = parseResults(
+      await (await sendPreferring("return=minimal", "x\n".repeat(1_500))).text(),
+    );
+    expect(results.slice(0, -1).map(({ line }) => line)).toEqual(
+      Array.from({ length: 1_000 }, (_, index) => index + 1),
+    );
+    expect(results.at(-1) as unknown).toMatchObject({ refused: 1_500, complete: true });
+  });
+
+  test.each([
+    "return=representation",
+    "return=representation, return=minimal",
+    "minimal",
+    "wait=5",
+  ])("%s: every result", async (prefer) => {
+    const response = await sendPreferring(prefer, "x\n");
+    expect(response.headers.has("preference-applied")).toBe(false);
+    expect(parseResults(await response.text())).toMatchObject([{ line: 1, status: 400 }]);
+  });
+
+  const minimalHead = HEAD.replace("Content-Type", "Prefer: return=minimal\r\nContent-Type");
+
+  test("that stops sending is told where, and that it is not complete", async () => {
+    const connection = await connectRaw(service.url);
+    connection.send(minimalHead + chunk('{"id":71,"name":"a"}\n{"id":72'));
+    const received = await connection.receive(/"complete".*\n/);
+    expect(received).toContain(`{"line":2,"status":408,"error":${body_too_slow.code}`);
+    expect(received).toContain('{"created":1,"replayed":0,"refused":0,"complete":false}');
+    connection.abort();
+  });
+
+  test("takes every line of a client that sends all before it reads", async () => {
+    const { hostname, port } = new URL(service.url);
+    const socket = connect(Number(port), hostname).pause();
+    // Their results would fill the buffers of the connection.
+    const lines = "x\n".repeat(300_000);
+    await new Promise((sent) => {
+      socket.write(`${minimalHead}${chunk(lines)}0\r\n\r\n`, sent);
+    });
+    let received = "";
+    for await (const bytes of socket) {
+      received += String(bytes);
+      if (received.includes('"complete"')) break;
+    }
+    expect(received).toContain('{"created":0,"replayed":0,"refused":300000,"complete":true}\n');
   });
 });
 

@@ -92,13 +92,19 @@ async function attack(
   const prepare = (path: string): void => copyFileSync(model, path);
   await using service = await startTorturedService({}, clients + 200, prepare, limiter);
   const faults: string[] = [];
-  const request = await findRequest(service.url);
+  const requests = [await findRequest(service.url)].flat();
   const sockets: Socket[] = [];
   let served = 0;
   const onAnswer = (status: number): void => void (served += status < 500 ? 1 : 0);
   while (sockets.length < clients && service.isAlive()) {
     const length = Math.min(OPENED_TOGETHER, clients - sockets.length);
-    const opened = Array.from({ length }, () => openDeaf(service.url, request, onAnswer));
+    const opened = Array.from({ length }, (_, index) =>
+      openDeaf(
+        service.url,
+        requests[(sockets.length + index) % requests.length] as string,
+        onAnswer,
+      ),
+    );
     sockets.push(...(await Promise.all(opened)));
   }
   const heldAtMs = performance.now();
@@ -124,7 +130,8 @@ async function attack(
   };
 }
 
-type Attack = (url: string) => string | Promise<string>;
+/** What each client sends: one request, or these in turns. */
+type Attack = (url: string) => string | readonly string[] | Promise<string>;
 
 /** The first two need no token, those that read one that may read, and the batches one that may write. */
 const attacks: Readonly<Record<string, Attack>> = {
@@ -155,6 +162,18 @@ const attacks: Readonly<Record<string, Attack>> = {
     formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`),
   "bodies of many values at once": () =>
     formatRequest("POST", "/plants", `{"id":1.5,"z":[${"1,".repeat(500_000)}1]}`),
+  "a mix": () => [
+    formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`),
+    formatRequest("POST", "/plants", `{"id":1.5,"z":${"[1,".repeat(900)}1${"]".repeat(900)}}`),
+    formatRequest("POST", "/plants", `{"id":1.5,"z":[${"[12345678901],".repeat(74_000)}1]}`),
+    formatRequest("GET", "/plants?q=nnn&limit=1000"),
+    formatRequest("GET", `/plants?name=€&after=${PLANTS - 1}`),
+    formatRequest("GET", `/plants/${PLANTS + 1}`),
+    formatAs("text/event-stream", "/changes"),
+    formatAs("application/x-ndjson", "/changes"),
+    formatAs("application/x-ndjson", "/plants"),
+    formatAs("text/csv", "/plants"),
+  ],
 };
 
 const formatLines = (count: number): string =>

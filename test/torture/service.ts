@@ -46,6 +46,7 @@ export async function startTorturedService(
       {
         DATABASE_URL: `sqlite:${path}`,
         PLANTSTORE_TOKEN: TEST_TOKEN,
+        PLANTSTORE_CONNECTIONS_MAX: String(connections),
         ...settings,
         ...ownSettings(),
       },
