@@ -183,6 +183,26 @@ describe("group commit", () => {
     await fourth;
   });
 
+  test("waits for clients that were just answered while each tick brings one of them", async () => {
+    const { batches, gates, started, commit } = heldCommit();
+    const group = new Batcher(commit, limits, { now: () => 0 });
+    const writes = [1, 2, 3, 4, 5].map((write) => group.submit(write));
+    await started[0]?.promise;
+    gates[0]?.resolve();
+    await Promise.all(writes);
+    for (const write of [6, 7, 8]) {
+      writes.push(group.submit(write));
+      if (write > 6) await new Promise(setImmediate);
+    }
+    await started[1]?.promise;
+    expect(batches).toEqual([
+      [1, 2, 3, 4, 5],
+      [6, 7, 8],
+    ]);
+    gates[1]?.resolve();
+    await Promise.all(writes);
+  });
+
   test("refuses writes that have waited too long behind slow commits, and does not commit them", async () => {
     let now = 0;
     const batches: number[][] = [];
