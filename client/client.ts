@@ -279,8 +279,8 @@ export class Client extends Manager {
   }
 
   /** How many plants match. */
-  async countPlants({ tag, name, q }: Filter = {}, options?: RetryOptions): Promise<Count> {
-    const path = `/plants/count${formatQuery({ tag, name, q })}`;
+  async countPlants(filter: Filter = {}, options?: RetryOptions): Promise<Count> {
+    const path = `/plants/count${formatQuery({ ...filter, order: undefined })}`;
     const count = findJson((await this.ask(path, {}, options)).text);
     if (!isCount(count)) throw this.notAPlantStore();
     return count;

@@ -107,8 +107,18 @@ export function formatId(id: bigint): string {
   throw new TypeError(`id: expected a bigint, got ${typeof id}`);
 }
 
+/** A name that is missing here does not compile: a filter that is not sent would match every plant. */
+const queryNames: Readonly<Record<keyof PageQuery | keyof TagQuery, true>> = {
+  prefix: true,
+  tag: true,
+  name: true,
+  q: true,
+  order: true,
+  after: true,
+  limit: true,
+};
 /** No others, so an object with more members may be given. */
-const QUERY_NAMES = ["prefix", "tag", "name", "q", "order", "after", "limit"];
+const QUERY_NAMES = Object.keys(queryNames);
 
 /** Starts with a question mark, unless nothing is asked for. */
 export function formatQuery(query: PageQuery | TagQuery): string {

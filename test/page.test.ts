@@ -2,11 +2,10 @@
 
 import { describe, expect, test } from "bun:test";
 import { array, assert, constantFrom, property } from "fast-check";
+import { findHint, isSearch } from "../src/domain/filter.ts";
 import {
   createPage,
-  findHint,
   firstIdOf,
-  isSearch,
   type PlantQuery,
   TAG_PREFIXES_MAX,
   takeTags,

@@ -1,6 +1,7 @@
 /** The operations on plants that the views need. */
 
 import type { Client, Versioned } from "../../client/client.ts";
+import type { Filter as PlantFilter } from "../../src/domain/filter.ts";
 import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
 import type { PlantQuery } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
@@ -9,7 +10,7 @@ import { call, Explained, isStatus } from "./service.ts";
 
 export type { Versioned } from "../../client/client.ts";
 
-export type Filter = Pick<PlantQuery, "tag" | "order"> & { readonly q: string | undefined };
+export type Filter = PlantFilter & Pick<PlantQuery, "order">;
 
 /** Sends again after a lost answer: most outages are over within a second. */
 const RETRYING = { delaysMs: [300, 900] };

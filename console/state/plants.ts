@@ -2,7 +2,8 @@
 
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
-import { createFilter, type PlantCount } from "../../src/domain/page.ts";
+import { createFilter } from "../../src/domain/filter.ts";
+import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { createPlant, type Filter, removePlant, Taken } from "../api/plants.ts";
 import type { Versioned } from "../api/plants.ts";
@@ -139,8 +140,7 @@ class PlantList {
 
   /** As the service would filter. */
   private includes(plant: Plant): boolean {
-    if (this.filter.tag !== undefined && plant.tag !== this.filter.tag) return false;
-    return createFilter({ q: this.filter.q })(plant);
+    return createFilter(this.filter)(plant);
   }
 
   /** The index that the id has, or would have. */

@@ -1,6 +1,7 @@
 /** The view that is shown, kept in the fragment of the address, so it can be shared. It never holds a token. */
 
 import { signal } from "@preact/signals";
+import { type Filter as PlantFilter, filterNames } from "../../src/domain/filter.ts";
 import { findPlainInt64 } from "../../src/domain/json.ts";
 import type { Filter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
@@ -20,7 +21,10 @@ interface Route {
 export const titleOf = (view: Route["view"]): string =>
   view.charAt(0).toUpperCase() + view.slice(1);
 
-export const everything: Filter = { q: undefined, tag: undefined, order: "asc" };
+export const everything: Filter = { order: "asc" };
+
+export const isWhole = (filter: Filter): boolean =>
+  filterNames.every((name) => filter[name] === undefined);
 
 export const route = signal<Route>(parseRoute(location.hash));
 
@@ -38,9 +42,9 @@ function parseRoute(hash: string): Route {
     return { ...parseRoute(last), view: other, open: undefined };
   }
   const parameters = new URLSearchParams(query);
+  const given = filterNames.map((name) => [name, parameters.get(name) ?? undefined]);
   const filter: Filter = {
-    q: parameters.get("q") ?? undefined,
-    tag: parameters.get("tag") ?? undefined,
+    ...(Object.fromEntries(given) as PlantFilter),
     order: parameters.get("order") === "desc" ? "desc" : "asc",
   };
   const open = path.replace(/^plants\/?/, "");
@@ -49,11 +53,10 @@ function parseRoute(hash: string): Route {
 }
 
 /** The link to a plant or a form. */
-export function linkTo(open: Open, { q, tag, order }: Filter = route.value.filter): string {
+export function linkTo(open: Open, filter: Filter = route.value.filter): string {
   const query = new URLSearchParams();
-  if (q !== undefined) query.set("q", q);
-  if (tag !== undefined) query.set("tag", tag);
-  if (order !== "asc") query.set("order", order);
+  for (const name of filterNames) if (filter[name] !== undefined) query.set(name, filter[name]);
+  if (filter.order !== "asc") query.set("order", filter.order);
   return `#/plants${open === undefined ? "" : `/${open}`}${query.size === 0 ? "" : `?${query}`}`;
 }
 

@@ -6,7 +6,7 @@ import { CSV_HEAD, formatCsv } from "../../src/format/csv.ts";
 import type { Filter } from "../api/plants.ts";
 import { baseUrl, call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
-import { route } from "../state/route.ts";
+import { isWhole, route } from "../state/route.ts";
 import { hasSelection, readSelected, work } from "../state/selection.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
@@ -91,8 +91,7 @@ export function download(content: Blob, name: string): void {
 /** Of the selection, if there is one. */
 export function ExportMenu(): JSX.Element {
   const { filter } = route.value;
-  const isWhole = filter.q === undefined && filter.tag === undefined;
-  const what = hasSelection.value ? "the selected" : isWhole ? "all" : "these";
+  const what = hasSelection.value ? "the selected" : isWhole(filter) ? "all" : "these";
   return (
     <Menu
       label={hasSelection.value ? "Export the selection" : "Export the list"}

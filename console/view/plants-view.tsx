@@ -8,7 +8,7 @@ import { findTaken } from "../api/plants.ts";
 import { useNews } from "../state/feed.ts";
 import { formatCount, formatName, formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
-import { linkTo, openPlant, refine, route } from "../state/route.ts";
+import { isWhole, linkTo, openPlant, refine, route } from "../state/route.ts";
 import {
   deleteSelected,
   hasSelection,
@@ -73,7 +73,6 @@ function PlantsList(): JSX.Element {
 
 function CountLine(): JSX.Element {
   const { filter, count } = list.value;
-  const isWhole = filter.q === undefined && filter.tag === undefined;
   const id = findInt64((filter.q ?? "").trim());
   const news = useNews((change) => change.id === id);
   const key = id === undefined ? undefined : `${id} ${news?.seq}`;
@@ -88,7 +87,7 @@ function CountLine(): JSX.Element {
         count.value !== undefined &&
         total.value !== undefined && (
           <span>
-            {!isWhole && `${formatTotal(count.value)} of `}
+            {!isWhole(filter) && `${formatTotal(count.value)} of `}
             {formatTotal(total.value)} {total.value.count === 1 ? "plant" : "plants"}
           </span>
         )

@@ -4,7 +4,6 @@ import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import {
   Client,
-  type Filter,
   type Refused,
   type RetryOptions,
   ServiceError,
@@ -13,6 +12,7 @@ import {
 import { findChanges } from "../../client/changes.ts";
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
+import { type Filter, pickFilter } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { ListedPlant, Plant } from "../domain/plant.ts";
 import type { Created, SchemaChange, Store } from "../domain/store.ts";
@@ -137,7 +137,7 @@ const PAGE_LENGTH = 1_000;
 /** All plants that match, by ascending id. */
 export async function* readPages(
   store: Store,
-  { tag, name }: Filter,
+  filter: Filter,
   retrying: RetryOptions,
 ): AsyncGenerator<readonly ListedPlant[]> {
   let after: bigint | undefined;
@@ -145,7 +145,7 @@ export async function* readPages(
     // SQLite answers at once, which would starve Ctrl-C and the progress line.
     await new Promise(setImmediate);
     retrying.signal?.throwIfAborted();
-    const query = { after, limit: PAGE_LENGTH, tag, name, order: "asc" } as const;
+    const query = { ...pickFilter(filter), after, limit: PAGE_LENGTH, order: "asc" } as const;
     const page = await retryBusy(() => store.listPlants(query), retrying);
     if (page.plants.length > 0) yield page.plants;
     after = page.next;
@@ -195,7 +195,7 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
 }
 
 /** The flags of all commands, besides those of settings. */
-export interface Flags {
+export interface Flags extends Filter {
   readonly after?: string;
   readonly databaseUrl?: string;
   readonly delimiter?: string;
@@ -208,13 +208,11 @@ export interface Flags {
   readonly from?: string;
   readonly json?: boolean;
   readonly map?: string;
-  readonly name?: string;
   readonly output?: string;
   readonly rate?: string;
   readonly rejects?: string;
   readonly scopes?: string;
   readonly sheet?: string;
-  readonly tag?: string;
   readonly to?: string;
   readonly types?: string;
   readonly url?: string;

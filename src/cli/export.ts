@@ -1,6 +1,7 @@
 /** plantstore export: all plants that match, from the store or a running service, as one file. */
 
 import type { Config } from "../config.ts";
+import { type Filter, filterNames, filters, pickFilter } from "../domain/filter.ts";
 import { formatNdjson, formatStoredPlant, type ListedPlant } from "../domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../format/csv.ts";
 import { type Flags, plantsOf, untilInterrupted, UsageError, withTarget } from "./command.ts";
@@ -14,6 +15,7 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
   if (format === "xlsx")
     throw new UsageError(`--output: ${path}: the console exports workbooks; choose a .csv file`);
   const form = forms[format];
+  const filter = parseFilter(flags);
   const startedAtMs = performance.now();
   let count = 0;
 
@@ -23,9 +25,8 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
       // Plants that scroll by on the terminal are progress enough.
       const isShown = path !== "-" || !process.stdout.isTTY;
       using progress = showProgress(() => ({ plants: count }), isShown);
-      const { tag, name } = flags;
       const retrying = { signal, onRetry: progress.onRetry };
-      const blocks = plantsOf(target).exportBlocks({ tag, name }, retrying);
+      const blocks = plantsOf(target).exportBlocks(filter, retrying);
       for await (const plants of blocks) {
         await output.write((count === 0 ? form.head : form.between) + form.format(plants));
         count += plants.length;
@@ -37,6 +38,17 @@ export async function exportPlants(config: Config, flags: Flags): Promise<void> 
   const time = formatSeconds((performance.now() - startedAtMs) / 1000);
   if (process.stderr.isTTY)
     process.stderr.write(`exported ${countOf(count, "plant")} in ${time}\n`);
+}
+
+function parseFilter(flags: Flags): Filter {
+  for (const name of filterNames) {
+    const given = flags[name];
+    if (given !== undefined && filters[name].find(given) === undefined)
+      throw new UsageError(
+        `--${name}: ${JSON.stringify(given)} is not allowed; expected ${filters[name].expected}`,
+      );
+  }
+  return pickFilter(flags);
 }
 
 const forms = {

@@ -1,5 +1,6 @@
 /** The command line: every command, its flags and its help. */
 
+import { filterNames, filters } from "../domain/filter.ts";
 import { Argument, Command, CommanderError, Option } from "commander";
 import packageJson from "../../package.json";
 import {
@@ -167,11 +168,12 @@ function addTransferCommands(program: Command): void {
     .option("--json", "the summary as JSON")
     .addHelpText("after", IMPORT_HELP)
     .action(load(async () => (await import("./import.ts")).importPlants));
-  addTarget(program.command("export"))
+  const exporting = addTarget(program.command("export"));
+  for (const name of filterNames)
+    exporting.option(`--${name} <text>`, `only plants that match. ${filters[name].meaning}`);
+  exporting
     .description("Write all plants, or those that match, by ascending id.")
     .addOption(choice("--format <format>", "default: by the name of --output, or ndjson", formats))
-    .option("--tag <tag>", "only plants with exactly this tag")
-    .option("--name <part>", "only plants with this in their name, in any case")
     .option("--output <file>", "a file that appears when it is complete (default: standard output)")
     .option("--force", "replace the file of --output")
     .action(load(async () => (await import("./export.ts")).exportPlants));

@@ -1,21 +1,16 @@
 /** Pages of plants and of tags: what a query asks for, and how a page is cut from rows in key order. */
 
+import { createFilter, type Filter, isSearch } from "./filter.ts";
 import { INT64_MAX, INT64_MIN } from "./json.ts";
 import { lengthOf, type ListedPlant } from "./plant.ts";
 
 export const orders = ["asc", "desc"] as const;
 export type Order = (typeof orders)[number];
 
-export interface PlantQuery {
+export interface PlantQuery extends Filter {
   /** The id of the last plant seen; the page begins after it. */
   readonly after: bigint | undefined;
   readonly limit: number;
-  /** Exactly this tag. */
-  readonly tag: string | undefined;
-  /** A part of the name, in any case. */
-  readonly name: string | undefined;
-  /** Each of its words is in the name or in the tag, in any case, with or without accents. */
-  readonly q?: string | undefined;
   /** By id. */
   readonly order: Order;
   /** Ends the page after this many characters; by default, after the limit of every page. */
@@ -36,9 +31,6 @@ export interface PageText {
   readonly next: bigint | undefined;
 }
 
-/** What is counted. */
-export type CountQuery = Partial<Pick<PlantQuery, "tag" | "name" | "q">>;
-
 /** How many plants a bounded piece of work has found. */
 export interface CountPage {
   readonly count: number;
@@ -51,9 +43,6 @@ export interface PlantCount {
   /** False if there may be more. */
   readonly exact: boolean;
 }
-
-/** Whether plants have to be looked at to know whether they match. */
-export const isSearch = ({ name, q }: CountQuery): boolean => name !== undefined || q !== undefined;
 
 /** The first id that may be on the page; undefined if there can be none. */
 export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
@@ -115,69 +104,6 @@ export function createPage(
     rowsLeft: (rowsMax: number): number => Math.max(1, Math.min(rowsMax, scanRowsMax - seen)),
   };
 }
-
-/** More words would take too long with a long name. */
-export const WORDS_MAX = 16;
-
-export const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
-
-/** Which plants a search finds. */
-export function createFilter(query: CountQuery): (plant: ListedPlant) => boolean {
-  const part = query.name === undefined ? undefined : fold(query.name);
-  const words = splitWords(query.q ?? "").map(foldAccents);
-  return ({ name, tag }) => {
-    if (part !== undefined && !isPartOf(part, fold(name))) return false;
-    if (words.length === 0) return true;
-    const texts = (tag === undefined ? [name] : [name, tag]).map(foldAccents);
-    return words.every((word) => texts.some((text) => isPartOf(word, text)));
-  };
-}
-
-/**
- * A text in ASCII, in upper case. A plant whose name and tag are ASCII and do not contain it, in any case, is not found
- * by the search, so a database can pass over it. Undefined if there is no such text.
- */
-export function findHint({ name, q = "" }: CountQuery): string | undefined {
-  const parts = [...splitWords(q).map(foldAccents), ...(name === undefined ? [] : [fold(name)])];
-  const plain = parts.filter((part) => part !== "" && !BEYOND_ASCII.test(part));
-  // The longest is the rarest. It is cut because a database compares it at every character.
-  const longest = plain.toSorted((one, other) => other.length - one.length)[0];
-  return longest?.slice(0, SHORT_PART_MAX);
-}
-
-/** String.includes takes up to this many steps a character. */
-const SHORT_PART_MAX = 8;
-
-/** Takes time in proportion to the text. With a long part, String.includes would take more. */
-const isPartOf = (part: string, text: string): boolean =>
-  part.length <= SHORT_PART_MAX ? text.includes(part) : Buffer.from(text).includes(part);
-
-const BEYOND_ASCII = /[\u0080-\uffff]/;
-/** No letter below these has a composed form with a mark. */
-const COMPOSABLE = /[\u0300-\uffff]/;
-/** The marks of Latin, Greek and Cyrillic. Those of other scripts tell words apart. */
-const ACCENTS = /[\u0300-\u036f]/g;
-/** Composing orders the marks on a letter, which takes a square of their number. */
-const TOO_MANY_MARKS = /\p{M}{32}/u;
-/** Composing takes up to half a microsecond a character. */
-const COMPOSED_CHARACTERS_MAX = 4_096;
-
-/**
- * Case folding, in one place for every engine: composed (NFC), then in Unicode upper case, which depends neither on a
- * locale nor, as lower case does for Σ, on the letters around. A name of more than 4,096 characters, or with 32 marks
- * in a row, is not composed: it is found by the characters that it was written with.
- */
-const fold = (text: string): string =>
-  (COMPOSABLE.test(text) && isNormalized(text) ? text.normalize("NFC") : text).toUpperCase();
-
-/** The same without accents: É is E. */
-function foldAccents(text: string): string {
-  const hasAccents = BEYOND_ASCII.test(text) && isNormalized(text);
-  return (hasAccents ? text.normalize("NFD").replace(ACCENTS, "") : text).toUpperCase();
-}
-
-const isNormalized = (text: string): boolean =>
-  text.length <= COMPOSED_CHARACTERS_MAX && !TOO_MANY_MARKS.test(text);
 
 /**
  * Every engine indexes the first 100 characters of a tag, so tags are told apart and listed by them. A tag of 100

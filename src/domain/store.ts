@@ -1,10 +1,10 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
+import type { Filter } from "./filter.ts";
 import type { ChangePage, ChangeQuery } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition, Plant } from "./plant.ts";
 import type {
-  CountQuery,
   PageForm,
   PageText,
   PlantCount,
@@ -51,7 +51,7 @@ export interface ServedStore extends TokenStore {
   listTags(query: TagQuery): Promise<TagPage>;
 
   /** Counts for at most `msMax`, a second by default. The answer may be up to two seconds old. */
-  countPlants(query?: CountQuery, msMax?: number): Promise<PlantCount>;
+  countPlants(query?: Filter, msMax?: number): Promise<PlantCount>;
 
   /**
    * Rejects with `plant_not_found`, or with `precondition_failed` if the condition does not hold. It is judged in

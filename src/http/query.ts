@@ -4,7 +4,8 @@ import { findForwardedPrefix } from "../domain/address.ts";
 import { type ChangeQuery, changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN, joinFaults } from "../domain/json.ts";
-import { type Order, orders, type PlantQuery, splitWords, WORDS_MAX } from "../domain/page.ts";
+import { type FilterName, filterNames, filters } from "../domain/filter.ts";
+import { type Order, orders, type PlantQuery } from "../domain/page.ts";
 import { isStorable } from "../domain/plant.ts";
 import { int64, integer, list, type Shape, text } from "./shape.ts";
 
@@ -48,23 +49,15 @@ const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
   fallback: undefined,
 });
 
-export const filterParameters = {
-  tag: anyText("Exactly this tag."),
-  name: anyText(
-    "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
-  ),
-  q: {
-    ...anyText(
-      `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
-    ),
-    expected: `at most ${WORDS_MAX} words`,
-    find: (given: string) => {
-      const { length } = splitWords(given);
-      if (length > WORDS_MAX) return undefined;
-      return length === 0 ? null : given;
-    },
-  },
-};
+const toParameter = ({ meaning, expected, find }: (typeof filters)[FilterName]) => ({
+  ...anyText(meaning),
+  expected,
+  find,
+});
+
+export const filterParameters = Object.fromEntries(
+  filterNames.map((name) => [name, toParameter(filters[name])]),
+) as Record<FilterName, Parameter<string | undefined>>;
 
 export const plantParameters = {
   limit: limitTo("Plants on a page."),

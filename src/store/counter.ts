@@ -1,6 +1,7 @@
 /** Counts in bounded pieces, shared by all that ask the same. */
 
-import type { CountPage, CountQuery, PlantCount, PlantQuery } from "../domain/page.ts";
+import type { Filter } from "../domain/filter.ts";
+import type { CountPage, PlantCount, PlantQuery } from "../domain/page.ts";
 
 const COUNT_MS_MAX = 1_000;
 /** A count that took longer is used again for a while: pages that ask every few seconds would slow other reads. */
@@ -10,17 +11,12 @@ const REUSE_MS = 1_000;
 export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPage>) {
   const known = new Map<string, Promise<PlantCount>>();
 
-  const countAll = async (query: CountQuery, msMax: number): Promise<PlantCount> => {
+  const countAll = async (query: Filter, msMax: number): Promise<PlantCount> => {
     const endsAtMs = performance.now() + msMax;
-    const all = { tag: undefined, name: undefined, ...query };
     let count = 0;
     for (let after: bigint | undefined; ;) {
-      const piece = await countPiece({
-        ...all,
-        after,
-        order: "asc",
-        limit: Number.POSITIVE_INFINITY,
-      });
+      const limit = Number.POSITIVE_INFINITY;
+      const piece = await countPiece({ ...query, after, order: "asc", limit });
       count += piece.count;
       after = piece.next;
       if (after === undefined || performance.now() > endsAtMs)
@@ -28,7 +24,7 @@ export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPa
     }
   };
 
-  return (query: CountQuery = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> => {
+  return (query: Filter = {}, msMax = COUNT_MS_MAX): Promise<PlantCount> => {
     const key = JSON.stringify([query, msMax]);
     const begun = known.get(key);
     if (begun !== undefined) return begun;

@@ -1,10 +1,10 @@
 /** Plants by id, pages of plants and pages of tags. */
 
+import { isSearch } from "../../domain/filter.ts";
 import {
   type CountPage,
   createPage,
   firstIdOf,
-  isSearch,
   type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,

@@ -2,15 +2,15 @@
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import type { Plant } from "../../domain/plant.ts";
-import {
-  type CountPage,
-  isSearch,
-  type PageForm,
-  type PageText,
-  type PlantPage,
-  type PlantQuery,
-  type TagPage,
-  type TagQuery,
+import { isSearch } from "../../domain/filter.ts";
+import type {
+  CountPage,
+  PageForm,
+  PageText,
+  PlantPage,
+  PlantQuery,
+  TagPage,
+  TagQuery,
 } from "../../domain/page.ts";
 import type {
   OnMigrate,

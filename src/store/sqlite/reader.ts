@@ -2,9 +2,9 @@
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
+import { isSearch } from "../../domain/filter.ts";
 import {
   type CountPage,
-  isSearch,
   type PageForm,
   type PageText,
   type PlantPage,

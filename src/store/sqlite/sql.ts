@@ -1,12 +1,11 @@
 /** Every SQL statement of the engine, prepared once a connection, and the walks over plants and tags. */
 
 import type { Database, Statement } from "bun:sqlite";
+import { findHint, isSearch } from "../../domain/filter.ts";
 import {
   type CountPage,
   createPage,
-  findHint,
   firstIdOf,
-  isSearch,
   type Order,
   type PlantPage,
   type PlantQuery,

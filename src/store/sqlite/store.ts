@@ -1,15 +1,15 @@
 /** The embedded engine: one file, one writer, one sync for every commit. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import {
-  type CountPage,
-  isSearch,
-  type PageForm,
-  type PageText,
-  type PlantPage,
-  type PlantQuery,
-  type TagPage,
-  type TagQuery,
+import { isSearch } from "../../domain/filter.ts";
+import type {
+  CountPage,
+  PageForm,
+  PageText,
+  PlantPage,
+  PlantQuery,
+  TagPage,
+  TagQuery,
 } from "../../domain/page.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";

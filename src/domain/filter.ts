@@ -1,0 +1,128 @@
+/** Every filter on plants: what it means, how its text is read, and which plants it lets through. */
+
+import type { ListedPlant } from "./plant.ts";
+
+interface FilterRule {
+  readonly meaning: string;
+  readonly expected: string;
+  /** Undefined if the text is not allowed; null if it counts as left out. */
+  readonly find: (given: string) => string | null | undefined;
+  /** Whether every engine has an index that finds the plants, so none has to be looked at. */
+  readonly isIndexed: boolean;
+  readonly match: (given: string) => (plant: ListedPlant) => boolean;
+}
+
+/** More words would take too long with a long name. */
+const WORDS_MAX = 16;
+
+const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => word !== "");
+
+/** The parameters of a query, the options of `export`, the client's type and the console's address have exactly these. */
+export const filters = {
+  tag: {
+    meaning: "Exactly this tag.",
+    expected: "text",
+    find: (given: string) => given,
+    isIndexed: true,
+    match:
+      (given: string) =>
+      ({ tag }: ListedPlant) =>
+        tag === given,
+  },
+  name: {
+    meaning:
+      "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
+    expected: "text",
+    find: (given: string) => given,
+    isIndexed: false,
+    match: (given: string) => {
+      const part = fold(given);
+      return ({ name }: ListedPlant) => isPartOf(part, fold(name));
+    },
+  },
+  q: {
+    meaning: `Up to ${WORDS_MAX} words, in any order: each is in the name or in the tag, in any case, with or without accents.`,
+    expected: `at most ${WORDS_MAX} words`,
+    find: (given: string) => {
+      const { length } = splitWords(given);
+      if (length > WORDS_MAX) return undefined;
+      return length === 0 ? null : given;
+    },
+    isIndexed: false,
+    match: (given: string) => {
+      const words = splitWords(given).map(foldAccents);
+      return ({ name, tag }: ListedPlant) => {
+        const texts = (tag === undefined ? [name] : [name, tag]).map(foldAccents);
+        return words.every((word) => texts.some((text) => isPartOf(word, text)));
+      };
+    },
+  },
+} satisfies Record<string, FilterRule>;
+
+export type FilterName = keyof typeof filters;
+export const filterNames = Object.keys(filters) as readonly FilterName[];
+
+export type Filter = { readonly [Name in FilterName]?: string | undefined };
+
+/** Of an object with more. */
+export const pickFilter = (given: Filter): Filter =>
+  Object.fromEntries(filterNames.map((name) => [name, given[name]]));
+
+/** Whether plants have to be looked at to know whether they match. */
+export const isSearch = (filter: Filter): boolean =>
+  filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);
+
+/** Which plants match. */
+export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
+  const matches = filterNames.flatMap((name) => {
+    const given = filter[name];
+    return given === undefined ? [] : filters[name].match(given);
+  });
+  return (plant) => matches.every((match) => match(plant));
+}
+
+/**
+ * A text in ASCII, in upper case. A plant whose name and tag are ASCII and do not contain it, in any case, is not found
+ * by the search, so a database can pass over it. Undefined if there is no such text.
+ */
+export function findHint({ name, q = "" }: Filter): string | undefined {
+  const parts = [...splitWords(q).map(foldAccents), ...(name === undefined ? [] : [fold(name)])];
+  const plain = parts.filter((part) => part !== "" && !BEYOND_ASCII.test(part));
+  // The longest is the rarest. It is cut because a database compares it at every character.
+  const longest = plain.toSorted((one, other) => other.length - one.length)[0];
+  return longest?.slice(0, SHORT_PART_MAX);
+}
+
+/** String.includes takes up to this many steps a character. */
+const SHORT_PART_MAX = 8;
+
+/** Takes time in proportion to the text. With a long part, String.includes would take more. */
+const isPartOf = (part: string, text: string): boolean =>
+  part.length <= SHORT_PART_MAX ? text.includes(part) : Buffer.from(text).includes(part);
+
+const BEYOND_ASCII = /[\u0080-\uffff]/;
+/** No letter below these has a composed form with a mark. */
+const COMPOSABLE = /[\u0300-\uffff]/;
+/** The marks of Latin, Greek and Cyrillic. Those of other scripts tell words apart. */
+const ACCENTS = /[\u0300-\u036f]/g;
+/** Composing orders the marks on a letter, which takes a square of their number. */
+const TOO_MANY_MARKS = /\p{M}{32}/u;
+/** Composing takes up to half a microsecond a character. */
+const COMPOSED_CHARACTERS_MAX = 4_096;
+
+/**
+ * Case folding, in one place for every engine: composed (NFC), then in Unicode upper case, which depends neither on a
+ * locale nor, as lower case does for Σ, on the letters around. A name of more than 4,096 characters, or with 32 marks
+ * in a row, is not composed: it is found by the characters that it was written with.
+ */
+const fold = (text: string): string =>
+  (COMPOSABLE.test(text) && isNormalized(text) ? text.normalize("NFC") : text).toUpperCase();
+
+/** The same without accents: É is E. */
+function foldAccents(text: string): string {
+  const hasAccents = BEYOND_ASCII.test(text) && isNormalized(text);
+  return (hasAccents ? text.normalize("NFD").replace(ACCENTS, "") : text).toUpperCase();
+}
+
+const isNormalized = (text: string): boolean =>
+  text.length <= COMPOSED_CHARACTERS_MAX && !TOO_MANY_MARKS.test(text);
