@@ -44,7 +44,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
       ],
     );
   }
-  if (!ok) throw new CommandError(`${location} is damaged or incomplete; see docs/backup.md.`);
+  if (!ok) throw new CommandError(`${location} is damaged or incomplete; see docs/operations.md.`);
 }
 
 /** What is wrong comes first. */
