@@ -5,8 +5,8 @@ import { gzipSync } from "node:zlib";
 import { Glob } from "bun";
 
 const root = `${import.meta.dir}/..`;
-const source = `${root}/src/console`;
-const docsSource = `${root}/src/docs-page`;
+const source = `${root}/console`;
+const docsSource = `${root}/reference`;
 /** Scripts that the console loads on demand, by their paths. */
 export const onDemand: Readonly<Record<string, string>> = {
   "console/import.js": `${source}/import/worker.ts`,

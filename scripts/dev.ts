@@ -1,6 +1,6 @@
 /** npm run dev: the console from its sources, reloaded as they change, in front of a running service. */
 
-import index from "../src/console/index.html";
+import index from "../console/index.html";
 import { bundle, onDemand } from "./build.ts";
 
 const service = process.env["PLANTSTORE_URL"] ?? "http://127.0.0.1:8080";

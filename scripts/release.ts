@@ -15,7 +15,7 @@ import { resolveConfig } from "../src/config.ts";
 import { scopes } from "../src/domain/token.ts";
 import { describeApi } from "../src/http/operations.ts";
 import { openStore } from "../src/store/open.ts";
-import { steps } from "../src/store/postgres/schema.ts";
+import { listStatements, steps } from "../src/store/postgres/schema.ts";
 import { migrations } from "../src/store/sqlite/database.ts";
 import { bundled } from "./build-licenses.ts";
 import { findOwnTarget, readLock, targets, writeChecksums } from "./build-executable.ts";
@@ -98,13 +98,8 @@ async function freezeSchemas(clone: string): Promise<void> {
     rmSync(path);
   }
 
-  const sql = join(frozen, "postgres-schema.sql");
-  let statements = await Bun.file(sql).text();
-  for (const [index, step] of steps.entries()) {
-    const advance = `UPDATE plantstore_schema SET version = ${index + 1} WHERE id = 1;\n`;
-    if (!statements.includes(advance)) statements += `\n${step};\n\n${advance}`;
-  }
-  await Bun.write(sql, statements);
+  const script = listStatements(undefined).map((statement) => `${statement};\n`);
+  await Bun.write(join(frozen, `postgres-schema-${steps.length}.sql`), script.join("\n"));
 }
 
 function commit(clone: string, version: string, section: string): void {

@@ -1,8 +1,8 @@
 /** Every setting, how it is read, and every fixed limit. Flags win over the environment, which wins over defaults. */
 
-import { familyOf, isBasePath } from "./auth/address.ts";
-import { DAY_MS, findDurationMs, findRate } from "./auth/rate-limit.ts";
-import { maskStoreUrl, parseStoreUrl } from "./store/open.ts";
+import { familyOf, isBasePath } from "./domain/address.ts";
+import { DAY_MS, findDurationMs, findRate } from "./domain/rate.ts";
+import { maskStoreUrl, parseStoreUrl } from "./domain/store-url.ts";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];

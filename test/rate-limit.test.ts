@@ -1,13 +1,8 @@
 /** Rates and durations as they are written, and the account of a token by a clock that the test sets. */
 
 import { describe, expect, test } from "bun:test";
-import {
-  createRateLimiter,
-  findDurationMs,
-  findRate,
-  RateLimited,
-  RATES_BYTES,
-} from "../src/auth/rate-limit.ts";
+import { createRateLimiter, RateLimited, RATES_BYTES } from "../src/auth/rate-limit.ts";
+import { findDurationMs, findRate } from "../src/domain/rate.ts";
 
 test.each<[string, ReturnType<typeof findRate>]>([
   ["1/s", { units: 1, windowSeconds: 1 }],

@@ -1,6 +1,5 @@
 /** plantstore restore: it makes a store, or nothing, and never overwrites one. */
 
-import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import {
   existsSync,
@@ -14,7 +13,6 @@ import {
 import { join } from "node:path";
 import { resolveConfig } from "../src/config.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
-import { APPLICATION_ID, migrations } from "../src/store/sqlite/database.ts";
 import { openAlone, type SqliteStore } from "../src/store/sqlite/store.ts";
 import { changesIn } from "./support/plants.ts";
 import { launcher, runCommand, spawnService } from "./support/command.ts";
@@ -122,23 +120,6 @@ describe("plantstore restore", () => {
     const finished = await runCommand(["restore", `${scene.path}/copied.db`], scene.env);
     expect(finished).toMatchObject({ exitCode: 0 });
     expect(readPlants(scene.store)).toHaveLength(30);
-  });
-
-  test("takes a backup of an older schema, which the next start migrates", async () => {
-    using scene = setScene();
-    const db = new Database(`${scene.path}/older.db`);
-    db.run(migrations[0] as string);
-    db.run(`PRAGMA application_id = ${APPLICATION_ID}`);
-    db.run("PRAGMA user_version = 1");
-    db.run("INSERT INTO plants VALUES (1, 'old', 'oak')");
-    db.close();
-    const finished = await runCommand(["restore", `${scene.path}/older.db`], scene.env);
-    expect(finished.stdout).toContain(`will be migrated to ${migrations.length} at the next start`);
-    const service = await spawnService(scene.env);
-    await service[Symbol.asyncDispose]();
-    expect(readPlants(scene.store)).toEqual([{ id: 1n, name: "old", tag: "oak" }]);
-    const checked = await runCommand(["check", "--json"], scene.env);
-    expect(JSON.parse(checked.stdout)).toMatchObject({ ok: true, schema: migrations.length });
   });
 
   test.each([

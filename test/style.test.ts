@@ -9,7 +9,7 @@ const root = join(import.meta.dir, "..");
 const list = (pattern: string): string[] => [...new Glob(pattern).scanSync(root)].toSorted();
 const read = (file: string): string => readFileSync(join(root, file), "utf8");
 
-const sources = [...list("client/*.ts"), ...list("src/**/*.{ts,tsx}")];
+const sources = [...list("client/*.ts"), ...list("{src,console,reference}/**/*.{ts,tsx}")];
 const tests = list("test/**/*.ts");
 
 /** The files of the project that a file imports, types included; an import on demand is none. */
@@ -29,12 +29,12 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   http: ["webhooks", "auth", "format", "domain", "observe", "."],
   client: [],
   console: ["client", "domain", "format"],
-  "docs-page": ["console"],
+  reference: ["console"],
   workers: ["http", "auth", "store", "domain", "observe", "."],
   cli: "client workers http webhooks auth store format domain observe .".split(" "),
 };
 
-/** The client is a package of its own, so it is not in src. */
+/** The client, the console and the reference are programs of their own, beside src. */
 const folderOf = (path: string): string =>
   /^(?:src\/)?([^/]+)\/[^/]/.exec(path)?.[1]?.replace(/^src$/, ".") ?? ".";
 
@@ -49,7 +49,9 @@ describe("every source file", () => {
     "%s imports only downwards",
     (file) => {
       const folder = folderOf(file);
-      const targets = listImports(file).filter((path) => /^(src|client)\/(?!tick\.ts$)/.test(path));
+      const targets = listImports(file).filter((path) =>
+        /^(src|client|console)\/(?!tick\.ts$)/.test(path),
+      );
       for (const path of targets.filter((target) => folderOf(target) !== folder)) {
         expect(mayImport[folder]).toContain(folderOf(path));
       }
@@ -65,6 +67,10 @@ test.each([...sources, ...tests])("%s is one thing with a name", (file) => {
 
 test("tick.ts imports nothing, so every folder may import it", () => {
   expect(listImports("src/tick.ts")).toEqual([]);
+});
+
+test("config.ts imports from the domain alone", () => {
+  for (const path of listImports("src/config.ts")) expect(path).toStartWith("src/domain/");
 });
 
 test("no file imports itself through others", () => {

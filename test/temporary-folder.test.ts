@@ -13,13 +13,13 @@ const PLANTS = `INSERT INTO plants
   WITH RECURSIVE ids (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM ids LIMIT 30000)
   SELECT id, 'p', hex(randomblob(100)) FROM ids`;
 
-function makeSpace(schema = migrations.length): Workplace {
+function makeSpace(): Workplace {
   const space = makeWorkplace();
   alter(
     space.store,
-    ...migrations.slice(0, schema),
+    ...migrations,
     `PRAGMA application_id = ${APPLICATION_ID}`,
-    `PRAGMA user_version = ${schema}`,
+    `PRAGMA user_version = ${migrations.length}`,
     PLANTS,
   );
   mkdirSync(space.file("backups"));
@@ -82,15 +82,5 @@ describe.skipIf(!canMount)("plantstore check, the folder for temporary files bei
     const finished = await runCommand(["check"], { ...space.env, TMPDIR: full.path });
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
     expect(finished.stdout).toMatch(/^tags +30,000 different/m);
-  });
-
-  test("where an old schema has no index on tags, names the folder, and no damage", async () => {
-    using space = makeSpace(1);
-    using full = mountFullFolder();
-    for (const format of [[], ["--json"]])
-      expectNamed(
-        await runCommand(["check", ...format], { ...space.env, TMPDIR: full.path }),
-        full.path,
-      );
   });
 });

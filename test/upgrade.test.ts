@@ -1,23 +1,19 @@
 /** Stores that earlier versions wrote: each is opened by this one, keeps what it holds, and takes more. */
 
 import { describe, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
 import { FROZEN_TOKEN } from "../scripts/release.ts";
 import { migrations } from "../src/store/sqlite/database.ts";
 import { runCommand, spawnService } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
+import { FURTHER_STEP } from "./support/limits.ts";
+import { alter } from "./support/stores.ts";
 
 const frozen = join(import.meta.dir, "frozen");
 const files = [...new Glob("sqlite-schema-*.db.gz").scanSync(frozen)].toSorted();
 const schemaOf = (file: string): number => Number(/\d+/.exec(file)?.[0]);
-
-/** The tokens that the first versions made, as they printed them. A release keeps the same one ever since. */
-const tokens = new Map([
-  [1, "pst_0MtMxFbxbnengJ9S1tWiLn3LcYRVVtq5wuQZ_1OXVnT"],
-  [2, "pst_bRap8Ol96xcK5SeDFiancjaTYIP6baui8l5y_1eWZEo"],
-]);
 
 async function openFrozen(file: string): Promise<Workplace> {
   const at = makeWorkplace();
@@ -31,14 +27,12 @@ test("there is a store of every schema, but perhaps the newest: a release keeps 
 });
 
 describe.each(files)("%s", (file) => {
-  const schema = schemaOf(file);
-
   test("is served with its plants and its token, and takes another plant", async () => {
     using at = await openFrozen(file);
     await using service = await spawnService(at.env);
     const { url } = service.started;
     const headers = {
-      authorization: `Bearer ${tokens.get(schema) ?? FROZEN_TOKEN}`,
+      authorization: `Bearer ${FROZEN_TOKEN}`,
       "content-type": "application/json",
     };
     const read = async (path: string): Promise<string> =>
@@ -59,30 +53,25 @@ describe.each(files)("%s", (file) => {
 });
 
 describe("a migration", () => {
-  const warning = /changes from 1 to \d+\. The previous version of plantstore cannot open/;
+  const warning = /changes from 1 to 2\. The previous version of plantstore cannot open/;
 
-  test("is announced before it begins, by the service and by every command", async () => {
-    {
+  test.each([[["migrate"]], [["token", "create", "--name", "me"]]])(
+    "is announced before it begins: %p",
+    async (command) => {
       using at = await openFrozen("sqlite-schema-1.db.gz");
-      await using service = await spawnService(at.env);
-      service.kill("SIGTERM");
-      const [first = ""] = (await service.stderr).split("\n");
-      expect(JSON.parse(first)).toMatchObject({ level: "warn", event: "migrating" });
-      expect(first).toMatch(warning);
-    }
-    for (const command of [["migrate"], ["token", "create", "--name", "me"]]) {
-      using at = await openFrozen("sqlite-schema-1.db.gz");
-      const { exitCode, stderr } = await runCommand(command, at.env);
+      const env = { ...at.env, ...FURTHER_STEP };
+      const { exitCode, stderr } = await runCommand(command, env);
       expect([exitCode, stderr]).toEqual([0, expect.stringMatching(warning)]);
       // Once: the schema is the newest now.
-      expect((await runCommand(["migrate"], at.env)).stderr).toBe("");
-    }
-  });
+      expect((await runCommand(["migrate"], env)).stderr).toBe("");
+      expect((await runCommand(["check"], at.env)).stderr).toContain("A newer plantstore wrote it");
+    },
+  );
 
   test("is announced by a dry run, which changes nothing", async () => {
     using at = await openFrozen("sqlite-schema-1.db.gz");
     for (let run = 0; run < 2; run++) {
-      const { stdout } = await runCommand(["migrate", "--dry-run"], at.env);
+      const { stdout } = await runCommand(["migrate", "--dry-run"], { ...at.env, ...FURTHER_STEP });
       expect(stdout).toStartWith("-- The schema of ");
       expect(stdout).toMatch(warning);
     }
@@ -92,4 +81,21 @@ describe("a migration", () => {
     using at = makeWorkplace();
     expect((await runCommand(["migrate"], at.env)).stderr).toBe("");
   });
+});
+
+test("a store of before the first release is refused, and left alone", async () => {
+  using at = makeWorkplace();
+  alter(
+    at.store,
+    "CREATE TABLE plants (id)",
+    "PRAGMA application_id = 0x504c4e54",
+    "PRAGMA user_version = 5",
+  );
+  const before = readFileSync(at.store);
+  for (const command of [["serve"], ["migrate"], ["check"], ["backup", "copy.db"]]) {
+    const { exitCode, stderr } = await runCommand(command, at.env);
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain("was made before version 1.0.0");
+  }
+  expect(readFileSync(at.store)).toEqual(before);
 });

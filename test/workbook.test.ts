@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { strToU8, zipSync } from "fflate";
-import { writeWorkbook } from "../src/console/workbook.ts";
+import { writeWorkbook } from "../console/workbook.ts";
 import { Refusal } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import { readPlants } from "../src/format/plants.ts";

@@ -4,7 +4,7 @@ import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/json.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
-import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "./rate-limit.ts";
+import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "../domain/rate.ts";
 
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /** 36 characters hold 214 bits; 178 of them stay secret when a prefix is shown. */

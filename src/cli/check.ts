@@ -1,7 +1,7 @@
 /** plantstore check and migrate: what is in a store, what is wrong with it, and its schema. */
 
 import type { Config } from "../config.ts";
-import { parseStoreUrl } from "../store/open.ts";
+import { parseStoreUrl } from "../domain/store-url.ts";
 import type { Inspection, PlantCounts } from "../store/inspection.ts";
 import { inspectStore } from "../store/sqlite/check.ts";
 import { migrations } from "../store/sqlite/database.ts";
@@ -44,7 +44,11 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
       ],
     );
   }
-  if (!ok) throw new CommandError(`${location} is damaged or incomplete; see docs/operations.md.`);
+  if (ok) return;
+  // Not a store of this version, or none at all: that is no damage.
+  const other = faults.find((fault) => fault.check === "schema");
+  if (other !== undefined) throw new CommandError(other.message);
+  throw new CommandError(`${location} is damaged or incomplete; see docs/operations.md.`);
 }
 
 /** What is wrong comes first. */

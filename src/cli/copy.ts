@@ -8,7 +8,7 @@ import { formatNdjson, type ListedPlant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import type { Webhook } from "../domain/webhook.ts";
-import { parseStoreUrl } from "../store/open.ts";
+import { parseStoreUrl } from "../domain/store-url.ts";
 import {
   CommandError,
   createPlants,

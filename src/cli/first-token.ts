@@ -7,7 +7,7 @@ import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
 import { scopes } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
-import { parseStoreUrl } from "../store/open.ts";
+import { parseStoreUrl } from "../domain/store-url.ts";
 import { syncFile } from "../store/sqlite/database.ts";
 import { isTerminal } from "./terminal.ts";
 

@@ -1,6 +1,6 @@
 /** One request, from its head to its answer. Every failure is caught here. */
 
-import { findClientAddress } from "../auth/address.ts";
+import { findClientAddress } from "../domain/address.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import type { Config } from "../config.ts";
 import { type createRateLimiter, RateLimited, type RateState } from "../auth/rate-limit.ts";

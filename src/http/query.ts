@@ -1,6 +1,6 @@
 /** The query of a URL. Everything unknown, repeated or odd is refused, and one answer names all of it. */
 
-import { findForwardedPrefix } from "../auth/address.ts";
+import { findForwardedPrefix } from "../domain/address.ts";
 import { type ChangeQuery, changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { findPlainInt64, INT64_MAX, INT64_MIN, joinFaults } from "../domain/json.ts";

@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
-import { findClientAddress } from "../../src/auth/address.ts";
+import { findClientAddress } from "../../src/domain/address.ts";
 import { readCpuMs } from "../support/expect.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 

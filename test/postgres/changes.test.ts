@@ -9,7 +9,7 @@ import { openStore } from "../../src/store/open.ts";
 import { numberBlocks, readChanges } from "../../src/store/postgres/changes.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
 import { onServer } from "../../src/store/postgres/pool.ts";
-import { parsePostgresUrl } from "../../src/store/postgres/url.ts";
+import { parsePostgresUrl } from "../../src/domain/store-url.ts";
 import { changesIn } from "../support/plants.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";

@@ -9,7 +9,7 @@ import { openStore } from "../../src/store/open.ts";
 import type { Connection } from "../../src/store/postgres/connection.ts";
 import { onServer } from "../../src/store/postgres/pool.ts";
 import { listPlants } from "../../src/store/postgres/read.ts";
-import { parsePostgresUrl } from "../../src/store/postgres/url.ts";
+import { parsePostgresUrl } from "../../src/domain/store-url.ts";
 import { type EnginePair, openEnginePair, openTestDatabase } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { createRandom, tellingSeed } from "../support/random.ts";

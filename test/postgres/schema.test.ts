@@ -6,9 +6,10 @@ import { resolveConfig } from "../../src/config.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
-import { NEWEST_SCHEMA } from "../../src/store/postgres/schema.ts";
+import { steps } from "../../src/store/postgres/schema.ts";
 import { runCommand } from "../support/command.ts";
 import { rejectionOf } from "../support/expect.ts";
+import { FURTHER_STEP } from "../support/limits.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 
 const { config } = resolveConfig({}, {});
@@ -43,16 +44,16 @@ describe("the schema", () => {
     );
     await Promise.all(stores.map((store, id) => store.createPlant(plant(BigInt(id)))));
     await Promise.all(stores.map((store) => store.close()));
-    expect(
-      await database.run("SELECT version, locked_by, locked_until FROM plantstore_schema"),
-    ).toEqual([{ version: NEWEST_SCHEMA, locked_by: null, locked_until: null }]);
+    expect(await database.run("SELECT version FROM plantstore_version")).toEqual([
+      { version: steps.length },
+    ]);
     expect(await database.run("SELECT count(*)::int AS count FROM plants")).toEqual([{ count: 8 }]);
   });
 
   test("that a newer plantstore has made is not touched", async () => {
     await using database = await openDatabase();
     await openAndClose(database.url);
-    await database.run(`UPDATE plantstore_schema SET version = ${NEWEST_SCHEMA + 1}`);
+    await database.run(`UPDATE plantstore_version SET version = ${steps.length + 1}`);
     const error = await rejectionOf(openStore(database.url, config));
     expect(error).toBeInstanceOf(StoreOpenError);
     expect((error as Error).message).toContain("A newer plantstore wrote it");
@@ -72,25 +73,44 @@ describe("the schema", () => {
     expect(await database.run(tables)).toEqual([{ name: "plants" }]);
   });
 
-  test("is finished by the next instance if one died during the migration, also if that one left a lock", async () => {
+  test("is not made beside a store of before the first release", async () => {
+    await using database = await openDatabase();
+    await database.run("CREATE TABLE plants (id bigint)");
+    await database.run("CREATE TABLE plantstore_schema (id int, version int)");
+    for (const command of [["migrate"], ["migrate", "--dry-run"], ["check"], ["serve"]])
+      expect(await runCommand(command, { DATABASE_URL: database.url })).toMatchObject({
+        exitCode: 1,
+        stderr: expect.stringContaining("was made before version 1.0.0") as string,
+      });
+    expect(await database.run(tables)).toEqual([{ name: "plants" }, { name: "plantstore_schema" }]);
+  });
+
+  test("is finished by the next instance if one died during the migration", async () => {
     await using database = await openDatabase();
     await openAndClose(database.url);
-    await database.run("DROP TABLE plantstore_marks");
-    await database.run(`UPDATE plantstore_schema SET version = 4, locked_by = 'the dead',
-      locked_until = now() + interval '1 hour'`);
+    await database.run("DROP TABLE plantstore_webhooks");
+    await database.run("UPDATE plantstore_version SET version = 0");
     await openAndClose(database.url);
     expect(await runCommand(["check"], { DATABASE_URL: database.url })).toMatchObject({
       exitCode: 0,
     });
   });
 
-  test("of the first release keeps the table that its instances still write to while they are replaced", async () => {
+  test("is migrated once, and the change is announced first", async () => {
     await using database = await openDatabase();
     await openAndClose(database.url);
-    await database.run("UPDATE plantstore_schema SET version = 6");
-    await database.run("INSERT INTO plantstore_notes VALUES (gen_random_uuid(), '{1}', now())");
-    await openAndClose(database.url);
-    expect(await database.run("SELECT ids FROM plantstore_notes")).toEqual([{ ids: "{1}" }]);
+    const env = { DATABASE_URL: database.url, ...FURTHER_STEP };
+    const [plan, first, second] = [
+      await runCommand(["migrate", "--dry-run"], env),
+      await runCommand(["migrate"], env),
+      await runCommand(["migrate"], env),
+    ];
+    expect(plan.stdout).toStartWith("-- The schema of ");
+    expect(first.stderr).toMatch(/changes from 1 to 2\. The previous version of plantstore cannot/);
+    expect(second).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(await database.run("SELECT version FROM plantstore_version")).toEqual([
+      { version: steps.length + 1 },
+    ]);
   });
 
   test("can be made apart, for a user who may not", async () => {
@@ -115,7 +135,7 @@ describe("the schema", () => {
       await database.run(
         `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_changes, plantstore_tokens, plantstore_marks TO ${name}`,
       );
-      await database.run(`GRANT SELECT ON plantstore_schema TO ${name}`);
+      await database.run(`GRANT SELECT ON plantstore_version TO ${name}`);
       const store = await openStore(clerkUrl, config);
       try {
         expect(await store.createPlant(plant(1n))).toBe("created");
@@ -140,7 +160,7 @@ describe("the schema", () => {
     expect(await runCommand(["migrate"], env)).toMatchObject({
       exitCode: 0,
       stdout: expect.stringMatching(
-        new RegExp(`^Migrated postgres://.* from schema 0 to ${NEWEST_SCHEMA}\\.\n$`),
+        new RegExp(`^Migrated postgres://.* from schema 0 to ${steps.length}\\.\n$`),
       ) as string,
     });
     await openAndClose(database.url);

@@ -9,8 +9,8 @@ import {
   isPostgresUrl,
   parsePostgresUrl,
   type Target,
-} from "../../src/store/postgres/url.ts";
-import { maskStoreUrl } from "../../src/store/open.ts";
+} from "../../src/domain/store-url.ts";
+import { maskStoreUrl } from "../../src/domain/store-url.ts";
 
 /** What a URL means that says no more than it must. */
 const plainest: Target = {

@@ -5,7 +5,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { resolveConfig, settings } from "../../src/config.ts";
 import { createRoutes, listOperations } from "../../src/http/operations.ts";
-import { parseStoreUrl } from "../../src/store/open.ts";
+import { parseStoreUrl } from "../../src/domain/store-url.ts";
 import { runCommand, spawnService } from "../support/command.ts";
 import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
 import { run } from "../support/shipped.ts";

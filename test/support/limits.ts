@@ -11,7 +11,16 @@ export const limits = (given: Partial<Limits>): Record<string, string> => ({
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-export const hasLimits = (environment: Environment): boolean => VARIABLE in environment;
+const STEP_VARIABLE = "TEST_STEP";
+
+/** One more step of the schema, for a command alone: the threads of a service do not have it. */
+export const FURTHER_STEP = { [STEP_VARIABLE]: "CREATE TABLE IF NOT EXISTS shelves (id int)" };
+
+export const hasLimits = (environment: Environment): boolean =>
+  VARIABLE in environment || STEP_VARIABLE in environment;
+
+export const readStep = (environment: Environment): string | undefined =>
+  environment[STEP_VARIABLE];
 
 export const readLimits = (environment: Environment): Partial<Limits> =>
   JSON.parse(environment[VARIABLE] ?? "{}") as Partial<Limits>;

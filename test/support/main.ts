@@ -1,7 +1,14 @@
-/** The command line as the product has it, but with the limits of a test. */
+/** The command line as the product has it, but with the limits of a test, and its step of the schema. */
 
 import { injectedLimits } from "../../src/cli/program.ts";
-import { readLimits } from "./limits.ts";
+import { steps } from "../../src/store/postgres/schema.ts";
+import { migrations } from "../../src/store/sqlite/database.ts";
+import { readLimits, readStep } from "./limits.ts";
 
 Object.assign(injectedLimits, readLimits(process.env));
+const step = readStep(process.env);
+if (step !== undefined) {
+  (migrations as string[]).push(step);
+  (steps as string[][]).push([step]);
+}
 await import("../../src/main.ts");

@@ -10,8 +10,8 @@ import {
 } from "../inspection.ts";
 import { type Connection, toArray } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
-import { findVersion, NEWEST_SCHEMA, steps } from "./schema.ts";
-import { describeTarget, type Target } from "./url.ts";
+import { findVersion, steps } from "./schema.ts";
+import { describeTarget, type Target } from "../../domain/store-url.ts";
 
 /** The tables and indexes that the steps of the schema make. An index that could not be finished is not valid. */
 const MISSING = `SELECT name FROM unnest($1::text[]) AS name
@@ -32,7 +32,7 @@ export function inspectPostgres(target: Target, limits: OpenLimits): Promise<Ins
     const schemaVersion = await findVersion(connection, location);
     const isMissing = schemaVersion === undefined;
     // An older schema is for the migration to judge.
-    const isNewest = schemaVersion === NEWEST_SCHEMA;
+    const isNewest = schemaVersion === steps.length;
     const faults = isNewest ? await findFaults(connection) : [];
     const readOne = async <Row>(canRead: boolean, statement: string): Promise<Row | undefined> =>
       canRead ? (await connection.query<Row>(statement, [], COUNT_MS_MAX))[0] : undefined;
@@ -42,7 +42,7 @@ export function inspectPostgres(target: Target, limits: OpenLimits): Promise<Ins
       kind: "database",
       location,
       schemaVersion,
-      newestVersion: NEWEST_SCHEMA,
+      newestVersion: steps.length,
       sound: {
         tables: "every table and index exists",
         durability: connection.durability.replace(/^every answer is sent after its/, "a"),
@@ -56,9 +56,9 @@ export function inspectPostgres(target: Target, limits: OpenLimits): Promise<Ins
 }
 
 async function findFaults(connection: Connection): Promise<Fault[]> {
-  const names = steps.flatMap(
-    (step) => /(?:TABLE|INDEX) IF NOT EXISTS (\w+)/.exec(step)?.[1] ?? [],
-  );
+  const names = steps
+    .flat()
+    .flatMap((statement) => /(?:TABLE|INDEX) IF NOT EXISTS (\w+)/.exec(statement)?.[1] ?? []);
   const rows = await connection.query<{ readonly name: string }>(MISSING, [toArray(names)]);
   return Array.from(rows, ({ name }) => ({
     check: "tables",

@@ -11,7 +11,7 @@ import {
   isLocal,
   type SslMode,
   type Target,
-} from "./url.ts";
+} from "../../domain/store-url.ts";
 
 /** An array in PostgreSQL's notation: one parameter for a column of any number of rows. */
 export const toArray = (values: readonly (string | bigint | undefined)[]): string =>

@@ -4,7 +4,7 @@ import { Refusal, StoreOpenError } from "../../domain/errors.ts";
 import type { ServerLimits, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
 import { classify, Connection, explainFailure, translate, type Wanted } from "./connection.ts";
-import { describeTarget, type Host, type Target } from "./url.ts";
+import { describeTarget, type Host, type Target } from "../../domain/store-url.ts";
 
 /** May be called again after a failure: it must do only what is left to do. */
 type Work<Result> = (connection: Connection) => Promise<Result>;

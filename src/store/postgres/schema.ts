@@ -1,58 +1,50 @@
 /** The schema, and how it is brought up to date: once, however many instances start together. */
 
-import { refuseNewerSchema, StoreOpenError } from "../../domain/errors.ts";
+import { refuseNewerSchema, StoreOpenError, UnreleasedStoreError } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 import { type Connection, sqlStateOf, TransientError } from "./connection.ts";
 import { onServer, type OpenLimits } from "./pool.ts";
-import { describeTarget, type Target } from "./url.ts";
+import { describeTarget, type Target } from "../../domain/store-url.ts";
 
 /**
- * Each step is one statement that may be run twice. A released step is never changed: a mistake is
- * mended by a further step. Only SQL that the engines of PostgreSQL's protocol share.
+ * Each step is a list of statements that may be run twice. A released step never changes: the next step repairs a
+ * mistake. Only SQL that the engines of PostgreSQL's protocol share.
  */
-export const steps: readonly string[] = [
-  `CREATE TABLE IF NOT EXISTS plants (
+export const steps: readonly (readonly string[])[] = [
+  [
+    `CREATE TABLE IF NOT EXISTS plants (
   id   bigint PRIMARY KEY,
   name text NOT NULL,
   tag  text COLLATE "C"
 )`,
 
-  // By the beginning of the tag, because an index entry has to fit on its page, and by the id, so the
-  // plants of a tag are found in order. In bytes ("C"): a change of the locale cannot spoil it.
-  `CREATE INDEX IF NOT EXISTS plants_tag ON plants (left(tag, 100), id) WHERE tag IS NOT NULL`,
+    // By the beginning of the tag, because an index entry has to fit on its page, and by the id, so the
+    // plants of a tag are found in order. In bytes ("C"): a change of the locale cannot spoil it.
+    `CREATE INDEX IF NOT EXISTS plants_tag ON plants (left(tag, 100), id) WHERE tag IS NOT NULL`,
 
-  `CREATE TABLE IF NOT EXISTS plantstore_tokens (
+    `CREATE TABLE IF NOT EXISTS plantstore_tokens (
   hash            text COLLATE "C" PRIMARY KEY,
   prefix          text NOT NULL,
   name            text COLLATE "C" NOT NULL,
   scopes          text NOT NULL,
+  rate            text,
   created_at_ms   bigint NOT NULL,
   expires_at_ms   bigint,
   last_used_at_ms bigint,
   revoked_at_ms   bigint
 )`,
 
-  `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_tokens_name ON plantstore_tokens (name)
+    `CREATE UNIQUE INDEX IF NOT EXISTS plantstore_tokens_name ON plantstore_tokens (name)
   WHERE revoked_at_ms IS NULL`,
 
-  // The time of the last probe, and the numbers of the newest change and of the last break in the journal.
-  `CREATE TABLE IF NOT EXISTS plantstore_marks (
+    // The time of the last probe, and the numbers of the newest change and of the last break in the journal.
+    `CREATE TABLE IF NOT EXISTS plantstore_marks (
   name  text COLLATE "C" PRIMARY KEY,
   at_ms bigint NOT NULL
 )`,
 
-  // Version 0.1 alone uses it. Its instances go on writing while they are replaced one by one, so a later
-  // version drops the table.
-  `CREATE TABLE IF NOT EXISTS plantstore_notes (
-  key     uuid PRIMARY KEY,
-  ids     text,
-  made_at timestamptz NOT NULL
-)`,
-
-  `ALTER TABLE plantstore_tokens ADD COLUMN IF NOT EXISTS rate text`,
-
-  // The journal, in blocks of entries. The last entry of a block has the number last, which a reader gives it.
-  `CREATE TABLE IF NOT EXISTS plantstore_changes (
+    // The journal, in blocks of entries. The last entry of a block has the number last, which a reader gives it.
+    `CREATE TABLE IF NOT EXISTS plantstore_changes (
   last    bigint,
   length  int NOT NULL,
   lsn     bigint NOT NULL,
@@ -61,12 +53,12 @@ export const steps: readonly string[] = [
   kept    text
 )`,
 
-  // The numbered blocks by their numbers, and behind them the others by their places: one index, because every
-  // create pays for it.
-  `CREATE INDEX IF NOT EXISTS plantstore_changes_order ON plantstore_changes (last, lsn)`,
+    // The numbered blocks by their numbers, and behind them the others by their places: one index, because every
+    // create pays for it.
+    `CREATE INDEX IF NOT EXISTS plantstore_changes_order ON plantstore_changes (last, lsn)`,
 
-  // A number that readers can begin behind, before there is any change.
-  `WITH mark AS (
+    // A number that readers can begin behind, before there is any change.
+    `WITH mark AS (
   INSERT INTO plantstore_marks (name, at_ms)
   VALUES ('changes', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
   ON CONFLICT (name) DO NOTHING RETURNING at_ms
@@ -74,49 +66,64 @@ export const steps: readonly string[] = [
 INSERT INTO plantstore_changes (last, length, lsn, at_us, entries)
 SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
 
-  `CREATE TABLE IF NOT EXISTS plantstore_webhooks (
+    `CREATE TABLE IF NOT EXISTS plantstore_webhooks (
   name    text COLLATE "C" PRIMARY KEY,
   version text NOT NULL,
   record  text NOT NULL
 )`,
+  ],
 ];
 
-export const NEWEST_SCHEMA = steps.length;
-
-/** The version of the database. Version 0.1 locks the row while it migrates; the steps need no lock. */
-const CREATE_SCHEMA = `CREATE TABLE IF NOT EXISTS plantstore_schema (
-  id           int PRIMARY KEY CHECK (id = 1),
-  version      int NOT NULL,
-  locked_by    text,
-  locked_until timestamptz
+const CREATE_VERSION = `CREATE TABLE IF NOT EXISTS plantstore_version (
+  id      int PRIMARY KEY CHECK (id = 1),
+  version int NOT NULL
 )`;
 const FIRST_VERSION =
-  "INSERT INTO plantstore_schema (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING";
+  "INSERT INTO plantstore_version (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING";
 
-const READ_VERSION = "SELECT version FROM plantstore_schema WHERE id = 1";
+const READ_VERSION = "SELECT version FROM plantstore_version WHERE id = 1";
 const FIND_FOREIGN = `SELECT table_name FROM information_schema.tables
-  WHERE table_schema = current_schema() AND table_name IN ('plants', 'plantstore_tokens')`;
+  WHERE table_schema = current_schema() AND table_name IN ('plants', 'plantstore_tokens', 'plantstore_schema')`;
+
+/** Versions before the first release had their version there. */
+const UNRELEASED_TABLE = "plantstore_schema";
 
 /** Where several instances make the same table at once, PostgreSQL lets one win and fails the others. */
 const RACE_STATES = /^(23505|42P07|42710)$/;
 /** For a step, and for another instance that takes it too. */
 const MIGRATE_MS_MAX = 600_000;
 
-/** Undefined if there is no plant store. Throws a StoreOpenError if a newer version wrote it. */
+/** Undefined if there is no plant store. Throws a StoreOpenError if the tables that are there are not ours. */
 export async function findVersion(
   connection: Connection,
   location: string,
 ): Promise<number | undefined> {
+  const version = await readVersion(connection);
+  if (version === undefined) await refuseForeign(connection, location);
+  else refuseNewerSchema(version, steps.length, location);
+  return version;
+}
+
+async function readVersion(connection: Connection): Promise<number | undefined> {
   try {
     const [row] = await connection.query<{ readonly version: number | bigint }>(READ_VERSION);
     // Engines with longer integers answer a bigint.
-    const version = row && Number(row.version);
-    refuseNewerSchema(version ?? 0, NEWEST_SCHEMA, location);
-    return version;
+    return row && Number(row.version);
   } catch (error) {
     if (sqlStateOf(error) === "42P01") return undefined;
     throw error;
   }
+}
+
+async function refuseForeign(connection: Connection, location: string): Promise<void> {
+  const foreign = await connection.query<{ readonly table_name: string }>(FIND_FOREIGN);
+  // Another instance may have made them a moment ago.
+  if (foreign.length === 0 || (await readVersion(connection)) !== undefined) return;
+  if (foreign.some(({ table_name: name }) => name === UNRELEASED_TABLE))
+    throw new UnreleasedStoreError(location);
+  throw new StoreOpenError(
+    `${location} has a table ${foreign[0]?.table_name} that plantstore did not make. It was left alone; use a database or schema of its own.`,
+  );
 }
 
 export interface FoundSchema {
@@ -130,7 +137,7 @@ export interface FoundSchema {
 export async function findSchema(target: Target, limits: OpenLimits): Promise<FoundSchema> {
   const location = describeTarget(target);
   const version = await onServer(target, limits, (connection) => findVersion(connection, location));
-  return { location, version, newest: NEWEST_SCHEMA };
+  return { location, version, newest: steps.length };
 }
 
 /**
@@ -141,12 +148,11 @@ export function listStatements(version: number | undefined): string[] {
   const before = version ?? 0;
   const rest = steps.slice(before).flatMap((step, index) => {
     const reached = before + index + 1;
-    return [
-      step,
-      `UPDATE plantstore_schema SET version = ${reached} WHERE id = 1 AND version < ${reached}`,
-    ];
+    return step.concat(
+      `UPDATE plantstore_version SET version = ${reached} WHERE id = 1 AND version < ${reached}`,
+    );
   });
-  return version === undefined ? [CREATE_SCHEMA, FIRST_VERSION, ...rest] : rest;
+  return version === undefined ? [CREATE_VERSION, FIRST_VERSION, ...rest] : rest;
 }
 
 export async function migrate(
@@ -156,11 +162,9 @@ export async function migrate(
 ): Promise<void> {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
   const before = await findVersion(connection, location);
-  if (before === NEWEST_SCHEMA) return;
-  if (before !== undefined && before > 0)
-    onMigrate?.({ location, from: before, to: NEWEST_SCHEMA });
+  if (before === steps.length) return;
+  if (before !== undefined && before > 0) onMigrate?.({ location, from: before, to: steps.length });
   try {
-    if (before === undefined) await refuseForeign(connection, location);
     for (const statement of listStatements(before))
       await connection.query(statement, [], MIGRATE_MS_MAX);
   } catch (error) {
@@ -168,18 +172,9 @@ export async function migrate(
     if (RACE_STATES.test(state)) throw new TransientError("another instance migrates, too");
     if (state !== "42501") throw error;
     throw new StoreOpenError(
-      `${location} needs its schema migrated from ${before ?? "nothing"} to ${NEWEST_SCHEMA}, and this user may not (${(error as Error).message}). ` +
+      `${location} needs its schema migrated from ${before ?? "nothing"} to ${steps.length}, and this user may not (${(error as Error).message}). ` +
         "Run plantstore migrate as a user with the CREATE privilege; see docs/operations.md.",
       { cause: error },
     );
   }
-}
-
-async function refuseForeign(connection: Connection, location: string): Promise<void> {
-  const foreign = await connection.query<{ readonly table_name: string }>(FIND_FOREIGN);
-  // Another instance may have made them a moment ago.
-  if (foreign.length > 0 && (await findVersion(connection, location)) === undefined)
-    throw new StoreOpenError(
-      `${location} has a table ${foreign[0]?.table_name} that plantstore did not make. It was left alone; use a database or schema of its own.`,
-    );
 }

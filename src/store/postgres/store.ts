@@ -40,7 +40,7 @@ import { type Connection, toArray } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
 import { countPlants, FIND_LENGTH_MAX, findPlants, listPlants, listTags } from "./read.ts";
 import { migrate } from "./schema.ts";
-import { describeTarget, type Target } from "./url.ts";
+import { describeTarget, type Target } from "../../domain/store-url.ts";
 import { type Accounts, commitWrites, createQuota } from "./write.ts";
 
 type Limits = StoreLimits & ServerLimits;

@@ -41,7 +41,9 @@ export function inspectStore(path: string): Inspection {
     const collect = (check: string, look: () => string[]): void => {
       for (const message of attempt(check, look) ?? []) faults.push({ check, message });
     };
-    const schemaVersion = attempt("schema", () => getSchemaVersion(db, path));
+    attempt("integrity", () => db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get());
+    const schemaVersion =
+      faults.length > 0 ? undefined : attempt("schema", () => getSchemaVersion(db, path));
     const count = (statement: string): unknown =>
       schemaVersion === undefined ? undefined : attempt("counts", () => db.query(statement).get());
     if (schemaVersion !== undefined) {

@@ -13,15 +13,23 @@ import {
   statSync,
 } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { refuseNewerSchema, Refusal, StoreOpenError } from "../../domain/errors.ts";
+import {
+  refuseNewerSchema,
+  Refusal,
+  StoreOpenError,
+  UnreleasedStoreError,
+} from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
 import type { Statement } from "../sql-store.ts";
 
-/** Marks the file as a plant store: "PLNT". We never write into a file without it. */
-export const APPLICATION_ID = 0x504c4e54;
+/** Marks the file as a plant store: "PLS1". We never write into a file without it. */
+export const APPLICATION_ID = 0x504c5331;
+/** "PLNT": a store of before the first release. */
+const UNRELEASED_ID = 0x504c4e54;
 
 /** The schema, step by step. A released step never changes: the next step repairs a mistake. */
 export const migrations: readonly string[] = [
+  // A block of the journal holds the entries from `first` to `last`. One without entries is a break in it.
   `
   CREATE TABLE plants (
     id   INTEGER PRIMARY KEY,
@@ -29,11 +37,14 @@ export const migrations: readonly string[] = [
     tag  TEXT
   ) STRICT;
 
+  CREATE INDEX plants_tag ON plants (tag) WHERE tag IS NOT NULL;
+
   CREATE TABLE tokens (
     hash            TEXT PRIMARY KEY,
     prefix          TEXT NOT NULL,
     name            TEXT NOT NULL,
     scopes          TEXT NOT NULL,
+    rate            TEXT,
     created_at_ms   INTEGER NOT NULL,
     expires_at_ms   INTEGER,
     last_used_at_ms INTEGER,
@@ -42,22 +53,6 @@ export const migrations: readonly string[] = [
 
   CREATE UNIQUE INDEX tokens_name ON tokens (name) WHERE revoked_at_ms IS NULL;
 
-  CREATE TABLE probe (
-    id           INTEGER PRIMARY KEY CHECK (id = 1),
-    probed_at_ms INTEGER NOT NULL
-  ) STRICT;
-  `,
-
-  `
-  CREATE INDEX plants_tag ON plants (tag) WHERE tag IS NOT NULL;
-  `,
-
-  `
-  ALTER TABLE tokens ADD COLUMN rate TEXT;
-  `,
-
-  // The journal, in blocks of entries from `first` to `last`. One without entries is a break in it.
-  `
   CREATE TABLE changes (
     last    INTEGER PRIMARY KEY,
     first   INTEGER NOT NULL,
@@ -68,14 +63,17 @@ export const migrations: readonly string[] = [
   INSERT INTO changes (last, first, at_ms, entries)
     SELECT now, now + 1, now / 1000, '[]'
     FROM (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now);
-  `,
 
-  `
   CREATE TABLE webhooks (
     name    TEXT PRIMARY KEY,
     version TEXT NOT NULL,
     record  TEXT NOT NULL
   ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE probe (
+    id           INTEGER PRIMARY KEY CHECK (id = 1),
+    probed_at_ms INTEGER NOT NULL
+  ) STRICT;
   `,
 ];
 
@@ -152,8 +150,7 @@ function openFile(path: string, prepare: (db: Database) => void): Database {
 }
 
 function setUp(db: Database, path: string, isNew: boolean, onMigrate?: OnMigrate): void {
-  if (!isNew && readPragma(db, "application_id") !== APPLICATION_ID)
-    throw new StoreOpenError(`${path} is a SQLite file, but not a plant store. It was left alone.`);
+  if (!isNew) requirePlantStore(db, path);
   // WAL with FULL is one sync a commit. fullfsync reaches the platter on macOS, where fsync does not.
   db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");
@@ -254,10 +251,16 @@ function openToRead(path: string): Database {
   return db;
 }
 
+function requirePlantStore(db: Database, path: string): void {
+  const id = readPragma(db, "application_id");
+  if (id === UNRELEASED_ID) throw new UnreleasedStoreError(path);
+  if (id !== APPLICATION_ID)
+    throw new StoreOpenError(`${path} is not a plant store. It was left alone.`);
+}
+
 /** Throws a StoreOpenError if the file is not a plant store, or has a schema that we do not know. */
 export function getSchemaVersion(db: Database, path: string): number {
-  if (readPragma(db, "application_id") !== APPLICATION_ID)
-    throw new StoreOpenError(`${path} is not a plant store.`);
+  requirePlantStore(db, path);
   const version = readPragma(db, "user_version");
   refuseNewerSchema(version, migrations.length, path);
   return version;

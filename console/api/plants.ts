@@ -1,0 +1,105 @@
+/** The operations on plants that the views need. */
+
+import type { Client, Versioned } from "../../client/client.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
+import type { PlantQuery } from "../../src/domain/page.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+import { mayRead } from "../state/session.ts";
+import { call, Explained, isStatus } from "./service.ts";
+
+export type { Versioned } from "../../client/client.ts";
+
+export type Filter = Pick<PlantQuery, "tag" | "order"> & { readonly q: string | undefined };
+
+/** Sends again after a lost answer: most outages are over within a second. */
+const RETRYING = { delaysMs: [300, 900] };
+
+/** What is stored under the id stands in the way; `current` is undefined if it is gone or can't be read. */
+class Conflict extends Explained {
+  readonly id: bigint;
+  readonly current: Versioned | undefined;
+
+  constructor(id: bigint, current: Versioned | undefined) {
+    super();
+    this.id = id;
+    this.current = current;
+  }
+}
+
+export class Taken extends Conflict {
+  override readonly message = "Another plant has the id now.";
+}
+
+/** Since it was read. */
+export class Changed extends Conflict {
+  override readonly message = `Someone else ${this.current === undefined ? "deleted" : "changed"} it.`;
+}
+
+/** Throws Taken. */
+export async function createPlant(plant: Plant): Promise<"created" | "replayed"> {
+  try {
+    return await call((client) => client.create(plant, RETRYING));
+  } catch (error) {
+    if (!isStatus(error, 409)) throw error;
+    const holder = mayRead.value ? await findPlant(plant.id).catch(() => undefined) : undefined;
+    throw new Taken(plant.id, holder);
+  }
+}
+
+async function orChanged<Result>(id: bigint, operate: (client: Client) => Promise<Result>) {
+  try {
+    return await call(operate);
+  } catch (error) {
+    if (!isStatus(error, 412) && !isStatus(error, 404)) throw error;
+    throw new Changed(id, await findPlant(id));
+  }
+}
+
+/** Throws Changed if the plant is no longer as it was read. */
+export const replacePlant = (plant: Plant, etag: string): Promise<Versioned> =>
+  orChanged(plant.id, (client) => client.replace(plant, { ...RETRYING, ifMatch: etag }));
+
+/** Throws Changed if the plant is no longer as it was read. */
+export const removePlant = (id: bigint, etag: string): Promise<void> =>
+  orChanged(id, (client) => client.remove(id, { ...RETRYING, ifMatch: etag }));
+
+export async function findPlant(id: bigint, signal?: AbortSignal): Promise<Versioned | undefined> {
+  try {
+    return await call((client) => client.get(id, { signal }));
+  } catch (error) {
+    if (isStatus(error, 404)) return undefined;
+    throw error;
+  }
+}
+
+/** The plant that has the id, if any. Asked as a list: a missing plant is not a failed request then. */
+export async function findTaken(id: bigint, signal?: AbortSignal): Promise<Plant | undefined> {
+  const after = id === INT64_MIN ? undefined : id - 1n;
+  const { plants } = await call((client) => client.listPage({ limit: 1, after }, { signal }));
+  return plants.find((plant) => plant.id === id);
+}
+
+/** People count from 1. Larger ids are bar codes and the like, which do not go on by one. */
+const COUNTED_MAX = 1_000_000_000n;
+const GAP_MAX = 100;
+
+/** The first free id after this one, or after the last that people have counted to. */
+export async function findFreeId(after: bigint | undefined): Promise<bigint> {
+  const last = after === undefined || after === INT64_MAX ? await findLastCounted() : after;
+  const { plants } = await call((client) => client.listPage({ after: last, limit: GAP_MAX }));
+  const gap = plants.findIndex(({ id }, index) => id !== last + BigInt(index) + 1n);
+  return last + BigInt(gap === -1 ? plants.length : gap) + 1n;
+}
+
+async function findLastCounted(): Promise<bigint> {
+  const query = { order: "desc", after: COUNTED_MAX, limit: 1 } as const;
+  const { plants } = await call((client) => client.listPage(query));
+  const last = plants[0]?.id ?? 0n;
+  return last > 0n ? last : 0n;
+}
+
+/** Other plants of this name, if they are found at once. */
+export async function findNamesake(name: string, signal: AbortSignal): Promise<Plant | undefined> {
+  const { plants } = await call((client) => client.listPage({ q: name, limit: 100 }, { signal }));
+  return plants.find((plant) => plant.name === name);
+}

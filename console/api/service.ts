@@ -1,0 +1,92 @@
+/** Requests to the service, and whether it can be reached. */
+
+import { signal } from "@preact/signals";
+import { Client, ServiceError } from "../../client/client.ts";
+import { departures, endSession, token } from "../state/session.ts";
+
+/** The folder of this page: the service may live under any path of its host. */
+export const baseUrl = new URL(".", document.baseURI).href;
+
+export const isAbort = (error: unknown): boolean =>
+  error instanceof DOMException && error.name === "AbortError";
+
+/** A status of 0 means that no answer came: the request may have been carried out or not. */
+export const isStatus = (error: unknown, status: number): boolean =>
+  error instanceof ServiceError && error.status === status;
+
+export const isExpired = (error: unknown): boolean =>
+  error instanceof ServiceError && error.reason === "token_expired";
+
+/**
+ * Notes whether the service answers. A 401 ends the session. Throws a ServiceError or an AbortError. It never settles
+ * if the person has signed out meanwhile: the next person neither sees what came of it nor goes on with it.
+ */
+export async function call<Result>(
+  operate: (client: Client) => Promise<Result>,
+  tried?: string,
+): Promise<Result> {
+  const sent = tried ?? token.value ?? "";
+  const begun = departures.peek();
+  try {
+    const result = await operate(new Client(baseUrl, sent, { delaysMs: [] }));
+    noteAnswer();
+    return result;
+  } catch (error) {
+    if (isStatus(error, 0)) noteLoss();
+    else if (error instanceof ServiceError) noteAnswer();
+    if (isStatus(error, 401) && tried === undefined && sent === token.value)
+      endSession(isExpired(error) ? "expired" : "refused");
+    throw error;
+  } finally {
+    if (departures.peek() !== begun) await new Promise(() => undefined);
+  }
+}
+
+/** Resolves to the answer; undefined if it has no body. */
+export async function ask<Answer>(path: string, method = "GET", body?: object): Promise<Answer> {
+  const headers = { "content-type": "application/json" };
+  const init = body === undefined ? { method } : { method, headers, body: JSON.stringify(body) };
+  const text = await call(async (client) => (await client.request(path, init)).text());
+  return (text === "" ? undefined : JSON.parse(text)) as Answer;
+}
+
+/** Its message is for people. */
+export class Explained extends Error {}
+
+export function explain(error: unknown): string {
+  if (error instanceof Explained) return error.message;
+  if (isStatus(error, 0)) return "The connection was lost before an answer came.";
+  if (error instanceof ServiceError)
+    return error.isTransient ? "The store is busy or unavailable right now." : error.detail;
+  return "Something went wrong in this page.";
+}
+
+export const isLost = signal(false);
+/** Counts how often the connection came back; views then read again what they missed. */
+export const recoveries = signal(0);
+
+const RETRY_MS = 2000;
+
+let timer: ReturnType<typeof setInterval> | undefined;
+
+function noteLoss(): void {
+  if (isLost.value) return;
+  isLost.value = true;
+  timer = setInterval(() => void tryAgain(), RETRY_MS);
+}
+
+function noteAnswer(): void {
+  if (!isLost.value) return;
+  clearInterval(timer);
+  isLost.value = false;
+  recoveries.value++;
+}
+
+export async function tryAgain(): Promise<void> {
+  try {
+    await fetch(new URL("livez", baseUrl), { cache: "no-store" });
+    noteAnswer();
+  } catch {
+    noteLoss();
+  }
+}

@@ -1,0 +1,98 @@
+/** Follows the changes that others make. */
+
+import { effect, signal, untracked } from "@preact/signals";
+import { useRef } from "preact/hooks";
+import type { Change } from "../../client/client.ts";
+import { call, isStatus, tryAgain } from "../api/service.ts";
+import { mayRead, token } from "./session.ts";
+
+/** The changes that came last, in their order. */
+export const arrived = signal<readonly Change[]>([]);
+/** Counts how often changes may have been missed: what is shown has to be read again. */
+export const gaps = signal(0);
+
+/** The last of these changes. */
+export function useNews(isMine: (change: Change) => boolean): Change | undefined {
+  const news = useRef<Change>(undefined);
+  news.current = arrived.value.findLast(isMine) ?? news.current;
+  return news.current;
+}
+
+/** Redrawing for every change of an import would take all the time there is. */
+const COLLECT_MS = 100;
+const RETRY_MS = 5_000;
+const RETRYING = { delaysMs: [300, 1_000, 3_000], retriesMax: Number.POSITIVE_INFINITY };
+
+/** The number of the last change that was seen. */
+let after: number | undefined;
+let beginning: Promise<void> | undefined;
+
+/** Resolves when every later change will be seen, or when they cannot be followed. */
+export const untilFollowing = (): Promise<void> => beginning ?? Promise.resolve();
+
+const isVisible = signal(!document.hidden);
+
+/** Hidden tabs do not follow: a browser opens only six connections to one host. They catch up when they are seen. */
+export function startFeed(): void {
+  document.addEventListener("visibilitychange", () => {
+    isVisible.value = !document.hidden;
+  });
+  effect(() => {
+    if (token.value === undefined || !mayRead.value) after = beginning = undefined;
+    else if (isVisible.value) {
+      const stopping = new AbortController();
+      untracked(() => void follow(stopping.signal));
+      return () => stopping.abort();
+    }
+    return undefined;
+  });
+}
+
+async function follow(stopped: AbortSignal): Promise<void> {
+  let hasGap = false;
+  while (!stopped.aborted) {
+    const begun = after === undefined ? begin(stopped) : Promise.resolve();
+    beginning = begun.catch(() => undefined);
+    try {
+      await begun;
+      if (hasGap) gaps.value++;
+      hasGap = false;
+      await call(async (client) => {
+        const options = { ...RETRYING, signal: stopped, onRetry: () => void tryAgain() };
+        for await (const change of client.changes({ after, follow: true }, options)) {
+          after = change.seq;
+          collect(change);
+        }
+      });
+    } catch (error) {
+      if (stopped.aborted) return;
+      // The store was restored from a backup, or the changes are too old.
+      const isGone = isStatus(error, 410) || isStatus(error, 400);
+      if (!isGone) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      // Without a number it means that the service keeps no changes at all.
+      else if (after === undefined) return;
+      else {
+        after = undefined;
+        hasGap = true;
+      }
+    }
+  }
+}
+
+/** From the newest change on. */
+async function begin(stopped: AbortSignal): Promise<void> {
+  const init = { method: "HEAD", signal: stopped };
+  const { headers } = await call((client) => client.request("/changes", init));
+  after = Number(headers.get("last-change"));
+}
+
+let collected: Change[] = [];
+
+function collect(change: Change): void {
+  if (collected.push(change) > 1) return;
+  setTimeout(() => {
+    const changes = collected;
+    collected = [];
+    if (token.value !== undefined) arrived.value = changes;
+  }, COLLECT_MS);
+}

@@ -1,0 +1,54 @@
+/** Counts, sizes, times and names as the reader's locale writes them. Ids are digits and never come here. */
+
+import type { PlantCount } from "../../src/domain/page.ts";
+import type { Plant } from "../../src/domain/plant.ts";
+
+const count = new Intl.NumberFormat();
+const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+
+/** With a noun: "1 plant", "3,000 plants". */
+export const formatCount = (value: number, noun?: string): string =>
+  count.format(value) + (noun === undefined ? "" : value === 1 ? ` ${noun}` : ` ${noun}s`);
+
+/** "3,000", or "20,000+" if there are more. */
+export const formatTotal = ({ count: value, exact }: PlantCount): string =>
+  count.format(value) + (exact ? "" : "+");
+
+export const formatFigure = (value: number): string =>
+  value >= 1000 ? count.format(Math.round(value)) : significant.format(value);
+
+const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+export function formatBytes(bytes: number): string {
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1000 && unit < BYTE_UNITS.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${(unit === 0 ? count : tenths).format(value)} ${BYTE_UNITS[unit]}`;
+}
+
+export function formatSeconds(seconds: number): string {
+  if (seconds < 1) return "less than a second";
+  if (seconds < 90) return formatCount(Math.round(seconds), "second");
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 90) return `${minutes} minutes`;
+  const hours = minutes / 60;
+  return hours < 48 ? `${tenths.format(hours)} hours` : `${tenths.format(hours / 24)} days`;
+}
+
+const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+/** From ISO 8601. */
+export const formatTime = (iso: string): string => time.format(new Date(iso));
+
+const NAME_CHARACTERS_MAX = 60;
+
+/** For a sentence. */
+export function formatName({ id, name }: Plant): string {
+  if (name.trim() === "") return `plant ${id}`;
+  const shown = name.length > NAME_CHARACTERS_MAX ? `${name.slice(0, NAME_CHARACTERS_MAX)}…` : name;
+  return `“${shown.toWellFormed()}”`;
+}

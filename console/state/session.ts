@@ -1,0 +1,74 @@
+/** The token in use, and what it may do. The tab keeps it; if the person chooses so, the device does. */
+
+import { computed, signal } from "@preact/signals";
+import type { TokenFacts } from "../../client/client.ts";
+import type { Scope } from "../../src/domain/token.ts";
+import { keep, KEPT_SESSION, recall } from "./storage.ts";
+
+export type SignedOut = "never" | "left" | "expired" | "refused";
+
+const KEY = "plantstore.session";
+
+interface Session {
+  readonly token: string;
+  readonly identity: TokenFacts;
+}
+
+const findOwn = (): Session | undefined => recall("sessionStorage", KEY) as Session | undefined;
+const findKept = (): Session | undefined =>
+  recall("localStorage", KEPT_SESSION) as Session | undefined;
+
+const session = signal(findOwn() ?? findKept());
+/** Why no token is in use. */
+export const signedOut = signal<SignedOut>("never");
+/** Counts how often a person has signed out. */
+export const departures = signal(0);
+
+export const token = computed(() => session.value?.token);
+export const identity = computed(() => session.value?.identity);
+export const mayRead = computed(() => may("plants:read"));
+export const mayWrite = computed(() => may("plants:write"));
+
+export const may = (scope: Scope): boolean =>
+  session.value?.identity.scopes.includes(scope) ?? false;
+
+export function beginSession(begun: Session, isKept: boolean): void {
+  keep(isKept ? "localStorage" : "sessionStorage", isKept ? KEPT_SESSION : KEY, begun);
+  session.value = begun;
+}
+
+/** A token that has ended stays on the device: other tabs find out by themselves, and keep their drafts. */
+export function endSession(why: SignedOut): void {
+  if (why === "left") {
+    keep("localStorage", KEPT_SESSION, undefined);
+    // A link that was opened before must not sign the next person in.
+    offered.value = undefined;
+    departures.value++;
+  }
+  keep("sessionStorage", KEY, undefined);
+  signedOut.value = why;
+  session.value = undefined;
+}
+
+// Another tab has signed in or out for the device. A tab with a token of its own goes on with it.
+window.addEventListener("storage", ({ key }) => {
+  if ((key !== KEPT_SESSION && key !== null) || findOwn() !== undefined) return;
+  const kept = findKept();
+  if (kept !== undefined) session.value = kept;
+  else if (session.value !== undefined) endSession("left");
+});
+
+const LINK = /^#token=(.+)$/;
+
+/** A token from the link that the first start prints. No server sees it, and the address loses it at once. */
+export const offered = signal<string | undefined>(undefined);
+
+function takeOffer(): void {
+  const [, given] = LINK.exec(location.hash) ?? [];
+  if (given === undefined) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  offered.value = given;
+}
+
+takeOffer();
+addEventListener("hashchange", takeOffer);

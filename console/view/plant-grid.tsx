@@ -1,0 +1,217 @@
+/** The list: a grid that draws only the rows in sight, with keyboard navigation. */
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { formatName } from "../state/format.ts";
+import { findDraft } from "../state/storage.ts";
+import { list } from "../state/plants.ts";
+import { findPlace, keepPlace, linkTo, openPlant, refine, route } from "../state/route.ts";
+import { isSelected, select, selectAll, selection } from "../state/selection.ts";
+import { Tag } from "./controls.tsx";
+import { ListStatus } from "./empty-states.tsx";
+
+/** Fingers need more than a pointer. The stylesheet asks the same. A row has two lines if the list is narrow. */
+const [HEAD_HEIGHT, ROW_HEIGHT, TWO_LINES_ROW_HEIGHT] = matchMedia("(pointer: coarse)").matches
+  ? [45, 48, 64]
+  : [36, 36, 56];
+/** The stylesheet has the same width. */
+const TWO_LINES_WIDTH_MAX = 700;
+/** The next page is requested this many screens before its first row is in sight. */
+const SCREENS_AHEAD = 2;
+/** Rows drawn above and below those in sight. */
+const ROWS_BEYOND = 10;
+
+export function PlantGrid(): JSX.Element {
+  const scroller = useRef<HTMLDivElement>(null);
+  /** The part of the list that is in sight. */
+  const visible = useSignal({ top: 0, height: 800, rowHeight: ROW_HEIGHT });
+  const shown = list.value;
+  // Reading the version redraws the list when it changes.
+  const version = shown.version.value;
+  const { plants } = shown;
+  const { top, height, rowHeight } = visible.value;
+  const end = Math.min(plants.length, Math.ceil((top + height) / rowHeight) + ROWS_BEYOND);
+  const start = Math.max(0, Math.min(end, Math.floor(top / rowHeight) - ROWS_BEYOND));
+  const activeId = shown.active.value;
+  const active = activeId === undefined ? -1 : shown.placeOf(activeId);
+  /** The first row in sight, or, while the list is loaded as far as there, the one that was. */
+  const anchor = useRef(findPlace(shown.filter));
+  const isPlaced = useRef(anchor.current === undefined);
+
+  const measure = (): void => {
+    if (scroller.current === null) return;
+    const { scrollTop, clientHeight, clientWidth } = scroller.current;
+    const hasTwoLines = clientWidth <= TWO_LINES_WIDTH_MAX;
+    const each = hasTwoLines ? TWO_LINES_ROW_HEIGHT : ROW_HEIGHT;
+    const isAsBefore = each === visible.value.rowHeight;
+    visible.value = { top: scrollTop, height: clientHeight, rowHeight: each };
+    // Rows of another height are placed first: until then another row is in sight.
+    if (!isPlaced.current || !isAsBefore) return;
+    anchor.current = scrollTop === 0 ? undefined : plants[Math.floor(scrollTop / each)]?.id;
+    keepPlace(shown.filter, anchor.current);
+  };
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(measure);
+    if (scroller.current !== null) observer.observe(scroller.current);
+    return () => observer.disconnect();
+  }, []);
+  // The rows in sight stay in place when plants appear or disappear above them.
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    if (element === null || anchor.current === undefined) return;
+    isPlaced.current ||= shown.isLoaded(anchor.current) || shown.phase.value !== "loading";
+    if (isPlaced.current)
+      element.scrollTop =
+        shown.placeOf(anchor.current) * rowHeight + (element.scrollTop % rowHeight);
+  }, [version, shown.phase.value, rowHeight]);
+  useEffect(() => {
+    const rowsAhead = (top + height * (1 + SCREENS_AHEAD)) / rowHeight;
+    if (shown.phase.value === "ready" && rowsAhead > plants.length) void shown.loadMore();
+  });
+  useEffect(() => {
+    const element = scroller.current;
+    if (active < 0 || element === null || !isPlaced.current) return;
+    // Only as far as needed to show the row below the sticky head.
+    const rowTop = active * rowHeight;
+    const lowest = rowTop + rowHeight - (element.clientHeight - HEAD_HEIGHT);
+    element.scrollTop = Math.max(lowest, Math.min(rowTop, element.scrollTop));
+  }, [activeId, rowHeight]);
+
+  const moveTo = (index: number): void => {
+    const target = plants[Math.max(0, Math.min(index, plants.length - 1))];
+    shown.active.value = target?.id;
+    // The open plant follows.
+    if (typeof route.value.open === "bigint" && target !== undefined) openPlant(target.id, false);
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.altKey || event.ctrlKey || event.metaKey || plants.length === 0) return;
+    const page = Math.max(1, Math.floor((height - HEAD_HEIGHT) / rowHeight) - 1);
+    const targets: Readonly<Record<string, number>> = {
+      ArrowDown: active + 1,
+      ArrowUp: active - 1,
+      PageDown: active + page,
+      PageUp: active - page,
+      Home: 0,
+      End: plants.length - 1,
+    };
+    const target = targets[event.key];
+    if (target !== undefined) moveTo(target);
+    else if (event.key === "Enter" && active >= 0) openPlant(plants[active]?.id);
+    // A checkbox that has the focus is the one that is meant.
+    else if (event.key === " " && active >= 0 && !(event.target instanceof HTMLInputElement))
+      select(active, event.shiftKey);
+    else return;
+    event.preventDefault();
+  };
+
+  const isActiveDrawn = active >= start && active < end;
+  return (
+    <div class="scroller" ref={scroller} onScroll={measure}>
+      <div
+        class="grid"
+        id="plants"
+        style={{ "--id-length": countIdDigits(plants) }}
+        role="grid"
+        aria-label="Plants"
+        aria-rowcount={shown.phase.value === "end" ? plants.length + 1 : -1}
+        aria-multiselectable="true"
+        aria-activedescendant={isActiveDrawn ? `row-${active}` : undefined}
+        tabIndex={0}
+        onKeyDown={onKeyDown}
+        onFocus={() => {
+          shown.active.value ??= plants[Math.ceil(top / rowHeight)]?.id;
+        }}
+      >
+        <div class="grid-head" role="rowgroup">
+          <div class="row row-head" role="row" aria-rowindex={1}>
+            <span
+              role="columnheader"
+              class="row-check"
+              onClick={() => selectAll(!selection.value.isAll)}
+            >
+              <input
+                type="checkbox"
+                aria-label="Select all that match"
+                checked={selection.value.isAll}
+              />
+            </span>
+            <span role="columnheader" class="row-id">
+              Id
+            </span>
+            <span role="columnheader">Name</span>
+            <span role="columnheader">Tag</span>
+          </div>
+        </div>
+        <div
+          class="grid-body"
+          role="rowgroup"
+          style={{ height: `${plants.length * rowHeight}px`, "--row-height": `${rowHeight}px` }}
+        >
+          {plants.slice(start, end).map((plant, at) => (
+            <Row key={plant.id} plant={plant} index={start + at} isActive={start + at === active} />
+          ))}
+        </div>
+      </div>
+      <ListStatus />
+    </div>
+  );
+}
+
+interface RowProps {
+  readonly plant: Plant;
+  readonly index: number;
+  readonly isActive: boolean;
+}
+
+/** The ids are in order, so the longest is at an end. */
+const countIdDigits = (plants: readonly Plant[]): number =>
+  Math.max(...[plants[0], plants.at(-1)].map((plant) => String(plant?.id ?? "").length));
+
+function Row({ plant, index, isActive }: RowProps): JSX.Element {
+  const { id, name, tag } = plant;
+  const draft = findDraft(id);
+  const isEdited = draft !== undefined && !isSame({ ...draft, id }, plant);
+  return (
+    <div
+      class="row"
+      role="row"
+      id={`row-${index}`}
+      aria-rowindex={index + 2}
+      aria-selected={isSelected(id) ? "true" : "false"}
+      aria-current={route.value.open === id ? "true" : undefined}
+      data-active={isActive ? "" : undefined}
+      style={{ "--index": index }}
+    >
+      {/* The whole cell is the target. */}
+      <span role="gridcell" class="row-check" onClick={(event) => select(index, event.shiftKey)}>
+        <input
+          type="checkbox"
+          aria-label={`Select ${formatName(plant)}`}
+          tabIndex={-1}
+          checked={isSelected(id)}
+        />
+      </span>
+      <span role="gridcell" class="row-id">
+        {String(id)}
+      </span>
+      <span role="gridcell" class="row-name">
+        <a
+          href={linkTo(id)}
+          tabIndex={-1}
+          draggable={false}
+          onClick={() => {
+            list.value.active.value = id;
+          }}
+        >
+          {name.trim() === "" ? <i class="faint">no name</i> : name}
+        </a>
+        {isEdited && <span class="field-note"> unsaved edit</span>}
+      </span>
+      <span role="gridcell" class="row-tag">
+        <Tag tag={tag} tabIndex={-1} onPick={() => refine({ tag })} />
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,287 @@
+/** One plant: shown, edited, deleted. A change that someone else made meanwhile is shown, not overwritten. */
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { Changed, findPlant, replacePlant, type Versioned } from "../api/plants.ts";
+import { explain, isAbort, recoveries } from "../api/service.ts";
+import { useNews } from "../state/feed.ts";
+import { formatName } from "../state/format.ts";
+import { list, removeWithUndo, restore } from "../state/plants.ts";
+import { openPlant, refine, route } from "../state/route.ts";
+import { mayWrite, token } from "../state/session.ts";
+import { findDraft, keepDraft } from "../state/storage.ts";
+import { toast } from "../state/toasts.ts";
+import { Button, Field, Form, Notice, Tag } from "./controls.tsx";
+import { FailureNotice, judgeText, selectField, TagField, useTask } from "./form.tsx";
+import { History } from "./history.tsx";
+import { closePanel, IdLabel, Panel } from "./panel.tsx";
+
+type Loaded = Versioned | "loading" | "missing" | Error;
+
+const findVersioned = (loaded: Loaded): Versioned | undefined =>
+  typeof loaded === "object" && "plant" in loaded ? loaded : undefined;
+
+export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
+  const loaded = useSignal<Loaded>("loading");
+  /** Someone else changed the plant after the edit began. */
+  const isStale = useSignal(false);
+  const { isBusy, trouble, run } = useTask();
+  const isLeft = useRef(false);
+  const news = useNews((change) => change.id === id);
+
+  const current = loaded.value;
+  const versioned = findVersioned(current);
+  const draft = mayWrite.value ? findDraft(id) : undefined;
+  const isDrafted = (plant: Plant | undefined): boolean => {
+    const edited = findDraft(id);
+    return edited !== undefined && plant !== undefined && isSame({ ...edited, id }, plant);
+  };
+
+  /** Undefined means that the plant is gone. */
+  const accept = (now: Versioned | undefined): void => {
+    // A form in which nothing was typed, or what is stored already, goes on from the plant as it is now.
+    const isUntouched = isDrafted(findVersioned(loaded.value)?.plant) || isDrafted(now?.plant);
+    if (now !== undefined && !isBusy.value && isUntouched) edit(now);
+    loaded.value = now ?? "missing";
+    isStale.value = findDraft(id)?.etag !== now?.etag && !isDrafted(now?.plant);
+    if (now === undefined) list.value.take(id);
+    else list.value.put(now.plant);
+  };
+  useEffect(() => {
+    // The change may be its own: the answer will tell.
+    if (isBusy.value) return undefined;
+    if (news?.type === "removed" && loaded.value !== "loading") return accept(undefined);
+    const controller = new AbortController();
+    findPlant(id, controller.signal).then(
+      (found) => {
+        accept(found);
+        if (found !== undefined) list.value.active.value = id;
+      },
+      (error: Error) => {
+        if (!isAbort(error) && versioned === undefined) loaded.value = error;
+      },
+    );
+    return () => controller.abort();
+  }, [id, recoveries.value, news?.seq]);
+  useEffect(
+    () => () => {
+      isLeft.current = true;
+      const left = findVersioned(loaded.value);
+      if (findDraft(id) === undefined || left === undefined) return;
+      if (isDrafted(left.plant)) keepDraft(id, undefined);
+      else if (!isBusy.value && token.value !== undefined)
+        toast(`Your edit of ${formatName(left.plant)} isn't saved yet.`, open);
+    },
+    [],
+  );
+
+  const open = { label: "Open", run: () => openPlant(id) };
+  const discard = (): void => {
+    keepDraft(id, undefined);
+    trouble.value = undefined;
+    isStale.value = false;
+  };
+  const edit = ({ etag, plant: { name, tag } }: Versioned): void => {
+    discard();
+    keepDraft(id, { name, tag, etag });
+  };
+  const save = (edited: Plant, over: string): Promise<void> =>
+    run(async () => {
+      try {
+        const saved = await replacePlant(edited, over);
+        const kept = findDraft(id);
+        // The person may have begun a further edit meanwhile.
+        const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
+        keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
+        toast(`Saved ${formatName(saved.plant)}.`);
+        // Someone else may have changed it since.
+        accept(await findPlant(id).catch(() => saved));
+      } catch (error) {
+        if (error instanceof Changed) accept(error.current);
+        const isShown = !isLeft.current && findDraft(id) !== undefined;
+        if (!isShown)
+          toast(`Couldn't confirm that ${formatName(edited)} was saved. ${explain(error)}`, {
+            ...open,
+            isNeeded: true,
+          });
+        else if (!(error instanceof Changed)) throw error;
+      }
+    });
+  const bringBack = async (earlier: Plant): Promise<void> => {
+    if (versioned !== undefined) return save(earlier, versioned.etag);
+    await restore(earlier);
+    accept(await findPlant(id));
+  };
+  const remove = (which: Versioned): Promise<void> =>
+    run(async () => {
+      try {
+        await removeWithUndo(which);
+      } catch (error) {
+        if (!(error instanceof Changed)) throw error;
+        accept(error.current);
+        if (error.current !== undefined)
+          toast("Someone else changed this plant. It isn't deleted yet.");
+        return;
+      }
+      // Another plant may be open by now.
+      if (route.value.open === id) closePanel();
+    });
+
+  const isRead = versioned !== undefined || current === "missing";
+  const isEdited = draft !== undefined && isRead;
+  const isBehind = isEdited && isStale.value && !isBusy.value;
+  const notice = isBehind ? (
+    <ConflictNotice
+      now={versioned}
+      onTake={discard}
+      onInsist={(now) => void save({ ...draft, id }, now.etag)}
+    />
+  ) : (
+    trouble.value !== undefined && (
+      <FailureNotice of={draft === undefined ? "deletion" : "save"} error={trouble.value} />
+    )
+  );
+  const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
+  // An edit of a plant that is gone is not thrown away unseen.
+  const isTouched = isEdited && !isDrafted(known);
+  if (isEdited)
+    return (
+      <Panel title="Edit plant">
+        <Form
+          onSubmit={() => {
+            if (!isTouched) discard();
+            else if (![draft.name, draft.tag].some((text) => judgeText(text).fault))
+              void save({ ...draft, id }, draft.etag ?? "");
+          }}
+        >
+          <IdLabel id={id} />
+          <Field
+            id="edit-name"
+            label="Name"
+            inputRef={selectField}
+            // A field of one line would drop the line breaks.
+            control={/[\r\n]/.test(known?.name ?? "") ? "textarea" : undefined}
+            value={draft.name}
+            onText={(name) => keepDraft(id, { ...draft, name })}
+            {...judgeText(draft.name)}
+          />
+          <TagField
+            id="edit-tag"
+            value={draft.tag}
+            onText={(tag) => keepDraft(id, { ...draft, tag })}
+          />
+          {notice}
+          {!isBehind && (
+            <div class="form-actions">
+              <Button type="submit" kind="main" disabled={isBusy.value}>
+                {isBusy.value ? "Saving…" : "Save"}
+              </Button>
+              {/* With an edit, Escape closes the panel, and the edit stays. */}
+              <Button aria-keyshortcuts={isTouched ? undefined : "Escape"} onClick={discard}>
+                Cancel
+              </Button>
+            </div>
+          )}
+        </Form>
+      </Panel>
+    );
+  return (
+    <Panel title="Plant">
+      {current === "loading" && known === undefined && <p class="faint late">Loading…</p>}
+      {current === "missing" && (
+        <>
+          <IdLabel id={id} />
+          <Notice
+            kind="warning"
+            title="There is no plant with this id"
+            text="It may have been deleted."
+          />
+        </>
+      )}
+      {current instanceof Error && (
+        <Notice kind="fault" title="Couldn't read this plant" text={explain(current)} />
+      )}
+      {known !== undefined && current !== "missing" && <Shown plant={known} />}
+      {notice}
+      {versioned !== undefined && mayWrite.value && (
+        <div class="form-actions">
+          <Button icon="edit" aria-keyshortcuts="e" onClick={() => edit(versioned)}>
+            Edit
+          </Button>
+          <Button
+            kind="danger"
+            icon="trash"
+            aria-keyshortcuts="Delete"
+            disabled={isBusy.value}
+            onClick={() => void remove(versioned)}
+          >
+            Delete
+          </Button>
+        </div>
+      )}
+      {isRead && (
+        <section class="history" aria-labelledby="history-title">
+          <h3 id="history-title">History</h3>
+          <History
+            of={{ id }}
+            isThere={(plant) => versioned !== undefined && isSame(plant, versioned.plant)}
+            onBringBack={bringBack}
+          />
+        </section>
+      )}
+    </Panel>
+  );
+}
+
+/** Shorter names fit in. */
+const LONG_CHARACTERS = 200;
+
+function Shown({ plant }: { readonly plant: Plant }): JSX.Element {
+  const { id, name, tag } = plant;
+  return (
+    <div class="shown">
+      <IdLabel id={id} />
+      {/* A very long one is scrolled: the buttons stay within reach. */}
+      <p class="shown-name" tabIndex={name.length > LONG_CHARACTERS ? 0 : undefined}>
+        {name.trim() === "" ? <i class="faint">no name</i> : name}
+      </p>
+      {tag === undefined ? (
+        <span class="faint">No tag</span>
+      ) : (
+        <Tag tag={tag} onPick={() => refine({ tag })} />
+      )}
+    </div>
+  );
+}
+
+interface ConflictProps {
+  readonly now: Versioned | undefined;
+  /** Leave the plant as it is now. */
+  readonly onTake: () => void;
+  /** Go ahead, over the version that is shown. */
+  readonly onInsist: (now: Versioned) => void;
+}
+
+/** Either way loses someone's edit, so neither is recommended. */
+function ConflictNotice({ now, onTake, onInsist }: ConflictProps): JSX.Element {
+  return (
+    <Notice
+      kind="warning"
+      title={`Someone else ${now === undefined ? "deleted" : "changed"} this plant. Your edit isn't saved yet.`}
+      text={now && "It is now:"}
+    >
+      {now !== undefined && (
+        <p class="now">
+          {formatName(now.plant)}{" "}
+          {now.plant.tag === undefined ? <i>no tag</i> : <Tag tag={now.plant.tag} />}
+        </p>
+      )}
+      <div class="form-actions">
+        <Button onClick={onTake}>Discard my edit</Button>
+        {now !== undefined && <Button onClick={() => onInsist(now)}>Overwrite with mine</Button>}
+      </div>
+    </Notice>
+  );
+}

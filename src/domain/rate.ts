@@ -1,0 +1,30 @@
+/** Rates and durations, as settings and tokens have them. */
+
+export interface Rate {
+  /** What a token may use at once, and again in each window. */
+  readonly units: number;
+  readonly windowSeconds: number;
+}
+
+const windows: Readonly<Record<string, number>> = { s: 1, min: 60, h: 3_600 };
+const UNITS_MAX = 1_000_000_000;
+
+export const DAY_MS = 86_400_000;
+const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: DAY_MS };
+
+/** As in 90s, 15m, 12h or 90d. */
+export function findDurationMs(text: string): number | undefined {
+  const [, count, unit] = /^([1-9]\d{0,8})([smhd])$/.exec(text) ?? [];
+  return count === undefined ? undefined : Number(count) * unitMs[unit as keyof typeof unitMs];
+}
+
+/** Turns the limit off for one token. */
+export const UNLIMITED = "none";
+
+/** As in 100/s, 6000/min or 100000/h. */
+export function findRate(text: string): Rate | undefined {
+  const [, count, unit] = /^([1-9]\d{0,9})\/(s|min|h)$/.exec(text) ?? [];
+  const units = Number(count);
+  const windowSeconds = windows[unit ?? ""];
+  return windowSeconds === undefined || units > UNITS_MAX ? undefined : { units, windowSeconds };
+}

@@ -1,0 +1,163 @@
+/** Where a store is: `sqlite:<file>`, or `postgres://user:password@host:port,host:port/database?…` as in libpq. */
+
+export interface Host {
+  /** A name, an address, or, if it begins with a slash, the folder of a local socket. */
+  readonly name: string;
+  readonly port: number;
+}
+
+const sslModes = ["disable", "prefer", "require", "verify-ca", "verify-full"] as const;
+export type SslMode = (typeof sslModes)[number];
+
+export interface Target {
+  readonly hosts: readonly Host[];
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+  /** Undefined if it depends on the host: certificates are verified, except on this very machine. */
+  readonly sslMode: SslMode | undefined;
+  /** Paths of PEM files. */
+  readonly rootCertificate: string | undefined;
+  readonly certificate: string | undefined;
+  readonly key: string | undefined;
+  readonly applicationName: string;
+  readonly connectSeconds: number;
+  /** Whether statements are prepared; undefined if that depends on what answers, a server or a pooler. */
+  readonly prepare: boolean | undefined;
+}
+
+const SCHEME = /^postgres(ql)?:\/\//;
+const DEFAULT_PORT = 5432;
+const CONNECT_SECONDS_DEFAULT = "2";
+
+export const isPostgresUrl = (url: string): boolean => SCHEME.test(url);
+
+/** What a parameter must match, and what is wrong with it otherwise. Any other is refused, so none is ignored. */
+const parameters: Readonly<Record<string, readonly [RegExp, string]>> = {
+  host: [/^/, ""],
+  sslmode: [new RegExp(`^(${sslModes.join("|")})$`), `is none of ${sslModes.join(", ")}`],
+  sslrootcert: [/^/, ""],
+  sslcert: [/^/, ""],
+  sslkey: [/^/, ""],
+  application_name: [/^/, ""],
+  connect_timeout: [/^0*([1-9]|[1-5]\d|60)$/, "is not a number of seconds from 1 to 60"],
+  // Only a server that takes writes is ever used.
+  target_session_attrs: [/^(read-write|primary|any)$/, "is neither read-write, primary nor any"],
+  prepare: [/^(true|false)$/, "is neither true nor false"],
+};
+
+const SHAPE =
+  /^postgres(?:ql)?:\/\/(?:(?<user>[^:@/?#]*)(?::(?<password>[^@/?#]*))?@)?(?<hosts>[^/?#@]*)(?:\/(?<database>[^/?#]*))?(?:\?(?<query>[^#]*))?$/;
+
+/** Throws a TypeError that says what is wrong, and never repeats the password. */
+export function parsePostgresUrl(url: string): Target {
+  const { groups } = SHAPE.exec(url) ?? {};
+  if (groups === undefined) throw new TypeError("not postgres://user:password@host:port/database");
+  const query = new URLSearchParams(groups["query"] ?? "");
+  for (const [name, value] of query) {
+    const [allowed, otherwise] = (Object.hasOwn(parameters, name) && parameters[name]) || [];
+    // The name is not shown: it may be the end of a password that has a bare ? in it.
+    if (allowed === undefined)
+      throw new TypeError(`a parameter is none of ${Object.keys(parameters).join(", ")}`);
+    if (query.getAll(name).length > 1) throw new TypeError(`the parameter ${name} comes twice`);
+    if (!allowed.test(value)) throw new TypeError(`${name} ${otherwise}`);
+  }
+  if (query.has("sslcert") !== query.has("sslkey"))
+    throw new TypeError("sslcert and sslkey go together");
+  const user = decode(groups["user"] ?? "");
+  if (user === "") throw new TypeError("the user is missing");
+  const text = (name: string): string | undefined => query.get(name) ?? undefined;
+  return {
+    hosts: parseHosts(groups["hosts"] ?? "", text("host")),
+    user,
+    password: decode(groups["password"] ?? ""),
+    // As in libpq.
+    database: decode(groups["database"] ?? "") || user,
+    sslMode: text("sslmode") as SslMode | undefined,
+    rootCertificate: text("sslrootcert"),
+    certificate: text("sslcert"),
+    key: text("sslkey"),
+    applicationName: text("application_name") ?? "plantstore",
+    connectSeconds: Number(text("connect_timeout") ?? CONNECT_SECONDS_DEFAULT),
+    prepare: query.has("prepare") ? text("prepare") === "true" : undefined,
+  };
+}
+
+/** For people: everything but the password. */
+export function describeTarget({ hosts, user, database }: Target): string {
+  const places = hosts.map(describeHost).join(",");
+  return `postgres://${encodeURIComponent(user)}@${places}/${encodeURIComponent(database)}`;
+}
+
+export const describeHost = ({ name, port }: Host): string =>
+  `${name.includes(":") ? `[${name}]` : name}:${port}`;
+
+const isSocket = ({ name }: Host): boolean => name.startsWith("/");
+
+/** The file that a local server listens on. */
+export const findSocketPath = (host: Host): string | undefined =>
+  isSocket(host) ? `${host.name}/.s.PGSQL.${host.port}` : undefined;
+
+const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/;
+
+export const isLocal = (host: Host): boolean => isSocket(host) || LOOPBACK.test(host.name);
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new TypeError("a % is not followed by two hexadecimal digits");
+  }
+}
+
+const HOST = /^(?:\[(?<address>[0-9A-Fa-f:.]+)\]|(?<name>[A-Za-z0-9._-]+))?(?::(?<port>\d{1,5}))?$/;
+
+function parseHosts(list: string, parameter: string | undefined): Host[] {
+  // Hosts in the parameter may be folders, and have the port of the list.
+  const isParameter = parameter !== undefined;
+  if (isParameter && !/^(:\d+)?$/.test(list)) throw new TypeError("there are two lists of hosts");
+  return (parameter ?? list).split(",").map((part) => {
+    const { address, name = address, port } = HOST.exec(part)?.groups ?? {};
+    const found = isParameter && part.startsWith("/") ? part : name;
+    if (found === undefined || (isParameter && port !== undefined))
+      throw new TypeError("a host is missing or is not a name");
+    return { name: found, port: parsePort(isParameter ? list.slice(1) || undefined : port) };
+  });
+}
+
+function parsePort(text: string | undefined): number {
+  const port = text === undefined ? DEFAULT_PORT : Number(text);
+  if (port >= 1 && port <= 65_535) return port;
+  throw new TypeError("a port is not a number from 1 to 65535");
+}
+
+/** Throws a TypeError that says what is wrong, without the password. */
+export function parseStoreUrl(url: string) {
+  return isPostgresUrl(url)
+    ? ({ engine: "postgres", target: parsePostgresUrl(url) } as const)
+    : ({ engine: "sqlite", path: parseSqlitePath(url) } as const);
+}
+
+const SQLITE_SCHEME = "sqlite:";
+
+/** `sqlite:./relative.db`, `sqlite:/absolute.db` or `sqlite:///absolute.db`. */
+function parseSqlitePath(url: string): string {
+  if (!url.startsWith(SQLITE_SCHEME)) throw new TypeError("unknown scheme");
+  const path = url.slice(SQLITE_SCHEME.length).replace(/^\/\/(?=\/)/, "");
+  // A host, options or a store in memory would be accepted and ignored.
+  if (path === "" || path.startsWith("//") || /^(:|file:)/.test(path) || /[?#\0]/.test(path))
+    throw new TypeError("not the path of a file");
+  return path;
+}
+
+/** For people. Shows nothing of a malformed URL that could be a password. */
+export function maskStoreUrl(url: string): string {
+  if (url.startsWith(SQLITE_SCHEME)) return url;
+  try {
+    parseStoreUrl(url);
+    return url.replace(/^([a-z]+:\/\/[^:@]*):[^@]*@/, "$1:********@");
+  } catch {
+    const scheme = /^[a-z]+:\/\//.exec(url)?.[0] ?? "";
+    return /[:@=]/.test(url.slice(scheme.length)) ? `${scheme}********` : url;
+  }
+}

@@ -1,0 +1,228 @@
+/** The parts of the API reference that need no browser: samples of code that run as they stand, and exact digits. */
+
+import { afterAll, describe, expect, test } from "bun:test";
+import type { Operation } from "../reference/description.ts";
+import {
+  exampleRequest,
+  exampleValues,
+  languages,
+  layOutJson,
+  type SnippetRequest,
+} from "../reference/samples.ts";
+
+const request = (body?: string): SnippetRequest => ({
+  method: body === undefined ? "GET" : "POST",
+  url: "http://127.0.0.1:8080/plants?name=a'b&tag=%22c%22",
+  headers: [["Authorization", `Bearer it's "secret" $HOME \\`]],
+  body,
+});
+
+/** What shells, templates and literals trip over. */
+const bodies = [
+  '{"id":9007199254740993,"name":"Monstera"}',
+  `{"id": 1,\n  "name": "It's \`50 %\` \${HOME} $HOME \\\\ \\" \\u00e9"\n}`,
+  "@/etc/passwd",
+  "-1",
+  '"""\n""',
+  "one\r\ntwo\r\n",
+  "\ufeff\n\u2028 ünïcödé 🌱",
+  "",
+];
+
+describe("a sample in JavaScript", () => {
+  const echo = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch: async (incoming) =>
+      Response.json({
+        url: new URL(incoming.url).search,
+        authorization: incoming.headers.get("authorization"),
+        body: Buffer.from(await incoming.arrayBuffer()).toString("base64"),
+      }),
+  });
+  afterAll(() => echo.stop(true));
+
+  test.each(bodies)("sends %j as it is, to the URL, with the header", async (body) => {
+    const url = new URL(`plants?name=a'b&tag=%22c%22`, echo.url).href;
+    const code = languages.JavaScript({ ...request(body), url });
+    const child = Bun.spawn([process.execPath, "-e", code], { stderr: "inherit" });
+    const printed = await new Response(child.stdout).text();
+    expect(printed).toStartWith("200 ");
+    expect(JSON.parse(printed.slice(4))).toEqual({
+      url: new URL(url).search,
+      authorization: `Bearer it's "secret" $HOME \\`,
+      body: Buffer.from(body).toString("base64"),
+    });
+  });
+});
+
+/** What a program of this name would be called with. */
+function runInShell(code: string): string[] {
+  const { stdout } = Bun.spawnSync(["sh", "-c", `curl() { printf '%s\\0' "$@"; }\n${code}`]);
+  return stdout.toString().split("\0").slice(0, -1);
+}
+
+describe("a sample for the shell", () => {
+  test.each(bodies)("gives curl %j as one word", (body) => {
+    const { url, headers } = request();
+    expect(runInShell(languages.curl(request(body)))).toEqual([
+      url,
+      "-H",
+      headers.map((header) => header.join(": ")).join(),
+      "--data-raw",
+      body,
+    ]);
+  });
+
+  test("names the method where curl would choose another", () => {
+    const [flag, method] = runInShell(languages.curl({ ...request(), method: "DELETE" }));
+    expect([flag, method]).toEqual(["-X", "DELETE"]);
+    expect(languages.curl(request())).not.toContain("-X");
+  });
+});
+
+describe.skipIf(Bun.which("python3") === null)("a sample in Python", () => {
+  const stub = `
+import sys, types, json
+def called(url, headers=None, data=b"", timeout=None):
+    print(json.dumps({"url": url, "headers": headers, "data": data.hex()}))
+    return types.SimpleNamespace(status_code=200, content=b"")
+sys.modules["requests"] = types.SimpleNamespace(post=called, get=called)
+`;
+
+  test.each(bodies)("sends %j as it is", (body) => {
+    const code = `${stub}\n${languages.Python(request(body))}`;
+    const { stdout, stderr } = Bun.spawnSync(["python3", "-"], { stdin: Buffer.from(code) });
+    expect(stderr.toString()).toBe("");
+    expect(JSON.parse(stdout.toString().split("\n")[0] ?? "")).toEqual({
+      url: request().url,
+      headers: Object.fromEntries(request().headers),
+      data: Buffer.from(body).toString("hex"),
+    });
+  });
+});
+
+describe("a sample in Go", () => {
+  test("is a whole program", () => {
+    expect(languages.Go(request('{"id":1}'))).toBe(`package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+func main() {
+	body := strings.NewReader("{\\"id\\":1}")
+	request, err := http.NewRequest("POST", "http://127.0.0.1:8080/plants?name=a'b&tag=%22c%22", body)
+	if err != nil {
+		panic(err)
+	}
+	request.Header.Set("Authorization", "Bearer it's \\"secret\\" $HOME \\\\")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		panic(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(response.StatusCode, string(answer))
+}`);
+  });
+
+  test("imports nothing that it does not use, and has no raw text that Go would change", () => {
+    expect(languages.Go(request())).not.toContain("strings");
+    expect(languages.Go(request("a\r\n`b`"))).toContain('strings.NewReader("a\\r\\n`b`")');
+    expect(languages.Go(request("\ufeffa\n"))).toContain('strings.NewReader("\\ufeffa\\n")');
+  });
+});
+
+describe("an example", () => {
+  const exemplify = (operation: Operation, token = ""): SnippetRequest =>
+    exampleRequest(operation, "http://h/shop", token, exampleValues(operation));
+  const operation = {
+    method: "post",
+    path: "/plants",
+    requestBody: { content: { "application/json": { examples: { one: { value: { id: 1 } } } } } },
+  };
+
+  test("has the body, the media type and a place for the token", () => {
+    expect(exemplify(operation)).toEqual({
+      method: "POST",
+      url: "http://h/shop/plants",
+      headers: [
+        ["Authorization", "Bearer YOUR_TOKEN"],
+        ["Content-Type", "application/json"],
+      ],
+      body: '{"id":1}',
+    });
+  });
+
+  test("has the token that was pasted, in the header and never in the URL", () => {
+    for (const write of Object.values(languages)) {
+      const code = write(exemplify(operation, "pst_secret"));
+      expect(code.match(/pst_secret/g)).toHaveLength(1);
+      expect(code).toMatch(/Authorization.*Bearer pst_secret/);
+    }
+  });
+
+  test("has the parameters that have an example, and no token where none is needed", () => {
+    const parameters = [
+      { name: "id", in: "path", example: "a b" },
+      { name: "limit", in: "query", example: 20 },
+      { name: "tag", in: "query" },
+      { name: "If-Match", in: "header" },
+    ];
+    const given = exemplify({
+      method: "get",
+      path: "/plants/{id}",
+      parameters,
+      security: [],
+    });
+    expect(given).toEqual({
+      method: "GET",
+      url: "http://h/shop/plants/a%20b?limit=20",
+      headers: [],
+      body: undefined,
+    });
+  });
+});
+
+describe("JSON laid out for reading", () => {
+  test("has every digit", () => {
+    const text = '[{"id":9223372036854775807,"name":"a","more":[]},{"id":-9007199254740993}]';
+    expect(layOutJson(text)).toBe(`[
+  {
+    "id": 9223372036854775807,
+    "name": "a",
+    "more": []
+  },
+  {
+    "id": -9007199254740993
+  }
+]`);
+  });
+
+  test("is what JSON.stringify makes, where that rounds nothing", () => {
+    const values = [
+      { name: 'a "quoted", {braced}: [text] \\', tag: "\u2028\n\t🌱" },
+      [[], {}, [[1.5, -2e21, true, false, null]], ""],
+      "text",
+      0,
+      null,
+    ];
+    for (const value of values) {
+      const expected = JSON.stringify(value, null, 2);
+      expect(layOutJson(JSON.stringify(value))).toBe(expected);
+      expect(layOutJson(expected)).toBe(expected);
+    }
+  });
+
+  test("is nothing where the text is no JSON", () => {
+    expect(layOutJson('{"line":1}\n{"line":2}\n')).toBeUndefined();
+    expect(layOutJson("")).toBeUndefined();
+  });
+});
