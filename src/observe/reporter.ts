@@ -198,7 +198,7 @@ export type Reporter = ReturnType<typeof createReporter>;
 type Labels = Readonly<Record<string, string | number | undefined>>;
 type Figure = number | boolean | Histogram | undefined;
 type Series = readonly (readonly [Labels, Figure])[];
-/** By name: what it means, and one figure, or one for each set of labels. docs/operations.md says more. */
+/** By name: what it means, and one figure, or one for each set of labels. docs/operations.md has the table. */
 type Families = Readonly<Record<string, readonly [string, Figure | Series]>>;
 
 const byResult = (counts: Readonly<Record<string, number>>, labels: Labels = {}): Series =>
