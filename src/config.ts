@@ -18,12 +18,6 @@ interface Rule {
   readonly mask?: (text: string) => string;
 }
 
-const trueOrFalse = {
-  default: "false",
-  parse: (text: string) => (text === "true" ? true : text === "false" ? false : undefined),
-  allowed: "true or false",
-};
-
 const integer = (fallback: string, min: number, max: number) => ({
   default: fallback,
   allowed: `an integer from ${min} to ${max}`,
@@ -82,7 +76,6 @@ const rules = {
     parse: (text) => logLevels.find((level) => level === text),
     allowed: logLevels.join(", "),
   },
-  logRequests: { meaning: "Whether every request is logged, at level info.", ...trueOrFalse },
   trustedProxies: {
     default: "",
     meaning:
@@ -106,6 +99,11 @@ const rules = {
     meaning: "Memory for all request bodies and unread answers together.",
     ...integer("67108864", 64, 68_719_476_736),
   },
+  // Their heads get as much as the bodies: 4096 times the 16 KiB of headerBytesMax.
+  connectionsMax: {
+    meaning: "Connections; past it new ones are refused. Each may take 16 KiB for its head.",
+    ...integer("4096", 1, 1_000_000),
+  },
   idleSecondsMax: {
     meaning: "Seconds until an idle connection is closed.",
     ...integer("30", 5, 255),
@@ -127,7 +125,6 @@ const rules = {
     meaning: "PostgreSQL: connections for writes, each with one batch in flight.",
     ...integer("2", 1, 64),
   },
-  readConnections: { meaning: "PostgreSQL: connections for reads.", ...integer("4", 1, 64) },
   plantsMax: {
     meaning: "Plants that the store may hold; 0 for no limit.",
     ...integer("0", 0, 999_999_999_999_999),
@@ -142,7 +139,9 @@ const rules = {
   },
   webhooksPrivate: {
     meaning: "Whether webhooks may be sent to private, loopback and link-local addresses.",
-    ...trueOrFalse,
+    default: "false",
+    parse: (text) => (text === "true" ? true : text === "false" ? false : undefined),
+    allowed: "true or false",
   },
   drainDelaySeconds: {
     meaning: "Seconds between /readyz turning 503 and the listener closing, for load balancers.",
@@ -187,6 +186,8 @@ const fixedLimits = {
   batchLengthMax: 1_024,
   /** Plants that a search scans for one page. */
   scanRowsMax: 50_000,
+  /** PostgreSQL: connections for reads. */
+  readConnections: 4,
   /** PostgreSQL: time for one statement. Then its connection is closed. */
   statementSecondsMax: 3,
   /** Time for requests in flight to finish when the service drains. */

@@ -159,6 +159,53 @@ test("uses are stored once, by the hash of the token, and not those of the envir
   expect(touched).toEqual([new Map([[hashToken(token), 7]])]);
 });
 
+test("uses that could not be written are kept: the latest of each token, and of at most 10,000", async () => {
+  const touched: (readonly [string, number])[] = [];
+  let isBroken = true;
+  const record = toRecord("whatever", { name: "n", scopes, createdAtMs: 0 });
+  const store = {
+    findToken: async (hash: string) => ({ ...record, hash }),
+    touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => {
+      if (isBroken) throw new Refusal("store_unavailable");
+      touched.push(...usedAtMs);
+    },
+  } as unknown as TokenStore;
+  let now = 1;
+  const clocks = { nowMs: () => now, monotonicMs: () => now };
+  const authenticator = new Authenticator(store, undefined, clocks);
+  const [one, other] = [mintToken(), mintToken()];
+  await authenticator.authenticate(`Bearer ${one}`);
+  await authenticator.authenticate(`Bearer ${other}`);
+  expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
+  now = 5;
+  await authenticator.authenticate(`Bearer ${one}`);
+  expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
+  isBroken = false;
+  await authenticator.flushUses();
+  await authenticator.flushUses();
+  expect(new Map(touched)).toEqual(
+    new Map([
+      [hashToken(one), 5],
+      [hashToken(other), 1],
+    ]),
+  );
+  expect(touched).toHaveLength(2);
+
+  isBroken = true;
+  touched.length = 0;
+  for (let count = 0; count < 10_010; count++) {
+    now++;
+    await authenticator.authenticate(`Bearer ${mintToken()}`);
+  }
+  const lastMs = now;
+  expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
+  isBroken = false;
+  await authenticator.flushUses();
+  expect(touched).toHaveLength(10_000);
+  expect(Math.max(...touched.map(([, atMs]) => atMs))).toBe(lastMs);
+  expect(Math.min(...touched.map(([, atMs]) => atMs))).toBe(lastMs - 9_999);
+});
+
 describe("a stream that is watched", () => {
   test("is told of a token that is no longer good, and not of a store that fails", async () => {
     const { authenticator, token, stored, timesAsked } = makeAuthenticator();

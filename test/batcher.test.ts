@@ -1,3 +1,5 @@
+/** Group commit: what shares a commit, what waits for the next one, and what is refused meanwhile. */
+
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../src/domain/errors.ts";
 import { Batcher, type Commit } from "../src/store/batcher.ts";
@@ -26,6 +28,21 @@ function heldCommit() {
   };
   return { batches, gates, started, commit };
 }
+
+/** A commit that takes no time, and remembers its batches. */
+function instantCommit() {
+  const batches: number[][] = [];
+  const commit = (writes: readonly number[]): number[] => {
+    batches.push([...writes]);
+    return [...writes];
+  };
+  return { batches, commit };
+}
+
+const judge = (writes: readonly string[]): (string | Refusal)[] => {
+  if (writes.includes("explode")) throw new Refusal("store_unavailable");
+  return writes.map((write) => (write === "taken" ? new Refusal("id_taken") : write));
+};
 
 describe("group commit", () => {
   test("puts everything that arrives during a commit into the next one, in order", async () => {
@@ -58,20 +75,14 @@ describe("group commit", () => {
   });
 
   test("never commits more at once than the batch may hold", async () => {
-    const sizes: number[] = [];
-    const group = new Batcher<number, number>((writes) => {
-      sizes.push(writes.length);
-      return [...writes];
-    }, limits);
+    const { batches, commit } = instantCommit();
+    const group = new Batcher(commit, limits);
     await Promise.all(Array.from({ length: 25 }, (_, write) => group.submit(write)));
-    expect(sizes).toEqual([10, 10, 5]);
+    expect(batches.map(({ length }) => length)).toEqual([10, 10, 5]);
   });
 
   test("fails one write alone, and the whole batch where the commit fails", async () => {
-    const group = new Batcher<string, string>((writes) => {
-      if (writes.includes("explode")) throw new Refusal("store_unavailable");
-      return writes.map((write) => (write === "taken" ? new Refusal("id_taken") : write));
-    }, limits);
+    const group = new Batcher<string, string>(judge, limits);
     const alone = await Promise.allSettled(["a", "taken", "b"].map((write) => group.submit(write)));
     expect(alone.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
     const all = await Promise.allSettled(["a", "explode"].map((write) => group.submit(write)));
@@ -112,16 +123,13 @@ describe("group commit", () => {
   });
 
   test("commits no more text at once than leaves others their turn", async () => {
-    const sizes: number[] = [];
-    const group = new Batcher<number, number>(
-      (writes) => {
-        sizes.push(writes.length);
-        return [...writes];
-      },
-      { ...limits, bodyBytesTotalMax: 100_000_000 },
-    );
+    const { batches, commit } = instantCommit();
+    const group = new Batcher(commit, { ...limits, bodyBytesTotalMax: 100_000_000 });
     await Promise.all([1, 2, 3, 4, 5].map((write) => group.submit(write, 2_000_000)));
-    expect(sizes).toEqual([3, 2]);
+    expect(batches).toEqual([
+      [1, 2, 3],
+      [4, 5],
+    ]);
   });
 
   test("commits next, and in order, what a commit left", async () => {
@@ -437,5 +445,110 @@ describe("several commits at one time", () => {
     gates[1]?.resolve();
     await closing;
     expect(await Promise.all(writes)).toEqual([2, 4]);
+  });
+});
+
+describe("a block of writes", () => {
+  test("waits for room in the queue, is judged in order, and has one promise", async () => {
+    const { batches, commit } = instantCommit();
+    const group = new Batcher(commit, { ...limits, queueLengthMax: 4 });
+    expect(await group.submitAll([1, 2, 3, 4, 5])).toEqual([1, 2, 3, 4, 5]);
+    expect(batches).toEqual([[1, 2], [3, 4], [5]]);
+    expect(await group.submitAll([])).toEqual([]);
+  });
+
+  test("leaves room in the queue for single writes", async () => {
+    const { batches, commit } = instantCommit();
+    const group = new Batcher(commit, { ...limits, queueLengthMax: 4 });
+    const block = group.submitAll([1, 2, 3, 4, 5, 6]);
+    const singles = [7, 8].map((write) => group.submit(write));
+    expect(group.waiting).toBe(8);
+    await Promise.all([block, ...singles]);
+    expect(batches).toEqual([
+      [7, 8],
+      [1, 2],
+      [3, 4],
+      [5, 6],
+    ]);
+  });
+
+  test("waits for room for its text, and takes one text however long", async () => {
+    const { batches, commit } = instantCommit();
+    const group = new Batcher(commit, { ...limits, bodyBytesTotalMax: 100 });
+    await group.submitAll([1, 2, 3, 4], [500, 20, 30, 1]);
+    expect(batches).toEqual([[1], [2, 3], [4]]);
+  });
+
+  test("fails one write alone, and all of one commit with their reason", async () => {
+    const group = new Batcher<string, string>(judge, { ...limits, batchLengthMax: 2 });
+    expect(await group.submitAll(["a", "taken", "explode", "b", "c"])).toMatchObject([
+      "a",
+      { reason: "id_taken" },
+      { reason: "store_unavailable" },
+      { reason: "store_unavailable" },
+      "c",
+    ]);
+  });
+
+  test("is refused at once, however many writes have waited too long", async () => {
+    const group = new Batcher<number, number>(() => [], { ...limits, queueSecondsMax: 0.05 });
+    const outcomes = await group.submitAll(Array.from({ length: 1_000_000 }, () => 1));
+    expect(new Set(outcomes.map((outcome) => (outcome as Refusal).reason))).toEqual(
+      new Set(["store_busy"]),
+    );
+  });
+
+  test("fails from the first write that is late to the last, so none overtakes another", async () => {
+    let now = 0;
+    const batches: number[][] = [];
+    const group = new Batcher<number, number>(
+      (writes) => {
+        batches.push([...writes]);
+        now += 2_000;
+        return [...writes];
+      },
+      { ...limits, queueLengthMax: 2 },
+      { now: () => now },
+    );
+    const outcomes = await group.submitAll([1, 2, 3, 4, 5, 6]);
+    expect(batches).toEqual([[1], [2], [3]]);
+    expect(outcomes.slice(0, 3)).toEqual([1, 2, 3]);
+    expect(outcomes.slice(3)).toMatchObject([4, 5, 6].map(() => ({ reason: "store_busy" })));
+  });
+
+  test("ends when its time is over, although no commit ends", async () => {
+    const { started, commit, gates } = heldCommit();
+    const group = new Batcher(commit, { ...limits, queueLengthMax: 2, queueSecondsMax: 0.05 });
+    const outcomes = await group.submitAll([1, 2, 3]);
+    expect(outcomes).toMatchObject([
+      { reason: "store_unavailable" },
+      { reason: "store_busy" },
+      { reason: "store_busy" },
+    ]);
+    await started[0]?.promise;
+    gates[0]?.resolve();
+    await group.close();
+  });
+
+  test("waits for an outcome that is known later", async () => {
+    const unknown = Promise.withResolvers<number>();
+    const group = new Batcher<number, number>(
+      (writes) => writes.map((write) => (write === 1 ? unknown.promise : write)),
+      limits,
+      { keyOf: (write) => write },
+    );
+    const block = group.submitAll([1, 2]);
+    await new Promise(setImmediate);
+    unknown.reject(new Refusal("store_unavailable"));
+    expect(await block).toMatchObject([{ reason: "store_unavailable" }, 2]);
+  });
+
+  test("that was accepted is settled before the end, and a later one is refused", async () => {
+    const group = new Batcher(instantCommit().commit, { ...limits, queueLengthMax: 2 });
+    const accepted = group.submitAll([1, 2, 3]);
+    const closing = group.close();
+    expect(await group.submitAll([4])).toMatchObject([{ reason: "shutting_down" }]);
+    await closing;
+    expect(await accepted).toEqual([1, 2, 3]);
   });
 });

@@ -40,22 +40,6 @@ interface Found {
 const readJson = ({ stdout }: Finished): Found => JSON.parse(stdout) as Found;
 
 describe("plantstore check of a sound store", () => {
-  test("sets what it found in a table that fits a terminal", async () => {
-    using folder = makeTemporaryFolder();
-    makeStore(`${folder.path}/plants.db`, 1234);
-    const before = readFolder(folder.path);
-    const { exitCode, stdout, stderr } = await check(`${folder.path}/plants.db`);
-    expect([exitCode, stderr]).toEqual([0, ""]);
-    expect(stdout).toMatch(/^CHECK +RESULT +FOUND$/m);
-    for (const name of ["schema", "tables", "integrity"])
-      expect(stdout).toMatch(new RegExp(`^${name} +ok +\\S`, "m"));
-    expect(stdout).toMatch(/^plants +1,234$/m);
-    expect(stdout).toMatch(/^ids +1 to 1234$/m);
-    expect(stdout).toMatch(/^tags +7 different, on 823 of the plants$/m);
-    expect(stdout.split("\n").filter((line) => line.length > 80)).toEqual([]);
-    expect(readFolder(folder.path)).toEqual(before);
-  });
-
   test("counts plants, tags and tokens, with ids as exact digits", async () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/plants.db`;

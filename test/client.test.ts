@@ -86,16 +86,6 @@ describe("the client", () => {
     expect(() => new Client(url, "x")).toThrow(TypeError),
   );
 
-  test("sends the headers of a request in whatever form they come, and refuses a token that is none", async () => {
-    await using service = await startService();
-    const client = new Client(service.url, TEST_TOKEN);
-    const headers = new Headers({ "x-request-id": "mine" });
-    const response = await client.request("/plants", { headers });
-    expect(response.headers.get("x-request-id")).toBe("mine");
-    const failure = await rejectionOf(new Client(service.url, "two\nlines").listPage());
-    expect(failure).toBeInstanceOf(TypeError);
-  });
-
   test("knows every error of the service, and which of them pass", () => {
     const entries = Object.entries(catalogue);
     expect(errorNames as object).toEqual(
@@ -103,26 +93,6 @@ describe("the client", () => {
     );
     for (const [, { status, code, retry: mayPass }] of entries)
       expect([code, isTransient(status, code)]).toEqual([code, mayPass]);
-  });
-
-  test("waits as long as Retry-After says, and tells what a proxy said", async () => {
-    let requests = 0;
-    using proxy = Bun.serve({
-      port: 0,
-      fetch: () => {
-        requests++;
-        if (requests === 1)
-          return new Response("<h1>Busy</h1>", { status: 503, headers: { "retry-after": "1" } });
-        const headers = { "content-type": "application/x-ndjson" };
-        return new Response('{"line":1,"status":200}\n', { headers });
-      },
-    });
-    const waits: [string, number][] = [];
-    const client = new Client(proxy.url.href, "x");
-    await client.createBatch(plants.slice(0, 1), () => undefined, {
-      onRetry: ({ message }, waitMs) => waits.push([message, waitMs]),
-    });
-    expect(waits).toEqual([[`${proxy.url.origin} answers 503: <h1>Busy</h1>`, 1000]]);
   });
 
   test("an abort lets a batch under way be answered, and counts what it stored", async () => {

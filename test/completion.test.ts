@@ -75,8 +75,6 @@ describe("a shell", () => {
 
   const lines = [
     ["plantstore tok", "plantstore token"],
-    ["plantstore token list --js", "plantstore token list --json"],
-    ["plantstore import --format nd", "plantstore import --format ndjson"],
     ["plantstore import spring", "plantstore import spring.csv"],
   ] as const;
 

@@ -45,7 +45,7 @@ describe("a setting", () => {
     ["PLANTSTORE_CORS_ORIGINS", "shop.example", "origins as in"],
     ["PLANTSTORE_CORS_ORIGINS", "https://a.example/", "origins as in"],
     ["PLANTSTORE_CORS_ORIGINS", "*,https://a.example", "origins as in"],
-    ["PLANTSTORE_LOG_REQUESTS", "yes", "true or false"],
+    ["PLANTSTORE_WEBHOOKS_PRIVATE", "yes", "true or false"],
     ["PLANTSTORE_TRUSTED_PROXIES", "proxy.example", "addresses and networks as in"],
     ["PLANTSTORE_TRUSTED_PROXIES", "10.0.0.0/33", "addresses and networks as in"],
     ["PLANTSTORE_TRUSTED_PROXIES", "::1/129", "addresses and networks as in"],

@@ -2,12 +2,19 @@
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import { copyPlants, createReport, type Report, StoresDiffer } from "../src/cli/copy.ts";
+import {
+  copyPlants,
+  copyWebhooks,
+  createReport,
+  type Report,
+  StoresDiffer,
+} from "../src/cli/copy.ts";
 import { resolveConfig } from "../src/config.ts";
 import { Refusal } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import type { Store } from "../src/domain/store.ts";
 import { openStore } from "../src/store/open.ts";
+import { webhookActions } from "../src/webhooks/manage.ts";
 import { anyPlant } from "./support/arbitrary.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -194,4 +201,24 @@ describe("copying plants", () => {
     const failure = (await rejectionOf(copy(from, meddled))) as Error;
     expect(failure.message).toMatch(/to\.db was written to during the copy/);
   });
+});
+
+test("a webhook is copied although another instance adds one at the same moment", async () => {
+  await using stores = await openStores();
+  const { from, to } = stores;
+  await webhookActions.add({ store: from, config }, "", { url: "https://shop.example/" });
+  let refusals = 2;
+  const contended = new Proxy(to, {
+    get(store, name) {
+      if (name === "putWebhook" && refusals-- > 0) return async () => false;
+      const found: unknown = Reflect.get(store, name);
+      return typeof found === "function" ? (found.bind(store) as unknown) : found;
+    },
+  });
+  const report = createReport();
+  await copyWebhooks(from, contended, report);
+  expect(report.webhooks).toEqual({ copied: 1, present: 0 });
+  await copyWebhooks(from, to, report);
+  expect(report.webhooks).toEqual({ copied: 0, present: 1 });
+  expect((await to.listWebhooks()).map(({ name }) => name)).toEqual(["shop.example"]);
 });

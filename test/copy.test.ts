@@ -5,17 +5,9 @@ import { describe, expect, test } from "bun:test";
 import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hashToken, mintToken } from "../src/auth/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import {
-  type Finished,
-  runCommand,
-  runOnTerminal,
-  spawnService,
-  startCommand,
-} from "./support/command.ts";
+import { type Finished, runCommand, spawnService, startCommand } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
-import { limits } from "./support/limits.ts";
 import type { StoredPlant } from "./support/plants.ts";
-import { sendPlant } from "./support/service.ts";
 import { alter, countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
@@ -180,19 +172,6 @@ describe("plantstore copy", () => {
     expect(readPlants(at.to)).toEqual(many(3));
   });
 
-  test("names of a megabyte go through a queue that takes one plant", async () => {
-    const letters = ["a", "é", "🌵", "b", "c", "d", "e"];
-    const long = letters.map((letter, id) => plant(id, letter.repeat(2 ** 20 / letter.length)));
-    using at = makePair([...long, ...many(50, 100)]);
-    const finished = await runCommand([...at.args, "--json"], {
-      PLANTSTORE_BODY_BYTES_MAX: "64",
-      PLANTSTORE_BODY_BYTES_TOTAL_MAX: "64",
-      ...limits({ queueLengthMax: 1 }),
-    });
-    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
-  });
-
   test.each(["from", "to"] as const)("DATABASE_URL stands in for --%s", async (left) => {
     using at = makePair(many(3));
     const given = left === "from" ? "to" : "from";
@@ -200,11 +179,6 @@ describe("plantstore copy", () => {
     const finished = await runCommand(args, { DATABASE_URL: `sqlite:${at[left]}` });
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
     expect(readPlants(at.to)).toEqual(many(3));
-  });
-
-  test("where both are given, it does not matter what DATABASE_URL is", async () => {
-    using at = makePair(many(3));
-    expect((await runCommand(at.args, { DATABASE_URL: "nonsense" })).exitCode).toBe(0);
   });
 
   test.each([
@@ -280,25 +254,6 @@ describe("plantstore copy", () => {
     expect(finished.stderr).toContain(says);
     expect(readFolder(at.path)).toEqual(before);
   });
-
-  test("its help has every exit code and flag", async () => {
-    const { exitCode, stdout } = await runCommand(["copy", "--help"]);
-    expect(exitCode).toBe(0);
-    for (const code of [0, 1, 2, 3, 130])
-      expect(stdout).toMatch(new RegExp(`^  ${code} +\\w`, "m"));
-    for (const flag of ["--from", "--to", "--json"]) expect(stdout).toContain(flag);
-    expect(stdout).toContain("DATABASE_URL stands in for the one that is left out");
-  });
-
-  test("shows both of its stages", async () => {
-    using at = makePair([]);
-    // Enough to take longer than until the first drawing, on any machine.
-    makeStore(at.from, 300_000);
-    const { exitCode, screen } = await runOnTerminal(at.args);
-    expect(exitCode).toBe(0);
-    expect(screen).toMatch(/copying +\d+%  [\d,]+ plants  [\d,]+\/s/);
-    expect(screen).toMatch(/verifying +\d+%  [\d,]+ plants  [\d,]+\/s/);
-  });
 });
 
 describe("a target that holds a different plant under one of the ids", () => {
@@ -370,49 +325,6 @@ describe("tokens", () => {
       return (await fetch(`${service.started.url}/plants/1`, { headers })).status;
     };
     expect([await statusOf(token), await statusOf("revoked")]).toEqual([200, 401]);
-  });
-
-  test("the next copy takes over revocations and later uses only, and changes nothing in the source", async () => {
-    using at = makePair([], []);
-    addToken(at.from, "revoked-here", { revoked_at_ms: 3_000, last_used_at_ms: 2_000 });
-    addToken(at.to, "revoked-here", { last_used_at_ms: 2_500 });
-    addToken(at.from, "revoked-twice", { revoked_at_ms: 3_000 });
-    addToken(at.to, "revoked-twice", { revoked_at_ms: 4_000 });
-    addToken(at.from, "used-here", { last_used_at_ms: 9_000 });
-    addToken(at.to, "used-here");
-    addToken(at.from, "used-there");
-    addToken(at.to, "used-there", { last_used_at_ms: 9_000 });
-    addToken(at.to, "only-there");
-    const finished = await runCommand([...at.args, "--json"]);
-    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(summaryOf(finished).tokens).toEqual({ ...noneTokens, present: 4 });
-    expect(stateOf(at.to, "revoked-here")).toEqual([3_000, 2_500]);
-    expect(stateOf(at.to, "revoked-twice")).toEqual([4_000, null]);
-    expect(stateOf(at.to, "used-here")).toEqual([null, 9_000]);
-    expect(stateOf(at.to, "used-there")).toEqual([null, 9_000]);
-    expect(stateOf(at.to, "only-there")).toEqual([null, null]);
-  });
-
-  test("a revocation is copied before the token that was given the name afterwards", async () => {
-    using at = makePair([], []);
-    addToken(at.from, "z-old", { name: "till", revoked_at_ms: 3_000 });
-    addToken(at.from, "a-new", { name: "till" });
-    addToken(at.to, "z-old", { name: "till" });
-    expect((await runCommand(at.args)).exitCode).toBe(0);
-    expect([stateOf(at.to, "z-old"), stateOf(at.to, "a-new")]).toEqual([
-      [3_000, null],
-      [null, null],
-    ]);
-  });
-
-  test("a token that the target has revoked stays revoked", async () => {
-    using at = makePair(many(1), []);
-    addToken(at.from, "till");
-    addToken(at.to, "till", { revoked_at_ms: 3_000 });
-    const finished = await runCommand([...at.args, "--json"]);
-    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(summaryOf(finished).tokens).toEqual({ ...noneTokens, present: 1 });
-    expect(stateOf(at.to, "till")).toEqual([3_000, null]);
   });
 
   test("no token works in a target that holds other plants", async () => {
@@ -495,38 +407,6 @@ describe("a copy that is disturbed", () => {
     expect(summaryOf(finished)).toMatchObject({ finished: false, verification: null });
     expect((await runCommand(at.args)).exitCode).toBe(0);
     expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
-  });
-
-  test("a first copy beside the running service makes the second short", async () => {
-    using at = makePair(many(2_000));
-    const env = {
-      DATABASE_URL: `sqlite:${at.from}`,
-      PLANTSTORE_TOKEN: "test-token-with-all-scopes",
-    };
-    await using service = await spawnService(env);
-    expect((await runCommand(at.args)).exitCode).toBe(0);
-    expect((await sendPlant(service.started.url, plant(5_000))).status).toBe(200);
-    service.kill("SIGTERM");
-    expect(await service.exited).toBe(0);
-    expect(summaryOf(await runCommand([...at.args, "--json"])).plants).toEqual({
-      ...nonePlants,
-      copied: 1,
-      present: 2_000,
-    });
-  });
-
-  test("a target that is locked for a while is waited for", async () => {
-    using at = makePair(many(3), []);
-    using holder = new Database(at.to);
-    holder.run("BEGIN IMMEDIATE");
-    const command = startCommand(at.args, { ...limits({ queueSecondsMax: 1 }) });
-    await until("it tries again", () => command.stderr().includes("Trying again"));
-    holder.run("COMMIT");
-    const finished = await command.finished;
-    expect(finished.stderr).toMatch(
-      new RegExp(`^(The store did not get .* Trying again in \\d\\.\\d s\\.\\n)+$`),
-    );
-    expect(finished.exitCode).toBe(0);
   });
 });
 

@@ -3,15 +3,19 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import {
+  closeSync,
   copyFileSync,
   existsSync,
+  mkdirSync,
+  openSync,
   readdirSync,
   renameSync,
   rmSync,
   statSync,
   writeFileSync,
+  writeSync,
 } from "node:fs";
-import { type ServiceProcess, spawnService } from "./support/command.ts";
+import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
 import { lackOfShim } from "./support/disk-shim.ts";
 import { expectAlive, expectRefusal } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -19,7 +23,7 @@ import { limits } from "./support/limits.ts";
 import { isReplay, type StoredPlant } from "./support/plants.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { canMount, mountSmallFolder, runSystemCommand } from "./support/small-disk.ts";
-import { checkIntegrity, readPlants } from "./support/stores.ts";
+import { checkIntegrity, makeStore, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 import { ShimmedDisk } from "./torture/shimmed-disk.ts";
 
@@ -185,6 +189,113 @@ describe("a full disk: creates answer 503 and store nothing, until there is room
     writeFileSync(filler, Buffer.alloc(2 ** 20));
     await fillAndRecover(service, path, () => rmSync(filler));
   });
+});
+
+describe("a restart on a full disk", () => {
+  test.skipIf(!canMount)("answers the reads that were answered before it", async () => {
+    using folder = mountSmallFolder("4M");
+    const settings = {
+      ...token,
+      DATABASE_URL: `sqlite:${folder.path}/plants.db`,
+      PLANTSTORE_DISK_FREE_BYTES_MIN: "0",
+    };
+    const headers = { authorization: `Bearer ${TEST_TOKEN}` };
+    const readAll = (url: string): Promise<string[]> =>
+      Promise.all(
+        ["/plants/1", "/plants?limit=2", "/plants?name=🌵&limit=2", "/plants/count"].map(
+          async (path) => {
+            const response = await fetch(url + path, { headers });
+            return `${response.status} ${await response.text()}`;
+          },
+        ),
+      );
+    let before: string[];
+    {
+      await using service = await spawnService(settings);
+      const sender = new Sender(service.started.url);
+      for (let count = 0; count < 20; count++) await sender.send(sender.makePlants(8, 100));
+      expect(sender.refused).toEqual([]);
+      before = await readAll(service.started.url);
+      expect(before.map((answer) => answer.slice(0, 3))).toEqual(before.map(() => "200"));
+      service.kill("SIGKILL");
+      await service.exited;
+    }
+    const filler = `${folder.path}/filler`;
+    fillDisk(filler);
+    await using service = await spawnService(settings);
+    const { url } = service.started;
+    expect(await readAll(url)).toEqual(before);
+    const plant = { id: 1000n, name: "later", tag: null };
+    await expectRefusal(await sendPlant(url, plant), "store_unavailable");
+    expect(await readAll(url)).toEqual(before);
+
+    rmSync(filler);
+    expect((await sendPlant(url, plant)).status).toBe(200);
+  });
+});
+
+test.skipIf(!canMount)("a start without room for SQLite's index names the full disk", async () => {
+  using folder = mountSmallFolder();
+  const path = `${folder.path}/plants.db`;
+  makeStore(path, 1);
+  fillDisk(`${folder.path}/filler`);
+  const { exitCode, stderr } = await runCommand(["serve"], { DATABASE_URL: `sqlite:${path}` });
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain("Its disk is full: 0 bytes are free, and SQLite needs 32768");
+});
+
+/** To the last block. */
+function fillDisk(path: string): void {
+  const descriptor = openSync(path, "w");
+  try {
+    for (;;) writeSync(descriptor, Buffer.alloc(4096));
+  } catch (error) {
+    expect((error as NodeJS.ErrnoException).code).toBe("ENOSPC");
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+test("another store in place of the folder is noticed by every thread: all that reads or writes answers 503", async () => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/data/plants.db`;
+  await using service = await spawnService({
+    ...token,
+    DATABASE_URL: `sqlite:${path}`,
+    PLANTSTORE_WORKERS: process.platform === "linux" ? "2" : "1",
+  });
+  const { url } = service.started;
+  const sender = new Sender(url);
+  await sender.send(sender.makePlants(8));
+  const headers = { authorization: `Bearer ${TEST_TOKEN}`, connection: "close" };
+  const reads = [
+    "/plants/1",
+    "/plants",
+    "/plants?limit=1000",
+    "/plants?q=a",
+    "/plants/count",
+    "/tags",
+  ];
+  // A connection for each, so every thread gets some.
+  const ask = (): Promise<number[]> =>
+    Promise.all(
+      reads
+        .flatMap((read) => Array.from({ length: 8 }, () => read))
+        .map(async (read) => (await fetch(url + read, { headers })).status),
+    );
+  expect(new Set(await ask())).toEqual(new Set([200]));
+  renameSync(`${folder.path}/data`, `${folder.path}/old`);
+  mkdirSync(`${folder.path}/data`);
+  makeStore(path, 100);
+  // A count may be two seconds old.
+  await until("no thread reads the old store", async () =>
+    new Set(await ask()).isSubsetOf(new Set([503])),
+  );
+  await expectRefusal(await readinessTurns(503, url), "store_unavailable");
+  const [response] = await sender.send(sender.makePlants(1));
+  expect(response?.status).toBe(503);
+  expect(readPlants(path)).toHaveLength(100);
+  expect(readPlants(`${folder.path}/old/plants.db`)).toEqual(sender.expected);
 });
 
 /** What the main file holds by itself, without the log beside it. */

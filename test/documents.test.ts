@@ -5,7 +5,6 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import { fillTables } from "../scripts/tables.ts";
-import { scopes } from "../src/domain/token.ts";
 import { launcher } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
@@ -15,10 +14,6 @@ const read = (file: string): Promise<string> => Bun.file(join(root, file)).text(
 const documents = ["*.md", "docs/*.md", "bench/*.md"].flatMap((pattern) =>
   Array.from(new Glob(pattern).scanSync(root)),
 );
-
-test("README.md has at most 7 kB", async () => {
-  expect((await read("README.md")).length).toBeLessThanOrEqual(7_000);
-});
 
 test("docs/ has at most 9 files and 14,000 words", async () => {
   const pages = documents.filter((document) => document.startsWith("docs/"));
@@ -98,11 +93,6 @@ describe("docs/architecture.md", () => {
   });
 });
 
-test("README.md: a second token has the scopes of the first", async () => {
-  const [, given = ""] = /token create[^`]*--scopes ([\w:,]+)/.exec(await read("README.md")) ?? [];
-  expect(given.split(",")).toEqual([...scopes]);
-});
-
 describe("docs/operations.md: pg_dump is given a URL that libpq takes:", () => {
   test.each([
     ["postgres://a:b@c/d", "postgres://a:b@c/d"],
@@ -119,20 +109,6 @@ describe("docs/operations.md: pg_dump is given a URL that libpq takes:", () => {
     });
     expect(child.stdout.toString()).toBe(expected);
   });
-});
-
-test.each([
-  ["pagination", "docs/api.md"],
-  ["API key", "docs/api.md"],
-  ["optimistic concurrency", "docs/api.md"],
-  ["troubleshooting", "docs/operations.md"],
-  ["rollback", "docs/install.md"],
-  ["downgrade", "docs/install.md"],
-  ["high availability", "docs/operations.md"],
-  ["replication", "docs/operations.md"],
-])("who searches for “%s” finds %s", async (words, document) => {
-  const text = (await read(document)).replaceAll(/\s+/g, " ");
-  expect(text.toLowerCase()).toContain(words.toLowerCase());
 });
 
 test("docs/reliability.md has every scenario of the torture", async () => {

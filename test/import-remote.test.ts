@@ -1,11 +1,9 @@
 /** plantstore import --url: through a running service, past its restarts and its refusals. */
 
-import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { runCommand, spawnService, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace } from "./support/folder.ts";
-import { limits } from "./support/limits.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
@@ -140,66 +138,6 @@ describe("plantstore import --url", () => {
     expect(requests).toEqual([lines(1, 5), lines(3, 3)]);
   });
 
-  test.each([
-    "null",
-    "1",
-    "[]",
-    '"line"',
-    "{}",
-    "not json",
-    '{"line":1}',
-    '{"line":"1","status":200}',
-    '{"line":1.5,"status":200}',
-    '{"line":1,"status":"200"}',
-    '{"line":1,"status":422,"error":"1003","message":"No."}',
-    '{"line":1,"status":422,"error":1003,"message":{}}',
-  ])("an answer of %s fails at once", async (answer) => {
-    using at = makeWorkplace({ "plants.ndjson": lines(1, 2) });
-    let requests = 0;
-    using elsewhere = Bun.serve({
-      port: 0,
-      fetch: () => {
-        requests++;
-        const headers = { "content-type": "application/x-ndjson" };
-        return new Response(`${answer}\n`, { headers });
-      },
-    });
-    const args = ["import", at.file("plants.ndjson"), "--url", elsewhere.url.origin];
-    const finished = await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
-    expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
-    expect(finished.stderr).toBe(
-      `plantstore: ${elsewhere.url.origin} does not answer as a plant store does.\n` +
-        "The import did not finish: 0 plants are known to be stored. Running it again is safe.\n",
-    );
-    expect(requests).toBe(1);
-  });
-
-  test("a plant that is answered for twice counts once, and does not stand for another", async () => {
-    using at = makeWorkplace({ "plants.ndjson": lines(1, 3) });
-    const requests: string[] = [];
-    const refused = '{"line":2,"status":409,"error":3001,"message":"Taken."}\n';
-    using twice = Bun.serve({
-      port: 0,
-      fetch: async (request) => {
-        requests.push(await request.text());
-        const created = '{"line":1,"status":200}\n';
-        return new Response(
-          requests.length === 1 ? created + refused + created + refused : created,
-          {
-            headers: { "content-type": "application/x-ndjson" },
-          },
-        );
-      },
-    });
-    const args = ["import", at.file("plants.ndjson"), "--url", twice.url.origin];
-    expect(await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN })).toMatchObject({
-      exitCode: 3,
-      stdout: "created 2, replayed 0, refused 1\n",
-      stderr: expect.stringContaining("did not answer for every plant. Trying again"),
-    });
-    expect(requests).toEqual([lines(1, 3), lines(3, 1)]);
-  });
-
   // The last ones wait for the most part.
   test.concurrent.each(["SIGINT", "SIGTERM"] as const)(
     "on %s counts what the request under way has stored",
@@ -263,27 +201,4 @@ describe("plantstore import --url", () => {
         "plantstore: interrupted. 0 plants are known to be stored. Running it again is safe.\n",
     });
   });
-
-  test.concurrent(
-    "sends again what a busy store has put off, and counts each plant once",
-    async () => {
-      await using service = await startService({ ...limits({ queueSecondsMax: 1 }) });
-      using at = makeWorkplace({ "plants.ndjson": lines(1, 50) });
-      const other = new Database(service.database.path);
-      other.run("BEGIN IMMEDIATE");
-      const running = runCommand(["import", at.file("plants.ndjson"), "--url", service.url], {
-        PLANTSTORE_TOKEN: TEST_TOKEN,
-      });
-      await until("the store is busy", () =>
-        service.logLines.some((line) => line.includes("store_busy")),
-      );
-      other.run("COMMIT");
-      other.close();
-      expect(await running).toMatchObject({
-        exitCode: 0,
-        stdout: "created 50, replayed 0, refused 0\n",
-        stderr: expect.stringContaining("did not get to this request in time"),
-      });
-    },
-  );
 });

@@ -1,6 +1,7 @@
 /** JSON without rounding: which numbers are ids, how deep a body may be, and how what came instead is described. */
 
 import { describe, expect, test } from "bun:test";
+import * as fc from "fast-check";
 import { Refusal } from "../src/domain/errors.ts";
 import {
   clip,
@@ -11,7 +12,11 @@ import {
   parseJson,
   parseMembers,
 } from "../src/domain/json.ts";
+import { anyInteger, anyNotation, anyNumberText } from "./support/arbitrary.ts";
 import { reasonOf } from "./support/expect.ts";
+import { runsFactor } from "./support/long.ts";
+import { findInt64ByOracle } from "./support/oracle.ts";
+import { seed } from "./support/random.ts";
 
 describe("the int64 of", () => {
   test.each<[string, bigint | undefined]>([
@@ -55,7 +60,10 @@ describe("a body", () => {
 
   test.each([
     ["1,000 levels", wrap(1_000, long)],
-    ["many levels one after the other", `[${"[[]],{},".repeat(2_000)}1]`],
+    ["many levels one after the other", `[${"[[]],{},".repeat(1_900)}1]`],
+    ["10,001 plants", `[${'{"id":1,"name":""},'.repeat(10_000)}{}]`],
+    ["10,000 values of two characters", `[${"1,".repeat(9_999)}1]`],
+    ["commas in a text", JSON.stringify(",".repeat(20_000))],
     ["brackets in a text", JSON.stringify("[{".repeat(2_000))],
     ["brackets behind an escaped quote", JSON.stringify(`"${"[".repeat(2_000)}`)],
     ["brackets behind an escaped backslash", `["\\\\",${wrap(999, long)}]`],
@@ -66,6 +74,8 @@ describe("a body", () => {
     ["1,001 levels", wrap(1_001, long), "The body is nested deeper than 1000 levels."],
     ["1,001 objects", '{"a":'.repeat(1_001), "The body is nested deeper than 1000 levels."],
     ["1,001 levels behind texts", `["[\\"","\\\\",${wrap(1_000, long)}]`, "The body is nested"],
+    ["10,001 values of two characters", `[${"1,".repeat(10_000)}1]`, "has 10001 values in 20003"],
+    ["many empty arrays", `[${"[],".repeat(300_000)}1]`, "The body has 600001 values in"],
     ["a byte order mark", "\uFEFF{}", "The body begins with a byte order mark (U+FEFF)"],
     ["half an object", "{", "The body is not valid JSON: Expected '}'."],
   ])("of %s is refused", (_name, text, says) => {
@@ -133,5 +143,27 @@ describe("members", () => {
   ])("%j are refused", (given, says) => {
     expect(() => parse(given)).toThrow(new Refusal("invalid_body", says));
     expect(reasonOf(() => parse(given))).toBe("invalid_body");
+  });
+});
+
+describe("findInt64", () => {
+  test("agrees with exact arithmetic on any JSON number", () =>
+    fc.assert(
+      fc.property(anyNumberText, (text) => {
+        expect(findInt64(text)).toBe(findInt64ByOracle(text));
+      }),
+      { seed, numRuns: 5_000 * runsFactor },
+    ));
+
+  test("finds any int64 in any notation, and none in an integer out of range", () => {
+    const written = anyInteger.chain((value) => fc.tuple(fc.constant(value), anyNotation(value)));
+    return fc.assert(
+      fc.property(written, ([value, text]) => {
+        const isInt64 = BigInt.asIntN(64, value) === value;
+        expect(findInt64(text)).toBe(isInt64 ? value : undefined);
+        expect(findInt64ByOracle(text)).toBe(isInt64 ? value : undefined);
+      }),
+      { seed, numRuns: 2_000 * runsFactor },
+    );
   });
 });

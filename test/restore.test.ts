@@ -1,15 +1,7 @@
 /** plantstore restore: it makes a store, or nothing, and never overwrites one. */
 
 import { describe, expect, test } from "bun:test";
-import {
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  realpathSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { resolveConfig } from "../src/config.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
@@ -60,19 +52,6 @@ describe("plantstore restore", () => {
     expect(readPlants(`${scene.path}/new/folder/plants.db`)).toEqual(readPlants(scene.backup));
   });
 
-  test("prints what it did as JSON", async () => {
-    using scene = setScene();
-    const finished = await restore(scene, "--json");
-    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(JSON.parse(finished.stdout)).toMatchObject({
-      event: "restored",
-      to: realpathSync(scene.store),
-      plants: 10,
-      tokens: 0,
-    });
-    expect(statSync(scene.store).mode & 0o777).toBe(0o600);
-  });
-
   test.each([
     ["a store", (path: string) => makeStore(path, 20)],
     ["a store with a log", (path: string) => makeCrashedStore(path, 500)],
@@ -105,13 +84,6 @@ describe("plantstore restore", () => {
     expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
     expect(finished.stderr).toContain("plants.db-wal exists without the file that it belongs to.");
     expect(readFolder(scene.path)).toEqual(before);
-  });
-
-  test("has no --force", async () => {
-    using scene = setScene();
-    const finished = await restore(scene, "--force");
-    expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
-    expect(finished.stderr).toContain("unknown option '--force'");
   });
 
   test("takes a backup with a log of its own, as files that were copied have it", async () => {

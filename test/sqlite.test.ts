@@ -23,7 +23,6 @@ import {
   openDatabase,
   readStore,
 } from "../src/store/sqlite/database.ts";
-import { toPlant } from "../src/store/sql-store.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
@@ -300,15 +299,20 @@ test("a folder that cannot be searched is a store that is not available, until i
   await store.close();
 });
 
-test.each([
-  ["created", 1],
-  ["disk_low", Number.MAX_SAFE_INTEGER],
-])("a new plant is %s where %d bytes have to be free", async (outcome, diskFreeBytesMin) => {
-  using folder = makeTemporaryFolder();
-  const store = openAlone(`${folder.path}/plants.db`, { ...limits, diskFreeBytesMin });
-  const made = await store.createPlant(plant).catch(({ reason }: Refusal) => reason);
-  expect(made).toBe(outcome as typeof made);
-  await store.close();
+test("a count is shared by those that ask with the same filter, and by no others", async () => {
+  const asked: (string | undefined)[] = [];
+  const gate = Promise.withResolvers<void>();
+  const count = createCounter(async ({ tag, name, q }): Promise<CountPage> => {
+    asked.push(tag ?? name ?? q);
+    await gate.promise;
+    return { count: (tag ?? name ?? q ?? "").length, next: undefined };
+  });
+  const filters = [{}, { tag: "a" }, { tag: "bb" }, { name: "ccc" }, { q: "dddd" }];
+  const counts = [...filters, ...filters].map((filter) => count(filter));
+  gate.resolve();
+  const counted = (await Promise.all(counts)).map((one) => one.count);
+  expect(counted).toEqual([0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
+  expect(asked).toEqual([undefined, "a", "bb", "ccc", "dddd"]);
 });
 
 test("a count that took long is used again, unless it failed", async () => {
@@ -323,29 +327,6 @@ test("a count that took long is used again, unless it failed", async () => {
   const counted = await count();
   expect(counted).toEqual({ count: 1, exact: true });
   expect(await count()).toBe(counted);
-});
-
-test.each([
-  ["fern", "green"],
-  ["moss", null],
-])("a further column of %s is not part of the plant", (name, tag) => {
-  const row = { id: 1n, name, tag, internal: "hidden" };
-  expect(Object.keys(toPlant(row))).toEqual(["id", "name", "tag"]);
-});
-
-test("a store that has closed refuses every read", async () => {
-  using folder = makeTemporaryFolder();
-  const store = openAlone(`${folder.path}/plants.db`, limits);
-  await store.close();
-  for (const name of ["a", undefined]) {
-    const query = { after: undefined, limit: 10, tag: undefined, name, order: "asc" } as const;
-    for (const read of [
-      store.listPlants(query),
-      store.readPlants(query, "json"),
-      store.findPlant(1n),
-    ])
-      expect(await rejectionOf(read)).toMatchObject({ reason: "shutting_down" });
-  }
 });
 
 test.each(["ABORT", "FAIL"])(

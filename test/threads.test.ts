@@ -1,11 +1,14 @@
 /** The threads of a SQLite store: what crosses between them, and what becomes of a batch that is late. */
 
+import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import * as fc from "fast-check";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import { openFurther, openServed } from "../src/store/open.ts";
 import {
+  copyOnThread,
   createCaller,
   decodeBatch,
   encodeBatch,
@@ -16,7 +19,7 @@ import type { Write } from "../src/store/sqlite/writer.ts";
 import { sharedNow } from "../src/tick.ts";
 import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
-import { alter, readPlants } from "./support/stores.ts";
+import { alter, makeStore, readPlants } from "./support/stores.ts";
 
 const { config } = resolveConfig({}, {});
 const text = fc.string({ unit: "binary" }).filter((value) => value.isWellFormed());
@@ -101,6 +104,29 @@ describe("the store thread", () => {
     expect(refused).toBeInstanceOf(StoreOpenError);
     expect(String(refused)).toContain("has schema 999");
   });
+});
+
+test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
+  using folder = makeTemporaryFolder();
+  const path = `${folder.path}/plants.db`;
+  makeStore(path, 20_000, "n".repeat(1_000));
+  for (const ms of [0, 5, 20, 50]) {
+    const to = `${folder.path}/copy-${ms}.db`;
+    writeFileSync(to, "");
+    const ending = AbortSignal.timeout(ms);
+    await copyOnThread({ from: path, to, verifyFirst: true }, ending).catch(() => undefined);
+    using db = new Database(path);
+    db.run("BEGIN IMMEDIATE");
+    db.run("ROLLBACK");
+  }
+  const threads = await startStoreThreads(path, config, 1);
+  const [reads] = threads.links.map((link) => createCaller(link.reads));
+  const query = { limit: 1_000, order: "asc", words: ["zzz"] } as never;
+  for (let count = 0; count < 100; count++)
+    reads?.ask({ kind: "count", query }).catch(() => undefined);
+  await threads.close();
+  using db = new Database(path);
+  db.run("BEGIN IMMEDIATE");
 });
 
 test("a plant that one HTTP thread has stored is read, refused and removed at another", async () => {

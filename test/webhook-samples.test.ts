@@ -6,6 +6,7 @@ import { listChange } from "../src/domain/change.ts";
 import { createSecret, createTestEvent, sendEvent, toEvent } from "../src/webhooks/send.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { until } from "./support/until.ts";
+import { findFreePort } from "./support/postgres-files.ts";
 
 const root = join(import.meta.dir, "..");
 const document = await Bun.file(join(root, "docs/changes.md")).text();
@@ -26,11 +27,6 @@ const change = {
   plant: { id: 1n, name: "Fern", tag: undefined },
   before: undefined,
 } as const;
-
-function findFreePort(): number {
-  using server = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
-  return server.port ?? 0;
-}
 
 describe.each(languages)("the receiver in %s", (language, program, command) => {
   const [, sample = ""] = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(document) ?? [];

@@ -7,14 +7,10 @@ import { makeTemporaryFolder } from "./support/folder.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
+import { findFreePort } from "./support/postgres-files.ts";
 
 const isLinux = process.platform === "linux";
 const token = { PLANTSTORE_TOKEN: TEST_TOKEN };
-
-function findFreePort(): number {
-  using server = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
-  return server.port ?? 0;
-}
 
 /** Sends the same plant until a service listens; that service has to answer. */
 async function createWhenListening(url: string): Promise<number> {

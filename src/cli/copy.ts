@@ -3,12 +3,13 @@
 import type { RetryOptions } from "../../client/client.ts";
 import { readTokens } from "../auth/token.ts";
 import { type Config, parseSetting, settings } from "../config.ts";
-import { catalogue } from "../domain/errors.ts";
+import { catalogue, Refusal } from "../domain/errors.ts";
 import { formatNdjson, type ListedPlant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import type { Webhook } from "../domain/webhook.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
+import { insertWebhook } from "../webhooks/manage.ts";
 import {
   CommandError,
   createPlants,
@@ -98,20 +99,15 @@ export async function copyStore(flags: Flags, resolveConfig: Resolve): Promise<v
  * Paused: the service of the source may still send to the same receiver. A copy continues behind the changes that it
  * was made of. A webhook whose name is in the target already is left as it is there.
  */
-async function copyWebhooks(source: Store, target: Store, report: Report): Promise<void> {
+export async function copyWebhooks(source: Store, target: Store, report: Report): Promise<void> {
   const webhooks = await retryBusy(() => source.listWebhooks());
   if (webhooks.length === 0) return;
   const tally = (report.webhooks = { copied: 0, present: 0 });
-  const present = await retryBusy(() => target.listWebhooks());
   const { newest: cursor } = await retryBusy(() =>
     target.readChanges({ after: 0, limit: 0, id: undefined, types: undefined }),
   );
   const paused = "Copied from another store.";
   for (const webhook of webhooks) {
-    if (present.some(({ name }) => name === webhook.name)) {
-      tally.present++;
-      continue;
-    }
     const copy: Webhook = {
       ...webhook,
       cursor,
@@ -119,11 +115,18 @@ async function copyWebhooks(source: Store, target: Store, report: Report): Promi
       holder: undefined,
       version: crypto.randomUUID(),
     };
-    if (!(await retryBusy(() => target.putWebhook(copy, undefined))))
-      throw new CommandError(
-        `The webhook ${webhook.name} cannot be copied: ${catalogue.webhooks_full.meaning}`,
-      );
-    tally.copied++;
+    try {
+      await retryBusy(() => insertWebhook(target, copy));
+      tally.copied++;
+    } catch (error) {
+      const reason = error instanceof Refusal ? error.reason : undefined;
+      if (reason === "webhooks_full")
+        throw new CommandError(
+          `The webhook ${webhook.name} cannot be copied: ${catalogue.webhooks_full.meaning}`,
+        );
+      if (reason !== "webhook_name_taken") throw error;
+      tally.present++;
+    }
   }
 }
 

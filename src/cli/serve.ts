@@ -2,6 +2,7 @@
 
 import packageJson from "../../package.json";
 import { type Config, findIgnoredVariables } from "../config.ts";
+import { Refusal } from "../domain/errors.ts";
 import type { Store, StoreDescription } from "../domain/store.ts";
 import type { RunningServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
@@ -48,7 +49,7 @@ export async function serve(config: Config): Promise<void> {
     server = await startHttp({ config, served, metrics, log, writeLog, facts });
   } catch (error) {
     await store.close();
-    throw explainListen(error as NodeJS.ErrnoException, config);
+    throw explainStart(error as NodeJS.ErrnoException, config);
   }
   if (!server.hasConsole)
     log.warn("console_missing", { warning: "The console is not built; npm run build builds it." });
@@ -67,7 +68,9 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /** The system's code for a name that cannot be resolved varies, so it is what is left. */
-function explainListen(error: NodeJS.ErrnoException, { host, port }: Config): Error {
+function explainStart(error: NodeJS.ErrnoException, { host, port }: Config): Error {
+  if (error instanceof Refusal && error.cause instanceof Error)
+    return new CommandError(`${error.message} ${error.cause.message}.`, { cause: error });
   if (error.syscall !== "listen") return error;
   const message =
     error.code === "EADDRINUSE"

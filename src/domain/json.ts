@@ -4,12 +4,17 @@ import { Refusal } from "./errors.ts";
 
 /** Parsing takes ten times as long for a body of brackets as for other text. */
 const DEPTH_MAX = 1_000;
+/**
+ * A small value takes up to 80 bytes of memory when it is parsed, however few characters it has: 1 MB of empty arrays
+ * takes 30. Any number of plants is less dense than this.
+ */
+const DENSE_VALUES_MAX = 10_000;
+const DENSE_CHARACTERS = 6;
 
 /** Numbers come as doubles, possibly rounded. Throws a Refusal if the text is not JSON. */
 export function parseJson(text: string): unknown {
   if (text === "") throw new Refusal("invalid_json", "The body is empty; expected a JSON object.");
-  if (text.length > 2 * DEPTH_MAX && isTooDeep(text))
-    throw new Refusal("invalid_json", `The body is nested deeper than ${DEPTH_MAX} levels.`);
+  if (text.length > 2 * DEPTH_MAX) requireBounds(text);
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -27,18 +32,27 @@ function explain(text: string, error: SyntaxError): string {
 }
 
 /** The text may be anything. */
-function isTooDeep(text: string): boolean {
+function requireBounds(text: string): void {
   let depth = 0;
+  let values = 0;
   let isInString = false;
   for (let at = 0; at < text.length; at++) {
     const character = text[at];
     if (character === '"') isInString = !isInString;
     else if (isInString) at += character === "\\" ? 1 : 0;
-    else if (character === "[" || character === "{") depth++;
-    else if (character === "]" || character === "}") depth--;
-    if (depth > DEPTH_MAX) return true;
+    else if (character === ",") values++;
+    else if (character === "[" || character === "{") {
+      depth++;
+      values++;
+    } else if (character === "]" || character === "}") depth--;
+    if (depth > DEPTH_MAX)
+      throw new Refusal("invalid_json", `The body is nested deeper than ${DEPTH_MAX} levels.`);
   }
-  return false;
+  if (values > DENSE_VALUES_MAX && values * DENSE_CHARACTERS > text.length)
+    throw new Refusal(
+      "invalid_json",
+      `The body has ${values} values in ${text.length} characters: beyond ${DENSE_VALUES_MAX} values, each takes at least ${DENSE_CHARACTERS} on average.`,
+    );
 }
 
 /** A quote behind a brace or a comma begins a name: a text that it ended would be followed by something else. */

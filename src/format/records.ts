@@ -120,8 +120,12 @@ const CAPACITY_MIN = 1024;
 
 /** Bytes assembled from pieces of any size, without an object for each piece. */
 export class Bytes {
-  private buffer = new Uint8Array();
+  private buffer: Uint8Array;
   private used = 0;
+
+  constructor(capacity = 0) {
+    this.buffer = new Uint8Array(capacity);
+  }
 
   get length(): number {
     return this.used;

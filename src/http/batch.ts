@@ -18,7 +18,7 @@ import {
   requireType,
 } from "./body.ts";
 import { answer, type Exchange, type Service } from "./handle.ts";
-import { JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
+import { JSON_TYPE, NDJSON_TYPES, prefersMinimal } from "./request-headers.ts";
 import { requireRoomToAnswer, retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
@@ -40,28 +40,107 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
-    const results = toStream(exchange, (signal) => createLines(exchange, signal));
-    return answer(200, results, { "content-type": type });
+    const isMinimal = prefersMinimal(request.headers.get("prefer"));
+    const report = isMinimal ? new Summary() : new Results("", "", "");
+    const results = toStream(exchange, (signal) => createLines(exchange, report, signal));
+    const applied = isMinimal ? { "preference-applied": "return=minimal" } : {};
+    return answer(200, results, { "content-type": type, ...applied });
   }
   const text = await readText(exchange);
   requireRoomToAnswer(exchange, text.length);
   exchange.reserve(ARRAY_COPIES * text.length);
   requireArray(text);
+  service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, ["[", ",", "]"], readArray(text, service), signal),
+    createAll(exchange, new Results("[", ",", "]"), readArray(text, service), signal),
   );
   return answer(200, results);
 }
 
-async function* createLines(exchange: Exchange, signal: AbortSignal): AsyncGenerator<string> {
+/** What is answered: each result as soon as it is known. */
+class Results {
+  private readonly open: string;
+  private readonly between: string;
+  private readonly close: string;
+  private isBegun = false;
+  private texts: string[] = [];
+
+  constructor(open: string, between: string, close: string) {
+    this.open = open;
+    this.between = between;
+    this.close = close;
+  }
+
+  note(line: number, outcome: Outcome): void {
+    this.texts.push(
+      outcome instanceof Refusal
+        ? formatFailure(line, outcome)
+        : `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`,
+    );
+  }
+
+  /** The failure to read on. The answer has begun, so it is the last result. */
+  breakOff(line: number, refusal: Refusal): void {
+    this.note(line, refusal);
+  }
+
+  take(): string {
+    if (this.texts.length === 0) return "";
+    const text = (this.isBegun ? this.between : this.open) + this.texts.join(this.between);
+    this.isBegun = true;
+    this.texts = [];
+    return text;
+  }
+
+  end(): string {
+    const last = this.take();
+    return last + (this.isBegun ? "" : this.open) + this.close;
+  }
+}
+
+/** Refused lines that a summary shows. */
+const REFUSED_SHOWN_MAX = 1_000;
+
+/** What is answered to clients that send everything before they read: little, and at the end. */
+class Summary {
+  private readonly shown: string[] = [];
+  private readonly counts = { created: 0, replayed: 0, refused: 0, complete: true };
+
+  note(line: number, outcome: Outcome): void {
+    if (!(outcome instanceof Refusal)) this.counts[outcome]++;
+    else if (++this.counts.refused <= REFUSED_SHOWN_MAX)
+      this.shown.push(formatFailure(line, outcome));
+  }
+
+  breakOff(line: number, refusal: Refusal): void {
+    this.counts.complete = false;
+    this.shown.push(formatFailure(line, refusal));
+  }
+
+  take(): string {
+    return "";
+  }
+
+  end(): string {
+    return `${this.shown.join("")}${JSON.stringify(this.counts)}\n`;
+  }
+}
+
+type Report = Results | Summary;
+
+async function* createLines(
+  exchange: Exchange,
+  report: Report,
+  signal: AbortSignal,
+): AsyncGenerator<string> {
   const { request, service } = exchange;
   const reader = request.body?.getReader();
-  if (reader === undefined) return;
+  if (reader === undefined) return yield report.end();
   try {
     const chunks = reserveChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
-    yield* createAll(exchange, ["", "", ""], blocks, signal);
+    yield* createAll(exchange, report, blocks, signal);
     // The batch may have been broken off. Its last result has left by now. On a connection that stays open the
     // runtime discards the rest.
     if (isClosing(exchange)) await discard(reader, service.budget);
@@ -72,14 +151,13 @@ async function* createLines(exchange: Exchange, signal: AbortSignal): AsyncGener
 
 async function* createAll(
   exchange: Exchange,
-  [open, between, close]: readonly [string, string, string],
+  report: Report,
   blocks: AsyncIterable<Line[]>,
   signal: AbortSignal,
 ): AsyncGenerator<string> {
   const { service, requestId, token } = exchange;
   const { config } = service;
   let lastLine = 0;
-  let separator = open;
   try {
     for await (const lines of service.rates.pace(blocks, token, signal)) {
       // Many blocks may have arrived in one piece.
@@ -93,26 +171,28 @@ async function* createAll(
         held.bytesHeld += bytes;
       });
       lastLine = lines.at(-1)?.number ?? lastLine;
-      const results = await createBlock(lines, exchange).finally(() => (held.bytesHeld -= bytes));
+      await createBlock(lines, exchange, report).finally(() => (held.bytesHeld -= bytes));
       // Refused lines need no event, so without this other requests would wait.
       await nextTick();
-      yield separator + results.join(between);
-      separator = between;
+      const text = report.take();
+      if (text !== "") yield text;
     }
   } catch (error) {
     const refusal = toRefusal(error);
     const { reason, cause } = refusal;
     service.log.info("batch_broken_off", { requestId, lastLine, reason, cause });
-    // The answer has begun, so the failure to read on is its last result.
-    yield separator + formatFailure(lastLine + 1, refusal);
-    separator = between;
+    report.breakOff(lastLine + 1, refusal);
   }
-  const end = (separator === open ? open : "") + close;
+  const end = report.end();
   if (end !== "") yield end;
 }
 
 /** One result for each line. The store gets all plants at once, so they share a commit and keep their order. */
-async function createBlock(lines: readonly Line[], exchange: Exchange): Promise<string[]> {
+async function createBlock(
+  lines: readonly Line[],
+  exchange: Exchange,
+  report: Report,
+): Promise<void> {
   const { service, requestId, token } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
@@ -123,26 +203,20 @@ async function createBlock(lines: readonly Line[], exchange: Exchange): Promise<
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
   let created = 0;
-  const results = parsed.map((plant, index) => {
-    const { number } = lines[index] as Line;
+  for (const [index, plant] of parsed.entries()) {
     const outcome = plant instanceof Refusal ? plant : (outcomes.next().value as Outcome);
     const status = outcome instanceof Refusal ? catalogue[outcome.reason].status : 200;
     service.metrics.countBatchLine(status);
-    if (outcome instanceof Refusal) {
-      if (status >= 500) failed.push(outcome);
-      return formatFailure(number, outcome);
-    }
-    if (outcome === "replayed") return `{"line":${number},"status":200,"replayed":true}\n`;
-    created++;
-    return `{"line":${number},"status":200}\n`;
-  });
+    report.note((lines[index] as Line).number, outcome);
+    if (outcome === "created") created++;
+    else if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
+  }
   service.metrics.countCreates(durationMs, created);
   const [first] = failed;
-  if (first === undefined) return results;
+  if (first === undefined) return;
   // Once a block: a full disk needs no log line for every line of a batch.
   const { reason, cause } = first;
   service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
-  return results;
 }
 
 type Outcome = Awaited<ReturnType<Service["store"]["createPlants"]>>[number];
@@ -168,6 +242,8 @@ function requireArray(text: string): void {
 
 /** The text of an array, with up to two bytes a character, and its bytes. */
 const ARRAY_COPIES = 3;
+/** What it takes as values, for a moment: some 100 bytes for a plant of 20. */
+const ARRAY_GROWTH = 5;
 
 /** The elements of a JSON array, as they are written, and numbered from 1. */
 async function* readArray(text: string, { config }: Service): AsyncGenerator<Line[]> {

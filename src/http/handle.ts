@@ -134,7 +134,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     route === undefined
       ? metrics.counterOf("other", [])
       : metrics.counterOf(route.path, Object.keys(route.operations));
-  const isLogged = config.logRequests || config.logLevel === "debug";
+  const isLogged = config.logLevel === "debug";
 
   /** The head is sound, and there is an operation. */
   function admit({ request }: Exchange, operation: Operation | undefined): Operation {
@@ -253,7 +253,7 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
     client: findClientAddress(headers, service.addressOf(request), config),
     bytes: findLength(request),
   };
-  if (refusal === undefined) return (config.logRequests ? log.info : log.debug)("request", fields);
+  if (refusal === undefined) return log.debug("request", fields);
   // The message may quote the body, so it is not logged. Our own failures are logged with their cause.
   const failed = { ...fields, reason: refusal.reason };
   if (status < 500) return log.info("request", failed);
@@ -342,7 +342,7 @@ function challenge(refusal: Refusal): string {
 }
 
 const EXPOSED_HEADERS =
-  "ETag, Idempotent-Replayed, Last-Change, Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
+  "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
 const PREFLIGHT_SECONDS = "600";
 
 /** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
@@ -357,7 +357,7 @@ function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow:
   headers.set("access-control-allow-methods", allow);
   headers.set(
     "access-control-allow-headers",
-    "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, X-Request-Id",
+    "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id",
   );
   headers.set("access-control-max-age", PREFLIGHT_SECONDS);
 }

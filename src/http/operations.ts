@@ -222,9 +222,21 @@ const listPlantOperations = (config: Config): Entries => ({
       `Limits: ${config.bodyBytesMax} bytes an array; any number of lines, ${lineBytesMax(config)} bytes a line, ` +
       `${config.readSecondsMax} s between two pieces. ` +
       "Read the results while you send lines: a slow reader holds up both directions. " +
+      "A client that sends everything before it reads sends `Prefer: return=minimal` with its lines, and gets the results of the first 1000 refused lines " +
+      'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line. `complete` is false if the lines could not be read to their end. ' +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
+    headers: {
+      Prefer: text(
+        "return=minimal",
+        "`return=minimal` answers lines with a summary (RFC 7240). Other preferences are ignored.",
+      ),
+    },
     takes: jsonAndLines("NewPlant", [monstera, ficus]),
-    answers: ok("A result for each plant.", jsonAndLines("BatchResult", batchResults)),
+    answers: ok(
+      "A result for each plant.",
+      jsonAndLines("BatchResult", batchResults),
+      "Preference-Applied",
+    ),
     fails: ["BadPlant"],
   },
   countPlants: {

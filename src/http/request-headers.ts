@@ -1,4 +1,4 @@
-/** What a request's headers ask for: a form (Accept, Accept-Encoding) or a condition (If-Match, If-None-Match). */
+/** What a request's headers ask for: a form (Accept, Accept-Encoding, Prefer) or a condition (If-Match, If-None-Match). */
 
 import { Refusal } from "../domain/errors.ts";
 import { type Condition, type EntityTags, matches } from "../domain/plant.ts";
@@ -33,6 +33,14 @@ export function chooseForm<Form extends string>(
 /** RFC 9110, section 12.5.3. */
 export const acceptsGzip = (header: string | null): boolean =>
   parseWeights(header ?? "")("gzip", "x-gzip", "*") > 0;
+
+/** RFC 7240, sections 2 and 4.2: other preferences are ignored, and of two about the answer the first one counts. */
+export function prefersMinimal(header: string | null): boolean {
+  const given = (header ?? "")
+    .split(",")
+    .map((preference) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(preference)?.[1]);
+  return given.find((value) => value !== undefined) === "minimal";
+}
 
 /** Tells the weight of types or codings: that of the first name, the most specific one, that the client weighs. */
 function parseWeights(header: string): (...names: readonly string[]) => number {

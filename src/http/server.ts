@@ -5,6 +5,7 @@ import type { ServedStore, Store } from "../domain/store.ts";
 import { Budget, LINES_SHARE } from "./body.ts";
 import { Feed } from "./feed.ts";
 import { createHandler, type Service } from "./handle.ts";
+import { Listener } from "./listener.ts";
 import { createRoutes, describeApi, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { createReadiness } from "./status.ts";
@@ -52,12 +53,12 @@ export function startServer(given: Parts): RunningServer {
     },
     rates: createRateLimiter(config.rateLimit, given.ratesMemory),
     feed: new Feed(store, log),
-    addressOf: (request) => server.requestIP(request)?.address,
-    limitIdle: (request, seconds) => server.timeout(request, seconds),
+    addressOf: (request) => listener.server.requestIP(request)?.address,
+    limitIdle: (request, seconds) => listener.server.timeout(request, seconds),
   };
   const operations = listOperations(config, JSON.stringify(describeApi(config)));
   const routes = [...createRoutes(operations), ...createFileRoutes(config, consoleFolder)];
-  const server = Bun.serve({
+  const options = {
     hostname: config.host,
     port: config.port,
     idleTimeout: config.idleSecondsMax,
@@ -74,11 +75,13 @@ export function startServer(given: Parts): RunningServer {
       ]),
     ),
     fetch: createHandler(service, undefined),
-  });
+  };
+  const listener = new Listener(options, config, log);
+  const { hostname, port } = listener.server;
 
   const setGauges = (): void => {
     metrics.setGauge("bytesHeld", budget.bytesHeld);
-    metrics.setGauge("requestsInFlight", server.pendingRequests);
+    metrics.setGauge("requestsInFlight", listener.requestsInFlight);
     metrics.setGauge("feedReaders", service.feed.readers);
     metrics.setGauge("writesWaiting", store.writesWaiting);
   };
@@ -89,7 +92,7 @@ export function startServer(given: Parts): RunningServer {
   }, GAUGES_MS);
   working.unref();
   return {
-    url: `http://${server.hostname?.includes(":") ? `[${server.hostname}]` : server.hostname}:${server.port}${config.basePath}`,
+    url: `http://${hostname?.includes(":") ? `[${hostname}]` : hostname}:${port}${config.basePath}`,
     hasConsole: routes.some(({ path }) => path === "/"),
     isReady: () =>
       readiness.check().then(
@@ -102,9 +105,9 @@ export function startServer(given: Parts): RunningServer {
       clearInterval(working);
       service.feed.close();
       service.rates.close();
-      const drained = server.stop();
+      const drained = listener.stop(false);
       await Promise.race([drained, Bun.sleep(config.drainSecondsMax * 1000)]);
-      await server.stop(true);
+      await listener.stop(true);
       await flushUses();
     },
   };

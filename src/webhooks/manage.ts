@@ -50,6 +50,20 @@ interface Context {
 /** The name is that of a webhook there is. */
 type Action = (context: Context, name: string, given?: unknown) => Promise<unknown>;
 
+/** Throws a Refusal if the name is taken, or there are too many. Another that is added meanwhile is no reason. */
+export async function insertWebhook(
+  store: Pick<WebhookStore, "listWebhooks" | "putWebhook">,
+  webhook: Webhook,
+): Promise<void> {
+  for (let tries = 0; tries < CHANGES_MAX; tries++) {
+    if (await store.putWebhook(webhook, undefined)) return;
+    const names = (await store.listWebhooks()).map(({ name }) => name);
+    if (names.includes(webhook.name)) throw new Refusal("webhook_name_taken");
+    if (names.length >= WEBHOOKS_MAX) throw new Refusal("webhooks_full");
+  }
+  throw new Refusal("store_busy");
+}
+
 export const webhookActions = {
   list: async ({ store }) => (await store.listWebhooks()).map(describe),
 
@@ -74,13 +88,8 @@ export const webhookActions = {
       attempts: [],
       version: crypto.randomUUID(),
     };
-    for (let tries = 0; tries < CHANGES_MAX; tries++) {
-      if (await store.putWebhook(webhook, undefined)) return { ...describe(webhook), secret };
-      const names = (await store.listWebhooks()).map(({ name }) => name);
-      if (names.includes(webhook.name)) throw new Refusal("webhook_name_taken");
-      if (names.length >= WEBHOOKS_MAX) throw new Refusal("webhooks_full");
-    }
-    throw new Refusal("store_busy");
+    await insertWebhook(store, webhook);
+    return { ...describe(webhook), secret };
   },
 
   remove: async (context, name) => void (await change(context, name, () => undefined)),

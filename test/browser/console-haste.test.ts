@@ -115,17 +115,6 @@ describeInBrowser("somebody in a hurry", () => {
     expect(await pressAtOnce(page, "/")).toBe("search");
   });
 
-  once("types a name as slowly as the search begins, and every letter stays", async ({ open }) => {
-    await using view = await open();
-    const { page } = view;
-    await rowOf(page, "Oak").waitFor();
-    for (const delay of [175, 183, 190, 200]) {
-      await page.getByRole("searchbox").fill("");
-      await page.getByRole("searchbox").pressSequentially("rose", { delay });
-      expect(await page.getByRole("searchbox").inputValue()).toBe("rose");
-    }
-  });
-
   once("saves, and a late answer does not hide what someone else saved since", async (visit) => {
     const { service } = visit;
     await using view = await visit.open({ at: "#/plants/4" });
@@ -217,15 +206,6 @@ describeInBrowser("somebody in a hurry", () => {
     }
   });
 
-  once("types over a name of several lines, and the keys stay in the field", async ({ open }) => {
-    await using view = await open({ at: "#/plants/5" });
-    const { page } = view;
-    await page.getByRole("button", { name: "Edit" }).click();
-    await page.keyboard.press("Control+A");
-    await page.keyboard.type("Mint new");
-    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Mint new");
-  });
-
   once("ends the input of a Japanese word by a key, and it does nothing else", async ({ open }) => {
     await using view = await open();
     const { page } = view;
@@ -239,17 +219,4 @@ describeInBrowser("somebody in a hurry", () => {
     }
     await untilAt(page, "#/plants/new?q=1");
   });
-
-  once(
-    "presses Enter in the filter of tags without a tag, and still sees all plants",
-    async ({ open }) => {
-      await using view = await open();
-      const { page } = view;
-      await rowOf(page, "Oak").waitFor();
-      await page.getByLabel("Filter by tag").click();
-      await page.keyboard.press("Enter");
-      expect(page.url()).not.toContain("tag=");
-      await rowOf(page, "Oak").waitFor();
-    },
-  );
 });

@@ -145,6 +145,22 @@ const steps: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     await page.goto(`${service.url}/#/activity`);
     await page.locator(".chart svg").first().waitFor();
   },
+  "the tokens": async (page) => {
+    await page.goto(`${service.url}/#/tokens`);
+    await page.getByRole("heading", { name: "Tokens" }).waitFor();
+  },
+  "a new token": async (page) => {
+    await page.getByRole("button", { name: "New token" }).click();
+    await page.getByRole("dialog", { name: "New token" }).waitFor();
+    await page.keyboard.press("Escape");
+  },
+  "what was deleted": async (page) => {
+    await sendPlant(service.url, { id: 8n, name: "Fern", tag: "a" });
+    await service.store.removePlant(8n, {});
+    await page.goto(`${service.url}/#/plants`);
+    await page.getByRole("link", { name: "Recently deleted" }).click();
+    await page.locator(".entry").first().waitFor();
+  },
 };
 
 let releaseImport = (): void => undefined;
@@ -155,7 +171,12 @@ describeInBrowser("every view of the console", () => {
     ["dark", { width: 960, height: 800 }],
     ["light", { width: 320, height: 640 }],
   ] as const)("is accessible and fits: %s, %j", async (colorScheme, viewport) => {
-    await using view = await openConsole(service, { token: null, colorScheme, viewport });
+    await using view = await openConsole(service, {
+      token: null,
+      colorScheme,
+      viewport,
+      isJudgedThroughout: true,
+    });
     view.announceFailure("/token", 401);
     view.announceFailure("/plants", 409);
     view.announceFailure("/plants/6", 404);

@@ -1,11 +1,9 @@
 /** Tokens over HTTP: who gets in, who does not, and what they are told. */
 
 import { afterAll, describe, expect, test } from "bun:test";
-import { Authenticator } from "../../src/auth/authenticate.ts";
-import { hashToken, isWellFormedToken, mintToken, toRecord } from "../../src/auth/token.ts";
-import { catalogue, type ErrorName, Refusal } from "../../src/domain/errors.ts";
+import { hashToken, mintToken, toRecord } from "../../src/auth/token.ts";
+import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import type { Scope } from "../../src/domain/token.ts";
-import { rejectionOf } from "../support/expect.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
@@ -83,13 +81,8 @@ describe("a token", () => {
 describe("refused tokens", () => {
   test.each([
     ["none", "", "token_missing"],
-    ["another scheme", "Basic dXNlcjpwYXNz", "token_missing"],
-    ["the scheme alone", "Bearer", "token_missing"],
-    ["a word that begins like the scheme", "Bearers abc", "token_missing"],
     ["unknown but well formed", `Bearer ${mintToken()}`, "token_invalid"],
     ["a typo", `Bearer ${mintToken().slice(0, -1)}!`, "token_invalid"],
-    ["cut short", `Bearer ${TEST_TOKEN.slice(0, -1)}`, "token_invalid"],
-    ["with something after it", `Bearer ${TEST_TOKEN} x`, "token_invalid"],
     ["two in one header", `Bearer ${TEST_TOKEN}, Bearer ${TEST_TOKEN}`, "token_invalid"],
   ] as const)("%s", async (_what, authorization, reason) => {
     const challenge = reason === "token_missing" ? 'Bearer realm="plants"' : INVALID;
@@ -105,115 +98,5 @@ describe("refused tokens", () => {
     expect(log).toContain("/pst_[redacted]");
     expect(log).not.toContain(token.slice(0, 20));
     expect(log).not.toContain(TEST_TOKEN);
-  });
-});
-
-describe("the form of a token", () => {
-  test("is pst_, at least 160 random bits, and a checksum that catches every single typo", () => {
-    const token = mintToken();
-    expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
-    expect(isWellFormedToken(token)).toBe(true);
-    for (let at = "pst_".length; at < token.length; at++) {
-      const typo = token.slice(0, at) + (token[at] === "x" ? "y" : "x") + token.slice(at + 1);
-      expect(isWellFormedToken(typo)).toBe(false);
-    }
-  });
-
-  test("uses all of its alphabet evenly", () => {
-    const counts = new Map<string, number>();
-    for (let i = 0; i < 2_000; i++)
-      for (const character of mintToken().slice(4, 40))
-        counts.set(character, (counts.get(character) ?? 0) + 1);
-    expect(counts.size).toBe(62);
-    const expected = (2_000 * 36) / 62;
-    for (const count of counts.values())
-      expect(Math.abs(count - expected)).toBeLessThan(expected * 0.25);
-  });
-});
-
-describe("the cache of tokens", () => {
-  const record = toRecord("whatever", { name: "n", scopes: ["plants:write"], createdAtMs: 0 });
-
-  test("asks the store again after two seconds, whatever the time of day does, and notes uses once for many", async () => {
-    const token = mintToken();
-    const asked: string[] = [];
-    const touched: unknown[] = [];
-    const store = {
-      ...service.store,
-      findToken: async (hash: string) => {
-        asked.push(hash);
-        return { ...record, hash };
-      },
-      touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => void touched.push(...usedAtMs),
-    };
-    let now = 1_000_000;
-    let clockOffsetMs = 0;
-    const authenticator = new Authenticator(store, undefined, {
-      nowMs: () => now + clockOffsetMs,
-      monotonicMs: () => now,
-    });
-    await authenticator.authenticate(`Bearer ${token}`);
-    now += 1_999;
-    await authenticator.authenticate(`Bearer ${token}`);
-    expect(asked).toHaveLength(1);
-    now += 1;
-    await authenticator.authenticate(`Bearer ${token}`);
-    expect(asked).toHaveLength(2);
-    clockOffsetMs = -3_600_000;
-    now += 2_000;
-    await authenticator.authenticate(`Bearer ${token}`);
-    expect(asked).toHaveLength(3);
-    clockOffsetMs = 0;
-    await authenticator.authenticate(`Bearer ${token}`);
-    await authenticator.flushUses();
-    await authenticator.flushUses();
-    expect(touched).toEqual([[hashToken(token), now]]);
-  });
-
-  test("keeps uses that could not be written, the latest of each token, and of at most 10,000", async () => {
-    const touched: (readonly [string, number])[] = [];
-    let isBroken = true;
-    const store = {
-      ...service.store,
-      findToken: async (hash: string) => ({ ...record, hash }),
-      touchTokens: async (usedAtMs: ReadonlyMap<string, number>) => {
-        if (isBroken) throw new Refusal("store_unavailable");
-        touched.push(...usedAtMs);
-      },
-    };
-    let now = 1;
-    const clocks = { nowMs: () => now, monotonicMs: () => now };
-    const authenticator = new Authenticator(store, undefined, clocks);
-    const [one, other] = [mintToken(), mintToken()];
-    await authenticator.authenticate(`Bearer ${one}`);
-    await authenticator.authenticate(`Bearer ${other}`);
-    expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
-    now = 5;
-    await authenticator.authenticate(`Bearer ${one}`);
-    expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
-    isBroken = false;
-    await authenticator.flushUses();
-    await authenticator.flushUses();
-    expect(new Map(touched)).toEqual(
-      new Map([
-        [hashToken(one), 5],
-        [hashToken(other), 1],
-      ]),
-    );
-    expect(touched).toHaveLength(2);
-
-    isBroken = true;
-    touched.length = 0;
-    for (let count = 0; count < 10_010; count++) {
-      now++;
-      await authenticator.authenticate(`Bearer ${mintToken()}`);
-    }
-    const lastMs = now;
-    expect(await rejectionOf(authenticator.flushUses())).toBeInstanceOf(Refusal);
-    isBroken = false;
-    await authenticator.flushUses();
-    expect(touched).toHaveLength(10_000);
-    expect(Math.max(...touched.map(([, atMs]) => atMs))).toBe(lastMs);
-    expect(Math.min(...touched.map(([, atMs]) => atMs))).toBe(lastMs - 9_999);
   });
 });

@@ -5,8 +5,8 @@ import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import { type Webhook, WEBHOOKS_MAX } from "../../src/domain/webhook.ts";
 import { limits } from "../support/limits.ts";
-import { readError, send, startService, TEST_TOKEN } from "../support/service.ts";
-import { chunk, connectRaw, receive } from "../support/wire.ts";
+import { readError, send, startService } from "../support/service.ts";
+import { batchHead, chunk, connectRaw, receive } from "../support/wire.ts";
 
 const LENGTH = 1_000;
 const BYTES_MAX = 4_000_000;
@@ -64,19 +64,11 @@ beforeAll(async () => {
   }
 });
 
-const batchHead = [
-  "POST /plants/batch HTTP/1.1",
-  "Host: a",
-  `Authorization: Bearer ${TEST_TOKEN}`,
-  "Content-Type: application/x-ndjson",
-  "Transfer-Encoding: chunked",
-].join("\r\n");
-
 /** Two open batches count as 1.5 MiB each. */
 async function holdMemory(): Promise<AsyncDisposable> {
   const batches = [await connectRaw(service.url), await connectRaw(service.url)];
   for (const batch of batches) {
-    batch.send(`${batchHead}\r\n\r\n${chunk("{}\n")}`);
+    batch.send(`${batchHead()}${chunk("{}\n")}`);
     await receive(batch, /"line":1,/);
   }
   return {

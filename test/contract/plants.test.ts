@@ -287,15 +287,4 @@ describe("the scope of each operation", () => {
       expect((await request(await tokenWith(scope))).ok).toBe(true);
     },
   );
-
-  test.each([
-    ["/plants/1", "GET, HEAD, PUT, DELETE, OPTIONS", "PATCH"],
-    ["/plants/batch", "POST, OPTIONS", "GET"],
-  ])("%s allows %s", async (path, allow, method) => {
-    const options = await send(service, "OPTIONS", path);
-    expect([options.status, options.headers.get("allow")]).toEqual([204, allow]);
-    const refused = await send(service, method, path);
-    expect(refused.headers.get("allow")).toBe(allow);
-    await expectRefusal(refused, "method_not_allowed");
-  });
 });

@@ -5,7 +5,7 @@ import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
 import { limits } from "../support/limits.ts";
 import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
-import { chunk, connectRaw, head, HOST, type RawConnection, receive } from "../support/wire.ts";
+import { batchHead, chunk, connectRaw, type RawConnection, receive } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
 const get = (service: TestService, token = TEST_TOKEN, path = "/token"): Promise<Response> =>
@@ -31,14 +31,7 @@ const sendBatch = (service: TestService, body: string): Promise<Response> =>
 /** A batch that does not end, with a result of its first line or a refusal. */
 async function beginBatch(service: TestService): Promise<RawConnection> {
   const connection = await connectRaw(service.url);
-  const top = head(
-    "POST /plants/batch HTTP/1.1",
-    HOST,
-    `Authorization: Bearer ${TEST_TOKEN}`,
-    "Content-Type: application/x-ndjson",
-    "Transfer-Encoding: chunked",
-  );
-  connection.send(top + chunk(makeLines(1)));
+  connection.send(batchHead() + chunk(makeLines(1)));
   await receive(connection, /"line":1|"error"/);
   return connection;
 }

@@ -7,7 +7,11 @@ import { type Scope, scopes, type TokenSummary } from "../../src/domain/token.ts
 import { readError, send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 
 const service = await startService();
-afterAll(() => service[Symbol.asyncDispose]());
+const limited = await startService({ PLANTSTORE_RATE_LIMIT: "500/s" });
+afterAll(async () => {
+  await service[Symbol.asyncDispose]();
+  await limited[Symbol.asyncDispose]();
+});
 
 const bearer = (token: string): { headers: Record<string, string> } => ({
   headers: { authorization: `Bearer ${token}` },
@@ -266,13 +270,13 @@ describe("a manager", () => {
   ])(
     "of a service with %j and with the rate %j hands out %j: %j",
     async (all, own, rate, isAllowed) => {
-      await using limited = await startService({ PLANTSTORE_RATE_LIMIT: all });
+      const asked = all === "" ? service : limited;
       // The token of the environment is not limited.
       const manager = await make(
-        { name: "m", scopes: ["tokens:manage", "plants:read"], rate: own },
-        limited,
+        { name: crypto.randomUUID(), scopes: ["tokens:manage", "plants:read"], rate: own },
+        asked,
       );
-      const answer = await ask({ name: "a", ...read, rate }, manager.token, limited);
+      const answer = await ask({ name: crypto.randomUUID(), ...read, rate }, manager.token, asked);
       if (isAllowed) expect(answer.status).toBe(201);
       else await expectRefusal(answer, "insufficient_scope", "rate: at most ");
     },

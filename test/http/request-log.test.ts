@@ -10,8 +10,7 @@ const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 test("a line says who and what, and has neither token, body nor query", async () => {
   await using service = await startService({
-    PLANTSTORE_LOG_LEVEL: "info",
-    PLANTSTORE_LOG_REQUESTS: "true",
+    PLANTSTORE_LOG_LEVEL: "debug",
     PLANTSTORE_TRUSTED_PROXIES: "127.0.0.0/8",
   });
   const body = '{"id":1,"name":"Secret fern"}';
@@ -30,7 +29,7 @@ test("a line says who and what, and has neither token, body nor query", async ()
   const [created = "", missing = "", ...more] = service.logLines;
   expect(more).toEqual([]);
   expect(JSON.parse(created)).toMatchObject({
-    level: "info",
+    level: "debug",
     event: "request",
     method: "POST",
     path: "/plants",

@@ -6,8 +6,8 @@ import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { scopes } from "../../src/domain/token.ts";
 import { limits } from "../support/limits.ts";
-import { startService, type TestService } from "../support/service.ts";
-import { chunk, connectRaw, receive } from "../support/wire.ts";
+import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { batchHead, chunk, connectRaw, receive } from "../support/wire.ts";
 
 /** The promise is 5 seconds. A machine that runs other tests beside this one gets a second more. */
 const PROMISED_MS = 6_000;
@@ -40,14 +40,7 @@ describe.concurrent.each(["revoked", "expired"] as const)("a token that is %s", 
     await using service = await startService();
     const { token, end } = await makeToken(service, how);
     const connection = await connectRaw(service.url);
-    const top = [
-      "POST /plants/batch HTTP/1.1",
-      "Host: a",
-      `Authorization: Bearer ${token}`,
-      "Content-Type: application/x-ndjson",
-      "Transfer-Encoding: chunked",
-    ];
-    connection.send(`${top.join("\r\n")}\r\n\r\n${chunk('{"id":1,"name":"a"}\n')}`);
+    connection.send(`${batchHead().replace(TEST_TOKEN, token)}${chunk('{"id":1,"name":"a"}\n')}`);
     await receive(connection, /"line":1,"status":200/);
     await end();
     const endedAtMs = performance.now();

@@ -20,9 +20,6 @@ const ask = (method: string, path: string, sent: Sent = {}): Promise<Response> =
     headers: { ...sent.headers, connection: "close", "x-request-id": "?" },
   });
 
-const create = (id: number, name: string): Promise<Response> =>
-  ask("POST", "/plants", { body: JSON.stringify({ id, name }) });
-
 /** The service replaces an id that is not sane by one of its own, which begins with a prefix of the thread. */
 const threadOf = (response: Response): string =>
   (response.headers.get("x-request-id") ?? "").replace(/-.*/, "");
@@ -43,81 +40,6 @@ async function bodiesOf(answers: Map<string, Response>): Promise<unknown[]> {
 }
 
 describe("whichever thread is asked", () => {
-  test("a plant is there as soon as it is acknowledged, and gone as soon as that is", async () => {
-    for (let id = 1; id <= 20; id++) {
-      expect((await create(id, "fern")).status).toBe(200);
-      expect((await ask("GET", `/plants/${id}`)).status).toBe(200);
-      expect((await create(id, "fern")).headers.get("idempotent-replayed")).toBe("true");
-      expect((await ask("DELETE", `/plants/${id}`)).status).toBe(204);
-      expect((await ask("GET", `/plants/${id}`)).status).toBe(404);
-    }
-  });
-
-  test("it shows the same plants, pages, tags and search results", async () => {
-    await ask("POST", "/plants", { body: '{"id":100,"name":"Monstera","tag":"tropical"}' });
-    for (const path of [
-      "/plants/100",
-      "/plants?limit=5",
-      "/plants?tag=tropical",
-      "/plants?name=monst",
-      "/tags",
-      "/tags/counts",
-    ]) {
-      const [first, ...others] = await bodiesOf(await askAll("GET", path));
-      expect(JSON.stringify(first)).toContain("tropical");
-      for (const other of others) expect(other).toEqual(first);
-    }
-  });
-
-  test("one of many different plants under one id is stored, and the others are refused", async () => {
-    for (let id = 200; id < 210; id++) {
-      const responses = await Promise.all(
-        Array.from({ length: 24 }, (_, index) => create(id, `fern ${index}`)),
-      );
-      const stored = responses.flatMap(({ status }, index) => (status === 200 ? [index] : []));
-      expect(responses.filter(({ status }) => status === 409)).toHaveLength(23);
-      const { name } = (await (await ask("GET", `/plants/${id}`)).json()) as { name: string };
-      expect(stored.map((index) => `fern ${index}`)).toEqual([name]);
-    }
-  });
-
-  test("of many who change what they have seen, one does", async () => {
-    await create(300, "seen");
-    const etag = (await ask("GET", "/plants/300")).headers.get("etag") ?? "";
-    const changes = Array.from({ length: 24 }, (_, index) =>
-      ask("PUT", "/plants/300", {
-        body: JSON.stringify({ name: `changed ${index}` }),
-        headers: { "if-match": etag },
-      }),
-    );
-    const statuses = (await Promise.all(changes)).map(({ status }) => status);
-    expect(statuses.toSorted((one, other) => one - other)).toEqual([
-      200,
-      ...Array.from({ length: 23 }, () => 412),
-    ]);
-  });
-
-  test("a refusal has its code, its message and its headers", async () => {
-    await create(400, "fern");
-    const response = await create(400, "bracken");
-    expect([response.status, await response.json()]).toEqual([
-      409,
-      { error: 3001, message: "A different plant has the id 400; nothing was changed." },
-    ]);
-    expect((await ask("DELETE", "/plants/401")).status).toBe(404);
-  });
-
-  test("a batch is judged line by line", async () => {
-    const response = await ask("POST", "/plants/batch", {
-      body: '{"id":500,"name":"a"}\n{"id":500,"name":"b"}\n{}\n{"id":500,"name":"a"}\n',
-      headers: { "content-type": "application/x-ndjson" },
-    });
-    const lines = (await response.text()).trim().split("\n");
-    expect(lines.map((line) => (JSON.parse(line) as { status: number }).status)).toEqual([
-      200, 409, 400, 200,
-    ]);
-  });
-
   test("it knows what all of them have counted", async () => {
     const count = async (): Promise<number> => {
       const text = await (await ask("GET", "/metrics")).text();

@@ -17,14 +17,14 @@ const CUTS = 20;
 /** Until then a lost statement may still be executed, so its write is not answered before. */
 const STATEMENT_MS = 300;
 
-const startWith = (statementSecondsMax: number): Promise<DisturbedService> =>
-  startDisturbed({
-    settings: { PLANTSTORE_WRITE_CONNECTIONS: "1", ...limits({ statementSecondsMax }) },
-  });
-
 let disturbed: DisturbedService;
 beforeAll(async () => {
-  disturbed = await startWith(STATEMENT_MS / 1_000);
+  disturbed = await startDisturbed({
+    settings: {
+      PLANTSTORE_WRITE_CONNECTIONS: "1",
+      ...limits({ statementSecondsMax: STATEMENT_MS / 1_000 }),
+    },
+  });
 });
 afterAll(() => disturbed[Symbol.asyncDispose]());
 beforeEach(async () => void (await disturbed.run("DELETE FROM plants")));
@@ -97,7 +97,13 @@ describe("POST /plants", () => {
 
   test("still queued when a connection is lost, creates go on to the next one, and do not wait for the lost one", async () => {
     // Long enough for all the others, on a busy machine too.
-    await using slow = await startWith(2);
+    await using slow = await startDisturbed({
+      settings: {
+        PLANTSTORE_WRITE_CONNECTIONS: "1",
+        PLANTSTORE_IDLE_SECONDS_MAX: "255",
+        ...limits({ statementSecondsMax: 4, queueSecondsMax: 200 }),
+      },
+    });
     const createSlow = (plant: StoredPlant): Promise<Response> =>
       sendPlant(slow.service.url, plant);
     const catching = slow.proxy.holdAnswer(INSERT);

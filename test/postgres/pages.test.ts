@@ -205,7 +205,7 @@ test("a page whose first plant is removed while it is read does not begin again"
 
 test("a page that gets no connection in time is refused while it would still have time to be read", async () => {
   await using database = await openTestDatabase("postgres");
-  const { config } = resolveConfig({}, { PLANTSTORE_READ_CONNECTIONS: "1" });
+  const { config } = resolveConfig({}, {}, { readConnections: 1 });
   const store = await openStore(database.url, { ...config, queueSecondsMax: 1 });
   await database.run("BEGIN; LOCK TABLE plants IN ACCESS EXCLUSIVE MODE");
   const refused: number[] = [];

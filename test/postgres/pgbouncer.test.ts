@@ -14,7 +14,7 @@ import {
   sharedPostgres,
 } from "../support/postgres-server.ts";
 import { guardFolder } from "../support/processes.ts";
-import { send, sendPlant, startService, type TestService } from "../support/service.ts";
+import { sendPlant, startService, type TestService } from "../support/service.ts";
 
 /** Debian has it where only root looks for programs. */
 const BINARY = Bun.which("pgbouncer") ?? ["/usr/sbin/pgbouncer"].find((path) => existsSync(path));
@@ -138,38 +138,6 @@ describe.skipIf(!hasPgbouncer)("several services behind PgBouncer", () => {
     const [ones, others] = await Promise.all([each(create), each(create, 1)]);
     expect([...ones, ...others]).toEqual(Array.from({ length: 2 * PLANTS }, () => 200));
     expect(await readPlants()).toEqual(plants);
-  });
-
-  test("find them, list them and search them, all at one time", async () => {
-    const reading = each(({ id }, service) => send(service, "GET", `/plants/${id}`));
-    const paths = ["/plants?limit=100", "/plants?tag=green&limit=100", "/plants?name=fern%20299"];
-    const lists = await Promise.all(
-      paths.flatMap((path) =>
-        services.map(async (service) => {
-          const response = await send(service, "GET", path);
-          return { status: response.status, length: ((await response.json()) as unknown[]).length };
-        }),
-      ),
-    );
-    expect(lists.map(({ status }) => status)).toEqual(lists.map(() => 200));
-    expect(lists.map(({ length }) => length)).toEqual([100, 100, 100, 100, 100, 100, 1, 1, 1]);
-    expect(await reading).toEqual(plants.map(() => 200));
-  });
-
-  test("replace and remove them, each once", async () => {
-    const replaced = await each(({ id }, service) =>
-      send(service, "PUT", `/plants/${id}`, { body: `{"name":"moss ${id}"}` }),
-    );
-    expect(replaced).toEqual(plants.map(() => 200));
-    expect((await readPlants()).map(({ name }) => name)).toEqual(
-      plants.map(({ id }) => `moss ${id}`),
-    );
-    const remove = ({ id }: StoredPlant, service: TestService): Promise<Response> =>
-      send(service, "DELETE", `/plants/${id}`);
-    const [ones, others] = await Promise.all([each(remove), each(remove, 1)]);
-    const both = ones.map((status, index) => status + (others[index] ?? 0));
-    expect(both).toEqual(plants.map(() => 204 + 404));
-    expect(await readPlants()).toEqual([]);
   });
 
   test("honour and refuse tokens that commands make and revoke", async () => {

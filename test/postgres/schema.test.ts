@@ -113,6 +113,26 @@ describe("the schema", () => {
     ]);
   });
 
+  test("without a grant on the tokens, the service ends with the reason", async () => {
+    await using database = await openDatabase();
+    const name = `clerk_${Date.now()}`;
+    await openAndClose(database.url);
+    await database.run(`CREATE ROLE ${name} LOGIN`);
+    try {
+      await database.run(
+        `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_changes, plantstore_marks TO ${name}`,
+      );
+      await database.run(`GRANT SELECT ON plantstore_schema TO ${name}`);
+      const DATABASE_URL = database.url.replace("//postgres@", `//${name}@`);
+      const { exitCode, stdout, stderr } = await runCommand(["serve"], { DATABASE_URL, PORT: "0" });
+      expect([exitCode, stdout]).toEqual([1, ""]);
+      expect(stderr).toContain("plantstore_tokens");
+    } finally {
+      await database.run(`DROP OWNED BY ${name}`);
+      await database.run(`DROP ROLE ${name}`);
+    }
+  });
+
   test("can be made apart, for a user who may not", async () => {
     await using database = await openDatabase();
     const name = `clerk_${Date.now()}`;

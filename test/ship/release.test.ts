@@ -98,7 +98,9 @@ describe("a dry run", () => {
 });
 
 test("the list of packages in the builds has every one that the sources import", () => {
-  const sources = [...new Glob("{src,client,console,reference}/**/*.{ts,tsx,css}").scanSync(repository.path)];
+  const sources = [
+    ...new Glob("{src,client,console,reference}/**/*.{ts,tsx,css}").scanSync(repository.path),
+  ];
   expect(sources.length).toBeGreaterThan(100);
   const imported = sources.flatMap((file) => {
     const text = readFileSync(join(repository.path, file), "utf8");

@@ -1,7 +1,9 @@
 /** Any plant, any way to write it down, and any way to get it wrong. */
 
 import * as fc from "fast-check";
+import { mutate } from "./mutate.ts";
 import type { StoredPlant } from "./plants.ts";
+import { createRandom } from "./random.ts";
 
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
@@ -134,8 +136,6 @@ function anyString(text: string): fc.Arbitrary<string> {
   return fc.constantFrom(JSON.stringify(text), `"${escaped}"`);
 }
 
-type Mutation = (body: Buffer) => Buffer;
-
 /** Pieces that are about to be a plant, or about not to be one; the last of them are not UTF-8. */
 const pieces = [
   `"id": "name": "tag": "id":1 ,"name":"b" ,"tag":null "__proto__": {} null true [ ] { } , : " \\`,
@@ -144,46 +144,14 @@ const pieces = [
   .flatMap((texts) => texts.split(" ").map((text) => Buffer.from(text)))
   .concat(["ff", "c080", "eda080", "f09f"].map((bytes) => Buffer.from(bytes, "hex")));
 
-const splice = (body: Buffer, at: number, length: number, inserted: Uint8Array): Buffer =>
-  Buffer.concat([body.subarray(0, at), inserted, body.subarray(at + length)]);
-
-/** Positions are taken from the length at hand, because mutations change it. */
-const anyMutation: fc.Arbitrary<Mutation> = fc
-  .record({
-    at: fc.nat(),
-    length: fc.integer({ min: 1, max: 12 }),
-    to: fc.nat(),
-    bit: fc.integer({ min: 0, max: 7 }),
-    bytes: fc.uint8Array({ minLength: 1, maxLength: 4 }),
-    piece: fc.constantFrom(...pieces),
-  })
-  .chain(({ at, length, to, bit, bytes, piece }) =>
-    fc.constantFrom<Mutation>(
-      (body) => {
-        const flipped = Buffer.from(body);
-        const index = at % Math.max(1, body.length);
-        flipped[index] = (flipped[index] ?? 0) ^ (1 << bit);
-        return flipped;
-      },
-      (body) => splice(body, at % (body.length + 1), length, Buffer.alloc(0)),
-      (body) => splice(body, at % (body.length + 1), 0, bytes),
-      (body) => splice(body, at % (body.length + 1), 0, piece),
-      (body) => splice(body, at % (body.length + 1), length, piece),
-      (body) => Buffer.concat([piece, body]),
-      (body) => Buffer.concat([body, piece]),
-      (body) => body.subarray(0, at % (body.length + 1)),
-      (body) => {
-        const from = at % (body.length + 1);
-        return splice(body, to % (body.length + 1), 0, body.subarray(from, from + length * 2));
-      },
-    ),
-  );
-
 const anyMutatedBody = (plant: StoredPlant): fc.Arbitrary<Buffer> =>
   fc
-    .tuple(anyBody(plant), fc.array(anyMutation, { minLength: 1, maxLength: 3 }))
-    .map(([body, mutations]) =>
-      mutations.reduce<Buffer>((mutated, mutate) => mutate(mutated), Buffer.from(body)),
+    .tuple(anyBody(plant), fc.array(fc.nat(), { minLength: 1, maxLength: 3 }))
+    .map(([body, seeds]) =>
+      seeds.reduce<Buffer>(
+        (mutated, seed) => mutate(mutated, createRandom(seed), pieces),
+        Buffer.from(body),
+      ),
     );
 
 /** Numbers that are integers, and numbers that a double would take for one. */

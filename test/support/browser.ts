@@ -41,6 +41,8 @@ export interface PageOptions extends Look {
   readonly permissions?: readonly string[];
   /** Runs before the scripts of the page, each time that it loads. */
   readonly prelude?: string;
+  /** Every state that the test waits for is judged, and not only the last one. `npm run test:long` does it everywhere. */
+  readonly isJudgedThroughout?: boolean;
 }
 
 const desktop = { colorScheme: "light", viewport: { width: 1280, height: 800 } } as const;
@@ -118,7 +120,7 @@ async function openTab(browser: Browser, options: BrowserContextOptions): Promis
   watchSteps(context);
   const observed = await observe(context);
   const page = await context.newPage();
-  improveSteps(page, judge);
+  improveSteps(page, judgeStep);
   return { context, page, observed };
 }
 
@@ -139,6 +141,7 @@ export async function openPage({
   url,
   prelude = "",
   permissions = [],
+  isJudgedThroughout = isLong,
   ...look
 }: PageOptions): Promise<TestPage> {
   launched ??= launchBrowser();
@@ -147,7 +150,7 @@ export async function openPage({
   const key = JSON.stringify(options);
   const tab = idleTabs.get(key)?.pop() ?? (await openTab(browser, options));
   const { context, page, observed } = tab;
-  observed.begin(new URL(url).origin);
+  observed.begin(new URL(url).origin, isJudgedThroughout);
   await context.grantPermissions([...permissions]);
   const script = await page.addInitScript(prelude);
   const view: TestPage = {
@@ -172,6 +175,10 @@ export async function openPage({
   return view;
 }
 
+async function judgeStep(page: Page): Promise<void> {
+  if (observedBy.get(page.context())?.isJudgedThroughout) await judge(page);
+}
+
 async function judge(page: Page): Promise<void> {
   const { faults } = observedBy.get(page.context()) as Observed;
   try {
@@ -191,8 +198,9 @@ interface Announcement {
 
 interface Observed {
   readonly faults: string[];
+  isJudgedThroughout: boolean;
   /** Forgets what was before. */
-  readonly begin: (origin: string) => void;
+  readonly begin: (origin: string, isJudgedThroughout: boolean) => void;
   readonly announceFailure: TestPage["announceFailure"];
   readonly listUnmet: () => string[];
 }
@@ -244,8 +252,10 @@ async function observe(context: BrowserContext): Promise<Observed> {
 
   const observed: Observed = {
     faults,
-    begin: (nextOrigin) => {
+    isJudgedThroughout: false,
+    begin: (nextOrigin, isJudgedThroughout) => {
       origin = nextOrigin;
+      observed.isJudgedThroughout = isJudgedThroughout;
       faults.length = announced.length = 0;
     },
     announceFailure: (urlPart, outcome) => announced.push({ urlPart, outcome, isMet: false }),

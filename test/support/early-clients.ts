@@ -13,14 +13,10 @@ export interface EarlyCase {
 
 const PIECE_BYTES = 65_536;
 
-/** Sends all cases at once, that often, and prints what became of each: status and code, or the name of a failure. */
-export type Program = (
-  url: string,
-  cases: readonly EarlyCase[],
-  tries: number,
-) => readonly string[];
+/** Sends all cases at once, and prints what became of each: status and code, or the name of a failure. */
+export type Program = (url: string, cases: readonly EarlyCase[]) => readonly string[];
 
-const node: Program = (url, cases, tries) => [
+const node: Program = (url, cases) => [
   "node",
   "-e",
   `const cases = ${JSON.stringify(cases)};
@@ -39,15 +35,11 @@ const node: Program = (url, cases, tries) => [
     const { error } = await response.json();
     return response.status + " " + error;
   }
-  (async () => {
-    const results = [];
-    for (let count = 0; count < ${tries}; count++)
-      results.push(await Promise.all(cases.map((one) => send(one).catch((error) => String(error.cause?.code ?? error)))));
-    console.log(JSON.stringify(results));
-  })();`,
+  const sent = cases.map((one) => send(one).catch((error) => String(error.cause?.code ?? error)));
+  Promise.all(sent).then((results) => console.log(JSON.stringify(results)));`,
 ];
 
-const python: Program = (url, cases, tries) => [
+const python: Program = (url, cases) => [
   "python3",
   "-c",
   `import concurrent.futures, http.client, json, time, urllib.parse
@@ -76,39 +68,18 @@ def attempt(one):
         return type(error).__name__
 cases = json.loads(${JSON.stringify(JSON.stringify(cases))})
 with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
-    print(json.dumps([list(pool.map(attempt, cases)) for count in range(${tries})]))`,
+    print(json.dumps(list(pool.map(attempt, cases))))`,
 ];
 
-/** One process for each request. Its rate stands in for the pause. */
-const curl: Program = (url, cases, tries) => [
-  "python3",
-  "-c",
-  `import concurrent.futures, json, subprocess
-def send(one):
-    rate = ["--limit-rate", str(int(${PIECE_BYTES} * 1000 / one["pauseMs"]))] if one.get("pauseMs") else []
-    headers = [part for pair in one["headers"].items() for part in ("-H", pair[0] + ": " + pair[1])]
-    chunked = ["-H", "Transfer-Encoding: chunked"] if one["isChunked"] else []
-    version = ["--http1.0", "-H", "Connection:"] if one.get("isOld") else []
-    done = subprocess.run(["curl", "-sS", "-m", "240", "-H", "Expect:", "-w", " %{http_code}", *rate, *headers, *chunked, *version, "--data-binary", "@-", ${JSON.stringify(url)} + one["path"]],
-        input=b"x" * one["bytes"], capture_output=True)
-    if done.returncode != 0:
-        return "curl " + str(done.returncode)
-    body, status = done.stdout.decode().rsplit(" ", 1)
-    return status + " " + str(json.loads(body)["error"])
-cases = json.loads(${JSON.stringify(JSON.stringify(cases))})
-with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
-    print(json.dumps([list(pool.map(send, cases)) for count in range(${tries})]))`,
-];
+/** By the names of their programs. */
+export const clients: Readonly<Record<string, Program>> = { node, python3: python };
 
-export const clients: Readonly<Record<string, Program>> = { node, python, curl };
-
-/** One array for each try, with one result for each case. */
+/** One result for each case. */
 export async function runClient(
   program: Program,
   url: string,
   cases: readonly EarlyCase[],
-  tries: number,
-): Promise<readonly string[][]> {
-  const child = Bun.spawn([...program(url, cases, tries)], { stdout: "pipe", stderr: "inherit" });
-  return JSON.parse(await new Response(child.stdout).text()) as string[][];
+): Promise<string[]> {
+  const child = Bun.spawn([...program(url, cases)], { stdout: "pipe", stderr: "inherit" });
+  return JSON.parse(await new Response(child.stdout).text()) as string[];
 }

@@ -25,7 +25,7 @@ export interface Event {
   answeredAt?: number;
 }
 
-export class History {
+class History {
   readonly #events = new Map<bigint, Event[]>();
   /** Counts what is sent and answered: all clients are in this process, so the order is exact. */
   #clock = 0;

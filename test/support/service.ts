@@ -64,7 +64,9 @@ export async function startService(
   opened.defer(() => store.close());
   const writeLog = (line: string): void => void logLines.push(line);
   const log = createLog(config.logLevel, writeLog);
-  const server = await startHttp({ config, served, metrics, log, writeLog, ...options });
+  const server = await listen(() =>
+    startHttp({ config, served, metrics, log, writeLog, ...options }),
+  );
   opened.defer(() => server.stop());
   const stack = opened.move();
   return {
@@ -88,6 +90,16 @@ export async function startService(
       }),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+/** Threads agree on a free port before each of them takes it. Meanwhile a client of another test may have got it. */
+async function listen<Server>(start: () => Promise<Server>, tries = 5): Promise<Server> {
+  try {
+    return await start();
+  } catch (error) {
+    if ((error as { code?: string }).code !== "EADDRINUSE" || tries === 1) throw error;
+    return listen(start, tries - 1);
+  }
 }
 
 export interface Sent {

@@ -2,13 +2,14 @@
 
 /** Only against a hang, on the slowest machine. Less than a test has, so the error says what was missing. */
 export const PATIENCE_MS = 120_000;
-const LOOK_MS = 5;
+/** Often at first; a condition that takes long to come true is not worth the CPU. */
+const LOOK_MS = { first: 5, max: 100 };
 
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
   const startedAtMs = performance.now();
-  while (!(await isSo())) {
+  for (let waitMs = LOOK_MS.first; !(await isSo()); waitMs = Math.min(waitMs * 1.3, LOOK_MS.max)) {
     if (performance.now() - startedAtMs > PATIENCE_MS)
       throw new Error(`${what}: not so after ${PATIENCE_MS / 1000} s`);
-    await Bun.sleep(LOOK_MS);
+    await Bun.sleep(waitMs);
   }
 }

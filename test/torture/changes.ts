@@ -11,7 +11,7 @@ import type { StoredPlant } from "../support/plants.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { environment, findMissingPostgres } from "./postgres-scene.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { asCheat, type Budget, type Finding, runEach, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 16;
 const READERS = 6;
@@ -182,31 +182,20 @@ async function runOn(
   };
 }
 
-async function run(resume: Resume, { seconds, ...budget }: Budget): Promise<Finding> {
-  const engines: readonly Engine[] =
-    findMissingPostgres() === undefined ? ["sqlite", "postgres"] : ["sqlite"];
-  const figures: Record<string, string | number> = {};
-  const faults: string[] = [];
-  for (const engine of engines) {
-    const found = await runOn(engine, resume, { ...budget, seconds: seconds / engines.length });
-    for (const [name, figure] of Object.entries(found.figures))
-      figures[`${engine}: ${name}`] = figure;
-    faults.push(...found.faults.map((fault) => `${engine}: ${fault}`));
-  }
-  return { figures, faults };
-}
+const run = (resume: Resume, budget: Budget): Promise<Finding> =>
+  runEach<Engine>(
+    findMissingPostgres() === undefined ? ["sqlite", "postgres"] : ["sqlite"],
+    budget,
+    (engine, its) => runOn(engine, resume, its),
+  );
 
 export const changes: Scenario = {
   title: "readers follow the changes through services that are killed, and miss nothing",
   run: (budget) => run("seen", budget),
 };
 
-/** A reader that goes on behind the newest change misses some, and has to be found out. */
-export const changesCheat: Scenario = {
-  title: "readers that do not resume where they were do miss changes, and this is noticed",
-  run: async (budget) => {
-    const { figures, faults } = await run("newest", budget);
-    const found = { ...figures, "faults that were noticed": faults.length };
-    return { figures: found, faults: faults.length > 0 ? [] : ["no missing change was noticed"] };
-  },
-};
+/** A reader that resumes at the newest change misses some. */
+export const changesCheat = asCheat(
+  "readers that do not resume where they were do miss changes, and this is noticed",
+  (budget) => run("newest", budget),
+);

@@ -12,7 +12,7 @@ import { createRandom, type Random } from "../support/random.ts";
 import { startPair } from "../support/postgres-server.ts";
 import { readPair, urlOf } from "./fail-over.ts";
 import { environment, findMissingPostgres } from "./postgres-scene.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { type Budget, type Finding, runEach, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 24;
 const SERVICES = 2;
@@ -33,21 +33,12 @@ type Kind = Engine | "fail-over";
 
 export const contest: Scenario = {
   title: "many clients change the same few plants: one order explains every answer",
-  run: async ({ seconds, ...budget }) => {
-    const isPostgresHere = findMissingPostgres() === undefined;
-    const kinds: readonly Kind[] = isPostgresHere
-      ? ["sqlite", "postgres", "fail-over"]
-      : ["sqlite"];
-    const figures: Record<string, string | number> = {};
-    const faults: string[] = [];
-    for (const kind of kinds) {
-      const found = await runOn(kind, { ...budget, seconds: seconds / kinds.length });
-      for (const [name, figure] of Object.entries(found.figures))
-        figures[`${kind}: ${name}`] = figure;
-      faults.push(...found.faults.map((fault) => `${kind}: ${fault}`));
-    }
-    return { figures, faults };
-  },
+  run: (budget) =>
+    runEach<Kind>(
+      findMissingPostgres() === undefined ? ["sqlite", "postgres", "fail-over"] : ["sqlite"],
+      budget,
+      runOn,
+    ),
 };
 
 async function openPlace(kind: Kind, random: Random): Promise<Place> {

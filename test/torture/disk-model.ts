@@ -167,7 +167,7 @@ export const Kind = {
 } as const;
 
 /** The folder itself, as the name of what is synced. */
-export const FOLDER = ".";
+const FOLDER = ".";
 
 export interface DiskRecord {
   /** From 1, and one more each time. */

@@ -44,7 +44,7 @@ const PLAIN_INTEGER = /^(0|-?[1-9]\d{0,18})$/;
 
 function findOperation({ method, target, body }: WireRequest): Asked {
   const path = target.replace(/^https?:\/\/[^/?]*/, "").replace(/\?.*$/s, "");
-  if (path === "/plants" && method === "POST") return asWrite("create", findPlantOf(body));
+  if (path === "/plants" && method === "POST") return asWrite("create", findPlantByOracle(body));
   if (path === "/plants/batch" && method === "POST") return "batch";
   const digits = /^\/plants\/([^/]+)$/.exec(path)?.[1] ?? "";
   if (!PLAIN_INTEGER.test(digits) || BigInt.asIntN(64, BigInt(digits)) !== BigInt(digits))
@@ -57,19 +57,6 @@ function findOperation({ method, target, body }: WireRequest): Asked {
 const asWrite = (kind: "create" | "replace", plant: StoredPlant | undefined): Asked =>
   plant === undefined ? "no plant" : { kind, plant };
 
-/** Nested so deep that the service may give up. */
-const DEEP = /\[{999,}\]{999,}/;
-
-/** The oracle recurses, so deep nesting is taken out before. Unequal halves are no JSON. */
-function findPlantOf(body: Uint8Array): StoredPlant | undefined {
-  if (body.length < 999) return findPlantByOracle(body);
-  const text = Buffer.from(body).toString("latin1");
-  const shallow = text.replace(DEEP, (nested) =>
-    nested.lastIndexOf("[") === nested.length / 2 - 1 ? "0" : "[",
-  );
-  return findPlantByOracle(Buffer.from(shallow, "latin1"));
-}
-
 /** An id in the body stands behind the one of the path, and so counts, and has to be the same. */
 function findReplacement(body: Uint8Array, id: bigint): StoredPlant | undefined {
   const start = body.indexOf("{".charCodeAt(0));
@@ -79,7 +66,7 @@ function findReplacement(body: Uint8Array, id: bigint): StoredPlant | undefined 
     Buffer.from(`{"id":${id},`),
     body.subarray(start + 1),
   ]);
-  const plant = findPlantOf(whole);
+  const plant = findPlantByOracle(whole);
   return plant?.id === id ? plant : undefined;
 }
 
@@ -150,8 +137,7 @@ function settle(
     isSound &&
     operation.kind !== "remove" &&
     request.body.length <= bodyBytesMax &&
-    isPlain(request) &&
-    !DEEP.test(Buffer.from(request.body).toString("latin1"));
+    isPlain(request);
   if (!isDue || answer.status === 503) {
     settled("refused");
     return [];
@@ -193,12 +179,10 @@ function settleBatch(
     results.set(result.line, result);
   }
   return splitLines(request.body).flatMap((line, index) => {
-    const plant = findPlantOf(line);
+    const plant = findPlantByOracle(line);
     const status = results.get(index + 1)?.status;
     if (plant === undefined)
       return status === 200 ? [`line ${index + 1} is no plant, and 200`] : [];
-    const isDeep = DEEP.test(Buffer.from(line).toString("latin1"));
-    if (status === 400 && isDeep) return [];
     const isUnknown = answer === undefined || status === 503;
     const operation: Operation = { kind: "create", plant };
     if (!isOwnId(plant.id, owner)) {

@@ -1,8 +1,10 @@
 /** Requests that are sound as HTTP, about ids of a connection's own, with anything in their values. */
 
+import * as fc from "fast-check";
+import { anyAttempt, anyBody } from "../support/arbitrary.ts";
+import { mutate, randomBytes } from "../support/mutate.ts";
 import type { Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
-import { makePlantBody, mutate, randomBytes, toPieces } from "./fuzz-bodies.ts";
 
 /** So many ids belong to each connection; the first is created soundly before all else. */
 const IDS_EACH = 100n;
@@ -29,29 +31,39 @@ function formatSound(line: string, fields: readonly string[], body?: Uint8Array)
 export const formatCreate = (id: bigint): Buffer =>
   formatSound("POST /plants", [TOKEN, JSON_TYPE], Buffer.from(`{"id":${id},"name":"sound"}`));
 
-type Make = (own: bigint, id: bigint, random: Random, bodyBytesMax: number) => Buffer;
+/** A body about this id, in any notation or nearly so, or about anything. */
+function makePlantBody(id: bigint, random: Random): Buffer {
+  const plant = { id, name: random.pick(["Fern", "", "naïve \u{1f331}"]), tag: null };
+  const body = fc.oneof(
+    anyBody(plant).map((text) => Buffer.from(text)),
+    anyAttempt(plant),
+  );
+  return fc.sample(body, { seed: random.below(2 ** 31), numRuns: 1 })[0] as Buffer;
+}
+
+type Make = (own: bigint, id: bigint, random: Random) => Buffer;
 
 /** `own` exists already, `id` does not. */
 const makes: readonly (readonly [weight: number, make: Make])[] = [
   [
     55,
-    (_own, id, random, bodyBytesMax) =>
-      formatSound("POST /plants", [TOKEN, JSON_TYPE], makePlantBody(id, random, bodyBytesMax)),
+    (_own, id, random) =>
+      formatSound("POST /plants", [TOKEN, JSON_TYPE], makePlantBody(id, random)),
   ],
   [
     15,
-    (own, _id, random, bodyBytesMax) =>
+    (own, _id, random) =>
       formatSound(
         `PUT /plants/${own}`,
         [TOKEN, JSON_TYPE, ...makeConditions(random)],
-        makePlantBody(own, random, bodyBytesMax),
+        makePlantBody(own, random),
       ),
   ],
   [
     5,
     (_own, id, random) => {
       const lines = Array.from({ length: 1 + random.below(6) }, (_, index) =>
-        makePlantBody(id + BigInt(index), random, 0),
+        makePlantBody(id + BigInt(index), random),
       );
       const body = Buffer.concat(lines.flatMap((line) => [line, Buffer.from("\n")]));
       return formatSound("POST /plants/batch", [TOKEN, "Content-Type: application/x-ndjson"], body);
@@ -60,7 +72,7 @@ const makes: readonly (readonly [weight: number, make: Make])[] = [
   [
     8,
     (_own, id, random) =>
-      formatSound("POST /plants", makeOddFields(random), makePlantBody(id, random, 0)),
+      formatSound("POST /plants", makeOddFields(random), makePlantBody(id, random)),
   ],
   [4, (own, _id, random) => formatSound(`GET /plants/${own}`, [TOKEN, ...makeConditions(random)])],
   [4, (_own, id, random) => formatSound(`GET /plants/${id}${random.pick(odd)}`, [TOKEN])],
@@ -101,10 +113,10 @@ const odd = [
 ];
 const weightOfAll = makes.reduce((sum, [weight]) => sum + weight, 0);
 
-export function makeSound(own: bigint, id: bigint, random: Random, bodyBytesMax: number): Buffer {
+export function makeSound(own: bigint, id: bigint, random: Random): Buffer {
   let left = random.below(weightOfAll);
   for (const [weight, make] of makes) {
-    if (left < weight) return make(own, id, random, bodyBytesMax);
+    if (left < weight) return make(own, id, random);
     left -= weight;
   }
   throw new Error("the weights do not add up");
@@ -197,7 +209,7 @@ function makeQuery(own: bigint, random: Random): string {
     .join("&");
 }
 
-const pieces = toPieces(
+const pieces = [
   "\r\n",
   "\r\n\r\n",
   "\n",
@@ -250,7 +262,7 @@ const pieces = toPieces(
   "GET / HTTP/1.1\r\n\r\n",
   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
   "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-);
+].map((text) => Buffer.from(text, "latin1"));
 
 export interface WireCase {
   /** Sent one after the other, each in a segment of its own. */
@@ -274,7 +286,7 @@ export function makeWireCase(index: number, random: Random): WireCase {
 function makeBase(id: bigint, random: Random): Buffer {
   switch (random.below(10)) {
     case 0:
-      return makeSound(id, id, random, 0);
+      return makeSound(id, id, random);
     case 1:
     case 2:
     case 3:

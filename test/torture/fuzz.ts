@@ -229,7 +229,7 @@ function mayBeExecuted({ request, isWhole }: Doubtful, tail: string, segments: n
 
 function soundRequests(own: bigint, random: Random): Buffer[] {
   return Array.from({ length: SOUND_REQUESTS_EACH }, (_, nth) =>
-    makeSound(own, own + 1n + BigInt(nth), random, BODY_BYTES_MAX),
+    makeSound(own, own + 1n + BigInt(nth), random),
   );
 }
 

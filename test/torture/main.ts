@@ -13,14 +13,12 @@ import { diskFaults } from "./disk-faults.ts";
 import { diskHang, diskHangCheat } from "./disk-hang.ts";
 import { failOver, failOverCheat } from "./fail-over.ts";
 import { fuzz } from "./fuzz.ts";
-import { idleConnections } from "./idle-connections.ts";
 import { kill } from "./kill.ts";
 import { memory } from "./memory.ts";
 import { overload } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
 import type { Finding, Scenario } from "./scenario.ts";
-import { largePages } from "./large-pages.ts";
 import { slowClients } from "./slow-clients.ts";
 import { soak } from "./soak.ts";
 import { webhooks, webhooksCheat } from "./webhooks.ts";
@@ -43,8 +41,6 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   "fail-over-cheat": failOverCheat,
   overload,
   "slow-clients": slowClients,
-  "idle-connections": idleConnections,
-  "large-pages": largePages,
   memory,
   soak,
   fuzz,

@@ -8,7 +8,7 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { formatRequest } from "./connection.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { type Budget, type Finding, runEach, type Scenario } from "./scenario.ts";
 import { measurePeakMemoryBytes, missingFigures, startTorturedService } from "./service.ts";
 
 /** A small container's. */
@@ -30,21 +30,21 @@ export const memory: Scenario = {
   run,
 };
 
-async function run({ tell, isShort = false }: Budget): Promise<Finding> {
-  const faults: string[] = [];
+async function run(budget: Budget): Promise<Finding> {
   const limiter = findLimiter();
   using folder = makeTemporaryFolder();
   const model = join(folder.path, "model.db");
   makeModel(model);
-  const figures: Record<string, number> = { "in a control group of 256 MB": limiter.length && 1 };
-  for (const [name, findRequest] of Object.entries(attacks)) {
-    tell(`${(isShort ? SHORT : LONG).clients} clients: ${name}`);
-    const found = await attack(findRequest, isShort ? SHORT : LONG, model, limiter);
-    faults.push(...found.faults.map((fault) => `${name}: ${fault}`));
-    for (const [figure, value] of Object.entries(found.figures))
-      figures[`${name}: ${figure}`] = Number(value);
-  }
-  return { figures, faults };
+  const { figures, faults } = await runEach(
+    Object.keys(attacks),
+    budget,
+    (name, { tell, isShort }) => {
+      tell(`${(isShort ? SHORT : LONG).clients} clients: ${name}`);
+      return attack(attacks[name] as Attack, isShort ? SHORT : LONG, model, limiter);
+    },
+  );
+  const isLimited = Number(limiter.length > 0);
+  return { figures: { "in a control group of 256 MB": isLimited, ...figures }, faults };
 }
 
 /**
@@ -92,13 +92,19 @@ async function attack(
   const prepare = (path: string): void => copyFileSync(model, path);
   await using service = await startTorturedService({}, clients + 200, prepare, limiter);
   const faults: string[] = [];
-  const request = await findRequest(service.url);
+  const requests = [await findRequest(service.url)].flat();
   const sockets: Socket[] = [];
   let served = 0;
   const onAnswer = (status: number): void => void (served += status < 500 ? 1 : 0);
   while (sockets.length < clients && service.isAlive()) {
     const length = Math.min(OPENED_TOGETHER, clients - sockets.length);
-    const opened = Array.from({ length }, () => openDeaf(service.url, request, onAnswer));
+    const opened = Array.from({ length }, (_, index) =>
+      openDeaf(
+        service.url,
+        requests[(sockets.length + index) % requests.length] as string,
+        onAnswer,
+      ),
+    );
     sockets.push(...(await Promise.all(opened)));
   }
   const heldAtMs = performance.now();
@@ -124,7 +130,8 @@ async function attack(
   };
 }
 
-type Attack = (url: string) => string | Promise<string>;
+/** What each client sends: one request, or these in turns. */
+type Attack = (url: string) => string | readonly string[] | Promise<string>;
 
 /** The first two need no token, those that read one that may read, and the batches one that may write. */
 const attacks: Readonly<Record<string, Attack>> = {
@@ -155,6 +162,18 @@ const attacks: Readonly<Record<string, Attack>> = {
     formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`),
   "bodies of many values at once": () =>
     formatRequest("POST", "/plants", `{"id":1.5,"z":[${"1,".repeat(500_000)}1]}`),
+  "a mix": () => [
+    formatRequest("POST", "/plants/batch", `[${'{"id":-3,"name":"n"},'.repeat(45_000)}1]`),
+    formatRequest("POST", "/plants", `{"id":1.5,"z":${"[1,".repeat(900)}1${"]".repeat(900)}}`),
+    formatRequest("POST", "/plants", `{"id":1.5,"z":[${"[12345678901],".repeat(74_000)}1]}`),
+    formatRequest("GET", "/plants?q=nnn&limit=1000"),
+    formatRequest("GET", `/plants?name=€&after=${PLANTS - 1}`),
+    formatRequest("GET", `/plants/${PLANTS + 1}`),
+    formatAs("text/event-stream", "/changes"),
+    formatAs("application/x-ndjson", "/changes"),
+    formatAs("application/x-ndjson", "/plants"),
+    formatAs("text/csv", "/plants"),
+  ],
 };
 
 const formatLines = (count: number): string =>

@@ -46,6 +46,7 @@ export async function startTorturedService(
       {
         DATABASE_URL: `sqlite:${path}`,
         PLANTSTORE_TOKEN: TEST_TOKEN,
+        PLANTSTORE_CONNECTIONS_MAX: String(connections),
         ...settings,
         ...ownSettings(),
       },
@@ -107,13 +108,6 @@ export const measureMemoryBytes = (pid: number): number => readStatusBytes(pid, 
 export const measurePeakMemoryBytes = (pid: number): number => readStatusBytes(pid, "VmHWM");
 
 export const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
-
-/** How many connections a process of this user may have, on either side. */
-export function connectionsMax(): number {
-  const { stdout } = Bun.spawnSync(["sh", "-c", "ulimit -Hn"]);
-  const limit = stdout.toString().trim();
-  return (limit === "unlimited" ? Infinity : Number(limit)) - DESCRIPTORS_OF_ITS_OWN;
-}
 
 export interface Sample {
   /** What has been done so far. */

@@ -1,4 +1,4 @@
-/** Slow clients beside normal ones: the normal ones are almost unaffected, and the slow ones are cut off in time. */
+/** Slow and idle clients beside normal ones: the normal ones are almost unaffected, the others are cut off in time. */
 
 import type { Socket } from "bun";
 import { limits } from "../support/limits.ts";
@@ -49,7 +49,7 @@ const MEMORY_BYTES_MORE_MAX = 96 * 1024 ** 2;
 const DESCRIPTORS_MORE_MAX = 10;
 
 export const slowClients: Scenario = {
-  title: "1,000 clients that never come to an end, beside a normal load",
+  title: "1,000 clients that are idle or never come to an end, beside a normal load",
   missing: missingFigures,
   run,
 };
@@ -220,6 +220,12 @@ const habits: readonly Habit[] = [
   { name: "a head that trickles", isHead: true, start: POST, trickle: "X-Slow: a\r\n" },
   { name: "a head that stops", isHead: true, start: POST, trickle: "" },
   { name: "nothing", isHead: true, start: "", trickle: "" },
+  {
+    name: "nothing after an answer",
+    start: `GET /token HTTP/1.1\r\n${CREDENTIALS}\r\n`,
+    trickle: "",
+    farewell: /^HTTP\/1\.1 200 /,
+  },
   {
     name: "a body that trickles",
     start: `${POST}Content-Length: 500\r\n\r\n{"id":-1,"name":"`,

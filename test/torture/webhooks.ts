@@ -12,7 +12,7 @@ import { createRandom, type Random } from "../support/random.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { findFaults, findNewest, parse, type Seen } from "./changes.ts";
 import { environment, findMissingPostgres } from "./postgres-scene.ts";
-import type { Budget, Finding, Scenario } from "./scenario.ts";
+import { asCheat, type Budget, type Finding, runEach, type Scenario } from "./scenario.ts";
 
 const CLIENTS = 8;
 const MISHAP_MS_MAX = 700;
@@ -168,19 +168,11 @@ async function runOn(
   };
 }
 
-async function run(isCheating: boolean, { seconds, ...budget }: Budget): Promise<Finding> {
+function run(isCheating: boolean, budget: Budget): Promise<Finding> {
   // What a cheat loses does not depend on the engine. For some seconds one is enough: test/postgres has the other.
   const isOnBoth = findMissingPostgres() === undefined && !isCheating && budget.isShort !== true;
   const engines: readonly Engine[] = isOnBoth ? ["sqlite", "postgres"] : ["sqlite"];
-  const figures: Record<string, string | number> = {};
-  const faults: string[] = [];
-  for (const engine of engines) {
-    const found = await runOn(engine, isCheating, { ...budget, seconds: seconds / engines.length });
-    for (const [name, figure] of Object.entries(found.figures))
-      figures[`${engine}: ${name}`] = figure;
-    faults.push(...found.faults.map((fault) => `${engine}: ${fault}`));
-  }
-  return { figures, faults };
+  return runEach(engines, budget, (engine, its) => runOn(engine, isCheating, its));
 }
 
 export const webhooks: Scenario = {
@@ -188,12 +180,8 @@ export const webhooks: Scenario = {
   run: (budget) => run(false, budget),
 };
 
-/** A receiver that does not keep what it has taken misses changes, and has to be found out. */
-export const webhooksCheat: Scenario = {
-  title: "a receiver that drops what it has taken does miss changes, and this is noticed",
-  run: async (budget) => {
-    const { figures, faults } = await run(true, budget);
-    const found = { ...figures, "faults that were noticed": faults.length };
-    return { figures: found, faults: faults.length > 0 ? [] : ["no missing change was noticed"] };
-  },
-};
+/** A receiver that does not keep what it has taken misses changes. */
+export const webhooksCheat = asCheat(
+  "a receiver that drops what it has taken does miss changes, and this is noticed",
+  (budget) => run(true, budget),
+);

@@ -129,32 +129,3 @@ describe("a request is refused in JSON, and nothing stored, with", () => {
     await expectNothingStored(service);
   });
 });
-
-describe("an answer without a body", () => {
-  const ask = async (method: string, target: string) => {
-    const answers = await exchange(service.url, head(`${method} ${target} HTTP/1.1`, HOST, CLOSE));
-    expect(answers).toHaveLength(1);
-    const { status, headers, body } = answers[0] ?? { headers: new Headers() };
-    expect(headers.get("date")).toMatch(/^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/);
-    for (const name of ["date", "x-request-id"]) headers.delete(name);
-    return { status, headers: Object.fromEntries(headers), body };
-  };
-
-  test.each(["/livez", "/readyz", "/openapi.json", "/nowhere"])(
-    "is that of HEAD %s, with the headers of GET, its length included",
-    async (target) => {
-      const get = await ask("GET", target);
-      expect(get.headers["content-length"]).toBe(String(get.body?.length));
-      expect(await ask("HEAD", target)).toEqual({ ...get, body: "" });
-    },
-  );
-
-  test("is that of OPTIONS, which says what the path takes", async () => {
-    const { status, headers, body } = await ask("OPTIONS", "/livez");
-    expect({ status, allow: headers["allow"], body }).toEqual({
-      status: 204,
-      allow: "GET, HEAD, OPTIONS",
-      body: "",
-    });
-  });
-});

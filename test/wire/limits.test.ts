@@ -5,6 +5,7 @@ import { ConfigError, resolveConfig } from "../../src/config.ts";
 import type { PageText, PlantQuery } from "../../src/domain/page.ts";
 import { send, startService, type TestService } from "../support/service.ts";
 import {
+  batchHead,
   chunk,
   connectRaw,
   createHead,
@@ -21,6 +22,7 @@ import {
   type WireAnswer,
 } from "../support/wire.ts";
 import { limits } from "../support/limits.ts";
+import { isLong } from "../support/long.ts";
 
 const CHUNKED = "Transfer-Encoding: chunked";
 const CLOSE = "Connection: close";
@@ -198,31 +200,35 @@ describe.concurrent("what takes long:", () => {
   // The runtime rounds its timeout up to a multiple of four seconds and then closes up to four
   // seconds early, depending on its clock, so the connections are spread over four seconds. In the
   // worst case that must still be later than our own deadline, or some would get no answer.
-  test("the shortest idle time that is allowed leaves room for every 408", async () => {
-    const seconds = { readSecondsMax: 4, queueSecondsMax: 1 };
-    const isAllowed = (idle: number): boolean => {
-      try {
-        resolveConfig({}, { PLANTSTORE_IDLE_SECONDS_MAX: String(idle) }, seconds);
-        return true;
-      } catch (error) {
-        if (error instanceof ConfigError) return false;
-        throw error;
-      }
-    };
-    const shortest = Array.from({ length: 20 }, (_, index) => index + 5).find(isAllowed);
-    await using service = await startService({
-      ...limits(seconds),
-      PLANTSTORE_IDLE_SECONDS_MAX: String(shortest),
-    });
-    const statuses = await Promise.all(
-      Array.from({ length: 201 }, async (_, index) => {
-        await Bun.sleep(index * 20);
-        const [answer] = await exchange(service.url, createHead("Content-Length: 1000"));
-        return answer?.status ?? "closed without an answer";
-      }),
-    );
-    expect(statuses).toEqual(statuses.map(() => 408));
-  });
+  // Whether they come in time depends on the machine as well, so a busy one does not try it.
+  test.skipIf(!isLong)(
+    "the shortest idle time that is allowed leaves room for every 408",
+    async () => {
+      const seconds = { readSecondsMax: 4, queueSecondsMax: 1 };
+      const isAllowed = (idle: number): boolean => {
+        try {
+          resolveConfig({}, { PLANTSTORE_IDLE_SECONDS_MAX: String(idle) }, seconds);
+          return true;
+        } catch (error) {
+          if (error instanceof ConfigError) return false;
+          throw error;
+        }
+      };
+      const shortest = Array.from({ length: 20 }, (_, index) => index + 5).find(isAllowed);
+      await using service = await startService({
+        ...limits(seconds),
+        PLANTSTORE_IDLE_SECONDS_MAX: String(shortest),
+      });
+      const statuses = await Promise.all(
+        Array.from({ length: 201 }, async (_, index) => {
+          await Bun.sleep(index * 20);
+          const [answer] = await exchange(service.url, createHead("Content-Length: 1000"));
+          return answer?.status ?? "closed without an answer";
+        }),
+      );
+      expect(statuses).toEqual(statuses.map(() => 408));
+    },
+  );
 
   test("a connection that is idle after an answer is closed after the idle time, an unread body or not", async () => {
     await using service = await startService(settings);
@@ -250,11 +256,7 @@ describe.concurrent("what takes long:", () => {
       PLANTSTORE_IDLE_SECONDS_MAX: "7",
     });
     const connection = await connectRaw(service.url);
-    connection.send(
-      createHead(CHUNKED)
-        .replace("/plants ", "/plants/batch ")
-        .replace("application/json", "application/x-ndjson"),
-    );
+    connection.send(batchHead());
     for (let line = 1; line <= 6; line++) {
       connection.send(chunk(`{"id":${line},"name":"a"}\n`));
       await receive(connection, new RegExp(`"line":${line},`));

@@ -8,7 +8,7 @@ import { catalogue } from "../../src/domain/errors.ts";
 import { spawnService } from "../support/command.ts";
 import { EventReader } from "../support/events.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
-import { findFreePort } from "../support/nginx.ts";
+import { findFreePort } from "../support/postgres-files.ts";
 import { TEST_TOKEN } from "../support/service.ts";
 import { makeStore } from "../support/stores.ts";
 import { chunk, head } from "../support/wire.ts";

@@ -9,8 +9,10 @@ import {
   fsyncSync,
   mkdirSync,
   openSync,
+  readSync,
   statfsSync,
   statSync,
+  writeSync,
 } from "node:fs";
 import { dirname, resolve } from "node:path";
 import {
@@ -145,9 +147,18 @@ function openFile(path: string, prepare: (db: Database) => void): Database {
   } catch (error) {
     db?.close();
     if (!(error instanceof SQLiteError)) throw error;
-    throw new StoreOpenError(`${path} cannot be opened: ${error.message}.`, { cause: error });
+    const free = hasCode(error, /^SQLITE_(FULL|IOERR)/) ? findDiskFree(path) : undefined;
+    const advice =
+      free !== undefined && free < INDEX_BYTES
+        ? ` Its disk is full: ${free} bytes are free, and SQLite needs ${INDEX_BYTES} to open it.`
+        : "";
+    const message = `${path} cannot be opened: ${error.message}.${advice}`;
+    throw new StoreOpenError(message, { cause: error });
   }
 }
+
+/** Of the log, in a file of its own. It is made by the first process that opens the store, and removed by the last. */
+const INDEX_BYTES = 32_768;
 
 function setUp(db: Database, path: string, isNew: boolean, onMigrate?: OnMigrate): void {
   if (!isNew) requirePlantStore(db, path);
@@ -292,7 +303,7 @@ export const fileBytesOf = (path: string): number => find(path)?.size ?? 0;
  * was never answered. But a client that reads it, or sends it again and is told "replayed", would take it for stored.
  */
 export interface Durability {
-  /** All that can be read is in the main file, and synced: answers about plants may be given. */
+  /** All that can be read is synced, in the main file or in the log: answers about plants may be given. */
   readonly reads: boolean;
   /** The log is empty too. One that failed to sync must not grow. */
   readonly writes: boolean;
@@ -307,6 +318,32 @@ export function makeDurable(db: Database): Durability {
   const writes = busy === 0n;
   // The counts are -1 if another process is making a checkpoint.
   return { writes, reads: writes || (log >= 0n && log === checkpointed) };
+}
+
+const REWRITTEN_BYTES = 1_048_576;
+
+/**
+ * Makes the log durable as it is, on a disk without room for a checkpoint. A sync alone would not prove it: an earlier
+ * one may have failed, and the kernel taken the pages for written. So each is written again, in place, where no new
+ * block is needed. The transaction keeps other processes from writing to the log meanwhile.
+ */
+export function rewriteLog(db: Database, path: string): void {
+  const rewrite = db.transaction(() => {
+    const log = openSync(`${path}-wal`, "r+");
+    try {
+      const bytes = new Uint8Array(REWRITTEN_BYTES);
+      for (let at = 0, length = 0; ; at += length) {
+        length = readSync(log, bytes, 0, bytes.length, at);
+        if (length === 0) break;
+        for (let written = 0; written < length;)
+          written += writeSync(log, bytes, written, length - written, at + written);
+      }
+      fsyncSync(log);
+    } finally {
+      closeSync(log);
+    }
+  });
+  rewrite.immediate();
 }
 
 /**

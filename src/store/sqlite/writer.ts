@@ -23,6 +23,7 @@ import {
   makeDurable,
   openDatabase,
   reopenDatabase,
+  rewriteLog,
   runOn,
   StoreLockedError,
   translate,
@@ -85,7 +86,7 @@ export class SqliteWriter {
     try {
       this.requireDurable(this.connection, "reads");
     } catch (error) {
-      // A full disk, or a reader of another process. The next commit tries again, and reads wait for it.
+      // A disk that fails, or a reader of another process. The next commit tries again, and reads wait for it.
       this.disconnectAfter(error);
     }
   }
@@ -164,7 +165,14 @@ export class SqliteWriter {
 
   private requireDurable(connection: WriteConnection, use: keyof Durability): void {
     if (connection.durability[use]) return;
-    connection.durability = makeDurable(connection.db);
+    try {
+      connection.durability = makeDurable(connection.db);
+    } catch (error) {
+      if (isLocked(error) || isSyncFailure(error)) throw error;
+      if (!connection.durability.reads) rewriteLog(connection.db, this.path);
+      connection.durability = { reads: true, writes: false };
+      if (use === "writes") throw error;
+    }
     if (!connection.durability[use]) throw new StoreLockedError(this.path);
   }
 
