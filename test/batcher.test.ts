@@ -267,38 +267,29 @@ describe("group commit", () => {
     expect(await later).toBe(4);
   });
 
-  test("tells each commit how long anyone will wait for it", async () => {
+  test.each([
+    ["how long anyone will wait for it", 2_000, {}, 6_000],
+    [
+      "its least time, although its write has waited as long as it may",
+      5_900,
+      { commitMsMin: 3_000 },
+      8_900,
+    ],
+  ])("tells each commit %s", async (_what, laterMs, options, deadlineMs) => {
     const deadlines: number[] = [];
     let now = 1_000;
     const group = new Batcher<number, number>(
-      (writes, deadlineMs) => {
-        deadlines.push(deadlineMs);
+      (writes, deadline) => {
+        deadlines.push(deadline);
         return [...writes];
       },
       limits,
-      { now: () => now },
+      { now: () => now, ...options },
     );
     const first = group.submit(1);
-    now = 2_000;
-    await Promise.all([first, group.submit(2)]);
-    expect(deadlines).toEqual([6_000]);
-  });
-
-  test("gives a commit its least time, although its first write has waited as long as it may", async () => {
-    const deadlines: number[] = [];
-    let now = 1_000;
-    const group = new Batcher<number, number>(
-      (writes, deadlineMs) => {
-        deadlines.push(deadlineMs);
-        return [...writes];
-      },
-      limits,
-      { now: () => now, commitMsMin: 3_000 },
-    );
-    const write = group.submit(1);
-    now = 5_900;
-    await write;
-    expect(deadlines).toEqual([8_900]);
+    now = laterMs;
+    await first;
+    expect(deadlines).toEqual([deadlineMs]);
   });
 });
 

@@ -237,7 +237,7 @@ describe("a batch with Prefer: return=minimal", () => {
     expect(parseResults(await response.text())).toMatchObject([{ line: 1, status: 400 }]);
   });
 
-  const minimalHead = HEAD.replace("Content-Type", "Prefer: return=minimal\r\nContent-Type");
+  const minimalHead = batchHead().replace("Content-Type", "Prefer: return=minimal\r\nContent-Type");
 
   test("that stops sending is told where, and that it is not complete", async () => {
     const connection = await connectRaw(service.url);

@@ -62,7 +62,7 @@ torture("a service that is killed at any moment loses nothing and stores nothing
   "plants compared": 0,
 });
 
-torture("many clients change the same few plants: one order explains every answer", contest, 3, {
+torture("many clients change the same few plants: one order explains every answer", contest, 4, {
   "sqlite: operations": 500,
   "sqlite: falsified histories noticed": 20,
 });
