@@ -21,7 +21,6 @@ import { bundled } from "./build-licenses.ts";
 import { findOwnTarget, readLock, targets, writeChecksums } from "./build-executable.ts";
 
 const root = join(import.meta.dir, "..");
-const UNRELEASED = "## Unreleased\n";
 
 /** The token in the stores that a release keeps for later tests. It opens nothing else. */
 export const FROZEN_TOKEN = "pst_jSOdLbcsz3T6xy08jOhSaI5a6DgbuNQLdcU1_0vMKSL";
@@ -42,26 +41,26 @@ function run(command: readonly string[], cwd: string, output: "inherit" | "pipe"
   return stdout?.toString() ?? "";
 }
 
-/** Throws unless the version is new and higher, the work is committed, and there is something to tell. */
+/** Throws unless the version is new and not lower, the work is committed, and the changelog has a section for it. */
 async function requireReleasable(version: string): Promise<void> {
   if (!/^\d+\.\d+\.\d+$/.test(version))
     throw new ReleaseError(
       `${JSON.stringify(version)} is not a version; expected one such as 1.0.0`,
     );
-  if (Bun.semver.order(version, packageJson.version) <= 0)
-    throw new ReleaseError(`${version} is not higher than ${packageJson.version}`);
+  if (Bun.semver.order(version, packageJson.version) < 0)
+    throw new ReleaseError(`${version} is lower than ${packageJson.version}`);
   if (run(["git", "tag", "--list", `v${version}`], root) !== "")
     throw new ReleaseError(`the tag v${version} exists`);
   if (run(["git", "status", "--porcelain"], root) !== "")
     throw new ReleaseError("the working tree has changes that are not committed");
   const changelog = await Bun.file(join(root, "CHANGELOG.md")).text();
-  if (findSection(changelog) === "")
-    throw new ReleaseError("CHANGELOG.md has nothing under Unreleased");
+  if (findSection(changelog, version) === "")
+    throw new ReleaseError(`CHANGELOG.md has nothing under ${version}`);
 }
 
-/** What stands under "Unreleased". */
-const findSection = (changelog: string): string =>
-  changelog.split(UNRELEASED)[1]?.split(/^## /m)[0]?.trim() ?? "";
+/** What the changelog says about a version that has no date yet. */
+const findSection = (changelog: string, version: string): string =>
+  changelog.split(`## ${version}\n`)[1]?.split(/^## /m)[0]?.trim() ?? "";
 
 /** One version, in package.json; npm keeps the lock file equal, and the client is released with the service. */
 async function setVersion(clone: string, version: string): Promise<void> {
@@ -70,7 +69,7 @@ async function setVersion(clone: string, version: string): Promise<void> {
   const path = join(clone, "CHANGELOG.md");
   const date = new Date().toISOString().slice(0, 10);
   const changelog = await Bun.file(path).text();
-  await Bun.write(path, changelog.replace(UNRELEASED, `${UNRELEASED}\n## ${version} (${date})\n`));
+  await Bun.write(path, changelog.replace(`## ${version}\n`, `## ${version} (${date})\n`));
 }
 
 /** What later versions are tested against: the description, and a store of each schema. */
@@ -193,7 +192,7 @@ const say = (what: string): void => void process.stdout.write(`${what}\n`);
 
 async function release(version: string, isQuick: boolean, isTagged: boolean): Promise<void> {
   await requireReleasable(version);
-  const section = findSection(await Bun.file(join(root, "CHANGELOG.md")).text());
+  const section = findSection(await Bun.file(join(root, "CHANGELOG.md")).text(), version);
   const clone = mkdtempSync(join(tmpdir(), "plantstore-release-"));
   try {
     run(["git", "clone", "--quiet", "--no-hardlinks", root, clone], root);

@@ -172,38 +172,39 @@ export const settings = Object.fromEntries(
 
 /** Limits that no operator has a reason to change. They are part of the Config so tests can inject others. */
 const fixedLimits = {
-  /** The whole request head: request line and headers. It is the runtime's own limit. */
+  /** Largest request head. It is the runtime's own limit. */
   headerBytesMax: 16_384,
+  /** Longest URL. */
   urlBytesMax: 8_192,
-  /** For a whole request body to arrive, however steadily it trickles. */
+  /** Time for a whole request body to arrive, however steadily it trickles. */
   readSecondsMax: 10,
-  /** Writes that may wait for a commit. Past it a write is refused. */
+  /** Writes that may wait for a commit, for each HTTP thread. */
   queueLengthMax: 8_192,
-  /** How long a write may wait for its commit. */
+  /** Time that a write may wait for its commit. */
   queueSecondsMax: 5,
-  /** Writes that share one commit. */
+  /** Writes of one HTTP thread that share a commit. */
   batchLengthMax: 1_024,
-  /** Plants that one page of a search looks at. The page then ends early, with a next link. */
+  /** Plants that a search scans for one page. */
   scanRowsMax: 50_000,
   /** PostgreSQL: connections for reads. */
   readConnections: 4,
-  /** PostgreSQL: how long one statement may take before its connection is given up. */
+  /** PostgreSQL: time for one statement. Then its connection is closed. */
   statementSecondsMax: 3,
-  /** For requests in flight to finish when the service stops. */
+  /** Time for requests in flight to finish when the service drains. */
   drainSecondsMax: 10,
-  /** How often old changes are removed. */
+  /** Time between two trims of the journal. */
   trimSeconds: 60,
-  /** How often a reader of events hears something, at least: proxies close connections that are silent. */
+  /** Time between two comments in an event stream: proxies close silent ones. */
   commentSeconds: 15,
-  /** How often `GET /activity` gets a sample. */
+  /** Time between two samples of `GET /activity`. */
   sampleSeconds: 5,
-  /** For a receiver of a webhook to answer. */
+  /** Time for a webhook's receiver to answer. */
   webhookSecondsMax: 15,
-  /** Between the attempts to send one event. After the last one the webhook is paused. */
+  /** Backoff between attempts to send one event. Then the webhook is paused. */
   webhookRetrySeconds: [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
-  /** After this another instance sends in place of one that has gone. Longer than an event can take. */
+  /** Lease of the instance that sends to a webhook: longer than an event takes. */
   webhookLeaseSeconds: 25,
-  /** How often webhooks look for changes. */
+  /** Time between two looks for changes to send to webhooks. */
   webhookPollMs: 200,
 };
 

@@ -141,7 +141,9 @@ test("serve --backup-to: PostgreSQL and wrong values are refused at the start", 
   const postgres = { ...scene.env, DATABASE_URL: "postgres://shop@127.0.0.1:1/plants" };
   expect(await runCommand(["serve"], postgres)).toMatchObject({
     exitCode: 2,
-    stderr: expect.stringContaining("--backup-to: for backups of PostgreSQL, see docs/backup.md"),
+    stderr: expect.stringContaining(
+      "--backup-to: for backups of PostgreSQL, see docs/operations.md",
+    ),
   });
   for (const every of ["", "15", "0m", "8d", "1w"])
     expect(

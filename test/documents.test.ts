@@ -4,8 +4,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Glob } from "bun";
-import { type Config, resolveConfig, settings } from "../src/config.ts";
-import { catalogue } from "../src/domain/errors.ts";
+import { fillTables } from "../scripts/tables.ts";
 import { launcher } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
@@ -16,9 +15,30 @@ const documents = ["*.md", "docs/*.md", "bench/*.md"].flatMap((pattern) =>
   Array.from(new Glob(pattern).scanSync(root)),
 );
 
-/** The rows of a table, with one space around each cell. */
-const rowsOf = (text: string, pattern: RegExp): string[] =>
-  (text.match(pattern) ?? []).map((row) => row.replaceAll(/ +/g, " "));
+test("docs/ has at most 9 files and 14,000 words", async () => {
+  const pages = documents.filter((document) => document.startsWith("docs/"));
+  expect(pages.length).toBeLessThanOrEqual(9);
+  const words = (await Promise.all(pages.map(read))).flatMap((text) => text.match(/\S+/g) ?? []);
+  expect(words.length).toBeLessThanOrEqual(14_000);
+});
+
+test.each(documents.filter((document) => document.startsWith("docs/")))(
+  "%s has the tables of the code, and no cell over 200 characters",
+  async (document) => {
+    const text = await read(document);
+    expect(await fillTables(text), "stale: npm run format writes it").toBe(text);
+    const cells = (text.match(/^\| .*$/gm) ?? []).flatMap((row) => row.split(" | "));
+    expect(cells.filter((cell) => cell.length > 200)).toEqual([]);
+  },
+);
+
+test.each(["settings", "limits", "errors", "metrics"])(
+  "a document has the table of %s",
+  async (name) => {
+    const texts = await Promise.all(documents.map(read));
+    expect(texts.filter((text) => text.includes(`<!-- table: ${name} -->`))).toHaveLength(1);
+  },
+);
 
 describe("every link and anchor exists:", () => {
   const withoutCode = (text: string): string => text.replaceAll(/```[\s\S]*?```|`[^`\n]*`/g, "");
@@ -73,7 +93,7 @@ describe("docs/architecture.md", () => {
   });
 });
 
-describe("docs/backup.md: pg_dump is given a URL that libpq takes:", () => {
+describe("docs/operations.md: pg_dump is given a URL that libpq takes:", () => {
   test.each([
     ["postgres://a:b@c/d", "postgres://a:b@c/d"],
     ["postgres://a@c/d?prepare=true", "postgres://a@c/d"],
@@ -81,7 +101,7 @@ describe("docs/backup.md: pg_dump is given a URL that libpq takes:", () => {
     ["postgres://a@c/d?sslmode=require&prepare=true", "postgres://a@c/d?sslmode=require"],
     ["postgres://a@b,c/d?host=/x&prepare=true&sslkey=y", "postgres://a@b,c/d?host=/x&sslkey=y"],
   ])("%s", async (url, expected) => {
-    const [line = ""] = /URL=\$\(.*\)/.exec(await read("docs/backup.md")) ?? [];
+    const [line = ""] = /URL=\$\(.*\)/.exec(await read("docs/operations.md")) ?? [];
     expect(line).not.toBe("");
     const script = `${line}; printf %s "$URL"`;
     const child = Bun.spawnSync(["sh", "-c", script], {
@@ -91,14 +111,6 @@ describe("docs/backup.md: pg_dump is given a URL that libpq takes:", () => {
   });
 });
 
-test("docs/errors.md has the catalogue, entry for entry", async () => {
-  const expected = Object.entries(catalogue).map(
-    ([name, { code, status, meaning, retry }]) =>
-      `| ${code} | \`${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
-  );
-  expect(rowsOf(await read("docs/errors.md"), /^\| \d{4} .*$/gm)).toEqual(expected);
-});
-
 test("docs/reliability.md has every scenario of the torture", async () => {
   const [, table = ""] =
     /const scenarios[^{]*\{\n([^}]*)\}/.exec(await read("test/torture/main.ts")) ?? [];
@@ -106,25 +118,6 @@ test("docs/reliability.md has every scenario of the torture", async () => {
   expect(names.length).toBeGreaterThan(10);
   const text = await read("docs/reliability.md");
   expect(names.filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
-});
-
-describe("docs/configuration.md", () => {
-  test("has every setting, with its default", async () => {
-    const expected = Object.values(settings).map(
-      ({ env, flag, default: fallback, meaning }) =>
-        `| \`${env}\` | ${flag === undefined ? "–" : `\`${flag}\``} | ${fallback ? `\`${fallback}\`` : "–"} | ${meaning} |`,
-    );
-    expect(rowsOf(await read("docs/configuration.md"), /^\| `[A-Z_]+` .*$/gm)).toEqual(expected);
-  });
-
-  test("has every fixed limit, with its value", async () => {
-    const { config } = resolveConfig({}, {});
-    const limits = (Object.keys(config) as (keyof Config)[]).filter((name) => !(name in settings));
-    const rows = rowsOf(await read("docs/configuration.md"), /^\| `[a-z]\w+` .*$/gm);
-    expect(rows.map((row) => row.split(" | ").slice(0, 2).join(" | "))).toEqual(
-      limits.map((name) => `| \`${name}\` | ${String(config[name])}`),
-    );
-  });
 });
 
 interface Sample {
@@ -140,7 +133,7 @@ const samplesOf = async (document: string): Promise<Sample[]> =>
     .filter(({ command }) => /^ *(curl|npx plantstore|printf|TOKEN=|mkdir)/.test(command))
     .filter(({ command }) => !command.includes("DATABASE_URL"));
 
-const tried = ["README.md", "docs/api.md", "docs/operations.md", "docs/backup.md"];
+const tried = ["README.md", "docs/api.md", "docs/operations.md"];
 const samples = (await Promise.all(tried.map(samplesOf))).flat();
 const service = await startService();
 const folder = makeTemporaryFolder();

@@ -15,8 +15,6 @@ const client = join(root, "client/client.ts");
 const languages: readonly [language: string, program: string, command: string][] = [
   ["ts", process.execPath, `exec ${process.execPath} receiver.ts`],
   ["python", "python3", "exec python3 receiver.py"],
-  // Not "go run": its child would outlive it.
-  ["go", "go", "go build -o receiver receiver.go && exec ./receiver"],
 ];
 
 const options = { webhooksPrivate: true, webhookSecondsMax: 15 };

@@ -96,7 +96,7 @@ function requireSqlite(databaseUrl: string): string {
     "PostgreSQL has its own tools for this:\n" +
       `  pg_dump --format=custom --file=plants.dump "$DATABASE_URL"\n` +
       `  pg_restore --clean --if-exists --dbname="$DATABASE_URL" plants.dump\n` +
-      "For backups to any point in time, see docs/backup.md. To copy into a SQLite file: plantstore copy.",
+      "For backups to any point in time, see docs/operations.md. To copy into a SQLite file: plantstore copy.",
   );
 }
 
@@ -157,7 +157,7 @@ export function scheduleBackups(config: Config, log: Log) {
   const { databaseUrl, backupTo: folder, backupEvery, backupKeep } = config;
   const url = parseStoreUrl(databaseUrl);
   if (url.engine !== "sqlite")
-    throw new UsageError("--backup-to: for backups of PostgreSQL, see docs/backup.md");
+    throw new UsageError("--backup-to: for backups of PostgreSQL, see docs/operations.md");
   const { path: from } = url;
   const store = basename(from).replace(/\.db$/, "");
   const everyMs = findDurationMs(backupEvery) as number;

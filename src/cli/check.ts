@@ -48,7 +48,7 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
   // Not a store of this version, or none at all: that is no damage.
   const other = faults.find((fault) => fault.check === "schema");
   if (other !== undefined) throw new CommandError(other.message);
-  throw new CommandError(`${location} is damaged or incomplete; see docs/backup.md.`);
+  throw new CommandError(`${location} is damaged or incomplete; see docs/operations.md.`);
 }
 
 /** What is wrong comes first. */

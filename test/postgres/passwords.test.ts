@@ -48,6 +48,20 @@ describe("openStore", () => {
     expect(row?.verifier).toStartWith("SCRAM-SHA-256$");
   });
 
+  test("PGPASSWORD is used if the URL has no password, and only then", async () => {
+    const url = urlOf("").replace(":@", "@");
+    for (const [databaseUrl, PGPASSWORD, exitCode] of [
+      [url, PASSWORD, 0],
+      [url, "wrong", 1],
+      [urlOf(PASSWORD), "wrong", 0],
+    ] as const) {
+      const env = { DATABASE_URL: databaseUrl, PGPASSWORD };
+      const ran = await runCommand(["check"], env);
+      expect([databaseUrl, ran.exitCode]).toEqual([databaseUrl, exitCode]);
+      expectNoPassword(ran.stdout + ran.stderr);
+    }
+  });
+
   test.each([`${PASSWORD}!`, PASSWORD.slice(0, -1), ""])(
     "the wrong password %j is reported at once, and not repeated",
     async (password) => {

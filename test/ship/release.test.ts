@@ -22,6 +22,8 @@ const command = [process.execPath, "scripts/release.ts"];
 const read = (file: string): string => readFileSync(join(repository.path, "release", file), "utf8");
 
 beforeAll(async () => {
+  const changelog = join(repository.path, "CHANGELOG.md");
+  writeFileSync(changelog, "# Changelog\n\n## 9.9.9\n\nNew.\n\n## 1.0.0\n\nThe first version.\n");
   await git("init", "--quiet");
   await git("add", "--all");
   await git("commit", "--quiet", "--message", "all");
@@ -96,7 +98,9 @@ describe("a dry run", () => {
 });
 
 test("the list of packages in the builds has every one that the sources import", () => {
-  const sources = [...new Glob("{src,client}/**/*.{ts,tsx,css}").scanSync(repository.path)];
+  const sources = [
+    ...new Glob("{src,client,console,reference}/**/*.{ts,tsx,css}").scanSync(repository.path),
+  ];
   expect(sources.length).toBeGreaterThan(100);
   const imported = sources.flatMap((file) => {
     const text = readFileSync(join(repository.path, file), "utf8");
@@ -111,8 +115,8 @@ test("the list of packages in the builds has every one that the sources import",
 describe("a release is refused", () => {
   test.each([
     ["1.0", 1, "is not a version"],
-    [packageJson.version, 1, "is not higher"],
-    ["0.0.1", 1, "is not higher"],
+    ["0.0.1", 1, `is lower than ${packageJson.version}`],
+    ["9.9.10", 1, "CHANGELOG.md has nothing under 9.9.10"],
   ])("of version %s", async (version, exitCode, expected) => {
     const failure = await fail([...command, version], options);
     expect(failure).toContain(`exited with ${exitCode}:`);
@@ -141,9 +145,9 @@ describe("a release is refused", () => {
 
   test("that has nothing to tell", async () => {
     const path = join(repository.path, "CHANGELOG.md");
-    writeFileSync(path, "# Changelog\n\n## Unreleased\n\n## 0.1.0\n\nThe first version.\n");
+    writeFileSync(path, "# Changelog\n\n## 9.9.9\n\n## 1.0.0\n\nThe first version.\n");
     await git("commit", "--quiet", "--all", "--message", "nothing");
-    expect(await fail([...command, "9.9.9"], options)).toContain("nothing under Unreleased");
+    expect(await fail([...command, "9.9.9"], options)).toContain("nothing under 9.9.9");
     await git("reset", "--quiet", "--hard", "HEAD~1");
   });
 });

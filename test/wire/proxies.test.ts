@@ -1,4 +1,4 @@
-/** The proxy configurations of docs/operations.md, each started as it stands there. */
+/** The proxy configurations of ops/, each started as it stands there. */
 
 import { describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -15,6 +15,8 @@ import { chunk, head } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
 interface Proxy {
+  /** In ops/. */
+  readonly file: string;
   readonly binary: string;
   /** Around and instead of what a machine of its own would have. */
   readonly adapt: (configuration: string, folder: string, port: number) => string;
@@ -25,6 +27,7 @@ interface Proxy {
 
 const proxies: Readonly<Record<string, Proxy>> = {
   nginx: {
+    file: "nginx.conf",
     binary: "nginx",
     isFaithful: true,
     start: (path, folder) => ["-p", folder, "-c", path, "-e", join(folder, "error.log")],
@@ -38,6 +41,7 @@ const proxies: Readonly<Record<string, Proxy>> = {
       }`,
   },
   caddy: {
+    file: "Caddyfile",
     binary: "caddy",
     isFaithful: false,
     start: (path) => ["run", "--adapter", "caddyfile", "--config", path],
@@ -48,6 +52,7 @@ const proxies: Readonly<Record<string, Proxy>> = {
       )}`,
   },
   haproxy: {
+    file: "haproxy.cfg",
     binary: "haproxy",
     isFaithful: true,
     start: (path) => ["-db", "-f", path],
@@ -59,15 +64,10 @@ const proxies: Readonly<Record<string, Proxy>> = {
 const findBinary = (name: string): string | null =>
   Bun.which(name) ?? Bun.which(name, { PATH: "/usr/sbin" });
 
-function readConfiguration(language: string): string {
-  const text = readFileSync(join(import.meta.dir, "../../docs/operations.md"), "utf8");
-  const [, block] = new RegExp(`\`\`\`${language}\\n(.*?)\`\`\``, "s").exec(text) ?? [];
-  if (block === undefined) throw new Error(`docs/operations.md has no block for ${language}`);
-  return block;
-}
+const root = join(import.meta.dir, "../..");
 
 async function startProxy(name: string, serviceUrl: string) {
-  const { binary, adapt, start } = proxies[name] as Proxy;
+  const { file, binary, adapt, start } = proxies[name] as Proxy;
   const folder = makeTemporaryFolder();
   const [key, certificate] = [
     `${folder.path}/plants.example.key`,
@@ -82,7 +82,7 @@ async function startProxy(name: string, serviceUrl: string) {
   writeFileSync(`${folder.path}/plants.example.pem`, both);
   const port = findFreePort();
   const path = `${folder.path}/proxy.conf`;
-  const configuration = readConfiguration(name)
+  const configuration = readFileSync(join(root, "ops", file), "utf8")
     .replaceAll("/etc/ssl/", `${folder.path}/`)
     .replaceAll("127.0.0.1:8080", new URL(serviceUrl).host);
   writeFileSync(path, adapt(configuration, folder.path, port));
@@ -155,9 +155,14 @@ async function connectTls({ port, tls }: RunningProxy) {
 const requestHead = (line: string, ...lines: string[]): string =>
   head(line, "Host: 127.0.0.1", `Authorization: Bearer ${TEST_TOKEN}`, ...lines);
 
+test("docs/operations.md shows ops/nginx.conf", () => {
+  const read = (file: string): string => readFileSync(join(root, file), "utf8");
+  expect(read("docs/operations.md")).toContain(`\`\`\`nginx\n${read("ops/nginx.conf")}\`\`\``);
+});
+
 describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
   test.skipIf(findBinary(binary) === null || Bun.which("openssl") === null)(
-    "as docs/operations.md configures it: batch, events, refusals, prefix, and an export that is cut off",
+    "as ops/ configures it: batch, events, refusals, prefix, and an export that is cut off",
     async () => {
       using folder = makeTemporaryFolder();
       makeStore(`${folder.path}/plants.db`, 200_000);

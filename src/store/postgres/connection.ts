@@ -142,7 +142,8 @@ export class Connection {
     this.statementMsMax = statementMsMax;
     this.sql = new SQL({
       adapter: "postgres",
-      // With a URL, and this parameter in it, the client takes nothing from the environment.
+      // With a URL, and this parameter in it, the client takes nothing from the environment but PGPASSWORD, and that
+      // only if the password is empty.
       url: "postgres://127.0.0.1/?sslmode=disable",
       ...(path === undefined ? { hostname: host.name, port: host.port } : { path }),
       username: target.user,

@@ -173,7 +173,7 @@ export async function migrate(
     if (state !== "42501") throw error;
     throw new StoreOpenError(
       `${location} needs its schema migrated from ${before ?? "nothing"} to ${steps.length}, and this user may not (${(error as Error).message}). ` +
-        "Run plantstore migrate as a user with the CREATE privilege; see docs/scaling.md.",
+        "Run plantstore migrate as a user with the CREATE privilege; see docs/operations.md.",
       { cause: error },
     );
   }

@@ -1,0 +1,103 @@
+/**
+ * The tables of settings, limits, errors and metrics in docs/, made from the code. `npm run format` writes them, and a
+ * test fails if one is stale.
+ */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Glob } from "bun";
+import { type Config, resolveConfig, settings } from "../src/config.ts";
+import { catalogue } from "../src/domain/errors.ts";
+import type { Store } from "../src/domain/store.ts";
+import { createReporter } from "../src/observe/reporter.ts";
+
+const root = join(import.meta.dir, "..");
+const { config } = resolveConfig({}, {});
+
+const formatTable = (...rows: readonly (readonly unknown[])[]): string =>
+  rows.map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+
+const formatSettings = (): string =>
+  formatTable(
+    ["variable", "default", "meaning"],
+    ["---", "---", "---"],
+    ...Object.values(settings).map(({ env, default: fallback, meaning }) => [
+      `\`${env}\``,
+      fallback ? `\`${fallback}\`` : "–",
+      meaning,
+    ]),
+  );
+
+/** What a limit means is the comment above it. */
+function formatLimits(): string {
+  const source = readFileSync(join(root, "src/config.ts"), "utf8");
+  const names = (Object.keys(config) as (keyof Config)[]).filter((name) => !(name in settings));
+  return formatTable(
+    ["limit", "value", "meaning"],
+    ["---", "---", "---"],
+    ...names.map((name) => {
+      const comment = new RegExp(`^  /\\*\\* ((?:(?!\\*/).)+) \\*/\\n  ${name}: `, "m");
+      const [, meaning] = comment.exec(source) ?? [];
+      if (meaning === undefined) throw new Error(`src/config.ts does not say what ${name} means`);
+      return [`\`${name}\``, String(config[name]), meaning];
+    }),
+  );
+}
+
+const formatErrors = (): string =>
+  formatTable(
+    ["code", "name", "status", "meaning"],
+    ["---", "---", "---", "---"],
+    ...Object.entries(catalogue).map(([name, { code, status, meaning, retry }]) => [
+      code,
+      `\`${name}\``,
+      retry ? `${status} ↻` : status,
+      meaning,
+    ]),
+  );
+
+/** Of a reporter that has counted nothing: every metric has its line of HELP. */
+async function formatMetrics(): Promise<string> {
+  const store = {
+    description: { engine: "", location: "", durability: "" },
+    readFigures: () => ({}),
+    countPlants: async () => ({ count: 0, exact: true }),
+    measureBytes: async () => 0,
+    countExpiring: async () => 0,
+  } as unknown as Store;
+  const reporter = createReporter([], { store, limits: config, isReady: async () => true });
+  const text = await reporter.formatMetrics();
+  const families = text.matchAll(/^# HELP (\S+) (.*)$/gm);
+  return formatTable(
+    ["metric", "meaning"],
+    ["---", "---"],
+    ...[...families].map(([, name, meaning]) => [`\`${name}\``, meaning]),
+  );
+}
+
+const tables: Readonly<Record<string, () => string | Promise<string>>> = {
+  settings: formatSettings,
+  limits: formatLimits,
+  errors: formatErrors,
+  metrics: formatMetrics,
+};
+
+const REGION = /(<!-- table: (\w+) -->)[^]*?(<!-- end -->)/g;
+
+/** The document with its tables as the code has them. */
+export async function fillTables(document: string): Promise<string> {
+  let filled = document;
+  for (const [region, begin, name = "", end] of document.matchAll(REGION)) {
+    const table = await tables[name]?.();
+    if (table === undefined) throw new Error(`there is no table ${name}`);
+    filled = filled.replace(region, () => `${begin}\n\n${table}\n\n${end}`);
+  }
+  return filled;
+}
+
+if (import.meta.main)
+  for (const path of new Glob("docs/*.md").scanSync({ cwd: root, absolute: true })) {
+    const text = readFileSync(path, "utf8");
+    const filled = await fillTables(text);
+    if (filled !== text) writeFileSync(path, filled);
+  }
