@@ -97,9 +97,9 @@ const rules = {
   bodyBytesMax: { meaning: "Largest request body.", ...integer("1048576", 64, 1_073_741_824) },
   bodyBytesTotalMax: {
     meaning: "Memory for all request bodies and unread answers together.",
-    ...integer("67108864", 64, 68_719_476_736),
+    ...integer("50331648", 64, 68_719_476_736),
   },
-  // Their heads get as much as the bodies: 4096 times the 16 KiB of headerBytesMax.
+  // Their heads get 64 MiB: 4096 times the 16 KiB of headerBytesMax.
   connectionsMax: {
     meaning: "Connections; past it new ones are refused. Each may take 16 KiB for its head.",
     ...integer("4096", 1, 1_000_000),

@@ -6,9 +6,10 @@ import { linkSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 
 import { hashToken, mintToken } from "../src/auth/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
 import { type Finished, runCommand, spawnService, startCommand } from "./support/command.ts";
+import { FURTHER_STEP } from "./support/limits.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
-import { alter, countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
+import { countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 /** A workplace with two stores. The second may not exist yet. */
@@ -238,10 +239,7 @@ describe("plantstore copy", () => {
     ["no store", (path: string) => writeFileSync(path, "text ".repeat(999)), "cannot be read"],
     [
       "of an older schema",
-      (path: string) => {
-        makeStore(path, 3);
-        alter(path, "DROP INDEX plants_tag", "PRAGMA user_version = 1");
-      },
+      (path: string) => makeStore(path, 3),
       "has schema 1, and a copy does not change its source",
     ],
   ])("a source that is %s is a failure, and nothing is made or changed", async (_, make, says) => {
@@ -249,7 +247,7 @@ describe("plantstore copy", () => {
     make(at.file("from.db"));
     const before = readFolder(at.path);
     const args = [`--from`, `sqlite:${at.file("from.db")}`, "--to", `sqlite:${at.file("to.db")}`];
-    const finished = await runCommand(["copy", ...args]);
+    const finished = await runCommand(["copy", ...args], FURTHER_STEP);
     expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
     expect(finished.stderr).toContain(says);
     expect(readFolder(at.path)).toEqual(before);
@@ -287,7 +285,7 @@ describe("tokens", () => {
   function addToken(path: string, seed: string, row: Partial<TokenRow> = {}): void {
     const { name = seed, expires_at_ms: expires = null, last_used_at_ms: used = null } = row;
     const db = openDatabase(path);
-    db.run("INSERT INTO tokens VALUES (?, ?, ?, 'plants:read plants:write', 1000, ?, ?, ?, NULL)", [
+    db.run("INSERT INTO tokens VALUES (?, ?, ?, 'plants:read plants:write', NULL, 1000, ?, ?, ?)", [
       hashToken(seed),
       seed.slice(0, 8),
       name,

@@ -52,7 +52,7 @@ test("the metrics say how many, how long and how full", () => {
   expect(value("plantstore_commit_seconds_count")).toBeGreaterThanOrEqual(1);
   expect(value('plantstore_commit_writes_bucket{le="1"}')).toBeGreaterThanOrEqual(1);
   expect(value("plantstore_writes_waiting_max")).toBe(8192);
-  expect(value("plantstore_held_bytes_max")).toBe(67_108_864);
+  expect(value("plantstore_held_bytes_max")).toBe(50_331_648);
   expect(value("plantstore_tokens_expiring")).toBe(1);
   expect(value("plantstore_plants")).toBe(1);
   expect(value("plantstore_plants_max")).toBe(1_000);

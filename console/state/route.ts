@@ -1,7 +1,7 @@
 /** The view that is shown, kept in the fragment of the address, so it can be shared. It never holds a token. */
 
 import { signal } from "@preact/signals";
-import { type Filter as PlantFilter, filterNames } from "../../src/domain/filter.ts";
+import { type Filter as PlantFilter, filterNames, pickFilter } from "../../src/domain/filter.ts";
 import { findPlainInt64 } from "../../src/domain/json.ts";
 import type { Filter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
@@ -21,7 +21,7 @@ interface Route {
 export const titleOf = (view: Route["view"]): string =>
   view.charAt(0).toUpperCase() + view.slice(1);
 
-export const everything: Filter = { order: "asc" };
+export const everything: Filter = { ...pickFilter({}), order: "asc" };
 
 export const isWhole = (filter: Filter): boolean =>
   filterNames.every((name) => filter[name] === undefined);
@@ -72,7 +72,9 @@ export const openPlant = (open: Open, isStep = true): void => follow(linkTo(open
 
 /** A search makes one step in the history, not one for every letter. */
 export function refine(change: Partial<Filter>): void {
-  const { filter, open } = route.value;
+  // As the address has it: the browser may not have reported yet that a link was followed.
+  const { view, filter, open } = parseRoute(location.hash);
+  if (view !== "plants") return;
   const refined = { ...filter, ...change };
   const isTyped = filter.q !== undefined && change.q !== undefined;
   keepPlace(refined, undefined);

@@ -227,7 +227,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
     headers: {
       Prefer: text(
-        "return=minimal",
+        undefined,
         "`return=minimal` answers lines with a summary (RFC 7240). Other preferences are ignored.",
       ),
     },

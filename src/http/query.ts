@@ -210,11 +210,11 @@ export function linkNext(
   if (after === undefined) return {};
   const { url, headers } = request;
   const prefix = findForwardedPrefix(headers, () => service.addressOf(request), service.config);
-  const filters = splitPairs(url)
+  const others = splitPairs(url)
     .filter(([name]) => name !== "after" && name !== "limit")
     // The link ends at the first one.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
-  const query = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...filters].join(
+  const query = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others].join(
     "&",
   );
   return { link: `<${prefix}${pathOf(url)}?${query}>; rel="next"` };

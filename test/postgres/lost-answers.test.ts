@@ -208,16 +208,19 @@ describe("PUT /plants/{id}", () => {
     const held = await holding;
     await held.whole;
     const catching = disturbed.proxy.holdAnswer(CHANGE);
-    const writes = [
-      put(1n, "bracken", tag),
-      put(2n, "lichen", '"not-its-tag"'),
-      put(3n, "nothing"),
-      remove(2n),
-    ];
-    await until(
-      "all writes are queued",
-      () => disturbed.service.store.writesWaiting === 1 + writes.length,
-    );
+    const writes: Promise<Response>[] = [];
+    for (const send of [
+      () => put(1n, "bracken", tag),
+      () => put(2n, "lichen", '"not-its-tag"'),
+      () => put(3n, "nothing"),
+      () => remove(2n),
+    ]) {
+      writes.push(send());
+      await until(
+        "the write is queued, behind those before it",
+        () => disturbed.service.store.writesWaiting === 1 + writes.length,
+      );
+    }
     held.release();
     expect((await first).status).toBe(200);
     const caught = await catching;

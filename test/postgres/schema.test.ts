@@ -122,7 +122,7 @@ describe("the schema", () => {
       await database.run(
         `GRANT SELECT, INSERT, UPDATE, DELETE ON plants, plantstore_changes, plantstore_marks TO ${name}`,
       );
-      await database.run(`GRANT SELECT ON plantstore_schema TO ${name}`);
+      await database.run(`GRANT SELECT ON plantstore_version TO ${name}`);
       const DATABASE_URL = database.url.replace("//postgres@", `//${name}@`);
       const { exitCode, stdout, stderr } = await runCommand(["serve"], { DATABASE_URL, PORT: "0" });
       expect([exitCode, stdout]).toEqual([1, ""]);

@@ -1,13 +1,11 @@
-/** Clients that vanish, and more clients than the system lets in. */
+/** Clients that vanish. */
 
 import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
-import { existsSync, readdirSync } from "node:fs";
 import { linger } from "../../src/http/body.ts";
 import { Exchange, type Service } from "../../src/http/handle.ts";
-import { spawnService } from "../support/command.ts";
-import { engine, openTestDatabase } from "../support/database.ts";
-import { sendPlant, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { engine } from "../support/database.ts";
+import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { checkIntegrity } from "../support/stores.ts";
 import {
   chunk,
@@ -19,12 +17,8 @@ import {
   head,
   HOST,
   plantBody,
-  type RawConnection,
-  receive,
 } from "../support/wire.ts";
 import { until } from "../support/until.ts";
-
-const authorization = `Bearer ${TEST_TOKEN}`;
 
 test("a client that is gone before it is refused leaves no rejection that would end the process", async () => {
   const request = new Request("http://127.0.0.1/plants", {
@@ -133,58 +127,6 @@ describe("after 200 clients that vanish", () => {
   });
 });
 
-test("with no file descriptor left, accepted clients are served; as they leave, those that waited are served too", async () => {
-  const DESCRIPTORS_MAX = 128;
-  const CLIENTS = 200;
-  await using database = await openTestDatabase();
-  await using service = await spawnService(
-    { DATABASE_URL: database.url, PLANTSTORE_TOKEN: TEST_TOKEN },
-    ["sh", "-c", `ulimit -n ${DESCRIPTORS_MAX}; exec "$@"`, "sh"],
-  );
-  const { url } = service.started;
-  const countFree = (): number =>
-    existsSync("/proc") ? DESCRIPTORS_MAX - readdirSync(`/proc/${service.pid}/fd`).length : 0;
-
-  const first = await connectRaw(url);
-  first.send(createRequest(2));
-  await receive(first, /"plant 2"}$/);
-
-  const clients = await Promise.all(Array.from({ length: CLIENTS }, () => connectRaw(url)));
-  const served: RawConnection[] = [];
-  const full = Promise.withResolvers<void>();
-  const leaving = Promise.withResolvers<void>();
-  const visits = clients.map(async (client) => {
-    client.send(head("GET /livez HTTP/1.1", HOST));
-    await receive(client, /"alive"}$/);
-    // The service has some descriptors for itself.
-    if (served.push(client) === DESCRIPTORS_MAX - 28) full.resolve();
-    await leaving.promise;
-    client.abort();
-  });
-  await full.promise;
-  first.send(createRequest(3));
-  await receive(first, /"plant 3"}$/);
-  expect(served.length).toBeLessThan(DESCRIPTORS_MAX);
-  // All that are left are taken by clients who wait. A search needs some on SQLite, for its thread.
-  await until("no descriptor is free", () => countFree() === 0);
-  first.send(head("GET /plants?name=plant HTTP/1.1", HOST, `Authorization: ${authorization}`));
-  await receive(first, /"error":5003|"plant 3"}]$/);
-  leaving.resolve();
-  await Promise.all(visits);
-  if (existsSync("/proc"))
-    await until("half of the descriptors are free", () => countFree() >= DESCRIPTORS_MAX / 2);
-  const found = await fetch(`${url}/plants?name=plant`, { headers: { authorization } });
-  expect(found.status).toBe(200);
-
-  const stored = [2n, 3n, 4n].map((id) => ({ id, name: `plant ${id}`, tag: null }));
-  const responses = await Promise.all(stored.map((plant) => sendPlant(url, plant)));
-  expect(responses.map(({ status }) => status)).toEqual([200, 200, 200]);
-  expect(await database.readPlants()).toEqual(stored);
-  service.kill("SIGTERM");
-  expect(await service.exited).toBe(0);
-  expect(await service.stderr).not.toContain('"level":"error"');
-});
-
 describe("a client that closes its half of the connection behind its request", () => {
   const half = (url: string, bytes: string): Promise<string> =>
     new Promise((resolve) => {
@@ -230,54 +172,3 @@ describe("a client that closes its half of the connection behind its request", (
     },
   );
 });
-
-test.skipIf(process.platform !== "linux")(
-  "with no file descriptor left, metrics, CSV and files are answered",
-  async () => {
-    const DESCRIPTORS_MAX = 96;
-    await using database = await openTestDatabase();
-    await using service = await spawnService(
-      { DATABASE_URL: database.url, PLANTSTORE_TOKEN: TEST_TOKEN },
-      ["sh", "-c", `ulimit -n ${DESCRIPTORS_MAX}; exec "$@"`, "sh"],
-    );
-    const { url } = service.started;
-    const page = await (await fetch(`${url}/docs`)).text();
-    const script = /docs\/docs-[^"]+\.js/.exec(page)?.[0];
-    const first = await connectRaw(url);
-    const ask = async (path: string, accept: string): Promise<string> => {
-      const before = first.received().length;
-      first.send(
-        head(
-          `GET ${path} HTTP/1.1`,
-          HOST,
-          `Authorization: Bearer ${TEST_TOKEN}`,
-          `Accept: ${accept}`,
-        ),
-      );
-      const isWhole = (answer: string): boolean => {
-        const [top = "", body] = answer.split(/(?<=\r\n\r\n)/, 2);
-        const [, length] = /content-length: (\d+)/i.exec(top) ?? [];
-        return length === undefined
-          ? answer.endsWith("\r\n0\r\n\r\n")
-          : body?.length === Number(length);
-      };
-      await until("the answer is whole", () => isWhole(first.received().slice(before)));
-      return first.received().slice(before, before + 12);
-    };
-    expect(await ask("/livez", "*/*")).toBe("HTTP/1.1 200");
-    const others = await Promise.all(Array.from({ length: 120 }, () => connectRaw(url)));
-    // The system hands over a connection with its first bytes.
-    for (const connection of others) connection.send(head("GET /livez HTTP/1.1", HOST));
-    await until(
-      "no descriptor is free",
-      () => readdirSync(`/proc/${service.pid}/fd`).length === DESCRIPTORS_MAX,
-    );
-    for (const [path, accept] of [
-      ["/metrics", "*/*"],
-      ["/plants", "text/csv"],
-      [`/${script ?? "livez"}`, "*/*"],
-    ] as const)
-      expect(await ask(path, accept)).toBe("HTTP/1.1 200");
-    for (const connection of [first, ...others]) connection.abort();
-  },
-);
