@@ -211,7 +211,7 @@ export class Client extends Manager {
     }
   }
 
-  /** A page of the journal. Rejects with `changes_gone` if the journal does not go on from there. */
+  /** A page of the journal. Rejects with `changes_gone` if the cursor is no longer in the journal. */
   async listChangePage(query: ChangeQuery = {}, options?: RetryOptions): Promise<ChangePage> {
     const path = `/changes${formatChangeQuery(query)}&limit=${PAGE_LENGTH}`;
     const { headers, text } = await this.ask(path, {}, options);
@@ -230,7 +230,7 @@ export class Client extends Manager {
     return newest;
   }
 
-  /** The changes up to now. With `follow` it goes on as they happen, until it is aborted. */
+  /** The changes up to now. With `follow` it yields further changes as they happen, until it is aborted. */
   async *changes(
     { follow = false, ...query }: ChangeQuery & { readonly follow?: boolean } = {},
     options: RetryOptions = {},

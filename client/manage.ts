@@ -163,7 +163,7 @@ export class Manager extends Connection {
     return this.manage("POST", pathOf(name, "resume"), options);
   }
 
-  /** Passes over the change that the receiver did not take. `skipped` is its number; null if none had failed. */
+  /** Skips the change that the receiver did not take. `skipped` is its number; null if none had failed. */
   skipWebhook(
     name: string,
     options?: RetryOptions,

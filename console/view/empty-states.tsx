@@ -15,7 +15,7 @@ interface Status {
   readonly action?: JSX.Element | false;
 }
 
-/** How far the list has come, and why it does not go on. */
+/** How much of the list is loaded, and why it stopped. */
 function readStatus(): Status {
   const shown = list.value;
   switch (shown.phase.value) {

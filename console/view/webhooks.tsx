@@ -68,7 +68,7 @@ export function WebhooksView(): JSX.Element {
     };
     const skip = async (): Promise<string> => {
       const { skipped } = await post<{ readonly skipped: number | null }>("skip");
-      return skipped === null ? `“${name}” has taken it meanwhile.` : `Skipped change ${skipped}.`;
+      return skipped === null ? `“${name}” has taken it by now.` : `Skipped change ${skipped}.`;
     };
     const replay = (): void => {
       manager.question.value = {
@@ -77,7 +77,7 @@ export function WebhooksView(): JSX.Element {
         run: async (given) => {
           const text = readText(given, "webhook-from") ?? "newest";
           await post("replay", { from: /^\d{1,16}$/.test(text) ? Number(text) : text });
-          return `“${name}” goes on from there.`;
+          return `“${name}” resumes from there.`;
         },
         content: (
           <>

@@ -91,7 +91,7 @@ export function createRateLimiter(
   ): AsyncGenerator<Line[]> {
     const bucket = token && bucketOf(token);
     if (bucket === undefined) return yield* blocks;
-    // Others may have begun since the request was let in.
+    // Other batches may have started since this request was admitted.
     requireBatch(token);
     batches.push(bucket.slot);
     const ending = AbortSignal.any([signal, closing.signal]);

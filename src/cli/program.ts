@@ -22,7 +22,7 @@ import type { WebhookAction } from "./webhook.ts";
 
 const EXIT_USAGE = 2;
 
-/** Runs the command that the arguments name. Resolves to an exit code, or to undefined if the process goes on. */
+/** Runs the command that the arguments name. Resolves to an exit code, or to undefined if the process keeps running. */
 export async function run(args: readonly string[]): Promise<number | undefined> {
   try {
     await createProgram().parseAsync(args, { from: "user" });
@@ -180,7 +180,7 @@ function addTransferCommands(program: Command): void {
   addTarget(program.command("changes"))
     .description("Print what was created, replaced and removed, in the order of the commits.")
     .option("--after <number>", "only changes after this number; 0 for all that are kept", "0")
-    .option("--follow", "go on with changes as they are made")
+    .option("--follow", "keep printing changes as they are committed")
     .option("--json", "as JSON, one change on each line")
     .action(load(async () => (await import("./changes.ts")).printChanges));
   program
@@ -199,7 +199,7 @@ function addTransferCommands(program: Command): void {
 }
 
 const IMPORT_HELP = `
-A bad record is refused alone, and the rest goes on. Mend the records in the file of --rejects and
+A bad record is refused alone, and the import continues. Fix the records in the file of --rejects and
 import that file. After an interruption or a failure, run the import again: plants that are stored
 already are counted as replayed. docs/operations.md describes the formats.
 ${EXIT_CODES}
@@ -243,7 +243,7 @@ const webhookActions = {
   test: "Send one event to a webhook now, and show the answer. Exits with 1 if it is not 2xx.",
   pause: "Send nothing until the webhook is resumed.",
   resume: "Go on where the webhook was, at once.",
-  skip: "Pass over the change that was not taken, and go on. Exits with 1 if none has failed.",
+  skip: "Skip the change that was not taken, and resume. Exits with 1 if none has failed.",
   replay: "Send the changes after a number again, in order.",
   rotate: "Give a webhook a new secret and print it. For 24 hours the old one signs too.",
 } satisfies Record<WebhookAction, string>;

@@ -32,7 +32,7 @@ export interface ChangeQuery {
   readonly types: readonly ChangeType[] | undefined;
   /** The number of the last change seen; 0 to begin with the oldest one that is kept. */
   readonly after: number;
-  /** 0 to learn only of the newest change, and whether the journal goes on. */
+  /** 0 reads no change: only the newest number, and whether the cursor is in the journal. */
   readonly limit: number;
 }
 
@@ -46,7 +46,7 @@ export interface ChangePage {
   readonly changes: readonly ListedChange[];
   /** Everything up to this number was looked at: the `after` of the next page. */
   readonly last: number;
-  /** Whether the journal goes on behind it. */
+  /** Whether there are later changes. */
   readonly hasMore: boolean;
   /** The number of the newest change. */
   readonly newest: number;

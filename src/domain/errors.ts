@@ -77,7 +77,7 @@ const table = {
   body_too_large: [4007, 413, "The body is larger than this service reads."],
   body_too_slow: [4008, 408, "The body did not arrive in time."],
   body_incomplete: [4009, 400, "The connection ended before the body did."],
-  rate_limited: [4010, 429, "The token has used up its rate; Retry-After says when it can go on."],
+  rate_limited: [4010, 429, "The token has used up its rate; Retry-After says when to try again."],
   internal: [5001, 500, "Something went wrong on our side; the log has it under the request id."],
   overloaded: [5002, 503, "More requests are waiting than this service takes; nothing was stored."],
   store_unavailable: [5003, 503, "The store cannot write or read at the moment."],

@@ -58,8 +58,8 @@ const CHARACTERS_MAX = 2_097_152;
 const SEARCH_MS_MAX = 50;
 
 /**
- * A page that grows row by row, in key order. It ends at the limit, or early: after so many rows or characters, and in
- * a search after so much time, whatever was found. So no page takes more than its share of time or memory. It holds at
+ * A page that grows row by row, in key order. It ends at the limit, or early: at a bound on rows and characters, and
+ * in a search on time, whatever was found. So no page takes more than its share of time or memory. It holds at
  * least one row if there is one, or has looked at one.
  */
 export function createPage(

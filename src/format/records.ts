@@ -78,7 +78,7 @@ export abstract class RecordReader {
   /** Throws a MalformedFile if the file must not end here. */
   protected requireEnd(): void {}
 
-  /** The first part of a record that goes on in the next chunk. */
+  /** The start of a record that continues in the next chunk. */
   private keep(part: Uint8Array): void {
     this.keptLength += part.length;
     if (this.keptLength > this.bytesMax) this.kept.take();

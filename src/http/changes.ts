@@ -1,4 +1,4 @@
-/** GET /changes: a page of the journal as JSON, the rest of it as a stream, or events that go on. */
+/** GET /changes: a page of the journal as JSON, the rest of it as a stream, or events that follow it. */
 
 import type { ChangePage, ChangeQuery } from "../domain/change.ts";
 import { within } from "../tick.ts";
@@ -20,7 +20,7 @@ const EVENT_STREAM_TYPE = "text/event-stream";
 
 /** How long a reader waits before it connects again. */
 const RETRY_MS = 2_000;
-/** More goes out in several pieces, so a reader that reads nothing holds little, and does not hold up others. */
+/** A larger chunk is sent in pieces, so a reader that reads nothing holds little memory. */
 const PIECE_BYTES_MAX = 262_144;
 
 export async function listChanges(exchange: Exchange): Promise<Response> {

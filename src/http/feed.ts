@@ -43,7 +43,7 @@ export class Feed {
   /** How many clients follow the changes. */
   readers = 0;
   private isPolling = false;
-  /** Whether the service is stopping: a reader ends, and goes on with another instance or later. */
+  /** Whether the service is draining: readers end, and resume at another instance or later. */
   isClosed = false;
 
   constructor(store: Pick<Store, "readChanges">, log: Log) {

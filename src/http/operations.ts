@@ -221,7 +221,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "Each plant succeeds or fails alone, as a create of it would. Safe to send again as a whole. " +
       `Limits: ${config.bodyBytesMax} bytes an array; any number of lines, ${lineBytesMax(config)} bytes a line, ` +
       `${config.readSecondsMax} s between two pieces. ` +
-      "Read the results while you send lines: a slow reader holds up both directions. " +
+      "Read the results while you send lines: unread results stop the service from reading further lines. " +
       "A client that sends everything before it reads sends `Prefer: return=minimal` with its lines, and gets the results of the first 1000 refused lines " +
       'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line. `complete` is false if the lines could not be read to their end. ' +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
@@ -323,7 +323,7 @@ const listPlantOperations = (config: Config): Entries => ({
       "Every create, replacement and removal, once, in the order of the commits: after a number was read, no smaller one " +
       "appears. A page is an array; if there is more by now, the next page is in the `Link` header. With " +
       "`Accept: application/x-ndjson` the rest comes as a stream, without a `limit`. With `Accept: text/event-stream` " +
-      "events come and go on coming: `id` is the number, `event` the type, and `Last-Event-ID` resumes. " +
+      "events follow the journal: `id` is the number, `event` the type, and `Last-Event-ID` resumes. " +
       "To keep a copy of the plants: note `Last-Change`, read all plants, then the changes after that number. " +
       `Changes are kept for ${config.changesDays} days. A page that looked at many changes for few that match may end early or be empty, with a next link.`,
     query: changeParameters,

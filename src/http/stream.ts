@@ -73,7 +73,7 @@ export async function streamPages<Place>(
   const readNext = async (place: Place): Promise<PageText<Place>> => {
     exchange.reserve(0, ANSWERS_SHARE);
     const page = await read(place);
-    // Again: others may have read meanwhile.
+    // Again: other requests may have reserved memory during the read.
     exchange.reserve(page.text.length, ANSWERS_SHARE);
     return page;
   };
@@ -121,7 +121,7 @@ const CUT_SECONDS = 1;
 
 /**
  * A body of these pieces. The next piece is made when the last one has left for the client, so a slow client
- * holds up the maker and does not fill our memory. When the client goes away, or its token is no longer good,
+ * applies backpressure to the maker and does not fill our memory. When the client goes away, or its token is no longer good,
  * the maker ends. What the exchange holds counts until then. A feed waits for what is to come, so the last piece
  * has left long before the next one is made.
  */

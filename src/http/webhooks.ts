@@ -140,7 +140,7 @@ export const webhookOperations: Entries = {
   skipWebhook: act(
     "skip",
     "Skip the change that fails",
-    "Passes over the change that the receiver did not take, and goes on at once, also if the webhook was paused. Changes nothing if none has failed, so it is safe to repeat.",
+    "Skips the change that the receiver did not take, and resumes at once, also if the webhook was paused. Changes nothing if none has failed, so it is safe to repeat.",
     withSkipped,
   ),
   pauseWebhook: act("pause", "Pause a webhook", "Nothing is sent until it is resumed."),

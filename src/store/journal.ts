@@ -135,7 +135,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       return last;
     },
 
-    /** False if the page is over. Throws a Refusal if the journal does not go on from where the query begins. */
+    /** False if the page is over. Throws a Refusal if the cursor is not in the journal. */
     add(row: BlockRow): boolean {
       const [first, lastOfRow] = [Number(row.first), Number(row.last)];
       // Numbers have gaps, but not inside a block: there is no change between `first - 1` and `first`.
@@ -179,7 +179,7 @@ export function requireJournal({ changesDays }: Pick<StoreLimits, "changesDays">
     );
 }
 
-/** So many blocks, or blocks of so much text, are removed in some milliseconds. */
+/** Bounds for one DELETE, which then takes a few milliseconds. */
 const TRIM_BLOCKS = 1_000;
 const TRIM_BYTES = 4_194_304;
 

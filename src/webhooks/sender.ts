@@ -1,7 +1,7 @@
 /**
  * Sends changes to webhooks: to each in order, one at a time, at least once. Where a webhook is in the journal is part
  * of its record, so one that is down costs no memory. Of several instances, one sends to a webhook at a time: the one
- * that has written its name into the record, for as long as it goes on writing.
+ * that holds its lease, and renews it.
  */
 
 import type { ChangePage, ListedChange } from "../domain/change.ts";

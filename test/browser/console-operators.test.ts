@@ -169,7 +169,7 @@ describeInBrowser("webhooks in the console", () => {
     await page.getByText("That didn't work").waitFor();
     await page.getByLabel("After change number").fill("");
     await page.getByRole("button", { name: "Send again" }).click();
-    await page.locator(".toast", { hasText: "goes on from there" }).waitFor();
+    await page.locator(".toast", { hasText: "resumes from there" }).waitFor();
     await page.getByRole("button", { name: "Done" }).click();
     await service.create('{"id":77,"name":"Fern"}');
     const [shop] = (await service.store.listWebhooks()) as [Webhook];

@@ -71,7 +71,7 @@ const readBlocks = (
   WHERE coalesce(bytes_before, 0) <= ${BYTES_MAX} ORDER BY last`;
 
 const READ = readBlocks(BLOCKS_MAX, true);
-/** Whether the journal goes on, and its newest number. Every instance asks ten times a second. */
+/** Whether the journal is unbroken since then, and its newest number. Every instance asks ten times a second. */
 const PEEK = readBlocks(2, false);
 
 const LAST_BREAK = "SELECT at_ms AS last FROM plantstore_marks WHERE name = 'break'";

@@ -28,7 +28,7 @@ interface Limits {
 
 const RETRY_MS_FIRST = 10;
 const RETRY_MS_MAX = 500;
-/** After so many failed attempts another connection is tried: the server's clock may have been set. */
+/** After this number of failed attempts another connection is tried: the server's clock may have been set. */
 const ATTEMPTS_PER_CONNECTION = 3;
 
 /** Of the time that a caller has. The rest is for its work: one that is late costs all its users the connection. */

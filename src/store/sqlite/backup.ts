@@ -127,7 +127,7 @@ function giveName(file: string, path: string): void {
 
 /**
  * One read transaction for the whole copy: it has every plant that was acknowledged before it began, and
- * writes go on meanwhile. The result is one file that needs no log.
+ * writes continue. The result is one file that needs no log.
  */
 export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
   if (verifyFirst) verifyStore(from);

@@ -31,7 +31,7 @@ import { PROBE, TRIM } from "./sql.ts";
 import { createCaller, encodeBatch, fromOutcome, type StoreLink } from "./thread.ts";
 import { SqliteWriter, type Write } from "./writer.ts";
 
-/** A larger page is read, and its text made, where it holds up no other request. */
+/** A larger page is read and formatted on the reader thread. */
 const SMALL_PAGE_LENGTH = 100;
 /** A read that begins late gets this time too. */
 const READ_MS_MIN = 1_000;

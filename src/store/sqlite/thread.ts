@@ -1,5 +1,5 @@
 /**
- * The threads of a store, and how others talk to them. One writes: nothing else runs there, so a slow sync holds up
+ * The threads of a store, and how others talk to them. One writes: nothing else runs there, so a slow sync delays
  * writes alone. One reads at length. Both answer in the order of the questions.
  */
 
@@ -266,7 +266,7 @@ export async function startStoreThreads(
     onEnd: (fail: (error: unknown) => void): void => {
       for (const { ended } of [writer, reader]) ended.catch((error) => isClosing || fail(error));
     },
-    /** When nothing uses the links any more. The writer closes last: the last connection folds the log into the file. */
+    /** When nothing uses the links any more. The writer closes last: the last connection to close checkpoints the WAL. */
     close: async (): Promise<void> => {
       isClosing = true;
       for (const thread of [reader, writer]) {
