@@ -289,7 +289,8 @@ test("a store that cannot be written fails the lines with 503, and goes on when 
   const reasons = [catalogue[heldUp].code, catalogue.store_unavailable.code];
   for (const { error } of blocked) expect(reasons).toContain(error as (typeof reasons)[number]);
   await held.release();
-  expect(await sendBatch('{"id":1,"name":"a"}\n', small)).toEqual([{ line: 1, status: 200 }]);
+  // A commit that had begun may have stored it.
+  expect(await sendBatch('{"id":1,"name":"a"}\n', small)).toMatchObject([{ line: 1, status: 200 }]);
 });
 
 test("lines that never reach the store, however many, leave others their turn", async () => {

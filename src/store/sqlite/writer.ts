@@ -105,12 +105,13 @@ export class SqliteWriter {
       try {
         return this.commitOn(this.connected(), batch);
       } catch (error) {
-        if (!isLocked(error) || performance.now() + waitMs > deadlineMs) {
-          this.disconnectAfter(error);
-          throw translate(error);
-        }
+        const isWaiting = isLocked(error) && performance.now() + waitMs <= deadlineMs;
+        if (isWaiting) Bun.sleepSync(waitMs);
+        // A sleep may take longer. Past the deadline the clients were refused, and nothing may be stored any more.
+        if (isWaiting && performance.now() < deadlineMs) continue;
+        this.disconnectAfter(error);
+        throw translate(error);
       }
-      Bun.sleepSync(waitMs);
     }
   }
 
