@@ -1,4 +1,4 @@
-/** Runs all test scripts, two at a time, because much of their time is waiting. With --long, the longer tests too. */
+/** Runs all test scripts, three at a time, because much of their time is waiting. With --long, the longer tests too. */
 
 import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ const waiting = [
   "test:ship",
   ...(isLong ? ["test:serializable"] : []),
 ];
-const AT_A_TIME = 2;
+const AT_A_TIME = 3;
 
 /** These have their files on the disk. */
 const onDisk = new Set(["test:torture", "test:ship"]);
@@ -52,7 +52,7 @@ interface Finished {
   readonly failed: readonly string[];
 }
 
-/** The output of a script is printed when it has ended, so two do not mix. */
+/** The output of a script is printed when it has ended, so they do not mix. */
 async function run(script: string): Promise<Finished> {
   const startedAtMs = performance.now();
   const env = { ...process.env, ...long, ...(onDisk.has(script) ? {} : inMemory) };
