@@ -118,10 +118,12 @@ describe("GET /changes", () => {
     const table = engine === "sqlite" ? "changes" : "plantstore_changes";
     await doomed.database.run(`ALTER TABLE ${table} RENAME TO lost`);
     expect(await rejectionOf(response.text())).toBeInstanceOf(Error);
-    const logged = doomed.logLines.filter((line) => line.includes("export_broken_off"));
-    expect(logged.map((line) => (JSON.parse(line) as { requestId: string }).requestId)).toEqual([
-      "changes-1",
-    ]);
+    const findLogged = (): string[] =>
+      doomed.logLines.filter((line) => line.includes("export_broken_off"));
+    await until("the end is logged", () => findLogged().length > 0);
+    expect(
+      findLogged().map((line) => (JSON.parse(line) as { requestId: string }).requestId),
+    ).toEqual(["changes-1"]);
   });
 
   test("refuses what it cannot answer", async () => {

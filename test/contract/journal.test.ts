@@ -120,8 +120,16 @@ describe("the journal", () => {
     await store.createPlants([plant(1n, ",11,"), plant(11n, "b"), plant(111n, "c")]);
     await store.replacePlant(plant(11n, "d"), {});
     await store.removePlant(1n, {});
-    const read = async (filter: Partial<ChangeQuery>): Promise<unknown[]> =>
-      changesIn(await store.readChanges({ ...all, ...filter })).map(({ type, id }) => [type, id]);
+    const read = async (filter: Partial<ChangeQuery>): Promise<unknown[]> => {
+      const found: unknown[] = [];
+      // A page with a filter may end early.
+      for (let { after } = all, hasMore = true; hasMore;) {
+        const page = await store.readChanges({ ...all, ...filter, after });
+        found.push(...changesIn(page).map(({ type, id }) => [type, id]));
+        ({ last: after, hasMore } = page);
+      }
+      return found;
+    };
     expect(await read({ id: 11n })).toEqual([
       ["created", 11n],
       ["replaced", 11n],
@@ -131,7 +139,7 @@ describe("the journal", () => {
       ["removed", 1n],
     ]);
     expect(await read({ id: 111n, types: ["removed"] })).toEqual([]);
-    expect((await store.readChanges({ ...all, id: 12n })).hasMore).toBe(false);
+    expect(await read({ id: 12n })).toEqual([]);
   });
 
   test("refuses to go on from a number that it does not have", async () => {

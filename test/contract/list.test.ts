@@ -9,6 +9,7 @@ import { takePage, toExact } from "../support/plants.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { readError, send, startService, type TestService } from "../support/service.ts";
 import { limits } from "../support/limits.ts";
+import { until } from "../support/until.ts";
 
 const service = await startService({ ...limits({ scanRowsMax: 100 }) });
 
@@ -475,10 +476,12 @@ describe("a stream", () => {
     const response = await send(doomed, "GET", "/plants", { headers });
     await doomed.database.run("ALTER TABLE plants RENAME TO lost");
     expect(await rejectionOf(response.text())).toBeInstanceOf(Error);
-    const logged = doomed.logLines.filter((line) => line.includes("export_broken_off"));
-    expect(logged.map((line) => (JSON.parse(line) as { requestId: string }).requestId)).toEqual([
-      "export-1",
-    ]);
+    const findLogged = (): string[] =>
+      doomed.logLines.filter((line) => line.includes("export_broken_off"));
+    await until("the end is logged", () => findLogged().length > 0);
+    expect(
+      findLogged().map((line) => (JSON.parse(line) as { requestId: string }).requestId),
+    ).toEqual(["export-1"]);
   });
 
   test("of an empty store is empty, or a head alone", async () => {
