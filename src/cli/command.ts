@@ -12,7 +12,7 @@ import {
 import { findChanges } from "../../client/changes.ts";
 import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
-import { type Filter, pickFilter } from "../domain/filter.ts";
+import type { Filter } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import type { ListedPlant, Plant } from "../domain/plant.ts";
 import type { Created, SchemaChange, Store } from "../domain/store.ts";
@@ -145,7 +145,7 @@ export async function* readPages(
     // SQLite answers at once, which would starve Ctrl-C and the progress line.
     await new Promise(setImmediate);
     retrying.signal?.throwIfAborted();
-    const query = { ...pickFilter(filter), after, limit: PAGE_LENGTH, order: "asc" } as const;
+    const query = { ...filter, after, limit: PAGE_LENGTH, order: "asc" } as const;
     const page = await retryBusy(() => store.listPlants(query), retrying);
     if (page.plants.length > 0) yield page.plants;
     after = page.next;

@@ -1,18 +1,23 @@
 /** plantstore serve: from the configuration to a running service, and from a signal to a clean end. */
 
+import { rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import packageJson from "../../package.json";
+import { hasTokens, makeFirstToken } from "../auth/token.ts";
 import { type Config, findIgnoredVariables } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { Store, StoreDescription } from "../domain/store.ts";
+import { parseStoreUrl } from "../domain/store-url.ts";
+import { scopes } from "../domain/token.ts";
 import type { RunningServer } from "../http/server.ts";
 import { createLog, type Log, Stderr } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { openServed } from "../store/open.ts";
+import { syncFile } from "../store/sqlite/database.ts";
 import { within } from "../tick.ts";
 import { createWebhookSender } from "../webhooks/sender.ts";
 import { holdPort, startHttp } from "../workers/start.ts";
 import { CommandError, describeMigration, onSignal } from "./command.ts";
-import { type FirstToken, giveFirstToken } from "./first-token.ts";
 import { failOutput, isTerminal } from "./terminal.ts";
 
 export async function serve(config: Config): Promise<void> {
@@ -179,4 +184,44 @@ export function formatLogLine(line: string): string {
     .join("");
   const below = stack === undefined ? "" : `${stack.replaceAll(/^/gm, "    ")}\n`;
   return `${String(time).slice(11, 19)} ${String(level).padEnd(5)} ${String(event)}${shown}\n${below}`;
+}
+
+/** Of a new store: shown on a terminal, or kept in a file beside the store, and never in a log. */
+interface FirstToken {
+  /** For a terminal. It is never shown again. */
+  readonly token?: string | undefined;
+  /** Where it is, as an absolute path. */
+  readonly tokenFile?: string;
+}
+
+/** Nothing if the store has had a token, or the service has PLANTSTORE_TOKEN. */
+async function giveFirstToken(store: Store, config: Config, log: Log): Promise<FirstToken> {
+  if (config.token !== undefined) return {};
+  if (isTerminal("stdout")) return { token: await makeFirstToken(store) };
+  const url = parseStoreUrl(config.databaseUrl);
+  if (url.engine === "sqlite") {
+    const tokenFile = `${resolve(url.path)}.token`;
+    // Kept first: a store gets only one, so it must be readable.
+    const token = await makeFirstToken(store, (made) => keep(tokenFile, made));
+    return token === undefined ? {} : { tokenFile };
+  }
+  // A pipe is kept by a log, and there is no folder that belongs to the store.
+  if (!(await hasTokens(store)))
+    log.warn("no_token", {
+      warning: `The store has no token. Create one: plantstore token create --name me --scopes ${scopes.join()}`,
+    });
+  return {};
+}
+
+/** Readable by its owner alone. A file that is there belongs to a store that was here before. */
+function keep(file: string, token: string): Disposable {
+  try {
+    unlinkSync(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+  writeFileSync(file, `${token}\n`, { flag: "wx", mode: 0o600 });
+  syncFile(file);
+  syncFile(dirname(file));
+  return { [Symbol.dispose]: () => rmSync(file, { force: true }) };
 }
