@@ -7,8 +7,8 @@ import * as fc from "fast-check";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
 import { openFurther, openServed } from "../src/store/open.ts";
+import { copyOnThread } from "../src/store/sqlite/backup.ts";
 import {
-  copyOnThread,
   createCaller,
   decodeBatch,
   encodeBatch,

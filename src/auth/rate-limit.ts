@@ -4,6 +4,7 @@ import { setTimeout } from "node:timers/promises";
 import { Refusal } from "../domain/errors.ts";
 import { findRate, type Rate } from "../domain/rate.ts";
 import type { TokenRecord } from "../domain/token.ts";
+import { sharedNow } from "../tick.ts";
 
 type Limited = Pick<TokenRecord, "hash" | "rate">;
 
@@ -33,9 +34,7 @@ export const RATES_BYTES = SLOTS * SLOT_LENGTH * BigInt64Array.BYTES_PER_ELEMENT
 
 const NS_A_SECOND = 1_000_000_000;
 
-/** The same for all threads. The runtime's hrtime() and performance.now() count from the start of each thread. */
-const readClockNs = (): bigint =>
-  BigInt(Math.round((performance.timeOrigin + performance.now()) * 1e6));
+const readClockNs = (): bigint => BigInt(Math.round(sharedNow() * 1e6));
 /** The clocks of two threads differ by less than this. */
 const CLOCK_NS_MAX = 1_000_000;
 

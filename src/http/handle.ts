@@ -1,7 +1,7 @@
 /** One request, from its head to its answer. Every failure is caught here. */
 
 import { findClientAddress } from "../domain/address.ts";
-import type { Authenticator } from "../auth/authenticate.ts";
+import type { Authenticator } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import { type createRateLimiter, RateLimited, type RateState } from "../auth/rate-limit.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";

@@ -1,7 +1,7 @@
 /** A further HTTP thread: a whole server, with a store of its own that the threads of the store are linked to. */
 
 import { parentPort, workerData } from "node:worker_threads";
-import { Authenticator } from "../auth/authenticate.ts";
+import { Authenticator } from "../auth/token.ts";
 import { startServer } from "../http/server.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";

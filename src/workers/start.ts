@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { type MessagePort, Worker } from "node:worker_threads";
-import { Authenticator } from "../auth/authenticate.ts";
+import { Authenticator } from "../auth/token.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { type RunningServer, startServer } from "../http/server.ts";

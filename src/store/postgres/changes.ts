@@ -4,20 +4,9 @@
  */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
-import { type BlockRow, createChangePage, partOf, trimBlocks } from "../journal.ts";
+import { type BlockRow, createChangePage, partOf, trimBlocks } from "../sql-store.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
-
-const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-/** Grows with every record of the log, whatever the clock does. */
-const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
-
-/**
- * Inserts the block of a change whose ids are in `done`: how many they are, the text of the block, and which of its
- * entries took effect, null for all. Time and place are taken when the last plant has been changed.
- */
-export const insertBlock = (length: string, text: string, kept: string): string =>
-  `INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
-  SELECT ${length}, ${LSN}, ${NOW_US}, ${text}::text, ${kept} FROM done`;
+import { LSN, NOW_US } from "./write.ts";
 
 const BLOCKS_MAX = 256;
 const BYTES_MAX = 2_097_152;

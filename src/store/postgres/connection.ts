@@ -3,7 +3,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { SQL } from "bun";
 import { Refusal, StoreOpenError } from "../../domain/errors.ts";
-import type { Value } from "../sql-store.ts";
+import type { Value } from "../records.ts";
 import {
   describeHost,
   findSocketPath,

@@ -6,15 +6,14 @@
 import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
-import { Entries } from "../journal.ts";
+import type { Value } from "../records.ts";
 import {
   type Change,
   type Create,
+  Entries,
   type PlantWrite as Write,
   toPlant,
-  type Value,
 } from "../sql-store.ts";
-import { insertBlock } from "./changes.ts";
 import {
   classify,
   type Connection,
@@ -36,6 +35,18 @@ type Settled = Outcome | Error | Promise<Outcome>;
  * client, acknowledged and removed would come back. The clock is read for each row.
  */
 const IS_VALID = "clock_timestamp() < to_timestamp($1::float8)";
+
+export const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/** The place in the server's log: it grows with every record, whatever the clock does. */
+export const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
+
+/**
+ * Inserts the block of a change whose ids are in `done`: how many they are, the text of the block, and which of its
+ * entries took effect, null for all. Time and place are taken when the last plant has been changed.
+ */
+const insertBlock = (length: string, text: string, kept: string): string =>
+  `INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
+  SELECT ${length}, ${LSN}, ${NOW_US}, ${text}::text, ${kept} FROM done`;
 
 /** Without and with a journal, whose text is the last parameter. */
 type ChangeStatement = Readonly<Record<"plain" | "journaled", string>>;
@@ -291,8 +302,7 @@ class Batch {
     // Rows are trusted, and not their count, which some engines that speak the protocol get wrong.
     const kept = rows.length > 0 ? rows[0]?.kept : "";
     const ids = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;
-    const done = ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
-    return done;
+    return ids === undefined ? writes : writes.filter(({ id }) => ids.has(String(id)));
   }
 }
 

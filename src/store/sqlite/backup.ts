@@ -28,7 +28,23 @@ import {
   readStore,
   syncFile,
 } from "./database.ts";
-import { type CopyOrder, copyOnThread, type StoreFacts } from "./thread.ts";
+import { startThread } from "./thread.ts";
+
+export interface CopyOrder {
+  readonly from: string;
+  /** An empty file. */
+  readonly to: string;
+  /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
+  readonly verifyFirst: boolean;
+}
+
+/** Of a copy. */
+interface StoreFacts {
+  readonly schemaVersion: number;
+  readonly plants: bigint;
+  readonly tokens: bigint;
+  readonly bytes: number;
+}
 
 interface Transfer {
   readonly from: string;
@@ -97,6 +113,40 @@ async function copyInto(
   giveName(temporary.path, path);
   syncFile(dirname(path));
   return { ...facts, path };
+}
+
+/** The runtime ends the process if a thread cannot have descriptors for its event loop. */
+const DESCRIPTORS_NEEDED = 32;
+
+/** On a thread of its own: a copy may take minutes, a running statement cannot be interrupted, and Ctrl-C must work. */
+export async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promise<StoreFacts> {
+  signal.throwIfAborted();
+  requireDescriptors();
+  const thread = startThread("reader-worker");
+  signal.addEventListener("abort", thread.end);
+  try {
+    return (await thread.ask(order)) as StoreFacts;
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", thread.end);
+    thread.end();
+  }
+}
+
+function requireDescriptors(): void {
+  const opened: number[] = [];
+  try {
+    while (opened.length < DESCRIPTORS_NEEDED) opened.push(openSync("/dev/null", "r"));
+  } catch {
+    // The limit of the process, or of the system.
+  }
+  for (const descriptor of opened) closeSync(descriptor);
+  if (opened.length < DESCRIPTORS_NEEDED)
+    throw new StoreOpenError(
+      `A copy needs ${DESCRIPTORS_NEEDED} free file descriptors, and ${opened.length} are free. Raise the limit (ulimit -n).`,
+    );
 }
 
 /** Beside the file that it becomes. Readable by its owner alone, because it holds hashes of tokens. */

@@ -22,7 +22,7 @@ import {
   UnreleasedStoreError,
 } from "../../domain/errors.ts";
 import type { OnMigrate } from "../../domain/store.ts";
-import type { Statement } from "../sql-store.ts";
+import type { Statement } from "../records.ts";
 
 /** Marks the file as a plant store: "PLS1". We never write into a file without it. */
 export const APPLICATION_ID = 0x504c5331;
