@@ -6,7 +6,7 @@ import { writeFileSync } from "node:fs";
 import * as fc from "fast-check";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import { openFurther, openServed } from "../src/store/open.ts";
+import { openServed, openStore } from "../src/store/open.ts";
 import { copyOnThread } from "../src/store/sqlite/backup.ts";
 import {
   createCaller,
@@ -133,7 +133,7 @@ test("a plant that one HTTP thread has stored is read, refused and removed at an
   using folder = makeTemporaryFolder();
   const url = `sqlite:${folder.path}/plants.db`;
   const { store, links } = await openServed(url, config, 2);
-  const other = await openFurther(url, config, links[0]);
+  const other = await openStore(url, config, undefined, links[0]);
   const plant = { id: 7n, name: "fern", tag: undefined };
   expect(await store.createPlant(plant)).toBe("created");
   expect(await other.findPlant(7n)).toEqual(plant);

@@ -51,11 +51,10 @@ const BATCHES_TAKEN = `The token has ${BATCHES_MAX} batches under way, the most 
 const BATCH_RETRY_SECONDS = 1;
 
 /**
- * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on, and
- * a bucket that would take longer than a window to fill is empty. The times are in memory that threads can share.
+ * One token bucket for each token, kept as the time at which it will be full: to take a unit moves that time on. The times
+ * are in memory that threads can share. `fallback` is for tokens without a rate of their own; "" is none.
  */
 export function createRateLimiter(
-  /** For tokens without a rate of their own; "" is none. */
   fallback: string,
   memory: ArrayBufferLike = new ArrayBuffer(RATES_BYTES),
   now = readClockNs,
@@ -108,10 +107,7 @@ export function createRateLimiter(
     }
   }
 
-  /**
-   * A part that the bucket does not have is owed: single requests are refused until it is paid. Then they have a quarter
-   * to half of that time to themselves. It varies, because other batches may wait too, perhaps in other threads.
-   */
+  /** What the bucket lacks is owed: single requests are refused until it is paid. Then they have some time to themselves. */
   async function payFor(units: number, bucket: Bucket, signal: AbortSignal): Promise<void> {
     for (let isTaken = false; !isTaken;) {
       const tried = tryTake(bucket, units, units);

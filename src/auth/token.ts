@@ -6,6 +6,8 @@ import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
 import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "../domain/rate.ts";
 
+type UsedTokens = Pick<TokenStore, "findToken" | "touchTokens">;
+
 interface CheckedToken {
   readonly record: TokenRecord;
   readonly checkedAtMs: number;
@@ -35,32 +37,23 @@ interface Watch {
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
 export class Authenticator {
-  private readonly tokens: Pick<TokenStore, "findToken" | "touchTokens">;
+  private readonly tokens: UsedTokens;
   private readonly environment: TokenRecord | undefined;
   private readonly clocks: typeof systemClocks;
-  /**
-   * Good tokens by their header, so a returning client is not hashed. Only a header whose hash matched gets in here, so
-   * the time that a look-up takes tells an attacker nothing.
-   */
+  /** By header: a returning client is not hashed. Only one whose hash matched gets in, so timing tells an attacker nothing. */
   private readonly cache = new Map<string, CheckedToken>();
   private readonly lookUps = new Map<string, Promise<CheckedToken | undefined>>();
   private used = new Map<string, number>();
   private readonly watched = new Set<Watch>();
   private watching: Timer | undefined;
 
-  constructor(
-    tokens: Pick<TokenStore, "findToken" | "touchTokens">,
-    environmentToken: string | undefined,
-    clocks = systemClocks,
-  ) {
+  constructor(tokens: UsedTokens, environmentToken: string | undefined, clocks = systemClocks) {
     this.tokens = tokens;
+    this.clocks = clocks;
+    if (environmentToken === undefined) return;
     const grant = { name: ENVIRONMENT_NAME, scopes, createdAtMs: 0 };
     // It may be any text, so no part of it is shown.
-    this.environment =
-      environmentToken === undefined
-        ? undefined
-        : { ...toRecord(environmentToken, grant), prefix: "" };
-    this.clocks = clocks;
+    this.environment = { ...toRecord(environmentToken, grant), prefix: "" };
   }
 
   /** Throws a Refusal without a valid token. Returns at once for a token that was checked within `ageMsMax`. */
@@ -69,8 +62,7 @@ export class Authenticator {
     if (cached !== undefined && this.clocks.monotonicMs() - cached.checkedAtMs < ageMsMax)
       return this.judge(cached);
     const token = parseBearer(header);
-    // Only hashes are compared. An attacker cannot choose a hash's digits, so the time a comparison
-    // takes tells nothing about a token.
+    // Only hashes are compared. An attacker cannot choose a hash's digits, so timing tells nothing about a token.
     const hash = hashToken(token);
     if (hash === this.environment?.hash)
       return this.remember(header ?? "", { record: this.environment, checkedAtMs: Infinity });
@@ -137,7 +129,6 @@ export class Authenticator {
     throw new Refusal("token_invalid");
   }
 
-  /** Concurrent requests with the same token share one look-up. */
   private read(hash: string): Promise<CheckedToken | undefined> {
     // The record may have changed since the question was sent.
     const checkedAtMs = this.clocks.monotonicMs();
@@ -149,7 +140,6 @@ export class Authenticator {
     return lookUp;
   }
 
-  /** Throws a Refusal if the token has been revoked or has expired. */
   private judge({ record }: CheckedToken): TokenRecord {
     const now = this.clocks.nowMs();
     if (record.revokedAtMs !== undefined) throw new Refusal("token_invalid");
@@ -191,7 +181,6 @@ export function hashToken(token: string): string {
   return Bun.SHA256.hash(token, "hex");
 }
 
-/** What a new token may do, and until when. */
 export type TokenGrant = Pick<TokenRecord, "name" | "scopes" | "createdAtMs"> &
   Partial<Pick<TokenRecord, "expiresAtMs" | "rate">>;
 
@@ -226,9 +215,8 @@ export const hasTokens = async (tokens: Pick<TokenStore, "listTokens">): Promise
   (await tokens.listTokens({ after: "", limit: 1 })).length > 0;
 
 /**
- * A store that has never had a token gets one, so the first request needs no other command. If several services start
- * first, one makes it: two tokens in use cannot have the same name. `keep` gets the token before the store does; what
- * it has kept is disposed of if no token is made.
+ * A store that has never had a token gets one. If several services start first, one makes it: a name is unique. `keep` gets
+ * the token before the store does; what it has kept is disposed of if no token is made.
  */
 export async function makeFirstToken(
   tokens: TokenStore,
@@ -259,7 +247,7 @@ export async function readTokens(store: Pick<TokenStore, "listTokens">): Promise
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
-/** What the token of the environment is called in logs and in the journal. No other token can pass for it. */
+/** In logs and in the journal. No other token can pass for it. */
 const ENVIRONMENT_NAME = "PLANTSTORE_TOKEN";
 const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/;
 const EXPIRY_MS_MAX = 36_500 * DAY_MS;
@@ -320,10 +308,7 @@ export function parseGrant(given: unknown): TokenGrant {
   return { ...grant, expiresAtMs, createdAtMs };
 }
 
-/**
- * What the grant has that its maker lacks, for people; undefined if there is nothing. `allRate` is the rate of tokens
- * without one of their own. The operator's own token may hand out anything.
- */
+/** What the grant has that its maker lacks. `allRate` is for tokens without a rate. The operator's may hand out anything. */
 export function findExcess(
   grant: TokenGrant,
   { name, expiresAtMs = Infinity, rate }: TokenRecord,

@@ -129,14 +129,6 @@ export class StoreOpenError extends Error {
   override readonly name = "StoreOpenError";
 }
 
-export class UnreleasedStoreError extends StoreOpenError {
-  constructor(location: string) {
-    super(
-      `${location} was made before version 1.0.0, by a version that was never released. Export its plants with that version, and import them into a new store.`,
-    );
-  }
-}
-
 export function refuseNewerSchema(version: number, newest: number, location: string): void {
   if (version > newest)
     throw new StoreOpenError(

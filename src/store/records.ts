@@ -47,9 +47,7 @@ const toValues = (token: TokenRecord): Value[] =>
     return typeof value === "object" ? (value?.join(" ") ?? null) : value;
   });
 
-/** Where the SQL of the engines differs. */
 export interface Dialect {
-  /** Of the names of tables. */
   readonly prefix: string;
   /** Ends a query whose rows stay locked until the statement is committed. */
   readonly lock: string;
@@ -59,10 +57,7 @@ export interface Dialect {
   readonly turn: string;
 }
 
-/**
- * Both dialects know numbered parameters, CAST, ON CONFLICT and RETURNING. However many tokens there are, they are
- * stored by one statement: on a server each has a way and a sync of its own.
- */
+/** However many tokens there are, they are stored by one statement: on a server each has a way and a sync of its own. */
 function statementsOf({ prefix, lock, given, turn }: Dialect) {
   const [tokens, webhooks] = [`${prefix}tokens`, `${prefix}webhooks`];
   return {
@@ -110,13 +105,8 @@ export abstract class SqlRecords implements TokenStore {
 
   protected abstract readRecords<Row>(statement: Statement): Promise<readonly Row[]>;
 
-  /**
-   * Runs the statements in order, and resolves to the rows of the last one. They may be run twice: the second time
-   * they change nothing.
-   */
-  protected abstract writeRecords<Row>(
-    ...statements: readonly Statement[]
-  ): Promise<readonly Row[]>;
+  /** Resolves to the rows of the last statement. They may be run twice: the second time they change nothing. */
+  protected abstract writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]>;
 
   async findToken(hash: string): Promise<TokenRecord | undefined> {
     return (await this.readRecords<TokenRow>([this.sql.findToken, hash])).map(toTokenRecord)[0];
@@ -128,8 +118,8 @@ export abstract class SqlRecords implements TokenStore {
   }
 
   async countExpiring(fromMs: number, toMs: number): Promise<number> {
-    const asked: Statement = [this.sql.countExpiring, fromMs, toMs];
-    const [row] = await this.readRecords<{ readonly count: bigint }>(asked);
+    const { countExpiring } = this.sql;
+    const [row] = await this.readRecords<{ count: bigint }>([countExpiring, fromMs, toMs]);
     return Number(row?.count);
   }
 
@@ -192,10 +182,8 @@ export abstract class SqlRecords implements TokenStore {
 
   /** In one statement. False for each that had another version by then. */
   protected async updateWebhooks(updates: readonly WebhookUpdate[]): Promise<boolean[]> {
-    const rows = await this.writeRecords<{ readonly version: string }>([
-      this.sql.updateWebhooks,
-      JSON.stringify(updates),
-    ]);
+    const update: Statement = [this.sql.updateWebhooks, JSON.stringify(updates)];
+    const rows = await this.writeRecords<{ readonly version: string }>(update);
     const stored = new Set(rows.map((row) => row.version));
     return updates.map(([, , version]) => stored.has(version));
   }

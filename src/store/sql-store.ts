@@ -1,9 +1,6 @@
 /**
  * Plants, as both engines keep them: their writes go through one queue, and each transaction adds a block to the journal.
- *
- * A block is a row with all entries of one transaction as one text. A row for each entry would cost a create several
- * times as much. The number of an entry is at least the time of its write in microseconds, and more than every number
- * before it. So a store that was restored from a backup never gives a number again that a reader may have seen.
+ * A block has all entries of its transaction as one text: a row for each would cost a create several times as much.
  */
 
 import {
@@ -28,7 +25,6 @@ import { type Dialect, SqlRecords } from "./records.ts";
 
 interface About {
   readonly id: bigint;
-  /** The name of the token. */
   readonly by: string | undefined;
 }
 
@@ -39,7 +35,6 @@ export interface Create extends About {
 
 export interface Change extends About {
   readonly kind: "replace" | "remove";
-  /** Undefined if the plant is to be removed. */
   readonly plant: Plant | undefined;
   readonly condition: Condition;
 }
@@ -68,6 +63,11 @@ const toCreate = (plant: Plant, by: string | undefined): Create => ({
 
 const TRIM_MORE_MS = 100;
 
+/** A larger page is not read beside other requests. */
+export const SMALL_PAGE_LENGTH = 100;
+/** A long read that begins late gets this time too. */
+export const READ_MS_MIN = 1_000;
+
 /** `Task` is what the queue takes beside plants. */
 export abstract class SqlStore<Task extends { readonly kind: "run" } = never> extends SqlRecords {
   protected abstract readonly writes: Batcher<PlantWrite | Task, unknown>;
@@ -81,7 +81,6 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
     this.trimming = setInterval(() => void this.trimAll(), limits.trimSeconds * 1000).unref();
   }
 
-  /** Shared by all that ask the same. */
   readonly countPlants = createCounter((query) => this.countPiece(query));
 
   protected abstract countPiece(query: PlantQuery): Promise<CountPage>;
@@ -102,7 +101,7 @@ export abstract class SqlStore<Task extends { readonly kind: "run" } = never> ex
   }
 
   async replacePlant(plant: Plant, condition: Condition, by?: string): Promise<void> {
-    const write: Change = { kind: "replace", id: plant.id, by, plant, condition };
+    const write = { kind: "replace", id: plant.id, by, plant, condition } as const;
     await this.writes.submit(write, lengthOf(plant));
   }
 
@@ -156,7 +155,6 @@ const COUNT_MS_MAX = 1_000;
 const CHEAP_MS = 100;
 const REUSE_MS = 1_000;
 
-/** Counts in bounded pieces. */
 export function createCounter(countPiece: (query: PlantQuery) => Promise<CountPage>) {
   const known = new Map<string, Promise<PlantCount>>();
 
@@ -198,7 +196,6 @@ const BLOCK_CHARACTERS_MAX = 1_048_576;
 
 type EntryValue = string | number | null;
 
-/** The entries of a block that is to be written. */
 export class Entries {
   count = 0;
   private readonly values: EntryValue[] = [];
@@ -279,10 +276,10 @@ const PAGE_MS_MAX = 5;
 const PAGE_CHARACTERS_MAX = 524_288;
 
 /**
- * A page that grows block by block. It ends at the limit, or early: after so much text, or with a filter after so
- * much time. The first block has the number that the query begins behind, or follows it at once. If the query begins
- * with the oldest entry, the first block is the last break. A block without entries marks a break: before it, changes
- * were made that the journal does not have. `newest` was looked up before the blocks: some may have come since.
+ * A page that grows block by block. It ends at the limit, or early: at a bound on text, or with a filter on time. The first
+ * block has the number that the query begins behind, or follows it at once; for a query from the oldest entry it is the
+ * last break. A block without entries is a break: before it, changes were made that the journal does not have. `newest`
+ * was looked up before the blocks: some may have come since.
  */
 export function createChangePage(query: ChangeQuery, newest: number, msMax = PAGE_MS_MAX) {
   const isFiltered = query.id !== undefined || query.types !== undefined;
@@ -299,7 +296,6 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
     );
 
   return {
-    /** Everything up to this number was looked at. */
     get last(): number {
       return last;
     },
@@ -344,8 +340,8 @@ const TRIM_BLOCKS = 1_000;
 const TRIM_BYTES = 4_194_304;
 
 /**
- * Removes blocks that are older than the time in the parameter, in milliseconds. The newest one stays: numbers go on
- * from it. What comes before an old block is old too, whatever the clocks said: a reader would not notice a hole.
+ * Removes blocks that are older than the time in $1. The newest one stays: numbers go on from it. What comes before an old
+ * block is old too, whatever the clocks said: a reader would not notice a hole.
  */
 export const trimBlocks = (table: string, atMs: string): string => `WITH oldest AS (
     SELECT last, ${atMs} AS at_ms, octet_length(entries) AS bytes FROM ${table}

@@ -8,7 +8,6 @@ import { within } from "../tick.ts";
 export interface SendOptions {
   readonly webhooksPrivate: boolean;
   readonly webhookSecondsMax: number;
-  /** The addresses of a name. */
   readonly resolve?: ((host: string) => Promise<readonly string[]>) | undefined;
 }
 
@@ -164,21 +163,15 @@ async function lookUp(host: string): Promise<readonly string[]> {
 export const explainPrivate = (address: string): string =>
   `${address} is not a public address, and PLANTSTORE_WEBHOOKS_PRIVATE is not true.`;
 
-/**
- * Everything but global unicast, by IANA's registries of special-purpose addresses. In IPv6 that is 2000::/3.
- * One list for each family: a list takes an IPv4 address for an IPv6 one too.
- */
-const privateV4 =
-  `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
-  192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4`.split(
-    /\s+/,
-  );
+/** By IANA's registries of special-purpose addresses. Two lists: one would take an IPv4 address for an IPv6 one too. */
+const PRIVATE_V4 = `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24
+  192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4`;
+const privateV4 = PRIVATE_V4.split(/\s+/);
 const privateV6 = "::/3 4000::/2 8000::/1 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split(" ");
 
 export const isPrivate = (address: string): boolean =>
   isIn(familyOf(address) === 6 ? privateV6 : privateV4, address);
 
-/** The address that a URL has in place of a name. */
 export function findLiteral({ hostname }: URL): string | undefined {
   const host = hostname.replace(/^\[(.*)\]$/, "$1");
   return familyOf(host) === 0 ? undefined : host;

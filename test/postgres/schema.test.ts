@@ -73,18 +73,6 @@ describe("the schema", () => {
     expect(await database.run(tables)).toEqual([{ name: "plants" }]);
   });
 
-  test("is not made beside a store of before the first release", async () => {
-    await using database = await openDatabase();
-    await database.run("CREATE TABLE plants (id bigint)");
-    await database.run("CREATE TABLE plantstore_schema (id int, version int)");
-    for (const command of [["migrate"], ["migrate", "--dry-run"], ["check"], ["serve"]])
-      expect(await runCommand(command, { DATABASE_URL: database.url })).toMatchObject({
-        exitCode: 1,
-        stderr: expect.stringContaining("was made before version 1.0.0") as string,
-      });
-    expect(await database.run(tables)).toEqual([{ name: "plants" }, { name: "plantstore_schema" }]);
-  });
-
   test("is finished by the next instance if one died during the migration", async () => {
     await using database = await openDatabase();
     await openAndClose(database.url);

@@ -1,7 +1,4 @@
-/**
- * The journal. A statement that changes plants inserts a block without numbers, with its place in the server's log.
- * Readers number the blocks that are committed, one reader after the other. docs/architecture.md has the reasoning.
- */
+/** The journal's blocks: written without numbers, numbered by readers. docs/architecture.md has the reasoning. */
 
 import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { type BlockRow, createChangePage, partOf, trimBlocks } from "../sql-store.ts";
@@ -13,10 +10,7 @@ const BYTES_MAX = 2_097_152;
 /** A statement and its way take longer than reading a file. */
 const PAGE_MS_MAX = 50;
 
-/**
- * The mark has the newest number. Of several readers that do this at once, the first one changes the mark, and the
- * others find another mark than they began with: they number nothing.
- */
+/** The mark has the newest number. Of several readers, one changes it; the others find another mark, and number nothing. */
 const NUMBER = `WITH ready AS (
     SELECT place, at_us, sum(length) OVER (ORDER BY lsn ROWS UNBOUNDED PRECEDING) AS total
     FROM (
@@ -39,10 +33,7 @@ const NUMBER = `WITH ready AS (
   SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM given) AS given,
     greatest((SELECT max(last) FROM given), (SELECT max(last) FROM plantstore_changes)) AS newest`;
 
-/**
- * The first row is the block that contains `after`. Only its numbers are used, so its text does not count: the next
- * block is always read, however large both are.
- */
+/** The first row is the block that contains `after`. Its text does not count: the next one is always read. */
 const readBlocks = (
   blocksMax: number,
   hasText: boolean,
@@ -112,7 +103,6 @@ export async function readChanges(
   }
 }
 
-/** False if there was nothing to remove. */
 export async function trimChanges(connection: Connection, beforeMs: number): Promise<boolean> {
   await numberBlocks(connection);
   return (await connection.query(TRIM, [beforeMs])).length > 0;

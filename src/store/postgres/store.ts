@@ -16,7 +16,7 @@ import { describeTarget, type Target } from "../../domain/store-url.ts";
 import { formatPage } from "../../format/page.ts";
 import { Batcher } from "../batcher.ts";
 import type { Statement, WebhookUpdate } from "../records.ts";
-import { type PlantWrite, SqlStore } from "../sql-store.ts";
+import { type PlantWrite, READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore } from "../sql-store.ts";
 import { beginJournal, numberBlocks, readChanges, trimChanges } from "./changes.ts";
 import type { Connection } from "./connection.ts";
 import { type ConnectionPool, createHosts, createPool, onServer } from "./pool.ts";
@@ -32,11 +32,8 @@ const PROBE = `INSERT INTO plantstore_marks (name, at_ms) VALUES ('probe', $1::b
 
 /** Pages that are asked for together take a third less processor time, of the service and of the server. */
 const READERS_PER_CONNECTION = 8;
-/** A larger page, or a search, takes milliseconds of this thread and of the server: few are read at a time. */
-const SMALL_PAGE_LENGTH = 100;
+/** A large page, or a search, takes milliseconds of this thread and of the server. */
 const LONG_READS_MAX = 2;
-/** A read that begins late gets this time too. */
-const READ_MS_MIN = 1_000;
 /** A health check gets its answer soon: one attempt on the connection that there is, and one on a new one. */
 const PROBE_MS_MAX = 1_000;
 const PROBE_ATTEMPTS_MAX = 2;
@@ -53,11 +50,7 @@ const TURN = `turn AS (
   )`;
 
 /** Resolves when the schema is up to date. */
-export async function openPostgresStore(
-  target: Target,
-  limits: Limits,
-  onMigrate?: OnMigrate,
-): Promise<PostgresStore> {
+export function openPostgresStore(target: Target, limits: Limits, onMigrate?: OnMigrate) {
   const location = describeTarget(target);
   return onServer(target, limits, async (connection) => {
     await migrate(connection, location, onMigrate);
@@ -90,15 +83,12 @@ class PostgresStore extends SqlStore implements Store {
   constructor(target: Target, description: StoreDescription, limits: Limits) {
     super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN, turn: TURN }, limits);
     this.description = description;
-    const { queueSecondsMax: secondsMax, queueLengthMax: waitingMax, scanRowsMax } = limits;
     const hosts = createHosts(target, limits);
     this.figures = hosts.figures;
-    const openPool = (connectionsMax: number, usersMax = 1): ConnectionPool =>
-      createPool(hosts, { connectionsMax, usersMax, secondsMax, waitingMax });
-    this.writers = openPool(limits.writeConnections);
-    this.readers = openPool(limits.readConnections, READERS_PER_CONNECTION);
-    this.control = openPool(1);
-    this.records = openPool(1);
+    this.writers = createPool(hosts, limits, limits.writeConnections);
+    this.readers = createPool(hosts, limits, limits.readConnections, READERS_PER_CONNECTION);
+    this.control = createPool(hosts, limits);
+    this.records = createPool(hosts, limits);
     const commitMsMin = Math.min(limits.queueSecondsMax, limits.statementSecondsMax) * 1000;
     const accounts: Accounts = {
       hasJournal: limits.changesDays > 0,
@@ -136,7 +126,7 @@ class PostgresStore extends SqlStore implements Store {
       new Batcher<PlantQuery, Page>(
         async ([query], deadlineMs) => [
           await this.readers.run<Page>(
-            (connection) => read(connection, query as PlantQuery, scanRowsMax),
+            (connection) => read(connection, query as PlantQuery, limits.scanRowsMax),
             deadlineMs,
           ),
         ],
@@ -212,7 +202,7 @@ class PostgresStore extends SqlStore implements Store {
     return this.webhookUpdates.submit(update);
   }
 
-  protected writeRecords<Row>(...statements: readonly Statement[]): Promise<readonly Row[]> {
+  protected writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]> {
     return this.records.run(async (connection) => {
       let rows: readonly Row[] = [];
       for (const [sql, ...values] of statements) rows = await connection.query<Row>(sql, values);

@@ -1,7 +1,4 @@
-/**
- * A batch of writes: creates, replacements and removals by one statement each, writes about one id in
- * their order. Every statement commits by itself. A statement whose answer was lost is never sent again.
- */
+/** A batch of writes: one statement for each kind, writes about one id in their order. Each commits by itself. */
 
 import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/plant.ts";
 import { Refusal } from "../../domain/errors.ts";
@@ -24,15 +21,12 @@ import {
 import type { ConnectionPool } from "./pool.ts";
 import { comparePlants, FIND_LENGTH_MAX, findPlants, toColumns } from "./read.ts";
 
-type Outcome = "created" | "replayed" | "done";
-
 /** A promise if the outcome is unknown: it rejects when the statement cannot be executed any more. */
-type Settled = Outcome | Error | Promise<Outcome>;
+type Settled = "created" | "replayed" | "done" | Error | Promise<never>;
 
 /**
- * A statement may reach the server long after we have given it up, or wait there for a lock. It changes
- * nothing after the time in its first parameter: otherwise a create that was given up, sent again by the
- * client, acknowledged and removed would come back. The clock is read for each row.
+ * A statement may reach the server long after we have given it up, or wait there for a lock. It changes nothing after
+ * the time in its first parameter: otherwise a create that was sent again and removed would come back.
  */
 const IS_VALID = "clock_timestamp() < to_timestamp($1::float8)";
 
@@ -40,10 +34,7 @@ export const NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 /** The place in the server's log: it grows with every record, whatever the clock does. */
 export const LSN = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
 
-/**
- * Inserts the block of a change whose ids are in `done`: how many they are, the text of the block, and which of its
- * entries took effect, null for all. Time and place are taken when the last plant has been changed.
- */
+/** The block of a change whose ids are in `done`. Time and place are taken when the last plant has been changed. */
 const insertBlock = (length: string, text: string, kept: string): string =>
   `INSERT INTO plantstore_changes (length, lsn, at_us, entries, kept)
   SELECT ${length}, ${LSN}, ${NOW_US}, ${text}::text, ${kept} FROM done`;
@@ -51,7 +42,7 @@ const insertBlock = (length: string, text: string, kept: string): string =>
 /** Without and with a journal, whose text is the last parameter. */
 type ChangeStatement = Readonly<Record<"plain" | "journaled", string>>;
 
-/** The ids that were changed, as a text. Null, which is the rule and costs least to send, if all in $2 were. */
+/** The ids that were changed, as a text; null if all in $2 were. */
 const KEPT = "CASE WHEN count(*) < array_length($2::bigint[], 1) THEN array_agg(id)::text END";
 
 const toStatement = (change: string, text: string): ChangeStatement => ({
@@ -73,10 +64,7 @@ const INSERT_ONE: ChangeStatement = {
   journaled: `WITH done AS (${ONE}) ${insertBlock("1", "$5", "NULL")} RETURNING kept`,
 };
 
-/**
- * Changes a plant only if it still is what its condition was judged by. Rows are locked in the order of
- * their ids, so two instances never wait for each other.
- */
+/** Only if the plant still is what its condition was judged by. Rows are locked by id: two instances never deadlock. */
 const changeBy = (change: string): ChangeStatement =>
   toStatement(
     `WITH wanted AS (
@@ -211,7 +199,7 @@ class Batch {
       if (ids.has(write.id) && !this.outcomes.has(write)) this.outcomes.set(write, unknown);
   }
 
-  private settle(write: Write, outcome: Settled, stored: Plant | undefined): void {
+  private settle(write: Write, outcome: Settled, stored?: Plant): void {
     this.outcomes.set(write, outcome);
     if (stored === undefined) this.stored.delete(write.id);
     else this.stored.set(write.id, stored);
@@ -227,11 +215,8 @@ class Batch {
       : this.write(connection, INSERT, creates, toColumns(plantsOf(creates))));
     quota?.take(made.length);
     for (const create of made) this.settle(create, "created", create.plant);
-    if (made.length < creates.length)
-      await this.compare(
-        connection,
-        creates.filter((create) => !this.outcomes.has(create)),
-      );
+    const open = creates.filter((create) => !this.outcomes.has(create));
+    if (open.length > 0) await this.compare(connection, open);
   }
 
   /** Tells a replay from a conflict. What is not there is `absent`, or tried again. */
@@ -248,7 +233,7 @@ class Batch {
       else if (row !== undefined) {
         const stored = row.name === null ? undefined : toPlant(row);
         this.settle(create, refuseTaken(create.plant), stored);
-      } else if (absent !== undefined) this.settle(create, absent, undefined);
+      } else if (absent !== undefined) this.settle(create, absent);
     }
     // The rest was removed since, or came too late to be created.
     if (kept.size < creates.length && absent === undefined)

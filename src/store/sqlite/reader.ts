@@ -1,7 +1,7 @@
 /** One connection that only reads. It sees a commit after its sync, never before. Readers do not block the writer. */
 
 import type { Database } from "bun:sqlite";
-import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
+import type { ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { findHint, isSearch } from "../../domain/filter.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
@@ -15,7 +15,6 @@ import {
   type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
-  type TagPage,
   type TagPrefix,
   type TagQuery,
   takeTags,
@@ -49,7 +48,6 @@ const TAGGED = "tag = ?1 AND";
 
 function connect(db: Database) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
-  /** Walks in the order of the ids. */
   const prepareWalk = (order: Order, condition: string) => {
     const [from, to] = order === "asc" ? [">=", "<="] : ["<=", ">="];
     const rows = `FROM plants WHERE ${condition} id ${from} ?2`;
@@ -148,7 +146,7 @@ export class SqliteReader {
     return formatPage(this.listPlants(query), form);
   }
 
-  perform(order: ReadOrder): PageText | CountPage | TagPage | ChangePage {
+  perform(order: ReadOrder) {
     if (order.kind === "plants") return this.readPlants(order.query, order.form);
     if (order.kind === "count")
       return this.readSnapshot((connection) => this.countPlants(connection, order.query));
@@ -198,7 +196,7 @@ export class SqliteReader {
     return { count: Number(count.get(tag, firstId)?.count), next: undefined };
   }
 
-  private readChanges(query: ChangeQuery): ChangePage {
+  private readChanges(query: ChangeQuery) {
     return this.read(({ lastBreak, newestChange, readChanges }) => {
       // To find it takes a scan. While a process keeps a journal, nothing makes another break.
       if (query.after === 0) this.lastBreak ??= Number(lastBreak.get()?.last ?? 0);
@@ -231,7 +229,6 @@ export class SqliteReader {
   }
 }
 
-/** The page of a query that is not a search. */
 function readPage(connection: Connection, query: PlantQuery): PlantPage {
   const { tag = null, limit } = query;
   const firstId = firstIdOf(query);

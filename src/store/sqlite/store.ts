@@ -15,16 +15,12 @@ import type {
 import { within } from "../../tick.ts";
 import { Batcher, type Commit } from "../batcher.ts";
 import type { Statement } from "../records.ts";
-import { SqlStore, trimBlocks } from "../sql-store.ts";
+import { READ_MS_MIN, SMALL_PAGE_LENGTH, SqlStore, trimBlocks } from "../sql-store.ts";
 import { fileBytesOf, findDiskFree } from "./database.ts";
 import { type ReadOrder, SqliteReader } from "./reader.ts";
 import { callThreads, type StoreLink } from "./thread.ts";
 import { SqliteWriter, type Task, type Write } from "./writer.ts";
 
-/** A larger page is read and formatted on the reader thread. */
-const SMALL_PAGE_LENGTH = 100;
-/** A read that begins late gets this time too. */
-const READ_MS_MIN = 1_000;
 const PROBE_MS_MAX = 1_500;
 const PROBE = `INSERT INTO probe (id, probed_at_ms) VALUES (1, $1)
   ON CONFLICT (id) DO UPDATE SET probed_at_ms = excluded.probed_at_ms`;
@@ -34,7 +30,6 @@ const TRIM = trimBlocks("changes", "at_ms");
 interface Engine {
   readonly commit: Commit<Write, unknown>;
   readonly read?: (order: ReadOrder) => Promise<unknown>;
-  /** Whether everything that can be read is on disk. */
   readonly isDurable: () => boolean;
   readonly close: () => unknown;
 }
@@ -56,12 +51,7 @@ export function openLinked(
   link: StoreLink,
   close?: () => Promise<void>,
 ): SqliteStore {
-  const threads = callThreads(link);
-  const closeAll = (): unknown => {
-    threads.close();
-    return close?.();
-  };
-  return new SqliteStore(path, limits, { ...threads, close: closeAll });
+  return new SqliteStore(path, limits, callThreads(link, close));
 }
 
 export class SqliteStore extends SqlStore<Task> implements Store {
@@ -79,11 +69,8 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     super({ prefix: "", lock: "", given: "json_each($1)", turn: "turn AS (SELECT 1)" }, limits);
     this.path = path;
     this.engine = engine;
-    this.description = {
-      engine: "SQLite",
-      location: path,
-      durability: "every answer is sent after its commit is synced (WAL, synchronous=FULL)",
-    };
+    const durability = "every answer is sent after its commit is synced (WAL, synchronous=FULL)";
+    this.description = { engine: "SQLite", location: path, durability };
     const reader = (this.reader = new SqliteReader(path, limits.scanRowsMax));
     const read = engine.read ?? ((order: ReadOrder) => reader.perform(order));
     this.writes = new Batcher(engine.commit, limits, { onCommit: this.countCommit });
@@ -150,7 +137,7 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     return this.reader.run(statement) as Row[];
   }
 
-  protected writeRecords<Row>(...statements: readonly Statement[]): Promise<readonly Row[]> {
+  protected writeRecords<Row>(...statements: Statement[]): Promise<readonly Row[]> {
     return this.perform(false, ...statements) as Promise<Row[]>;
   }
 

@@ -10,20 +10,13 @@ import {
   receiveMessageOnPort,
   Worker,
 } from "node:worker_threads";
-import {
-  describeError,
-  type ErrorName,
-  Refusal,
-  StoreOpenError,
-  toRefusal,
-} from "../../domain/errors.ts";
+import { describeError, Refusal, StoreOpenError, toRefusal } from "../../domain/errors.ts";
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
 import { pause, sharedNow, within } from "../../tick.ts";
 import { toExact } from "../sql-store.ts";
 import type { SqliteWriter, Write, WriterLimits } from "./writer.ts";
 
-/** What one HTTP thread needs of the threads of a store. */
 export interface StoreLink {
   readonly writes: MessagePort;
   readonly reads: MessagePort;
@@ -31,29 +24,20 @@ export interface StoreLink {
   readonly durable: Int32Array;
 }
 
-/** What a thread is started with. */
 export interface ThreadSetup {
   /** "open", "close", or the copy to make. The reader opens the store when the writer has. */
   readonly orders: MessagePort;
   readonly path: string;
   readonly limits: WriterLimits & Pick<StoreLimits, "scanRowsMax">;
-  /** One for each HTTP thread. */
   readonly ports: readonly MessagePort[];
   readonly durable: Int32Array;
 }
 
 /** An error loses its class and code on the way to another thread. Without a reason it is a StoreOpenError. */
-interface Failed {
-  readonly failure: {
-    readonly reason: ErrorName | undefined;
-    readonly message: string;
-    readonly cause: unknown;
-  };
-}
-
+type Failed = ReturnType<typeof toFailed>;
 type Answer = Failed | { readonly value: unknown };
 
-function toFailed(error: unknown): Failed {
+function toFailed(error: unknown) {
   const known = error instanceof StoreOpenError ? error : toRefusal(error);
   const reason = known instanceof Refusal ? known.reason : undefined;
   return { failure: { reason, message: known.message, cause: toPlain(known.cause) } };
@@ -71,13 +55,17 @@ function toPlain(cause: unknown): unknown {
   return { ...described, cause: toPlain(described["cause"]) };
 }
 
-/** What `work` returns or throws, as a message. */
 export function toAnswer(work: () => unknown): Answer {
   try {
     return { value: work() };
   } catch (error) {
     return toFailed(error);
   }
+}
+
+function* takeAll(port: MessagePort): Generator {
+  for (let came = receiveMessageOnPort(port); came; came = receiveMessageOnPort(port))
+    yield came.message;
 }
 
 /** A message may arrive and not be delivered for seconds, if the event loop is busy: so this looks for it. */
@@ -98,8 +86,7 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
     isWatching = true;
     while (asked.length > 0) {
       await pause(RECEIVE_MS);
-      for (let came = receiveMessageOnPort(port); came; came = receiveMessageOnPort(port))
-        receive(came.message as Answer);
+      for (const answer of takeAll(port)) receive(answer as Answer);
     }
     isWatching = false;
   };
@@ -119,17 +106,18 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
 }
 
 /** What a store on an HTTP thread does through the threads. */
-export function callThreads({ writes: writePort, reads: readPort, durable }: StoreLink) {
-  const [writes, reads] = [createCaller(writePort), createCaller(readPort)];
+export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>) {
+  const [writes, reads] = [createCaller(link.writes), createCaller(link.reads)];
   return {
     async commit(batch: readonly Write[], deadlineMs: number): Promise<unknown[]> {
       const outcomes = await writes.ask(encodeBatch(batch, performance.timeOrigin + deadlineMs));
       return (outcomes as unknown[]).map(fromOutcome);
     },
     read: reads.ask,
-    isDurable: () => Atomics.load(durable, 0) === 1,
-    close(): void {
+    isDurable: () => Atomics.load(link.durable, 0) === 1,
+    close: () => {
       for (const caller of [writes, reads]) caller.close();
+      return closeThreads?.();
     },
   };
 }
@@ -140,9 +128,7 @@ const fromOutcome = (outcome: unknown): unknown =>
     ? fromFailed(outcome as Failed)
     : outcome;
 
-/**
- * A batch is one text: a flat list of primitives costs a fraction of a list of objects. The deadline is by `sharedNow`.
- */
+/** One text: a flat list of primitives costs a fraction of a list of objects. The deadline is by `sharedNow`. */
 export function encodeBatch(writes: readonly Write[], deadlineMs: number): string {
   const values: unknown[] = [deadlineMs];
   for (const write of writes) {
@@ -187,18 +173,15 @@ export function serveWrites(writer: SqliteWriter, { ports, durable }: ThreadSetu
     port.on("message", (first: string) => {
       const batches = [{ port, ...decodeBatch(first) }];
       for (const from of ports)
-        for (let came = receiveMessageOnPort(from); came; came = receiveMessageOnPort(from))
-          batches.push({ port: from, ...decodeBatch(came.message as string) });
+        for (const text of takeAll(from))
+          batches.push({ port: from, ...decodeBatch(text as string) });
       const answers = commitTogether(writer, batches);
       noteDurable();
       for (const [index, batch] of batches.entries()) batch.port.postMessage(answers[index]);
     });
 }
 
-/**
- * What is late is dropped: its client may have been refused, sent it again and removed it, and a commit now would bring
- * it back.
- */
+/** What is late is dropped: its client may have sent it again and removed it, and a commit now would bring it back. */
 function commitTogether(
   writer: SqliteWriter,
   batches: readonly ReturnType<typeof decodeBatch>[],
@@ -220,7 +203,6 @@ function commitTogether(
   });
 }
 
-/** A thread, and what it is told. */
 export function startThread(
   entry: string,
   setup?: Omit<ThreadSetup, "orders">,
@@ -242,7 +224,6 @@ export function startThread(
   worker.on("error", finish);
   worker.on("exit", () => finish());
   return {
-    /** Rejects when the thread has ended. */
     ended: ended.promise,
     ask: (order: unknown): Promise<unknown> => Promise.race([orders.ask(order), ended.promise]),
     /** At once: a statement that it runs cannot be interrupted. */

@@ -41,10 +41,9 @@ export type Write = PlantWrite | Task;
 
 export type WriterLimits = Pick<StoreLimits, "changesDays" | "plantsMax" | "diskFreeBytesMin">;
 
-/** Plants that one statement creates. */
 const ROWS_TOGETHER = [16, 4] as const;
 
-function connect(db: Database) {
+function connect(db: Database, path: string) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
   const insertRows = (count: number) =>
     prepare(
@@ -52,6 +51,8 @@ function connect(db: Database) {
     );
   return {
     db,
+    durability: { reads: false, writes: false } as Durability,
+    assertFilesNotMoved: watchFiles([path, `${path}-wal`]),
     // IMMEDIATE takes the write lock at once: a transaction that has begun never fails for lack of it.
     begin: prepare("BEGIN IMMEDIATE"),
     commit: prepare("COMMIT"),
@@ -59,15 +60,13 @@ function connect(db: Database) {
     insertPlant: prepare(
       "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
     ),
-    // An id that is taken ends the statement, and what it has inserted stays. To undo that, SQLite would copy every page
-    // that the statement changes.
+    // A taken id ends the statement, and what it has inserted stays: to undo that, SQLite would copy every page.
     insertPlants: { 16: insertRows(16), 4: insertRows(4) },
     countChanged: prepare<{ count: bigint }>("SELECT changes() AS count"),
     updatePlant: prepare("UPDATE plants SET name = ?, tag = ? WHERE id = ?"),
     deletePlant: prepare("DELETE FROM plants WHERE id = ?"),
     findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),
     countPlants: prepare<{ count: bigint }>("SELECT count(*) AS count FROM plants"),
-    // How many entries, the time, and their text.
     insertChanges: prepare(
       `INSERT INTO changes (last, first, at_ms, entries)
         SELECT last, last - ?1 + 1, ?2, ?3
@@ -76,12 +75,8 @@ function connect(db: Database) {
   };
 }
 
-interface WriteConnection extends ReturnType<typeof connect> {
-  durability: Durability;
-  readonly assertFilesNotMoved: () => void;
-}
+type WriteConnection = ReturnType<typeof connect>;
 
-/** What a transaction may still store. */
 interface Room {
   /** Infinite without a quota. */
   plantsLeft: number;
@@ -89,10 +84,9 @@ interface Room {
   readonly diskFreeBytesMin: number;
 }
 
-/** A transaction that has begun. */
 interface Transaction extends WriteConnection {
   readonly room: Room;
-  /** What was changed, for the journal; undefined without one. */
+  /** For the journal; undefined without one. */
   readonly entries: Entries | undefined;
 }
 
@@ -110,11 +104,10 @@ export class SqliteWriter {
   /** Whether the journal shows that this process writes none: before its first change there is a break. */
   private isBreakMarked = false;
 
-  /** Opens and migrates the store. Throws a StoreOpenError. */
   constructor(path: string, limits: WriterLimits, onMigrate?: OnMigrate) {
     this.path = path;
     this.limits = limits;
-    this.connection = this.prepare(openDatabase(path, onMigrate));
+    this.connection = connect(openDatabase(path, onMigrate), path);
     this.assertFileNotMoved = watchFiles([path]);
     try {
       this.requireDurable(this.connection, "reads");
@@ -124,7 +117,7 @@ export class SqliteWriter {
     }
   }
 
-  /** Whether everything that can be read is on disk: answers about plants may be given. */
+  /** Whether answers about plants may be given. */
   get isDurable(): boolean {
     return this.connection?.durability.reads === true;
   }
@@ -191,11 +184,8 @@ export class SqliteWriter {
   }
 
   private connected(): WriteConnection {
-    if (this.connection === undefined) {
-      this.assertFileNotMoved();
-      this.connection = this.prepare(reopenDatabase(this.path));
-    }
-    return this.connection;
+    if (this.connection === undefined) this.assertFileNotMoved();
+    return (this.connection ??= connect(reopenDatabase(this.path), this.path));
   }
 
   private requireDurable(connection: WriteConnection, use: keyof Durability): void {
@@ -211,14 +201,6 @@ export class SqliteWriter {
     if (!connection.durability[use]) throw new StoreLockedError(this.path);
   }
 
-  private prepare(db: Database): WriteConnection {
-    return {
-      ...connect(db),
-      durability: { reads: false, writes: false },
-      assertFilesNotMoved: watchFiles([this.path, `${this.path}-wal`]),
-    };
-  }
-
   /** After a failed sync nothing more is added to this log. The next batch opens the file again. */
   private disconnectAfter(error: unknown): void {
     if (!isSyncFailure(error)) return;
@@ -227,10 +209,7 @@ export class SqliteWriter {
   }
 }
 
-/**
- * Creates share statements until an id is taken: a failure costs more than a statement saves. Once the journal's block is
- * full, the other writes are left to the next commit.
- */
+/** Creates share statements until an id is taken: a failure costs more than a statement saves. A full block ends the commit. */
 function applyAll(transaction: Transaction, batch: readonly Write[]): unknown[] {
   const outcomes: unknown[] = [];
   let isTaken = false;
