@@ -13,7 +13,7 @@ import {
   type TagPrefix,
   type TagQuery,
 } from "../../domain/page.ts";
-import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
+import { INT64_MAX, INT64_MIN } from "../../domain/plant.ts";
 import { type BlockRow, trimBlocks } from "../journal.ts";
 import { type PlantRow, toPlant, type Value } from "../sql-store.ts";
 

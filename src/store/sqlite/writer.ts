@@ -2,8 +2,7 @@
 
 import type { Database } from "bun:sqlite";
 import { Refusal } from "../../domain/errors.ts";
-import { INT64_MIN } from "../../domain/json.ts";
-import { judgeChange, judgeCreate } from "../../domain/plant.ts";
+import { INT64_MIN, judgeChange, judgeCreate } from "../../domain/plant.ts";
 import type { Created, OnMigrate, StoreLimits } from "../../domain/store.ts";
 import { Entries } from "../journal.ts";
 import {
