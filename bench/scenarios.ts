@@ -395,7 +395,6 @@ const backup: Scenario = {
         {
           PLANTSTORE_BACKUP_TO: makePath("backups"),
           PLANTSTORE_BACKUP_EVERY: "1s",
-          PLANTSTORE_BACKUP_KEEP: "2",
         },
       ],
     ],

@@ -1,5 +1,7 @@
 /** The service's catalogue of errors. Later versions may add codes. */
 export const errorNames = {
+  /* table: errorNames */
+
   1001: "invalid_utf8",
   1002: "invalid_json",
   1003: "invalid_plant",
@@ -38,6 +40,8 @@ export const errorNames = {
   5004: "store_busy",
   5005: "shutting_down",
   5006: "disk_low",
+
+  /* end */
 } as const;
 
 export type ErrorName = (typeof errorNames)[keyof typeof errorNames];

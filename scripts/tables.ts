@@ -1,6 +1,6 @@
 /**
- * The tables of settings, limits, errors and metrics in docs/, made from the code. `npm run format` writes them, and a
- * test fails if one is stale.
+ * The tables of settings, limits, errors and metrics in docs/ and in the client, made from the code. `npm run format`
+ * writes them, and a test fails if one is stale.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -56,6 +56,12 @@ const formatErrors = (): string =>
     ]),
   );
 
+/** For the client, which has nothing of the service in it. */
+const formatErrorNames = (): string =>
+  Object.entries(catalogue)
+    .map(([name, { code }]) => `  ${code}: "${name}",`)
+    .join("\n");
+
 /** Of a reporter that has counted nothing: every metric has its line of HELP. */
 async function formatMetrics(): Promise<string> {
   const store = {
@@ -79,10 +85,11 @@ const tables: Readonly<Record<string, () => string | Promise<string>>> = {
   settings: formatSettings,
   limits: formatLimits,
   errors: formatErrors,
+  errorNames: formatErrorNames,
   metrics: formatMetrics,
 };
 
-const REGION = /(<!-- table: (\w+) -->)[^]*?(<!-- end -->)/g;
+const REGION = /((?:<!--|\/\*) table: (\w+) (?:-->|\*\/))[^]*?( *(?:<!--|\/\*) end)/g;
 
 /** The document with its tables as the code has them. */
 export async function fillTables(document: string): Promise<string> {
@@ -96,7 +103,8 @@ export async function fillTables(document: string): Promise<string> {
 }
 
 if (import.meta.main)
-  for (const path of new Glob("docs/*.md").scanSync({ cwd: root, absolute: true })) {
+  for (const name of [...new Glob("docs/*.md").scanSync(root), "client/errors.ts"]) {
+    const path = join(root, name);
     const text = readFileSync(path, "utf8");
     const filled = await fillTables(text);
     if (filled !== text) writeFileSync(path, filled);

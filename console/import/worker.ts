@@ -2,8 +2,7 @@
 
 import { Client, type Created, type Refused, ServiceError } from "../../client/client.ts";
 import { Refusal } from "../../src/domain/errors.ts";
-import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
-import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { INT64_MAX, INT64_MIN, isSame, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
 import { MalformedFile } from "../../src/format/records.ts";
 import type { Difference, Import, Order, Progress } from "./messages.ts";

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { type Filter as PlantFilter, filterNames, pickFilter } from "../../src/domain/filter.ts";
-import { findPlainInt64 } from "../../src/domain/json.ts";
+import { findPlainInt64 } from "../../src/domain/plant.ts";
 import type { Filter } from "../api/plants.ts";
 import { keep, recall, trail } from "./storage.ts";
 

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect } from "preact/hooks";
-import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
+import { findFaults, findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/plant.ts";
 import { createPlant, findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { formatName } from "../state/format.ts";
 import { list } from "../state/plants.ts";
@@ -12,8 +12,15 @@ import { mayRead } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { Button, Field, Form } from "./controls.tsx";
-import { FailureNotice, focusField, judgeText } from "./form.tsx";
-import { selectField, TagField, useLookUp, useTask } from "./form.tsx";
+import {
+  FailureNotice,
+  focusField,
+  judgeText,
+  selectField,
+  TagField,
+  useLookUp,
+  useTask,
+} from "./form.tsx";
 import { Panel } from "./panel.tsx";
 
 /** The id that was added last, and its tag: the next plant of a series is like it. */
@@ -37,6 +44,7 @@ export function AddPanel(): JSX.Element {
   const isJudged = useSignal(false);
   const { isBusy, trouble, run } = useTask();
   const exactId = findInt64(id.trim());
+  const faults = findFaults(exactId, name, tag);
   const takenBy = useLookUp(exactId, (signal) => findTaken(exactId ?? 0n, signal));
   const namesake = useLookUp(name || undefined, (signal) => findNamesake(name, signal));
   // Typing replaces the proposal. What is typed already stays, also if it begins like it.
@@ -47,10 +55,10 @@ export function AddPanel(): JSX.Element {
 
   const submit = (): void => {
     isJudged.value = true;
-    const isFaulty = [name, tag].some((text) => judgeText(text).fault);
-    if (exactId === undefined || isFaulty) {
+    const [faulty] = Object.keys(faults);
+    if (exactId === undefined || faulty !== undefined) {
       announce("Nothing was sent. See the messages beside the fields.");
-      return focusField(exactId === undefined ? "add-id" : "add-name");
+      return focusField(`add-${faulty}`);
     }
     const sent = findDraft("new");
     const plant = { id: exactId, name, tag };
@@ -80,7 +88,7 @@ export function AddPanel(): JSX.Element {
           id="add-id"
           label="Id"
           inputRef={selectField}
-          fault={isJudged.value && exactId === undefined ? ID_FAULT : undefined}
+          fault={isJudged.value && faults.id ? ID_FAULT : undefined}
           note={
             takenBy !== undefined &&
             error === undefined && (

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount } from "../../client/client.ts";
-import { isStorable } from "../../src/domain/plant.ts";
+import { findFaults } from "../../src/domain/plant.ts";
 import { Taken } from "../api/plants.ts";
 import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
@@ -126,9 +126,9 @@ export function selectField(field: HTMLInputElement | null): void {
 
 /** What is wrong with a name or a tag, or worth a second look. */
 export const judgeText = (text = ""): Pick<FieldProps, "fault" | "note"> => ({
-  fault: isStorable(text)
-    ? undefined
-    : "Contains a character that can't be stored (U+0000 or half of a surrogate pair).",
+  fault:
+    findFaults(0n, text, undefined).name &&
+    "Contains a character that can't be stored (U+0000 or half of a surrogate pair).",
   note: text.trim() === text ? undefined : "Starts or ends with a space.",
 });
 

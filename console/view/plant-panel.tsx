@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { isSame, type Plant } from "../../src/domain/plant.ts";
+import { findFaults, isSame, type Plant } from "../../src/domain/plant.ts";
 import { Changed, findPlant, replacePlant, type Versioned } from "../api/plants.ts";
 import { explain, isAbort, recoveries } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
@@ -152,7 +152,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
         <Form
           onSubmit={() => {
             if (!isTouched) discard();
-            else if (![draft.name, draft.tag].some((text) => judgeText(text).fault))
+            else if (Object.keys(findFaults(id, draft.name, draft.tag)).length === 0)
               void save({ ...draft, id }, draft.etag ?? "");
           }}
         >

@@ -1,7 +1,7 @@
 /** Tokens: how a request's token is found and judged, their form, `pst_<random>_<checksum>`, and how they are granted. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import { parseMembers } from "../domain/json.ts";
+import { parseMembers } from "../domain/members.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { type Scope, scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
 import { DAY_MS, findDurationMs, findRate, type Rate, UNLIMITED } from "../domain/rate.ts";

@@ -7,7 +7,6 @@ import {
   type Config,
   ConfigError,
   findIgnoredVariables,
-  type Limits,
   type Resolved,
   resolveConfig,
   type SettingName,
@@ -104,10 +103,10 @@ const choice = (flag: string, meaning: string, choices: readonly string[]): Opti
   new Option(flag, meaning).choices(choices);
 
 /** For tests, which cannot wait as long as a client may. */
-export const injectedLimits: Partial<Limits> = {};
+export const injected: Partial<Config> = {};
 
 const resolveOptions = (options: Readonly<Record<string, unknown>>): Resolved =>
-  resolveConfig(options, process.env, injectedLimits);
+  resolveConfig(options, process.env, injected);
 
 type Action = (config: Config, options: never, ...words: never[]) => Promise<void> | void;
 

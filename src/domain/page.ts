@@ -1,8 +1,7 @@
 /** Pages of plants and of tags: what a query asks for, and how a page is cut from rows in key order. */
 
 import { createFilter, type Filter, isSearch } from "./filter.ts";
-import { INT64_MAX, INT64_MIN } from "./json.ts";
-import { lengthOf, type ListedPlant } from "./plant.ts";
+import { INT64_MAX, INT64_MIN, lengthOf, type ListedPlant } from "./plant.ts";
 
 export const orders = ["asc", "desc"] as const;
 export type Order = (typeof orders)[number];

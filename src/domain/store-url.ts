@@ -42,7 +42,7 @@ const parameters: Readonly<Record<string, readonly [RegExp, string]>> = {
   application_name: [/^/, ""],
   connect_timeout: [/^0*([1-9]|[1-5]\d|60)$/, "is not a number of seconds from 1 to 60"],
   // Only a server that takes writes is ever used.
-  target_session_attrs: [/^(read-write|primary|any)$/, "is neither read-write, primary nor any"],
+  target_session_attrs: [/^(read-write|primary)$/, "is neither read-write nor primary"],
   prepare: [/^(true|false)$/, "is neither true nor false"],
 };
 

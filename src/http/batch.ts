@@ -1,25 +1,28 @@
 /** POST /plants/batch: many plants in, one result for each out. Lines of JSON are streams both ways, in constant memory. */
 
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import { describe, parseJson } from "../domain/json.ts";
-import { parseNewPlant, type Plant } from "../domain/plant.ts";
+import { describe, parseJson, parseNewPlant, type Plant } from "../domain/plant.ts";
 import { ElementReader } from "../format/json-array.ts";
 import { type Line, LineReader } from "../format/records.ts";
 import {
   ANSWERS_SHARE,
   countUnread,
   discard,
+  type Exchange,
   isClosing,
+  JSON_TYPE,
+  NDJSON_TYPES,
   nextTick,
   readChunks,
   type Reader,
   readText,
   requireOpen,
   requireType,
-} from "./body.ts";
-import { answer, type Exchange, type Service } from "./handle.ts";
-import { JSON_TYPE, NDJSON_TYPES, prefersMinimal } from "./request-headers.ts";
-import { requireRoomToAnswer, retryWhileOverloaded, toStream } from "./stream.ts";
+  type Service,
+} from "./exchange.ts";
+import { answer, requireRoomToAnswer } from "./handle.ts";
+import { prefersMinimal } from "./query.ts";
+import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 

@@ -2,19 +2,11 @@
 
 import type { ChangePage, ChangeQuery } from "../domain/change.ts";
 import { within } from "../tick.ts";
-import { ANSWERS_SHARE } from "./body.ts";
+import { ANSWERS_SHARE, type Exchange, JSON_TYPE, NDJSON_TYPES } from "./exchange.ts";
 import { toChunk } from "./feed.ts";
-import { answer, type Exchange } from "./handle.ts";
-import { linkNext, parseChangeQuery } from "./query.ts";
-import { chooseForm, JSON_TYPE, NDJSON_TYPES } from "./request-headers.ts";
-import {
-  answerText,
-  requireRoomToAnswer,
-  retryWhileOverloaded,
-  streamPages,
-  toStream,
-  VARY,
-} from "./stream.ts";
+import { answer, answerText, requireRoomToAnswer, VARY } from "./handle.ts";
+import { chooseForm, linkNext, parseChangeQuery } from "./query.ts";
+import { retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
 

@@ -1,102 +1,22 @@
 /** One request, from its head to its answer. Every failure is caught here. */
 
 import { findClientAddress } from "../domain/address.ts";
-import type { Authenticator } from "../auth/token.ts";
-import type { Config } from "../config.ts";
-import { type createRateLimiter, RateLimited, type RateState } from "../auth/rate-limit.ts";
+import { RateLimited, type RateState } from "../auth/rate-limit.ts";
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import type { ServedStore } from "../domain/store.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
-import type { Log } from "../observe/log.ts";
-import type { Metrics } from "../observe/metrics.ts";
-import type { Reports } from "../observe/reporter.ts";
 import { flushOverdue } from "../tick.ts";
-import { type Budget, countUnread, findLength, linger, type Rest } from "./body.ts";
-import type { Feed } from "./feed.ts";
+import {
+  ANSWERS_SHARE,
+  countUnread,
+  Exchange,
+  findLength,
+  linger,
+  requireOpen,
+  type RoutedRequest,
+  type Service,
+} from "./exchange.ts";
 import { parseQuery, pathOf } from "./query.ts";
-
-export interface Service {
-  readonly config: Config;
-  readonly store: ServedStore;
-  readonly authenticator: Authenticator;
-  readonly rates: ReturnType<typeof createRateLimiter>;
-  readonly budget: Budget;
-  /** Of lines of batches that are with the store. */
-  readonly lines: Budget;
-  readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
-  readonly log: Log;
-  readonly metrics: Metrics;
-  readonly reports: Reports;
-  readonly feed: Feed;
-  /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
-  readonly limitIdle: (request: Request, seconds: number) => void;
-  readonly addressOf: (request: Request) => string | undefined;
-}
-
-/** A request with the open parts of its route's path. */
-type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
-
-export class Exchange {
-  readonly service: Service;
-  readonly request: RoutedRequest;
-  readonly startedAtMs: number;
-  readonly sentId: string | null;
-  /** What it holds in memory of its body, and of what its answer is made from. */
-  bytesKept = 0;
-  /** What it holds of a streamed answer that has left for the client. */
-  private bytesLeaving = 0;
-  /** Then it holds memory until the stream ends, and otherwise until it is answered. */
-  isStreamed = false;
-  /** What is left of a body that is not read to its end. */
-  rest: Rest | undefined;
-  /** The record of its token, if that was good. */
-  token: TokenRecord | undefined;
-  /** What is left of the token's rate, if that is little. */
-  rate: RateState | undefined;
-  private id: string | undefined;
-
-  constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
-    this.service = service;
-    this.request = request;
-    this.startedAtMs = startedAtMs;
-    this.sentId = request.headers.get("x-request-id");
-  }
-
-  /** Keeps this much from now on. Throws a Refusal if there is no room beside others, or if they hold that share. */
-  reserve(bytesKept: number, share = 1): void {
-    const { budget } = this.service;
-    const others = budget.bytesHeld - this.bytesKept - this.bytesLeaving;
-    const bytes = bytesKept + this.bytesLeaving;
-    if (!budget.hasRoom(bytes, others, share)) {
-      budget.noteDropped(bytes);
-      throw new Refusal("overloaded");
-    }
-    this.hold(bytesKept);
-  }
-
-  /** The same for what is in memory already. */
-  hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
-    const { budget } = this.service;
-    const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
-    budget.bytesHeld += grown;
-    if (grown < 0) budget.noteDropped(-grown);
-    this.bytesKept = bytesKept;
-    this.bytesLeaving = bytesLeaving;
-  }
-
-  /** Names the request in the log: the client's id if it is sane, else one of ours. */
-  get requestId(): string {
-    this.id ??=
-      this.sentId !== null && SANE_REQUEST_ID.test(this.sentId)
-        ? this.sentId
-        : `${requestIdPrefix}-${(++requestCount).toString(36)}`;
-    return this.id;
-  }
-}
-
-const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
-const requestIdPrefix = Math.random().toString(36).slice(2, 10);
-let requestCount = 0;
+import { toStream } from "./stream.ts";
 
 export interface Operation {
   /** What a token needs; with `any` it only has to be valid. Undefined: open to all, because it shows no plant. */
@@ -136,13 +56,6 @@ export function createHandler(service: Service, route: Route | undefined): Handl
       : metrics.counterOf(route.path, Object.keys(route.operations));
   const isLogged = config.logLevel === "debug";
 
-  /** The head is sound, and there is an operation. */
-  function admit({ request }: Exchange, operation: Operation | undefined): Operation {
-    requireSaneHead(request, config.urlBytesMax);
-    if (operation !== undefined) return operation;
-    throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
-  }
-
   function finish(exchange: Exchange, response: Response, refusal: Refusal | undefined): Response {
     const { request, startedAtMs } = exchange;
     const { headers, status } = response;
@@ -156,7 +69,16 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     if (config.corsOrigins.length > 0) addCorsHeaders(exchange, headers, allow);
     if (service.readiness.isDraining) headers.set("connection", "close");
     if (refusal !== undefined || isLogged) logRequest(exchange, status, refusal);
-    if (refusal !== undefined) noteFailure(exchange, status, refusal, route);
+    if (refusal !== undefined)
+      service.reports.noteFailure({
+        atMs: Date.now(),
+        status,
+        reason: refusal.reason,
+        method: request.method,
+        path: showPath(route, request),
+        token: exchange.token?.name,
+        requestId: exchange.requestId,
+      });
     return response;
   }
 
@@ -164,9 +86,11 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     const startedAtMs = performance.now();
     flushOverdue(startedAtMs);
     const exchange = new Exchange(service, request, startedAtMs);
-    const found = operations.get(request.method);
+    const operation = operations.get(request.method);
     try {
-      const operation = admit(exchange, found);
+      requireSaneHead(request, config.urlBytesMax);
+      if (operation === undefined)
+        throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
       // Awaiting a token that was checked lately would cost a microtask.
       const authorized = authorize(exchange, operation);
       if (authorized !== undefined) await authorized;
@@ -174,7 +98,7 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     } catch (error) {
       const refusal = toRefusal(error);
       if (refusal instanceof RateLimited) exchange.rate = refusal.state;
-      return finish(exchange, answerRefusal(exchange, refusal, allow, found), refusal);
+      return finish(exchange, answerRefusal(exchange, refusal, allow, operation), refusal);
     }
   };
 }
@@ -203,26 +127,6 @@ function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord
   if (scope !== undefined && scope !== "any" && !token.scopes.includes(scope))
     throw new LacksScope(scope);
   if (hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
-}
-
-function noteFailure(
-  { request, requestId, token, service }: Exchange,
-  status: number,
-  { reason }: Refusal,
-  route: Route | undefined,
-): void {
-  const path = showPath(route, request);
-  const { method } = request;
-  const atMs = Date.now();
-  service.reports.noteFailure({
-    atMs,
-    status,
-    reason,
-    method,
-    path,
-    token: token?.name,
-    requestId,
-  });
 }
 
 /** With an id if it is one: a client may send anything, even a token, in its place. */
@@ -280,7 +184,7 @@ export class LacksScope extends Refusal {
   }
 }
 
-type ExtraHeaders = Readonly<Record<string, string>>;
+type MoreHeaders = Readonly<Record<string, string>>;
 
 const API_HEADERS = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 const emptyHeaders = new Headers(API_HEADERS);
@@ -291,7 +195,7 @@ const jsonHeaders = new Headers({ "content-type": "application/json", ...API_HEA
 export function answer(
   status: number,
   body: string | Uint8Array | ReadableStream<Uint8Array> | null,
-  more?: ExtraHeaders,
+  more?: MoreHeaders,
 ): Response {
   const response = new Response(body, {
     status,
@@ -301,7 +205,51 @@ export function answer(
   return response;
 }
 
-const RETRY_AFTER_SECONDS = "1";
+/** The system takes an answer of this size from us even if the client does not read it. */
+export const SMALL_CHARACTERS_MAX = 65_536;
+
+/** The same URL answers in several forms. */
+export const VARY = { vary: "Accept" };
+
+const encoder = new TextEncoder();
+
+/**
+ * A text to answer with. A large one counts as held memory until the client has taken it. It goes out in small slices,
+ * because the runtime does not tell when the last one has left.
+ */
+export function answerText(
+  exchange: Exchange,
+  text: string | Uint8Array,
+  headers?: MoreHeaders,
+): Response {
+  if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
+  const bytes = typeof text === "string" ? encoder.encode(text) : text;
+  exchange.reserve(bytes.length, ANSWERS_SHARE);
+  const slices = async function* (): AsyncGenerator<Uint8Array> {
+    for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
+      yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
+  };
+  return answer(200, toStream(exchange, slices), headers);
+}
+
+/** A value that was read whole, as JSON. Throws a Refusal if it is large and others hold half of the memory. */
+export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHeaders): Response {
+  const json = JSON.stringify(value);
+  requireRoomToAnswer(exchange, json.length);
+  return answerText(exchange, json, headers);
+}
+
+/** Throws a Refusal if the answer is large and others hold half of the memory. */
+export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
+  if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
+}
+
+/** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
+export async function requireAnswerable(exchange: Exchange, characters: number): Promise<void> {
+  if (characters <= SMALL_CHARACTERS_MAX) return;
+  requireRoomToAnswer(exchange, characters);
+  await requireOpen(exchange.request);
+}
 
 function answerRefusal(
   exchange: Exchange,
@@ -312,7 +260,7 @@ function answerRefusal(
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;
-  if (status === 503) headers["retry-after"] = RETRY_AFTER_SECONDS;
+  if (status === 503) headers["retry-after"] = "1";
   if (refusal instanceof RateLimited) headers["retry-after"] = String(refusal.retryAfterSeconds);
   if (refusal.reason === "unsupported_encoding") headers["accept-encoding"] = "identity";
   if (status === 401 || status === 403) headers["www-authenticate"] = challenge(refusal);
@@ -343,7 +291,6 @@ function challenge(refusal: Refusal): string {
 
 const EXPOSED_HEADERS =
   "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
-const PREFLIGHT_SECONDS = "600";
 
 /** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
 function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow: string): void {
@@ -359,5 +306,5 @@ function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow:
     "access-control-allow-headers",
     "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id",
   );
-  headers.set("access-control-max-age", PREFLIGHT_SECONDS);
+  headers.set("access-control-max-age", "600");
 }

@@ -2,12 +2,11 @@
 
 import type { Config } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
-import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
+import { INT64_MAX, INT64_MIN } from "../domain/plant.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { scopes } from "../domain/token.ts";
 import { BATCH_TYPES, createPlants, lineBytesMax } from "./batch.ts";
 import { listChanges } from "./changes.ts";
-import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
   answering,
   describeCatalogue,
@@ -20,7 +19,9 @@ import {
   jsonAndLines,
   jsonWith,
   ok,
-} from "./openapi-parts.ts";
+} from "./entry.ts";
+import { JSON_TYPE } from "./exchange.ts";
+import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
   answerTags,
   countPlants,
@@ -31,7 +32,6 @@ import {
   replacePlant,
 } from "./plants.ts";
 import { changeParameters, filterParameters, plantParameters, tagParameters } from "./query.ts";
-import { JSON_TYPE } from "./request-headers.ts";
 import {
   define,
   explained,

@@ -1,10 +1,10 @@
 /** The operations on one plant, on pages and streams of plants, and on tags. */
 
 import { Refusal } from "../domain/errors.ts";
-import { findPlainInt64 } from "../domain/json.ts";
 import type { TagPage } from "../domain/page.ts";
 import {
   entityTagOf,
+  findPlainInt64,
   formatPlant,
   formatStoredPlant,
   lengthOf,
@@ -13,25 +13,34 @@ import {
 } from "../domain/plant.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD } from "../format/csv.ts";
-import { ANSWERS_SHARE, readText, requireType } from "./body.ts";
-import { answer, type Exchange } from "./handle.ts";
-import { filterParameters, linkNext, parsePlantQuery, parseQuery, tagParameters } from "./query.ts";
 import {
-  chooseForm,
-  isUnmodified,
+  ANSWERS_SHARE,
+  type Exchange,
   JSON_TYPE,
   NDJSON_TYPES,
-  parseCondition,
-} from "./request-headers.ts";
+  readText,
+  requireType,
+} from "./exchange.ts";
 import {
+  answer,
   answerJson,
   answerText,
   requireAnswerable,
   requireRoomToAnswer,
   SMALL_CHARACTERS_MAX,
-  streamPages,
   VARY,
-} from "./stream.ts";
+} from "./handle.ts";
+import {
+  chooseForm,
+  filterParameters,
+  isUnmodified,
+  linkNext,
+  parseCondition,
+  parsePlantQuery,
+  parseQuery,
+  tagParameters,
+} from "./query.ts";
+import { streamPages } from "./stream.ts";
 
 const REPLAYED = { "idempotent-replayed": "true" };
 

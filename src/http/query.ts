@@ -1,12 +1,24 @@
-/** The query of a URL. Everything unknown, repeated or odd is refused, and one answer names all of it. */
+/**
+ * What a request asks for: the query of its URL, and headers that choose a form or set a condition. Everything unknown,
+ * repeated or odd in a query is refused, and one answer names all of it.
+ */
 
 import { findForwardedPrefix } from "../domain/address.ts";
 import { type ChangeQuery, changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { findPlainInt64, INT64_MAX, INT64_MIN, joinFaults } from "../domain/json.ts";
+import { joinFaults } from "../domain/members.ts";
 import { type FilterName, filterNames, filters } from "../domain/filter.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
-import { isStorable } from "../domain/plant.ts";
+import {
+  type Condition,
+  type EntityTags,
+  findPlainInt64,
+  INT64_MAX,
+  INT64_MIN,
+  isStorable,
+  matches,
+} from "../domain/plant.ts";
+import type { Exchange } from "./exchange.ts";
 import { int64, integer, list, type Shape, text } from "./shape.ts";
 
 /** How a parameter is described and read. */
@@ -188,22 +200,13 @@ const SHOWN_CHARACTERS_MAX = 40;
 
 const quote = (given: string): string => JSON.stringify(given.slice(0, SHOWN_CHARACTERS_MAX));
 
-/** An exchange whose answer may have a next page. */
-interface Paged {
-  readonly request: Request;
-  readonly service: {
-    readonly config: { readonly trustedProxies: readonly string[] };
-    readonly addressOf: (request: Request) => string | undefined;
-  };
-}
-
 /**
  * The header with a link to the page that begins after this id or tag, by RFC 8288; none after the last page. It is an
  * absolute path: not every library resolves a query alone by RFC 3986. Its filters are written as the client wrote
  * them.
  */
 export function linkNext(
-  { request, service }: Paged,
+  { request, service }: Exchange,
   limit: number,
   after: bigint | number | string | undefined,
 ): Readonly<Record<string, string>> {
@@ -250,4 +253,88 @@ function decode(encoded: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * The offer with the highest weight, RFC 9110 section 12.5.1. The first offer if the client has no preference or
+ * accepts none of them.
+ */
+export function chooseForm<Form extends string>(
+  accept: string | null,
+  offers: readonly [Form, ...Form[]],
+): Form {
+  if (accept === null || accept === "*/*") return offers[0];
+  const weigh = parseWeights(accept);
+  let best = offers[0];
+  let bestWeight = 0;
+  for (const offer of offers) {
+    const weight = weigh(offer, `${offer.split("/")[0]}/*`, "*/*");
+    if (weight > bestWeight) [best, bestWeight] = [offer, weight];
+  }
+  return best;
+}
+
+/** RFC 9110, section 12.5.3. */
+export const acceptsGzip = (header: string | null): boolean =>
+  parseWeights(header ?? "")("gzip", "x-gzip", "*") > 0;
+
+/** RFC 7240, sections 2 and 4.2: other preferences are ignored, and of two about the answer the first one counts. */
+export function prefersMinimal(header: string | null): boolean {
+  const given = (header ?? "")
+    .split(",")
+    .map((preference) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(preference)?.[1]);
+  return given.find((value) => value !== undefined) === "minimal";
+}
+
+/** Tells the weight of types or codings: that of the first name, the most specific one, that the client weighs. */
+function parseWeights(header: string): (...names: readonly string[]) => number {
+  const weights = new Map<string, number>();
+  for (const element of header.toLowerCase().split(",")) {
+    const [name = "", ...parameters] = element.split(";").map((part) => part.trim());
+    const weight = parameters.find((parameter) => parameter.startsWith("q="))?.slice(2);
+    weights.set(name, weight === undefined ? 1 : Number(weight) || 0);
+  }
+  return (...names) =>
+    names.map((name) => weights.get(name)).find((weight) => weight !== undefined) ?? 0;
+}
+
+/** The condition of a change, RFC 9110 section 13. Throws a Refusal if a header is malformed. */
+export function parseCondition(headers: Headers): Condition {
+  return {
+    // A weak tag does not promise the same bytes, so it never matches here (strong comparison).
+    match: parseEntityTags(headers.get("if-match"), "strong"),
+    noneMatch: parseEntityTags(headers.get("if-none-match"), "weak"),
+  };
+}
+
+/** Whether the client already has these bytes. */
+export const isUnmodified = (headers: Headers, entityTag: string): boolean =>
+  matches(parseEntityTags(headers.get("if-none-match"), "weak") ?? [], entityTag);
+
+function parseEntityTags(
+  header: string | null,
+  comparison: "strong" | "weak",
+): EntityTags | undefined {
+  if (header === null) return undefined;
+  if (header.trim() === "*") return "any";
+  const tags = parseTags(header);
+  return comparison === "weak" ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
+}
+
+/**
+ * The next entity tag of a list, with the separator behind it. RFC 9110, section 5.6.1.2: empty elements are ignored.
+ * Element by element: a client could make one expression for the whole list run for hours.
+ */
+const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
+
+function parseTags(header: string): string[] {
+  const tags: string[] = [];
+  ELEMENT.lastIndex = 0;
+  do {
+    const [found, tag] = ELEMENT.exec(header) ?? [];
+    if (found === undefined) throw new Refusal("invalid_precondition");
+    if (tag !== undefined) tags.push(tag);
+  } while (ELEMENT.lastIndex < header.length);
+  if (tags.length === 0) throw new Refusal("invalid_precondition");
+  return tags;
 }

@@ -1,11 +1,11 @@
 /** Listens, and stops without losing a request. */
 
+import { readdirSync, readFileSync, statSync } from "node:fs";
 import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
-import { Budget, LINES_SHARE } from "./body.ts";
+import { Budget, LINES_SHARE, type Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
-import { createHandler, type Service } from "./handle.ts";
-import { Listener } from "./listener.ts";
+import { createHandler } from "./handle.ts";
 import { createRoutes, describeApi, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { createReadiness } from "./status.ts";
@@ -76,7 +76,7 @@ export function startServer(given: Parts): RunningServer {
     ),
     fetch: createHandler(service, undefined),
   };
-  const listener = new Listener(options, config, log);
+  const listener = new Listener(options, service);
   const { hostname, port } = listener.server;
 
   const setGauges = (): void => {
@@ -111,4 +111,97 @@ export function startServer(given: Parts): RunningServer {
       await flushUses();
     },
   };
+}
+
+type Options = Parameters<typeof Bun.serve<undefined>>[0] & { port: number };
+type Server = ReturnType<typeof Bun.serve<undefined>>;
+
+const LOOK_MS = 100;
+/** It opens again below this, so it does not flap. */
+const OPEN_SHARE = 0.875;
+/** For files and threads that are opened later. */
+const DESCRIPTORS_SPARE = 64;
+
+/**
+ * The runtime has no bound of its own. At the limit of descriptors it polls a connection that waits without a pause, so
+ * the listener closes before that too. A new connection is refused then, connections without a request are closed, and
+ * requests in flight are answered.
+ */
+class Listener {
+  private readonly options: Options;
+  private readonly log: Service["log"];
+  private readonly connectionsMax: number;
+  private readonly descriptorsOwn = countDescriptors();
+  private readonly looking: ReturnType<typeof setInterval>;
+  /** Those before it may still have connections. */
+  private readonly servers: Set<Server>;
+  private isOpen = true;
+  /** Methods that concern a request work on any server. */
+  server: Server;
+
+  constructor(options: Options, { config, log }: Service) {
+    this.server = Bun.serve(options);
+    this.servers = new Set([this.server]);
+    this.options = { ...options, port: this.server.port ?? options.port };
+    this.log = log;
+    const descriptors = findDescriptorsMax() - this.descriptorsOwn - DESCRIPTORS_SPARE;
+    this.connectionsMax = Math.max(1, Math.min(config.connectionsMax, descriptors));
+    this.looking = setInterval(() => this.look(), LOOK_MS);
+    this.looking.unref();
+  }
+
+  get requestsInFlight(): number {
+    return this.servers.values().reduce((sum, { pendingRequests }) => sum + pendingRequests, 0);
+  }
+
+  /** Resolves when every connection has ended. */
+  async stop(isAtOnce: boolean): Promise<void> {
+    clearInterval(this.looking);
+    await Promise.all(Array.from(this.servers, (server) => server.stop(isAtOnce)));
+  }
+
+  private look(): void {
+    const connections = countDescriptors() - this.descriptorsOwn;
+    if (this.isOpen && connections > this.connectionsMax) this.close(connections);
+    else if (!this.isOpen && connections < this.connectionsMax * OPEN_SHARE) this.open();
+  }
+
+  private close(connections: number): void {
+    const { server, connectionsMax } = this;
+    this.isOpen = false;
+    this.log.warn("connections_full", { connections, connectionsMax });
+    void server.stop().then(() => this.servers.delete(server));
+  }
+
+  private open(): void {
+    try {
+      this.server = Bun.serve(this.options);
+      this.servers.add(this.server);
+      this.isOpen = true;
+    } catch (cause) {
+      // Another process has the port now. It is tried again.
+      this.log.error("port_lost", { cause });
+    }
+  }
+}
+
+/** Sockets are nearly all of them. */
+function countDescriptors(): number {
+  const folder = process.platform === "linux" ? "/proc/self/fd" : "/dev/fd";
+  try {
+    // Linux tells since 6.2.
+    return statSync(folder).size || readdirSync(folder).length;
+  } catch {
+    // None is left to look with.
+    return Number.POSITIVE_INFINITY;
+  }
+}
+
+function findDescriptorsMax(): number {
+  try {
+    const limits = readFileSync("/proc/self/limits", "latin1");
+    return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
 }

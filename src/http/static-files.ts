@@ -4,8 +4,9 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
-import { answer, type Exchange, type Operation, type Route } from "./handle.ts";
-import { acceptsGzip, isUnmodified } from "./request-headers.ts";
+import type { Exchange } from "./exchange.ts";
+import { answer, type Operation, type Route } from "./handle.ts";
+import { acceptsGzip, isUnmodified } from "./query.ts";
 
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");
 const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");

@@ -5,11 +5,11 @@ import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { SAMPLES_MAX } from "../observe/activity.ts";
 import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
-import { answer, type Exchange } from "./handle.ts";
-import { type Entries, json, ok } from "./openapi-parts.ts";
+import { type Entries, json, ok } from "./entry.ts";
+import type { Exchange } from "./exchange.ts";
+import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
 import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
-import { answerText, requireRoomToAnswer } from "./stream.ts";
 
 /** Any client may ask, and a probe is a commit: the service makes at most one in this time. */
 const PROBE_VALID_MS = 1_000;

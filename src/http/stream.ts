@@ -1,58 +1,9 @@
 /** Answers that are made while they are sent. */
 
 import { Refusal, toRefusal } from "../domain/errors.ts";
-import { ANSWERS_SHARE, requireOpen } from "./body.ts";
-import { answer, type Exchange } from "./handle.ts";
-
-/** The system takes an answer of this size from us even if the client does not read it. */
-export const SMALL_CHARACTERS_MAX = 65_536;
+import { ANSWERS_SHARE, type Exchange } from "./exchange.ts";
 
 const encoder = new TextEncoder();
-
-/** The same URL answers in several forms. */
-export const VARY = { vary: "Accept" };
-
-/**
- * A text to answer with. A large one counts as held memory until the client has taken it. It goes out in small slices,
- * because the runtime does not tell when the last one has left.
- */
-export function answerText(
-  exchange: Exchange,
-  text: string | Uint8Array,
-  headers?: Readonly<Record<string, string>>,
-): Response {
-  if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
-  const bytes = typeof text === "string" ? encoder.encode(text) : text;
-  exchange.reserve(bytes.length, ANSWERS_SHARE);
-  const slices = async function* (): AsyncGenerator<Uint8Array> {
-    for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
-      yield bytes.subarray(at, at + SMALL_CHARACTERS_MAX);
-  };
-  return answer(200, toStream(exchange, slices), headers);
-}
-
-/** A value that was read whole, as JSON. Throws a Refusal if it is large and others hold half of the memory. */
-export function answerJson(
-  exchange: Exchange,
-  value: unknown,
-  headers?: Readonly<Record<string, string>>,
-): Response {
-  const json = JSON.stringify(value);
-  requireRoomToAnswer(exchange, json.length);
-  return answerText(exchange, json, headers);
-}
-
-/** Throws a Refusal if the answer is large and others hold half of the memory. */
-export function requireRoomToAnswer(exchange: Exchange, characters: number): void {
-  if (characters > SMALL_CHARACTERS_MAX) exchange.reserve(exchange.bytesKept, ANSWERS_SHARE);
-}
-
-/** For a plant that is also the answer: a large one is refused before it is stored if its answer could not be sent. */
-export async function requireAnswerable(exchange: Exchange, characters: number): Promise<void> {
-  if (characters <= SMALL_CHARACTERS_MAX) return;
-  requireRoomToAnswer(exchange, characters);
-  await requireOpen(exchange.request);
-}
 
 /** The text of a page, and the place where the next one begins. */
 interface PageText<Place> {

@@ -11,12 +11,11 @@ import {
 } from "../auth/token.ts";
 import { Refusal } from "../domain/errors.ts";
 import { type Scope, scopes, type TokenRecord } from "../domain/token.ts";
-import { type Exchange, LacksScope } from "./handle.ts";
-import { toEntry } from "./json-operation.ts";
-import { type Entries, json, ok } from "./openapi-parts.ts";
+import { type Entries, json, ok, toEntry } from "./entry.ts";
+import type { Exchange } from "./exchange.ts";
+import { answerJson, LacksScope } from "./handle.ts";
 import { linkNext, parseQuery, tokenParameters } from "./query.ts";
 import { define, list, maybe, object, text, time } from "./shape.ts";
-import { answerJson } from "./stream.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 

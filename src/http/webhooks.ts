@@ -3,8 +3,7 @@
 import { changeTypes } from "../domain/change.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
 import { webhookActions } from "../webhooks/manage.ts";
-import { toEntry } from "./json-operation.ts";
-import { describeParameters, type Entries, type Entry, json } from "./openapi-parts.ts";
+import { describeParameters, type Entries, type Entry, json, toEntry } from "./entry.ts";
 import {
   component,
   define,

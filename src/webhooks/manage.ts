@@ -3,7 +3,7 @@
 import { grantRules, iso } from "../auth/token.ts";
 import { type ChangePage, changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import { parseMembers } from "../domain/json.ts";
+import { parseMembers } from "../domain/members.ts";
 import type { ServedStore } from "../domain/store.ts";
 import { type Attempt, joinAttempts, type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import {

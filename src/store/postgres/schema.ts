@@ -101,7 +101,7 @@ export async function findVersion(
   // Another instance may have made them a moment ago.
   if (foreign === undefined || (await readVersion(connection)) !== undefined) return undefined;
   throw new StoreOpenError(
-    `${location} has a table ${foreign.table_name} that plantstore did not make. It was left alone; use a database or schema of its own.`,
+    `${location} has a table ${foreign.table_name} that plantstore 1.0 or newer did not make. It was left alone; use a database or schema of its own.`,
   );
 }
 

@@ -4,7 +4,7 @@ import type { Database } from "bun:sqlite";
 import type { ChangeQuery } from "../../domain/change.ts";
 import { Refusal } from "../../domain/errors.ts";
 import { findHint, isSearch } from "../../domain/filter.ts";
-import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
+import { INT64_MAX, INT64_MIN } from "../../domain/plant.ts";
 import {
   type CountPage,
   createPage,

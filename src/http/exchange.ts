@@ -1,8 +1,108 @@
-/** Reads request bodies: JSON in UTF-8, within bounds of one body's size, of all bodies' sizes, and of time. */
+/** One request under way: what it holds in memory, and how its body is read, within bounds of size and time. */
 
+import type { Authenticator } from "../auth/token.ts";
+import type { createRateLimiter, RateState } from "../auth/rate-limit.ts";
+import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
+import type { ServedStore } from "../domain/store.ts";
+import type { TokenRecord } from "../domain/token.ts";
 import { Bytes } from "../format/records.ts";
+import type { Log } from "../observe/log.ts";
+import type { Metrics } from "../observe/metrics.ts";
+import type { Reports } from "../observe/reporter.ts";
 import { endOfTick, within } from "../tick.ts";
+import type { Feed } from "./feed.ts";
+
+export interface Service {
+  readonly config: Config;
+  readonly store: ServedStore;
+  readonly authenticator: Authenticator;
+  readonly rates: ReturnType<typeof createRateLimiter>;
+  readonly budget: Budget;
+  /** Of lines of batches that are with the store. */
+  readonly lines: Budget;
+  readonly readiness: { readonly isDraining: boolean; readonly check: () => Promise<void> };
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly reports: Reports;
+  readonly feed: Feed;
+  /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
+  readonly limitIdle: (request: Request, seconds: number) => void;
+  readonly addressOf: (request: Request) => string | undefined;
+}
+
+/** A request with the open parts of its route's path. */
+export type RoutedRequest = Request & { readonly params?: Readonly<Record<string, string>> };
+
+export class Exchange {
+  readonly service: Service;
+  readonly request: RoutedRequest;
+  readonly startedAtMs: number;
+  readonly sentId: string | null;
+  /** What it holds in memory of its body, and of what its answer is made from. */
+  bytesKept = 0;
+  /** What it holds of a streamed answer that has left for the client. */
+  private bytesLeaving = 0;
+  /** Then it holds memory until the stream ends, and otherwise until it is answered. */
+  isStreamed = false;
+  /** What is left of a body that is not read to its end. */
+  rest: Rest | undefined;
+  /** The record of its token, if that was good. */
+  token: TokenRecord | undefined;
+  /** What is left of the token's rate, if that is little. */
+  rate: RateState | undefined;
+  private id: string | undefined;
+
+  constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
+    this.service = service;
+    this.request = request;
+    this.startedAtMs = startedAtMs;
+    this.sentId = request.headers.get("x-request-id");
+  }
+
+  /** Keeps this much from now on. Throws a Refusal if there is no room beside others, or if they hold that share. */
+  reserve(bytesKept: number, share = 1): void {
+    const { budget } = this.service;
+    const others = budget.bytesHeld - this.bytesKept - this.bytesLeaving;
+    const bytes = bytesKept + this.bytesLeaving;
+    if (!budget.hasRoom(bytes, others, share)) {
+      budget.noteDropped(bytes);
+      throw new Refusal("overloaded");
+    }
+    this.hold(bytesKept);
+  }
+
+  /** The same for what is in memory already. */
+  hold(bytesKept: number, bytesLeaving = this.bytesLeaving): void {
+    const { budget } = this.service;
+    const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
+    budget.bytesHeld += grown;
+    if (grown < 0) budget.noteDropped(-grown);
+    this.bytesKept = bytesKept;
+    this.bytesLeaving = bytesLeaving;
+  }
+
+  /** Names the request in the log: the client's id if it is sane, else one of ours. */
+  get requestId(): string {
+    this.id ??=
+      this.sentId !== null && SANE_REQUEST_ID.test(this.sentId)
+        ? this.sentId
+        : `${requestIdPrefix}-${(++requestCount).toString(36)}`;
+    return this.id;
+  }
+}
+
+const SANE_REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
+const requestIdPrefix = Math.random().toString(36).slice(2, 10);
+let requestCount = 0;
+
+export const JSON_TYPE = "application/json";
+/** One format under three names; the client gets the name that it asked for. */
+export const NDJSON_TYPES = [
+  "application/x-ndjson",
+  "application/ndjson",
+  "application/jsonl",
+] as const;
 
 /** The type of the body. Throws a Refusal unless it is one of these, in UTF-8 and not compressed. */
 export function requireType(headers: Headers, ...allowed: readonly string[]): string {
@@ -77,23 +177,8 @@ const UNREAD_BYTES_MAX = 1_572_864;
 export type Rest = Reader | Promise<unknown>;
 export type Reader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "cancel">;
 
-/** An exchange whose body is received. */
-interface Receiving {
-  readonly request: Request;
-  readonly service: {
-    readonly config: { readonly bodyBytesMax: number; readonly readSecondsMax: number };
-    readonly budget: Budget;
-    readonly readiness: { readonly isDraining: boolean };
-    readonly limitIdle: (request: Request, seconds: number) => void;
-  };
-  readonly bytesKept: number;
-  rest: Rest | undefined;
-  hold(bytes: number): void;
-  reserve(bytes: number, share?: number): void;
-}
-
 /** What the runtime may hold of a body that has not been read. One body fits, however small the bound. */
-export function countUnread({ request, service }: Receiving): number {
+export function countUnread({ request, service }: Exchange): number {
   const fallback = request.headers.has("transfer-encoding") ? Number.POSITIVE_INFINITY : 0;
   const length = findLength(request) ?? fallback;
   return Math.min(length, UNREAD_BYTES_MAX, service.budget.bytesMax / 2);
@@ -113,7 +198,7 @@ const CHUNKS_A_TICK = 8;
 const BUFFER_GROWTH = 2;
 
 /** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
-export function readText(exchange: Receiving): string | Promise<string> {
+export function readText(exchange: Exchange): string | Promise<string> {
   const { request } = exchange;
   const length = findLength(request);
   requireLength(length ?? 0, exchange);
@@ -131,14 +216,14 @@ export function readText(exchange: Receiving): string | Promise<string> {
   return decodeLater(exchange, readSmall(exchange, bytes));
 }
 
-async function decodeLater(exchange: Receiving, read: Promise<Uint8Array>): Promise<string> {
+async function decodeLater(exchange: Exchange, read: Promise<Uint8Array>): Promise<string> {
   const bytes = await read.catch(explainAbort);
   // A small one is bounded by the queue of writes.
   if (bytes.length <= WHOLE_BYTES_MAX) exchange.hold(0);
   return decodeUtf8(bytes);
 }
 
-async function readSmall(exchange: Receiving, bytes: Promise<Uint8Array>): Promise<Uint8Array> {
+async function readSmall(exchange: Exchange, bytes: Promise<Uint8Array>): Promise<Uint8Array> {
   // Most bodies arrive in the tick of their head. A timer for each request would cost more than the wait.
   await endOfTick();
   const arrived = Bun.peek(bytes);
@@ -149,7 +234,7 @@ async function readSmall(exchange: Receiving, bytes: Promise<Uint8Array>): Promi
   throw new Refusal("body_too_slow");
 }
 
-async function readLarge(exchange: Receiving, length: number | undefined): Promise<Uint8Array> {
+async function readLarge(exchange: Exchange, length: number | undefined): Promise<Uint8Array> {
   const { request, service } = exchange;
   if (request.body === null) return new Uint8Array();
   const reader = request.body.getReader();
@@ -202,7 +287,7 @@ function explainAbort(error: unknown): never {
   throw isAbort ? new Refusal("body_incomplete") : error;
 }
 
-function requireLength(bytes: number, { service }: Receiving): void {
+function requireLength(bytes: number, { service }: Exchange): void {
   const { bodyBytesMax } = service.config;
   if (bytes > bodyBytesMax)
     throw new Refusal(
@@ -226,14 +311,14 @@ const LINGER_IDLE_MS_MAX = 500;
 const LINGER_BLIND_MS = 2_000;
 
 /** Whether the connection closes after the answer. */
-export const isClosing = ({ request, service }: Receiving): boolean =>
+export const isClosing = ({ request, service }: Exchange): boolean =>
   service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
 /**
  * A refusal, and whether the connection closes after it. If the body was not read to its end, all of the answer is sent
  * at once, and its end after the rest of the body. On a connection that stays open, the runtime discards the rest.
  */
-export function linger(exchange: Receiving, text: string) {
+export function linger(exchange: Exchange, text: string) {
   const { request, service, rest: begun } = exchange;
   const length = findLength(request) ?? Number.POSITIVE_INFINITY;
   const closes = isClosing(exchange) || length > LINGER_BYTES_MAX || begun !== undefined;

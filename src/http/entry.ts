@@ -1,43 +1,19 @@
-/** What the description of every operation is made of. */
+/** An operation as it is served and described: the parts of the description that operations share. */
 
-import { catalogue, type ErrorName } from "../domain/errors.ts";
-import type { Method, Operation } from "./handle.ts";
-import { NDJSON_TYPES } from "./request-headers.ts";
+import { catalogue, type ErrorName, type Failure } from "../domain/errors.ts";
+import { parseJson } from "../domain/plant.ts";
+import type { Scope } from "../domain/token.ts";
+import { type Exchange, JSON_TYPE, NDJSON_TYPES, readText, requireType } from "./exchange.ts";
+import { answer, answerJson, LacksScope, type Method, type Operation } from "./handle.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 
-const inRequest = ["malformed_request", "invalid_query"] as const;
-const inCondition = [...inRequest, "invalid_id", "invalid_precondition"] as const;
-const inBody = ["invalid_utf8", "invalid_json", "body_incomplete"] as const;
+/** By response, its errors. They have one status. */
+const failures: Record<string, ErrorName[]> = {};
+for (const name of Object.keys(catalogue) as ErrorName[])
+  for (const failure of catalogue[name].failures) (failures[failure] ??= []).push(name);
 
-/** The failures of operations. Each is one response with one status, shared by every operation that can answer it. */
-const failures = {
-  BadRequest: ["malformed_request"],
-  BadQuery: inRequest,
-  BadCondition: inCondition,
-  BadPlant: [...inRequest, ...inBody, "invalid_plant"],
-  BadReplacement: [...inCondition, ...inBody, "invalid_plant"],
-  BadBody: [...inRequest, ...inBody, "invalid_body"],
-  Unauthorized: ["token_missing", "token_invalid", "token_expired"],
-  Forbidden: ["insufficient_scope"],
-  PlantNotFound: ["plant_not_found"],
-  ChangesGone: ["changes_gone"],
-  TokenNotFound: ["token_not_found"],
-  TokenNameTaken: ["token_name_taken"],
-  LastManager: ["last_manager"],
-  WebhookNotFound: ["webhook_not_found"],
-  WebhookConflict: ["webhook_name_taken", "webhooks_full"],
-  BodyTooSlow: ["body_too_slow"],
-  IdTaken: ["id_taken", "store_full"],
-  PreconditionFailed: ["precondition_failed"],
-  BodyTooLarge: ["body_too_large"],
-  UrlTooLong: ["url_too_long"],
-  UnsupportedBody: ["unsupported_media_type", "unsupported_encoding"],
-  RateLimited: ["rate_limited"],
-  InternalError: ["internal"],
-  Unavailable: ["overloaded", "store_unavailable", "store_busy", "shutting_down", "disk_low"],
-} as const satisfies Record<string, readonly [ErrorName, ...ErrorName[]]>;
-
-type Failure = keyof typeof failures;
+const statusOf = ([first]: readonly ErrorName[] = []): number =>
+  catalogue[first as ErrorName].status;
 
 const headers = {
   "X-Request-Id":
@@ -101,7 +77,7 @@ export function describeOperation(operationId: string, tag: string, entry: Entry
   const responses: Responses = {
     ...answers,
     ...Object.fromEntries(
-      all.map((name) => [catalogue[failures[name][0]].status, component("responses", name)]),
+      all.map((name) => [statusOf(failures[name]), component("responses", name)]),
     ),
   };
   return {
@@ -185,7 +161,7 @@ export const describeShared = (): object => ({
   headers: mapValues(headers, (description) => ({ description, schema: { type: "string" } })),
 });
 
-function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
+function describeFailure(names: readonly ErrorName[]): object {
   const lines = names.map(
     (name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`,
   );
@@ -195,7 +171,7 @@ function describeFailure(names: readonly [ErrorName, ...ErrorName[]]): object {
   });
   return {
     description: lines.join("\n"),
-    headers: withHeaders(headersByStatus[catalogue[names[0]].status] ?? []),
+    headers: withHeaders(headersByStatus[statusOf(names)] ?? []),
     content: jsonWith({ schema: component("schemas", "Error") }, Object.fromEntries(examples)),
   };
 }
@@ -206,4 +182,43 @@ export function describeCatalogue(): string {
       `| \`${code} ${name}\` | ${status} | ${meaning} | ${retry ? "yes" : "no"} |`,
   );
   return ["| error | status | meaning | retry |", "| --- | --- | --- | --- |", ...rows].join("\n");
+}
+
+/** Takes and answers small values: tokens and webhooks. */
+interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "fails"> {
+  readonly scope: Scope | "any";
+  /** One more scope. */
+  readonly needs?: Scope;
+  readonly body?: Shape;
+  readonly run: (exchange: Exchange, given: unknown) => unknown;
+  readonly status?: number;
+  /** Of the answer. */
+  readonly meaning?: string;
+  /** What is answered; left out if nothing is. */
+  readonly shows?: Shape;
+}
+
+export function toEntry(operation: JsonOperation): Entry {
+  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = operation;
+  const { status = shows === undefined ? 204 : 200, ...entry } = described;
+  return {
+    ...entry,
+    handle: async (exchange) => {
+      const { request, service, token } = exchange;
+      if (needs !== undefined && !token?.scopes.includes(needs)) throw new LacksScope(needs);
+      if (body === undefined) await request.body?.cancel();
+      else requireType(request.headers, JSON_TYPE);
+      const given = body && parseJson(await readText(exchange));
+      // A token that was revoked just before, or while the body came, must not leave a token or a webhook behind.
+      if (request.method !== "GET")
+        await service.authenticator.authenticate(request.headers.get("authorization"), 0);
+      const result = await run(exchange, given);
+      // The list of webhooks is the only large one, and it is a 200.
+      if (status === 200) return answerJson(exchange, result);
+      return answer(status, shows === undefined ? null : JSON.stringify(result));
+    },
+    ...(body && { bodyTypes: [JSON_TYPE], takes: json(body) }),
+    answers: answering(status, meaning, shows && json(shows)),
+    fails: [body ? "BadBody" : "BadQuery", ...fails],
+  };
 }
