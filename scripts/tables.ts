@@ -1,6 +1,6 @@
 /**
- * The tables of settings, limits, errors and metrics in docs/ and in the client, made from the code. `npm run format`
- * writes them, and a test fails if one is stale.
+ * Generates the tables of settings, limits, errors and metrics in docs/ and in the client. `npm run format` runs it,
+ * and a test fails if a table is stale.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -28,7 +28,7 @@ const formatSettings = (): string =>
     ]),
   );
 
-/** What a limit means is the comment above it. */
+/** The meaning of a limit is the comment above it in src/config.ts. */
 function formatLimits(): string {
   const source = readFileSync(join(root, "src/config.ts"), "utf8");
   const names = (Object.keys(config) as (keyof Config)[]).filter((name) => !(name in settings));
@@ -62,7 +62,7 @@ const formatErrorNames = (): string =>
     .map(([name, { code }]) => `  ${code}: "${name}",`)
     .join("\n");
 
-/** Of a reporter that has counted nothing: every metric has its line of HELP. */
+/** From the HELP lines of a reporter that has counted nothing. */
 async function formatMetrics(): Promise<string> {
   const store = {
     description: { engine: "", location: "", durability: "" },
@@ -91,7 +91,7 @@ const tables: Readonly<Record<string, () => string | Promise<string>>> = {
 
 const REGION = /((?:<!--|\/\*) table: (\w+) (?:-->|\*\/))[^]*?( *(?:<!--|\/\*) end)/g;
 
-/** The document with its tables as the code has them. */
+/** Returns the document with regenerated tables. */
 export async function fillTables(document: string): Promise<string> {
   let filled = document;
   for (const [region, begin, name = "", end] of document.matchAll(REGION)) {

@@ -69,7 +69,9 @@ describe("the schema", () => {
     await database.run("CREATE TABLE plants (colour text)");
     const error = await rejectionOf(openStore(database.url, config));
     expect(error).toBeInstanceOf(StoreOpenError);
-    expect((error as Error).message).toContain("a table plants that plantstore did not make");
+    expect((error as Error).message).toContain(
+      "a table plants that plantstore 1.0 or newer did not make",
+    );
     expect(await database.run(tables)).toEqual([{ name: "plants" }]);
   });
 
