@@ -125,6 +125,10 @@ export function findResult(text: string): Result | undefined {
   return isResult ? (found as Result) : undefined;
 }
 
+/** The last line for a client that did not read for a while. Plants that were stored meanwhile have no result. */
+export const isSummary = (text: string): boolean =>
+  typeof (findJson(text) as { complete?: unknown } | null)?.complete === "boolean";
+
 /** Undefined if a retry may store the plant. */
 export function findOutcome({
   status,

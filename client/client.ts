@@ -6,6 +6,7 @@ import {
   Feed,
   findOutcome,
   findResult,
+  isSummary,
   type Settle,
   type Settled,
 } from "./batch.ts";
@@ -393,6 +394,7 @@ export class Client extends Manager {
       const block: Settled<Given>[] = [];
       for (const line of lines) {
         const result = findResult(line);
+        if (result === undefined && isSummary(line)) continue;
         if (result === undefined) throw this.notAPlantStore();
         const outcome = findOutcome(result);
         const entry = unsettled.get(result.line);

@@ -45,10 +45,13 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
-    const isMinimal = prefersMinimal(request.headers.get("prefer"));
-    const report = isMinimal ? new Summary() : new Results("", "", "");
-    const results = toStream(exchange, (signal) => createLines(exchange, report, signal));
-    const applied = isMinimal ? { "preference-applied": "return=minimal" } : {};
+    const report = new Report("", "", "");
+    report.isMinimal = prefersMinimal(request.headers.get("prefer"));
+    const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
+    const onUnread = (): void => void (report.isMinimal = true);
+    const results = toStream(exchange, (signal) => createLines(exchange, report, signal), {
+      onUnread,
+    });
     return answer(200, results, { "content-type": type, ...applied });
   }
   const text = await readText(exchange);
@@ -58,18 +61,27 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, new Results("[", ",", "]"), readArray(text, service), signal),
+    createAll(exchange, new Report("[", ",", "]"), readArray(text, service), signal),
   );
   return answer(200, results);
 }
 
-/** What is answered: each result as soon as it is known. */
-class Results {
+/** Refused lines that a summary shows. */
+const REFUSED_SHOWN_MAX = 1_000;
+
+/**
+ * What is answered: each result as soon as it is known. Once it is minimal, only refused lines and the counts, at the
+ * end: clients that send everything before they read need no room for more.
+ */
+class Report {
   private readonly open: string;
   private readonly between: string;
   private readonly close: string;
   private isBegun = false;
   private texts: string[] = [];
+  private readonly counts = { created: 0, replayed: 0, refused: 0, complete: true };
+  private refusedShown = 0;
+  isMinimal = false;
 
   constructor(open: string, between: string, close: string) {
     this.open = open;
@@ -78,20 +90,20 @@ class Results {
   }
 
   note(line: number, outcome: Outcome): void {
-    this.texts.push(
-      outcome instanceof Refusal
-        ? formatFailure(line, outcome)
-        : `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`,
-    );
+    const isRefused = outcome instanceof Refusal;
+    this.counts[isRefused ? "refused" : outcome]++;
+    const isShown = !this.isMinimal || (isRefused && ++this.refusedShown <= REFUSED_SHOWN_MAX);
+    if (isShown) this.texts.push(formatResult(line, outcome));
   }
 
   /** The failure to read on. The answer has begun, so it is the last result. */
   breakOff(line: number, refusal: Refusal): void {
-    this.note(line, refusal);
+    this.counts.complete = false;
+    this.texts.push(formatResult(line, refusal));
   }
 
   take(): string {
-    if (this.texts.length === 0) return "";
+    if (this.isMinimal || this.texts.length === 0) return "";
     const text = (this.isBegun ? this.between : this.open) + this.texts.join(this.between);
     this.isBegun = true;
     this.texts = [];
@@ -99,40 +111,11 @@ class Results {
   }
 
   end(): string {
+    if (this.isMinimal) return `${this.texts.join("")}${JSON.stringify(this.counts)}\n`;
     const last = this.take();
     return last + (this.isBegun ? "" : this.open) + this.close;
   }
 }
-
-/** Refused lines that a summary shows. */
-const REFUSED_SHOWN_MAX = 1_000;
-
-/** What is answered to clients that send everything before they read: little, and at the end. */
-class Summary {
-  private readonly shown: string[] = [];
-  private readonly counts = { created: 0, replayed: 0, refused: 0, complete: true };
-
-  note(line: number, outcome: Outcome): void {
-    if (!(outcome instanceof Refusal)) this.counts[outcome]++;
-    else if (++this.counts.refused <= REFUSED_SHOWN_MAX)
-      this.shown.push(formatFailure(line, outcome));
-  }
-
-  breakOff(line: number, refusal: Refusal): void {
-    this.counts.complete = false;
-    this.shown.push(formatFailure(line, refusal));
-  }
-
-  take(): string {
-    return "";
-  }
-
-  end(): string {
-    return `${this.shown.join("")}${JSON.stringify(this.counts)}\n`;
-  }
-}
-
-type Report = Results | Summary;
 
 async function* createLines(
   exchange: Exchange,
@@ -236,7 +219,10 @@ function parseLine({ text }: Line): Plant | Refusal {
   }
 }
 
-function formatFailure(line: number, { reason, message }: Refusal): string {
+function formatResult(line: number, outcome: Outcome): string {
+  if (!(outcome instanceof Refusal))
+    return `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`;
+  const { reason, message } = outcome;
   const { code, status } = catalogue[reason];
   return `${JSON.stringify({ line, status, error: code, message })}\n`;
 }

@@ -112,6 +112,11 @@ export function openDatabase(path: string, onMigrate?: OnMigrate, version?: stri
   return openFile(path, true, onMigrate);
 }
 
+/** A file without content. One that could not be set up, because the disk was full, is blank too. */
+export const isBlank = (db: Database): boolean =>
+  db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null &&
+  readPragma(db, "application_id") === 0;
+
 /** Opens the store again while clients are being served: creates nothing, and waits for no lock. */
 export const reopenDatabase = (path: string): Database => openFile(path, false);
 
@@ -127,9 +132,7 @@ function openFile(path: string, isFirst: boolean, onMigrate?: OnMigrate): Databa
   try {
     db = new Database(path, { create: false, readwrite: true, safeIntegers: true });
     if (isFirst) db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
-    const isEmpty = db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null;
-    const isNew = isFirst && isEmpty && readPragma(db, "application_id") === 0;
-    if (!isNew) requirePlantStore(db, path);
+    if (!(isFirst && isBlank(db))) requirePlantStore(db, path);
     setUp(db, path, onMigrate);
     return db;
   } catch (error) {
