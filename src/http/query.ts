@@ -282,7 +282,7 @@ export const acceptsGzip = (header: string | null): boolean =>
 export function prefersMinimal(header: string | null): boolean {
   // A comma inside quotes does not end a preference.
   const preferences = header?.match(/(?:"[^"]*"|[^,"])+/g) ?? [];
-  const given = preferences.map((text) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(text)?.[1]);
+  const given = preferences.map((one) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(one)?.[1]);
   return given.find((value) => value !== undefined) === "minimal";
 }
 

@@ -228,7 +228,9 @@ function openToRead(path: string): Database {
 
 function requirePlantStore(db: Database, path: string): void {
   if (readPragma(db, "application_id") !== APPLICATION_ID)
-    throw new StoreOpenError(`${path} is not a plant store of version 1.0 or newer. It was left alone.`);
+    throw new StoreOpenError(
+      `${path} is not a plant store of version 1.0 or newer. It was left alone.`,
+    );
 }
 
 /** Throws a StoreOpenError if the file is not a plant store, or has a schema that we do not know. */
