@@ -32,7 +32,6 @@ export interface ServedStores {
   readonly onEnd: (fail: (error: unknown) => void) => void;
 }
 
-/** For a service. Rejects with a StoreOpenError. */
 export async function openServed(
   databaseUrl: string,
   limits: Limits,

@@ -19,7 +19,6 @@ export interface Event {
 
 interface Sent {
   readonly attempt: Attempt;
-  /** What the receiver asks for; 0 if nothing. */
   readonly retryAfterMs: number;
 }
 

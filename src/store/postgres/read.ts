@@ -2,10 +2,8 @@
 
 import { isSearch } from "../../domain/filter.ts";
 import {
-  type CountPage,
   createPage,
   firstIdOf,
-  type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
   TAG_PREFIXES_MAX,
@@ -32,11 +30,7 @@ const SEARCH_MS_MAX = 100;
 /** Then a search gives way to other requests. */
 const TICK_MS = 5;
 
-export async function listPlants(
-  connection: Connection,
-  query: PlantQuery,
-  scanRowsMax: number,
-): Promise<PlantPage> {
+export async function listPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
   const searches = isSearch(query);
   const page = createPage(query, searches ? scanRowsMax : query.limit, SEARCH_MS_MAX);
   const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
@@ -100,10 +94,7 @@ const FIND = `SELECT id, ${whereShort("name", FOUND_BYTES_MAX)}, ${whereShort("t
   FROM plants WHERE id = ANY ($1::bigint[])`;
 
 /** In the order of the ids, as far as the plants are not too large together. */
-export async function findPlants(
-  connection: Connection,
-  ids: readonly bigint[],
-): Promise<(Plant | undefined)[]> {
+export async function findPlants(connection: Connection, ids: readonly bigint[]) {
   const rows = await connection.query<SentRow>(FIND, [toArray(ids)]);
   // The client's own map() makes another of its slow arrays.
   const sent = new Map(Array.from(rows, (row) => [row.id, row]));
@@ -151,11 +142,7 @@ export const toColumns = (plants: readonly Plant[]): string[] => [
 /** Other statements on the connection wait for it no longer than some ten milliseconds. */
 const COUNT_ROWS = 50_000;
 
-export async function countPlants(
-  connection: Connection,
-  query: PlantQuery,
-  scanRowsMax: number,
-): Promise<CountPage> {
+export async function countPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
   if (isSearch(query)) {
     const { plants, next } = await listPlants(connection, query, scanRowsMax);
     return { count: plants.length, next };

@@ -236,7 +236,6 @@ export function getSchemaVersion(db: Database, path: string): number {
   return version;
 }
 
-/** What SQLite finds wrong with pages, rows, indexes and constraints. */
 export function findDamage(db: Database, faultsMax: number): string[] {
   const faults: string[] = [];
   try {
@@ -341,7 +340,6 @@ function withFile(path: string, flags: "r" | "r+", use: (descriptor: number) => 
   }
 }
 
-/** The store is sound, but another process is using it. */
 export class StoreLockedError extends StoreOpenError {
   constructor(path: string) {
     super(`${path} is in use: another process kept it locked for too long.`);
