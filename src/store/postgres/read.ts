@@ -57,7 +57,7 @@ export async function listPlants(connection: Connection, query: PlantQuery, scan
 }
 
 /** One that is too long to be sent with others comes without its texts. Most pages have none. */
-type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
+export type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
 
 /** Finds the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
 function createLongReader(connection: Connection, rows: readonly (SentRow | undefined)[]) {
@@ -85,7 +85,7 @@ const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
 /** As many rows as a piece has are together no larger than a piece may be. */
 const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
 
-const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
+export const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
   `CASE WHEN ${BYTES} <= ${bytesMax} THEN ${column} END AS ${column}`;
 
 export const FIND_LENGTH_MAX = 128;
@@ -118,26 +118,6 @@ const FIND_SOME = `SELECT id, name, tag FROM (
     FROM plants JOIN unnest($1::bigint[]) WITH ORDINALITY AS wanted (wanted_id, place) ON id = wanted_id
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${LONG_BYTES_MAX}`;
-
-/** The lock makes this a write, so it waits for the synchronous standby: what can be read may not be there yet. */
-const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
-    name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
-  FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
-    ON id = wanted_id
-  ORDER BY id FOR KEY SHARE OF plants`;
-
-/** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
-export async function comparePlants(connection: Connection, plants: readonly Plant[]) {
-  type Compared = SentRow & { readonly same: boolean };
-  const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
-  return new Map(Array.from(rows, (row) => [row.id, row]));
-}
-
-export const toColumns = (plants: readonly Plant[]): string[] => [
-  toArray(plants.map(({ id }) => id)),
-  toArray(plants.map(({ name }) => name)),
-  toArray(plants.map(({ tag }) => tag)),
-];
 
 /** Other statements on the connection wait for it no longer than some ten milliseconds. */
 const COUNT_ROWS = 50_000;

@@ -13,7 +13,7 @@ import {
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
-import { comparePlants, FIND_LENGTH_MAX, findPlants, toColumns } from "./read.ts";
+import { FIND_LENGTH_MAX, findPlants, type SentRow, whereShort } from "./read.ts";
 
 /** A promise if the outcome is unknown: it rejects when the statement cannot be executed any more. */
 type Settled = "created" | "replayed" | "done" | Error | Promise<never>;
@@ -77,6 +77,26 @@ const changeBy = (change: string): ChangeStatement =>
 
 const REPLACE = changeBy("UPDATE plants SET name = new_name, tag = new_tag FROM");
 const REMOVE = changeBy("DELETE FROM plants USING");
+
+/** The lock makes this a write, so it waits for the synchronous standby: what can be read may not be there yet. */
+const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
+    name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
+  FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
+    ON id = wanted_id
+  ORDER BY id FOR KEY SHARE OF plants`;
+
+/** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
+async function comparePlants(connection: Connection, plants: readonly Plant[]) {
+  type Compared = SentRow & { readonly same: boolean };
+  const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
+  return new Map(Array.from(rows, (row) => [row.id, row]));
+}
+
+const toColumns = (plants: readonly Plant[]): string[] => [
+  toArray(plants.map(({ id }) => id)),
+  toArray(plants.map(({ name }) => name)),
+  toArray(plants.map(({ tag }) => tag)),
+];
 
 export async function commitWrites(
   pool: ConnectionPool,
