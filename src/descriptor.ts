@@ -48,7 +48,6 @@ export async function writeDescriptor(
   }
 }
 
-/** Closes both. */
 export async function copyDescriptor(from: number, to: number, signal: AbortSignal): Promise<void> {
   for await (const chunk of readDescriptor(from, signal)) await writeDescriptor(to, chunk, signal);
   for (const descriptor of [from, to]) if (descriptor > STANDARD_OUTPUT) closeSync(descriptor);

@@ -50,7 +50,6 @@ export const FLUSH_REQUESTS = 64;
 
 let requestsSinceFlush = 0;
 
-/** Called before every request, with `performance.now()`. */
 export function flushOverdue(nowMs: number): void {
   if (++requestsSinceFlush < FLUSH_REQUESTS) return;
   requestsSinceFlush = 0;

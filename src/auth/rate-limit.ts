@@ -8,10 +8,8 @@ import { sharedNow } from "../tick.ts";
 
 type Limited = Pick<TokenRecord, "hash" | "rate">;
 
-/** What is left of a token's rate. */
 export interface RateState extends Rate {
   readonly remaining: number;
-  /** Until the token has all its units again. */
   readonly resetSeconds: number;
 }
 
@@ -38,7 +36,6 @@ const readClockNs = (): bigint => BigInt(Math.round(sharedNow() * 1e6));
 /** The clocks of two threads differ by less than this. */
 const CLOCK_NS_MAX = 1_000_000;
 
-/** A token's rate, and where the time is kept at which it has all its units again. */
 interface Bucket extends Rate {
   readonly slot: number;
   readonly windowNs: number;
@@ -73,7 +70,6 @@ export function createRateLimiter(
     return state.remaining < state.units / 10 ? state : undefined;
   }
 
-  /** Throws if the token has as many batches as it may have at a time. */
   function requireBatch(token: Limited | undefined): void {
     const bucket = token && bucketOf(token);
     const begun = batches.filter((slot) => slot === bucket?.slot).length;
@@ -81,7 +77,6 @@ export function createRateLimiter(
     throw new RateLimited(tryTake(bucket, 0).state, BATCH_RETRY_SECONDS, BATCHES_TAKEN);
   }
 
-  /** Gives the lines of a batch on as fast as the rate allows. */
   async function* pace<Line>(
     blocks: AsyncIterable<Line[]>,
     token: Limited | undefined,

@@ -27,7 +27,6 @@ const CACHED_HEADER_CHARACTERS_MAX = 256;
 /** So a revocation ends a stream within the promised 5 seconds, also if its client takes nothing. */
 const WATCH_MS = 300;
 
-/** A stream, and what it is told when its token is no longer good. */
 interface Watch {
   readonly header: string;
   readonly onInvalid: (refusal: Refusal) => void;
@@ -194,13 +193,11 @@ export const toRecord = (token: string, grant: TokenGrant): TokenRecord => ({
   revokedAtMs: undefined,
 });
 
+type Tokens = Pick<TokenStore, "createToken" | "listTokens">;
 export type IssuedToken = TokenSummary & { readonly token: string };
 
 /** The token is shown once: the store keeps only its record. Throws a Refusal if the name is in use. */
-export async function issueToken(
-  store: Pick<TokenStore, "createToken">,
-  grant: TokenGrant,
-): Promise<IssuedToken> {
+export async function issueToken(store: Tokens, grant: TokenGrant): Promise<IssuedToken> {
   const token = mintToken();
   const record = toRecord(token, grant);
   if (await store.createToken(record)) return { token, ...summarize(record) };
@@ -211,17 +208,14 @@ export async function issueToken(
 }
 
 /** Also those that are revoked or expired. */
-export const hasTokens = async (tokens: Pick<TokenStore, "listTokens">): Promise<boolean> =>
+export const hasTokens = async (tokens: Tokens): Promise<boolean> =>
   (await tokens.listTokens({ after: "", limit: 1 })).length > 0;
 
 /**
  * A store that has never had a token gets one. If several services start first, one makes it: a name is unique. `keep` gets
  * the token before the store does; what it has kept is disposed of if no token is made.
  */
-export async function makeFirstToken(
-  tokens: TokenStore,
-  keep?: (token: string) => Disposable,
-): Promise<string | undefined> {
+export async function makeFirstToken(tokens: Tokens, keep?: (token: string) => Disposable) {
   if (await hasTokens(tokens)) return undefined;
   const token = mintToken();
   const record = toRecord(token, { name: "first", scopes, createdAtMs: Date.now() });
@@ -234,7 +228,7 @@ export async function makeFirstToken(
 const PAGE_LENGTH = 1_000;
 
 /** All tokens ever made, oldest first. For commands: a service reads a page at a time. */
-export async function readTokens(store: Pick<TokenStore, "listTokens">): Promise<TokenRecord[]> {
+export async function readTokens(store: Tokens): Promise<TokenRecord[]> {
   const all: TokenRecord[] = [];
   let page: readonly TokenRecord[];
   do {

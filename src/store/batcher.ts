@@ -139,7 +139,6 @@ export class Batcher<Write, Outcome> {
     });
   }
 
-  /** Refuses new writes, and resolves when those accepted are settled. */
   async close(): Promise<void> {
     this.closed = true;
     while (this.waiting > 0) await pause(CLOSE_MS);
@@ -172,7 +171,6 @@ export class Batcher<Write, Outcome> {
     return isYoung && this.queued < this.writesInFlight;
   }
 
-  /** A lane ends when the queue is empty. A later write starts a new one. */
   private async run(): Promise<void> {
     while (this.queued > 0) {
       if (this.queued < this.expected) await this.gather();

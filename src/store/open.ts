@@ -3,7 +3,7 @@
 import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../domain/store.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { openAlone, openLinked } from "./sqlite/store.ts";
-import type { StoreLink } from "./sqlite/thread.ts";
+import { startStoreThreads, type StoreLink } from "./sqlite/thread.ts";
 
 type Limits = StoreLimits & ServerLimits;
 
@@ -32,7 +32,6 @@ export interface ServedStores {
   readonly onEnd: (fail: (error: unknown) => void) => void;
 }
 
-/** For a service. Rejects with a StoreOpenError. */
 export async function openServed(
   databaseUrl: string,
   limits: Limits,
@@ -44,7 +43,6 @@ export async function openServed(
     const store = await openStore(databaseUrl, limits, onMigrate);
     return { store, links: Array(httpThreads - 1).fill(undefined), onEnd: () => undefined };
   }
-  const { startStoreThreads } = await import("./sqlite/thread.ts");
   const threads = await startStoreThreads(url.path, limits, httpThreads, onMigrate);
   const [link, ...links] = threads.links as [StoreLink, ...StoreLink[]];
   return { store: openLinked(url.path, limits, link, threads.close), links, onEnd: threads.onEnd };

@@ -9,7 +9,6 @@ export type Statement = readonly [sql: string, ...values: Value[]];
 /** Stores the record and its version in place of the last version. */
 export type WebhookUpdate = readonly [name: string, last: string, version: string, record: string];
 
-/** In the order of the parameters. */
 const tokenColumns: Readonly<Record<keyof TokenRecord, string>> = {
   hash: "hash",
   prefix: "prefix",

@@ -241,7 +241,6 @@ export interface BlockRow {
   readonly first: bigint;
   readonly last: bigint;
   readonly at_ms: bigint;
-  /** Null if no entry of the block is wanted. */
   readonly entries: string | null;
   /** The ids of the entries that took effect, as JSON; null if all did. */
   readonly kept?: string | null;

@@ -44,7 +44,6 @@ interface Context {
   readonly config: SendOptions;
 }
 
-/** The name is that of a webhook there is. */
 type Action = (context: Context, name: string, given?: unknown) => Promise<unknown>;
 
 type Records = Pick<WebhookStore, "listWebhooks" | "putWebhook">;
@@ -90,7 +89,6 @@ export const webhookActions = {
 
   remove: async (context, name) => void (await change(context, name, () => undefined)),
 
-  /** Sends one event, paused or not, and shows what became of it. */
   test: async (context, name): Promise<Attempt> => {
     const webhook = await find(context, name);
     const { attempt } = await sendEvent(webhook, createTestEvent(), context.config);
@@ -118,7 +116,6 @@ export const webhookActions = {
   pause: (context, name) =>
     update(context, name, ({ failures }) => ({ failures, paused: "Paused on request." })),
 
-  /** Goes on where it was, at once. */
   resume: (context, name) => update(context, name, () => ({ paused: undefined })),
 
   /** Goes on behind the change that is given, or behind the newest. */
@@ -144,7 +141,6 @@ export const webhookActions = {
   },
 } satisfies Record<string, Action>;
 
-/** Nothing has failed, and no instance is sending. */
 const fresh = { failures: 0, nextAttemptAtMs: 0, holder: undefined };
 
 async function find({ store }: Context, name: string): Promise<Webhook> {

@@ -17,12 +17,6 @@ export interface Event {
   readonly body: string;
 }
 
-interface Sent {
-  readonly attempt: Attempt;
-  /** What the receiver asks for; 0 if nothing. */
-  readonly retryAfterMs: number;
-}
-
 const ANSWER_BYTES_MAX = 4_096;
 /** The start of the body comes with the status. A receiver may keep the rest open for as long as it likes. */
 const ANSWER_MS_MAX = 500;
@@ -56,7 +50,7 @@ export async function sendEvent(
   { id, body }: Event,
   options: SendOptions,
   signal?: AbortSignal,
-): Promise<Sent> {
+) {
   const atMs = Date.now();
   const startedAtMs = performance.now();
   const timestamp = String(Math.floor(atMs / 1000));
@@ -69,14 +63,15 @@ export async function sendEvent(
     "webhook-timestamp": timestamp,
     "webhook-signature": secrets.map((one) => sign(one, `${id}.${timestamp}.`, body)).join(" "),
   };
-  const end = (rest: Partial<Attempt>, retryAfterMs = 0): Sent => {
+  const end = (rest: Partial<Attempt>, retryAfterMs = 0) => {
     const durationMs = Math.round(performance.now() - startedAtMs);
     const time = new Date(atMs).toISOString();
     const none = { status: null, error: null, answer: null };
-    return { attempt: { event: id, time, durationMs, ...none, ...rest }, retryAfterMs };
+    const attempt: Attempt = { event: id, time, durationMs, ...none, ...rest };
+    return { attempt, retryAfterMs };
   };
   const ending = new AbortController();
-  const deliver = async (): Promise<Response | Sent> => {
+  const deliver = async (): Promise<Response> => {
     const target = new URL(url);
     const { host, hostname } = target;
     const isLiteral = findLiteral(target) !== undefined;
@@ -95,16 +90,13 @@ export async function sendEvent(
       ...(!isLiteral && { tls: { serverName: hostname } }),
     } as unknown as BunFetchRequestInit);
   };
-  const delivered = deliver().catch((error: unknown) =>
-    end({ error: explain(error as NodeJS.ErrnoException) }),
-  );
   const msMax = options.webhookSecondsMax * 1000;
-  const response = await within(msMax, delivered, signal);
+  const response = await within(msMax, deliver(), signal).catch(explain);
   if (response === undefined) {
     ending.abort();
     return end({ error: `No answer within ${options.webhookSecondsMax} s.` });
   }
-  if (!(response instanceof Response)) return response;
+  if (typeof response === "string") return end({ error: response });
   const leftMs = startedAtMs + msMax - performance.now();
   const answer = await readStart(response, Math.min(leftMs, ANSWER_MS_MAX));
   const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), atMs);

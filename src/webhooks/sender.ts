@@ -55,7 +55,6 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
   const ending = new AbortController();
   let receivers = new Map<string, Receiver>();
   let working: Promise<void> | undefined;
-  /** The number of the newest change, at the last look. */
   let newest = 0;
   let isFailing = false;
   let large: Promise<unknown> = Promise.resolve();
@@ -122,7 +121,6 @@ export function createWebhookSender(store: WebhookStore, limits: Limits, log: Lo
     return holder === undefined || holder === HOLDER || ageMs(receiver) > leaseMs;
   }
 
-  /** Until nothing is left, or an event is not taken. */
   async function sendAll(receiver: Receiver): Promise<void> {
     for (let hasMore = true; hasMore && !stopping.signal.aborted;) {
       const page = await read(store, receiver.webhook);
@@ -259,7 +257,6 @@ async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<Ch
   return { ...page, changes: page.changes.slice(0, full + 1), last: end.seq, hasMore: true };
 }
 
-/** The age of the oldest change that it has not taken, in seconds. */
 async function measureLag(store: WebhookStore, { cursor, types }: Webhook): Promise<number> {
   const firstMs = await readChanges(store, cursor, 1, types)
     .then(({ changes }) => changes[0]?.atMs ?? Date.now())

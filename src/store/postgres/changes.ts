@@ -1,6 +1,6 @@
 /** The journal's blocks: written without numbers, numbered by readers. docs/architecture.md has the reasoning. */
 
-import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
+import type { ChangeQuery } from "../../domain/change.ts";
 import { type BlockRow, createChangePage, partOf, trimBlocks } from "../sql-store.ts";
 import { type Connection, sqlStateOf } from "./connection.ts";
 import { LSN, NOW_US } from "./write.ts";
@@ -83,11 +83,7 @@ export async function beginJournal(connection: Connection, changesDays: number):
 }
 
 /** `newest` is what `numberBlocks` has found just before. */
-export async function readChanges(
-  connection: Connection,
-  query: ChangeQuery,
-  newest: number,
-): Promise<ChangePage> {
+export async function readChanges(connection: Connection, query: ChangeQuery, newest: number) {
   const page = createChangePage(query, newest, PAGE_MS_MAX);
   const isFromStart = query.after === 0 && query.limit > 0;
   const [found] = isFromStart ? await connection.query<{ last: bigint }>(LAST_BREAK) : [];

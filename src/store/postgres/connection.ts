@@ -101,7 +101,6 @@ const PARAMETER_REFUSED = /^(08P01|42704)$/;
 
 export class Connection {
   readonly host: Host;
-  /** How the server keeps a commit, for people. */
   durability = "";
   /** Until when the present work may take, by `performance.now()`. */
   deadlineMs = 0;
@@ -150,7 +149,6 @@ export class Connection {
     });
   }
 
-  /** Resolves when the server has said that it takes writes and keeps them. */
   static async open(wanted: Wanted, host: Host, deadlineMs: number): Promise<Connection> {
     const { target } = wanted;
     let mode = target.sslMode ?? (isLocal(host) ? "prefer" : "verify-full");

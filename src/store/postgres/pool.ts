@@ -15,7 +15,6 @@ interface Slot {
   users: number;
 }
 
-/** For work and its retries, and for callers that wait for a connection. */
 export type OpenLimits = ServerLimits & Pick<StoreLimits, "queueSecondsMax" | "queueLengthMax">;
 
 const RETRY_MS_FIRST = 10;
@@ -35,7 +34,6 @@ export function createPool(hosts: Hosts, limits: OpenLimits, connectionsMax = 1,
   const waiting: PromiseWithResolvers<Slot>[] = [];
   let isClosed = false;
 
-  /** The one with the fewest users. */
   function findFree(): Slot | undefined {
     let found: Slot | undefined;
     for (const slot of slots) if (slot.users < (found?.users ?? usersMax)) found = slot;
@@ -135,7 +133,6 @@ function jitter(attempts: number): number {
 /** The server that was the right one last is asked alone for so long, before the others are asked too. */
 const HEAD_START_MS = 300;
 
-/** Finds the server that takes writes among those of the URL. */
 export type Hosts = ReturnType<typeof createHosts>;
 
 export function createHosts(target: Target, { statementSecondsMax }: ServerLimits) {

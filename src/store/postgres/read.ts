@@ -2,10 +2,8 @@
 
 import { isSearch } from "../../domain/filter.ts";
 import {
-  type CountPage,
   createPage,
   firstIdOf,
-  type PlantPage,
   type PlantQuery,
   TAG_PREFIX_CHARACTERS,
   TAG_PREFIXES_MAX,
@@ -32,11 +30,7 @@ const SEARCH_MS_MAX = 100;
 /** Then a search gives way to other requests. */
 const TICK_MS = 5;
 
-export async function listPlants(
-  connection: Connection,
-  query: PlantQuery,
-  scanRowsMax: number,
-): Promise<PlantPage> {
+export async function listPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
   const searches = isSearch(query);
   const page = createPage(query, searches ? scanRowsMax : query.limit, SEARCH_MS_MAX);
   const rowsMax = searches ? PIECE_ROWS_MAX : query.limit + 1;
@@ -63,7 +57,7 @@ export async function listPlants(
 }
 
 /** One that is too long to be sent with others comes without its texts. Most pages have none. */
-type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
+export type SentRow = PlantRow | { readonly id: bigint; readonly name: null; readonly tag: null };
 
 /** Finds the texts that were not sent, a few plants at a time. Undefined for a plant that was removed since. */
 function createLongReader(connection: Connection, rows: readonly (SentRow | undefined)[]) {
@@ -91,7 +85,7 @@ const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
 /** As many rows as a piece has are together no larger than a piece may be. */
 const SHORT_BYTES_MAX = Math.floor(PIECE_BYTES_MAX / PIECE_ROWS_MAX);
 
-const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
+export const whereShort = (column: string, bytesMax = SHORT_BYTES_MAX): string =>
   `CASE WHEN ${BYTES} <= ${bytesMax} THEN ${column} END AS ${column}`;
 
 export const FIND_LENGTH_MAX = 128;
@@ -100,10 +94,7 @@ const FIND = `SELECT id, ${whereShort("name", FOUND_BYTES_MAX)}, ${whereShort("t
   FROM plants WHERE id = ANY ($1::bigint[])`;
 
 /** In the order of the ids, as far as the plants are not too large together. */
-export async function findPlants(
-  connection: Connection,
-  ids: readonly bigint[],
-): Promise<(Plant | undefined)[]> {
+export async function findPlants(connection: Connection, ids: readonly bigint[]) {
   const rows = await connection.query<SentRow>(FIND, [toArray(ids)]);
   // The client's own map() makes another of its slow arrays.
   const sent = new Map(Array.from(rows, (row) => [row.id, row]));
@@ -128,34 +119,10 @@ const FIND_SOME = `SELECT id, name, tag FROM (
   ) AS sized
   WHERE coalesce(bytes_before, 0) <= ${LONG_BYTES_MAX}`;
 
-/** The lock makes this a write, so it waits for the synchronous standby: what can be read may not be there yet. */
-const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
-    name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
-  FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
-    ON id = wanted_id
-  ORDER BY id FOR KEY SHARE OF plants`;
-
-/** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
-export async function comparePlants(connection: Connection, plants: readonly Plant[]) {
-  type Compared = SentRow & { readonly same: boolean };
-  const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
-  return new Map(Array.from(rows, (row) => [row.id, row]));
-}
-
-export const toColumns = (plants: readonly Plant[]): string[] => [
-  toArray(plants.map(({ id }) => id)),
-  toArray(plants.map(({ name }) => name)),
-  toArray(plants.map(({ tag }) => tag)),
-];
-
 /** Other statements on the connection wait for it no longer than some ten milliseconds. */
 const COUNT_ROWS = 50_000;
 
-export async function countPlants(
-  connection: Connection,
-  query: PlantQuery,
-  scanRowsMax: number,
-): Promise<CountPage> {
+export async function countPlants(connection: Connection, query: PlantQuery, scanRowsMax: number) {
   if (isSearch(query)) {
     const { plants, next } = await listPlants(connection, query, scanRowsMax);
     return { count: plants.length, next };

@@ -88,10 +88,7 @@ const RACE_STATES = /^(23505|42P07|42710)$/;
 const MIGRATE_MS_MAX = 600_000;
 
 /** Undefined if there is no plant store. Throws a StoreOpenError if the tables that are there are not ours. */
-export async function findVersion(
-  connection: Connection,
-  location: string,
-): Promise<number | undefined> {
+export async function findVersion(connection: Connection, location: string) {
   const version = await readVersion(connection);
   if (version !== undefined) {
     refuseNewerSchema(version, steps.length, location);
@@ -140,11 +137,7 @@ export function listStatements(version: number | undefined): string[] {
   return version === undefined ? [CREATE_VERSION, FIRST_VERSION, ...rest] : rest;
 }
 
-export async function migrate(
-  connection: Connection,
-  location: string,
-  onMigrate?: OnMigrate,
-): Promise<void> {
+export async function migrate(connection: Connection, location: string, onMigrate?: OnMigrate) {
   connection.deadlineMs = performance.now() + MIGRATE_MS_MAX;
   const before = await findVersion(connection, location);
   if (before === steps.length) return;

@@ -4,14 +4,7 @@ import type { ChangePage, ChangeQuery } from "../../domain/change.ts";
 import { isSearch } from "../../domain/filter.ts";
 import type { CountPage, PlantPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type {
-  OnMigrate,
-  ServerLimits,
-  Store,
-  StoreDescription,
-  StoreFigures,
-  StoreLimits,
-} from "../../domain/store.ts";
+import type { OnMigrate, ServerLimits, Store, StoreLimits } from "../../domain/store.ts";
 import { describeTarget, type Target } from "../../domain/store-url.ts";
 import { formatPage } from "../../format/page.ts";
 import { Batcher } from "../batcher.ts";
@@ -49,7 +42,6 @@ const TURN = `turn AS (
     RETURNING name
   )`;
 
-/** Resolves when the schema is up to date. */
 export function openPostgresStore(target: Target, limits: Limits, onMigrate?: OnMigrate) {
   const location = describeTarget(target);
   return onServer(target, limits, async (connection) => {
@@ -61,8 +53,8 @@ export function openPostgresStore(target: Target, limits: Limits, onMigrate?: On
 }
 
 class PostgresStore extends SqlStore implements Store {
-  readonly description: StoreDescription;
-  private readonly figures: StoreFigures;
+  readonly description: Store["description"];
+  readonly readFigures: Store["readFigures"];
   private readonly writers: ConnectionPool;
   private readonly readers: ConnectionPool;
   /** For the health check alone: nothing delays it but the server. */
@@ -80,11 +72,11 @@ class PostgresStore extends SqlStore implements Store {
   /** Pieces of counts. A person waits for a search, and many counts must not take its place. */
   private readonly counts: Batcher<PlantQuery, CountPage>;
 
-  constructor(target: Target, description: StoreDescription, limits: Limits) {
+  constructor(target: Target, description: Store["description"], limits: Limits) {
     super({ prefix: "plantstore_", lock: "FOR UPDATE", given: GIVEN, turn: TURN }, limits);
     this.description = description;
     const hosts = createHosts(target, limits);
-    this.figures = hosts.figures;
+    this.readFigures = () => ({ ...hosts.figures });
     this.writers = createPool(hosts, limits, limits.writeConnections);
     this.readers = createPool(hosts, limits, limits.readConnections, READERS_PER_CONNECTION);
     this.control = createPool(hosts, limits);
@@ -133,7 +125,7 @@ class PostgresStore extends SqlStore implements Store {
         { ...limits, batchLengthMax: 1 },
         { inFlightMax, commitMsMin: READ_MS_MIN },
       );
-    this.longReads = readOne(listPlants, LONG_READS_MAX);
+    this.longReads = readOne<PlantPage>(listPlants, LONG_READS_MAX);
     this.counts = readOne(countPlants, 1);
   }
 
@@ -157,10 +149,6 @@ class PostgresStore extends SqlStore implements Store {
       performance.now() + PROBE_MS_MAX,
       PROBE_ATTEMPTS_MAX,
     );
-  }
-
-  readFigures(): StoreFigures {
-    return { ...this.figures };
   }
 
   /** The server looks at every file of the database, which may take long. */

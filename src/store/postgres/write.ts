@@ -4,13 +4,7 @@ import { judgeChange, judgeCreate, type Plant, refuseTaken } from "../../domain/
 import { Refusal } from "../../domain/errors.ts";
 import type { Store } from "../../domain/store.ts";
 import type { Value } from "../records.ts";
-import {
-  type Change,
-  type Create,
-  Entries,
-  type PlantWrite as Write,
-  toPlant,
-} from "../sql-store.ts";
+import { type Change, type Create, Entries, type PlantWrite, toPlant } from "../sql-store.ts";
 import {
   classify,
   type Connection,
@@ -19,7 +13,7 @@ import {
   TransientError,
 } from "./connection.ts";
 import type { ConnectionPool } from "./pool.ts";
-import { comparePlants, FIND_LENGTH_MAX, findPlants, toColumns } from "./read.ts";
+import { FIND_LENGTH_MAX, findPlants, type SentRow, whereShort } from "./read.ts";
 
 /** A promise if the outcome is unknown: it rejects when the statement cannot be executed any more. */
 type Settled = "created" | "replayed" | "done" | Error | Promise<never>;
@@ -84,25 +78,39 @@ const changeBy = (change: string): ChangeStatement =>
 const REPLACE = changeBy("UPDATE plants SET name = new_name, tag = new_tag FROM");
 const REMOVE = changeBy("DELETE FROM plants USING");
 
-/** Settles every write by the deadline. */
+/** The lock makes this a write, so it waits for the synchronous standby: what can be read may not be there yet. */
+const COMPARE = `SELECT id, ${whereShort("name")}, ${whereShort("tag")},
+    name = wanted_name AND tag IS NOT DISTINCT FROM wanted_tag AS same
+  FROM plants JOIN unnest($1::bigint[], $2::text[], $3::text[]) AS w (wanted_id, wanted_name, wanted_tag)
+    ON id = wanted_id
+  ORDER BY id FOR KEY SHARE OF plants`;
+
+/** What is stored under their ids, and whether it is the same. Of long plants the server does not send the texts. */
+async function comparePlants(connection: Connection, plants: readonly Plant[]) {
+  type Compared = SentRow & { readonly same: boolean };
+  const rows = await connection.query<Compared>(COMPARE, toColumns(plants));
+  return new Map(Array.from(rows, (row) => [row.id, row]));
+}
+
+const toColumns = (plants: readonly Plant[]): string[] => [
+  toArray(plants.map(({ id }) => id)),
+  toArray(plants.map(({ name }) => name)),
+  toArray(plants.map(({ tag }) => tag)),
+];
+
 export async function commitWrites(
   pool: ConnectionPool,
-  writes: readonly Write[],
+  writes: readonly PlantWrite[],
   deadlineMs: number,
   accounts: Accounts,
 ): Promise<Settled[]> {
   const batch = new Batch(writes, accounts);
-  let failure: unknown;
-  try {
-    await pool.run((connection) => batch.proceed(connection), deadlineMs);
-  } catch (error) {
-    failure = error;
-  }
+  const work = pool.run((connection) => batch.proceed(connection), deadlineMs);
+  const failure: unknown = await work.catch((error: unknown) => error);
   // Nothing was done of the writes that are still open.
   return writes.map((write) => batch.outcomes.get(write) ?? (failure as Error));
 }
 
-/** What is written down and counted beside the plants. */
 export interface Accounts {
   readonly hasJournal: boolean;
   readonly quota: ReturnType<typeof createQuota> | undefined;
@@ -135,13 +143,13 @@ export function createQuota(plantsMax: number, countPlants: Store["countPlants"]
 
 class Batch {
   /** Writes that are missing here are open. */
-  readonly outcomes = new Map<Write, Settled>();
-  private readonly writes: readonly Write[];
+  readonly outcomes = new Map<PlantWrite, Settled>();
+  private readonly writes: readonly PlantWrite[];
   private readonly accounts: Accounts;
   /** What this batch has found or stored, for further creates of the same id. */
   private readonly stored = new Map<bigint, Plant>();
 
-  constructor(writes: readonly Write[], accounts: Accounts) {
+  constructor(writes: readonly PlantWrite[], accounts: Accounts) {
     this.writes = writes;
     this.accounts = accounts;
   }
@@ -153,8 +161,8 @@ class Batch {
   }
 
   /** Writes for one statement: the first open one of each id, as far as they are of one kind, sorted by id. */
-  private nextPiece(): Write[] {
-    const piece: Write[] = [];
+  private nextPiece(): PlantWrite[] {
+    const piece: PlantWrite[] = [];
     const ids = new Set<bigint>();
     for (const write of this.writes) {
       const { kind, id, plant } = write;
@@ -170,7 +178,7 @@ class Batch {
     return piece.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   }
 
-  private async perform(connection: Connection, piece: readonly Write[]): Promise<void> {
+  private async perform(connection: Connection, piece: readonly PlantWrite[]): Promise<void> {
     const [first] = piece;
     if (first === undefined) return;
     try {
@@ -187,7 +195,7 @@ class Batch {
   }
 
   /** Later writes about the same ids are given up too: they must not overtake a statement that is still on its way. */
-  private giveUp(piece: readonly Write[], error: LostAnswerError): void {
+  private giveUp(piece: readonly PlantWrite[], error: LostAnswerError): void {
     const unknown = Bun.sleep(Math.max(0, error.validUntilMs - performance.now()) + 1).then(() => {
       throw new Refusal("store_unavailable", undefined, error);
     });
@@ -199,7 +207,7 @@ class Batch {
       if (ids.has(write.id) && !this.outcomes.has(write)) this.outcomes.set(write, unknown);
   }
 
-  private settle(write: Write, outcome: Settled, stored?: Plant): void {
+  private settle(write: PlantWrite, outcome: Settled, stored?: Plant): void {
     this.outcomes.set(write, outcome);
     if (stored === undefined) this.stored.delete(write.id);
     else this.stored.set(write.id, stored);
@@ -220,11 +228,7 @@ class Batch {
   }
 
   /** Tells a replay from a conflict. What is not there is `absent`, or tried again. */
-  private async compare(
-    connection: Connection,
-    creates: readonly Create[],
-    absent?: Refusal,
-  ): Promise<void> {
+  private async compare(connection: Connection, creates: readonly Create[], absent?: Refusal) {
     // Locked, because a replay acknowledges what was found.
     const kept = await comparePlants(connection, plantsOf(creates));
     for (const create of creates) {
@@ -268,7 +272,7 @@ class Batch {
   }
 
   /** `before` has the plants that are to be changed. Resolves to the writes that were done. */
-  private async write<Kind extends Write>(
+  private async write<Kind extends PlantWrite>(
     connection: Connection,
     { plain, journaled }: ChangeStatement,
     writes: readonly Kind[],
@@ -293,4 +297,4 @@ class Batch {
 
 const plantsOf = (creates: readonly Create[]): Plant[] => creates.map(({ plant }) => plant);
 
-const idsOf = (writes: readonly Write[]): bigint[] => writes.map(({ id }) => id);
+const idsOf = (writes: readonly PlantWrite[]): bigint[] => writes.map(({ id }) => id);

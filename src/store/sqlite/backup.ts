@@ -91,12 +91,7 @@ function findFree(to: string, advice: string): string {
 }
 
 /** Into a file beside it first. Readable by its owner alone, because it holds hashes of tokens. */
-async function copyInto(
-  path: string,
-  from: string,
-  isRestored: boolean,
-  signal: AbortSignal,
-): Promise<Transferred> {
+async function copyInto(path: string, from: string, isRestored: boolean, signal: AbortSignal) {
   const to = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   closeSync(openSync(to, "wx", 0o600));
   try {
@@ -188,7 +183,6 @@ const COUNT =
 const TABLES =
   "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
 
-/** Throws a StoreOpenError that says what is wrong with the file. */
 function verifyStore(path: string, calledAs = path) {
   return readStore(path, (db) => {
     const schemaVersion = getSchemaVersion(db, calledAs);
@@ -199,7 +193,6 @@ function verifyStore(path: string, calledAs = path) {
   });
 }
 
-/** Over every row of every table: two stores with the same digest hold the same. */
 function digestStore(path: string): string {
   return readStore(path, (db) => {
     const hasher = new Bun.CryptoHasher("sha256");

@@ -80,12 +80,9 @@ if (process.platform === "darwin")
     if (existsSync(library) && Database.setCustomSQLite(library)) break;
   }
 
-function readSqliteVersion(): string {
+function requireSqliteVersion(given?: string): void {
   using db = new Database(":memory:");
-  return (db.query("SELECT sqlite_version() AS version").get() as { version: string }).version;
-}
-
-function requireSqliteVersion(version = readSqliteVersion()): void {
+  const version = given ?? String(db.query("SELECT sqlite_version()").values()[0]);
   if (Bun.semver.order(version, SQLITE_VERSION_MIN) >= 0) return;
   throw new StoreOpenError(
     `SQLite ${version} is too old: a bug in it can damage the store. plantstore needs ${SQLITE_VERSION_MIN} or newer` +
@@ -241,7 +238,6 @@ export function getSchemaVersion(db: Database, path: string): number {
   return version;
 }
 
-/** What SQLite finds wrong with pages, rows, indexes and constraints. */
 export function findDamage(db: Database, faultsMax: number): string[] {
   const faults: string[] = [];
   try {
@@ -346,7 +342,6 @@ function withFile(path: string, flags: "r" | "r+", use: (descriptor: number) => 
   }
 }
 
-/** The store is sound, but another process is using it. */
 export class StoreLockedError extends StoreOpenError {
   constructor(path: string) {
     super(`${path} is in use: another process kept it locked for too long.`);

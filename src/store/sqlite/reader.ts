@@ -102,10 +102,8 @@ export class SqliteReader {
   private connection: Connection | undefined;
   private readonly scanRowsMax: number;
   private readonly assertFileNotMoved: () => void;
-  /** The number of the last break in the journal, once it was looked for; 0 if there is none. */
   private lastBreak: number | undefined;
 
-  /** The writer has opened the file already. */
   constructor(path: string, scanRowsMax: number) {
     this.connection = connect(openReadOnly(path));
     this.scanRowsMax = scanRowsMax;

@@ -5,13 +5,7 @@ import { Refusal } from "../../domain/errors.ts";
 import { isSearch } from "../../domain/filter.ts";
 import type { CountPage, PlantQuery } from "../../domain/page.ts";
 import type { Plant } from "../../domain/plant.ts";
-import type {
-  OnMigrate,
-  Store,
-  StoreDescription,
-  StoreFigures,
-  StoreLimits,
-} from "../../domain/store.ts";
+import type { OnMigrate, Store, StoreFigures, StoreLimits } from "../../domain/store.ts";
 import { within } from "../../tick.ts";
 import { Batcher, type Commit } from "../batcher.ts";
 import type { Statement } from "../records.ts";
@@ -55,7 +49,7 @@ export function openLinked(
 }
 
 export class SqliteStore extends SqlStore<Task> implements Store {
-  readonly description: StoreDescription;
+  readonly description: Store["description"];
   private readonly path: string;
   private readonly engine: Engine;
   private readonly reader: SqliteReader;
@@ -116,7 +110,6 @@ export class SqliteStore extends SqlStore<Task> implements Store {
     await this.engine.close();
   }
 
-  /** Of plants alone. */
   override get writesWaiting(): number {
     return this.writes.waiting - this.tasksWaiting;
   }

@@ -105,7 +105,6 @@ export function createCaller(port: MessagePort, onMigrate?: OnMigrate) {
   };
 }
 
-/** What a store on an HTTP thread does through the threads. */
 export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>) {
   const [writes, reads] = [createCaller(link.writes), createCaller(link.reads)];
   return {

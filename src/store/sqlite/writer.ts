@@ -32,7 +32,6 @@ import {
 /** Statements that are run in a transaction with the writes of plants. Its outcome is the rows of the last one. */
 export interface Task {
   readonly kind: "run";
-  /** Run only once everything that can be read is durable. */
   readonly concernsPlants: boolean;
   readonly statements: readonly Statement[];
 }
@@ -78,7 +77,6 @@ function connect(db: Database, path: string) {
 type WriteConnection = ReturnType<typeof connect>;
 
 interface Room {
-  /** Infinite without a quota. */
   plantsLeft: number;
   readonly diskFreeBytes: number;
   readonly diskFreeBytesMin: number;
@@ -97,7 +95,6 @@ export class SqliteWriter {
   private readonly path: string;
   private readonly limits: WriterLimits;
   private connection: WriteConnection | undefined;
-  /** Undefined until the plants are counted. */
   private plantsLeft: number | undefined;
   /** After a failure the writer reopens the same file, never another one at its path. */
   private readonly assertFileNotMoved: () => void;
@@ -299,7 +296,6 @@ function changePlant(
   return undefined;
 }
 
-/** Why that number of new plants cannot be stored. */
 const refuseNew = (room: Room, plants: number): Refusal | undefined =>
   room.plantsLeft < plants ? new Refusal("store_full") : refuseText(room);
 
