@@ -10,11 +10,9 @@ export type LogLevel = (typeof logLevels)[number];
 interface Rule {
   readonly default?: string;
   readonly meaning: string;
-  /** Returns undefined, or throws a TypeError that says why, if the text is not allowed. */
   readonly parse: (text: string) => unknown;
   readonly allowed: string;
   readonly secret?: true;
-  /** Hides the secret part of a value. */
   readonly mask?: (text: string) => string;
 }
 
@@ -146,11 +144,8 @@ const rules = {
 
 export type SettingName = keyof typeof rules;
 
-interface Setting extends Rule {
-  readonly env: string;
-  /** Absent for secrets: every user of the machine can read a command line. */
-  readonly flag: string | undefined;
-}
+/** Secrets have no flag: every user of the machine can read a command line. */
+type Setting = Rule & Readonly<{ env: string; flag: string | undefined }>;
 
 /** Variables that other programs have under the same name. */
 const unprefixed = new Set(["HOST", "PORT", "DATABASE_URL"]);
@@ -221,14 +216,10 @@ export type Config = Readonly<typeof fixedLimits> &
 
 type Source = "flag" | "environment" | "default";
 
-export interface Resolved {
-  readonly config: Config;
-  readonly sources: Readonly<Record<SettingName, Source>>;
-}
+export type Resolved = Readonly<{ config: Config; sources: Readonly<Record<SettingName, Source>> }>;
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Names every setting that is wrong, with its value and what is allowed. */
 export class ConfigError extends Error {}
 
 /** `flags` may hold others than those of settings. `injected` is what a test needs. */

@@ -56,7 +56,6 @@ export async function verifyBackup(folder: string, flags: Flags): Promise<void> 
   );
 }
 
-/** Standard input, into a new file. */
 async function receive(path: string, signal: AbortSignal): Promise<void> {
   try {
     await copyDescriptor(STANDARD_INPUT, openSync(path, "wx", 0o600), signal);
@@ -166,7 +165,6 @@ export function scheduleBackups(config: Config, log: Log) {
   const { signal } = stopping;
   let running: Promise<void> | undefined;
 
-  /** The folder may hold other files, and backups of other stores. */
   const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
 

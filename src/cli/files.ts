@@ -71,7 +71,6 @@ export function openOutput(
   };
 }
 
-/** Throws if there is something at the path that must not be replaced. */
 function requireFree(flag: string, path: string, force = false): void {
   // As when a variable in a script is not set.
   if (path === "") throw new UsageError(`${flag}: expected a path, got nothing`);
@@ -109,7 +108,6 @@ function realPath(path: string): string {
   return join(existsSync(folder) ? realpathSync(folder) : folder, basename(path));
 }
 
-/** Prints what cannot be shown again. */
 export async function printSecret(text: string): Promise<void> {
   try {
     await writeDescriptor(STANDARD_OUTPUT, `${text}\n`);

@@ -138,7 +138,6 @@ function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
   const output = path === undefined ? undefined : openOutput("--rejects", path, flags, config);
   const format = createRejectsFormat(fileFormat);
   let count = 0;
-  /** Whether a block of records could not be written. */
   let isShort = false;
   let isEmpty = true;
   return {
@@ -175,7 +174,6 @@ function requireSource(path: string, { kind }: FileFormat): number | undefined {
   return found?.isFile() ? found.size : undefined;
 }
 
-/** `onProgress` is told how many bytes are read. */
 async function* readSource(
   path: string,
   { kind }: FileFormat,
@@ -250,7 +248,6 @@ function parseMap(text: string): Headings {
   return headings;
 }
 
-/** Throws if the import failed. */
 async function summarize(
   { created, replayed, refused }: Tally,
   seconds: number,

@@ -94,11 +94,6 @@ function stopOnSignal(
   store: Store,
   stop: () => Promise<unknown>,
 ): void {
-  const stopAll = async (): Promise<true> => {
-    await stop();
-    await store.close();
-    return true;
-  };
   const msMax = (config.drainDelaySeconds + config.drainSecondsMax) * 1000;
   let isStopping = false;
   const begin = async (reason: string, code: number): Promise<void> => {
@@ -108,7 +103,8 @@ function stopOnSignal(
     const sinceMs = performance.now();
     log.info("stopping", { reason });
     try {
-      const hasStopped = await within(msMax, stopAll());
+      const stopAll = async (): Promise<true> => store.close().then(() => true);
+      const hasStopped = await within(msMax, stop().then(stopAll));
       const durationMs = Math.round(performance.now() - sinceMs);
       if (hasStopped) log.info("stopped", { durationMs });
       else {
@@ -132,11 +128,7 @@ function stopOnSignal(
     });
 }
 
-interface Started extends FirstToken {
-  readonly url: string;
-  readonly store: StoreDescription;
-  readonly workers: number;
-}
+type Started = FirstToken & Readonly<{ url: string; store: StoreDescription; workers: number }>;
 
 export function formatForPeople({ url, store, workers, token }: Started): string {
   const threads = workers === 1 ? "" : `\n  Threads     ${workers} answer`;
@@ -145,7 +137,10 @@ export function formatForPeople({ url, store, workers, token }: Started): string
   Open the console with it:
     ${url}/#token=${token}
   Or store a plant:
-    ${formatCurl(url, String(token)).replaceAll("\n", "\n    ")}
+    curl ${url}/plants \\
+      -H 'Authorization: Bearer ${token}' \\
+      -H 'Content-Type: application/json' \\
+      -d '{"id": 1, "name": "Monstera deliciosa", "tag": "tropical"}'
 
 `;
   return `
@@ -169,11 +164,6 @@ function formatAsJson({ url, store, workers, tokenFile }: Started): string {
   return `${JSON.stringify({ ...line, version, url, store, workers, tokenFile })}\n`;
 }
 
-const formatCurl = (url: string, token: string): string => `curl ${url}/plants \\
-  -H 'Authorization: Bearer ${token}' \\
-  -H 'Content-Type: application/json' \\
-  -d '{"id": 1, "name": "Monstera deliciosa", "tag": "tropical"}'`;
-
 /** One JSON line of the log, for a terminal: time, level, event and fields; the stack of an error below. */
 export function formatLogLine(line: string): string {
   const { time, level, event, cause, ...fields } = JSON.parse(line) as Record<string, unknown>;
@@ -187,12 +177,7 @@ export function formatLogLine(line: string): string {
 }
 
 /** Of a new store: shown on a terminal, or kept in a file beside the store, and never in a log. */
-interface FirstToken {
-  /** For a terminal. It is never shown again. */
-  readonly token?: string | undefined;
-  /** Where it is, as an absolute path. */
-  readonly tokenFile?: string;
-}
+type FirstToken = Readonly<{ token?: string | undefined; tokenFile?: string }>;
 
 /** Nothing if the store has had a token, or the service has PLANTSTORE_TOKEN. */
 async function giveFirstToken(store: Store, config: Config, log: Log): Promise<FirstToken> {

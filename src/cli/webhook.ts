@@ -10,7 +10,14 @@ import {
   webhookActions,
 } from "../webhooks/manage.ts";
 import { parseChangeNumber } from "./changes.ts";
-import { askService, CommandError, type Flags, requireFlags, withTarget } from "./command.ts";
+import {
+  askService,
+  CommandError,
+  type Flags,
+  requireFlags,
+  splitList,
+  withTarget,
+} from "./command.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
@@ -61,11 +68,7 @@ export const manageWebhook =
   };
 
 function parseAdded({ name, types }: Flags, url: string | undefined): object {
-  const given = {
-    url,
-    name: name ?? null,
-    types: types?.split(",").map((type) => type.trim()) ?? null,
-  };
+  const given = { url, name: name ?? null, types: splitList(types) ?? null };
   requireFlags(() => parseNewWebhook(given), types);
   return given;
 }

@@ -64,7 +64,6 @@ export const filterNames = Object.keys(filters) as readonly FilterName[];
 
 export type Filter = { readonly [Name in FilterName]?: string | undefined };
 
-/** Of an object with more. */
 export const pickFilter = (given: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, given[name]]));
 
@@ -72,7 +71,6 @@ export const pickFilter = (given: Filter): Filter =>
 export const isSearch = (filter: Filter): boolean =>
   filterNames.some((name) => filter[name] !== undefined && !filters[name].isIndexed);
 
-/** Which plants match. */
 export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
   const matches = filterNames.flatMap((name) => {
     const given = filter[name];

@@ -12,7 +12,6 @@ export interface Plant<Id = bigint> {
 /** A plant on a page. Where a number is exact, the id may be one: a BigInt takes more time to make and to format. */
 export type ListedPlant = Plant<bigint | number>;
 
-/** How much text a plant holds; none without a plant. */
 export const lengthOf = (plant: ListedPlant | undefined): number =>
   plant === undefined ? 0 : plant.name.length + (plant.tag?.length ?? 0);
 
@@ -104,9 +103,7 @@ function toPlant(
 }
 
 /** The shape Plant of the interface, which has no id. */
-export function formatPlant({ name, tag }: Plant): string {
-  return JSON.stringify({ name, tag });
-}
+export const formatPlant = ({ name, tag }: Plant): string => JSON.stringify({ name, tag });
 
 /** With its id as exact digits. */
 export function formatStoredPlant({ id, name, tag }: ListedPlant): string {
@@ -135,9 +132,8 @@ export function formatStoredPlants(plants: readonly ListedPlant[]): string {
  * A strong entity tag: a hash of the content, which is what `formatStoredPlant` writes. There is no version number: an
  * editor who finds the content last seen overwrites nothing unknowingly.
  */
-export function entityTagOf(content: string): string {
-  return `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
-}
+export const entityTagOf = (content: string): string =>
+  `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
 
 /** Entity tags that a request names: any plant that exists, or one of these. */
 export type EntityTags = "any" | readonly string[];
@@ -151,14 +147,12 @@ export interface Condition {
 export const isSame = (one: Plant, other: Plant): boolean =>
   one.id === other.id && one.name === other.name && one.tag === other.tag;
 
-/** What becomes of a create if a plant has the id already. */
 export const judgeCreate = (plant: Plant, stored: Plant): "replayed" | Refusal =>
   isSame(stored, plant) ? "replayed" : refuseTaken(plant);
 
 export const refuseTaken = ({ id }: Plant): Refusal =>
   new Refusal("id_taken", `A different plant has the id ${id}; nothing was changed.`);
 
-/** The plant that the change is made to. */
 export function judgeChange(stored: Plant | undefined, condition: Condition): Plant | Refusal {
   if (stored === undefined) return new Refusal("plant_not_found");
   return holds(condition, stored) ? stored : new Refusal("precondition_failed");
@@ -202,7 +196,6 @@ function explain(text: string, error: SyntaxError): string {
   return `The body is not valid JSON: ${clip(error.message.replace("JSON Parse error: ", ""))}.`;
 }
 
-/** The text may be anything. */
 function requireBounds(text: string): void {
   let depth = 0;
   let values = 0;
@@ -230,10 +223,8 @@ function requireBounds(text: string): void {
 const ID_NUMBERS = /([{,]\s*"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*)(-?\d[\d.eE+-]*)/g;
 
 /**
- * The text of the number that an object has as its `id`. The text must be the valid JSON of such an object.
- *
- * JSON.parse with a reviver would find it too, but it calls back for every value of the body: half a second for 1 MB of
- * small numbers.
+ * The text of the number that an object has as its `id`. The text must be the valid JSON of such an object. A reviver
+ * would find it too, but is called for every value of the body: half a second for 1 MB of small numbers.
  */
 export function readIdText(json: string): string {
   return (JSON.parse(json.replace(ID_NUMBERS, '$1"$2"')) as { readonly id: string }).id;
@@ -248,11 +239,8 @@ const TRAILING_ZEROS = /(?<!0)0+$/;
 const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
 /**
- * The int64 that a JSON number denotes; undefined if it denotes a fraction or is out of range.
- * By JSON Schema `1.0` and `1e2` are integers, so the value decides and not the notation.
- *
- * The work is linear in the length of the text whatever the exponent says: zeros are written out only
- * once it is known that there are at most 19 digits.
+ * The int64 that a JSON number denotes, if it does. By JSON Schema `1.0` and `1e2` are integers, so the value decides
+ * and not the notation. Takes time in proportion to the text, whatever the exponent says.
  */
 export function findInt64(jsonNumber: string): bigint | undefined {
   const match = JSON_NUMBER.exec(jsonNumber);

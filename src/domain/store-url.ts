@@ -16,7 +16,6 @@ export interface Target {
   readonly database: string;
   /** Undefined if it depends on the host: certificates are verified, except on this very machine. */
   readonly sslMode: SslMode | undefined;
-  /** Paths of PEM files. */
   readonly rootCertificate: string | undefined;
   readonly certificate: string | undefined;
   readonly key: string | undefined;

@@ -4,7 +4,6 @@ export const scopes = ["plants:read", "plants:write", "tokens:manage", "webhooks
 
 export type Scope = (typeof scopes)[number];
 
-/** What most tokens need. */
 export const plantScopes: readonly Scope[] = ["plants:read", "plants:write"];
 
 /** What the store keeps of a token: enough to recognise and to judge it, never the token itself. */
@@ -38,7 +37,6 @@ export interface TokenSummary {
   readonly name: string;
   readonly prefix: string;
   readonly scopes: readonly string[];
-  /** Times in ISO 8601. */
   readonly created: string;
   readonly expires: string | null;
   readonly lastUsed: string | null;

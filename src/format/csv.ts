@@ -31,10 +31,9 @@ const NAMED_DELIMITER = /^sep=([,;|\t])$/i;
 const EMPTY_ROW = /^[\s,;|]*$/;
 
 /**
- * Each row has the number of the line on which it begins. Empty lines are left out, and so are the rows of empty cells
- * that spreadsheets write around their data. A row ends at a line break of any system that no quotes enclose. Its
- * cells are not judged here, so a quote in the wrong place spoils no other row. Throws a MalformedFile if a quote is
- * never closed. A first line `sep=;` is left out and changes the delimiter.
+ * Rows without those of empty cells that spreadsheets write around their data. A row ends at a line break that no
+ * quotes enclose. Its cells are not judged here, so a quote in the wrong place spoils no other row. Throws a
+ * MalformedFile if a quote is never closed. A first line `sep=;` is left out and changes the delimiter.
  */
 export class RowReader extends RecordReader {
   /** Known for certain with the first block. */
@@ -88,7 +87,6 @@ export class RowReader extends RecordReader {
 /** An empty cell without quotes is null; with quotes it is the empty text. */
 type Cell = string | null;
 
-/** The function throws a Refusal if quotes are in the wrong place. */
 function createCellParser(delimiter: string): (row: string) => Cell[] {
   const sign = `\\${delimiter}`;
   const cell = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^"${sign}]*))(${sign}|$)`, "y");
@@ -130,7 +128,6 @@ function explainUnusable(shown: string): string {
   return `the spreadsheet has rounded it to ${shown}; format the column as text, enter it again, and save`;
 }
 
-/** The heading lacks a column. */
 export class MissingColumn extends MalformedFile {
   override readonly name = "MissingColumn";
 }
@@ -162,7 +159,6 @@ export function createRowParser(
   };
 }
 
-/** The cells of the first row. Throws a MissingColumn. */
 export function parseHeading({ text }: Line, delimiter: string): string[] {
   try {
     if (typeof text !== "string") throw text;

@@ -16,9 +16,7 @@ export class WrongEncoding extends MalformedFile {
 }
 
 export interface DecodeOptions {
-  /** Detected if not given. */
   readonly encoding?: Encoding | undefined;
-  /** Called if the file turns out to be in another encoding than UTF-8. */
   readonly onEncoding?: ((encoding: Encoding) => void) | undefined;
 }
 
@@ -102,7 +100,6 @@ const beginsWith = (bytes: Uint8Array, start: readonly number[]): boolean =>
 
 const UTF8_MARK = [0xef, 0xbb, 0xbf];
 
-/** UTF-16 has a mark, or zeros in its first letters. */
 function findUnicode(start: Uint8Array): Encoding {
   const zeros = Array.from(start.subarray(0, START_BYTES), (byte) => (byte === 0 ? "0" : "x"));
   if (beginsWith(start, [0xff, 0xfe]) || zeros.join("") === "x0x0") return "utf-16le";

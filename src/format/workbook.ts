@@ -17,17 +17,13 @@ const RANGE = "A1:DX9999999";
 
 export interface Workbook {
   readonly sheets: readonly string[];
-  /**
-   * The sheet as CSV with commas, or the first one. Line breaks outside quotes count its rows, which all have as many
-   * cells as the longest. `onProgress` is given numbers from 0 to 1.
-   */
+  /** The sheet as CSV with commas, or the first one. Its rows all have as many cells as the longest. */
   readonly readRows: (
     sheet?: string,
     onProgress?: (share: number) => void,
   ) => AsyncGenerator<Uint8Array>;
 }
 
-/** Throws a MalformedFile. */
 export async function openWorkbook(
   file: Blob,
   unpackedBytesMax = UNPACKED_BYTES_MAX,

@@ -2,8 +2,7 @@
 
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson, parseNewPlant, type Plant } from "../domain/plant.ts";
-import { ElementReader } from "../format/json-array.ts";
-import { type Line, LineReader } from "../format/records.ts";
+import { ElementReader, type Line, LineReader } from "../format/records.ts";
 import {
   ANSWERS_SHARE,
   countUnread,
@@ -46,7 +45,7 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
     const isMinimal = prefersMinimal(request.headers.get("prefer"));
-    const report = isMinimal ? new Summary() : new Results("", "", "");
+    const report = isMinimal ? createSummary() : createResults("", "", "");
     const results = toStream(exchange, (signal) => createLines(exchange, report, signal));
     const applied = isMinimal ? { "preference-applied": "return=minimal" } : {};
     return answer(200, results, { "content-type": type, ...applied });
@@ -58,81 +57,60 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, new Results("[", ",", "]"), readArray(text, service), signal),
+    createAll(exchange, createResults("[", ",", "]"), readArray(text, service), signal),
   );
   return answer(200, results);
 }
 
-/** What is answered: each result as soon as it is known. */
-class Results {
-  private readonly open: string;
-  private readonly between: string;
-  private readonly close: string;
-  private isBegun = false;
-  private texts: string[] = [];
-
-  constructor(open: string, between: string, close: string) {
-    this.open = open;
-    this.between = between;
-    this.close = close;
-  }
-
-  note(line: number, outcome: Outcome): void {
-    this.texts.push(
+function createResults(open: string, between: string, close: string) {
+  let before = open;
+  let texts: string[] = [];
+  const note = (line: number, outcome: Outcome): void =>
+    void texts.push(
       outcome instanceof Refusal
         ? formatFailure(line, outcome)
         : `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`,
     );
-  }
-
-  /** The failure to read on. The answer has begun, so it is the last result. */
-  breakOff(line: number, refusal: Refusal): void {
-    this.note(line, refusal);
-  }
-
-  take(): string {
-    if (this.texts.length === 0) return "";
-    const text = (this.isBegun ? this.between : this.open) + this.texts.join(this.between);
-    this.isBegun = true;
-    this.texts = [];
+  const take = (): string => {
+    if (texts.length === 0) return "";
+    const text = before + texts.join(between);
+    before = between;
+    texts = [];
     return text;
-  }
-
-  end(): string {
-    const last = this.take();
-    return last + (this.isBegun ? "" : this.open) + this.close;
-  }
+  };
+  return {
+    note,
+    /** The failure to read on. The answer has begun, so it is the last result. */
+    breakOff: note,
+    take,
+    end: (): string => {
+      const last = take();
+      return last + (before === open ? open : "") + close;
+    },
+  };
 }
 
-/** Refused lines that a summary shows. */
+type Report = ReturnType<typeof createResults>;
+
 const REFUSED_SHOWN_MAX = 1_000;
 
 /** What is answered to clients that send everything before they read: little, and at the end. */
-class Summary {
-  private readonly shown: string[] = [];
-  private readonly counts = { created: 0, replayed: 0, refused: 0, complete: true };
-
-  note(line: number, outcome: Outcome): void {
-    if (!(outcome instanceof Refusal)) this.counts[outcome]++;
-    else if (++this.counts.refused <= REFUSED_SHOWN_MAX)
-      this.shown.push(formatFailure(line, outcome));
-  }
-
-  breakOff(line: number, refusal: Refusal): void {
-    this.counts.complete = false;
-    this.shown.push(formatFailure(line, refusal));
-  }
-
-  take(): string {
-    return "";
-  }
-
-  end(): string {
-    return `${this.shown.join("")}${JSON.stringify(this.counts)}\n`;
-  }
+function createSummary(): Report {
+  const shown: string[] = [];
+  const counts = { created: 0, replayed: 0, refused: 0, complete: true };
+  return {
+    note: (line, outcome) => {
+      if (!(outcome instanceof Refusal)) counts[outcome]++;
+      else if (++counts.refused <= REFUSED_SHOWN_MAX) shown.push(formatFailure(line, outcome));
+    },
+    breakOff: (line, refusal) => {
+      counts.complete = false;
+      shown.push(formatFailure(line, refusal as Refusal));
+    },
+    take: () => "",
+    end: () => `${shown.join("")}${JSON.stringify(counts)}\n`,
+  };
 }
-
-type Report = Results | Summary;
 
 async function* createLines(
   exchange: Exchange,
@@ -165,7 +143,6 @@ async function* createAll(
   let lastLine = 0;
   try {
     for await (const lines of service.rates.pace(blocks, token, signal)) {
-      // Many blocks may have arrived in one piece.
       signal.throwIfAborted();
       // The lines of many batches wait for each other here, where they are short texts.
       const held = service.lines;
@@ -204,26 +181,23 @@ async function createBlock(
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  const outcomes = (
-    plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name)
-  ).values();
+  const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name);
+  const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
-  let created = 0;
   for (const [index, plant] of parsed.entries()) {
     const outcome = plant instanceof Refusal ? plant : (outcomes.next().value as Outcome);
     const status = outcome instanceof Refusal ? catalogue[outcome.reason].status : 200;
     service.metrics.countBatchLine(status);
     report.note((lines[index] as Line).number, outcome);
-    if (outcome === "created") created++;
-    else if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
+    if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
   }
+  const created = stored.filter((outcome) => outcome === "created").length;
   service.metrics.countCreates(durationMs, created);
-  const [first] = failed;
-  if (first === undefined) return;
   // Once a block: a full disk needs no log line for every line of a batch.
-  const { reason, cause } = first;
-  service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
+  const [{ reason, cause } = {}] = failed;
+  if (reason !== undefined)
+    service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
 }
 
 type Outcome = Awaited<ReturnType<Service["store"]["createPlants"]>>[number];
@@ -241,6 +215,7 @@ function formatFailure(line: number, { reason, message }: Refusal): string {
   return `${JSON.stringify({ line, status, error: code, message })}\n`;
 }
 
+/** The values are dropped at once: they take more memory than the text. */
 function requireArray(text: string): void {
   const value = parseJson(text);
   if (!Array.isArray(value))
@@ -265,10 +240,7 @@ const NEWLINE = 10;
 /** What an unfinished line takes of memory: a buffer that doubles, and its garbage. */
 const BUFFER_GROWTH = 3;
 
-/**
- * The chunks of a body, with a bound on the time until the next one. What the runtime may hold of the rest and the
- * unfinished line count as held memory.
- */
+/** What the runtime may hold of the rest of a body and the unfinished line count as held memory. */
 async function* reserveChunks(
   reader: Reader,
   exchange: Exchange,

@@ -150,7 +150,7 @@ export const listOperations = (
   },
 });
 
-const splitPlace = ({ at }: Entry) => at.split(" ") as [method: Method, path: string];
+const splitPlace = ({ at }: Entry) => at.split(" ") as [Method, string];
 
 export function createRoutes(operations: ReturnType<typeof listOperations>): readonly Route[] {
   const routes = new Map<string, Route["operations"]>();

@@ -17,7 +17,6 @@ const TOTAL = BUCKETS;
 const TOTAL_MS = BUCKETS + 1;
 const HISTOGRAM_LENGTH = BUCKETS + 2;
 
-/** How durations are distributed. */
 export class Histogram {
   private readonly memory: Float64Array;
 
@@ -53,7 +52,6 @@ export class Histogram {
     let seen = 0;
     let index = -1;
     while (seen < rank && index < BUCKETS - 1) seen += this.memory[++index] ?? 0;
-    // The middle of the bucket.
     return 2 ** (DOUBLING_MIN + (index - 0.5) / STEPS);
   }
 
