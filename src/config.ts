@@ -273,20 +273,20 @@ export function parseSetting(
 /** Variables that look like settings and have no effect. They are logged at the start, and named by `plantstore config`. */
 export function findIgnoredVariables(environment: Environment): string[] {
   const known = new Set(Object.values(settings).map(({ env }) => env));
-  return Object.keys(environment)
-    .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
-    .filter((name) => !isServiceLink(name, environment[name] ?? ""))
-    .map((name) => {
-      const variable = name.slice("PLANTSTORE_".length);
-      return unprefixed.has(variable)
-        ? `${name} has no effect; the variable is called ${variable}.`
-        : `${name} is not a setting and has no effect.`;
-    });
+  return (
+    Object.keys(environment)
+      .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
+      // Kubernetes sets these in every pod beside a service that is called plantstore.
+      .filter((name) => !/^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name))
+      .filter((name) => !/^(tcp|udp):\/\//.test(environment[name] ?? ""))
+      .map((name) => {
+        const variable = name.slice("PLANTSTORE_".length);
+        return unprefixed.has(variable)
+          ? `${name} has no effect; the variable is called ${variable}.`
+          : `${name} is not a setting and has no effect.`;
+      })
+  );
 }
-
-/** Kubernetes sets these in every pod beside a service that is called plantstore. */
-const isServiceLink = (name: string, value: string): boolean =>
-  /^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name) || /^(tcp|udp):\/\//.test(value);
 
 function parseList(
   text: string,

@@ -93,10 +93,7 @@ export async function copyStore(
   }
 }
 
-/**
- * Paused: the service of the source may still send to the same receiver. A copy continues behind the changes that it
- * was made of. A webhook whose name is in the target already is left as it is there.
- */
+/** Paused, because the source may still send to the receiver. One whose name is in the target is left as it is. */
 export async function copyWebhooks(source: Store, target: Store, report: Report): Promise<void> {
   const webhooks = await retryBusy(() => source.listWebhooks());
   if (webhooks.length === 0) return;

@@ -21,10 +21,7 @@ import { companions } from "../store/sqlite/backup.ts";
 import { syncFile } from "../store/sqlite/database.ts";
 import { CommandError, explain, type Flags, UsageError } from "./command.ts";
 
-/**
- * A file that appears in its place, on the disk, when it is finished; without that, what was written is removed at the
- * end. - is standard output. An abort ends a write.
- */
+/** A file that appears, on the disk, when it is finished; else nothing is left. - is standard output. */
 export function openOutput(
   flag: string,
   path: string,

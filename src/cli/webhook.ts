@@ -38,7 +38,10 @@ export const manageWebhook =
     const name = action === "add" ? "" : (target ?? "");
     const { from } = flags;
     let body: unknown;
-    if (action === "add") body = parseAdded(flags, target);
+    if (action === "add") {
+      body = { url: target, name: flags.name ?? null, types: splitList(flags.types) ?? null };
+      requireFlags(() => parseNewWebhook(body), flags.types);
+    }
     if (action === "replay")
       body = { from: from === "newest" ? from : parseChangeNumber("--from", from) };
     const result: unknown = await withTarget(config, flags, (where) => {
@@ -66,12 +69,6 @@ export const manageWebhook =
     const { state, lastChange } = result as ShownWebhook;
     await printLine(`${name} is ${state}, after change ${lastChange}.`);
   };
-
-function parseAdded({ name, types }: Flags, url: string | undefined): object {
-  const given = { url, name: name ?? null, types: splitList(types) ?? null };
-  requireFlags(() => parseNewWebhook(given), types);
-  return given;
-}
 
 function printWebhooks(webhooks: readonly ShownWebhook[]): void {
   if (webhooks.length === 0)

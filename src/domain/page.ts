@@ -89,10 +89,7 @@ export function createPage(
   };
 }
 
-/**
- * Every engine indexes the first 100 characters of a tag, so tags are told apart and listed by them. A tag of 100
- * characters or more is not listed: it is too long to pick from a list, and does not fit into a link.
- */
+/** Every engine indexes the first 100 characters of a tag. A longer tag is not listed: it does not fit into a link. */
 export const TAG_PREFIX_CHARACTERS = 100;
 /** Prefixes that one page looks at, listed or not. */
 export const TAG_PREFIXES_MAX = 2_000;
@@ -116,10 +113,7 @@ export interface TagPage {
 /** The first characters of one or more tags, and how many bytes it takes to look at them. */
 export type TagPrefix = Readonly<{ head: string; bytes: number | bigint }>;
 
-/**
- * Takes a page off prefixes in order. It ends at the limit, or early when it has looked at enough, listed or not. It
- * makes progress if there is a prefix.
- */
+/** Takes a page off prefixes in order. It ends at the limit, or early when it has looked at enough, listed or not. */
 export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
   const tags: string[] = [];
   let seen = 0;
@@ -131,11 +125,8 @@ export function takeTags(heads: Iterable<TagPrefix>, limit: number): TagPage {
     seen++;
     bytesSeen += Number(bytes);
     last = head;
-    if (isComplete(head)) tags.push(head);
+    // The whole tag. An emoji is two units of a string, and one character.
+    if (Array.from(head).length < TAG_PREFIX_CHARACTERS) tags.push(head);
   }
   return { tags, next: undefined };
 }
-
-/** Whether a prefix is the whole tag. An emoji is two units of a string, and one character. */
-const isComplete = (head: string): boolean =>
-  head.length < TAG_PREFIX_CHARACTERS || Array.from(head).length < TAG_PREFIX_CHARACTERS;

@@ -20,10 +20,7 @@ export const isStorable = (text: string): boolean => text.isWellFormed() && !tex
 
 const isText = (value: unknown): value is string => typeof value === "string" && isStorable(value);
 
-/**
- * A number with a fraction or an exponent, somewhere in the text. JSON.parse rounds such a number before
- * we can look (1e-400 becomes the integer 0), so its text has to be read.
- */
+/** A fraction or an exponent, somewhere in the text. JSON.parse rounds it before we can look: 1e-400 becomes 0. */
 const INEXACT_NOTATION = /\d[.eE]/;
 
 type Members = Readonly<Partial<Record<"id" | "name" | "tag", unknown>>>;
@@ -128,10 +125,7 @@ export function formatStoredPlants(plants: readonly ListedPlant[]): string {
   return `[${plants.map(formatStoredPlant).join(",")}]`;
 }
 
-/**
- * A strong entity tag: a hash of the content, which is what `formatStoredPlant` writes. There is no version number: an
- * editor who finds the content last seen overwrites nothing unknowingly.
- */
+/** A strong entity tag: a hash of what `formatStoredPlant` writes. Content last seen is overwritten knowingly. */
 export const entityTagOf = (content: string): string =>
   `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
 
@@ -169,10 +163,7 @@ export const matches = (tags: EntityTags, entityTag: string): boolean =>
 
 /** Parsing takes ten times as long for a body of brackets as for other text. */
 const DEPTH_MAX = 1_000;
-/**
- * A small value takes up to 80 bytes of memory when it is parsed, however few characters it has: 1 MB of empty arrays
- * takes 30. Any number of plants is less dense than this.
- */
+/** A small value takes up to 80 bytes when it is parsed: 1 MB of empty arrays takes 30. Plants are less dense. */
 const DENSE_VALUES_MAX = 10_000;
 const DENSE_CHARACTERS = 6;
 
@@ -222,10 +213,7 @@ function requireBounds(text: string): void {
 /** A quote behind a brace or a comma begins a name: a text that it ended would be followed by something else. */
 const ID_NUMBERS = /([{,]\s*"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*)(-?\d[\d.eE+-]*)/g;
 
-/**
- * The text of the number that an object has as its `id`. The text must be the valid JSON of such an object. A reviver
- * would find it too, but is called for every value of the body: half a second for 1 MB of small numbers.
- */
+/** The `id` of an object in valid JSON, as written. A reviver would take half a second for 1 MB of small numbers. */
 export function readIdText(json: string): string {
   return (JSON.parse(json.replace(ID_NUMBERS, '$1"$2"')) as { readonly id: string }).id;
 }
@@ -238,10 +226,7 @@ const DIGITS_MAX = 19;
 const TRAILING_ZEROS = /(?<!0)0+$/;
 const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
-/**
- * The int64 that a JSON number denotes, if it does. By JSON Schema `1.0` and `1e2` are integers, so the value decides
- * and not the notation. Takes time in proportion to the text, whatever the exponent says.
- */
+/** By JSON Schema 1.0 and 1e2 are integers. Takes time in proportion to the text, whatever the exponent says. */
 export function findInt64(jsonNumber: string): bigint | undefined {
   const match = JSON_NUMBER.exec(jsonNumber);
   if (match === null) return undefined;

@@ -28,10 +28,7 @@ import type { Webhook } from "./webhook.ts";
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */
 export interface ServedStore extends TokenStore {
-  /**
-   * The same plant again is `replayed`. Rejects with `id_taken` if a different plant has the id, and with `store_full`
-   * or `disk_low` if there is no room. `by` is the name of the token, for the journal.
-   */
+  /** The same plant again is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. `by` is the token. */
   createPlant(plant: Plant, by?: string): Promise<Created>;
 
   /**

@@ -6,13 +6,12 @@ import type { ChangeType } from "./change.ts";
 export const WEBHOOKS_MAX = 32;
 
 /** One event sent to a receiver. */
-export interface Attempt {
-  readonly event: string;
-  readonly time: string;
+export interface Attempt
+  extends
+    Readonly<Record<"event" | "time", string>>,
+    Readonly<Record<"error" | "answer", string | null>> {
   readonly durationMs: number;
   readonly status: number | null;
-  readonly error: string | null;
-  readonly answer: string | null;
 }
 
 export const hasSucceeded = ({ status }: Attempt): boolean =>

@@ -10,10 +10,7 @@ export const CSV_HEAD = "id,name,tag\r\n";
 export const formatCsv = (plants: readonly ListedPlant[]): string =>
   plants.map(({ id, name, tag }) => `${id},${formatCell(name)},${formatCell(tag)}\r\n`).join("");
 
-/**
- * Spreadsheets run a cell that begins like a formula, so it gets an apostrophe in front. So does a cell that
- * begins with apostrophes and then like a formula: that makes restoring exact for any text.
- */
+/** Spreadsheets run a cell that begins like a formula, so an apostrophe is put in front. Restoring is exact. */
 export function formatCell(text: string | undefined): string {
   if (text === undefined) return "";
   const harmless = /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
@@ -112,10 +109,7 @@ const refuse = (message: string): Refusal => new Refusal("invalid_plant", messag
 export const plantFields = ["id", "name", "tag"] as const;
 export type PlantField = (typeof plantFields)[number];
 
-/**
- * The heading of each field's column: its own name by default. The column of tags may be missing unless it is named
- * here, and null ignores it.
- */
+/** The heading of each column: the field by default. The column of tags may be missing unless named; null ignores it. */
 export type Headings = Readonly<Partial<Record<PlantField, string | null | undefined>>>;
 
 /** Begins a cell of a workbook that shows something other than what it was given. XML has no such character. */

@@ -85,10 +85,7 @@ function toRecord({ number: line, text }: Line, parse: (text: string) => Plant):
 
 export type Rejected = Omit<PlantRecord, "plant"> & { readonly reason: string };
 
-/**
- * The records in the format of their file, each with its line and the reason in front, as columns or members. Import
- * ignores both, and a second round replaces them.
- */
+/** Refused records as they were, each with its line and reason in front. Import ignores both, or replaces them. */
 export function createRejectsFormat(format: FileFormat) {
   const isArray = format.kind === "json";
   const between = isArray ? ",\n" : "\n";

@@ -9,7 +9,17 @@ export class MalformedFile extends Error {
 /** Counted from 1, empty lines included. A Refusal says why there is no text. */
 export type Line = Readonly<{ number: number; text: string | Refusal }>;
 
+// A byte order mark is kept, so the JSON parser refuses it (RFC 8259, section 8.1).
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** The runtime's own `text()` would silently replace invalid bytes. */
+export function decodeUtf8(bytes: Uint8Array, message?: string): string {
+  try {
+    return utf8.decode(bytes);
+  } catch (error) {
+    throw new Refusal("invalid_utf8", message, error);
+  }
+}
 
 /** Cuts a stream into records: lines, rows or elements. A record over `bytesMax` stands as a Refusal in its place. */
 export abstract class RecordReader {
@@ -83,15 +93,12 @@ export abstract class RecordReader {
     const bytes = this.kept.take(isTooLarge ? undefined : part);
     this.begunOn = this.line;
     this.keptLength = 0;
-    if (isTooLarge) {
-      const message = `The record is larger than ${this.bytesMax} bytes.`;
-      return { number, text: new Refusal("body_too_large", message) };
-    }
+    const tooLarge = `The record is larger than ${this.bytesMax} bytes.`;
+    if (isTooLarge) return { number, text: new Refusal("body_too_large", tooLarge) };
     try {
-      return { number, text: utf8.decode(bytes) };
+      return { number, text: decodeUtf8(bytes, "The record is not valid UTF-8.") };
     } catch (error) {
-      const message = "The record is not valid UTF-8.";
-      return { number, text: new Refusal("invalid_utf8", message, error) };
+      return { number, text: error as Refusal };
     }
   }
 }

@@ -6,7 +6,7 @@ import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { ServedStore } from "../domain/store.ts";
 import type { TokenRecord } from "../domain/token.ts";
-import { Bytes } from "../format/records.ts";
+import { Bytes, decodeUtf8 } from "../format/records.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { Reports } from "../observe/reporter.ts";
@@ -305,10 +305,7 @@ const LINGER_BLIND_MS = 2_000;
 export const isClosing = ({ request, service }: Exchange): boolean =>
   service.readiness.isDraining || /\bclose\b/i.test(request.headers.get("connection") ?? "");
 
-/**
- * A refusal, and whether the connection closes after it. If the body was not read to its end, all of the answer is sent
- * at once, and its end after the rest of the body. On a connection that stays open, the runtime discards the rest.
- */
+/** A refusal, and whether the connection closes after it. Its end is sent after the rest of the body has come. */
 export function linger(exchange: Exchange, text: string) {
   const { request, service, rest: begun } = exchange;
   const length = findLength(request) ?? Number.POSITIVE_INFINITY;
@@ -363,24 +360,9 @@ export async function discard(rest: Rest, budget: Budget): Promise<void> {
   }
 }
 
-/**
- * The runtime sends nothing more after the client has closed its half of the connection, which it notices up to two
- * ticks after the last bytes. Throws a Refusal then: the client would not get its answer, so nothing is to be stored.
- */
+/** Throws a Refusal if the client has closed its half: it would get no answer. The runtime notices two ticks late. */
 export async function requireOpen({ signal }: Request): Promise<void> {
   await nextTick();
   await nextTick();
   if (signal.aborted) throw new Refusal("body_incomplete");
-}
-
-// A byte order mark is kept, so the JSON parser refuses it (RFC 8259, section 8.1).
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
-/** The runtime's own `text()` would silently replace invalid bytes. */
-function decodeUtf8(bytes: Uint8Array): string {
-  try {
-    return utf8.decode(bytes);
-  } catch (error) {
-    throw new Refusal("invalid_utf8", undefined, error);
-  }
 }

@@ -37,10 +37,8 @@ export interface Route {
   readonly operations: Readonly<Partial<Record<Method, Operation>>>;
 }
 
-type Handler = (request: RoutedRequest) => Promise<Response>;
-
 /** The handler of a route; without one, of all unknown paths. */
-export function createHandler(service: Service, route: Route | undefined): Handler {
+export function createHandler(service: Service, route: Route | undefined) {
   const { config, metrics } = service;
   const operations = new Map<string, Operation>(Object.entries(route?.operations ?? {}));
   const GET = operations.get("GET");
@@ -80,13 +78,16 @@ export function createHandler(service: Service, route: Route | undefined): Handl
     return response;
   }
 
-  return async (request) => {
+  return async (request: RoutedRequest): Promise<Response> => {
     const startedAtMs = performance.now();
     flushOverdue(startedAtMs);
     const exchange = new Exchange(service, request, startedAtMs);
     const operation = operations.get(request.method);
     try {
-      requireSaneHead(request, config.urlBytesMax);
+      const host = request.headers.get("host");
+      // HTTP/1.0 allows a request without Host. The runtime refuses any other.
+      if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
+      if (request.url.length > config.urlBytesMax) throw new Refusal("url_too_long");
       if (operation === undefined)
         throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
       // Awaiting a token that was checked lately would cost a microtask.
@@ -161,13 +162,6 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
 /** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
 
-function requireSaneHead(request: Request, urlBytesMax: number): void {
-  const host = request.headers.get("host");
-  // HTTP/1.0 allows a request without Host. The runtime refuses any other.
-  if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
-  if (request.url.length > urlBytesMax) throw new Refusal("url_too_long");
-}
-
 /** The scope is also in a header of the answer. */
 export function requireScope(token: TokenRecord | undefined, scope: Scope): void {
   if (!token?.scopes.includes(scope))
@@ -200,10 +194,7 @@ export const VARY = { vary: "Accept" };
 
 const encoder = new TextEncoder();
 
-/**
- * A text to answer with. A large one counts as held memory until the client has taken it. It goes out in small slices,
- * because the runtime does not tell when the last one has left.
- */
+/** A large text is held memory until the client has taken it, in slices: the runtime does not tell of the last. */
 export function answerText(
   exchange: Exchange,
   text: string | Uint8Array,

@@ -1,7 +1,4 @@
-/**
- * What a request asks for: the query of its URL, and headers that choose a form or set a condition. Everything unknown,
- * repeated or odd in a query is refused, and one answer names all of it.
- */
+/** What a request asks for: its query, where everything unknown is refused, and headers for forms and conditions. */
 
 import { findForwardedPrefix } from "../domain/address.ts";
 import {
@@ -199,11 +196,7 @@ const explain = (name: string, { expected }: Parameter<unknown>, came = ""): str
 
 const quote = (given: string): string => JSON.stringify(given.slice(0, 40));
 
-/**
- * The header with a link to the page that begins after this id or tag, by RFC 8288; none after the last page. It is an
- * absolute path: not every library resolves a query alone by RFC 3986. Its filters are written as the client wrote
- * them.
- */
+/** A link to the page after this id or tag (RFC 8288): an absolute path, because not every library resolves others. */
 export function linkNext(
   { request, service }: Exchange,
   limit: number,
@@ -248,10 +241,7 @@ function decode(encoded: string): string | undefined {
   }
 }
 
-/**
- * The offer with the highest weight, RFC 9110 section 12.5.1. The first offer if the client has no preference or
- * accepts none of them.
- */
+/** RFC 9110, section 12.5.1. The first offer if the client has no preference or accepts none of them. */
 export function chooseForm<Form extends string>(
   accept: string | null,
   offers: readonly [Form, ...Form[]],
@@ -311,10 +301,7 @@ function parseEntityTags(header: string | null, isWeak: boolean): EntityTags | u
   return isWeak ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
 }
 
-/**
- * The next entity tag of a list, with the separator behind it. RFC 9110, section 5.6.1.2: empty elements are ignored.
- * Element by element: a client could make one expression for the whole list run for hours.
- */
+/** RFC 9110, section 5.6.1.2. Element by element: one expression for the list could be made to run for hours. */
 const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
 
 function parseTags(header: string): string[] {

@@ -1,8 +1,9 @@
 /** Listens, and stops without losing a request. */
 
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { readdirSync, statSync } from "node:fs";
 import { createRateLimiter } from "../auth/rate-limit.ts";
 import type { ServedStore, Store } from "../domain/store.ts";
+import { findDescriptorsMax } from "../observe/reporter.ts";
 import { Budget, LINES_SHARE, type Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
 import { createHandler } from "./handle.ts";
@@ -116,13 +117,12 @@ const OPEN_SHARE = 0.875;
 const DESCRIPTORS_SPARE = 64;
 
 /**
- * The runtime has no bound of its own. At the limit of descriptors it polls a connection that waits without a pause, so
- * the listener closes before that too. A new connection is refused then, connections without a request are closed, and
- * requests in flight are answered.
+ * The runtime has no bound of its own, and spins at the limit of descriptors. So the listener closes before: a new
+ * connection is refused then, those without a request are closed, and requests in flight are answered.
  */
 function listen(options: Options, { config, log }: Service) {
   const descriptorsOwn = countDescriptors();
-  const descriptorsMax = findDescriptorsMax() - descriptorsOwn - DESCRIPTORS_SPARE;
+  const descriptorsMax = (findDescriptorsMax() ?? Infinity) - descriptorsOwn - DESCRIPTORS_SPARE;
   const connectionsMax = Math.max(1, Math.min(config.connectionsMax, descriptorsMax));
   /** Methods that concern a request work on any server. */
   let server = Bun.serve(options);
@@ -170,15 +170,6 @@ function countDescriptors(): number {
     return statSync(folder).size || readdirSync(folder).length;
   } catch {
     // None is left to look with.
-    return Number.POSITIVE_INFINITY;
-  }
-}
-
-function findDescriptorsMax(): number {
-  try {
-    const limits = readFileSync("/proc/self/limits", "latin1");
-    return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
-  } catch {
     return Number.POSITIVE_INFINITY;
   }
 }

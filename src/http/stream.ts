@@ -8,10 +8,7 @@ const encoder = new TextEncoder();
 /** The text of a page, and the place where the next one begins. */
 type PageText<Place> = Readonly<{ text: string | Uint8Array; next: Place | undefined }>;
 
-/**
- * All pages from this place on. The first one is read before anything is sent, so what cannot be read has a status of
- * its own. The text of a page counts as held memory until it leaves.
- */
+/** All pages from here on. The first is read before anything is sent, so what cannot be read has its own status. */
 export async function streamPages<Place>(
   exchange: Exchange,
   start: Place,
@@ -68,9 +65,8 @@ const UNBEGUN_MS_MAX = 1_000;
 const CUT_SECONDS = 1;
 
 /**
- * A body of these pieces, with backpressure: the next one is made when the last has left for the client. The maker ends
- * when the client goes away or its token is no longer good. What the exchange holds counts until then. A feed waits for
- * what is to come, so the last piece has left long before the next one is made.
+ * A body of these pieces, with backpressure: the next is made when the last has left for the client. The maker ends, and
+ * memory is held, until the client goes away or its token is no longer good. The pieces of a feed leave long before.
  */
 export function toStream(
   exchange: Exchange,

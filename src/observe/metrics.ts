@@ -1,9 +1,4 @@
-/**
- * Counters of this process since its start. Counting a request takes less than a microsecond.
- *
- * The counters are in a block of memory that threads can share. Each thread counts in its own block, so no
- * thread waits for another; the reader adds the blocks up.
- */
+/** Counters since the start, in memory that threads share. Each counts in its own block; the reader adds them up. */
 
 import { catalogue } from "../domain/errors.ts";
 

@@ -1,8 +1,10 @@
 /** What the service reports about itself: GET /activity for the console, GET /metrics for Prometheus. */
 
+import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import packageJson from "../../package.json";
 import type { Config } from "../config.ts";
+import { DAY_MS } from "../domain/rate.ts";
 import type { Store } from "../domain/store.ts";
 import { Histogram, Metrics } from "./metrics.ts";
 
@@ -44,7 +46,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const loopDelays = new Histogram();
   const plants = createFigure(() => store.countPlants());
   const size = createFigure(() => store.measureBytes());
-  const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + WEEK_MS));
+  const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + 7 * DAY_MS));
   const samples: ReturnType<typeof compareWithLast>[] = [];
   /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
   const failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
@@ -107,7 +109,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
       inTime(observed.reportWebhooks?.()),
       inTime(countConnections(limits.port)),
       inTime(readdir("/proc/self/fd")),
-      inTime(readDescriptorsMax()),
+      findDescriptorsMax(),
       inTime(Promise.try(() => process.memoryUsage.rss())),
       inTime(plants.refresh()),
       inTime(expiring.refresh()),
@@ -221,28 +223,29 @@ function formatFigure(name: string, labels: Labels, figure: Figure): string {
       formatFigure(`${name}_count`, labels, figure.count),
     ].join("");
   }
-  const pairs = Object.entries(labels).map(([key, text]) => `${key}="${escape(String(text))}"`);
+  const pairs = Object.entries(labels).map(
+    ([key, text]) => `${key}="${String(text).replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n")}"`,
+  );
   return `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${Number(figure)}\n`;
 }
-
-const escape = (text: string): string => text.replace(/["\\]/g, "\\$&").replaceAll("\n", "\\n");
 
 export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const ANSWER_MS_MAX = 1_000;
 
-/**
- * A figure that fails or does not come, as from a database that does not answer, must not hold up the others. Some are
- * in files that only Linux has, and none can be read if no file can be opened.
- */
+/** A figure that fails, or does not come, as from a database that does not answer, must not hold up the others. */
 const inTime = <Answer>(answer: Promise<Answer> | undefined): Promise<Answer | undefined> =>
   Promise.race([answer?.catch(() => undefined), Bun.sleep(ANSWER_MS_MAX).then(() => undefined)]);
 
-const WEEK_MS = 7 * 86_400_000;
-
-async function readDescriptorsMax(): Promise<number> {
-  const limits = await readFile("/proc/self/limits", "utf8");
-  return Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
+/** Undefined where the system does not tell, and if no file can be opened. */
+export function findDescriptorsMax(): number | undefined {
+  try {
+    const [, most] =
+      /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "latin1")) ?? [];
+    return most === undefined ? undefined : Number(most);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Those of a port that are established. Rejects where the system does not tell; the port has to be known. */
