@@ -1,8 +1,6 @@
 /**
- * Waits that end even when the event loop does not.
- *
- * With more than about a thousand ready connections the runtime polls for further ones dozens of times before it runs
- * a timer, an immediate or a message. So every request calls `flushOverdue`, which ends waits that are overdue.
+ * Waits that end even when a tick does not: with more than a thousand ready connections the runtime polls dozens of
+ * times before it runs a timer, an immediate or a message. So every request calls `flushOverdue`.
  */
 
 interface Wait {

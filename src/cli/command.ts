@@ -68,7 +68,7 @@ export function onSignal(handle: (name: "SIGINT" | "SIGTERM", isSecond: boolean)
 
 export class Interrupted extends CommandError {}
 
-/** Those of a process which the signal has ended: 128 and its number. */
+/** 128 and the number of the signal. */
 const signalExitCodes = { SIGINT: 130, SIGTERM: 143 };
 
 /** The first Ctrl-C aborts the signal given to `use` with an Interrupted as its reason; the second exits at once. */

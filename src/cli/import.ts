@@ -130,8 +130,6 @@ async function importBlock(
   }
 }
 
-type Print = (line: string) => void;
-
 /** All refused records in the file of --rejects, or the first few on the terminal. */
 function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
   const { rejects: path } = flags;
@@ -142,7 +140,7 @@ function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
   let isEmpty = true;
   return {
     onHeading: format.onHeading,
-    add: async (rejected: readonly Rejected[], print: Print): Promise<void> => {
+    add: async (rejected: readonly Rejected[], print: (line: string) => void): Promise<void> => {
       if (output !== undefined) {
         isShort = true;
         await output.write(format.add(rejected));
@@ -153,7 +151,7 @@ function openRejects(config: Config, flags: Flags, fileFormat: FileFormat) {
       for (const { line, reason } of rejected)
         if (++count <= REFUSED_PRINTED_MAX) print(`line ${line}: ${reason}`);
     },
-    finish: async (print: Print): Promise<void> => {
+    finish: async (print: (line: string) => void): Promise<void> => {
       const more = count - REFUSED_PRINTED_MAX;
       if (more > 0) print(`… and ${more} more; --rejects <file> keeps them all.`);
       // Those that were written are kept, also if the disk is full.
