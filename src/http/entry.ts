@@ -52,6 +52,13 @@ export type Entry = Operation & {
 
 export type Entries = Readonly<Record<string, Entry>>;
 
+export const operation = (
+  at: Entry["at"],
+  scope: Entry["scope"],
+  handle: Entry["handle"],
+  described: Omit<Entry, "at" | "scope" | "handle">,
+): Entry => ({ at, scope, handle, ...described });
+
 const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
 
@@ -191,8 +198,8 @@ interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "
   readonly shows?: Shape;
 }
 
-export function toEntry(operation: JsonOperation): Entry {
-  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = operation;
+export function toEntry(given: JsonOperation): Entry {
+  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = given;
   const { status = shows === undefined ? 204 : 200, ...entry } = described;
   return {
     ...entry,

@@ -5,7 +5,7 @@ import { Refusal } from "../domain/errors.ts";
 import type { Store } from "../domain/store.ts";
 import { SAMPLES_MAX } from "../observe/reporter.ts";
 import { PROMETHEUS_TYPE } from "../observe/reporter.ts";
-import { type Entries, json, ok } from "./entry.ts";
+import { type Entries, json, ok, operation } from "./entry.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
@@ -103,22 +103,16 @@ const describeStatus = (value: string) =>
   ok("Yes.", json(object({ status: text(value, undefined, { enum: [value] }) })));
 
 export const listStatusOperations = ({ sampleSeconds }: Config): Entries => ({
-  showActivity: {
-    at: "GET /activity",
-    scope: "plants:read",
-    handle: showActivity,
+  showActivity: operation("GET /activity", "plants:read", showActivity, {
     summary: "Show what this instance did lately",
     description: `The last ${(SAMPLES_MAX * sampleSeconds) / 60} minutes in intervals, oldest first. Counts are per interval.`,
     query: activityParameters,
     answers: ok("The samples.", json(ActivityShape)),
-  },
-  showMetrics: {
-    at: "GET /metrics",
-    scope: "plants:read",
-    handle: showMetrics,
+  }),
+  showMetrics: operation("GET /metrics", "plants:read", showMetrics, {
     summary: "Show metrics of this instance, for Prometheus",
     answers: ok("Prometheus text format 0.0.4.", { "text/plain": text(METRICS_EXAMPLE) }),
-  },
+  }),
   isAlive: {
     at: "GET /livez",
     scope: undefined,

@@ -11,7 +11,7 @@ import {
 } from "../auth/token.ts";
 import { Refusal } from "../domain/errors.ts";
 import { type Scope, scopes } from "../domain/token.ts";
-import { type Entries, json, ok, toEntry } from "./entry.ts";
+import { type Entries, json, ok, operation, toEntry } from "./entry.ts";
 import type { Exchange } from "./exchange.ts";
 import { answerJson, requireScope } from "./handle.ts";
 import { linkNext, parseQuery, tokenParameters } from "./query.ts";
@@ -104,17 +104,14 @@ export const tokenOperations: Entries = {
     meaning: "The token, without its secret.",
     shows: OwnShape,
   }),
-  listTokens: {
-    at: "GET /tokens",
-    scope: MANAGE,
-    handle: listTokens,
+  listTokens: operation("GET /tokens", MANAGE, listTokens, {
     summary: "List the tokens",
     description:
       "A page of all that were ever made, in the order of their ids; the next page is in the `Link` header, which the " +
       "last page does not have. Never the token itself.",
     query: tokenParameters,
     answers: ok("The tokens.", json(list(Token)), "Link"),
-  },
+  }),
   createToken: toEntry({
     at: "POST /tokens",
     scope: MANAGE,
