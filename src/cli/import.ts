@@ -53,15 +53,13 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
 
   const { seconds, error } = await timeUntilInterrupted(async (signal) => {
     let part: number | undefined;
-    using progress = showProgress(() => ({
-      plants: tally.created + tally.replayed,
-      refused: tally.refused,
-      part,
-    }));
-    const { print } = progress;
-    const chunks = readSource(path, format, flags.sheet, signal, (read) => {
-      part = bytes && read / bytes;
+    using progress = showProgress(() => {
+      const { created, replayed, refused } = tally;
+      return { plants: created + replayed, refused, part };
     });
+    const { print } = progress;
+    const onProgress = (read: number): unknown => (part = bytes && read / bytes);
+    const chunks = readSource(path, format, flags.sheet, signal, onProgress);
     const blocks = readPlants(chunks, format, {
       recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
       blockLengthMax: BLOCK_LENGTH_MAX,
@@ -76,7 +74,8 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
       const create: Create = async (plants, settle) =>
         target && plantsOf(target).createBatch(plants, settle, retrying);
       for (; !next.done; next = await blocks.next()) {
-        if (target === undefined && next.value.some(hasPlant)) return;
+        const hasPlant = next.value.some(({ plant }) => !(plant instanceof Refusal));
+        if (target === undefined && hasPlant) return;
         signal.throwIfAborted();
         await importBlock(next.value, create, (rejected) => rejects.add(rejected, print), tally);
       }
@@ -95,8 +94,6 @@ export async function importPlants(config: Config, flags: Flags, path: string): 
   });
   await summarize(tally, seconds, error, flags);
 }
-
-const hasPlant = ({ plant }: PlantRecord): boolean => !(plant instanceof Refusal);
 
 type Create = (plants: readonly Plant[], settle: Settle) => Promise<void>;
 
@@ -177,7 +174,7 @@ async function* readSource(
   { kind }: FileFormat,
   sheet: string | undefined,
   signal: AbortSignal,
-  onProgress: (bytes: number) => void,
+  onProgress: (bytes: number) => unknown,
 ): AsyncGenerator<Uint8Array> {
   if (kind === "xlsx") {
     const { openWorkbook } = await import("../format/workbook.ts");

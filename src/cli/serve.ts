@@ -99,25 +99,20 @@ function stopOnSignal(
   const begin = async (reason: string, code: number): Promise<void> => {
     if (isStopping) return;
     isStopping = true;
-    let exitCode = code;
     const sinceMs = performance.now();
     log.info("stopping", { reason });
-    try {
-      const stopAll = async (): Promise<true> => store.close().then(() => true);
-      const hasStopped = await within(msMax, stop().then(stopAll));
-      const durationMs = Math.round(performance.now() - sinceMs);
-      if (hasStopped) log.info("stopped", { durationMs });
-      else {
-        // Their clients were answered 503, or not at all.
-        log.error("stop_incomplete", { durationMs, writesInDoubt: store.writesWaiting });
-        exitCode = 1;
-      }
-    } catch (cause) {
+    const stopAll = stop().then(async () => store.close().then(() => true));
+    const hasStopped = await within(msMax, stopAll).catch((cause: unknown) => {
       log.error("stop_failed", { cause });
-      exitCode = 1;
-    }
+      return false;
+    });
+    const durationMs = Math.round(performance.now() - sinceMs);
+    if (hasStopped) log.info("stopped", { durationMs });
+    // Their clients were answered 503, or not at all.
+    if (hasStopped === undefined)
+      log.error("stop_incomplete", { durationMs, writesInDoubt: store.writesWaiting });
     await stderr.flush();
-    process.exit(exitCode);
+    process.exit(hasStopped ? code : 1);
   };
   onSignal((name, isSecond) => (isSecond ? process.exit(1) : void begin(name, 0)));
   // A defect that nothing caught: requests in flight may finish, but the process cannot be trusted.

@@ -53,7 +53,6 @@ async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangeP
   return page;
 }
 
-/** Goes on until the client goes, its token is no longer good, or the service stops. */
 async function* follow(
   exchange: Exchange,
   query: ChangeQuery,

@@ -198,8 +198,8 @@ interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "
   readonly shows?: Shape;
 }
 
-export function toEntry(given: JsonOperation): Entry {
-  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = given;
+export function toEntry(asked: JsonOperation): Entry {
+  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = asked;
   const { status = shows === undefined ? 204 : 200, ...entry } = described;
   return {
     ...entry,

@@ -104,12 +104,11 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
 
   const formatMetrics = async (): Promise<string> => {
     const newest = backups?.last;
-    const [isReady = false, webhooks = [], connections, open, openMax, rss] = await Promise.all([
+    const [isReady = false, webhooks = [], connections, open, rss] = await Promise.all([
       inTime(observed.isReady()),
       inTime(observed.reportWebhooks?.()),
       inTime(countConnections(limits.port)),
       inTime(readdir("/proc/self/fd")),
-      findDescriptorsMax(),
       inTime(Promise.try(() => process.memoryUsage.rss())),
       inTime(plants.refresh()),
       inTime(expiring.refresh()),
@@ -159,7 +158,7 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
         webhook_paused: ["1 if the webhook is paused, by webhook.", byWebhook("isPaused")],
         process_resident_memory_bytes: ["Resident memory.", rss],
         process_open_fds: ["Open file descriptors (Linux).", open?.length],
-        process_max_fds: ["Limit of file descriptors (Linux).", openMax],
+        process_max_fds: ["Limit of file descriptors (Linux).", findDescriptorsMax()],
         process_start_time_seconds: ["When the process started.", performance.timeOrigin / 1000],
       },
       counter: {
