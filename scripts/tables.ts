@@ -6,7 +6,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
-import { type Config, resolveConfig, settings } from "../src/config.ts";
+import { fixedLimits, resolveConfig, settings } from "../src/config.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
 import { createReporter } from "../src/observe/reporter.ts";
@@ -28,21 +28,16 @@ const formatSettings = (): string =>
     ]),
   );
 
-/** The meaning of a limit is the comment above it in src/config.ts. */
-function formatLimits(): string {
-  const source = readFileSync(join(root, "src/config.ts"), "utf8");
-  const names = (Object.keys(config) as (keyof Config)[]).filter((name) => !(name in settings));
-  return formatTable(
+const formatLimits = (): string =>
+  formatTable(
     ["limit", "value", "meaning"],
     ["---", "---", "---"],
-    ...names.map((name) => {
-      const comment = new RegExp(`^  /\\*\\* ((?:(?!\\*/).)+) \\*/\\n  ${name}: `, "m");
-      const [, meaning] = comment.exec(source) ?? [];
-      if (meaning === undefined) throw new Error(`src/config.ts does not say what ${name} means`);
-      return [`\`${name}\``, String(config[name]), meaning];
-    }),
+    ...Object.entries(fixedLimits).map(([name, { value, meaning }]) => [
+      `\`${name}\``,
+      String(value),
+      meaning,
+    ]),
   );
-}
 
 const formatErrors = (): string =>
   formatTable(

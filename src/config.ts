@@ -10,11 +10,9 @@ export type LogLevel = (typeof logLevels)[number];
 interface Rule {
   readonly default?: string;
   readonly meaning: string;
-  /** Returns undefined, or throws a TypeError that says why, if the text is not allowed. */
   readonly parse: (text: string) => unknown;
   readonly allowed: string;
   readonly secret?: true;
-  /** Hides the secret part of a value. */
   readonly mask?: (text: string) => string;
 }
 
@@ -146,11 +144,8 @@ const rules = {
 
 export type SettingName = keyof typeof rules;
 
-interface Setting extends Rule {
-  readonly env: string;
-  /** Absent for secrets: every user of the machine can read a command line. */
-  readonly flag: string | undefined;
-}
+/** Secrets have no flag: every user of the machine can read a command line. */
+type Setting = Rule & Readonly<{ env: string; flag: string | undefined }>;
 
 /** Variables that other programs have under the same name. */
 const unprefixed = new Set(["HOST", "PORT", "DATABASE_URL"]);
@@ -165,70 +160,52 @@ export const settings = Object.fromEntries(
   }),
 ) as Readonly<Record<SettingName, Setting>>;
 
+const limit = <Value>(value: Value, meaning: string) => ({ value, meaning });
+const webhookRetrySeconds = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400];
+
 /** Limits that no operator has a reason to change. They are part of the Config, which tests can change. */
-const fixedLimits = {
-  /** Largest request body. */
-  bodyBytesMax: 1_048_576,
-  /** Largest request head. It is the runtime's own limit. */
-  headerBytesMax: 16_384,
-  /** Longest URL. */
-  urlBytesMax: 8_192,
-  /** Time for a whole request body to arrive, however steadily it trickles. */
-  readSecondsMax: 10,
-  /** Time until an idle connection is closed. The runtime may close 4 s early, so it is longer than the others. */
-  idleSecondsMax: 30,
-  /** Writes that may wait for a commit, for each HTTP thread. */
-  queueLengthMax: 8_192,
-  /** Time that a write may wait for its commit. */
-  queueSecondsMax: 5,
-  /** Writes of one HTTP thread that share a commit. */
-  batchLengthMax: 1_024,
-  /** Plants that a search scans for one page. */
-  scanRowsMax: 50_000,
-  /** PostgreSQL: connections for reads. */
-  readConnections: 4,
-  /** PostgreSQL: time for one statement. Then its connection is closed. */
-  statementSecondsMax: 3,
-  /** Time for requests in flight to finish when the service drains. */
-  drainSecondsMax: 10,
-  /** Scheduled backups that are kept. */
-  backupKeep: 48,
-  /** Time between two trims of the journal. */
-  trimSeconds: 60,
-  /** Time between two comments in an event stream: proxies close silent ones. */
-  commentSeconds: 15,
-  /** Time between two samples of `GET /activity`. */
-  sampleSeconds: 5,
-  /** Time for a webhook's receiver to answer. */
-  webhookSecondsMax: 15,
-  /** Backoff between attempts to send one event. Then the webhook is paused. */
-  webhookRetrySeconds: [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
-  /** Lease of the instance that sends to a webhook: longer than an event takes. */
-  webhookLeaseSeconds: 25,
-  /** Time between two looks for changes to send to webhooks. */
-  webhookPollMs: 200,
+export const fixedLimits = {
+  bodyBytesMax: limit(1_048_576, "Largest request body."),
+  headerBytesMax: limit(16_384, "Largest request head. It is the runtime's own limit."),
+  urlBytesMax: limit(8_192, "Longest URL."),
+  readSecondsMax: limit(10, "Time for a whole body to arrive, however steadily it trickles."),
+  idleSecondsMax: limit(
+    30,
+    "Time until an idle connection is closed; the runtime may be 4 s early.",
+  ),
+  queueLengthMax: limit(8_192, "Writes that may wait for a commit, for each HTTP thread."),
+  queueSecondsMax: limit(5, "Time that a write may wait for its commit."),
+  batchLengthMax: limit(1_024, "Writes of one HTTP thread that share a commit."),
+  scanRowsMax: limit(50_000, "Plants that a search scans for one page."),
+  readConnections: limit(4, "PostgreSQL: connections for reads."),
+  statementSecondsMax: limit(3, "PostgreSQL: time for one statement; then its connection closes."),
+  drainSecondsMax: limit(10, "Time for requests in flight to finish when the service drains."),
+  backupKeep: limit(48, "Scheduled backups that are kept."),
+  trimSeconds: limit(60, "Time between two trims of the journal."),
+  commentSeconds: limit(15, "Time between comments in an event stream; proxies close silent ones."),
+  sampleSeconds: limit(5, "Time between two samples of `GET /activity`."),
+  webhookSecondsMax: limit(15, "Time for a webhook's receiver to answer."),
+  webhookRetrySeconds: limit(
+    webhookRetrySeconds,
+    "Backoff between attempts; then the webhook is paused.",
+  ),
+  webhookLeaseSeconds: limit(25, "Lease of the instance that sends, longer than an event takes."),
+  webhookPollMs: limit(200, "Time between two looks for changes to send to webhooks."),
 };
 
-type ValueOf<Name extends SettingName> = Exclude<
-  ReturnType<(typeof rules)[Name]["parse"]>,
-  undefined
->;
+type Limits = { [Name in keyof typeof fixedLimits]: (typeof fixedLimits)[Name]["value"] };
+type ValueOf<Name extends SettingName> = NonNullable<ReturnType<(typeof rules)[Name]["parse"]>>;
 
-export type Config = Readonly<typeof fixedLimits> &
-  Readonly<
-    { [Name in Exclude<SettingName, "token">]: ValueOf<Name> } & { token: string | undefined }
-  >;
+type Settings = { [Name in Exclude<SettingName, "token">]: ValueOf<Name> };
+
+export type Config = Readonly<Limits & Settings & { token: string | undefined }>;
 
 type Source = "flag" | "environment" | "default";
 
-export interface Resolved {
-  readonly config: Config;
-  readonly sources: Readonly<Record<SettingName, Source>>;
-}
+export type Resolved = Readonly<{ config: Config; sources: Readonly<Record<SettingName, Source>> }>;
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Names every setting that is wrong, with its value and what is allowed. */
 export class ConfigError extends Error {}
 
 /** `flags` may hold others than those of settings. `injected` is what a test needs. */
@@ -237,7 +214,8 @@ export function resolveConfig(
   environment: Environment,
   injected: Partial<Config> = {},
 ): Resolved {
-  const values: Record<string, unknown> = { ...fixedLimits };
+  const values: Record<string, unknown> = {};
+  for (const [name, { value }] of Object.entries(fixedLimits)) values[name] = value;
   const sources: Record<string, Source> = {};
   const faults: string[] = [];
   for (const [name, setting] of Object.entries(settings)) {
@@ -282,20 +260,20 @@ export function parseSetting(
 /** Variables that look like settings and have no effect. They are logged at the start, and named by `plantstore config`. */
 export function findIgnoredVariables(environment: Environment): string[] {
   const known = new Set(Object.values(settings).map(({ env }) => env));
-  return Object.keys(environment)
-    .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
-    .filter((name) => !isServiceLink(name, environment[name] ?? ""))
-    .map((name) => {
-      const variable = name.slice("PLANTSTORE_".length);
-      return unprefixed.has(variable)
-        ? `${name} has no effect; the variable is called ${variable}.`
-        : `${name} is not a setting and has no effect.`;
-    });
+  return (
+    Object.keys(environment)
+      .filter((name) => name.startsWith("PLANTSTORE_") && !known.has(name))
+      // Kubernetes sets these in every pod beside a service that is called plantstore.
+      .filter((name) => !/^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name))
+      .filter((name) => !/^(tcp|udp):\/\//.test(environment[name] ?? ""))
+      .map((name) => {
+        const variable = name.slice("PLANTSTORE_".length);
+        return unprefixed.has(variable)
+          ? `${name} has no effect; the variable is called ${variable}.`
+          : `${name} is not a setting and has no effect.`;
+      })
+  );
 }
-
-/** Kubernetes sets these in every pod beside a service that is called plantstore. */
-const isServiceLink = (name: string, value: string): boolean =>
-  /^PLANTSTORE_(SERVICE_(HOST|PORT)|PORT_\d+_)/.test(name) || /^(tcp|udp):\/\//.test(value);
 
 function parseList(
   text: string,

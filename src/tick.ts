@@ -1,6 +1,6 @@
 /**
- * Waits that end even when the event loop does not: with more than about a thousand ready connections the runtime polls
- * for further ones dozens of times before it runs a timer, an immediate or a message.
+ * Waits that end even when a tick does not: with more than a thousand ready connections the runtime polls dozens of
+ * times before it runs a timer, an immediate or a message. So every request calls `flushOverdue`.
  */
 
 interface Wait {

@@ -46,7 +46,6 @@ export async function check(config: Config, { json }: Flags): Promise<void> {
   throw new CommandError(`${location} is damaged or incomplete; see docs/operations.md.`);
 }
 
-/** What is wrong comes first. */
 function describeChecks({ schemaVersion, newestVersion, sound, faults }: Inspection): string[][] {
   const isKnown = schemaVersion !== undefined;
   const schema = isKnown ? describeSchema(schemaVersion, newestVersion) : "";
@@ -75,7 +74,6 @@ export async function migrate(config: Config, { dryRun: isDryRun }: Flags): Prom
       engine === "sqlite"
         ? migrations.slice(before).map((step) => step.trim())
         : (await import("../store/postgres/schema.ts")).listStatements(version);
-    // A script that runs as it is.
     const script = statements.map((statement) => `${statement.replace(/;$/, "")};\n`).join("\n");
     return void process.stdout.write(script || "-- Nothing to do: the schema is up to date.\n");
   }
@@ -96,7 +94,6 @@ function explainSilence(error: unknown, host: string): string {
 }
 
 const HEALTH_MS_MAX = 5_000;
-const HEALTH_RETRY_MS = 100;
 
 /** For container engines and systemd: a minimal image has no other client. */
 export async function checkHealth(
@@ -106,7 +103,6 @@ export async function checkHealth(
   if (!/^\d{1,4}$/.test(wait))
     throw new UsageError(`--wait: ${JSON.stringify(wait)} is not allowed; expected seconds`);
   const untilMs = performance.now() + Number(wait) * 1000;
-  // An address that means every network is none to call.
   const called = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   const url = `http://${called.includes(":") ? `[${called}]` : called}:${port}${basePath}/readyz`;
   // Not through HTTP_PROXY: the service is on this machine.
@@ -119,6 +115,6 @@ export async function checkHealth(
     );
     if (answer === "answers 200") return;
     if (performance.now() >= untilMs) throw new CommandError(`${url} ${answer}`);
-    await Bun.sleep(HEALTH_RETRY_MS);
+    await Bun.sleep(100);
   }
 }

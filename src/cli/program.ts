@@ -61,7 +61,6 @@ function createProgram(): Command {
   return program;
 }
 
-/** The first sentence. */
 const summaryOf = (command: Command): string =>
   /^.*?\.(?=\s|$)/.exec(command.description())?.[0] ?? command.description();
 
@@ -324,7 +323,6 @@ complete -c plantstore -a '(__plantstore_complete)'
 `,
 };
 
-/** One on each line. */
 function printCandidates(program: Command): void {
   const words = (process.env["COMP_LINE"] ?? "").split(/\s+/).slice(1);
   const typed = words.pop() ?? "";

@@ -74,7 +74,6 @@ const table = {
 export type ErrorName = keyof typeof table;
 type Words<Text> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
 type Answers<Text> = Text extends `${infer Head}: ${string}` ? Words<Head> : never;
-/** A response of the description. */
 export type Failure = Exclude<Answers<(typeof table)[ErrorName]>, `${number}`>;
 
 function parseEntry(name: string, text: string) {
@@ -102,9 +101,8 @@ export class Refusal extends Error {
 }
 
 /** An error that is not a Refusal is a defect. Its message stays in the log. */
-export function toRefusal(error: unknown): Refusal {
-  return error instanceof Refusal ? error : new Refusal("internal", undefined, error);
-}
+export const toRefusal = (error: unknown): Refusal =>
+  error instanceof Refusal ? error : new Refusal("internal", undefined, error);
 
 /** What JSON and messages between threads would drop. PostgreSQL's own code is in `errno`. */
 export function describeError(error: Error): Readonly<Record<string, unknown>> {

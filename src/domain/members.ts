@@ -12,7 +12,6 @@ export function joinFaults(faults: readonly string[]): string {
   return [...shown, ...(rest > 0 ? [`and ${rest} more`] : [])].join("; ");
 }
 
-/** What a member of a body has to be. */
 export interface Rule<Value> {
   readonly expected: string;
   /** Undefined for a value that is not allowed. */

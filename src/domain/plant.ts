@@ -12,7 +12,6 @@ export interface Plant<Id = bigint> {
 /** A plant on a page. Where a number is exact, the id may be one: a BigInt takes more time to make and to format. */
 export type ListedPlant = Plant<bigint | number>;
 
-/** How much text a plant holds; none without a plant. */
 export const lengthOf = (plant: ListedPlant | undefined): number =>
   plant === undefined ? 0 : plant.name.length + (plant.tag?.length ?? 0);
 
@@ -21,10 +20,7 @@ export const isStorable = (text: string): boolean => text.isWellFormed() && !tex
 
 const isText = (value: unknown): value is string => typeof value === "string" && isStorable(value);
 
-/**
- * A number with a fraction or an exponent, somewhere in the text. JSON.parse rounds such a number before
- * we can look (1e-400 becomes the integer 0), so its text has to be read.
- */
+/** A fraction or an exponent, somewhere in the text. JSON.parse rounds it before we can look: 1e-400 becomes 0. */
 const INEXACT_NOTATION = /\d[.eE]/;
 
 type Members = Readonly<Partial<Record<"id" | "name" | "tag", unknown>>>;
@@ -104,9 +100,7 @@ function toPlant(
 }
 
 /** The shape Plant of the interface, which has no id. */
-export function formatPlant({ name, tag }: Plant): string {
-  return JSON.stringify({ name, tag });
-}
+export const formatPlant = ({ name, tag }: Plant): string => JSON.stringify({ name, tag });
 
 /** With its id as exact digits. */
 export function formatStoredPlant({ id, name, tag }: ListedPlant): string {
@@ -131,13 +125,9 @@ export function formatStoredPlants(plants: readonly ListedPlant[]): string {
   return `[${plants.map(formatStoredPlant).join(",")}]`;
 }
 
-/**
- * A strong entity tag: a hash of the content, which is what `formatStoredPlant` writes. There is no version number: an
- * editor who finds the content last seen overwrites nothing unknowingly.
- */
-export function entityTagOf(content: string): string {
-  return `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
-}
+/** A strong entity tag: a hash of what `formatStoredPlant` writes. Content last seen is overwritten knowingly. */
+export const entityTagOf = (content: string): string =>
+  `"${Bun.SHA256.hash(content, "base64").slice(0, 24)}"`;
 
 /** Entity tags that a request names: any plant that exists, or one of these. */
 export type EntityTags = "any" | readonly string[];
@@ -151,14 +141,12 @@ export interface Condition {
 export const isSame = (one: Plant, other: Plant): boolean =>
   one.id === other.id && one.name === other.name && one.tag === other.tag;
 
-/** What becomes of a create if a plant has the id already. */
 export const judgeCreate = (plant: Plant, stored: Plant): "replayed" | Refusal =>
   isSame(stored, plant) ? "replayed" : refuseTaken(plant);
 
 export const refuseTaken = ({ id }: Plant): Refusal =>
   new Refusal("id_taken", `A different plant has the id ${id}; nothing was changed.`);
 
-/** The plant that the change is made to. */
 export function judgeChange(stored: Plant | undefined, condition: Condition): Plant | Refusal {
   if (stored === undefined) return new Refusal("plant_not_found");
   return holds(condition, stored) ? stored : new Refusal("precondition_failed");
@@ -175,10 +163,7 @@ export const matches = (tags: EntityTags, entityTag: string): boolean =>
 
 /** Parsing takes ten times as long for a body of brackets as for other text. */
 const DEPTH_MAX = 1_000;
-/**
- * A small value takes up to 80 bytes of memory when it is parsed, however few characters it has: 1 MB of empty arrays
- * takes 30. Any number of plants is less dense than this.
- */
+/** A small value takes up to 80 bytes when it is parsed: 1 MB of empty arrays takes 30. Plants are less dense. */
 const DENSE_VALUES_MAX = 10_000;
 const DENSE_CHARACTERS = 6;
 
@@ -202,7 +187,6 @@ function explain(text: string, error: SyntaxError): string {
   return `The body is not valid JSON: ${clip(error.message.replace("JSON Parse error: ", ""))}.`;
 }
 
-/** The text may be anything. */
 function requireBounds(text: string): void {
   let depth = 0;
   let values = 0;
@@ -229,12 +213,7 @@ function requireBounds(text: string): void {
 /** A quote behind a brace or a comma begins a name: a text that it ended would be followed by something else. */
 const ID_NUMBERS = /([{,]\s*"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*)(-?\d[\d.eE+-]*)/g;
 
-/**
- * The text of the number that an object has as its `id`. The text must be the valid JSON of such an object.
- *
- * JSON.parse with a reviver would find it too, but it calls back for every value of the body: half a second for 1 MB of
- * small numbers.
- */
+/** The `id` of an object in valid JSON, as written. A reviver would take half a second for 1 MB of small numbers. */
 export function readIdText(json: string): string {
   return (JSON.parse(json.replace(ID_NUMBERS, '$1"$2"')) as { readonly id: string }).id;
 }
@@ -247,13 +226,7 @@ const DIGITS_MAX = 19;
 const TRAILING_ZEROS = /(?<!0)0+$/;
 const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
-/**
- * The int64 that a JSON number denotes; undefined if it denotes a fraction or is out of range.
- * By JSON Schema `1.0` and `1e2` are integers, so the value decides and not the notation.
- *
- * The work is linear in the length of the text whatever the exponent says: zeros are written out only
- * once it is known that there are at most 19 digits.
- */
+/** By JSON Schema 1.0 and 1e2 are integers. Takes time in proportion to the text, whatever the exponent says. */
 export function findInt64(jsonNumber: string): bigint | undefined {
   const match = JSON_NUMBER.exec(jsonNumber);
   if (match === null) return undefined;

@@ -10,7 +10,6 @@ import { retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 
 const EVENT_STREAM_TYPE = "text/event-stream";
 
-/** How long a reader waits before it connects again. */
 const RETRY_MS = 2_000;
 /** A larger chunk is sent in pieces, so a reader that reads nothing holds little memory. */
 const PIECE_BYTES_MAX = 262_144;
@@ -40,7 +39,6 @@ async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Respo
   return answerText(exchange, text, { ...VARY, ...link, "last-change": String(page.newest) });
 }
 
-/** Up to the newest change. */
 const streamLines = (exchange: Exchange, query: ChangeQuery): Promise<ReadableStream<Uint8Array>> =>
   streamPages(exchange, query.after, async (after) => {
     const { changes, hasMore, last } = await readPage(exchange, { ...query, after });
@@ -55,7 +53,6 @@ async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangeP
   return page;
 }
 
-/** Goes on until the client goes, its token is no longer good, or the service stops. */
 async function* follow(
   exchange: Exchange,
   query: ChangeQuery,

@@ -4,10 +4,9 @@ import { catalogue, type ErrorName, type Failure } from "../domain/errors.ts";
 import { parseJson } from "../domain/plant.ts";
 import type { Scope } from "../domain/token.ts";
 import { type Exchange, JSON_TYPE, NDJSON_TYPES, readText, requireType } from "./exchange.ts";
-import { answer, answerJson, LacksScope, type Method, type Operation } from "./handle.ts";
+import { answer, answerJson, requireScope, type Method, type Operation } from "./handle.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 
-/** By response, its errors. They have one status. */
 const failures: Record<string, ErrorName[]> = {};
 for (const name of Object.keys(catalogue) as ErrorName[])
   for (const failure of catalogue[name].failures) (failures[failure] ??= []).push(name);
@@ -44,7 +43,6 @@ export type Entry = Operation & {
   readonly description?: string;
   readonly query?: Members;
   readonly headers?: Members;
-  /** Bodies, by their types. */
   readonly takes?: object;
   /** The responses that are not failures. */
   readonly answers: Responses;
@@ -53,6 +51,13 @@ export type Entry = Operation & {
 };
 
 export type Entries = Readonly<Record<string, Entry>>;
+
+export const operation = (
+  at: Entry["at"],
+  scope: Entry["scope"],
+  handle: Entry["handle"],
+  described: Omit<Entry, "at" | "scope" | "handle">,
+): Entry => ({ at, scope, handle, ...described });
 
 const bodyFailures = ["BodyTooSlow", "BodyTooLarge", "UnsupportedBody"] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
@@ -123,7 +128,6 @@ const withHeaders = (names: readonly Header[]): object =>
 
 export const json = (shape: Shape): Content => ({ "application/json": shape });
 
-/** With several examples, by name. */
 export const jsonWith = (
   { schema }: Pick<Shape, "schema">,
   examples: Readonly<Record<string, unknown>>,
@@ -155,22 +159,21 @@ const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
   503: ["Retry-After"],
 };
 
-/** The responses and headers that operations refer to. */
 export const describeShared = (): object => ({
   responses: mapValues(failures, describeFailure),
   headers: mapValues(headers, (description) => ({ description, schema: { type: "string" } })),
 });
 
 function describeFailure(names: readonly ErrorName[]): object {
-  const lines = names.map(
-    (name) => `- \`${catalogue[name].code} ${name}\`: ${catalogue[name].meaning}`,
-  );
-  const examples = names.map((name) => {
-    const { code: error, meaning: message } = catalogue[name];
-    return [name, { error, message }];
-  });
+  const errors = names.map((name) => ({ name, ...catalogue[name] }));
+  const examples = errors.map(({ name, code, meaning }) => [
+    name,
+    { error: code, message: meaning },
+  ]);
   return {
-    description: lines.join("\n"),
+    description: errors
+      .map(({ name, code, meaning }) => `- \`${code} ${name}\`: ${meaning}`)
+      .join("\n"),
     headers: withHeaders(headersByStatus[statusOf(names)] ?? []),
     content: jsonWith({ schema: component("schemas", "Error") }, Object.fromEntries(examples)),
   };
@@ -187,25 +190,22 @@ export function describeCatalogue(): string {
 /** Takes and answers small values: tokens and webhooks. */
 interface JsonOperation extends Pick<Entry, "at" | "summary" | "description" | "fails"> {
   readonly scope: Scope | "any";
-  /** One more scope. */
   readonly needs?: Scope;
   readonly body?: Shape;
   readonly run: (exchange: Exchange, given: unknown) => unknown;
   readonly status?: number;
-  /** Of the answer. */
   readonly meaning?: string;
-  /** What is answered; left out if nothing is. */
   readonly shows?: Shape;
 }
 
-export function toEntry(operation: JsonOperation): Entry {
-  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = operation;
+export function toEntry(asked: JsonOperation): Entry {
+  const { run, needs, body, meaning = "Done.", shows, fails = [], ...described } = asked;
   const { status = shows === undefined ? 204 : 200, ...entry } = described;
   return {
     ...entry,
     handle: async (exchange) => {
       const { request, service, token } = exchange;
-      if (needs !== undefined && !token?.scopes.includes(needs)) throw new LacksScope(needs);
+      if (needs !== undefined) requireScope(token, needs);
       if (body === undefined) await request.body?.cancel();
       else requireType(request.headers, JSON_TYPE);
       const given = body && parseJson(await readText(exchange));

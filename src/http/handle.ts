@@ -37,10 +37,8 @@ export interface Route {
   readonly operations: Readonly<Partial<Record<Method, Operation>>>;
 }
 
-type Handler = (request: RoutedRequest) => Promise<Response>;
-
 /** The handler of a route; without one, of all unknown paths. */
-export function createHandler(service: Service, route: Route | undefined): Handler {
+export function createHandler(service: Service, route: Route | undefined) {
   const { config, metrics } = service;
   const operations = new Map<string, Operation>(Object.entries(route?.operations ?? {}));
   const GET = operations.get("GET");
@@ -50,10 +48,8 @@ export function createHandler(service: Service, route: Route | undefined): Handl
   if (route !== undefined) operations.set("OPTIONS", { scope: undefined, handle });
   const allow = methods.filter((method) => operations.has(method)).join(", ");
   // Unknown paths share one counter; otherwise a client could create unlimited time series.
-  const countRequest =
-    route === undefined
-      ? metrics.counterOf("other", [])
-      : metrics.counterOf(route.path, Object.keys(route.operations));
+  const served = Object.keys(route?.operations ?? {});
+  const countRequest = metrics.counterOf(route?.path ?? "other", served);
   const isLogged = config.logLevel === "debug";
 
   function finish(exchange: Exchange, response: Response, refusal: Refusal | undefined): Response {
@@ -75,20 +71,23 @@ export function createHandler(service: Service, route: Route | undefined): Handl
         status,
         reason: refusal.reason,
         method: request.method,
-        path: showPath(route, request),
+        path: showPath(route?.path ?? "other", request),
         token: exchange.token?.name,
         requestId: exchange.requestId,
       });
     return response;
   }
 
-  return async (request) => {
+  return async (request: RoutedRequest): Promise<Response> => {
     const startedAtMs = performance.now();
     flushOverdue(startedAtMs);
     const exchange = new Exchange(service, request, startedAtMs);
     const operation = operations.get(request.method);
     try {
-      requireSaneHead(request, config.urlBytesMax);
+      const host = request.headers.get("host");
+      // HTTP/1.0 allows a request without Host. The runtime refuses any other.
+      if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
+      if (request.url.length > config.urlBytesMax) throw new Refusal("url_too_long");
       if (operation === undefined)
         throw new Refusal(route === undefined ? "path_not_found" : "method_not_allowed");
       // Awaiting a token that was checked lately would cost a microtask.
@@ -124,20 +123,16 @@ function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord
   const { scope, hasQuery } = operation;
   exchange.token = token;
   exchange.rate = service.rates.take(token);
-  if (scope !== undefined && scope !== "any" && !token.scopes.includes(scope))
-    throw new LacksScope(scope);
+  if (scope !== undefined && scope !== "any") requireScope(token, scope);
   if (hasQuery !== true && request.url.includes("?")) parseQuery(request.url, {});
 }
 
 /** With an id if it is one: a client may send anything, even a token, in its place. */
-const showPath = (route: Route | undefined, { params }: RoutedRequest): string =>
-  route === undefined
-    ? "other"
-    : route.path.replace("{id}", (open) =>
-        /^(-?\d{1,19}|[0-9a-f]{16})$/.test(params?.["id"] ?? "") ? (params?.["id"] ?? "") : open,
-      );
+function showPath(path: string, { params }: RoutedRequest): string {
+  const id = /^(-?\d{1,19}|[0-9a-f]{16})$/.exec(params?.["id"] ?? "")?.[0];
+  return id === undefined ? path : path.replace("{id}", id);
+}
 
-const PATH_CHARACTERS_MAX = 200;
 /** https://www.w3.org/TR/trace-context/#traceparent-header */
 const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
@@ -145,12 +140,12 @@ const TRACEPARENT = /^[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{
 function logRequest(exchange: Exchange, status: number, refusal: Refusal | undefined): void {
   const { request, requestId, startedAtMs, token, service } = exchange;
   const { log, config } = service;
-  const { headers } = request;
+  const { headers, method } = request;
   const fields = {
     requestId,
     traceId: TRACEPARENT.exec(headers.get("traceparent") ?? "")?.[1],
-    method: request.method,
-    path: pathOf(request.url).slice(0, PATH_CHARACTERS_MAX),
+    method,
+    path: pathOf(request.url).slice(0, 200),
     status,
     durationMs: Math.round((performance.now() - startedAtMs) * 1000) / 1000,
     token: token?.name,
@@ -161,27 +156,16 @@ function logRequest(exchange: Exchange, status: number, refusal: Refusal | undef
   // The message may quote the body, so it is not logged. Our own failures are logged with their cause.
   const failed = { ...fields, reason: refusal.reason };
   if (status < 500) return log.info("request", failed);
-  const logFailure = status === 500 ? log.error : log.warn;
-  logFailure("request", { ...failed, cause: refusal.cause });
+  log[status === 500 ? "error" : "warn"]("request", { ...failed, cause: refusal.cause });
 }
 
 /** RFC 9112, section 3.2: exactly one Host, and a valid one. The runtime joins several by commas. */
 const HOST = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:\d*)?$/;
 
-function requireSaneHead(request: Request, urlBytesMax: number): void {
-  const host = request.headers.get("host");
-  // HTTP/1.0 allows a request without Host. The runtime refuses any other.
-  if (host !== null && !HOST.test(host)) throw new Refusal("malformed_request");
-  if (request.url.length > urlBytesMax) throw new Refusal("url_too_long");
-}
-
-export class LacksScope extends Refusal {
-  readonly scope: Scope;
-
-  constructor(scope: Scope) {
-    super("insufficient_scope", `The token lacks the scope ${scope}.`);
-    this.scope = scope;
-  }
+/** The scope is also in a header of the answer. */
+export function requireScope(token: TokenRecord | undefined, scope: Scope): void {
+  if (!token?.scopes.includes(scope))
+    throw new Refusal("insufficient_scope", `The token lacks the scope ${scope}.`, scope);
 }
 
 type MoreHeaders = Readonly<Record<string, string>>;
@@ -197,10 +181,8 @@ export function answer(
   body: string | Uint8Array | ReadableStream<Uint8Array> | null,
   more?: MoreHeaders,
 ): Response {
-  const response = new Response(body, {
-    status,
-    headers: body === null ? emptyHeaders : jsonHeaders,
-  });
+  const headers = body === null ? emptyHeaders : jsonHeaders;
+  const response = new Response(body, { status, headers });
   for (const name in more) response.headers.set(name, more[name] as string);
   return response;
 }
@@ -208,15 +190,11 @@ export function answer(
 /** The system takes an answer of this size from us even if the client does not read it. */
 export const SMALL_CHARACTERS_MAX = 65_536;
 
-/** The same URL answers in several forms. */
 export const VARY = { vary: "Accept" };
 
 const encoder = new TextEncoder();
 
-/**
- * A text to answer with. A large one counts as held memory until the client has taken it. It goes out in small slices,
- * because the runtime does not tell when the last one has left.
- */
+/** A large text is held memory until the client has taken it, in slices: the runtime does not tell of the last. */
 export function answerText(
   exchange: Exchange,
   text: string | Uint8Array,
@@ -232,7 +210,7 @@ export function answerText(
   return answer(200, toStream(exchange, slices), headers);
 }
 
-/** A value that was read whole, as JSON. Throws a Refusal if it is large and others hold half of the memory. */
+/** A value that was read whole, as JSON. */
 export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHeaders): Response {
   const json = JSON.stringify(value);
   requireRoomToAnswer(exchange, json.length);
@@ -282,15 +260,17 @@ function addRateHeaders(headers: Headers, state: RateState): void {
 /** RFC 6750, section 3: no error code if the client sent no token. */
 function challenge(refusal: Refusal): string {
   const realm = 'Bearer realm="plants"';
-  if (refusal.reason === "token_missing") return realm;
-  if (refusal instanceof LacksScope)
-    return `${realm}, error="insufficient_scope", scope="${refusal.scope}"`;
-  if (refusal.reason === "insufficient_scope") return `${realm}, error="insufficient_scope"`;
-  return `${realm}, error="invalid_token"`;
+  const { reason, cause } = refusal;
+  if (reason === "token_missing") return realm;
+  if (reason !== "insufficient_scope") return `${realm}, error="invalid_token"`;
+  const scope = typeof cause === "string" ? `, scope="${cause}"` : "";
+  return `${realm}, error="insufficient_scope"${scope}`;
 }
 
 const EXPOSED_HEADERS =
   "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
+const ALLOWED_HEADERS =
+  "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id";
 
 /** The service takes no credentials that a browser sends by itself, so `*` is as safe as a list. */
 function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow: string): void {
@@ -302,9 +282,6 @@ function addCorsHeaders({ service, request }: Exchange, headers: Headers, allow:
   headers.set("access-control-expose-headers", EXPOSED_HEADERS);
   if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return;
   headers.set("access-control-allow-methods", allow);
-  headers.set(
-    "access-control-allow-headers",
-    "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id",
-  );
+  headers.set("access-control-allow-headers", ALLOWED_HEADERS);
   headers.set("access-control-max-age", "600");
 }

@@ -1,7 +1,6 @@
 /** The operations on one plant, on pages and streams of plants, and on tags. */
 
 import { Refusal } from "../domain/errors.ts";
-import type { TagPage } from "../domain/page.ts";
 import {
   entityTagOf,
   findPlainInt64,
@@ -11,7 +10,6 @@ import {
   parseNewPlant,
   parseReplacement,
 } from "../domain/plant.ts";
-import type { ServedStore } from "../domain/store.ts";
 import { CSV_HEAD } from "../format/csv.ts";
 import {
   ANSWERS_SHARE,
@@ -137,27 +135,23 @@ export async function countPlants({ request, service }: Exchange): Promise<Respo
   return answer(200, JSON.stringify(counted));
 }
 
+/** Then a page of counts ends early. */
+const TAG_COUNTS_MS_MAX = 1_000;
+
 /** GET /tags, and with counts GET /tags/counts */
 export const answerTags =
   (hasCounts: boolean) =>
   async (exchange: Exchange): Promise<Response> => {
     const { request, service } = exchange;
-    const query = parseQuery(request.url, tagParameters);
-    const page = await service.store.listTags(query);
-    const { tags, next } = hasCounts ? await countEach(service.store, page) : page;
-    return answerJson(exchange, tags, linkNext(exchange, query.limit, next));
+    const { limit, ...query } = parseQuery(request.url, tagParameters);
+    const { tags, next } = await service.store.listTags({ ...query, limit });
+    if (!hasCounts) return answerJson(exchange, tags, linkNext(exchange, limit, next));
+    const endsAtMs = performance.now() + TAG_COUNTS_MS_MAX;
+    const counted: { readonly tag: string }[] = [];
+    for (const tag of tags) {
+      if (counted.length > 0 && performance.now() > endsAtMs) break;
+      counted.push({ tag, ...(await service.store.countPlants({ tag })) });
+    }
+    const rest = counted.length < tags.length ? counted.at(-1)?.tag : next;
+    return answerJson(exchange, counted, linkNext(exchange, limit, rest));
   };
-
-/** Then a page of counts ends early. */
-const TAG_COUNTS_MS_MAX = 1_000;
-
-async function countEach(store: ServedStore, { tags, next }: TagPage) {
-  const endsAtMs = performance.now() + TAG_COUNTS_MS_MAX;
-  const counted: object[] = [];
-  for (const tag of tags) {
-    if (counted.length > 0 && performance.now() > endsAtMs)
-      return { tags: counted, next: tags[counted.length - 1] };
-    counted.push({ tag, ...(await store.countPlants({ tag })) });
-  }
-  return { tags: counted, next };
-}

@@ -1,13 +1,15 @@
-/**
- * What a request asks for: the query of its URL, and headers that choose a form or set a condition. Everything unknown,
- * repeated or odd in a query is refused, and one answer names all of it.
- */
+/** What a request asks for: its query, where everything unknown is refused, and headers for forms and conditions. */
 
 import { findForwardedPrefix } from "../domain/address.ts";
-import { type ChangeQuery, changeTypes, findChangeTypes } from "../domain/change.ts";
+import {
+  type ChangeQuery,
+  changeTypes,
+  findChangeNumber,
+  findChangeTypes,
+} from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
-import { type FilterName, filterNames, filters } from "../domain/filter.ts";
+import { type FilterName, filters } from "../domain/filter.ts";
 import { type Order, orders, type PlantQuery } from "../domain/page.ts";
 import {
   type Condition,
@@ -19,7 +21,7 @@ import {
   matches,
 } from "../domain/plant.ts";
 import type { Exchange } from "./exchange.ts";
-import { int64, integer, list, type Shape, text } from "./shape.ts";
+import { int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
 /** How a parameter is described and read. */
 interface Parameter<Value> extends Shape {
@@ -61,15 +63,11 @@ const anyInt64 = (description: string): Parameter<bigint | undefined> => ({
   fallback: undefined,
 });
 
-const toParameter = ({ meaning, expected, find }: (typeof filters)[FilterName]) => ({
+export const filterParameters = mapValues(filters, ({ meaning, expected, find }) => ({
   ...anyText(meaning),
   expected,
   find,
-});
-
-export const filterParameters = Object.fromEntries(
-  filterNames.map((name) => [name, toParameter(filters[name])]),
-) as Record<FilterName, Parameter<string | undefined>>;
+})) as Record<FilterName, Parameter<string | undefined>>;
 
 export const plantParameters = {
   limit: limitTo("Plants on a page."),
@@ -107,10 +105,7 @@ export const changeParameters = {
       { minimum: 0, default: 0 },
     ),
     expected: `an integer from 0 to ${Number.MAX_SAFE_INTEGER}`,
-    find: (given: string) => {
-      const value = /^\d{1,16}$/.test(given) ? Number(given) : Number.NaN;
-      return Number.isSafeInteger(value) ? value : undefined;
-    },
+    find: findChangeNumber,
     fallback: 0,
   },
   limit: limitTo("Changes on a page."),
@@ -158,9 +153,12 @@ export function parseChangeQuery(
 ): ChangeQuery {
   const known = isStream ? changeStreamParameters : changeParameters;
   const seen = lastEventId === null ? null : known.after.find(lastEventId);
-  const faults =
-    seen === undefined ? [explain("Last-Event-ID", known.after, lastEventId ?? "")] : [];
-  const { type: types, after, ...query } = parseQuery(url, known, faults);
+  const fault = explain("Last-Event-ID", known.after, lastEventId ?? "");
+  const {
+    type: types,
+    after,
+    ...query
+  } = parseQuery(url, known, seen === undefined ? [fault] : []);
   return { ...query, types, after: seen ?? after };
 }
 
@@ -196,15 +194,9 @@ export function parseQuery<Names extends Known>(
 const explain = (name: string, { expected }: Parameter<unknown>, came = ""): string =>
   `${name}: expected ${expected}, got ${quote(came)}`;
 
-const SHOWN_CHARACTERS_MAX = 40;
+const quote = (given: string): string => JSON.stringify(given.slice(0, 40));
 
-const quote = (given: string): string => JSON.stringify(given.slice(0, SHOWN_CHARACTERS_MAX));
-
-/**
- * The header with a link to the page that begins after this id or tag, by RFC 8288; none after the last page. It is an
- * absolute path: not every library resolves a query alone by RFC 3986. Its filters are written as the client wrote
- * them.
- */
+/** A link to the page after this id or tag (RFC 8288): an absolute path, because not every library resolves others. */
 export function linkNext(
   { request, service }: Exchange,
   limit: number,
@@ -217,10 +209,8 @@ export function linkNext(
     .filter(([name]) => name !== "after" && name !== "limit")
     // The link ends at the first one.
     .map(([, , pair]) => pair.replaceAll(">", "%3E"));
-  const query = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others].join(
-    "&",
-  );
-  return { link: `<${prefix}${pathOf(url)}?${query}>; rel="next"` };
+  const pairs = [`after=${encodeURIComponent(String(after))}`, `limit=${limit}`, ...others];
+  return { link: `<${prefix}${pathOf(url)}?${pairs.join("&")}>; rel="next"` };
 }
 
 /** Without the query, which may hold anything. With an odd Host the URL has no origin. */
@@ -241,12 +231,8 @@ function splitPairs(url: string): Pair[] {
     });
 }
 
-/** Decoding would not change it. */
-const PLAIN = /^[\w.-]*$/;
-
 /** The platform's own parser would silently replace invalid bytes. */
 function decode(encoded: string): string | undefined {
-  if (PLAIN.test(encoded)) return encoded;
   try {
     const decoded = decodeURIComponent(encoded.replaceAll("+", " "));
     return isStorable(decoded) ? decoded : undefined;
@@ -255,10 +241,7 @@ function decode(encoded: string): string | undefined {
   }
 }
 
-/**
- * The offer with the highest weight, RFC 9110 section 12.5.1. The first offer if the client has no preference or
- * accepts none of them.
- */
+/** RFC 9110, section 12.5.1. The first offer if the client has no preference or accepts none of them. */
 export function chooseForm<Form extends string>(
   accept: string | null,
   offers: readonly [Form, ...Form[]],
@@ -302,29 +285,23 @@ function parseWeights(header: string): (...names: readonly string[]) => number {
 export function parseCondition(headers: Headers): Condition {
   return {
     // A weak tag does not promise the same bytes, so it never matches here (strong comparison).
-    match: parseEntityTags(headers.get("if-match"), "strong"),
-    noneMatch: parseEntityTags(headers.get("if-none-match"), "weak"),
+    match: parseEntityTags(headers.get("if-match"), false),
+    noneMatch: parseEntityTags(headers.get("if-none-match"), true),
   };
 }
 
 /** Whether the client already has these bytes. */
 export const isUnmodified = (headers: Headers, entityTag: string): boolean =>
-  matches(parseEntityTags(headers.get("if-none-match"), "weak") ?? [], entityTag);
+  matches(parseEntityTags(headers.get("if-none-match"), true) ?? [], entityTag);
 
-function parseEntityTags(
-  header: string | null,
-  comparison: "strong" | "weak",
-): EntityTags | undefined {
+function parseEntityTags(header: string | null, isWeak: boolean): EntityTags | undefined {
   if (header === null) return undefined;
   if (header.trim() === "*") return "any";
   const tags = parseTags(header);
-  return comparison === "weak" ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
+  return isWeak ? tags.map((tag) => tag.replace(/^W\//, "")) : tags;
 }
 
-/**
- * The next entity tag of a list, with the separator behind it. RFC 9110, section 5.6.1.2: empty elements are ignored.
- * Element by element: a client could make one expression for the whole list run for hours.
- */
+/** RFC 9110, section 5.6.1.2. Element by element: one expression for the list could be made to run for hours. */
 const ELEMENT = /[ \t,]*(?:$|((?:W\/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$))/y;
 
 function parseTags(header: string): string[] {

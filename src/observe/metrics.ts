@@ -1,9 +1,4 @@
-/**
- * Counters of this process since its start. Counting a request takes less than a microsecond.
- *
- * The counters are in a block of memory that threads can share. Each thread counts in its own block, so no
- * thread waits for another; the reader adds the blocks up.
- */
+/** Counters since the start, in memory that threads share. Each counts in its own block; the reader adds them up. */
 
 import { catalogue } from "../domain/errors.ts";
 
@@ -17,7 +12,6 @@ const TOTAL = BUCKETS;
 const TOTAL_MS = BUCKETS + 1;
 const HISTOGRAM_LENGTH = BUCKETS + 2;
 
-/** How durations are distributed. */
 export class Histogram {
   private readonly memory: Float64Array;
 
@@ -53,7 +47,6 @@ export class Histogram {
     let seen = 0;
     let index = -1;
     while (seen < rank && index < BUCKETS - 1) seen += this.memory[++index] ?? 0;
-    // The middle of the bucket.
     return 2 ** (DOUBLING_MIN + (index - 0.5) / STEPS);
   }
 

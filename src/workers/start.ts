@@ -6,7 +6,7 @@ import { Authenticator } from "../auth/token.ts";
 import { RATES_BYTES } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { type RunningServer, startServer } from "../http/server.ts";
-import type { FailedRequest } from "../observe/activity.ts";
+import type { FailedRequest } from "../observe/reporter.ts";
 import type { Log } from "../observe/log.ts";
 import { Metrics, METRICS_BYTES } from "../observe/metrics.ts";
 import { createReporter, type Reporter, type ServiceFacts } from "../observe/reporter.ts";
