@@ -139,7 +139,7 @@ export function findNext(headers: Headers): string | undefined | null {
 export const findEtag = (headers: Headers): string | undefined =>
   /^(W\/)?".*"$/.exec(headers.get("etag") ?? "")?.[0];
 
-/** Whether it is a plant without its id, the answer to a create or a replacement. */
+/** Whether the text is a plant without its id, the answer to a create or a replacement. */
 export function isContent(json: string): boolean {
   const { name } = (findJson(json) ?? {}) as { name?: unknown };
   return typeof name === "string";
