@@ -12,6 +12,8 @@ interface FilterRule {
   readonly match: (given: string) => (plant: ListedPlant) => boolean;
 }
 
+const anyText = { expected: "text", find: (given: string) => given };
+
 /** More words would take too long with a long name. */
 const WORDS_MAX = 16;
 
@@ -21,8 +23,7 @@ const splitWords = (q: string): string[] => q.split(/\s+/u).filter((word) => wor
 export const filters = {
   tag: {
     meaning: "Exactly this tag.",
-    expected: "text",
-    find: (given: string) => given,
+    ...anyText,
     isIndexed: true,
     match:
       (given: string) =>
@@ -32,8 +33,7 @@ export const filters = {
   name: {
     meaning:
       "A part of the name, in any case: compared after NFC normalisation, in Unicode upper case.",
-    expected: "text",
-    find: (given: string) => given,
+    ...anyText,
     isIndexed: false,
     match: (given: string) => {
       const part = fold(given);

@@ -6,17 +6,15 @@ export type Host = Readonly<{ name: string; port: number }>;
 const sslModes = ["disable", "prefer", "require", "verify-ca", "verify-full"] as const;
 export type SslMode = (typeof sslModes)[number];
 
-export interface Target {
+export interface Target extends Readonly<
+  Record<"user" | "password" | "database" | "applicationName", string>
+> {
   readonly hosts: readonly Host[];
-  readonly user: string;
-  readonly password: string;
-  readonly database: string;
   /** Undefined if it depends on the host: certificates are verified, except on this very machine. */
   readonly sslMode: SslMode | undefined;
   readonly rootCertificate: string | undefined;
   readonly certificate: string | undefined;
   readonly key: string | undefined;
-  readonly applicationName: string;
   readonly connectSeconds: number;
   /** Whether statements are prepared; undefined if that depends on what answers, a server or a pooler. */
   readonly prepare: boolean | undefined;

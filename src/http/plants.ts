@@ -42,7 +42,6 @@ import { streamPages } from "./stream.ts";
 
 const REPLAYED = { "idempotent-replayed": "true" };
 
-/** POST /plants */
 export async function createPlant(exchange: Exchange): Promise<Response> {
   const { request, service, startedAtMs, token } = exchange;
   requireType(request.headers, JSON_TYPE);
@@ -55,7 +54,6 @@ export async function createPlant(exchange: Exchange): Promise<Response> {
   return answerText(exchange, formatPlant(plant));
 }
 
-/** GET /plants/{id} */
 export async function readPlant(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const plant = await service.store.findPlant(parseId(request));
@@ -70,7 +68,6 @@ export async function readPlant(exchange: Exchange): Promise<Response> {
   return answerText(exchange, text, headers);
 }
 
-/** PUT /plants/{id} */
 export async function replacePlant(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   const id = parseId(request);
@@ -84,7 +81,6 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
   return answerText(exchange, formatPlant(plant), { etag });
 }
 
-/** DELETE /plants/{id} */
 export async function removePlant({ request, service, token }: Exchange): Promise<Response> {
   // Otherwise the runtime would hold a body, which has no meaning here, until the answer.
   await request.body?.cancel();
@@ -100,7 +96,6 @@ function parseId({ params }: Exchange["request"]): bigint {
 
 const CSV_TYPE = "text/csv";
 
-/** GET /plants */
 export async function listPlants(exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const form = chooseForm(request.headers.get("accept"), [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE]);
@@ -129,7 +124,6 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   return answerText(exchange, text, { ...VARY, ...linkNext(exchange, query.limit, next) });
 }
 
-/** GET /plants/count */
 export async function countPlants({ request, service }: Exchange): Promise<Response> {
   const counted = await service.store.countPlants(parseQuery(request.url, filterParameters));
   return answer(200, JSON.stringify(counted));
