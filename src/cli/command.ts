@@ -197,6 +197,8 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
 /** The flags of all commands, besides those of settings. */
 export interface Flags extends Filter {
   readonly after?: string;
+  readonly at?: string;
+  readonly atChange?: string;
   readonly databaseUrl?: string;
   readonly delimiter?: string;
   readonly dryRun?: boolean;

@@ -81,7 +81,7 @@ export interface BlockRow {
   readonly kept?: string | null;
 }
 
-function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
+export function parseBlock({ first, at_ms: atMs, entries, kept }: BlockRow): Change[] {
   if (entries === null) return [];
   const values = JSON.parse(entries) as Value[];
   const keptIds = typeof kept === "string" ? new Set(kept.match(/-?\d+/g)) : undefined;

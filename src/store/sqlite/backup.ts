@@ -17,6 +17,7 @@ import {
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../../domain/errors.ts";
+import { replayLog } from "./change-log.ts";
 import { findDamage } from "./check.ts";
 import {
   adviseOnTemporaryFiles,
@@ -58,13 +59,18 @@ export async function backUpStore({ from, to, signal }: Transfer): Promise<Trans
 }
 
 /** Copies the backup at `from` to the new store `to`, which belongs to the owner of its folder. */
-export async function restoreStore({ from, to, signal }: Transfer): Promise<Transferred> {
+export async function restoreStore({
+  from,
+  to,
+  signal,
+  ...more
+}: Transfer & Pick<CopyOrder, "replay" | "sameAs">): Promise<Transferred> {
   requireStore(from);
   makeDirectoryDurably(dirname(resolve(to)));
   const advice =
     "Stop the service and move it away first, or restore to another file with --database-url.";
   const path = findFree(to, advice);
-  return copyInto(path, { from, verifyFirst: true }, signal, statSync(dirname(path)));
+  return copyInto(path, { from, verifyFirst: true, ...more }, signal, statSync(dirname(path)));
 }
 
 function requireStore(path: string): void {
@@ -87,7 +93,7 @@ function findFree(to: string, advice: string): string {
 
 async function copyInto(
   path: string,
-  source: Pick<CopyOrder, "from" | "verifyFirst">,
+  source: Omit<CopyOrder, "to">,
   signal: AbortSignal,
   owner?: Stats,
 ): Promise<Transferred> {
@@ -129,7 +135,7 @@ function giveName(file: string, path: string): void {
  * One read transaction for the whole copy: it has every plant that was acknowledged before it began, and
  * writes continue. The result is one file that needs no log.
  */
-export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
+export function copyStore({ from, to, verifyFirst, replay, sameAs }: CopyOrder): StoreFacts {
   if (verifyFirst) verifyStore(from);
   readStore(from, (db) => {
     getSchemaVersion(db, from);
@@ -147,11 +153,13 @@ export function copyStore({ from, to, verifyFirst }: CopyOrder): StoreFacts {
       );
     }
   });
-  syncFile(to);
-  const facts = verifyStore(to, `The copy of ${from}`);
   if (verifyFirst && digestStore(from) !== digestStore(to))
     throw new StoreOpenError(`The copy of ${from} differs from it. Was it written to meanwhile?`);
-  return facts;
+  const replayed = replay && replayLog(to, replay.log, replay.until);
+  syncFile(to);
+  if (sameAs !== undefined && digestStore(to, "plants") !== digestStore(sameAs, "plants"))
+    throw new StoreOpenError(`${from} with its change log has other plants than ${sameAs}.`);
+  return { ...verifyStore(to, `The copy of ${from}`), replayed };
 }
 
 /** Throws a StoreOpenError that says what is wrong with the file. */
@@ -169,8 +177,8 @@ function verifyStore(path: string, calledAs = path): StoreFacts {
   });
 }
 
-/** Over every row of every table: two stores with the same digest hold the same. */
-function digestStore(path: string): string {
+/** Over every row of every table, or of one: two stores with the same digest hold the same. */
+function digestStore(path: string, table?: string): string {
   return readStore(path, (db) => {
     const hasher = new Bun.CryptoHasher("sha256");
     const tables = db
@@ -178,7 +186,7 @@ function digestStore(path: string): string {
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
       )
       .all();
-    for (const { name } of tables)
+    for (const { name } of tables.filter((one) => table === undefined || one.name === table))
       for (const row of db.query(`SELECT * FROM "${name}"`).iterate())
         hasher.update(`${name} ${JSON.stringify(row, writeExactly)}\n`);
     return hasher.digest("hex");

@@ -1,9 +1,13 @@
-/** The thread that reads at length: searches, counts, large pages, exports, tags, the journal. Or it copies a store. */
+/** The thread that reads at length: searches, counts, large pages, exports, tags, the journal. Or it copies a store,
+ * or appends to a change log.
+ */
 
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { copyStore } from "./backup.ts";
+import { StoreOpenError } from "../../domain/errors.ts";
+import { ChangeLog, logOf } from "./change-log.ts";
 import { type ReadOrder, SqliteReader } from "./reader.ts";
-import { type Order, type ThreadSetup, toAnswer } from "./thread.ts";
+import { type AppendOrder, type Order, type ThreadSetup, toAnswer } from "./thread.ts";
 
 const setup = workerData as ThreadSetup | null;
 const encoder = new TextEncoder();
@@ -14,13 +18,29 @@ parentPort?.on("message", (order: Order) =>
   parentPort?.postMessage(toAnswer(() => perform(order))),
 );
 
+let log: ChangeLog | undefined;
+
 function perform(order: Order): unknown {
-  if (typeof order === "object") return copyStore(order);
+  if (typeof order === "object") return "to" in order ? copyStore(order) : append(order);
   if (order === "close") return reader?.close();
   const { path, limits, ports } = setup as ThreadSetup;
   const opened = (reader = new SqliteReader(path, limits.scanRowsMax));
   for (const port of ports) port.on("message", (read: ReadOrder) => answer(port, opened, read));
   return undefined;
+}
+
+function append({ from, copy }: AppendOrder): boolean {
+  try {
+    if (log?.copy !== copy) {
+      log?.close();
+      log = undefined;
+      log = new ChangeLog(from, copy);
+    }
+    return log.append();
+  } catch (error) {
+    if (error instanceof StoreOpenError) throw error;
+    throw new StoreOpenError(`${logOf(copy)} cannot be written: ${(error as Error).message}`);
+  }
 }
 
 /** A text goes as bytes, which are not copied on the way. */

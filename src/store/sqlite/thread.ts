@@ -21,6 +21,7 @@ import {
 import type { Plant } from "../../domain/plant.ts";
 import type { OnMigrate, SchemaChange, StoreLimits } from "../../domain/store.ts";
 import { pause, within } from "../../tick.ts";
+import type { Replayed, Until } from "./change-log.ts";
 import type { Write, WriterLimits } from "./writer.ts";
 
 /** What one HTTP thread needs of the threads of a store. */
@@ -40,12 +41,22 @@ export interface ThreadSetup {
   readonly durable: Int32Array;
 }
 
+/** Appends to the change log of a copy. */
+export interface AppendOrder {
+  readonly from: string;
+  readonly copy: string;
+}
+
 export interface CopyOrder {
   readonly from: string;
   /** An empty file. */
   readonly to: string;
   /** Whether to verify the original before copying it, and to compare each row of the copy with it. */
   readonly verifyFirst: boolean;
+  /** The change log to replay into the copy, and up to which moment. */
+  readonly replay?: { readonly log: string; readonly until: Until } | undefined;
+  /** A store that has to have the same plants afterwards. */
+  readonly sameAs?: string | undefined;
 }
 
 /** Of a copy. */
@@ -54,10 +65,11 @@ export interface StoreFacts {
   readonly plants: bigint;
   readonly tokens: bigint;
   readonly bytes: number;
+  readonly replayed?: Replayed | undefined;
 }
 
 /** What a thread is told beside its ports. The reader opens the store when the writer has. */
-export type Order = "open" | "close" | CopyOrder;
+export type Order = "open" | "close" | CopyOrder | AppendOrder;
 
 /** What a thread says beside its ports: about a migration before it begins, then one answer to each order. */
 export type Notice = { readonly migrates: SchemaChange } | Answer;
@@ -294,6 +306,17 @@ export async function copyOnThread(order: CopyOrder, signal: AbortSignal): Promi
     signal.removeEventListener("abort", abort);
     thread.end();
   }
+}
+
+/** A thread that appends to change logs: a folder on a network may hang. */
+export function startAppender() {
+  requireDescriptors();
+  const thread = startThread("reader-worker");
+  return {
+    /** False if a new copy is needed. */
+    append: (order: AppendOrder) => thread.ask(order) as Promise<boolean>,
+    end: thread.end,
+  };
 }
 
 function requireDescriptors(): void {
