@@ -86,6 +86,9 @@ function chooseBackup(folder: string, store: string, until: Until | undefined) {
   const own = complete.filter((one) => names.length === 1 || one.store === store).toReversed();
   if (own.length === 0) throw noBackup(folder);
   const chosen = until === undefined ? findFurthest(own) : findBefore(own, until);
+  const next = chosen && own[own.indexOf(chosen) - 1];
+  if (until !== undefined && chosen !== undefined && next !== undefined)
+    requireReach(chosen, next, until);
   if (chosen === undefined)
     throw new CommandError(
       `No backup in ${resolve(folder)} is old enough. The oldest was made at ${formatMoment(own.at(-1)?.atMs)}, with change ${findPosition((own.at(-1) as Backup).file).change}.`,
@@ -107,6 +110,16 @@ const findBefore = (newestFirst: readonly Backup[], { atMs, change }: Until): Ba
     const position = findPosition(backup.file);
     return atMs === undefined ? position.change <= (change as number) : position.atMs <= atMs;
   });
+
+/** Between two copies the log of the first has every change, unless the service or its folder failed. */
+function requireReach(chosen: Backup, next: Backup, { atMs, change }: Until): void {
+  const reach = findReach(chosen.file);
+  const isBehind = atMs === undefined ? reach.change < Number(change) : reach.atMs < atMs;
+  if (isBehind && reach.change < findPosition(next.file).change)
+    throw new CommandError(
+      `${logOf(chosen.file)} ends at ${formatMoment(reach.atMs)}, before that moment. To restore its last state: --at-change ${reach.change}.`,
+    );
+}
 
 const formatMoment = (atMs = 0): string => new Date(atMs).toISOString();
 
@@ -281,13 +294,16 @@ export function scheduleBackups(config: Config, log: Log) {
   const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
 
+  /** The log of the copy before has to reach this one: otherwise the moments in between are lost. */
+  const beforeNaming = async (): Promise<void> => (changesDays > 0 ? append() : undefined);
+
   const run = async (): Promise<void> => {
     const startedAt = new Date();
     for (const { file, atMs } of listOwn(false))
       if (atMs < startedAt.getTime() - LEFTOVER_MS_MIN) rmSync(file);
     const time = startedAt.toISOString().replaceAll(/[-:]|\.\d+/g, "");
     const to = join(folder, `${store}-${time}.db`);
-    const { plants, bytes } = await backUpStore({ from, to, signal });
+    const { plants, bytes } = await backUpStore({ from, to, signal, beforeNaming });
     const durationMs = Date.now() - startedAt.getTime();
     log.info("backed_up", { to, plants: Number(plants), bytes, durationMs });
     state.made++;

@@ -47,7 +47,12 @@ export interface Transferred extends StoreFacts {
 export const companions = ["-wal", "-shm", "-journal"] as const;
 
 /** Copies the store at `from` to the new file `to`. The service may be running. */
-export async function backUpStore({ from, to, signal }: Transfer): Promise<Transferred> {
+export async function backUpStore({
+  from,
+  to,
+  signal,
+  beforeNaming,
+}: Transfer & { readonly beforeNaming?: () => Promise<void> }): Promise<Transferred> {
   requireStore(from);
   const folder = dirname(resolve(to));
   // Not created: it may be the mount point of a disk that is not mounted.
@@ -55,7 +60,7 @@ export async function backUpStore({ from, to, signal }: Transfer): Promise<Trans
   const path = findFree(to, "Choose another name, or move it away first.");
   if (companions.some((suffix) => realpathSync(from) + suffix === path))
     throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
-  return copyInto(path, { from, verifyFirst: false }, signal);
+  return copyInto(path, { from, verifyFirst: false }, signal, { beforeNaming });
 }
 
 /** Copies the backup at `from` to the new store `to`, which belongs to the owner of its folder. */
@@ -70,7 +75,9 @@ export async function restoreStore({
   const advice =
     "Stop the service and move it away first, or restore to another file with --database-url.";
   const path = findFree(to, advice);
-  return copyInto(path, { from, verifyFirst: true, ...more }, signal, statSync(dirname(path)));
+  return copyInto(path, { from, verifyFirst: true, ...more }, signal, {
+    owner: statSync(dirname(path)),
+  });
 }
 
 function requireStore(path: string): void {
@@ -95,10 +102,11 @@ async function copyInto(
   path: string,
   source: Omit<CopyOrder, "to">,
   signal: AbortSignal,
-  owner?: Stats,
+  { owner, beforeNaming }: { owner?: Stats; beforeNaming?: (() => Promise<void>) | undefined },
 ): Promise<Transferred> {
   using temporary = makeTemporaryFile(path, owner);
   const facts = await copyOnThread({ ...source, to: temporary.path }, signal);
+  await beforeNaming?.();
   signal.throwIfAborted();
   giveName(temporary.path, path);
   syncFile(dirname(path));
