@@ -380,23 +380,22 @@ const readers: Scenario = {
   ),
 };
 
+const backUpEvery = (interval: string): Environment => ({
+  PLANTSTORE_BACKUP_TO: makePath("backups"),
+  PLANTSTORE_BACKUP_EVERY: interval,
+});
+
 const backup: Scenario = {
   name: "backup",
   title: "Create while backups are made",
   about:
     "POST /plants into a million plants, 64 connections: without backups, with a copy and the change log that follows it, and with one copy after the other.",
   measure: compareStores(
-    () => {
-      const every = (interval: string) => ({
-        PLANTSTORE_BACKUP_TO: makePath("backups"),
-        PLANTSTORE_BACKUP_EVERY: interval,
-      });
-      return [
-        ["without backups", copyFilledStore(STORED), "create"],
-        ["with a change log", copyFilledStore(STORED), "create", every("1h")],
-        ["with a backup every second", copyFilledStore(STORED), "create", every("1s")],
-      ];
-    },
+    () => [
+      ["without backups", copyFilledStore(STORED), "create"],
+      ["with a change log", copyFilledStore(STORED), "create", backUpEvery("1h")],
+      ["with a backup every second", copyFilledStore(STORED), "create", backUpEvery("1s")],
+    ],
     ({ rows: [none, log] }) =>
       atMost("create: p99 with / without a change log", p99Of(log) / p99Of(none), 1.2),
     ({ rows: [none, , copies] }) =>

@@ -18,6 +18,7 @@ import { openStore } from "../src/store/open.ts";
 import { backUpStore, restoreStore } from "../src/store/sqlite/backup.ts";
 import { ChangeLog, findReach, logOf, type Until } from "../src/store/sqlite/change-log.ts";
 import { runCommand, type ServiceProcess, spawnService } from "./support/command.ts";
+import { rejectionOf } from "./support/expect.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { changesIn, type StoredPlant } from "./support/plants.ts";
 import { createRandom } from "./support/random.ts";
@@ -121,8 +122,14 @@ describe("a copy with its change log", () => {
     const { store, follow, restore } = await makeScene();
     const log = follow();
     const token = (hash: string, name: string) => ({
-      ...{ hash, prefix: "p", name, scopes: ["plants:read"] as const, createdAtMs: 1 },
-      ...{ expiresAtMs: undefined, lastUsedAtMs: undefined, revokedAtMs: undefined },
+      hash,
+      prefix: "p",
+      name,
+      scopes: ["plants:read"] as const,
+      createdAtMs: 1,
+      expiresAtMs: undefined,
+      lastUsedAtMs: undefined,
+      revokedAtMs: undefined,
       rate: undefined,
     });
     const hook = (name: string, version: string) => ({ name, version }) as never;
@@ -208,9 +215,9 @@ describe("a change log that is not whole:", () => {
       .filter((line) => line.includes("entries"));
     writeFileSync(file, `${spoil(lines).join("\n")}\n`);
     const changes = await readChanges();
-    const failed = await restore().catch((error: Error) => error.message);
+    const { message: failed } = (await rejectionOf(restore())) as Error;
     expect(failed).toMatch(/is damaged \d+ bytes from its start/);
-    const [, number] = /--at-change (\d+)/.exec(String(failed)) ?? [];
+    const [, number] = /--at-change (\d+)/.exec(failed) ?? [];
     expect(changes.map(({ seq }) => String(seq))).toContain(String(number));
     expect((await restore({ change: Number(number) })).ids.slice(0, 2)).toEqual([1n, 2n]);
     expect(() => follow()).toThrow("is damaged");

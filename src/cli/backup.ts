@@ -296,7 +296,8 @@ export function scheduleBackups(config: Config, log: Log) {
   let running: Promise<unknown> | undefined;
   /** The newest one, whose log is appended to. */
   let copy: string | undefined;
-  let makeNow = (): void => undefined;
+  /** Resolved when a new copy is needed before it is due. */
+  let called = Promise.withResolvers<void>();
 
   const listOwn = (isComplete: boolean) =>
     readBackups(folder).filter((one) => one.store === store && one.isComplete === isComplete);
@@ -325,9 +326,9 @@ export function scheduleBackups(config: Config, log: Log) {
   /** Until it is stopped. The first backup is due when the newest one is old enough: a restart alone makes none. */
   const repeat = async (): Promise<void> => {
     for (let dueMs = (state.last?.atMs ?? 0) + everyMs; ;) {
-      const called = new Promise<void>((resolve) => (makeNow = resolve));
       const waited = sleep(Math.max(0, dueMs - Date.now()), undefined, { signal });
-      await Promise.race([called, waited]);
+      await Promise.race([called.promise, waited]);
+      called = Promise.withResolvers();
       dueMs = Date.now() + everyMs;
       try {
         await run();
@@ -350,7 +351,7 @@ export function scheduleBackups(config: Config, log: Log) {
     const late = setTimeout(() => noteFailure("it takes more than 10 s"), APPEND_MS_MAX).unref();
     try {
       appender ??= startAppender();
-      if (!(await appender.append({ from, copy }))) return makeNow();
+      if (!(await appender.append({ from, copy }))) return called.resolve();
       if (failure !== undefined)
         log.info("change_log_resumed", {
           to: folder,

@@ -186,10 +186,12 @@ class DiskLosses {
   private compareMoment(seen: readonly Seen[], seq: number, rows: readonly StoredPlant[]): void {
     const plants = new Map<string, string | undefined>();
     for (const change of seen.filter((one) => one.seq <= seq)) plants.set(change.id, change.plant);
-    const expected = [...plants].filter(([, plant]) => plant !== undefined).toSorted();
+    const expected = [...plants]
+      .filter(([, plant]) => plant !== undefined)
+      .toSorted(([one], [other]) => one.localeCompare(other));
     const found = rows
       .map(({ id, name, tag }) => [String(id), JSON.stringify({ name, tag: tag ?? undefined })])
-      .toSorted();
+      .toSorted(([one = ""], [other = ""]) => one.localeCompare(other));
     this.figures["moments compared"]++;
     if (JSON.stringify(found) !== JSON.stringify(expected))
       this.faults.push(`at change ${seq} the store is not what the feed says`);
