@@ -7,6 +7,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
@@ -240,13 +241,13 @@ describe("plantstore import", () => {
     expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe("mine");
   });
 
-  describe.skipIf(Bun.which("prlimit") === null)("--rejects, no room being left for it", () => {
+  describe.skipIf(Bun.which("prlimit") === null)("with no room left", () => {
     const bad = "not json\n".repeat(5_000);
 
     test.each([
       ["plants.ndjson", bad],
       ["plants.json", `[${Array<string>(5_000).fill("{}").join(",")}]`],
-    ])("%s: the file ends with a whole record, and is named", async (name, text) => {
+    ])("%s: the file of --rejects ends with a whole record, and is named", async (name, text) => {
       using at = makeWorkplace({ [name]: text });
       const rejects = at.file(`rejects-${name}`);
       const args = ["import", at.file(name), "--rejects", rejects];
@@ -261,12 +262,22 @@ describe("plantstore import", () => {
       expect(whole.refused).toBeWithin(1, 5_000);
     });
 
-    test("not even for the first: no file is left", async () => {
+    test("not even for the first of --rejects: no file is left", async () => {
       using at = makeWorkplace({ "plants.ndjson": bad });
       const args = ["import", at.file("plants.ndjson"), "--rejects", at.file("rejects.ndjson")];
       const wrapper = ["prlimit", "--fsize=50000"];
       expect(await runCommand(args, at.env, { wrapper })).toMatchObject({ exitCode: 1 });
       expect(readdirSync(at.path)).toEqual(["plants.ndjson"]);
+    });
+
+    test("for a new store, the next import makes it", async () => {
+      using at = makeWorkplace({ "plants.ndjson": ndjson });
+      const args = ["import", at.file("plants.ndjson")];
+      const wrapper = ["prlimit", "--fsize=6000"];
+      expect(await runCommand(args, at.env, { wrapper })).toMatchObject({ exitCode: 1 });
+      expect(statSync(at.store).size).toBe(4096);
+      expect(await runCommand(args, at.env)).toMatchObject({ exitCode: 0 });
+      expect(readPlants(at.store)).toEqual(stored);
     });
   });
 

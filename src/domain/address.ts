@@ -48,7 +48,9 @@ export function findClientAddress(
   return address;
 }
 
-export const isBasePath = (text: string): boolean => /^(\/[A-Za-z0-9._~-]+)*$/.test(text);
+/** Without "." and "..", which lead elsewhere. */
+export const isBasePath = (text: string): boolean =>
+  /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)*$/.test(text);
 
 const PREFIX_CHARACTERS_MAX = 200;
 

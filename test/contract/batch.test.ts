@@ -231,6 +231,7 @@ describe("a batch with Prefer: return=minimal", () => {
     "return=representation, return=minimal",
     "minimal",
     "wait=5",
+    'note="a, return=minimal"',
   ])("%s: every result", async (prefer) => {
     const response = await sendPreferring(prefer, "x\n");
     expect(response.headers.has("preference-applied")).toBe(false);

@@ -121,11 +121,14 @@ export function openDatabase(
   createPrivateFile(path);
   return openFile(path, (db) => {
     db.run(`PRAGMA busy_timeout = ${LOCK_WAIT_MS}`);
-    const isEmpty = db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null;
-    const isNew = isEmpty && readPragma(db, "application_id") === 0;
-    setUp(db, path, isNew, onMigrate);
+    setUp(db, path, isBlank(db), onMigrate);
   });
 }
+
+/** A file without content. One that could not be set up, because the disk was full, is blank too. */
+export const isBlank = (db: Database): boolean =>
+  db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null &&
+  readPragma(db, "application_id") === 0;
 
 /** Opens the store again while clients are being served: creates nothing, and waits for no lock. */
 export const reopenDatabase = (path: string): Database =>
