@@ -6,9 +6,9 @@ import { statSync, writeFileSync } from "node:fs";
 import * as fc from "fast-check";
 import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import { openFurther, openServed } from "../src/store/open.ts";
+import { openServed, openStore } from "../src/store/open.ts";
+import { copyOnThread } from "../src/store/sqlite/backup.ts";
 import {
-  copyOnThread,
   createCaller,
   decodeBatch,
   encodeBatch,
@@ -120,11 +120,13 @@ test("a thread that is ended while it copies or reads leaves the store free for 
   ending.abort();
   await copying.catch(() => undefined);
   {
-    // SQLite makes a read transaction of it for a connection that cannot write.
-    using reader = openReadOnly(path);
-    reader.run("BEGIN IMMEDIATE");
     using db = new Database(path);
     db.run("BEGIN IMMEDIATE");
+  }
+  {
+    // What cannot lock the store for writing cannot be ended while it does.
+    using db = openReadOnly(path);
+    expect(() => db.run("DELETE FROM plants")).toThrow("readonly");
   }
   const threads = await startStoreThreads(path, config, 1);
   const [reads] = threads.links.map((link) => createCaller(link.reads));
@@ -140,7 +142,7 @@ test("a plant that one HTTP thread has stored is read, refused and removed at an
   using folder = makeTemporaryFolder();
   const url = `sqlite:${folder.path}/plants.db`;
   const { store, links } = await openServed(url, config, 2);
-  const other = await openFurther(url, config, links[0]);
+  const other = await openStore(url, config, undefined, links[0]);
   const plant = { id: 7n, name: "fern", tag: undefined };
   expect(await store.createPlant(plant)).toBe("created");
   expect(await other.findPlant(7n)).toEqual(plant);

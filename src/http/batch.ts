@@ -1,25 +1,27 @@
 /** POST /plants/batch: many plants in, one result for each out. Lines of JSON are streams both ways, in constant memory. */
 
 import { catalogue, Refusal, toRefusal } from "../domain/errors.ts";
-import { describe, parseJson } from "../domain/json.ts";
-import { parseNewPlant, type Plant } from "../domain/plant.ts";
-import { ElementReader } from "../format/json-array.ts";
-import { type Line, LineReader } from "../format/records.ts";
+import { describe, parseJson, parseNewPlant, type Plant } from "../domain/plant.ts";
+import { ElementReader, type Line, LineReader } from "../format/records.ts";
 import {
   ANSWERS_SHARE,
   countUnread,
   discard,
+  type Exchange,
   isClosing,
+  JSON_TYPE,
+  NDJSON_TYPES,
   nextTick,
   readChunks,
   type Reader,
   readText,
   requireOpen,
   requireType,
-} from "./body.ts";
-import { answer, type Exchange, type Service } from "./handle.ts";
-import { JSON_TYPE, NDJSON_TYPES, prefersMinimal } from "./request-headers.ts";
-import { requireRoomToAnswer, retryWhileOverloaded, toStream } from "./stream.ts";
+  type Service,
+} from "./exchange.ts";
+import { answer, requireRoomToAnswer } from "./handle.ts";
+import { prefersMinimal } from "./query.ts";
+import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
@@ -145,7 +147,6 @@ async function* createAll(
   let lastLine = 0;
   try {
     for await (const lines of service.rates.pace(blocks, token, signal)) {
-      // Many blocks may have arrived in one piece.
       signal.throwIfAborted();
       // The lines of many batches wait for each other here, where they are short texts.
       const held = service.lines;
@@ -184,26 +185,23 @@ async function createBlock(
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
   const plants = parsed.filter((plant): plant is Plant => !(plant instanceof Refusal));
-  const outcomes = (
-    plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name)
-  ).values();
+  const stored = plants.length === 0 ? [] : await service.store.createPlants(plants, token?.name);
+  const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
-  let created = 0;
   for (const [index, plant] of parsed.entries()) {
     const outcome = plant instanceof Refusal ? plant : (outcomes.next().value as Outcome);
     const status = outcome instanceof Refusal ? catalogue[outcome.reason].status : 200;
     service.metrics.countBatchLine(status);
     report.note((lines[index] as Line).number, outcome);
-    if (outcome === "created") created++;
-    else if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
+    if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
   }
+  const created = stored.filter((outcome) => outcome === "created").length;
   service.metrics.countCreates(durationMs, created);
-  const [first] = failed;
-  if (first === undefined) return;
   // Once a block: a full disk needs no log line for every line of a batch.
-  const { reason, cause } = first;
-  service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
+  const [{ reason, cause } = {}] = failed;
+  if (reason !== undefined)
+    service.log.warn("batch_lines_failed", { requestId, reason, count: failed.length, cause });
 }
 
 type Outcome = Awaited<ReturnType<Service["store"]["createPlants"]>>[number];
@@ -224,6 +222,7 @@ function formatResult(line: number, outcome: Outcome): string {
   return `${JSON.stringify({ line, status, error: code, message })}\n`;
 }
 
+/** The values are dropped at once: they take more memory than the text. */
 function requireArray(text: string): void {
   const value = parseJson(text);
   if (!Array.isArray(value))
@@ -248,10 +247,7 @@ const NEWLINE = 10;
 /** What an unfinished line takes of memory: a buffer that doubles, and its garbage. */
 const BUFFER_GROWTH = 3;
 
-/**
- * The chunks of a body, with a bound on the time until the next one. What the runtime may hold of the rest and the
- * unfinished line count as held memory.
- */
+/** What the runtime may hold of the rest of a body and the unfinished line count as held memory. */
 async function* reserveChunks(
   reader: Reader,
   exchange: Exchange,

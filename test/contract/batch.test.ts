@@ -10,8 +10,7 @@ import { limits } from "../support/limits.ts";
 import { until } from "../support/until.ts";
 
 const service = await startService({
-  PLANTSTORE_BODY_BYTES_MAX: "2048",
-  ...limits({ readSecondsMax: 1 }),
+  ...limits({ bodyBytesMax: 2048, readSecondsMax: 1 }),
 });
 
 afterAll(() => service[Symbol.asyncDispose]());
@@ -297,8 +296,12 @@ test("a client that sends all before it reads, and asks for every result, has al
 test("a full queue holds a batch up, and fails no line of it", async () => {
   await using small = await startService({
     // However slow the machine is.
-    ...limits({ queueLengthMax: 16, batchLengthMax: 16, queueSecondsMax: 200 }),
-    PLANTSTORE_IDLE_SECONDS_MAX: "255",
+    ...limits({
+      queueLengthMax: 16,
+      batchLengthMax: 16,
+      queueSecondsMax: 200,
+      idleSecondsMax: 255,
+    }),
   });
   const body = Array.from({ length: 1_000 }, (_, i) => `{"id":${i},"name":"n"}\n`).join("");
   const batches = await Promise.all([sendBatch(body, small), sendBatch(body, small)]);
@@ -348,8 +351,12 @@ test("our own failures are logged once a block, not once a line", async () => {
 
 test("lines about the same id keep their order when the queue is full", async () => {
   await using small = await startService({
-    ...limits({ queueLengthMax: 64, batchLengthMax: 16, queueSecondsMax: 200 }),
-    PLANTSTORE_IDLE_SECONDS_MAX: "255",
+    ...limits({
+      queueLengthMax: 64,
+      batchLengthMax: 16,
+      queueSecondsMax: 200,
+      idleSecondsMax: 255,
+    }),
   });
   const pairs = (first: number): string =>
     Array.from(

@@ -126,8 +126,7 @@ describe.concurrent("a stream", () => {
       {
         DATABASE_URL: database.url,
         PLANTSTORE_TOKEN: token,
-        PLANTSTORE_IDLE_SECONDS_MAX: "6",
-        ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
+        ...limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
       },
       ["sh", "-c", 'exec "$@" 2>"$0"', logPath],
     );
