@@ -192,6 +192,12 @@ const CHUNKS_A_TICK = 8;
 /** A buffer for a body of unknown length doubles. */
 const BUFFER_GROWTH = 2;
 
+/** The text of a body that is declared as JSON. */
+export function readJson(exchange: Exchange): string | Promise<string> {
+  requireType(exchange.request.headers, JSON_TYPE);
+  return readText(exchange);
+}
+
 /** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
 export function readText(exchange: Exchange): string | Promise<string> {
   const { request } = exchange;

@@ -188,9 +188,7 @@ export function answer(
 }
 
 /** The system takes an answer of this size from us even if the client does not read it. */
-export const SMALL_CHARACTERS_MAX = 65_536;
-
-export const VARY = { vary: "Accept" };
+const SMALL_CHARACTERS_MAX = 65_536;
 
 const encoder = new TextEncoder();
 
