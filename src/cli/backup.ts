@@ -46,7 +46,6 @@ export async function restore(config: Config, flags: Flags, file: string): Promi
   );
 }
 
-/** Leaves nothing behind. */
 export async function verifyBackup(folder: string, flags: Flags): Promise<void> {
   const newest = readBackups(requirePath(folder)).findLast(({ isComplete }) => isComplete);
   if (newest === undefined)

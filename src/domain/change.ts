@@ -54,10 +54,7 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-export const isWanted = (
-  { id, types }: Pick<ChangeQuery, "id" | "types">,
-  change: Change,
-): boolean =>
+export const isWanted = ({ id, types }: Pick<ChangeQuery, "id" | "types">, change: Change) =>
   (id === undefined || id === change.id) && (types === undefined || types.includes(change.type));
 
 export function listChange({ seq, atMs, type, id, by, plant, before }: Change): ListedChange {

@@ -57,11 +57,7 @@ async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangeP
   return page;
 }
 
-async function* follow(
-  exchange: Exchange,
-  query: ChangeQuery,
-  signal: AbortSignal,
-): AsyncGenerator<string | Uint8Array> {
+async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSignal) {
   const { config, feed } = exchange.service;
   const wantsAll = query.id === undefined && query.types === undefined;
   let last = query.after;

@@ -36,7 +36,6 @@ type Header = keyof typeof headers;
 
 type Responses = Readonly<Record<string, object>>;
 
-/** An operation as it is served and described. */
 export type Entry = Operation & {
   readonly at: `${Method} ${string}`;
   readonly summary: string;
@@ -98,11 +97,7 @@ export function describeOperation(operationId: string, tag: string, entry: Entry
 }
 
 /** What a parameter means is said beside its schema. */
-export const describeParameters = (
-  place: string,
-  parameters: Members = {},
-  required?: true,
-): object[] =>
+export const describeParameters = (place: string, parameters: Members = {}, required?: true) =>
   Object.entries(parameters).map(([name, { schema, example, more }]) => {
     const { description, ...type } = schema;
     const parameter = { name, in: place, required, description, schema: type, example };

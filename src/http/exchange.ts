@@ -260,11 +260,7 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
 }
 
 /** The chunks of a body. Throws a Refusal if one does not come in time. */
-export async function* readChunks(
-  reader: Reader,
-  msLeft: () => number,
-  signal?: AbortSignal,
-): AsyncGenerator<Uint8Array> {
+export async function* readChunks(reader: Reader, msLeft: () => number, signal?: AbortSignal) {
   let count = 0;
   // Looked at before each chunk: one that has arrived would win against a timer.
   for (let ms = msLeft(); ms > 0; ms = msLeft()) {

@@ -11,10 +11,8 @@ import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
 import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
 
-/** Any client may ask, and a probe is a commit: the service makes at most one in this time. */
-const PROBE_VALID_MS = 1_000;
-
-export function createReadiness(store: Pick<Store, "probe">, validMs = PROBE_VALID_MS) {
+/** Any client may ask, and a probe is a commit: the service makes at most one in that time. */
+export function createReadiness(store: Pick<Store, "probe">, validMs = 1_000) {
   let probedAtMs = Number.NEGATIVE_INFINITY;
   let probe: Promise<void> = Promise.resolve();
   const readiness = {
