@@ -1,6 +1,6 @@
 /**
- * The tables of settings, limits, errors and metrics in docs/ and in the client, made from the code. `npm run format`
- * writes them, and a test fails if one is stale.
+ * Generates the tables of settings, limits, errors and metrics in docs/ and in the client. `npm run format` runs it,
+ * and a test fails if a table is stale.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -57,7 +57,7 @@ const formatErrorNames = (): string =>
     .map(([name, { code }]) => `  ${code}: "${name}",`)
     .join("\n");
 
-/** Of a reporter that has counted nothing: every metric has its line of HELP. */
+/** From the HELP lines of a reporter that has counted nothing. */
 async function formatMetrics(): Promise<string> {
   const store = {
     description: { engine: "", location: "", durability: "" },
@@ -86,7 +86,7 @@ const tables: Readonly<Record<string, () => string | Promise<string>>> = {
 
 const REGION = /((?:<!--|\/\*) table: (\w+) (?:-->|\*\/))[^]*?( *(?:<!--|\/\*) end)/g;
 
-/** The document with its tables as the code has them. */
+/** Returns the document with regenerated tables. */
 export async function fillTables(document: string): Promise<string> {
   let filled = document;
   for (const [region, begin, name = "", end] of document.matchAll(REGION)) {

@@ -38,7 +38,7 @@ const rules = {
   port: { meaning: "Port to listen on; 0 picks a free one.", ...integer("8080", 0, 65_535) },
   databaseUrl: {
     default: "sqlite:./data/plants.db",
-    meaning: "Where the plants are kept: sqlite:<file> or postgres://…",
+    meaning: "URL of the store: sqlite:<file> or postgres://…",
     parse: (text) => {
       parseStoreUrl(text);
       return text;
@@ -99,7 +99,7 @@ const rules = {
   },
   // Their heads get 64 MiB: 4096 times the 16 KiB of headerBytesMax.
   connectionsMax: {
-    meaning: "Connections; past it new ones are refused. Each may take 16 KiB for its head.",
+    meaning: "Maximum number of connections; more are refused. Each may use 16 KiB for its head.",
     ...integer("4096", 1, 1_000_000),
   },
   backupTo: {
@@ -110,7 +110,7 @@ const rules = {
   },
   backupEvery: {
     default: "15m",
-    meaning: "Time from one backup to the next, as in 15m.",
+    meaning: "Backup interval, as in 15m.",
     parse: (text) => ((findDurationMs(text) ?? Infinity) <= 7 * DAY_MS ? text : undefined),
     allowed: "seconds, minutes, hours or days, as in 90s, 15m, 6h or 1d, at most 7d",
   },
@@ -119,7 +119,7 @@ const rules = {
     ...integer("2", 1, 64),
   },
   plantsMax: {
-    meaning: "Plants that the store may hold; 0 for no limit.",
+    meaning: "Maximum number of plants; 0 for no limit.",
     ...integer("0", 0, 999_999_999_999_999),
   },
   diskFreeBytesMin: {
@@ -127,7 +127,7 @@ const rules = {
     ...integer("67108864", 0, 999_999_999_999_999),
   },
   changesDays: {
-    meaning: "Days that changes are kept for GET /changes; 0 keeps none.",
+    meaning: "Retention of the journal in days; 0 keeps no journal.",
     ...integer("7", 0, 3_650),
   },
   webhooksPrivate: {
@@ -137,7 +137,8 @@ const rules = {
     allowed: "true or false",
   },
   drainDelaySeconds: {
-    meaning: "Seconds between /readyz turning 503 and the listener closing, for load balancers.",
+    meaning:
+      "Delay between /readyz turning 503 and closing the listener, so load balancers notice.",
     ...integer("0", 0, 300),
   },
 } satisfies Record<string, Rule>;
@@ -174,23 +175,23 @@ export const fixedLimits = {
     "Time until an idle connection is closed; the runtime may be 4 s early.",
   ),
   queueLengthMax: limit(8_192, "Writes that may wait for a commit, for each HTTP thread."),
-  queueSecondsMax: limit(5, "Time that a write may wait for its commit."),
-  batchLengthMax: limit(1_024, "Writes of one HTTP thread that share a commit."),
+  queueSecondsMax: limit(5, "Deadline of a queued write."),
+  batchLengthMax: limit(1_024, "Maximum batch size per HTTP thread."),
   scanRowsMax: limit(50_000, "Plants that a search scans for one page."),
   readConnections: limit(4, "PostgreSQL: connections for reads."),
   statementSecondsMax: limit(3, "PostgreSQL: time for one statement; then its connection closes."),
   drainSecondsMax: limit(10, "Time for requests in flight to finish when the service drains."),
   backupKeep: limit(48, "Scheduled backups that are kept."),
-  trimSeconds: limit(60, "Time between two trims of the journal."),
+  trimSeconds: limit(60, "Interval of journal trims."),
   commentSeconds: limit(15, "Time between comments in an event stream; proxies close silent ones."),
-  sampleSeconds: limit(5, "Time between two samples of `GET /activity`."),
+  sampleSeconds: limit(5, "Interval of samples for `GET /activity`."),
   webhookSecondsMax: limit(15, "Time for a webhook's receiver to answer."),
   webhookRetrySeconds: limit(
     webhookRetrySeconds,
     "Backoff between attempts; then the webhook is paused.",
   ),
   webhookLeaseSeconds: limit(25, "Lease of the instance that sends, longer than an event takes."),
-  webhookPollMs: limit(200, "Time between two looks for changes to send to webhooks."),
+  webhookPollMs: limit(200, "Poll interval of webhooks."),
 };
 
 type Limits = { [Name in keyof typeof fixedLimits]: (typeof fixedLimits)[Name]["value"] };

@@ -2,8 +2,7 @@
 
 import type { Config } from "../config.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
-import type { Inspection, PlantCounts } from "../store/inspection.ts";
-import { inspectStore } from "../store/sqlite/check.ts";
+import { type Inspection, inspectStore, type PlantCounts } from "../store/check.ts";
 import { migrations } from "../store/sqlite/database.ts";
 import { describeSchema } from "./backup.ts";
 import {
@@ -17,11 +16,7 @@ import {
 import { formatBytes, formatCount, formatFact, printJson, printTable } from "./terminal.ts";
 
 export async function check(config: Config, { json }: Flags): Promise<void> {
-  const url = parseStoreUrl(config.databaseUrl);
-  const inspection =
-    url.engine === "sqlite"
-      ? inspectStore(url.path)
-      : await (await import("../store/postgres/check.ts")).inspectPostgres(url.target, config);
+  const inspection = await inspectStore(config.databaseUrl, config);
   const { kind, location, schemaVersion, faults, plants, tokens, bytes } = inspection;
   const ok = faults.length === 0;
   if (json) {

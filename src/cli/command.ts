@@ -22,7 +22,7 @@ import { MalformedFile } from "../format/records.ts";
 import { parseStoreUrl } from "../domain/store-url.ts";
 import { openStore } from "../store/open.ts";
 import type { FoundSchema } from "../store/postgres/schema.ts";
-import { getSchemaVersion, migrations, readStore } from "../store/sqlite/database.ts";
+import { getSchemaVersion, isBlank, migrations, readStore } from "../store/sqlite/database.ts";
 import { printError } from "./terminal.ts";
 
 /** Records were refused, or stores differ. */
@@ -169,8 +169,10 @@ export async function findSchema(config: Config): Promise<FoundSchema> {
   if (url.engine === "postgres")
     return (await import("../store/postgres/schema.ts")).findSchema(url.target, config);
   const { path } = url;
-  const isStore = statSync(path, { throwIfNoEntry: false })?.size;
-  const version = isStore ? readStore(path, (db) => getSchemaVersion(db, path)) : undefined;
+  const hasContent = Boolean(statSync(path, { throwIfNoEntry: false })?.size);
+  const version = hasContent
+    ? readStore(path, (db) => (isBlank(db) ? undefined : getSchemaVersion(db, path)))
+    : undefined;
   return { location: resolve(path), version, newest: migrations.length };
 }
 

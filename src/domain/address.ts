@@ -45,7 +45,9 @@ export function findClientAddress(
   return address;
 }
 
-export const isBasePath = (text: string): boolean => /^(\/[A-Za-z0-9._~-]+)*$/.test(text);
+/** Without "." and "..", which lead elsewhere. */
+export const isBasePath = (text: string): boolean =>
+  /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)*$/.test(text);
 
 /** What proxies have taken away from the path, the outermost first. A client that is no proxy is not believed. */
 export function findForwardedPrefix(

@@ -29,43 +29,41 @@ const table = {
   token_invalid: "2002 401 Unauthorized: The bearer token is malformed, unknown or revoked.",
   token_expired: "2003 401 Unauthorized: The bearer token has expired.",
   insufficient_scope:
-    "2004 403 Forbidden: The bearer token lacks the scope that this operation needs, or what it would hand out.",
+    "2004 403 Forbidden: The token lacks the scope for this operation, or cannot grant what was requested.",
   id_taken: "3001 409 IdTaken: A different plant has this id; nothing was changed.",
   plant_not_found: "3002 404 PlantNotFound: There is no plant with this id.",
   precondition_failed:
-    "3003 412 PreconditionFailed: The plant is not as If-Match or If-None-Match asks; nothing was changed.",
+    "3003 412 PreconditionFailed: The plant does not match If-Match or If-None-Match; nothing was changed.",
   changes_gone:
-    "3004 410 ChangesGone: The changes after this number are not kept any more; the message says where to start again.",
+    "3004 410 ChangesGone: The cursor is no longer in the journal; the message says where to restart.",
   token_not_found: "3005 404 TokenNotFound: There is no token with this id.",
   token_name_taken: "3006 409 TokenNameTaken: A token in use has this name; nothing was changed.",
   last_manager:
-    "3007 409 LastManager: No other token can manage tokens, so this one is not revoked; make another one first.",
+    "3007 409 LastManager: This is the last token that can manage tokens; create another before you revoke it.",
   webhook_not_found: "3008 404 WebhookNotFound: There is no webhook with this name.",
   webhook_name_taken: "3009 409 WebhookConflict: A webhook has this name; nothing was changed.",
-  store_full: "3010 409 IdTaken: The store holds as many plants as it may; nothing was stored.",
+  store_full: "3010 409 IdTaken: The store has reached its plant limit; nothing was stored.",
   webhooks_full:
     "3011 409 WebhookConflict: There are as many webhooks as this service takes; remove one first.",
   malformed_request: `4001 ${requests}: The request's Host header is empty, repeated or not a host.`,
   path_not_found: "4002 404: There is nothing at this path.",
   method_not_allowed:
     "4003 405: This path does not take this method; the Allow header lists those it takes.",
-  url_too_long: "4004 414 UrlTooLong: The URL is longer than this service reads.",
+  url_too_long: "4004 414 UrlTooLong: The URL exceeds the limit.",
   unsupported_media_type:
-    "4005 415 UnsupportedBody: The body must be declared as what this operation takes, JSON or lines of it, in UTF-8.",
+    "4005 415 UnsupportedBody: The Content-Type must be one that this operation accepts (JSON or NDJSON), in UTF-8.",
   unsupported_encoding:
     "4006 415 UnsupportedBody: The body must be sent without a content encoding.",
-  body_too_large: "4007 413 BodyTooLarge: The body is larger than this service reads.",
+  body_too_large: "4007 413 BodyTooLarge: The body exceeds the limit.",
   body_too_slow: "4008 408 BodyTooSlow: The body did not arrive in time.",
   body_incomplete: `4009 ${bodies}: The connection ended before the body did.`,
   rate_limited:
     "4010 429 RateLimited: The token has used up its rate; Retry-After says when to try again.",
-  internal:
-    "5001 500 InternalError: Something went wrong on our side; the log has it under the request id.",
+  internal: "5001 500 InternalError: Internal error; find it in the log by the request id.",
   overloaded:
-    "5002 503 Unavailable: More requests are waiting than this service takes; nothing was stored.",
-  store_unavailable: "5003 503 Unavailable: The store cannot write or read at the moment.",
-  store_busy:
-    "5004 503 Unavailable: The store did not get to this request in time; nothing was stored.",
+    "5002 503 Unavailable: The write queue or the memory budget is full; nothing was stored.",
+  store_unavailable: "5003 503 Unavailable: The store is temporarily unavailable.",
+  store_busy: "5004 503 Unavailable: The request timed out in the queue; nothing was stored.",
   shutting_down: "5005 503 Unavailable: The service is shutting down.",
   disk_low:
     "5006 503 Unavailable: Too little disk space is free for a new plant; nothing was stored.",
@@ -114,14 +112,6 @@ export function describeError(error: Error): Readonly<Record<string, unknown>> {
 /** A store cannot be opened. The message is written for the person who runs the command. */
 export class StoreOpenError extends Error {
   override readonly name = "StoreOpenError";
-}
-
-export class UnreleasedStoreError extends StoreOpenError {
-  constructor(location: string) {
-    super(
-      `${location} was made before version 1.0.0, by a version that was never released. Export its plants with that version, and import them into a new store.`,
-    );
-  }
 }
 
 export function refuseNewerSchema(version: number, newest: number, location: string): void {

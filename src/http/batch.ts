@@ -44,10 +44,13 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   if (type !== JSON_TYPE) {
     exchange.reserve(countUnread(exchange), ANSWERS_SHARE);
     await requireOpen(request);
-    const isMinimal = prefersMinimal(request.headers.get("prefer"));
-    const report = isMinimal ? createSummary() : createResults("", "", "");
-    const results = toStream(exchange, (signal) => createLines(exchange, report, signal));
-    const applied = isMinimal ? { "preference-applied": "return=minimal" } : {};
+    const report = new Report("", "", "");
+    report.isMinimal = prefersMinimal(request.headers.get("prefer"));
+    const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
+    const onUnread = (): void => void (report.isMinimal = true);
+    const results = toStream(exchange, (signal) => createLines(exchange, report, signal), {
+      onUnread,
+    });
     return answer(200, results, { "content-type": type, ...applied });
   }
   const text = await readText(exchange);
@@ -57,59 +60,60 @@ export async function createPlants(exchange: Exchange): Promise<Response> {
   service.budget.noteDropped(ARRAY_GROWTH * text.length);
   await requireOpen(request);
   const results = toStream(exchange, (signal) =>
-    createAll(exchange, createResults("[", ",", "]"), readArray(text, service), signal),
+    createAll(exchange, new Report("[", ",", "]"), readArray(text, service), signal),
   );
   return answer(200, results);
 }
 
-function createResults(open: string, between: string, close: string) {
-  let before = open;
-  let texts: string[] = [];
-  const note = (line: number, outcome: Outcome): void =>
-    void texts.push(
-      outcome instanceof Refusal
-        ? formatFailure(line, outcome)
-        : `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`,
-    );
-  const take = (): string => {
-    if (texts.length === 0) return "";
-    const text = before + texts.join(between);
-    before = between;
-    texts = [];
-    return text;
-  };
-  return {
-    note,
-    /** The failure to read on. The answer has begun, so it is the last result. */
-    breakOff: note,
-    take,
-    end: (): string => {
-      const last = take();
-      return last + (before === open ? open : "") + close;
-    },
-  };
-}
-
-type Report = ReturnType<typeof createResults>;
-
+/** Refused lines that a summary shows. */
 const REFUSED_SHOWN_MAX = 1_000;
 
-/** What is answered to clients that send everything before they read: little, and at the end. */
-function createSummary(): Report {
-  const shown: string[] = [];
-  const counts = { created: 0, replayed: 0, refused: 0, complete: true };
-  return {
-    note: (line, outcome) => {
-      if (!(outcome instanceof Refusal)) counts[outcome]++;
-      else if (++counts.refused <= REFUSED_SHOWN_MAX) shown.push(formatFailure(line, outcome));
-    },
-    breakOff: (line, refusal) => {
-      counts.complete = false;
-      shown.push(formatFailure(line, refusal as Refusal));
-    },
-    take: () => "",
-    end: () => `${shown.join("")}${JSON.stringify(counts)}\n`,
-  };
+/**
+ * What is answered: each result as soon as it is known. Once it is minimal, only refused lines and the counts, at the
+ * end: clients that send everything before they read need no room for more.
+ */
+class Report {
+  private readonly open: string;
+  private readonly between: string;
+  private readonly close: string;
+  private isBegun = false;
+  private texts: string[] = [];
+  private readonly counts = { created: 0, replayed: 0, refused: 0, complete: true };
+  private refusedShown = 0;
+  isMinimal = false;
+
+  constructor(open: string, between: string, close: string) {
+    this.open = open;
+    this.between = between;
+    this.close = close;
+  }
+
+  note(line: number, outcome: Outcome): void {
+    const isRefused = outcome instanceof Refusal;
+    this.counts[isRefused ? "refused" : outcome]++;
+    const isShown = !this.isMinimal || (isRefused && ++this.refusedShown <= REFUSED_SHOWN_MAX);
+    if (isShown) this.texts.push(formatResult(line, outcome));
+  }
+
+  /** The failure to read on. The answer has begun, so it is the last result. */
+  breakOff(line: number, refusal: Refusal): void {
+    this.counts.complete = false;
+    this.texts.push(formatResult(line, refusal));
+  }
+
+  take(): string {
+    if (this.isMinimal || this.texts.length === 0) return "";
+    const text = (this.isBegun ? this.between : this.open) + this.texts.join(this.between);
+    this.isBegun = true;
+    this.texts = [];
+    return text;
+  }
+
+  end(): string {
+    if (this.isMinimal) return `${this.texts.join("")}${JSON.stringify(this.counts)}\n`;
+    const last = this.take();
+    return last + (this.isBegun ? "" : this.open) + this.close;
+  }
 }
 
 async function* createLines(exchange: Exchange, report: Report, signal: AbortSignal) {
@@ -205,7 +209,10 @@ function parseLine({ text }: Line): Plant | Refusal {
   }
 }
 
-function formatFailure(line: number, { reason, message }: Refusal): string {
+function formatResult(line: number, outcome: Outcome): string {
+  if (!(outcome instanceof Refusal))
+    return `{"line":${line},"status":200${outcome === "replayed" ? ',"replayed":true' : ""}}\n`;
+  const { reason, message } = outcome;
   const { code, status } = catalogue[reason];
   return `${JSON.stringify({ line, status, error: code, message })}\n`;
 }

@@ -1,6 +1,6 @@
 /** One request under way: what it holds in memory, and how its body is read, within bounds of size and time. */
 
-import type { Authenticator } from "../auth/authenticate.ts";
+import type { Authenticator } from "../auth/token.ts";
 import type { createRateLimiter, RateState } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";

@@ -210,9 +210,9 @@ const listPlantOperations = (config: Config): Entries => ({
       "Each plant succeeds or fails alone, as a create of it would. Safe to send again as a whole. " +
       `Limits: ${config.bodyBytesMax} bytes an array; any number of lines, ${lineBytesMax(config)} bytes a line, ` +
       `${config.readSecondsMax} s between two pieces. ` +
-      "Read the results while you send lines: unread results stop the service from reading further lines. " +
       "A client that sends everything before it reads sends `Prefer: return=minimal` with its lines, and gets the results of the first 1000 refused lines " +
       'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line. `complete` is false if the lines could not be read to their end. ' +
+      `Without it, read the results while you send: the service waits ${config.idleSecondsMax / 2} s for a client that does not, then stores the rest and ends the answer in the same way. ` +
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
     headers: {
       Prefer: text(

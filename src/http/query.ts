@@ -249,9 +249,9 @@ export const acceptsGzip = (header: string | null): boolean =>
 
 /** RFC 7240, sections 2 and 4.2: other preferences are ignored, and of two about the answer the first one counts. */
 export function prefersMinimal(header: string | null): boolean {
-  const given = (header ?? "")
-    .split(",")
-    .map((preference) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(preference)?.[1]);
+  // A comma inside quotes does not end a preference.
+  const preferences = header?.match(/(?:"[^"]*"|[^,"])+/g) ?? [];
+  const given = preferences.map((one) => /^\s*return\s*=\s*"?([^\s";]*)/i.exec(one)?.[1]);
   return given.find((value) => value !== undefined) === "minimal";
 }
 

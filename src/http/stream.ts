@@ -59,18 +59,22 @@ export async function retryWhileOverloaded<Result>(
 
 /** For a client that goes away before its stream begins: the runtime does not tell. */
 const UNBEGUN_MS_MAX = 1_000;
+/** Of the time after which a client that takes nothing is cut off: the runtime's timer may end early. */
+const UNREAD_SHARE = 0.5;
 /** The least that the runtime has. It looks at its idle timer every four seconds, so a cut takes up to four. */
 const CUT_SECONDS = 1;
 
 /**
- * A body of these pieces, with backpressure: the next is made when the last has left for the client. The maker ends, and
- * memory is held, until the client goes away or its token is no longer good. The pieces of a feed leave long before.
+ * A body of these pieces, with backpressure: the next is made when the last has left for the client. The maker ends when
+ * the client goes away or its token is no longer good; the exchange holds its memory until then. A feed's last piece has
+ * left long before the next one is made.
+ * With `onUnread` the maker goes on for a client that takes nothing: it is told so, and then makes one piece, at its end.
  */
 export function toStream(
   exchange: Exchange,
   /** Ends when the signal aborts, for the reason of the signal. */
   make: (signal: AbortSignal) => AsyncGenerator<string | Uint8Array>,
-  { isFeed = false } = {},
+  { isFeed = false, onUnread }: { isFeed?: boolean; onUnread?: () => void } = {},
 ): ReadableStream<Uint8Array> {
   const { request, service, bytesKept } = exchange;
   const ending = new AbortController();
@@ -79,6 +83,8 @@ export function toStream(
   let bytesLast = 0;
   let isGone = false;
   let isMaking = false;
+  let unread: ReturnType<typeof setTimeout> | undefined;
+  let madeAhead: ReturnType<typeof makeNext> | undefined;
   exchange.isStreamed = true;
   const unbegun = setTimeout(() => exchange.hold(0), UNBEGUN_MS_MAX);
   const begin = (): void => {
@@ -94,23 +100,43 @@ export function toStream(
     unwatch = service.authenticator.watch({ header, onInvalid });
   };
   const end = (): void => {
+    clearTimeout(unread);
     unwatch?.();
     exchange.hold(0, 0);
   };
+  const makeNext = async (): ReturnType<typeof pieces.next> => {
+    // Making a piece may take long. A client that does not take it is cut off, like any other.
+    service.limitIdle(request, 0);
+    isMaking = true;
+    try {
+      return await pieces.next();
+    } finally {
+      isMaking = false;
+      // The client went while the piece was made.
+      if (isGone) end();
+      else service.limitIdle(request, service.config.idleSecondsMax);
+    }
+  };
+  const makeAhead = (): void => {
+    onUnread?.();
+    madeAhead = makeNext();
+    // It is handled when the client takes the piece. A rejection that nothing handles ends the process.
+    madeAhead.catch(() => undefined);
+  };
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+      clearTimeout(unread);
       if (unwatch === undefined) begin();
       // The runtime asks for a piece while it may still hold the last one.
       exchange.hold(exchange.bytesKept, bytesLast);
-      // Making a piece may take long. A client that does not take it is cut off, like any other.
-      service.limitIdle(request, 0);
-      isMaking = true;
       try {
-        const { done, value } = await pieces.next();
-        isMaking = false;
-        if (isGone) return end();
-        service.limitIdle(request, service.config.idleSecondsMax);
+        const making = madeAhead ?? makeNext();
+        madeAhead = undefined;
+        const { done, value } = await making;
+        if (isGone) return;
         if (!done) {
+          if (onUnread !== undefined)
+            unread = setTimeout(makeAhead, service.config.idleSecondsMax * 1000 * UNREAD_SHARE);
           const bytes = typeof value === "string" ? encoder.encode(value) : value;
           exchange.hold(exchange.bytesKept, bytesLast + bytes.length);
           if (!isFeed) bytesLast = bytes.length;

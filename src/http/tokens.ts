@@ -63,7 +63,7 @@ const tokenMembers = {
   scopes: scopesShown,
   created: time("2026-01-01T00:00:00.000Z"),
   expires: maybe(time("2026-04-01T00:00:00.000Z")),
-  lastUsed: maybe(time(null, "Written down every 30 seconds.")),
+  lastUsed: maybe(time(null, "Updated every 30 seconds.")),
   revoked: maybe(time(null)),
   rate: maybe(text(null, "null for what the service allows every token.")),
 };
