@@ -242,10 +242,11 @@ export function resolveConfig(
 
 /** Throws a ConfigError, which never shows a secret. `calledAs` is the flag or variable that holds the text. */
 export function parseSetting(
-  { parse, secret, mask = (shown) => shown, allowed }: Setting,
+  setting: Setting,
   text: string,
   calledAs: string | undefined,
 ): unknown {
+  const { parse, secret, mask = (shown) => shown, allowed } = setting;
   let reason = "";
   try {
     const value = parse(text);
@@ -276,10 +277,7 @@ export function findIgnoredVariables(environment: Environment): string[] {
   );
 }
 
-function parseList(
-  text: string,
-  isAllowed: (item: string) => boolean,
-): readonly string[] | undefined {
+function parseList(text: string, isAllowed: (item: string) => boolean) {
   const items = text === "" ? [] : text.split(",").map((item) => item.trim());
   return items.every(isAllowed) ? items : undefined;
 }

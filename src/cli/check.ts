@@ -15,7 +15,6 @@ import {
 } from "./command.ts";
 import { formatBytes, formatCount, formatFact, printJson, printTable } from "./terminal.ts";
 
-/** Changes nothing. */
 export async function check(config: Config, { json }: Flags): Promise<void> {
   const inspection = await inspectStore(config.databaseUrl, config);
   const { kind, location, schemaVersion, faults, plants, tokens, bytes } = inspection;
@@ -98,10 +97,7 @@ function explainSilence(error: unknown, host: string): string {
 const HEALTH_MS_MAX = 5_000;
 
 /** For container engines and systemd: a minimal image has no other client. */
-export async function checkHealth(
-  { host, port, basePath }: Config,
-  { wait = "" }: Flags,
-): Promise<void> {
+export async function checkHealth({ host, port, basePath }: Config, { wait = "" }: Flags) {
   if (!/^\d{1,4}$/.test(wait))
     throw new UsageError(`--wait: ${JSON.stringify(wait)} is not allowed; expected seconds`);
   const untilMs = performance.now() + Number(wait) * 1000;

@@ -14,7 +14,7 @@ import { retry } from "../../client/retry.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { Filter } from "../domain/filter.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
-import type { ListedPlant, Plant } from "../domain/plant.ts";
+import type { Plant } from "../domain/plant.ts";
 import type { Created, SchemaChange, Store } from "../domain/store.ts";
 import type { Encoding } from "../format/encoding.ts";
 import type { FileFormat } from "../format/plants.ts";
@@ -32,7 +32,6 @@ export class CommandError extends Error {
   readonly exitCode: number = 1;
 }
 
-/** The command was not understood. */
 export class UsageError extends CommandError {
   override readonly exitCode = 2;
 }
@@ -72,9 +71,7 @@ export class Interrupted extends CommandError {}
 const signalExitCodes = { SIGINT: 130, SIGTERM: 143 };
 
 /** The first Ctrl-C aborts the signal given to `use` with an Interrupted as its reason; the second exits at once. */
-export function untilInterrupted<Result>(
-  use: (signal: AbortSignal) => Promise<Result>,
-): Promise<Result> {
+export function untilInterrupted<Result>(use: (signal: AbortSignal) => Promise<Result>) {
   const controller = new AbortController();
   onSignal((name, isSecond) => {
     const exitCode = signalExitCodes[name];
@@ -84,10 +81,7 @@ export function untilInterrupted<Result>(
   return use(controller.signal);
 }
 
-/** For commands that report how far they came. */
-export async function timeUntilInterrupted(
-  use: (signal: AbortSignal) => Promise<void>,
-): Promise<{ readonly seconds: number; readonly error: unknown }> {
+export async function timeUntilInterrupted(use: (signal: AbortSignal) => Promise<void>) {
   const startedAtMs = performance.now();
   const error: unknown = await untilInterrupted(use).catch((failure: unknown) => failure);
   return { seconds: Math.round(performance.now() - startedAtMs) / 1000, error };
@@ -106,10 +100,7 @@ export function failHalfway(what: string, error: unknown, state: string): never 
 export const describeMigration = ({ location, from, to }: SchemaChange): string =>
   `The schema of ${location} changes from ${from} to ${to}. The previous version of plantstore cannot open the store afterwards; a backup made before can be restored.`;
 
-export async function withStore<Result>(
-  config: Config,
-  use: (store: Store) => Promise<Result>,
-): Promise<Result> {
+export async function withStore<Result>(config: Config, use: (store: Store) => Promise<Result>) {
   const store = await openStore(config.databaseUrl, config, (change) =>
     printError(describeMigration(change)),
   );
@@ -123,21 +114,14 @@ export async function withStore<Result>(
 /** Another process is writing, or the server of a database is being replaced: both end. */
 const busyReasons: ReadonlySet<string> = new Set(["store_busy", "store_unavailable", "overloaded"]);
 
-export const retryBusy = <Result>(
-  attempt: () => Promise<Result>,
-  options: RetryOptions = {},
-): Promise<Result> =>
+export const retryBusy = <Result>(attempt: () => Promise<Result>, options: RetryOptions = {}) =>
   retry(attempt, options, (error) =>
     error instanceof Refusal && busyReasons.has(error.reason) ? 0 : undefined,
   );
 
 const PAGE_LENGTH = 1_000;
 
-export async function* readPages(
-  store: Store,
-  filter: Filter,
-  retrying: RetryOptions,
-): AsyncGenerator<readonly ListedPlant[]> {
+export async function* readPages(store: Store, filter: Filter, retrying: RetryOptions) {
   let after: bigint | undefined;
   do {
     // SQLite answers at once, which would starve Ctrl-C and the progress line.
@@ -180,7 +164,6 @@ export const toRefused = ({ reason, message }: Refusal): Refused => ({
   message,
 });
 
-/** Changes nothing. */
 export async function findSchema(config: Config): Promise<FoundSchema> {
   const url = parseStoreUrl(config.databaseUrl);
   if (url.engine === "postgres")
@@ -254,7 +237,6 @@ export const plantsOf = (target: Target) =>
     },
   };
 
-/** Resolves to the JSON of the answer, if there is any. */
 export async function askService<Answer>(
   client: Client,
   method: string,

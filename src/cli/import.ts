@@ -243,12 +243,8 @@ function parseMap(text: string): Headings {
   return headings;
 }
 
-async function summarize(
-  { created, replayed, refused }: Tally,
-  seconds: number,
-  error: unknown,
-  { json, rejects }: Flags,
-): Promise<void> {
+async function summarize(tally: Tally, seconds: number, error: unknown, { json, rejects }: Flags) {
+  const { created, replayed, refused } = tally;
   if (error instanceof UsageError) throw error;
   if (error instanceof MissingColumn)
     throw new UsageError(

@@ -138,11 +138,8 @@ export function showProgress(read: () => Reading, isShown = true) {
 }
 
 /** Always narrower than the terminal: a line that wraps cannot be cleared. */
-export function formatProgress(
-  { stage, plants, refused, part }: Reading,
-  seconds: number,
-  columns: number,
-): string {
+export function formatProgress(reading: Reading, seconds: number, columns: number): string {
+  const { stage, plants, refused, part } = reading;
   const facts = [
     ...(stage === undefined ? [] : [stage]),
     ...(part === undefined ? [] : [`${Math.floor(Math.min(1, part) * 100)}%`]),

@@ -30,7 +30,6 @@ export async function createToken(config: Config, flags: Flags): Promise<void> {
     process.stderr.write("Keep it: the store has only its hash, so it cannot be shown again.\n");
 }
 
-/** Oldest first. */
 const list = async (target: Target): Promise<readonly TokenSummary[]> =>
   target.client === undefined
     ? (await readTokens(target.store)).map(summarize)

@@ -54,25 +54,13 @@ export interface ChangePage {
   readonly newest: number;
 }
 
-export const isWanted = (
-  { id, types }: Pick<ChangeQuery, "id" | "types">,
-  change: Change,
-): boolean =>
+export const isWanted = ({ id, types }: Pick<ChangeQuery, "id" | "types">, change: Change) =>
   (id === undefined || id === change.id) && (types === undefined || types.includes(change.type));
 
 export function listChange({ seq, atMs, type, id, by, plant, before }: Change): ListedChange {
-  let text = `{"seq":${seq},"time":"${formatTime(atMs)}","type":"${type}","id":${id}`;
+  let text = `{"seq":${seq},"time":"${new Date(atMs).toISOString()}","type":"${type}","id":${id}`;
   if (by !== undefined) text += `,"by":${JSON.stringify(by)}`;
   if (plant !== undefined) text += `,"plant":${formatPlant(plant)}`;
   if (before !== undefined) text += `,"before":${formatPlant(before)}`;
   return { seq, atMs, type, json: `${text}}` };
-}
-
-let formattedMs = 0;
-let formatted = "";
-
-/** Changes of one commit have one time. */
-function formatTime(atMs: number): string {
-  if (atMs !== formattedMs) [formattedMs, formatted] = [atMs, new Date(atMs).toISOString()];
-  return formatted;
 }

@@ -82,12 +82,7 @@ function readId(text: string, { id }: Members): { id: bigint | undefined; text: 
 }
 
 /** `idText` is the id as it came, and `idFault` what is wrong with it beside the rules. */
-function toPlant(
-  id: bigint | undefined,
-  { name, tag }: Members,
-  idText: string,
-  idFault?: string,
-): Plant {
+function toPlant(id: bigint | undefined, { name, tag }: Members, idText: string, idFault?: string) {
   const { id: idExpected, ...others } = findFaults(id, name, tag);
   const said = Object.entries(others).map(
     ([field, expected]) =>

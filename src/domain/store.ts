@@ -130,7 +130,6 @@ export interface StoreLimits {
   readonly onCommit?: ((durationMs: number, writes: number, changes: number) => void) | undefined;
 }
 
-/** Bounds for engines that are servers. */
 export type ServerLimits = Readonly<
   Record<"writeConnections" | "readConnections" | "statementSecondsMax", number>
 >;

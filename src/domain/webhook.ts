@@ -5,7 +5,6 @@ import type { ChangeType } from "./change.ts";
 /** Each may have a page of changes in memory and an event on its way, and has metrics of its own. */
 export const WEBHOOKS_MAX = 32;
 
-/** One event sent to a receiver. */
 export interface Attempt
   extends
     Readonly<Record<"event" | "time", string>>,
@@ -35,7 +34,6 @@ export interface Webhook {
   readonly cursor: number;
   /** Why nothing is sent to it; undefined if it is active. */
   readonly paused: string | undefined;
-  /** Since the last success. */
   readonly failures: number;
   readonly nextAttemptAtMs: number;
   readonly attempts: readonly Attempt[];

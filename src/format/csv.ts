@@ -127,14 +127,10 @@ export class MissingColumn extends MalformedFile {
 }
 
 /** Parses the rows below these headings, each alone, to a plant or a Refusal that it throws. Throws a MissingColumn. */
-export function createRowParser(
-  found: readonly string[],
-  headings: Headings,
-  delimiter: string,
-): (row: string) => Plant {
+export function createRowParser(found: readonly string[], headings: Headings, delimiter: string) {
   const parseCells = createCellParser(delimiter);
   const [id, name, tag] = plantFields.map((field) => findColumn(found, field, headings));
-  return (row) => {
+  return (row: string): Plant => {
     const cells = parseCells(row);
     if (cells.length !== found.length)
       throw refuse(`The row has ${cells.length} cells, and the heading has ${found.length}.`);
@@ -168,11 +164,7 @@ export const numberColumns = (first: readonly string[]): string[] =>
   first.map((_cell, at) => `Column ${at + 1}`);
 
 /** Undefined for a tag that may be missing. The error names the columns there are. */
-function findColumn(
-  found: readonly string[],
-  field: PlantField,
-  headings: Headings,
-): number | undefined {
+function findColumn(found: readonly string[], field: PlantField, headings: Headings) {
   const heading = headings[field] === undefined ? field : headings[field];
   const columns = found.flatMap((one, column) => (one === heading ? [column] : []));
   if (columns.length === 1) return columns[0];

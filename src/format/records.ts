@@ -34,10 +34,7 @@ export abstract class RecordReader {
   }
 
   /** The records in blocks of at most `blockLengthMax`. The memory of a chunk may be used again after it is read. */
-  async *read(
-    chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-    blockLengthMax: number,
-  ): AsyncGenerator<Line[]> {
+  async *read(chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, blockLengthMax: number) {
     for await (const chunk of chunks) {
       let block: Line[] = [];
       try {

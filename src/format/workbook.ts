@@ -21,10 +21,7 @@ export interface Workbook {
   ) => AsyncGenerator<Uint8Array>;
 }
 
-export async function openWorkbook(
-  file: Blob,
-  unpackedBytesMax = UNPACKED_BYTES_MAX,
-): Promise<Workbook> {
+export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES_MAX) {
   refuseLarge(file.size, unpackedBytesMax);
   const bytes = new Uint8Array(await file.arrayBuffer());
   refuseBinary(bytes, true);

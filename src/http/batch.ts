@@ -116,14 +116,13 @@ class Report {
   }
 }
 
-async function* createLines(
-  exchange: Exchange,
-  report: Report,
-  signal: AbortSignal,
-): AsyncGenerator<string> {
+async function* createLines(exchange: Exchange, report: Report, signal: AbortSignal) {
   const { request, service } = exchange;
   const reader = request.body?.getReader();
-  if (reader === undefined) return yield report.end();
+  if (reader === undefined) {
+    yield report.end();
+    return;
+  }
   try {
     const chunks = reserveChunks(reader, exchange, signal);
     const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
@@ -176,11 +175,7 @@ async function* createAll(
 }
 
 /** One result for each line. The store gets all plants at once, so they share a commit and keep their order. */
-async function createBlock(
-  lines: readonly Line[],
-  exchange: Exchange,
-  report: Report,
-): Promise<void> {
+async function createBlock(lines: readonly Line[], exchange: Exchange, report: Report) {
   const { service, requestId, token } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map(parseLine);
@@ -248,11 +243,7 @@ const NEWLINE = 10;
 const BUFFER_GROWTH = 3;
 
 /** What the runtime may hold of the rest of a body and the unfinished line count as held memory. */
-async function* reserveChunks(
-  reader: Reader,
-  exchange: Exchange,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
+async function* reserveChunks(reader: Reader, exchange: Exchange, signal: AbortSignal) {
   const { config } = exchange.service;
   const unread = countUnread(exchange);
   let unfinished = 0;

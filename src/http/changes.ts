@@ -4,7 +4,7 @@ import type { ChangePage, ChangeQuery } from "../domain/change.ts";
 import { within } from "../tick.ts";
 import { ANSWERS_SHARE, type Exchange, JSON_TYPE, NDJSON_TYPES } from "./exchange.ts";
 import { toChunk } from "./feed.ts";
-import { answer, answerText, requireRoomToAnswer, VARY } from "./handle.ts";
+import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { chooseForm, linkNext, parseChangeQuery } from "./query.ts";
 import { retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 
@@ -23,7 +23,7 @@ export async function listChanges(exchange: Exchange): Promise<Response> {
   if (form === JSON_TYPE && request.method !== "HEAD") return answerPage(exchange, query);
   // Read before anything is sent, so what cannot be read has a status of its own.
   const { newest } = await service.store.readChanges({ ...query, limit: 0 });
-  const headers = { ...VARY, "last-change": String(newest), "content-type": form };
+  const headers = { vary: "Accept", "last-change": String(newest), "content-type": form };
   // Has no link: to know where a page ends, it would have to be read. Of a text, the runtime would tell the length.
   if (request.method === "HEAD") return answer(200, new ReadableStream(), headers);
   if (form !== EVENT_STREAM_TYPE) return answer(200, await streamLines(exchange, query), headers);
@@ -36,7 +36,11 @@ async function answerPage(exchange: Exchange, query: ChangeQuery): Promise<Respo
   const page = await readPage(exchange, query);
   const text = `[${page.changes.map(({ json }) => json).join(",")}]`;
   const link = linkNext(exchange, query.limit, page.hasMore ? page.last : undefined);
-  return answerText(exchange, text, { ...VARY, ...link, "last-change": String(page.newest) });
+  return answerText(exchange, text, {
+    vary: "Accept",
+    ...link,
+    "last-change": String(page.newest),
+  });
 }
 
 const streamLines = (exchange: Exchange, query: ChangeQuery): Promise<ReadableStream<Uint8Array>> =>
@@ -53,11 +57,7 @@ async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangeP
   return page;
 }
 
-async function* follow(
-  exchange: Exchange,
-  query: ChangeQuery,
-  signal: AbortSignal,
-): AsyncGenerator<string | Uint8Array> {
+async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSignal) {
   const { config, feed } = exchange.service;
   const wantsAll = query.id === undefined && query.types === undefined;
   let last = query.after;

@@ -3,7 +3,7 @@
 import { catalogue, type ErrorName, type Failure } from "../domain/errors.ts";
 import { parseJson } from "../domain/plant.ts";
 import type { Scope } from "../domain/token.ts";
-import { type Exchange, JSON_TYPE, NDJSON_TYPES, readText, requireType } from "./exchange.ts";
+import { type Exchange, JSON_TYPE, NDJSON_TYPES, readJson } from "./exchange.ts";
 import { answer, answerJson, requireScope, type Method, type Operation } from "./handle.ts";
 import { component, mapValues, type Members, type Shape, text } from "./shape.ts";
 
@@ -36,7 +36,6 @@ type Header = keyof typeof headers;
 
 type Responses = Readonly<Record<string, object>>;
 
-/** An operation as it is served and described. */
 export type Entry = Operation & {
   readonly at: `${Method} ${string}`;
   readonly summary: string;
@@ -98,11 +97,7 @@ export function describeOperation(operationId: string, tag: string, entry: Entry
 }
 
 /** What a parameter means is said beside its schema. */
-export const describeParameters = (
-  place: string,
-  parameters: Members = {},
-  required?: true,
-): object[] =>
+export const describeParameters = (place: string, parameters: Members = {}, required?: true) =>
   Object.entries(parameters).map(([name, { schema, example, more }]) => {
     const { description, ...type } = schema;
     const parameter = { name, in: place, required, description, schema: type, example };
@@ -207,8 +202,7 @@ export function toEntry(asked: JsonOperation): Entry {
       const { request, service, token } = exchange;
       if (needs !== undefined) requireScope(token, needs);
       if (body === undefined) await request.body?.cancel();
-      else requireType(request.headers, JSON_TYPE);
-      const given = body && parseJson(await readText(exchange));
+      const given = body && parseJson(await readJson(exchange));
       // A token that was revoked just before, or while the body came, must not leave a token or a webhook behind.
       if (request.method !== "GET")
         await service.authenticator.authenticate(request.headers.get("authorization"), 0);

@@ -192,6 +192,12 @@ const CHUNKS_A_TICK = 8;
 /** A buffer for a body of unknown length doubles. */
 const BUFFER_GROWTH = 2;
 
+/** The text of a body that is declared as JSON. */
+export function readJson(exchange: Exchange): string | Promise<string> {
+  requireType(exchange.request.headers, JSON_TYPE);
+  return readText(exchange);
+}
+
 /** The text of the body: at once if the body has arrived. A large one counts as held memory from now on. */
 export function readText(exchange: Exchange): string | Promise<string> {
   const { request } = exchange;
@@ -254,11 +260,7 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
 }
 
 /** The chunks of a body. Throws a Refusal if one does not come in time. */
-export async function* readChunks(
-  reader: Reader,
-  msLeft: () => number,
-  signal?: AbortSignal,
-): AsyncGenerator<Uint8Array> {
+export async function* readChunks(reader: Reader, msLeft: () => number, signal?: AbortSignal) {
   let count = 0;
   // Looked at before each chunk: one that has arrived would win against a timer.
   for (let ms = msLeft(); ms > 0; ms = msLeft()) {

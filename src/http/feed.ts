@@ -11,14 +11,11 @@ interface Chunk extends Pick<ChangePage, "changes" | "last"> {
   readonly events: Uint8Array;
 }
 
-export function toChunk(
-  after: number,
-  { changes, last }: Pick<ChangePage, "changes" | "last">,
-): Chunk {
+export function toChunk(after: number, { changes, last }: Pick<ChangePage, "changes" | "last">) {
   const events = changes.map(
     ({ seq, type, json }) => `id: ${seq}\nevent: ${type}\ndata: ${json}\n\n`,
   );
-  return { after, last, changes, events: encoder.encode(events.join("")) };
+  return { after, last, changes, events: new TextEncoder().encode(events.join("")) };
 }
 
 const POLL_MS = 100;
@@ -28,8 +25,6 @@ const FAILED_POLL_MS = 1_000;
 const CHUNK_LENGTH = 1_000;
 const CHUNKS_MAX = 64;
 const CHUNKS_BYTES_MAX = 4_194_304;
-
-const encoder = new TextEncoder();
 
 export class Feed {
   private readonly store: Pick<Store, "readChanges">;

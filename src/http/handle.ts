@@ -188,20 +188,12 @@ export function answer(
 }
 
 /** The system takes an answer of this size from us even if the client does not read it. */
-export const SMALL_CHARACTERS_MAX = 65_536;
-
-export const VARY = { vary: "Accept" };
-
-const encoder = new TextEncoder();
+const SMALL_CHARACTERS_MAX = 65_536;
 
 /** A large text is held memory until the client has taken it, in slices: the runtime does not tell of the last. */
-export function answerText(
-  exchange: Exchange,
-  text: string | Uint8Array,
-  headers?: MoreHeaders,
-): Response {
+export function answerText(exchange: Exchange, text: string | Uint8Array, headers?: MoreHeaders) {
   if (text.length <= SMALL_CHARACTERS_MAX) return answer(200, text, headers);
-  const bytes = typeof text === "string" ? encoder.encode(text) : text;
+  const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
   exchange.reserve(bytes.length, ANSWERS_SHARE);
   const slices = async function* (): AsyncGenerator<Uint8Array> {
     for (let at = 0; at < bytes.length; at += SMALL_CHARACTERS_MAX)
@@ -229,12 +221,7 @@ export async function requireAnswerable(exchange: Exchange, characters: number):
   await requireOpen(exchange.request);
 }
 
-function answerRefusal(
-  exchange: Exchange,
-  refusal: Refusal,
-  allow: string,
-  operation: Operation | undefined,
-): Response {
+function answerRefusal(exchange: Exchange, refusal: Refusal, allow: string, operation?: Operation) {
   const { code, status } = catalogue[refusal.reason];
   const headers: Record<string, string> = {};
   if (status === 405) headers["allow"] = allow;

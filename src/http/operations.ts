@@ -357,7 +357,6 @@ export function describeApi(config: Config): object {
   };
 }
 
-/** What stands in a path's open part. */
 const openParts: Readonly<Record<string, Shape>> = {
   "/plants/{id}": int64(1, "The plant's id, in plain decimal digits."),
   "/tokens/{id}": text("9f86d081884c7d65", "The token's id, from the list."),

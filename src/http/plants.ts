@@ -11,22 +11,13 @@ import {
   parseReplacement,
 } from "../domain/plant.ts";
 import { CSV_HEAD } from "../format/csv.ts";
-import {
-  ANSWERS_SHARE,
-  type Exchange,
-  JSON_TYPE,
-  NDJSON_TYPES,
-  readText,
-  requireType,
-} from "./exchange.ts";
+import { ANSWERS_SHARE, type Exchange, JSON_TYPE, NDJSON_TYPES, readJson } from "./exchange.ts";
 import {
   answer,
   answerJson,
   answerText,
   requireAnswerable,
   requireRoomToAnswer,
-  SMALL_CHARACTERS_MAX,
-  VARY,
 } from "./handle.ts";
 import {
   chooseForm,
@@ -43,9 +34,8 @@ import { streamPages } from "./stream.ts";
 const REPLAYED = { "idempotent-replayed": "true" };
 
 export async function createPlant(exchange: Exchange): Promise<Response> {
-  const { request, service, startedAtMs, token } = exchange;
-  requireType(request.headers, JSON_TYPE);
-  const text = await readText(exchange);
+  const { service, startedAtMs, token } = exchange;
+  const text = await readJson(exchange);
   const plant = parseNewPlant(text);
   await requireAnswerable(exchange, text.length);
   const outcome = await service.store.createPlant(plant, token?.name);
@@ -72,8 +62,7 @@ export async function replacePlant(exchange: Exchange): Promise<Response> {
   const { request, service, token } = exchange;
   const id = parseId(request);
   const condition = parseCondition(request.headers);
-  requireType(request.headers, JSON_TYPE);
-  const text = await readText(exchange);
+  const text = await readJson(exchange);
   const plant = parseReplacement(text, id);
   await requireAnswerable(exchange, text.length);
   await service.store.replacePlant(plant, condition, token?.name);
@@ -109,8 +98,11 @@ export async function listPlants(exchange: Exchange): Promise<Response> {
     isCsv ? CSV_HEAD : "",
   );
   const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
-  return answer(200, body, { ...VARY, "content-type": type });
+  return answer(200, body, { vary: "Accept", "content-type": type });
 }
+
+/** Far below what counts as a large answer. */
+const SMALL_PAGE_CHARACTERS = 32_768;
 
 async function answerPage(exchange: Exchange): Promise<Response> {
   const { service } = exchange;
@@ -119,9 +111,9 @@ async function answerPage(exchange: Exchange): Promise<Response> {
   // While large answers are refused, a page ends early and is small, unless a plant is large.
   const { bytesHeld, bytesMax } = service.budget;
   const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
-  const charactersMax = isFull ? SMALL_CHARACTERS_MAX / 2 : undefined;
+  const charactersMax = isFull ? SMALL_PAGE_CHARACTERS : undefined;
   const { text, next } = await service.store.readPlants({ ...query, charactersMax }, "json");
-  return answerText(exchange, text, { ...VARY, ...linkNext(exchange, query.limit, next) });
+  return answerText(exchange, text, { vary: "Accept", ...linkNext(exchange, query.limit, next) });
 }
 
 export async function countPlants({ request, service }: Exchange): Promise<Response> {

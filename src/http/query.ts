@@ -1,12 +1,7 @@
 /** What a request asks for: its query, where everything unknown is refused, and headers for forms and conditions. */
 
 import { findForwardedPrefix } from "../domain/address.ts";
-import {
-  type ChangeQuery,
-  changeTypes,
-  findChangeNumber,
-  findChangeTypes,
-} from "../domain/change.ts";
+import { changeTypes, findChangeNumber, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { joinFaults } from "../domain/members.ts";
 import { type FilterName, filters } from "../domain/filter.ts";
@@ -23,7 +18,6 @@ import {
 import type { Exchange } from "./exchange.ts";
 import { int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
-/** How a parameter is described and read. */
 interface Parameter<Value> extends Shape {
   readonly expected: string;
   /** Undefined for a value that is not allowed; null for one that counts as left out. */
@@ -146,11 +140,7 @@ export const parsePlantQuery = (url: string, isStream: boolean): PlantQuery =>
   parseQuery(url, isStream ? plantStreamParameters : plantParameters);
 
 /** A client that reconnects sends the number of the last event that it has seen in a header. */
-export function parseChangeQuery(
-  url: string,
-  isStream: boolean,
-  lastEventId: string | null,
-): ChangeQuery {
+export function parseChangeQuery(url: string, isStream: boolean, lastEventId: string | null) {
   const known = isStream ? changeStreamParameters : changeParameters;
   const seen = lastEventId === null ? null : known.after.find(lastEventId);
   const fault = explain("Last-Event-ID", known.after, lastEventId ?? "");
@@ -163,11 +153,7 @@ export function parseChangeQuery(
 }
 
 /** Throws a Refusal that names every fault, with those that are given. */
-export function parseQuery<Names extends Known>(
-  url: string,
-  known: Names,
-  faults: string[] = [],
-): Values<Names> {
+export function parseQuery<Names extends Known>(url: string, known: Names, faults: string[] = []) {
   const given: Record<string, string> = {};
   for (const [name, value, pair] of splitPairs(url))
     if (name === undefined || !Object.hasOwn(known, name))
@@ -290,7 +276,6 @@ export function parseCondition(headers: Headers): Condition {
   };
 }
 
-/** Whether the client already has these bytes. */
 export const isUnmodified = (headers: Headers, entityTag: string): boolean =>
   matches(parseEntityTags(headers.get("if-none-match"), true) ?? [], entityTag);
 

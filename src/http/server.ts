@@ -15,12 +15,10 @@ export type RunningServer = ReturnType<typeof startServer>;
 
 interface Parts extends Pick<Service, "config" | "authenticator" | "log" | "metrics" | "reports"> {
   readonly store: ServedStore & Pick<Store, "writesWaiting">;
-  /** Of all threads that share the port. */
   readonly ratesMemory?: SharedArrayBuffer;
   readonly consoleFolder?: string | undefined;
 }
 
-const GAUGES_MS = 1_000;
 const GAUGES_A_FLUSH = 30;
 
 export function startServer(given: Parts) {
@@ -82,7 +80,7 @@ export function startServer(given: Parts) {
   const working = setInterval(() => {
     setGauges();
     if (++seconds % GAUGES_A_FLUSH === 0) void flushUses();
-  }, GAUGES_MS).unref();
+  }, 1_000).unref();
   return {
     url: `http://${hostname?.includes(":") ? `[${hostname}]` : hostname}:${port}${config.basePath}`,
     /** False if the console has not been built. */
@@ -154,7 +152,6 @@ function listen(options: Options, { config, log }: Service) {
     timeout: (request: Request, seconds: number) => server.timeout(request, seconds),
     countRequests: () =>
       servers.values().reduce((sum, { pendingRequests }) => sum + pendingRequests, 0),
-    /** Resolves when every connection has ended. */
     stop: async (isAtOnce: boolean): Promise<void> => {
       clearInterval(looking);
       await Promise.all(Array.from(servers, (each) => each.stop(isAtOnce)));

@@ -11,10 +11,8 @@ import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
 import { activityParameters, parseQuery } from "./query.ts";
 import { explained, integer, list, maybe, number, object, text } from "./shape.ts";
 
-/** Any client may ask, and a probe is a commit: the service makes at most one in this time. */
-const PROBE_VALID_MS = 1_000;
-
-export function createReadiness(store: Pick<Store, "probe">, validMs = PROBE_VALID_MS) {
+/** Any client may ask, and a probe is a commit: the service makes at most one a second. */
+export function createReadiness(store: Pick<Store, "probe">) {
   let probedAtMs = Number.NEGATIVE_INFINITY;
   let probe: Promise<void> = Promise.resolve();
   const readiness = {
@@ -22,7 +20,7 @@ export function createReadiness(store: Pick<Store, "probe">, validMs = PROBE_VAL
     /** Resolves if a write was committed and synced within the last second; rejects with the reason. */
     check: async (): Promise<void> => {
       if (readiness.isDraining) throw new Refusal("shutting_down");
-      if (performance.now() - probedAtMs >= validMs) {
+      if (performance.now() - probedAtMs >= 1_000) {
         probedAtMs = performance.now();
         probe = store.probe();
       }

@@ -40,8 +40,6 @@ export async function streamPages<Place>(
   });
 }
 
-const RETRY_MS = 20;
-
 /** Gives up when a write would. */
 export async function retryWhileOverloaded<Result>(
   secondsMax: number,
@@ -54,7 +52,7 @@ export async function retryWhileOverloaded<Result>(
     } catch (error) {
       const isOverload = error instanceof Refusal && error.reason === "overloaded";
       if (!isOverload || performance.now() > deadlineMs) throw error;
-      await Bun.sleep(RETRY_MS);
+      await Bun.sleep(20);
     }
   }
 }

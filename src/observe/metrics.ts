@@ -81,7 +81,6 @@ const LINES = "lines";
 /** A kind of request is a path and a method. Each has a count for every status, and its durations. */
 const KIND_LENGTH = statuses.length + HISTOGRAM_LENGTH;
 
-/** What a thread holds at the moment. */
 const gauges = ["bytesHeld", "requestsInFlight", "feedReaders", "writesWaiting"] as const;
 type Gauge = (typeof gauges)[number];
 
@@ -177,7 +176,6 @@ export class Metrics {
     this.memory[CHANGES] = (this.memory[CHANGES] ?? 0) + changes;
   };
 
-  /** New plants are on disk. */
   countCreates(durationMs: number, count = 1): void {
     this.first.times.add(durationMs, count);
   }

@@ -49,20 +49,16 @@ export function createReporter(blocks: readonly Metrics[], observed: Observed) {
   const plants = createFigure(() => store.countPlants());
   const size = createFigure(() => store.measureBytes());
   const expiring = createFigure(() => store.countExpiring(Date.now(), Date.now() + 7 * DAY_MS));
-  const samples: ReturnType<typeof compareWithLast>[] = [];
+  const samples: (ReturnType<typeof compare> & Readonly<{ atMs: number }>)[] = [];
   /** Status 4xx and 5xx apart, so many refusals do not push out the failures. */
   const failures: readonly [FailedRequest[], FailedRequest[]] = [[], []];
   let last = summarize([]);
   let timers: Timer[] = [];
 
-  const compareWithLast = (atMs: number) => {
-    const before = last;
-    last = summarize(blocks);
-    return { atMs, ...compare(before, last), waiting: last.waiting, storeBytes: size.value };
-  };
-
   const sample = (atMs: number): void => {
-    samples.push(compareWithLast(atMs));
+    const now = summarize(blocks);
+    samples.push({ atMs, ...compare(last, now, size.value) });
+    last = now;
     if (samples.length > SAMPLES_MAX) samples.shift();
     // The chart of the size shows the hour before a person opens it.
     void size.refresh(SIZE_SAMPLED_MS);
@@ -277,7 +273,7 @@ export interface FailedRequest
 }
 
 /** What happened from one summary to the next. The description of GET /activity says what each figure is. */
-function compare(last: Summary, now: Summary) {
+function compare(last: Summary, now: Summary, storeBytes: number | undefined) {
   const creates = between(last.creates, now.creates);
   const reads = between(last.reads, now.reads);
   const writes = between(last.writes, now.writes);
@@ -292,6 +288,8 @@ function compare(last: Summary, now: Summary) {
     readP99Ms: round(reads.quantile(0.99)),
     writeP50Ms: round(writes.quantile(0.5)),
     writeP99Ms: round(writes.quantile(0.99)),
+    waiting: now.waiting,
+    storeBytes,
   };
 }
 
