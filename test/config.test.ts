@@ -26,7 +26,6 @@ describe("a setting", () => {
     ["PORT", "65536", '"65536" is not allowed; expected an integer from 0 to 65535'],
     ["PORT", "", '"" is not allowed'],
     ["PORT", "80.5", '"80.5"'],
-    ["PORT", "0x50", '"0x50"'],
     ["PORT", " 80", '" 80"'],
     ["HOST", "", "a host name or an IP address"],
     ["HOST", "http://x", "a host name or an IP address"],
@@ -57,16 +56,13 @@ describe("a setting", () => {
     ["PLANTSTORE_LOG_LEVEL", "verbose", "debug, info, warn, error"],
     ["PLANTSTORE_BODY_BYTES_MAX", "0", "an integer from 64"],
     ["PLANTSTORE_WRITE_CONNECTIONS", "-1", "an integer from 1"],
-    [
-      "PLANTSTORE_IDLE_SECONDS_MAX",
-      "11",
-      "expected at least 15, or slow requests would be cut off",
-    ],
-    [
-      "PLANTSTORE_BODY_BYTES_TOTAL_MAX",
-      "64",
-      "expected at least 1048576, the value of PLANTSTORE_BODY_BYTES_MAX",
-    ],
+    ["PLANTSTORE_WORKERS", "0", "an integer from 1 to 64"],
+    ["PLANTSTORE_WORKERS", "65", "an integer from 1 to 64"],
+    ["PLANTSTORE_BACKUP_EVERY", "15", '"15" is not allowed'],
+    ["PLANTSTORE_BACKUP_EVERY", "0m", '"0m" is not allowed'],
+    ["PLANTSTORE_BACKUP_EVERY", "8d", '"8d" is not allowed'],
+    ["PLANTSTORE_IDLE_SECONDS_MAX", "11", "at least 15, or slow requests would be cut off"],
+    ["PLANTSTORE_BODY_BYTES_TOTAL_MAX", "64", "1048576, the value of PLANTSTORE_BODY_BYTES_MAX"],
   ])("%s=%s is refused by name, value and what is allowed", (name, value, says) => {
     const resolve = () => resolveConfig({}, { [name]: value });
     expect(resolve).toThrow(ConfigError);

@@ -18,7 +18,7 @@ import { resolveConfig } from "../src/config.ts";
 import type { Write } from "../src/store/sqlite/writer.ts";
 import { sharedNow } from "../src/tick.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { alter, makeStore, readPlants } from "./support/stores.ts";
 
 const { config } = resolveConfig({}, {});
@@ -82,50 +82,47 @@ const create = (of: bigint): Write => ({
 
 describe("the store thread", () => {
   test("commits what is in time, and drops a batch that is late", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const threads = await startStoreThreads(path, config, 2);
+    using at = makeWorkplace();
+    const threads = await startStoreThreads(at.store, config, 2);
     const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
     const late = other?.ask(encodeBatch([create(1n)], sharedNow() - 1)) as Promise<unknown>;
     expect(await rejectionOf(late)).toMatchObject({ reason: "store_busy" });
     const inTime = one?.ask(encodeBatch([create(2n), create(2n)], sharedNow() + 60_000));
     expect(await inTime).toEqual(["created", "replayed"]);
     await threads.close();
-    expect(readPlants(path).map((plant) => plant.id)).toEqual([2n]);
+    expect(readPlants(at.store).map((plant) => plant.id)).toEqual([2n]);
   });
 
   test("says why a store cannot be opened", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const opened = await openServed(`sqlite:${path}`, config, 1);
+    using at = makeWorkplace();
+    const opened = await openServed(`sqlite:${at.store}`, config, 1);
     await opened.store.close();
-    alter(path, "PRAGMA user_version = 999");
-    const refused = await rejectionOf(openServed(`sqlite:${path}`, config, 1));
+    alter(at.store, "PRAGMA user_version = 999");
+    const refused = await rejectionOf(openServed(`sqlite:${at.store}`, config, 1));
     expect(refused).toBeInstanceOf(StoreOpenError);
     expect(String(refused)).toContain("has schema 999");
   });
 });
 
 test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
-  using folder = makeTemporaryFolder();
-  const path = `${folder.path}/plants.db`;
-  makeStore(path, 20_000, "n".repeat(1_000));
+  using at = makeWorkplace();
+  makeStore(at.store, 20_000, "n".repeat(1_000));
   for (const ms of [0, 5, 20, 50]) {
-    const to = `${folder.path}/copy-${ms}.db`;
+    const to = `${at.path}/copy-${ms}.db`;
     writeFileSync(to, "");
     const ending = AbortSignal.timeout(ms);
-    await copyOnThread({ from: path, to, verifyFirst: true }, ending).catch(() => undefined);
-    using db = new Database(path);
+    await copyOnThread({ from: at.store, to, verifyFirst: true }, ending).catch(() => undefined);
+    using db = new Database(at.store);
     db.run("BEGIN IMMEDIATE");
     db.run("ROLLBACK");
   }
-  const threads = await startStoreThreads(path, config, 1);
+  const threads = await startStoreThreads(at.store, config, 1);
   const [reads] = threads.links.map((link) => createCaller(link.reads));
   const query = { limit: 1_000, order: "asc", words: ["zzz"] } as never;
   for (let count = 0; count < 100; count++)
     reads?.ask({ kind: "count", query }).catch(() => undefined);
   await threads.close();
-  using db = new Database(path);
+  using db = new Database(at.store);
   db.run("BEGIN IMMEDIATE");
 });
 

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { Clients } from "./support/clients.ts";
 import { runCommand, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { createRandom, tellingSeed } from "./support/random.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import { checkIntegrity, readPlants } from "./support/stores.ts";
@@ -66,11 +66,10 @@ describe.skipIf(!isLinux)("several threads", () => {
 
   test("stop on SIGTERM under load: what was acknowledged is there, and the log is folded in", () =>
     tellingSeed(async () => {
-      using folder = makeTemporaryFolder();
-      const path = `${folder.path}/plants.db`;
+      using at = makeWorkplace();
       await using service = await spawnService({
         ...token,
-        DATABASE_URL: `sqlite:${path}`,
+        DATABASE_URL: `sqlite:${at.store}`,
         PLANTSTORE_WORKERS: "3",
       });
       const surroundings = { findUrl: () => service.started.url };
@@ -79,18 +78,11 @@ describe.skipIf(!isLinux)("several threads", () => {
       service.kill("SIGTERM");
       expect(await service.exited).toBe(0);
       await clients.stop();
-      expect(await Bun.file(`${path}-wal`).exists()).toBe(false);
-      expect(clients.compare(readPlants(path))).toEqual([]);
-      expect(checkIntegrity(path)).toBe("ok");
+      expect(await Bun.file(`${at.store}-wal`).exists()).toBe(false);
+      expect(clients.compare(readPlants(at.store))).toEqual([]);
+      expect(checkIntegrity(at.store)).toBe("ok");
       expect(await service.stderr).not.toContain('"level":"error"');
     }));
-});
-
-test.each(["0", "65", "1.5", "many", ""])("--workers %p is refused, and named", async (workers) => {
-  const { exitCode, stderr } = await runCommand(["serve", `--workers=${workers}`]);
-  expect(exitCode).toBe(2);
-  expect(stderr).toContain("--workers");
-  expect(stderr).toContain("an integer from 1 to 64");
 });
 
 test.skipIf(isLinux)(

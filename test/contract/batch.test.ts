@@ -4,7 +4,9 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { catalogue } from "../../src/domain/errors.ts";
 import { heldUp } from "../support/database.ts";
-import { readError, send, startService, type TestService } from "../support/service.ts";
+import { expectError } from "../support/expect.ts";
+import { lines as makeLines } from "../support/folder.ts";
+import { send, startService, type TestService } from "../support/service.ts";
 import { batchHead, chunk, connectRaw } from "../support/wire.ts";
 import { limits } from "../support/limits.ts";
 import { until } from "../support/until.ts";
@@ -90,16 +92,14 @@ describe("a batch", () => {
   });
 
   test("is safe to send again as a whole", async () => {
-    const body = Array.from(
-      { length: 2000 },
-      (_, i) => `{"id":${20_000 + i},"name":"n${i}"}\n`,
-    ).join("");
-    expect(
-      (await sendBatch(body)).every(({ status, replayed }) => status === 200 && !replayed),
-    ).toBe(true);
-    expect(
-      (await sendBatch(body)).every(({ status, replayed }) => status === 200 && replayed),
-    ).toBe(true);
+    const body = makeLines(20_000, 2_000);
+    for (const isReplay of [false, true]) {
+      const results = await sendBatch(body);
+      expect(results).toHaveLength(2_000);
+      expect(
+        results.every(({ status, replayed = false }) => status === 200 && replayed === isReplay),
+      ).toBe(true);
+    }
   });
 
   test("is cut into lines wherever its pieces are cut", async () => {
@@ -121,35 +121,22 @@ describe("a batch", () => {
     expect(await (await send(service, "GET", "/plants/30")).text()).toBe('{"id":30,"name":"ü🌵"}');
   });
 
-  test("refuses other media types and encodings before it begins", async () => {
-    const headers = { "content-type": "text/plain" };
-    const refused = await readError(
-      await send(service, "POST", "/plants/batch", { body: "{}", headers }),
-    );
-    expect(refused).toMatchObject({ status: 415, error: catalogue.unsupported_media_type.code });
-    expect(refused.message).toContain("application/x-ndjson");
-    expect(refused.message).toContain("application/json");
-    const encoded = await send(service, "POST", "/plants/batch", {
-      body: "{}",
-      headers: { ...NDJSON, "content-encoding": "gzip" },
-    });
-    expect(await readError(encoded)).toMatchObject({ error: catalogue.unsupported_encoding.code });
-  });
-
-  test("takes the other names of its media type", async () => {
+  test("takes the names of its media type, and refuses others and encodings before it begins", async () => {
+    const ask = (type: string, more = {}): Promise<Response> =>
+      send(service, "POST", "/plants/batch", {
+        body: "",
+        headers: { "content-type": type, ...more },
+      });
     for (const type of [
       "application/ndjson",
       "application/jsonl",
       "Application/X-NDJSON; charset=utf-8",
     ])
-      expect(
-        (
-          await send(service, "POST", "/plants/batch", {
-            body: "",
-            headers: { "content-type": type },
-          })
-        ).status,
-      ).toBe(200);
+      expect((await ask(type)).status).toBe(200);
+    const says = ["application/x-ndjson", "application/json"];
+    await expectError(await ask("text/plain"), "unsupported_media_type", ...says);
+    const encoded = await ask("application/x-ndjson", { "content-encoding": "gzip" });
+    await expectError(encoded, "unsupported_encoding");
   });
 });
 
@@ -186,15 +173,6 @@ describe("a batch over a bare connection", () => {
     another.abort();
     await untilBrokenOff(small, 2);
     expect(await countPlants(small)).toBe(2);
-  });
-
-  test("that stops sending is told so in a last result, and ended", async () => {
-    const connection = await connectRaw(service.url);
-    connection.send(batchHead() + chunk('{"id":50,"name":"a"}\n{"id":51'));
-    const received = await connection.receive(/"status":408.*\r\n0\r\n\r\n$/s);
-    expect(received).toContain('{"line":1,"status":200}');
-    expect(received).toContain(`{"line":2,"status":408,"error":${catalogue.body_too_slow.code}`);
-    connection.abort();
   });
 });
 
@@ -265,34 +243,6 @@ describe("a batch with Prefer: return=minimal", () => {
   });
 });
 
-test("a full queue holds a batch up, and fails no line of it", async () => {
-  await using small = await startService({
-    // However slow the machine is.
-    ...limits({ queueLengthMax: 16, batchLengthMax: 16, queueSecondsMax: 200 }),
-    PLANTSTORE_IDLE_SECONDS_MAX: "255",
-  });
-  const body = Array.from({ length: 1_000 }, (_, i) => `{"id":${i},"name":"n"}\n`).join("");
-  const batches = await Promise.all([sendBatch(body, small), sendBatch(body, small)]);
-  for (const results of batches) expect(results.every(({ status }) => status === 200)).toBe(true);
-  expect(await countPlants(small)).toBe(1_000);
-});
-
-test("a store that cannot be written fails the lines with 503, and goes on when it can again", async () => {
-  await using small = await startService({ ...limits({ queueSecondsMax: 1 }) });
-  await using held = await small.database.holdWrites();
-  const blocked = await sendBatch('{"id":1,"name":"a"}\n{"id":2,"name":"a"}\n', small);
-  expect(blocked).toMatchObject([
-    { line: 1, status: 503 },
-    { line: 2, status: 503 },
-  ]);
-  // On a busy machine the commit may have begun by then.
-  const reasons = [catalogue[heldUp].code, catalogue.store_unavailable.code];
-  for (const { error } of blocked) expect(reasons).toContain(error as (typeof reasons)[number]);
-  await held.release();
-  // A commit that had begun may have stored it.
-  expect(await sendBatch('{"id":1,"name":"a"}\n', small)).toMatchObject([{ line: 1, status: 200 }]);
-});
-
 test("lines that never reach the store, however many, leave others their turn", async () => {
   const batch = sendBatch("x\n".repeat(60_000));
   let answered = 0;
@@ -302,13 +252,17 @@ test("lines that never reach the store, however many, leave others their turn", 
   expect(answered).toBeGreaterThan(20);
 });
 
-test("our own failures are logged once a block, not once a line", async () => {
+test("a store that cannot be written fails the lines with 503, logged once a block, and goes on when it can again", async () => {
   await using small = await startService({ ...limits({ queueSecondsMax: 1 }) });
   await using held = await small.database.holdWrites();
-  const lines = Array.from({ length: 300 }, (_, id) => `{"id":${id},"name":"a"}\n`).join("");
-  const results = await sendBatch(lines, small);
+  const results = await sendBatch(makeLines(0, 300), small);
   expect(results.every(({ status }) => status === 503)).toBe(true);
+  // On a busy machine the commit may have begun by then.
+  const reasons = [catalogue[heldUp].code, catalogue.store_unavailable.code];
+  for (const { error } of results) expect(reasons).toContain(error as (typeof reasons)[number]);
   await held.release();
+  // A commit that had begun may have stored it.
+  expect(await sendBatch(makeLines(0, 1), small)).toMatchObject([{ line: 1, status: 200 }]);
   const logged = small.logLines.filter((line) => line.includes("batch_lines_failed"));
   for (const line of logged)
     expect(JSON.parse(line)).toMatchObject({ requestId: expect.stringMatching(/-/) });
@@ -317,7 +271,7 @@ test("our own failures are logged once a block, not once a line", async () => {
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(300);
 });
 
-test("lines about the same id keep their order when the queue is full", async () => {
+test("a full queue holds batches up: no line fails, and lines about the same id keep their order", async () => {
   await using small = await startService({
     ...limits({ queueLengthMax: 64, batchLengthMax: 16, queueSecondsMax: 200 }),
     PLANTSTORE_IDLE_SECONDS_MAX: "255",
@@ -375,8 +329,7 @@ describe("a batch as an array", () => {
     ["1", "invalid_plant"],
     [`[${" ".repeat(2_048)}]`, "body_too_large"],
   ] as const)("that is %p is refused as a whole: %s", async (body, reason) => {
-    const { status, code } = catalogue[reason];
-    expect(await readError(await sendArray(body))).toMatchObject({ status, error: code });
+    await expectError(await sendArray(body), reason);
     expect((await send(service, "GET", "/plants/60")).status).toBe(404);
   });
 });

@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { catalogue, Refusal } from "../../src/domain/errors.ts";
 import { readChunks } from "../../src/http/body.ts";
 import { EventReader } from "../support/events.ts";
-import { rejectionOf } from "../support/expect.ts";
+import { expectError, rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
-import { readError, send, startService, TEST_TOKEN } from "../support/service.ts";
+import { send, startService, TEST_TOKEN } from "../support/service.ts";
 import { batchHead, chunk, connectRaw, receive } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
@@ -71,8 +71,10 @@ async function countServed(
   return Number.parseInt(behind, 10);
 }
 
-const heldIn = (metrics: string): number =>
-  Number(/^plantstore_held_bytes (\d+)$/m.exec(metrics)?.[1]);
+async function readHeld(service: Parameters<typeof send>[0]): Promise<number> {
+  const metrics = await (await send(service, "GET", "/metrics")).text();
+  return Number(/^plantstore_held_bytes (\d+)$/m.exec(metrics)?.[1]);
+}
 
 const LARGE_NAME = "€".repeat(300_000);
 
@@ -109,10 +111,7 @@ describe("while large answers wait to be read,", () => {
         refused = await send(service, "GET", "/plants", { headers });
         if (refused.status === 200) await refused.body?.cancel();
       } while (refused.status === 200);
-      expect(await readError(refused)).toMatchObject({
-        status: 503,
-        error: catalogue.overloaded.code,
-      });
+      await expectError(refused, "overloaded");
       expect((await service.create('{"id":100,"name":"small"}')).status).toBe(200);
       for (const socket of unread) socket.destroy();
       let served: Response;
@@ -131,20 +130,18 @@ test("of an export that is not read, two pieces count: the runtime may hold the 
   );
   const unread = askWithoutReading(service.url, "/plants", "Accept: application/x-ndjson");
   // A piece has about 2 MB.
-  let held = 0;
-  while (held < 3_500_000) held = heldIn(await (await send(service, "GET", "/metrics")).text());
+  await until("two pieces are held", async () => (await readHeld(service)) >= 3_500_000);
   unread.destroy();
 });
 
 test("readers of events that read nothing hold little, and another one is sent large plants at once", async () => {
-  const CLIENTS = 12;
+  const CLIENTS = 6;
   await using service = await startWithLargePlants();
   const unread = Array.from({ length: CLIENTS }, () =>
     askWithoutReading(service.url, "/changes", "Accept: text/event-stream"),
   );
   // By then each has been sent more than the system takes.
-  for (let held = 0; held < CLIENTS * 200_000;)
-    held = heldIn(await (await send(service, "GET", "/metrics")).text());
+  await until("each holds a piece", async () => (await readHeld(service)) >= CLIENTS * 200_000);
   const authorization = `Bearer ${TEST_TOKEN}`;
   await using reader = await EventReader.open(service.url, { authorization }, "?type=created");
   const events = await reader.take(10);
@@ -160,7 +157,6 @@ describe("while two clients do not read the answer to", () => {
 
   test.each([
     ["GET", "/plants/0", "/plants/{id}", ""],
-    ["POST", "/plants", "/plants", large(0)],
     ["PUT", "/plants/0", "/plants/{id}", large(0)],
     ["POST", "/plants/batch", "/plants/batch", `[${'"12345",'.repeat(500_000)}1]`],
   ])(
@@ -181,9 +177,8 @@ describe("while two clients do not read the answer to", () => {
           async () => (await countServed(service, method, route)) >= unread.length,
         );
       }
-      const overloaded = { status: 503, error: catalogue.overloaded.code };
-      expect(await readError(await readLarge())).toMatchObject(overloaded);
-      expect(await readError(await service.create(large(2)))).toMatchObject(overloaded);
+      await expectError(await readLarge(), "overloaded");
+      await expectError(await service.create(large(2)), "overloaded");
       expect((await send(service, "GET", "/plants/2")).status).toBe(404);
       expect((await service.create('{"id":3,"name":"small"}')).status).toBe(200);
       expect((await send(service, "GET", "/plants/3")).status).toBe(200);
@@ -290,7 +285,7 @@ test("a line that arrives in many pieces counts once, and one line fits however 
   connection.send(`${batchHead()}${chunk('{"id":1,"name":"')}`);
   for (let piece = 0; piece < 40; piece++) {
     connection.send(chunk("x".repeat(16_000)));
-    await Bun.sleep(2);
+    await new Promise(setImmediate);
   }
   connection.send(`${chunk('"}\n')}0\r\n\r\n`);
   await receive(connection, /\r\n\r\n.*{"line":1,"status":200}\n/s);

@@ -10,12 +10,12 @@ import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { until } from "../support/until.ts";
 
-const PLANTS = 30_000;
+const PLANTS = 5_000;
 /** With it the plants are far more text than the service may use memory. */
-const PADDING = "é".repeat(2_400);
+const PADDING = "é".repeat(15_000);
 /** Far more results than the buffers on the way hold. */
 const LINES_MAX = 1_000_000;
-const LINES_A_PIECE = 500;
+const LINES_A_PIECE = 100;
 /** What the service takes at rest, and room for its buffers. */
 const RSS_MB_MAX = 200;
 
@@ -64,7 +64,7 @@ function connectDeaf(url: string): Socket {
 function isTaken(socket: Socket, bytes: string): Promise<boolean> {
   if (socket.write(bytes)) return Promise.resolve(true);
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(false), 3_000);
+    const timer = setTimeout(() => resolve(false), 1_000);
     socket.once("drain", () => {
       clearTimeout(timer);
       resolve(true);
