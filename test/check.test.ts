@@ -114,7 +114,7 @@ describe("plantstore check of a store with something wrong", () => {
     [damage, "integrity", "page"],
     ["DROP INDEX plants_tag", "tables", "The index plants_tag is missing."],
     [
-      "ALTER TABLE plants ADD COLUMN x",
+      "ALTER TABLE plants ADD COLUMN x TEXT",
       "tables",
       "The table plants is not as plantstore makes it.",
     ],

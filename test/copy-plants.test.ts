@@ -217,12 +217,8 @@ test("a webhook is copied although another instance adds one at the same moment"
   const { from, to } = stores;
   await webhookActions.add({ store: from, config }, "", { url: "https://shop.example/" });
   let refusals = 2;
-  const contended = new Proxy(to, {
-    get(store, name) {
-      if (name === "putWebhook" && refusals-- > 0) return async () => false;
-      const found: unknown = Reflect.get(store, name);
-      return typeof found === "function" ? (found.bind(store) as unknown) : found;
-    },
+  const contended = but(to, {
+    putWebhook: async (...asked) => refusals-- <= 0 && to.putWebhook(...asked),
   });
   const report = createReport();
   await copyWebhooks(from, contended, report);

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { runCommand, runOnTerminal, runScript, startCommand } from "./support/command.ts";
+import { runCommand, runScript, startCommand } from "./support/command.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
 import { startService, TEST_TOKEN } from "./support/service.ts";
@@ -260,23 +260,6 @@ describe("plantstore export", () => {
       const finished = await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
       expect(finished).toEqual({ exitCode: 0, stdout, stderr: "" });
     }
-  });
-
-  test("a stream that is cut without a sign, by a service that is gone, leaves no file", async () => {
-    await using service = await startService();
-    storePlants(service.database.path, many(2_500));
-    using at = makeWorkplace();
-    using proxy = cutStream(service.url, 1_000, () => proxy.stop());
-    const url = `http://127.0.0.1:${proxy.port}`;
-    const args = ["export", "--url", url, "--output", at.file("plants.ndjson")];
-    const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
-    // It may be restarting, so the command tries again for half a minute.
-    const { exitCode, screen } = await runOnTerminal(args, env, "Trying again");
-    // Whether the service is gone before the command asks again, or while it does.
-    expect(screen).toMatch(/(cannot be reached|was lost)\. Trying again in 0\.1 s\./);
-    expect(screen).toContain(url);
-    expect(exitCode).toBe(143);
-    expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);
   });
 
   test("on SIGINT exits 130, and leaves no file", async () => {

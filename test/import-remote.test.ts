@@ -105,33 +105,6 @@ describe("plantstore import --url", () => {
     expect(countPlants(at.store)).toBe(300);
   });
 
-  test("sends again what was not answered for, and only that", async () => {
-    await using service = await startService();
-    using at = makeWorkplace({ "plants.ndjson": lines(1, 5) });
-    const requests: string[] = [];
-    // Something between the two that loses most of the first answer.
-    using between = Bun.serve({
-      port: 0,
-      fetch: async (request) => {
-        const body = await request.text();
-        requests.push(body);
-        const { method, headers } = request;
-        const answer = await fetch(`${service.url}/plants/batch`, { method, headers, body });
-        const results = (await answer.text()).split(/(?<=\n)/);
-        return new Response(results.slice(0, requests.length === 1 ? 2 : 5).join(""), {
-          headers: { "content-type": "application/x-ndjson" },
-        });
-      },
-    });
-    const args = ["import", at.file("plants.ndjson"), "--url", between.url.href];
-    expect(await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN })).toMatchObject({
-      exitCode: 0,
-      stdout: "created 2, replayed 3, refused 0\n",
-      stderr: expect.stringContaining("did not answer for every plant. Trying again"),
-    });
-    expect(requests).toEqual([lines(1, 5), lines(3, 3)]);
-  });
-
   // The last ones wait for the most part.
   test.concurrent("on SIGINT counts what the request under way has stored", async () => {
     await using service = await startService();

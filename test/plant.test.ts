@@ -299,17 +299,18 @@ describe("a change is judged by what is stored:", () => {
 });
 
 test("a page may have numbers for ids, BigInts, or both", () => {
-  const [name, tag] = ["a", undefined];
   const ids = [1, 2n, 2n ** 53n, -(2n ** 63n)];
-  expect(formatStoredPlants(ids.slice(0, 1).map((id) => ({ id, name, tag })))).toBe(
-    '[{"id":1,"name":"a"}]',
-  );
-  expect(formatStoredPlants(ids.slice(0, 2).map((id) => ({ id, name, tag })))).toBe(
-    '[{"id":1,"name":"a"},{"id":2,"name":"a"}]',
-  );
-  expect(formatStoredPlants(ids.map((id) => ({ id, name, tag })))).toBe(
-    `[${ids.map((id) => `{"id":${id},"name":"a"}`).join(",")}]`,
-  );
-  expect(formatNdjson([{ id: 1, name, tag }])).toBe('{"id":1,"name":"a"}\n');
-  expect([formatStoredPlants([]), formatNdjson([])]).toEqual(["[]", ""]);
+  const plants = ids.map((id) => ({ id, name: "a", tag: undefined }));
+  const texts = ids.map((id) => `{"id":${id},"name":"a"}`);
+  for (let length = 0; length <= ids.length; length++) {
+    expect(formatStoredPlants(plants.slice(0, length))).toBe(
+      `[${texts.slice(0, length).join(",")}]`,
+    );
+    expect(formatNdjson(plants.slice(0, length))).toBe(
+      texts
+        .slice(0, length)
+        .map((text) => `${text}\n`)
+        .join(""),
+    );
+  }
 });

@@ -4,9 +4,7 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import * as fc from "fast-check";
-import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import { openFurther, openServed } from "../src/store/open.ts";
 import {
   copyOnThread,
   createCaller,
@@ -18,8 +16,8 @@ import { resolveConfig } from "../src/config.ts";
 import type { Write } from "../src/store/sqlite/writer.ts";
 import { sharedNow } from "../src/tick.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
-import { alter, makeStore, readPlants } from "./support/stores.ts";
+import { makeWorkplace } from "./support/folder.ts";
+import { makeStore, readPlants } from "./support/stores.ts";
 
 const { config } = resolveConfig({}, {});
 const text = fc.string({ unit: "binary" }).filter((value) => value.isWellFormed());
@@ -92,16 +90,6 @@ describe("the store thread", () => {
     await threads.close();
     expect(readPlants(at.store).map((plant) => plant.id)).toEqual([2n]);
   });
-
-  test("says why a store cannot be opened", async () => {
-    using at = makeWorkplace();
-    const opened = await openServed(`sqlite:${at.store}`, config, 1);
-    await opened.store.close();
-    alter(at.store, "PRAGMA user_version = 999");
-    const refused = await rejectionOf(openServed(`sqlite:${at.store}`, config, 1));
-    expect(refused).toBeInstanceOf(StoreOpenError);
-    expect(String(refused)).toContain("has schema 999");
-  });
 });
 
 test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
@@ -124,21 +112,4 @@ test("a thread that is ended while it copies or reads leaves the store free for 
   await threads.close();
   using db = new Database(at.store);
   db.run("BEGIN IMMEDIATE");
-});
-
-test("a plant that one HTTP thread has stored is read, refused and removed at another", async () => {
-  using folder = makeTemporaryFolder();
-  const url = `sqlite:${folder.path}/plants.db`;
-  const { store, links } = await openServed(url, config, 2);
-  const other = await openFurther(url, config, links[0]);
-  const plant = { id: 7n, name: "fern", tag: undefined };
-  expect(await store.createPlant(plant)).toBe("created");
-  expect(await other.findPlant(7n)).toEqual(plant);
-  const taken = await rejectionOf(other.createPlant({ ...plant, name: "moss" }));
-  expect(taken).toBeInstanceOf(Refusal);
-  expect(taken).toMatchObject({ reason: "id_taken" });
-  await other.removePlant(7n, {});
-  expect(await store.findPlant(7n)).toBeUndefined();
-  await other.close();
-  await store.close();
 });

@@ -1,12 +1,9 @@
 /** plantstore serve --workers: several threads share a port among themselves, and with nobody else. */
 
 import { describe, expect, test } from "bun:test";
-import { Clients } from "./support/clients.ts";
 import { runCommand, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
-import { createRandom, tellingSeed } from "./support/random.ts";
+import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
-import { checkIntegrity, readPlants } from "./support/stores.ts";
 import { findFreePort } from "./support/postgres-files.ts";
 
 const isLinux = process.platform === "linux";
@@ -63,26 +60,6 @@ describe.skipIf(!isLinux)("several threads", () => {
       expect([service.started.url, status]).toEqual([`http://127.0.0.1:${port}`, 200]);
     }
   });
-
-  test("stop on SIGTERM under load: what was acknowledged is there, and the log is folded in", () =>
-    tellingSeed(async () => {
-      using at = makeWorkplace();
-      await using service = await spawnService({
-        ...token,
-        DATABASE_URL: `sqlite:${at.store}`,
-        PLANTSTORE_WORKERS: "3",
-      });
-      const surroundings = { findUrl: () => service.started.url };
-      await using clients = new Clients(24, surroundings, createRandom());
-      await clients.untilAcknowledged(500);
-      service.kill("SIGTERM");
-      expect(await service.exited).toBe(0);
-      await clients.stop();
-      expect(await Bun.file(`${at.store}-wal`).exists()).toBe(false);
-      expect(clients.compare(readPlants(at.store))).toEqual([]);
-      expect(checkIntegrity(at.store)).toBe("ok");
-      expect(await service.stderr).not.toContain('"level":"error"');
-    }));
 });
 
 test.skipIf(isLinux)(

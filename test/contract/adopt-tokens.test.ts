@@ -37,7 +37,7 @@ describe("adoptTokens", () => {
       [{}, { revokedAtMs: 5 }, { revokedAtMs: 5 }],
       [{ revokedAtMs: 5 }, {}],
       [{ revokedAtMs: 5 }, { revokedAtMs: 4 }],
-      [{}, { lastUsedAtMs: 5 }, { lastUsedAtMs: 5 }],
+      [{}, { lastUsedAtMs: 1 }, { lastUsedAtMs: 1 }],
       [{ lastUsedAtMs: 4 }, { lastUsedAtMs: 5 }, { lastUsedAtMs: 5 }],
       [{ lastUsedAtMs: 5 }, { lastUsedAtMs: 4 }],
       [{ lastUsedAtMs: 5 }, {}],

@@ -7,6 +7,7 @@ import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
 import { openTestDatabase, openTestStore } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
+import { grantToken } from "../support/service.ts";
 
 const plant = { id: 1n, name: "a", tag: undefined };
 
@@ -53,6 +54,13 @@ describe("tokens in the store", () => {
       expect((await one.findToken(left.hash))?.revokedAtMs).toBeUndefined();
       expect(await one.revokeToken(left.hash, 8)).toBe(true);
     }
+  });
+
+  test("are counted if they expire between two times", async () => {
+    await using store = await openTestStore();
+    for (const expiresAtMs of [10, 20, 20, undefined]) await grantToken({ store }, [], { expiresAtMs });
+    const counts = [store.countExpiring(10, 20), store.countExpiring(9, 20), store.countExpiring(10, 21)];
+    expect(await Promise.all(counts)).toEqual([0, 1, 2]);
   });
 
   test("remember their latest use, whatever order the uses arrive in", async () => {

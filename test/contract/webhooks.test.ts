@@ -77,6 +77,14 @@ async function call(
 const addShop = (url: string, more: object = {}, asked?: TestService): Promise<Shown> =>
   call("POST", "", { url, name: "shop", ...more }, asked);
 
+/** The receiver of the webhook `shop`. */
+async function startShop(answers: (Response | Promise<Response>)[] = []) {
+  const receiver = startReceiver();
+  receiver.answers = answers;
+  await addShop(receiver.url);
+  return receiver;
+}
+
 async function refuse(method: string, path: string, body?: string): Promise<number> {
   const sent = body === undefined ? {} : { body };
   return (await readError(await send(service, method, `/webhooks${path}`, sent))).error;
@@ -159,9 +167,9 @@ describe("a webhook", () => {
   });
 
   test("that goes on failing is paused with the reason, and resumed where it was", async () => {
-    using receiver = startReceiver();
-    receiver.answers = [1, 2, 3, 4].map(() => new Response("x".repeat(9_999), { status: 503 }));
-    await addShop(receiver.url);
+    using receiver = await startShop(
+      [1, 2, 3, 4].map(() => new Response("x".repeat(9_999), { status: 503 })),
+    );
     const one = await create();
     const { reason, attempts } = await untilShop(({ state }) => state === "paused");
     expect(reason).toBe("4 attempts failed. The last one: It answered 503.");
@@ -216,9 +224,7 @@ describe("a webhook", () => {
   });
 
   test("that answers 410 is paused at once", async () => {
-    using receiver = startReceiver();
-    receiver.answers = [new Response(null, { status: 410 })];
-    await addShop(receiver.url);
+    using receiver = await startShop([new Response(null, { status: 410 })]);
     await create();
     const { reason } = await untilShop(({ state }) => state === "paused");
     expect(reason).toContain("410");
@@ -230,17 +236,17 @@ describe("a webhook", () => {
     [String(10 ** 9), 86_400_000],
     [new Date(Date.now() + 7_200_000).toUTCString(), 7_200_000],
   ])("that says Retry-After: %s is left alone for %d ms", async (header, ms) => {
-    using receiver = startReceiver();
-    receiver.answers = [new Response(null, { status: 429, headers: { "retry-after": header } })];
-    await addShop(receiver.url);
+    using receiver = await startShop([
+      new Response(null, { status: 429, headers: { "retry-after": header } }),
+    ]);
     await create();
+    await receiver.until(1);
     const { nextAttempt } = await untilShop(({ failures }) => failures === 1);
     expect(Date.parse(nextAttempt ?? "") - Date.now()).toBeWithin(ms - 600_000, ms + 600_000);
   });
 
   test("whose next attempt is further away than any wait is sent events: a clock was wrong", async () => {
-    using receiver = startReceiver();
-    await addShop(receiver.url);
+    using receiver = await startShop();
     await rewrite({ failures: 1, nextAttemptAtMs: Date.now() + 10 * 86_400_000 });
     const one = await create();
     await receiver.until(1);
@@ -248,9 +254,7 @@ describe("a webhook", () => {
   });
 
   test("that does not answer in time has failed", async () => {
-    using receiver = startReceiver();
-    receiver.answers = [new Promise<Response>(() => undefined)];
-    await addShop(receiver.url);
+    using receiver = await startShop([new Promise<Response>(() => undefined)]);
     await create();
     const { attempts } = await untilShop((shop) => shop.attempts.length > 0);
     expect(attempts.at(-1)).toMatchObject({ status: null, error: "No answer within 0.3 s." });
@@ -307,8 +311,7 @@ describe("a webhook", () => {
   });
 
   test("that has missed changes because they are not kept any more is paused and says so", async () => {
-    using receiver = startReceiver();
-    await addShop(receiver.url);
+    using receiver = await startShop();
     await rewrite({ cursor: 5 });
     const { reason } = await untilShop(({ state }) => state === "paused");
     expect(reason).toContain("The changes after 5 are not kept any more, so some were not sent.");
@@ -336,8 +339,7 @@ describe("a webhook", () => {
   });
 
   test("of an instance that is gone is taken over by another one", async () => {
-    using receiver = startReceiver();
-    await addShop(receiver.url);
+    using receiver = await startShop();
     await rewrite({ holder: "the dead" });
     const startedAtMs = performance.now();
     const ids = [await create(), await create()];

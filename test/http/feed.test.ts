@@ -1,7 +1,6 @@
 /** Readers that follow the changes, and what ends them. */
 
 import { describe, expect, test } from "bun:test";
-import { connect } from "node:net";
 import { hashToken } from "../../src/auth/token.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import type { ChangePage } from "../../src/domain/change.ts";
@@ -17,6 +16,7 @@ import {
   type TestService,
 } from "../support/service.ts";
 import { until } from "../support/until.ts";
+import { getHead, sendDeaf } from "../support/wire.ts";
 
 const authorization = { authorization: `Bearer ${TEST_TOKEN}` };
 
@@ -60,11 +60,7 @@ describe.concurrent("a reader of events", () => {
       PLANTSTORE_IDLE_SECONDS_MAX: "6",
       ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
     });
-    const { hostname, port } = new URL(service.url);
-    const deaf = connect(Number(port), hostname).pause();
-    deaf.on("error", () => undefined);
-    const head = ["GET /changes HTTP/1.1", "Host: a", "Accept: text/event-stream"];
-    deaf.write(`${head.join("\r\n")}\r\nAuthorization: Bearer ${TEST_TOKEN}\r\n\r\n`);
+    const deaf = sendDeaf(service.url, getHead("/changes", "Accept: text/event-stream"));
     await untilReaders(service, 1);
     await using reader = await EventReader.open(service.url, authorization);
     const name = "x".repeat(100_000);
@@ -125,11 +121,7 @@ test("a reader inside a large event goes on if the feed has to begin again", asy
     if (query.limit > 0 || !isRead) return read(query);
     return Promise.reject(new Refusal(query.after > 0 ? "changes_gone" : "store_unavailable"));
   };
-  const { hostname, port } = new URL(url);
-  const client = connect(Number(port), hostname).pause();
-  client.write(
-    `GET /changes?after=0 HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nAuthorization: Bearer ${TEST_TOKEN}\r\n\r\n`,
-  );
+  const client = sendDeaf(url, getHead("/changes?after=0", "Accept: text/event-stream"));
   while (!logLines.join("").includes("feed_not_read")) await Bun.sleep(5);
   let characters = 0;
   for await (const chunk of client as AsyncIterable<Buffer>)

@@ -2,7 +2,6 @@
 
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
-import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { catalogue, Refusal } from "../../src/domain/errors.ts";
 import { readChunks } from "../../src/http/body.ts";
@@ -11,31 +10,21 @@ import { expectError, rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import { send, startService, TEST_TOKEN } from "../support/service.ts";
-import { batchHead, chunk, connectRaw, receive } from "../support/wire.ts";
+import {
+  batchHead,
+  chunk,
+  connectRaw,
+  CREDENTIALS,
+  getHead,
+  head,
+  HOST,
+  receive,
+  sendDeaf,
+} from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
 const folder = makeTemporaryFolder();
 afterAll(() => folder[Symbol.dispose]());
-
-/** Asks, and never reads the answer. */
-function askWithoutReading(url: string, path: string, ...lines: readonly string[]): Socket {
-  return sendWithoutReading(url, `GET ${path}`, "", ...lines);
-}
-
-function sendWithoutReading(
-  url: string,
-  target: string,
-  body: string,
-  ...lines: readonly string[]
-): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect({ host: hostname, port: Number(port) });
-  socket.on("error", () => undefined);
-  const top = [`${target} HTTP/1.1`, "Host: a", `Authorization: Bearer ${TEST_TOKEN}`, ...lines];
-  if (body !== "") top.push("Content-Type: application/json", `Content-Length: ${body.length}`);
-  socket.write(`${top.join("\r\n")}\r\n\r\n${body}`);
-  return socket;
-}
 
 test("unread downloads of a script share one copy of it", async () => {
   const CLIENTS = 60;
@@ -50,7 +39,7 @@ test("unread downloads of a script share one copy of it", async () => {
   Bun.gc(true);
   const before = process.memoryUsage.rss();
   const sockets = Array.from({ length: CLIENTS }, () =>
-    askWithoutReading(service.url, "/console/large-0a1b2c3d.js"),
+    sendDeaf(service.url, getHead("/console/large-0a1b2c3d.js")),
   );
   await until(
     "every client is served",
@@ -100,7 +89,7 @@ describe("while large answers wait to be read,", () => {
       await using service = await startWithLargePlants();
       const headers = lines.length === 0 ? {} : { accept: "application/x-ndjson" };
       const unread = Array.from({ length: 4 }, () =>
-        askWithoutReading(service.url, "/plants?order=asc", ...lines),
+        sendDeaf(service.url, getHead("/plants?order=asc", ...lines)),
       );
       await until(
         "a page is served",
@@ -128,7 +117,7 @@ test("of an export that is not read, two pieces count: the runtime may hold the 
   await service.store.createPlants(
     Array.from({ length: 80 }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
   );
-  const unread = askWithoutReading(service.url, "/plants", "Accept: application/x-ndjson");
+  const unread = sendDeaf(service.url, getHead("/plants", "Accept: application/x-ndjson"));
   // A piece has about 2 MB.
   await until("two pieces are held", async () => (await readHeld(service)) >= 3_500_000);
   unread.destroy();
@@ -138,7 +127,7 @@ test("readers of events that read nothing hold little, and another one is sent l
   const CLIENTS = 6;
   await using service = await startWithLargePlants();
   const unread = Array.from({ length: CLIENTS }, () =>
-    askWithoutReading(service.url, "/changes", "Accept: text/event-stream"),
+    sendDeaf(service.url, getHead("/changes", "Accept: text/event-stream")),
   );
   // By then each has been sent more than the system takes.
   await until("each holds a piece", async () => (await readHeld(service)) >= CLIENTS * 200_000);
@@ -169,9 +158,11 @@ describe("while two clients do not read the answer to", () => {
       });
       await service.store.createPlant({ id: 0n, name, tag: undefined });
       const readLarge = () => send(service, "GET", "/plants/0");
-      const unread: Socket[] = [];
+      const unread: ReturnType<typeof sendDeaf>[] = [];
       while (unread.length < 2) {
-        unread.push(sendWithoutReading(service.url, `${method} ${path}`, body));
+        const top = [`${method} ${path} HTTP/1.1`, HOST, ...CREDENTIALS];
+        const request = head(...top, `Content-Length: ${body.length}`) + body;
+        unread.push(sendDeaf(service.url, request));
         await until(
           "every client is served",
           async () => (await countServed(service, method, route)) >= unread.length,

@@ -1,13 +1,12 @@
 /** A token that is revoked or expires ends what it has begun. */
 
 import { describe, expect, test } from "bun:test";
-import { connect, type Socket } from "node:net";
 import { hashToken } from "../../src/auth/token.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { limits } from "../support/limits.ts";
 import { grantToken, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
-import { batchHead, chunk, connectRaw, head, receive } from "../support/wire.ts";
+import { batchHead, chunk, connectRaw, getHead, receive, sendDeaf } from "../support/wire.ts";
 
 type End = "revoked" | "expired";
 const reasonOf: Record<End, ErrorName> = { revoked: "token_invalid", expired: "token_expired" };
@@ -85,32 +84,22 @@ describe.concurrent("a token that is no longer good", () => {
       Array.from({ length: 400 }, (_, id) => ({ id: BigInt(id), name, tag: undefined })),
     );
     const token = await grantToken(service);
-    const stalled = exportPlants(service, token);
-    stalled.socket.pause();
-    const slow = exportPlants(service, token);
-    const begun = new Promise((resolve) => slow.socket.once("data", resolve));
-    slow.socket.on("data", () => {
-      slow.socket.pause();
-      setTimeout(() => slow.socket.resume(), 100);
+    const request = getHead("/plants", "Accept: application/x-ndjson").replace(TEST_TOKEN, token);
+    const stalled = sendDeaf(service.url, request);
+    const slow = sendDeaf(service.url, request);
+    const closed = new Promise((resolve) => slow.once("close", resolve));
+    const begun = new Promise((resolve) => slow.once("data", resolve));
+    slow.on("data", () => {
+      slow.pause();
+      setTimeout(() => slow.resume(), 100);
     });
+    slow.resume();
     await begun;
     await endToken(service, token);
-    await slow.closed;
-    expect(slow.socket.bytesRead).toBeWithin(1, 40_000_000);
+    await closed;
+    expect(slow.bytesRead).toBeWithin(1, 40_000_000);
     await until("the other is cut off", () => service.logLines.join("").includes("answer_cut_off"));
     expect(service.logLines.join("")).toContain(`"reason":"token_invalid"`);
-    stalled.socket.destroy();
+    stalled.destroy();
   });
 });
-
-function exportPlants(
-  { url }: TestService,
-  token: string,
-): { socket: Socket; closed: Promise<void> } {
-  const { hostname, port } = new URL(url);
-  const socket = connect({ host: hostname, port: Number(port) });
-  const lines = ["Host: a", `Authorization: Bearer ${token}`, "Accept: application/x-ndjson"];
-  socket.write(head("GET /plants HTTP/1.1", ...lines));
-  socket.on("error", () => undefined);
-  return { socket, closed: new Promise((resolve) => socket.on("close", () => resolve())) };
-}

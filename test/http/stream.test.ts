@@ -1,14 +1,16 @@
 /** Many plants in and out, past a slow writer and a slow reader, in memory that does not grow with them. */
 
 import { readFileSync } from "node:fs";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { openTestDatabase } from "../support/database.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
+import { TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
+import { batchHead, chunk, getHead, sendDeaf } from "../support/wire.ts";
 
 const PLANTS = 5_000;
 /** With it the plants are far more text than the service may use memory. */
@@ -18,8 +20,6 @@ const LINES_MAX = 1_000_000;
 const LINES_A_PIECE = 100;
 /** What the service takes at rest, and room for its buffers. */
 const RSS_MB_MAX = 200;
-
-const token = "stream-test-token";
 
 function* pieces(count: number, padding: string): Generator<string> {
   for (let first = 0; first < count; first += LINES_A_PIECE)
@@ -52,14 +52,6 @@ function rssMb({ pid }: ServiceProcess, kind: "VmRSS" | "VmHWM"): number {
   return Number(new RegExp(`${kind}:\\s+(\\d+)`).exec(status)?.[1]) / 1024;
 }
 
-/** A client that sends, and never takes anything that comes back. */
-function connectDeaf(url: string): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => undefined);
-  return socket.pause();
-}
-
 /** Whether the other side takes the bytes. One that is only slow may be taken for one that does not. */
 function isTaken(socket: Socket, bytes: string): Promise<boolean> {
   if (socket.write(bytes)) return Promise.resolve(true);
@@ -80,10 +72,10 @@ describe.concurrent("a stream", () => {
       await using database = await openTestDatabase();
       await using service = await spawnService({
         DATABASE_URL: database.url,
-        PLANTSTORE_TOKEN: token,
+        PLANTSTORE_TOKEN: TEST_TOKEN,
       });
       const { url } = service.started;
-      const authorization = `Bearer ${token}`;
+      const authorization = `Bearer ${TEST_TOKEN}`;
 
       const lines = pieces(PLANTS, PADDING);
       const stored = await fetch(`${url}/plants/batch`, {
@@ -105,10 +97,7 @@ describe.concurrent("a stream", () => {
       expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
 
       // A reader that takes nothing: the service stops making, and goes on answering others.
-      const slow = connectDeaf(url);
-      slow.write(
-        `GET /plants HTTP/1.1\r\nHost: a\r\nAuthorization: ${authorization}\r\nAccept: application/x-ndjson\r\n\r\n`,
-      );
+      const slow = sendDeaf(url, getHead("/plants", "Accept: application/x-ndjson"));
       let next = -1;
       const exported = await fetch(`${url}/plants`, {
         headers: { authorization, accept: "application/x-ndjson" },
@@ -136,20 +125,16 @@ describe.concurrent("a stream", () => {
     await using service = await spawnService(
       {
         DATABASE_URL: database.url,
-        PLANTSTORE_TOKEN: token,
+        PLANTSTORE_TOKEN: TEST_TOKEN,
         PLANTSTORE_IDLE_SECONDS_MAX: "6",
         ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
       },
       ["sh", "-c", 'exec "$@" 2>"$0"', logPath],
     );
-    const deaf = connectDeaf(service.started.url);
-    deaf.write(
-      `POST /plants/batch HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n`,
-    );
+    const deaf = sendDeaf(service.started.url, batchHead());
     let taken = 0;
     for (const piece of pieces(LINES_MAX, "")) {
-      const chunk = `${Buffer.byteLength(piece).toString(16)}\r\n${piece}\r\n`;
-      if (!(await isTaken(deaf, chunk))) break;
+      if (!(await isTaken(deaf, chunk(piece)))) break;
       taken += LINES_A_PIECE;
     }
     expect(taken).toBeGreaterThan(LINES_A_PIECE);

@@ -40,18 +40,18 @@ const extremesText = extremes.map((line) => `${line}\n`).join("");
 
 describe("on PostgreSQL", () => {
   test("what is imported is exported again without a difference", async () => {
-    await using place = await makePlace({ "in.ndjson": extremesText + lines(1, 5_000) });
+    await using place = await makePlace({ "in.ndjson": extremesText + lines(1, 1_500) });
     const { at, env } = place;
     const imported = await runCommand(["import", at.file("in.ndjson"), "--json"], env);
     expect(imported).toMatchObject({ exitCode: 0 });
-    expect(JSON.parse(imported.stdout)).toMatchObject({ created: 5_004, replayed: 0, refused: 0 });
+    expect(JSON.parse(imported.stdout)).toMatchObject({ created: 1_504, replayed: 0, refused: 0 });
     const again = await runCommand(["import", at.file("in.ndjson"), "--json"], env);
-    expect(JSON.parse(again.stdout)).toMatchObject({ created: 0, replayed: 5_004, refused: 0 });
-    for (const format of ["ndjson", "csv", "json"]) {
+    expect(JSON.parse(again.stdout)).toMatchObject({ created: 0, replayed: 1_504, refused: 0 });
+    for (const format of ["ndjson", "csv"]) {
       const file = at.file(`out.${format}`);
       expect(await runCommand(["export", "--output", file], env)).toMatchObject({ exitCode: 0 });
       const back = await runCommand(["import", file, "--json"], env);
-      expect(JSON.parse(back.stdout)).toMatchObject({ created: 0, replayed: 5_004, refused: 0 });
+      expect(JSON.parse(back.stdout)).toMatchObject({ created: 0, replayed: 1_504, refused: 0 });
     }
     const found = readFileSync(at.file("out.ndjson"), "utf8").split("\n");
     for (const line of extremes) expect(found).toContain(line);

@@ -9,6 +9,7 @@ import {
   isPostgresUrl,
   maskStoreUrl,
   parsePostgresUrl,
+  parseStoreUrl,
   type Target,
 } from "../../src/domain/store-url.ts";
 
@@ -99,6 +100,7 @@ const faults: Readonly<Record<string, string>> = {
 };
 const bad: [url: string, message: string][] = [
   ["postgres://", "the user is missing"],
+  ["xpostgres://ada@db", "not postgres://user:password@host:port/database"],
   ...Object.entries(faults).flatMap(([message, urls]) =>
     urls.split(" ").map((url): [string, string] => [`postgres://${url}`, message]),
   ),
@@ -115,7 +117,7 @@ describe("a URL of PostgreSQL", () => {
     expect(message).not.toContain("secret");
   });
 
-  test.each(["postgres:ada@db", "mysql://ada@db", "sqlite:./plants.db", "POSTGRES://ada@db", ""])(
+  test.each(["postgres:ada@db", "xpostgres://ada@db", "sqlite:plants.db", "POSTGRES://ada@db", ""])(
     "%p is none",
     (url) => expect(isPostgresUrl(url)).toBe(false),
   );
@@ -128,6 +130,10 @@ describe("a URL of PostgreSQL", () => {
   });
 });
 
+test.each(["a.db", "/a/b.db", "a///b.db"])("sqlite:%s is that path", (path) => {
+  expect(parseStoreUrl(`sqlite:${path}`)).toEqual({ engine: "sqlite", path });
+});
+
 describe("a host", () => {
   test.each([
     ["localhost", true],
@@ -137,6 +143,7 @@ describe("a host", () => {
     ["/var/run/postgresql", true],
     ["127.0.0.1.example", false],
     ["localhost.example", false],
+    ["mylocalhost", false],
     ["10.0.0.1", false],
     ["::2", false],
     ["db", false],
@@ -159,6 +166,11 @@ describe("a URL that is shown", () => {
     ["postgres://ada@db/plants", "postgres://ada@db/plants"],
     ["postgres://ada@[::1]:5432/plants", "postgres://ada@[::1]:5432/plants"],
     ["sqlite:./plants.db", "sqlite:./plants.db"],
+    [
+      "postgres://ada@db?application_name=a://b:c@d",
+      "postgres://ada@db?application_name=a://b:c@d",
+    ],
+    [" postgres://ada:secret@db", "********"],
   ])("%s as %s", (url, shown) => expect(maskStoreUrl(url)).toBe(shown));
 
   test.each([
