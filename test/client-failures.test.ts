@@ -142,6 +142,19 @@ describe("a lost answer", () => {
     expect(last.map(({ id }) => id)).toEqual(ids.toReversed());
   });
 
+  test("to an export that ends early without a sign, as behind HTTP/1.0: it is completed", async () => {
+    await direct.createBatch(many(100), () => undefined);
+    const truncate =
+      (bytes: number): Answer =>
+      async (_, forward) => {
+        const answer = await forward();
+        return new Response((await answer.text()).slice(0, bytes), { headers: answer.headers });
+      };
+    using proxy = startProxy(truncate(0), truncate(1_000));
+    const found = await collect(proxy.client.export());
+    expect(found.map(({ id }) => id)).toEqual(many(100).map(({ id }) => id));
+  });
+
   test("to an export from something that begins again is a failure", async () => {
     await direct.create({ id: 1n, name: "a" });
     const repeat: Answer = () =>

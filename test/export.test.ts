@@ -224,44 +224,6 @@ describe("plantstore export", () => {
     expect(readdirSync(at.path).filter((name) => name.includes("ndjson"))).toEqual([]);
   });
 
-  /** A proxy that speaks HTTP/1.0 cuts the stream after so many bytes: without chunks, that looks like its end. */
-  function cutStream(service: string, bytes: number, onCut: () => void = () => undefined) {
-    return Bun.listen({
-      hostname: "127.0.0.1",
-      port: 0,
-      socket: {
-        data: async (socket, head) => {
-          const text = head.toString();
-          const path = /^GET (\S+)/.exec(text)?.[1] ?? "";
-          const accept = /^accept: (.*)\r$/im.exec(text)?.[1] ?? "";
-          const headers = { accept, authorization: `Bearer ${TEST_TOKEN}` };
-          const answer = await fetch(service + path, { headers });
-          const body = await answer.text();
-          const isStream = answer.headers.get("content-type") === "application/x-ndjson";
-          const link = answer.headers.get("link");
-          socket.end(
-            `HTTP/1.0 200 OK\r\nContent-Type: ${answer.headers.get("content-type")}\r\n` +
-              `${link === null ? "" : `Link: ${link}\r\n`}\r\n${isStream ? body.slice(0, bytes) : body}`,
-          );
-          if (isStream) onCut();
-        },
-      },
-    });
-  }
-
-  test("a stream that is cut without a sign is completed", async () => {
-    await using service = await startService();
-    storePlants(service.database.path, many(2_500));
-    const direct = { DATABASE_URL: `sqlite:${service.database.path}` };
-    const { stdout } = await runCommand(["export"], direct);
-    for (const bytes of [0, 40_000]) {
-      using proxy = cutStream(service.url, bytes);
-      const args = ["export", "--url", `http://127.0.0.1:${proxy.port}`];
-      const finished = await runCommand(args, { PLANTSTORE_TOKEN: TEST_TOKEN });
-      expect(finished).toEqual({ exitCode: 0, stdout, stderr: "" });
-    }
-  });
-
   test("on SIGINT exits 130, and leaves no file", async () => {
     using at = setUp([]);
     using server = Bun.serve({

@@ -12,6 +12,7 @@ import {
   partOf,
   requireJournal,
 } from "../src/store/journal.ts";
+import { countChanges } from "../src/store/sql-store.ts";
 import { reasonOf } from "./support/expect.ts";
 import { until } from "./support/until.ts";
 
@@ -161,6 +162,11 @@ describe("a page", () => {
     );
     expect(add(breakAt(10), -1, { id: 1n })).toBe(true);
   });
+});
+
+test("of the outcomes of a commit, those count that changed a plant", () => {
+  const outcomes = ["created", "replayed", undefined, new Error("refused"), Promise.resolve()];
+  expect(countChanges(outcomes)).toBe(2);
 });
 
 test("a service that keeps no changes says so", () => {

@@ -47,7 +47,7 @@ describe.skipIf(!isLinux)("several threads", () => {
 
   test("answer what comes as soon as they listen, before that is announced", async () => {
     using folder = makeTemporaryFolder();
-    for (let start = 0; start < 5; start++) {
+    for (let start = 0; start < 3; start++) {
       const port = findFreePort();
       const starting = spawnService({
         ...token,

@@ -122,20 +122,4 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
       error: catalogue.shutting_down.code,
     });
   });
-
-  test.skipIf(process.platform !== "linux")("several workers share one account", async () => {
-    await using service = await startService({
-      PLANTSTORE_RATE_LIMIT: "30/h",
-      PLANTSTORE_WORKERS: "2",
-    });
-    const answers = await Promise.all(
-      Array.from({ length: 60 }, () =>
-        fetch(`${service.url}/token`, {
-          headers: { authorization: `Bearer ${TEST_TOKEN}`, connection: "close" },
-        }),
-      ),
-    );
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(30);
-    expect(answers.filter(({ status }) => status === 429)).toHaveLength(30);
-  });
 });

@@ -7,6 +7,7 @@ import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
 import { openTestDatabase, openTestStore } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
+import { makeWebhook } from "../support/receiver.ts";
 import { grantToken } from "../support/service.ts";
 
 const plant = { id: 1n, name: "a", tag: undefined };
@@ -54,12 +55,22 @@ describe("tokens in the store", () => {
       expect((await one.findToken(left.hash))?.revokedAtMs).toBeUndefined();
       expect(await one.revokeToken(left.hash, 8)).toBe(true);
     }
+    // One that has expired by then does not count.
+    const [last, expired] = [record("last"), { ...record("expired"), expiresAtMs: 7 }];
+    for (const each of [last, expired]) await one.createToken(each);
+    expect(await one.revokeToken(last.hash, 7, "plants:read")).toBe(false);
+    expect(await one.revokeToken(last.hash, 6, "plants:read")).toBe(true);
   });
 
   test("are counted if they expire between two times", async () => {
     await using store = await openTestStore();
-    for (const expiresAtMs of [10, 20, 20, undefined]) await grantToken({ store }, [], { expiresAtMs });
-    const counts = [store.countExpiring(10, 20), store.countExpiring(9, 20), store.countExpiring(10, 21)];
+    for (const expiresAtMs of [10, 20, 20, undefined])
+      await grantToken({ store }, [], { expiresAtMs });
+    const counts = [
+      store.countExpiring(10, 20),
+      store.countExpiring(9, 20),
+      store.countExpiring(10, 21),
+    ];
     expect(await Promise.all(counts)).toEqual([0, 1, 2]);
   });
 
@@ -71,6 +82,26 @@ describe("tokens in the store", () => {
     await store.touchTokens(new Map([[token.hash, 10]]));
     expect((await store.findToken(token.hash))?.lastUsedAtMs).toBe(20);
   });
+});
+
+test("a webhook is stored, replaced and removed by its version, and there are 32 at most", async () => {
+  await using store = await openTestStore();
+  const first = makeWebhook("shop", { version: "1" });
+  const second = makeWebhook("shop", { version: "2", cursor: 5 });
+  // The second time as a write whose answer was lost.
+  for (let times = 0; times < 2; times++)
+    expect(await store.putWebhook(first, undefined)).toBe(true);
+  expect(await store.putWebhook(second, undefined)).toBe(false);
+  for (let times = 0; times < 2; times++) expect(await store.putWebhook(second, first)).toBe(true);
+  expect(await store.putWebhook({ ...first, version: "3" }, first)).toBe(false);
+  expect(await store.listWebhooks()).toEqual([second]);
+  expect(await store.putWebhook(undefined, first)).toBe(false);
+  for (let times = 0; times < 2; times++)
+    expect(await store.putWebhook(undefined, second)).toBe(true);
+  const all = Array.from({ length: 32 }, (_, index) => makeWebhook(`shop-${index + 10}`));
+  for (const one of all) expect(await store.putWebhook(one, undefined)).toBe(true);
+  expect(await store.putWebhook(makeWebhook("one-more"), undefined)).toBe(false);
+  expect(await store.listWebhooks()).toEqual(all);
 });
 
 test("a closed store refuses reads and writes, and does not open again", async () => {

@@ -88,25 +88,6 @@ describe("cross-origin requests", () => {
   });
 });
 
-describe("a base path", () => {
-  test("prefixes every path, and nothing is left at the root", async () => {
-    await using service = await startService({ PLANTSTORE_BASE_PATH: "/shop" });
-    expect(new URL(service.url).pathname).toBe("/shop");
-    expect((await service.create('{"id":1,"name":"a"}')).status).toBe(200);
-    for (const path of ["/livez", "/readyz", "/openapi.json"])
-      expect((await fetch(service.url + path)).status).toBe(200);
-    for (const path of [
-      "/",
-      "/livez",
-      "/plants",
-      "/shop/console",
-      "/shopping/livez",
-      "/shop/shop/livez",
-    ])
-      expect((await fetch(new URL(path, service.url))).status).toBe(404);
-  });
-});
-
 describe("health", () => {
   test("/livez and /readyz answer without a token and show no data", async () => {
     expect(await (await fetch(`${plain.url}/livez`)).json()).toEqual({ status: "alive" });

@@ -73,6 +73,8 @@ describe.concurrent("a stream", () => {
       await using service = await spawnService({
         DATABASE_URL: database.url,
         PLANTSTORE_TOKEN: TEST_TOKEN,
+        // However slow the machine is.
+        PLANTSTORE_IDLE_SECONDS_MAX: "255",
       });
       const { url } = service.started;
       const authorization = `Bearer ${TEST_TOKEN}`;

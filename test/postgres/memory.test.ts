@@ -47,7 +47,6 @@ test.each([
   // Read two at a time, and each is small enough for the buffers of its connection.
   ["pages", "/plants", "application/json"],
   ["exports", "/plants", "application/x-ndjson"],
-  ["sheets", "/plants", "text/csv"],
   ["changes", "/changes", "application/x-ndjson"],
 ])("of unread %s few are held, and then they are served again", async (name, path, accept) => {
   const ask = (): Promise<Response> => fetch(url + path, { headers: { authorization, accept } });
