@@ -165,8 +165,8 @@ describe("a page", () => {
 });
 
 test("of the outcomes of a commit, those count that changed a plant", () => {
-  const outcomes = ["created", "replayed", undefined, new Error("refused"), Promise.resolve()];
-  expect(countChanges(outcomes)).toBe(2);
+  const refused = [new Error("refused"), Promise.resolve("later")];
+  expect(countChanges(["created", "replayed", ...refused, undefined, "created"])).toBe(3);
 });
 
 test("a service that keeps no changes says so", () => {

@@ -124,7 +124,7 @@ test("of an export that is not read, two pieces count: the runtime may hold the 
 });
 
 test("readers of events that read nothing hold little, and another one is sent large plants at once", async () => {
-  const CLIENTS = 6;
+  const CLIENTS = 4;
   await using service = await startWithLargePlants();
   const unread = Array.from({ length: CLIENTS }, () =>
     sendDeaf(service.url, getHead("/changes", "Accept: text/event-stream")),
