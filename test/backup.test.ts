@@ -34,7 +34,7 @@ describe("plantstore backup, while plants are being stored", () => {
     await using service = await spawnService(env);
     const surroundings = { findUrl: () => service.started.url, createsOnly: true };
     await using load = new Clients(CLIENTS, surroundings, createRandom());
-    await load.untilAcknowledged(2_000);
+    await load.untilAcknowledged(500);
 
     const before = load.ledger.listCertain();
     const finished = await runCommand(["backup", "--json", copy], env);

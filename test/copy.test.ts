@@ -316,25 +316,25 @@ describe("tokens", () => {
 
 describe("a copy that is disturbed", () => {
   test("killed before the end, the next copy continues it", async () => {
-    using at = makePair(many(60_000));
+    using at = makePair(many(30_000));
     const command = startCommand(at.args);
     await until("a plant is copied", () => isStored(at.to));
     command.kill("SIGKILL");
     expect((await command.finished).exitCode).toBe(137);
     const before = countPlants(at.to);
     expect(before).toBeGreaterThan(0);
-    expect(before).toBeLessThan(60_000);
+    expect(before).toBeLessThan(30_000);
     const again = await runCommand([...at.args, "--json"]);
     expect(again).toMatchObject({ exitCode: 0, stderr: "" });
     expect(summaryOf(again)).toMatchObject({
-      plants: { ...none, copied: 60_000 - before, present: before },
+      plants: { ...none, copied: 30_000 - before, present: before },
       verification: { equal: true },
     });
     expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
   });
 
   test("on SIGINT says how far it came, and exits 130", async () => {
-    using at = makePair(many(60_000));
+    using at = makePair(many(30_000));
     const command = startCommand([...at.args, "--json"]);
     await until("a plant is copied", () => isStored(at.to));
     command.kill("SIGINT");

@@ -62,20 +62,6 @@ describe("an exported file imports to an identical store", () => {
     });
     expect(readPlants(at.file("copy.db"))).toEqual([...nasty]);
   });
-
-  test.each(["json", "csv"])("%s, from service to service", async (format) => {
-    await using from = await startService();
-    storePlants(from.database.path, nasty);
-    await using to = await startService();
-    const env = { PLANTSTORE_TOKEN: TEST_TOKEN };
-    const exported = await runCommand(["export", "--url", from.url, "--format", format], env);
-    expect(exported).toMatchObject({ exitCode: 0, stderr: "" });
-    const command = startCommand(["import", "-", "--format", format, "--url", to.url], env);
-    await command.write(exported.stdout);
-    await command.end();
-    expect(await command.finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(readPlants(to.database.path)).toEqual([...nasty]);
-  });
 });
 
 describe("plantstore export", () => {

@@ -332,14 +332,14 @@ describe("plantstore import", () => {
     ["json", '[{"id":1,"name":"p"},\n"', '",{"id":2,"name":"p"}\n,', 2],
     ["csv", 'id,name\n1,p\n3,"', '"\n2,p\n', 3],
   ])(
-    "%s: a record of 100 MB is refused in constant memory, and the rest goes on",
+    "%s: a record of 80 MB is refused in constant memory, and the rest goes on",
     async (format, before, after, line) => {
       using at = makeWorkplace();
       openDatabase(at.store).close();
       const command = startCommand(["import", "-", "--format", format], at.env);
       await command.write(before);
       const megabyte = new Uint8Array(1024 * 1024).fill(32);
-      for (let written = 0; written < 100; written++) await command.write(megabyte);
+      for (let written = 0; written < 80; written++) await command.write(megabyte);
       await command.write(after);
       await until("2 plants are stored", () => countPlants(at.store) === 2);
       const status = readFileSync(`/proc/${command.pid}/status`, "utf8");

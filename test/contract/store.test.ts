@@ -1,7 +1,13 @@
 /** What every engine owes the service beyond plants: tokens, neighbours, and an end. */
 
 import { describe, expect, test } from "bun:test";
-import { makeFirstToken, mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
+import {
+  hashToken,
+  makeFirstToken,
+  mintToken,
+  readTokens,
+  toRecord,
+} from "../../src/auth/token.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
@@ -81,6 +87,77 @@ describe("tokens in the store", () => {
     await store.touchTokens(new Map([[token.hash, 20]]));
     await store.touchTokens(new Map([[token.hash, 10]]));
     expect((await store.findToken(token.hash))?.lastUsedAtMs).toBe(20);
+  });
+});
+
+const makeToken = (name: string, more: Partial<TokenRecord> = {}): TokenRecord => ({
+  hash: hashToken(name),
+  prefix: `pst_${name}`,
+  name,
+  scopes: ["plants:read"],
+  createdAtMs: 1_000,
+  expiresAtMs: undefined,
+  lastUsedAtMs: undefined,
+  revokedAtMs: undefined,
+  rate: undefined,
+  ...more,
+});
+
+describe("tokens that are taken over from another store", () => {
+  const full = { expiresAtMs: 2 ** 45, lastUsedAtMs: 2_000, revokedAtMs: 3_000 };
+
+  test("stores what is not there with every field, and the second time changes nothing", async () => {
+    await using store = await openTestStore();
+    const tokens = [
+      makeToken("a"),
+      makeToken("b", full),
+      makeToken("c", { scopes: ["plants:write"] }),
+    ];
+    for (let times = 0; times < 2; times++) {
+      expect(await store.adoptTokens(tokens)).toEqual([]);
+      expect(await readTokens(store)).toEqual(tokens);
+    }
+    expect(await store.adoptTokens([])).toEqual([]);
+    expect(await makeFirstToken(store)).toBeUndefined();
+  });
+
+  test("takes over a revocation and a later use where the hash is there, and nothing else", async () => {
+    const cases: [there: Partial<TokenRecord>, given: Partial<TokenRecord>, due?: object][] = [
+      [{}, { revokedAtMs: 5 }, { revokedAtMs: 5 }],
+      [{ revokedAtMs: 5 }, {}],
+      [{ revokedAtMs: 5 }, { revokedAtMs: 4 }],
+      [{}, { lastUsedAtMs: 1 }, { lastUsedAtMs: 1 }],
+      [{ lastUsedAtMs: 4 }, { lastUsedAtMs: 5 }, { lastUsedAtMs: 5 }],
+      [{ lastUsedAtMs: 5 }, { lastUsedAtMs: 4 }],
+      [{ lastUsedAtMs: 5 }, {}],
+      [{}, { name: "z", expiresAtMs: 5, scopes: ["plants:write"] }],
+    ];
+    await using store = await openTestStore();
+    const toToken = (more: object, at: number) => makeToken(`t${at}`, { createdAtMs: at, ...more });
+    await store.adoptTokens(cases.map(([there], at) => toToken(there, at)));
+    expect(await store.adoptTokens(cases.map(([, given], at) => toToken(given, at)))).toEqual([]);
+    expect(await readTokens(store)).toEqual(
+      cases.map(([there, , due = there], at) => toToken(due, at)),
+    );
+  });
+
+  test("resolves to those whose name is in use, stores nothing of them, and the rest", async () => {
+    await using store = await openTestStore();
+    await store.createToken(makeToken("there", { name: "till" }));
+    const taken = makeToken("taken", { name: "till" });
+    const revoked = makeToken("revoked", { name: "till", revokedAtMs: 5, createdAtMs: 2_000 });
+    const other = makeToken("other", { createdAtMs: 3_000 });
+    expect(await store.adoptTokens([taken, revoked, other])).toEqual([taken]);
+    expect(await readTokens(store)).toEqual([makeToken("there", { name: "till" }), revoked, other]);
+  });
+
+  test("takes over revocations first, whatever the order: they free names", async () => {
+    await using store = await openTestStore();
+    await store.createToken(makeToken("old", { name: "till" }));
+    const next = makeToken("new", { name: "till", createdAtMs: 2_000 });
+    const old = makeToken("old", { name: "till", revokedAtMs: 5 });
+    expect(await store.adoptTokens([next, old])).toEqual([]);
+    expect(await readTokens(store)).toEqual([old, next]);
   });
 });
 
