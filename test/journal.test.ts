@@ -4,17 +4,8 @@ import { describe, expect, test } from "bun:test";
 import { findChanges } from "../client/changes.ts";
 import type { ChangeQuery } from "../src/domain/change.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import {
-  type BlockRow,
-  createChangePage,
-  Entries,
-  keepTrimmed,
-  partOf,
-  requireJournal,
-} from "../src/store/journal.ts";
-import { countChanges } from "../src/store/sql-store.ts";
+import { type BlockRow, createChangePage, Entries, partOf } from "../src/store/sql-store.ts";
 import { reasonOf } from "./support/expect.ts";
-import { until } from "./support/until.ts";
 
 const plant = (id: bigint, name = "n", tag?: string): Plant => ({ id, name, tag });
 const all: ChangeQuery = { after: 0, limit: 5, id: undefined, types: undefined };
@@ -162,37 +153,4 @@ describe("a page", () => {
     );
     expect(add(breakAt(10), -1, { id: 1n })).toBe(true);
   });
-});
-
-test("of the outcomes of a commit, those count that changed a plant", () => {
-  const refused = [new Error("refused"), Promise.resolve("later")];
-  expect(countChanges(["created", "replayed", ...refused, undefined, "created"])).toBe(3);
-});
-
-test("a service that keeps no changes says so", () => {
-  expect(reasonOf(() => requireJournal({ changesDays: 0 }))).toBe("changes_gone");
-  expect(reasonOf(() => requireJournal({ changesDays: 1 }))).toBeUndefined();
-});
-
-test("old changes are removed in steps, one round after the other, past a failure, until the end", async () => {
-  const steps = [true, true, false, new Error("busy"), false];
-  const asked: number[] = [];
-  let underWay = 0;
-  const stop = keepTrimmed({ changesDays: 2, trimSeconds: 0.001 }, async (beforeMs) => {
-    expect(++underWay).toBe(1);
-    await Bun.sleep(5);
-    underWay--;
-    asked.push(beforeMs);
-    const step = steps.shift();
-    if (step instanceof Error) throw step;
-    return step ?? false;
-  });
-  await until("another round has begun", () => asked.length > 5);
-  stop();
-  const [first = 0, second, third, fourth = 0, fifth = 0] = asked;
-  expect([second, third]).toEqual([first, first]);
-  expect(fourth).toBeGreaterThan(first);
-  expect(fifth).toBeGreaterThan(fourth);
-  expect(Math.abs(Date.now() - 2 * 86_400_000 - first)).toBeLessThan(43_200_000);
-  expect(first % 1).toBe(0);
 });

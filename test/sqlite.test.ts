@@ -3,7 +3,7 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
-import { createCounter } from "../src/store/counter.ts";
+import { createCounter } from "../src/store/sql-store.ts";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
 import type { CountPage } from "../src/domain/page.ts";
 import type { Plant } from "../src/domain/plant.ts";

@@ -57,8 +57,7 @@ describe.concurrent("a reader of events", () => {
 
   test("is cut off if it reads nothing, and delays no other reader", async () => {
     await using service = await startService({
-      PLANTSTORE_IDLE_SECONDS_MAX: "6",
-      ...limits({ readSecondsMax: 1, queueSecondsMax: 1 }),
+      ...limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
     });
     const deaf = sendDeaf(service.url, getHead("/changes", "Accept: text/event-stream"));
     await untilReaders(service, 1);

@@ -60,8 +60,7 @@ async function run({ seconds, tell, isShort = false }: Budget): Promise<Finding>
   const secondsBefore = seconds / 4;
   await using service = await startTorturedService(
     {
-      ...limits({ readSecondsMax, queueSecondsMax: readSecondsMax }),
-      PLANTSTORE_IDLE_SECONDS_MAX: String(idleSecondsMax),
+      ...limits({ readSecondsMax, queueSecondsMax: readSecondsMax, idleSecondsMax }),
     },
     count + CLIENTS,
     (path) => makeStore(path, PLANTS),

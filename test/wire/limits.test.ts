@@ -1,7 +1,6 @@
 /** Clients that send too much, or too slowly. */
 
 import { describe, expect, spyOn, test } from "bun:test";
-import { ConfigError, resolveConfig } from "../../src/config.ts";
 import type { PageText, PlantQuery } from "../../src/domain/page.ts";
 import { send, startService, type TestService } from "../support/service.ts";
 import {
@@ -30,7 +29,7 @@ const EXPECT = "Expect: 100-continue";
 
 describe("a body larger than allowed", () => {
   const BODY_BYTES_MAX = 64;
-  const settings = { PLANTSTORE_BODY_BYTES_MAX: String(BODY_BYTES_MAX) };
+  const settings = limits({ bodyBytesMax: BODY_BYTES_MAX });
   const tooLong = `Content-Length: ${BODY_BYTES_MAX + 1}`;
   const padded = (bytes: number): string => plantBody(2).padEnd(bytes);
 
@@ -117,9 +116,7 @@ describe("bodies that are together larger than allowed", () => {
     ["the same length twice", [length, length]],
   ])("are not all read, also after a body with %s", async (_name, lengths) => {
     await using service = await startService({
-      PLANTSTORE_BODY_BYTES_MAX: "64",
-      PLANTSTORE_BODY_BYTES_TOTAL_MAX: "100",
-      ...limits({ drainSecondsMax: 0.1 }),
+      ...limits({ bodyBytesMax: 64, bodyBytesTotalMax: 100, drainSecondsMax: 0.1 }),
     });
     const before = await exchange(service.url, createHead(CLOSE, ...lengths) + plantBody(2));
     expect(before).toMatchObject([{ status: 200 }]);
@@ -143,10 +140,12 @@ describe("bodies that are together larger than allowed", () => {
 // Together, because each waits for a deadline.
 describe.concurrent("what takes long:", () => {
   const READ_SECONDS_MAX = 1;
-  const settings = {
-    ...limits({ readSecondsMax: READ_SECONDS_MAX, queueSecondsMax: 1 }),
-    PLANTSTORE_IDLE_SECONDS_MAX: "6",
-  };
+  const IDLE_MARGIN_SECONDS = 5;
+  const settings = limits({
+    readSecondsMax: READ_SECONDS_MAX,
+    queueSecondsMax: 1,
+    idleSecondsMax: 6,
+  });
 
   /** Sends the rest piece by piece, until it is all sent or the service has closed the connection. */
   async function trickle(
@@ -188,8 +187,7 @@ describe.concurrent("what takes long:", () => {
 
   test("a body that trickles in within the time is stored", async () => {
     await using service = await startService({
-      ...limits({ readSecondsMax: 240 }),
-      PLANTSTORE_IDLE_SECONDS_MAX: "255",
+      ...limits({ readSecondsMax: 240, idleSecondsMax: 255 }),
     });
     const top = createHead(CLOSE, `Content-Length: ${plantBody(2).length}`);
     const { answers } = await trickle(service, top, plantBody(2).match(/.{1,6}/g) ?? []);
@@ -202,23 +200,12 @@ describe.concurrent("what takes long:", () => {
   // worst case that must still be later than our own deadline, or some would get no answer.
   // Whether they come in time depends on the machine as well, so a busy one does not try it.
   test.skipIf(!isLong)(
-    "the shortest idle time that is allowed leaves room for every 408",
+    "an idle time that is five seconds longer than the time for a body leaves room for every 408",
     async () => {
-      const seconds = { readSecondsMax: 4, queueSecondsMax: 1 };
-      const isAllowed = (idle: number): boolean => {
-        try {
-          resolveConfig({}, { PLANTSTORE_IDLE_SECONDS_MAX: String(idle) }, seconds);
-          return true;
-        } catch (error) {
-          if (error instanceof ConfigError) return false;
-          throw error;
-        }
-      };
-      const shortest = Array.from({ length: 20 }, (_, index) => index + 5).find(isAllowed);
-      await using service = await startService({
-        ...limits(seconds),
-        PLANTSTORE_IDLE_SECONDS_MAX: String(shortest),
-      });
+      const readSecondsMax = 4;
+      await using service = await startService(
+        limits({ readSecondsMax, idleSecondsMax: readSecondsMax + IDLE_MARGIN_SECONDS }),
+      );
       const statuses = await Promise.all(
         Array.from({ length: 201 }, async (_, index) => {
           await Bun.sleep(index * 20);
@@ -252,8 +239,7 @@ describe.concurrent("what takes long:", () => {
   // The runtime closes an idle connection up to four seconds early or late.
   test("a batch may take longer than the idle time, as long as something comes now and then", async () => {
     await using service = await startService({
-      ...limits({ readSecondsMax: 2, queueSecondsMax: 1 }),
-      PLANTSTORE_IDLE_SECONDS_MAX: "7",
+      ...limits({ readSecondsMax: 2, queueSecondsMax: 1, idleSecondsMax: 7 }),
     });
     const connection = await connectRaw(service.url);
     connection.send(batchHead());
