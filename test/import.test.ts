@@ -384,7 +384,7 @@ describe("plantstore import", () => {
       exitCode: 0,
       stdout: "created 6, replayed 0, refused 0\n",
       stderr: expect.stringMatching(
-        /^(The store did not get to this request in time; nothing was stored\. Trying again in \d\.\d s\.\n)+$/,
+        /^(The request timed out in the queue; nothing was stored\. Trying again in \d\.\d s\.\n)+$/,
       ),
     });
   });
