@@ -37,3 +37,21 @@ test("a Forwarded header of more than 1,000 characters says nothing, and hides t
   // A quoted comma, and a quote in quotes, end no hop.
   expect(find(`${hop};by="a\\", for=7.7.7.7"`)).toBe("192.0.2.7");
 });
+
+test.each([
+  ["x-forwarded-for", "192.0.2.7", "192.0.2.7"],
+  ["x-forwarded-for", "6.6.6.6, 192.0.2.7", "192.0.2.7"],
+  ["x-forwarded-for", "6.6.6.6, 192.0.2.7, 10.1.2.3", "192.0.2.7"],
+  ["x-forwarded-for", "192.0.2.7:4711", "192.0.2.7"],
+  ["x-forwarded-for", "10.1.2.3", "10.1.2.3"],
+  ["x-forwarded-for", "", "10.0.0.1"],
+  ["x-forwarded-for", "6.6.6.6, <script>", "10.0.0.1"],
+  ["forwarded", "for=192.0.2.7;proto=https", "192.0.2.7"],
+  ["forwarded", 'proto=https;For="[2001:db8::17]:4711"', "2001:db8::17"],
+  ["forwarded", 'for=192.0.2.7;by="x, for=7.7.7.7"', "192.0.2.7"],
+  ["forwarded", "for=6.6.6.6, for=_hidden, for=10.1.2.3", "10.1.2.3"],
+])("%s: %s is the client %s", (name, value, expected) => {
+  const find = (peer: string): string | undefined =>
+    findClientAddress(new Headers({ [name]: value }), peer, { trustedProxies: trusted });
+  expect([find("10.0.0.1"), find("6.6.6.7")]).toEqual([expected, "6.6.6.7"]);
+});

@@ -39,15 +39,6 @@ const countRemembered = (authenticator: Authenticator): number =>
   (authenticator as unknown as { cache: Map<string, unknown> }).cache.size;
 
 describe("a header that was good", () => {
-  test("is remembered, but not one that is as long as only an attacker would make it", () => {
-    const { authenticator } = makeAuthenticator();
-    for (let spaces = 1; spaces < 2_000; spaces++)
-      expect(authenticator.authenticate(`Bearer${" ".repeat(spaces)}${ENVIRONMENT_TOKEN}`)).toEqual(
-        expect.objectContaining({ name: "PLANTSTORE_TOKEN" }),
-      );
-    expect(countRemembered(authenticator)).toBeWithin(1, 256);
-  });
-
   test("is looked up again after two seconds, and refused when its token is revoked", async () => {
     const { authenticator, token, stored, clock, timesAsked } = makeAuthenticator();
     const header = `Bearer ${token}`;
@@ -60,7 +51,7 @@ describe("a header that was good", () => {
     clock.nowMs = 2_000;
     const refusal = await rejectionOf(Promise.resolve(authenticator.authenticate(header)));
     expect((refusal as Refusal).reason).toBe("token_invalid");
-    expect(timesAsked()).toBe(2);
+    expect([timesAsked(), countRemembered(authenticator)]).toEqual([2, 0]);
   });
 
   test("is looked up once for all who ask in the same tick", async () => {
@@ -131,17 +122,6 @@ describe("what is remembered", () => {
     }
     expect(most).toBeWithin(9_000, 10_001);
     expect(countRemembered(authenticator)).toBeLessThan(9_000);
-  });
-
-  test("is no token that is gone", async () => {
-    const { authenticator, token, stored, clock } = makeAuthenticator();
-    const header = `Bearer ${token}`;
-    await authenticator.authenticate(header);
-    expect(countRemembered(authenticator)).toBe(1);
-    stored.record = undefined;
-    clock.nowMs = 2_000;
-    await rejectionOf(Promise.resolve(authenticator.authenticate(header)));
-    expect(countRemembered(authenticator)).toBe(0);
   });
 });
 

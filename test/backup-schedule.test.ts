@@ -141,7 +141,7 @@ test("serve --backup-to: a restart makes no backup before it is due, and shows t
   expect(scene.list()).toHaveLength(1);
 });
 
-test("serve --backup-to: PostgreSQL and wrong values are refused at the start", async () => {
+test("serve --backup-to: PostgreSQL is refused at the start", async () => {
   using scene = makeScene();
   const postgres = { ...scene.env, DATABASE_URL: "postgres://shop@127.0.0.1:1/plants" };
   expect(await runCommand(["serve"], postgres)).toMatchObject({
@@ -150,10 +150,6 @@ test("serve --backup-to: PostgreSQL and wrong values are refused at the start", 
       "--backup-to: for backups of PostgreSQL, see docs/operations.md",
     ),
   });
-  for (const every of ["", "15", "0m", "8d", "1w"])
-    expect(
-      await runCommand(["serve"], { ...scene.env, PLANTSTORE_BACKUP_EVERY: every }),
-    ).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("PLANTSTORE_BACKUP_EVERY") });
 });
 
 test("backup verify: restores the newest backup in a temporary place, and leaves nothing behind", async () => {
@@ -179,17 +175,12 @@ test("backup verify: restores the newest backup in a temporary place, and leaves
   expect(readdirSync(temporary)).toEqual([]);
 
   damage(`${scene.backups}/plants-20260101T001500Z.db`);
-  expect(await runCommand(["backup", "verify", scene.backups])).toMatchObject({ exitCode: 1 });
-});
-
-test("backup verify: a folder without a backup, or that does not exist, is an error", async () => {
-  using scene = makeScene();
-  expect(await runCommand(["backup", "verify", scene.backups])).toMatchObject({
-    exitCode: 1,
-    stderr: expect.stringContaining("holds no backup of plantstore serve --backup-to"),
-  });
-  expect(await runCommand(["backup", "verify", `${scene.backups}/nowhere`])).toMatchObject({
-    exitCode: 1,
-    stderr: expect.stringContaining("no such file or directory"),
-  });
+  for (const [folder, says] of [
+    [scene.backups, ""],
+    [temporary, "holds no backup of plantstore serve --backup-to"],
+    [`${temporary}/nowhere`, "no such file or directory"],
+  ] as const) {
+    const { exitCode, stderr } = await runCommand(["backup", "verify", folder]);
+    expect([exitCode, stderr]).toEqual([1, expect.stringContaining(says)]);
+  }
 });

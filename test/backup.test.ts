@@ -3,18 +3,22 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { Clients } from "./support/clients.ts";
-import { launcher, runCommand, runOnTerminal, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import {
+  runCommand,
+  runOnTerminal,
+  runScript,
+  spawnService,
+  startCommand,
+} from "./support/command.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { isReplay, isSamePlant } from "./support/plants.ts";
 import { createRandom } from "./support/random.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {
-  alter,
   checkIntegrity,
-  damage,
   makeCrashedStore,
+  makeSpoiltStores,
   makeStore,
-  overwrite,
   readFolder,
   readPlants,
 } from "./support/stores.ts";
@@ -30,7 +34,7 @@ describe("plantstore backup, while plants are being stored", () => {
     await using service = await spawnService(env);
     const surroundings = { findUrl: () => service.started.url, createsOnly: true };
     await using load = new Clients(CLIENTS, surroundings, createRandom());
-    await load.untilAcknowledged(2_000);
+    await load.untilAcknowledged(500);
 
     const before = load.ledger.listCertain();
     const finished = await runCommand(["backup", "--json", copy], env);
@@ -63,64 +67,50 @@ describe("plantstore backup, while plants are being stored", () => {
 
 describe("plantstore backup", () => {
   test("makes one file for its owner alone, says what is in it, and leaves the store as it was", async () => {
-    using folder = makeTemporaryFolder();
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-    makeStore(`${folder.path}/plants.db`, 1234);
-    await runCommand(["token", "create", "--name", "till"], env);
-    const before = readFolder(folder.path);
+    using at = makeWorkplace();
+    makeStore(at.store, 1234);
+    await runCommand(["token", "create", "--name", "till"], at.env);
+    const before = readFolder(at.path);
 
-    const finished = await runCommand(["backup", `${folder.path}/copy.db`], env);
+    const finished = await runCommand(["backup", `${at.path}/copy.db`], at.env);
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
     expect(finished.stdout).toMatch(/^ {2}To {6}\S+\/copy\.db$/m);
     expect(finished.stdout).toMatch(/^ {2}Plants {2}1,234$/m);
     expect(finished.stdout).toMatch(/^ {2}Tokens {2}1$/m);
-    expect(readFolder(folder.path)).toEqual({ ...before, "copy.db": expect.any(String) });
-    expect(statSync(`${folder.path}/copy.db`).mode & 0o777).toBe(0o600);
-    expect(readPlants(`${folder.path}/copy.db`)).toEqual(readPlants(`${folder.path}/plants.db`));
+    expect(readFolder(at.path)).toEqual({ ...before, "copy.db": expect.any(String) });
+    expect(statSync(`${at.path}/copy.db`).mode & 0o777).toBe(0o600);
+    expect(readPlants(`${at.path}/copy.db`)).toEqual(readPlants(at.store));
   });
 
   test("- is standard output, and standard input of restore", async () => {
-    using folder = makeTemporaryFolder();
-    makeStore(`${folder.path}/plants.db`, 5_000);
+    using at = makeWorkplace();
+    makeStore(at.store, 5_000);
+    mkdirSync(at.file("away"));
     const script = '"$0" backup - --json | (cd away && "$0" restore -)';
-    mkdirSync(`${folder.path}/away`);
-    const child = Bun.spawn(["sh", "-c", script, launcher], {
-      cwd: folder.path,
-      env: { PATH: process.env["PATH"] ?? "", DATABASE_URL: "sqlite:plants.db" },
-      stdout: "pipe",
-      stderr: "pipe",
-    });
-    const [stdout, stderr] = await Promise.all([
-      new Response(child.stdout).text(),
-      new Response(child.stderr).text(),
-    ]);
-    expect(await child.exited).toBe(0);
+    const env = { DATABASE_URL: "sqlite:plants.db" };
+    const { exitCode, stdout, stderr } = await runScript(script, env, at.path);
+    expect(exitCode).toBe(0);
     expect(JSON.parse(stderr)).toMatchObject({ event: "backed_up", to: "-", plants: 5_000 });
     expect(stdout).toMatch(/^ {2}From {4}-$/m);
     expect(stdout).toMatch(/^ {2}Plants {2}5,000$/m);
-    const restored = readPlants(`${folder.path}/away/plants.db`);
-    expect(Bun.deepEquals(restored, readPlants(`${folder.path}/plants.db`))).toBe(true);
-    expect(readdirSync(folder.path).toSorted()).toEqual(["away", "plants.db"]);
+    const restored = readPlants(at.file("away/plants.db"));
+    expect(Bun.deepEquals(restored, readPlants(at.store))).toBe(true);
+    expect(readdirSync(at.path).toSorted()).toEqual(["away", "plants.db"]);
   });
 
   test("- fails if the reader of standard output leaves before the end", async () => {
-    using folder = makeTemporaryFolder();
-    makeStore(`${folder.path}/plants.db`, 5_000);
-    const script = '{ "$0" backup -; echo "exit $?" >&2; } | true';
-    const child = Bun.spawn(["sh", "-c", script, launcher], {
-      env: { PATH: process.env["PATH"] ?? "", DATABASE_URL: `sqlite:${folder.path}/plants.db` },
-      stderr: "pipe",
-    });
-    expect(await new Response(child.stderr).text()).toBe(
-      "plantstore: standard output: broken pipe.\nexit 1\n",
-    );
+    using at = makeWorkplace();
+    makeStore(at.store, 5_000);
+    const script = `"$0" backup - | true; exit "\${PIPESTATUS[0]}"`;
+    const finished = await runScript(script, at.env);
+    const stderr = "plantstore: standard output: broken pipe.\n";
+    expect(finished).toEqual({ exitCode: 1, stdout: "", stderr });
   });
 
   test("- is refused where standard output is a terminal", async () => {
-    using folder = makeTemporaryFolder();
-    makeStore(`${folder.path}/plants.db`, 5);
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-    const { exitCode, screen } = await runOnTerminal(["backup", "-"], env);
+    using at = makeWorkplace();
+    makeStore(at.store, 5);
+    const { exitCode, screen } = await runOnTerminal(["backup", "-"], at.env);
     expect(exitCode).toBe(2);
     expect(screen).toContain("standard output is a terminal");
   });
@@ -136,66 +126,53 @@ describe("plantstore backup", () => {
     expect(readFolder(folder.path)).toMatchObject({ "plants.db": file, "plants.db-wal": log });
   });
 
-  test.each([
-    ["none.db", ["copy.db"], 1, "none.db does not exist."],
-    ["plants.db", ["none/copy.db"], 1, "none does not exist."],
-    ["plants.db", ["folder"], 1, "folder exists, and is not overwritten."],
-    ["plants.db", ["plants.db"], 1, "plants.db exists, and is not overwritten."],
-    ["plants.db", ["link.db"], 1, "link.db exists, and is not overwritten."],
-    ["plants.db", ["newer.db"], 1, "newer.db exists, and is not overwritten."],
-    ["plants.db", ["text.txt"], 1, "text.txt exists, and is not overwritten."],
-    ["plants.db", ["plants.db-wal"], 1, "is a name that SQLite uses for a part of the store."],
-    ["link.db", ["plants.db-wal"], 1, "is a name that SQLite uses for a part of the store."],
-    ["plants.db", ["orphan.db"], 1, "orphan.db-wal exists without the file"],
-    ["plants.db", ["--force", "copy.db"], 2, "unknown option '--force'"],
-    ["foreign.db", ["copy.db"], 1, "foreign.db is not a plant store of version 1.0 or newer."],
-    ["newer.db", ["copy.db"], 1, "has schema 99"],
-    ["text.txt", ["copy.db"], 1, "file is not a database"],
-    ["damaged.db", ["copy.db"], 1, "damaged.db cannot be copied"],
-    ["unindexed.db", ["copy.db"], 1, "unindexed.db is damaged: row 1999 missing from index"],
-    ["plants.db", [], 2, "missing required argument"],
-    ["plants.db", [""], 2, "<file>: expected a path, got nothing"],
-  ])("of %s to %j is refused, and nothing is made or changed", async (store, args, code, says) => {
-    using folder = makeTemporaryFolder();
-    const at = (name: string): string => `${folder.path}/${name}`;
-    for (const name of ["plants.db", "newer.db", "damaged.db", "unindexed.db"])
-      makeStore(at(name), 2_000);
-    alter(at("newer.db"), "PRAGMA user_version = 99");
-    damage(at("damaged.db"));
-    overwrite(at("unindexed.db"), "plant 1999tag 4", "plant 1999tag 9");
-    alter(at("foreign.db"), "CREATE TABLE theirs (x)");
-    writeFileSync(at("text.txt"), "not a database".repeat(100));
-    writeFileSync(at("orphan.db-wal"), "");
-    symlinkSync("plants.db", at("link.db"));
-    mkdirSync(at("folder"));
-    const before = [readFolder(folder.path), readdirSync(folder.path)];
-
-    const named = args.map((arg) => (/^-|^$/.test(arg) ? arg : at(arg)));
-    const finished = await runCommand(["backup", ...named], {
-      DATABASE_URL: `sqlite:${at(store)}`,
-    });
-    expect(finished.stderr).toContain(says);
-    expect(finished).toMatchObject({ exitCode: code, stdout: "" });
-    expect([readFolder(folder.path), readdirSync(folder.path)]).toEqual(before);
+  test("is refused where it cannot be made, and nothing is made or changed", async () => {
+    using at = makeWorkplace();
+    makeStore(at.store, 2_000);
+    makeSpoiltStores(at.path);
+    writeFileSync(at.file("orphan.db-wal"), "");
+    symlinkSync("plants.db", at.file("link.db"));
+    mkdirSync(at.file("folder"));
+    const before = [readFolder(at.path), readdirSync(at.path)];
+    const exists = ["folder", "plants.db", "link.db", "newer.db", "text.txt"];
+    for (const [store, args, exitCode, says] of [
+      ["none.db", ["copy.db"], 1, "none.db does not exist."],
+      ["plants.db", ["none/copy.db"], 1, "none does not exist."],
+      ...exists.map(
+        (to) => ["plants.db", [to], 1, `${to} exists, and is not overwritten.`] as const,
+      ),
+      ["link.db", ["plants.db-wal"], 1, "is a name that SQLite uses for a part of the store."],
+      ["plants.db", ["orphan.db"], 1, "orphan.db-wal exists without the file"],
+      ["plants.db", ["--force", "copy.db"], 2, "unknown option '--force'"],
+      ["foreign.db", ["copy.db"], 1, "foreign.db is not a plant store of version 1.0 or newer."],
+      ["newer.db", ["copy.db"], 1, "has schema 99"],
+      ["text.txt", ["copy.db"], 1, "file is not a database"],
+      ["damaged.db", ["copy.db"], 1, "damaged.db cannot be copied"],
+      ["unindexed.db", ["copy.db"], 1, "unindexed.db is damaged: row 1999 missing from index"],
+      ["plants.db", [], 2, "missing required argument"],
+      ["plants.db", [""], 2, "<file>: expected a path, got nothing"],
+    ] as const) {
+      const named = args.map((arg) => (/^-|^$/.test(arg) ? arg : at.file(arg)));
+      const env = { DATABASE_URL: `sqlite:${at.file(store)}` };
+      expect([store, args, await runCommand(["backup", ...named], env)]).toEqual([
+        store,
+        args,
+        { exitCode, stdout: "", stderr: expect.stringContaining(says) },
+      ]);
+    }
+    expect([readFolder(at.path), readdirSync(at.path)]).toEqual(before);
   });
 
-  test.each(["SIGINT", "SIGTERM"] as const)(
-    "that is interrupted by %s leaves nothing behind",
-    async (signal) => {
-      using folder = makeTemporaryFolder();
-      // Large enough that the signal comes while it is being copied.
-      makeStore(`${folder.path}/plants.db`, 1_000, "long ".repeat(20_000));
-      const child = Bun.spawn([launcher, "backup", `${folder.path}/copy.db`], {
-        env: { PATH: process.env["PATH"] ?? "", DATABASE_URL: `sqlite:${folder.path}/plants.db` },
-        stderr: "pipe",
-      });
-      const copies = (): string[] =>
-        readdirSync(folder.path).filter((name) => name.startsWith("copy.db"));
-      await until("a copy is under way", () => copies().length > 0);
-      child.kill(signal);
-      expect(await child.exited).toBe(signal === "SIGINT" ? 130 : 143);
-      expect(await new Response(child.stderr).text()).toBe("");
-      expect(copies()).toEqual([]);
-    },
-  );
+  test("that is interrupted by SIGINT leaves nothing behind", async () => {
+    using at = makeWorkplace();
+    // Large enough that the signal comes while it is being copied.
+    makeStore(at.store, 1_000, "long ".repeat(20_000));
+    const command = startCommand(["backup", at.file("copy.db")], at.env);
+    const copies = (): string[] =>
+      readdirSync(at.path).filter((name) => name.startsWith("copy.db"));
+    await until("a copy is under way", () => copies().length > 0);
+    command.kill("SIGINT");
+    expect(await command.finished).toEqual({ exitCode: 130, stdout: "", stderr: "" });
+    expect(copies()).toEqual([]);
+  });
 });

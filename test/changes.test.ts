@@ -1,37 +1,28 @@
 /** plantstore changes: the journal on the command line, of a store and of a service. */
 
-import { describe, expect, test } from "bun:test";
-import { createChangePage } from "../src/store/sql-store.ts";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { launcher, runCommand, spawnService } from "./support/command.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { sendPlant, TEST_TOKEN } from "./support/service.ts";
 
-interface Scene extends AsyncDisposable {
-  readonly env: Record<string, string>;
-  readonly url: string;
-}
+const opened = new AsyncDisposableStack();
+let env: Record<string, string>;
+let url: string;
 
-async function openScene(): Promise<Scene> {
-  await using opened = new AsyncDisposableStack();
+beforeAll(async () => {
   const folder = opened.use(makeTemporaryFolder());
-  const env = {
-    DATABASE_URL: `sqlite:${folder.path}/plants.db`,
-    PLANTSTORE_TOKEN: TEST_TOKEN,
-  };
+  env = { DATABASE_URL: `sqlite:${folder.path}/plants.db`, PLANTSTORE_TOKEN: TEST_TOKEN };
   const service = opened.use(await spawnService(env));
-  const { url } = service.started;
+  ({ url } = service.started);
   for (const id of [1n, 2n ** 63n - 1n])
     await sendPlant(url, { id, name: `plant ${id}`, tag: null });
   const headers = { authorization: `Bearer ${TEST_TOKEN}` };
   await fetch(`${url}/plants/1`, { method: "DELETE", headers });
-  const stack = opened.move();
-  return { env, url, [Symbol.asyncDispose]: () => stack.disposeAsync() };
-}
+});
+afterAll(() => opened.disposeAsync());
 
 describe("plantstore changes", () => {
   test("prints the same of the store and of the service, for people and as JSON", async () => {
-    await using scene = await openScene();
-    const { env, url } = scene;
     const local = await runCommand(["changes", "--json"], env);
     const remote = await runCommand(["changes", "--json", "--url", url], {
       PLANTSTORE_TOKEN: TEST_TOKEN,
@@ -47,8 +38,6 @@ describe("plantstore changes", () => {
   });
 
   test("goes on with --follow until Ctrl-C", async () => {
-    await using scene = await openScene();
-    const { env, url } = scene;
     const command = Bun.spawn([launcher, "changes", "--follow"], {
       env: { ...process.env, ...env },
       stdout: "pipe",
@@ -67,8 +56,6 @@ describe("plantstore changes", () => {
   });
 
   test("refuses numbers that are none, are not kept or are in the future", async () => {
-    await using scene = await openScene();
-    const { env, url } = scene;
     const run = (after: string, ...more: string[]) =>
       runCommand(
         ["changes", "--after", after, ...more],
@@ -84,16 +71,4 @@ describe("plantstore changes", () => {
     const missing = await runCommand(["changes"], { DATABASE_URL: "sqlite:./nowhere.db" });
     expect(missing.stderr).toContain("There is no store");
   });
-});
-
-test.each([
-  [10, 10n],
-  // The break before the oldest change.
-  [0, 11n],
-])("a page after %i gets further, however late its rows come", (after, first) => {
-  const page = createChangePage({ after, limit: 5, id: undefined, types: ["created"] }, 11, -1);
-  const row = { at_ms: 1n, kept: null };
-  expect(page.add({ ...row, first, last: 10n, entries: "[]" })).toBe(true);
-  page.add({ ...row, first: 11n, last: 11n, entries: '["c",null,7,"Fern",null]' });
-  expect(page.finish()).toMatchObject({ last: 11, changes: [{ seq: 11, type: "created" }] });
 });

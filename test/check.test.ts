@@ -2,14 +2,16 @@
 
 import { describe, expect, test } from "bun:test";
 import { existsSync, statSync, writeFileSync } from "node:fs";
-import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
+import { hashToken } from "../src/auth/token.ts";
+import { resolveConfig } from "../src/config.ts";
 import { INT64_MAX, INT64_MIN } from "../src/domain/plant.ts";
+import { scopes } from "../src/domain/token.ts";
 import { migrations, openDatabase } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
 import { type Finished, runCommand, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { FURTHER_STEP } from "./support/limits.ts";
-import { sendPlant, TEST_TOKEN } from "./support/service.ts";
+import { grantToken, sendPlant, TEST_TOKEN } from "./support/service.ts";
 import {
   alter,
   damage,
@@ -18,16 +20,6 @@ import {
   overwrite,
   readFolder,
 } from "./support/stores.ts";
-
-const limits = {
-  queueLengthMax: 1000,
-  queueSecondsMax: 5,
-  batchLengthMax: 100,
-  scanRowsMax: 1000,
-  changesDays: 7,
-  trimSeconds: 60,
-  bodyBytesTotalMax: 1_000_000,
-};
 
 const check = (path: string, ...args: string[]): Promise<Finished> =>
   runCommand(["check", ...args], { DATABASE_URL: `sqlite:${path}` });
@@ -41,27 +33,21 @@ const readJson = ({ stdout }: Finished): Found => JSON.parse(stdout) as Found;
 
 describe("plantstore check of a sound store", () => {
   test("counts plants, tags and tokens, with ids as exact digits", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const store = openAlone(path, limits);
+    using at = makeWorkplace();
+    const store = openAlone(at.store, resolveConfig({}, {}).config);
     await store.createPlant({ id: INT64_MIN, name: "\uFFFD", tag: "a" });
     await store.createPlant({ id: 0n, name: "", tag: undefined });
     await store.createPlant({ id: INT64_MAX, name: "🌵", tag: "a" });
-    for (const [name, expiresAtMs] of [
-      ["one", undefined],
-      ["two", Date.now() + 60_000],
-      ["three", Date.now() - 1],
-      ["four", Date.now() - 1],
-      ["five", Date.now() - 1],
-    ] as const)
-      await store.createToken(
-        toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 1, expiresAtMs }),
-      );
-    const four = (await readTokens(store)).find((token) => token.name === "four");
-    await store.revokeToken(four?.hash ?? "", 1);
+    const past = Date.now() - 1;
+    await grantToken({ store });
+    await grantToken({ store }, scopes, { expiresAtMs: Date.now() + 3_600_000 });
+    for (let expired = 0; expired < 2; expired++)
+      await grantToken({ store }, scopes, { expiresAtMs: past });
+    const revoked = await grantToken({ store }, scopes, { expiresAtMs: past });
+    await store.revokeToken(hashToken(revoked), 1);
     await store.close();
 
-    const finished = await check(path, "--json");
+    const finished = await check(at.store, "--json");
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
     expect(finished.stdout).toEndWith("}\n");
     expect(finished.stdout).toContain(
@@ -72,45 +58,42 @@ describe("plantstore check of a sound store", () => {
       faults: [],
       schema: migrations.length,
       tokens: { active: 2, expired: 2, revoked: 1 },
-      bytes: { file: statSync(path).size, log: 0 },
+      bytes: { file: statSync(at.store).size, log: 0 },
     });
   });
 
   test("works while the service runs and writes", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
+    using at = makeWorkplace();
     await using service = await spawnService({
-      DATABASE_URL: `sqlite:${path}`,
+      DATABASE_URL: `sqlite:${at.store}`,
       PLANTSTORE_TOKEN: TEST_TOKEN,
     });
     await sendPlant(service.started.url, { id: 1n, name: "a", tag: null });
-    const finished = await check(path, "--json");
+    const finished = await check(at.store, "--json");
     expect(readJson(finished)).toMatchObject({
       ok: true,
       plants: { count: 1 },
-      bytes: { log: statSync(`${path}-wal`).size },
+      bytes: { log: statSync(`${at.store}-wal`).size },
     });
     const again = await sendPlant(service.started.url, { id: 2n, name: "b", tag: null });
     expect(again.status).toBe(200);
   });
 
   test("sees what a crashed service left in its log, and leaves it there", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    makeCrashedStore(path, 50);
-    const before = readFolder(folder.path);
-    expect(readJson(await check(path, "--json"))).toMatchObject({
+    using at = makeWorkplace();
+    makeCrashedStore(at.store, 50);
+    const before = readFolder(at.path);
+    expect(readJson(await check(at.store, "--json"))).toMatchObject({
       ok: true,
       plants: { count: 50 },
     });
-    expect(readFolder(folder.path)).toMatchObject(before);
+    expect(readFolder(at.path)).toMatchObject(before);
   });
 
   test("says that an older schema will be migrated, and does not migrate it", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    openDatabase(path).close();
-    const env = { DATABASE_URL: `sqlite:${path}`, ...FURTHER_STEP };
+    using at = makeWorkplace();
+    openDatabase(at.store).close();
+    const env = { DATABASE_URL: `sqlite:${at.store}`, ...FURTHER_STEP };
     for (let run = 0; run < 2; run++)
       expect(await runCommand(["check"], env)).toMatchObject({
         exitCode: 0,
@@ -123,63 +106,41 @@ describe("plantstore check of a sound store", () => {
 });
 
 describe("plantstore check of a store with something wrong", () => {
-  const spoil: Record<string, [(path: string) => void, check: string, says: string]> = {
-    "a page overwritten": [damage, "integrity", "page"],
-    "the index on tags gone": [
-      (path) => alter(path, "DROP INDEX plants_tag"),
-      "tables",
-      "The index plants_tag is missing.",
-    ],
-    "a table altered": [
-      (path) => alter(path, "ALTER TABLE plants ADD COLUMN extra TEXT"),
+  const text = "not a database".repeat(1_000);
+  const [before, after] = ["plant 1999tag 4", "plant 1999tag 9"];
+
+  /** What is done to it: a statement, or another change. */
+  test.each<[string | ((path: string) => void), check: string, says: string]>([
+    [damage, "integrity", "page"],
+    ["DROP INDEX plants_tag", "tables", "The index plants_tag is missing."],
+    [
+      "ALTER TABLE plants ADD COLUMN x TEXT",
       "tables",
       "The table plants is not as plantstore makes it.",
     ],
-    "an index that lacks a plant": [
-      (path) => overwrite(path, "plant 1999tag 4", "plant 1999tag 9"),
-      "integrity",
-      "missing from index plants_tag",
-    ],
-    "a newer schema": [
-      (path) => alter(path, "PRAGMA user_version = 99"),
-      "schema",
-      "A newer plantstore wrote it",
-    ],
-    "another application's mark": [
-      (path) => alter(path, "PRAGMA application_id = 1"),
-      "schema",
-      "is not a plant store",
-    ],
-    "no database in it": [
-      (path) => writeFileSync(path, "not a database".repeat(1000)),
-      "integrity",
-      "file is not a database",
-    ],
-    "nothing in it": [(path) => writeFileSync(path, ""), "schema", "is not a plant store"],
-  };
+    [(path) => overwrite(path, before, after), "integrity", "missing from index plants_tag"],
+    ["PRAGMA user_version = 99", "schema", "A newer plantstore wrote it"],
+    ["PRAGMA application_id = 1", "schema", "is not a plant store"],
+    [(path) => writeFileSync(path, text), "integrity", "file is not a database"],
+    [(path) => writeFileSync(path, ""), "schema", "is not a plant store"],
+  ])("%s: %s is wrong, and says %s; it exits 1, and changes nothing", async (spoil, name, says) => {
+    using at = makeWorkplace();
+    makeStore(at.store, 2_000);
+    if (typeof spoil === "string") alter(at.store, spoil);
+    else spoil(at.store);
+    const files = readFolder(at.path);
+    const asJson = await check(at.store, "--json");
+    expect(asJson.exitCode).toBe(1);
+    const { ok, faults } = readJson(asJson);
+    expect(ok).toBe(false);
+    expect(faults[0]).toEqual({ check: name, message: expect.stringContaining(says) });
 
-  test.each(Object.entries(spoil))(
-    "%s: says so, exits 1, and changes nothing",
-    async (_, [spoilStore, name, says]) => {
-      using folder = makeTemporaryFolder();
-      const path = `${folder.path}/plants.db`;
-      makeStore(path, 2_000);
-      spoilStore(path);
-      const before = readFolder(folder.path);
-
-      const asJson = await check(path, "--json");
-      expect(asJson.exitCode).toBe(1);
-      const { ok, faults } = readJson(asJson);
-      expect(ok).toBe(false);
-      expect(faults[0]).toEqual({ check: name, message: expect.stringContaining(says) });
-
-      const { exitCode, stdout, stderr } = await check(path);
-      expect(exitCode).toBe(1);
-      expect(stdout).toMatch(new RegExp(`^${name} +WRONG +\\S`, "m"));
-      expect(stderr).toContain(name === "schema" ? says : `${path} is damaged or incomplete`);
-      expect(readFolder(folder.path)).toEqual(before);
-    },
-  );
+    const { exitCode, stdout, stderr } = await check(at.store);
+    expect(exitCode).toBe(1);
+    expect(stdout).toMatch(new RegExp(`^${name} +WRONG +\\S`, "m"));
+    expect(stderr).toContain(name === "schema" ? says : `${at.store} is damaged or incomplete`);
+    expect(readFolder(at.path)).toEqual(files);
+  });
 
   test("that is not there fails, and makes none", async () => {
     using folder = makeTemporaryFolder();

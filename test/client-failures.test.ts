@@ -1,16 +1,22 @@
 /** The client between a caller and a service that fail: what is lost, repeated and cancelled. */
 
-import { describe, expect, test } from "bun:test";
+import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { Client, type NewPlant, ServiceError, type Settled } from "../client/client.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+import { send, startService, TEST_TOKEN } from "./support/service.ts";
 
 const DELAYS_MS = [1, 1, 1, 1, 1];
+
+const service = await startService();
+const direct = new Client(service.url, TEST_TOKEN);
+
+afterAll(() => service[Symbol.asyncDispose]());
+beforeEach(() => service.database.run("DELETE FROM plants"));
 
 type Answer = (request: Request, forward: () => Promise<Response>) => Promise<Response> | Response;
 
 /** A proxy that answers each request in its own way, and forwards those after. */
-function startProxy(service: TestService, ...answers: Answer[]) {
+function startProxy(...answers: Answer[]) {
   const seen: string[] = [];
   const server = Bun.serve({
     port: 0,
@@ -50,52 +56,41 @@ const cutAfter =
     return new Response(body, { headers: answer.headers });
   };
 
-const fetchAll = (service: TestService): Promise<Response> =>
-  fetch(`${service.url}/plants`, {
-    headers: { authorization: `Bearer ${TEST_TOKEN}`, accept: "application/x-ndjson" },
-  });
-
 const many = (count: number): NewPlant[] =>
   Array.from({ length: count }, (_, index) => ({ id: BigInt(index), name: `plant ${index}` }));
 
-async function collect<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
-  const found: Item[] = [];
+async function collect<Item>(items: AsyncIterable<Item>, found: Item[] = []): Promise<Item[]> {
   for await (const item of items) found.push(item);
   return found;
 }
 
 describe("a lost answer", () => {
   test("to a create: the second attempt is a replay", async () => {
-    await using service = await startService();
-    using proxy = startProxy(service, loseAnswer);
+    using proxy = startProxy(loseAnswer);
     expect(await proxy.client.create({ id: 1n, name: "a" })).toBe("replayed");
     expect(proxy.seen).toEqual(["POST /plants", "POST /plants"]);
   });
 
   test("to a replacement with ifMatch: it is found done", async () => {
-    await using service = await startService();
-    using proxy = startProxy(service);
-    await proxy.client.create({ id: 1n, name: "a" });
-    const { etag } = await proxy.client.get(1n);
-    using losing = startProxy(service, loseAnswer);
+    await direct.create({ id: 1n, name: "a" });
+    const { etag } = await direct.get(1n);
+    using losing = startProxy(loseAnswer);
     const replaced = await losing.client.replace(
       { id: 1n, name: "b", tag: "t" },
       { ifMatch: etag },
     );
-    expect(replaced).toEqual(await proxy.client.get(1n));
+    expect(replaced).toEqual(await direct.get(1n));
     expect(losing.seen).toEqual(["PUT /plants/1", "PUT /plants/1", "GET /plants/1"]);
-    const late = await rejectionOf(proxy.client.replace({ id: 1n, name: "c" }, { ifMatch: etag }));
+    const late = await rejectionOf(direct.replace({ id: 1n, name: "c" }, { ifMatch: etag }));
     expect(late).toMatchObject({ status: 412, reason: "precondition_failed" });
   });
 
   test("to a removal: it is found done, but a plant that never was is not removed", async () => {
-    await using service = await startService();
-    using proxy = startProxy(service);
-    await proxy.client.create({ id: 1n, name: "a" });
-    using losing = startProxy(service, loseAnswer);
+    await direct.create({ id: 1n, name: "a" });
+    using losing = startProxy(loseAnswer);
     await losing.client.remove(1n);
     expect(losing.seen).toHaveLength(2);
-    expect(await rejectionOf(proxy.client.remove(1n))).toMatchObject({ reason: "plant_not_found" });
+    expect(await rejectionOf(direct.remove(1n))).toMatchObject({ reason: "plant_not_found" });
   });
 
   test.each([
@@ -105,40 +100,36 @@ describe("a lost answer", () => {
   ])(
     "is not what %s is: a removal that was refused first was not done",
     async (_, status, body) => {
-      await using service = await startService();
       const refuse: Answer = () => new Response(body, { status });
-      using proxy = startProxy(service, refuse);
+      using proxy = startProxy(refuse);
       expect(await rejectionOf(proxy.client.remove(1n))).toMatchObject({
         reason: "plant_not_found",
       });
       expect(proxy.seen).toHaveLength(2);
       await proxy.client.create({ id: 1n, name: "a" });
-      using losing = startProxy(service, loseAnswer, refuse);
+      using losing = startProxy(loseAnswer, refuse);
       await losing.client.remove(1n);
       expect(losing.seen).toHaveLength(3);
     },
   );
 
   test("to a removal may be 503 store_unavailable, and a 404 of a proxy is no proof", async () => {
-    await using service = await startService();
-    using proxy = startProxy(service);
-    await proxy.client.create({ id: 1n, name: "a" });
+    await direct.create({ id: 1n, name: "a" });
     const lose: Answer = async (_, forward) => {
       await (await forward()).bytes();
       return Response.json({ error: 5003, message: "Unavailable." }, { status: 503 });
     };
     const hide: Answer = () => new Response("", { status: 404 });
-    using losing = startProxy(service, lose);
+    using losing = startProxy(lose);
     await losing.client.remove(1n);
-    using gone = startProxy(service, loseAnswer, hide);
+    using gone = startProxy(loseAnswer, hide);
     expect(await rejectionOf(gone.client.remove(1n))).toMatchObject({ status: 404, code: 0 });
   });
 
   test("to an export: it continues after the last plant, and has each once", async () => {
-    await using service = await startService();
-    await new Client(service.url, TEST_TOKEN).createBatch(many(100), () => undefined);
+    await direct.createBatch(many(100), () => undefined);
     const cut = Promise.withResolvers<void>();
-    using proxy = startProxy(service, cutAfter(1_000, cut.promise), cutAfter(1_000));
+    using proxy = startProxy(cutAfter(1_000, cut.promise), cutAfter(1_000));
     const ids: bigint[] = [];
     for await (const { id } of proxy.client.export()) {
       ids.push(id);
@@ -146,17 +137,33 @@ describe("a lost answer", () => {
     }
     expect(ids).toEqual(many(100).map(({ id }) => id));
     expect(proxy.seen[1]).toMatch(/^GET \/plants\?after=\d+$/);
-    using backwards = startProxy(service, cutAfter(1_000));
+    using backwards = startProxy(cutAfter(1_000));
     const last = await collect(backwards.client.export({ order: "desc" }));
     expect(last.map(({ id }) => id)).toEqual(ids.toReversed());
   });
 
+  test("to an export that ends early without a sign, as behind HTTP/1.0: it is completed", async () => {
+    await direct.createBatch(many(100), () => undefined);
+    const truncate =
+      (bytes: number): Answer =>
+      async (_, forward) => {
+        const text = await (await forward()).text();
+        const headers = { "content-type": "application/x-ndjson" };
+        return new Response(text.slice(0, bytes), { headers });
+      };
+    for (const bytes of [0, 1_000]) {
+      using proxy = startProxy(truncate(bytes));
+      const found = await collect(proxy.client.export());
+      expect(found.map(({ id }) => id)).toEqual(many(100).map(({ id }) => id));
+    }
+  });
+
   test("to an export from something that begins again is a failure", async () => {
-    await using service = await startService();
-    await new Client(service.url, TEST_TOKEN).create({ id: 1n, name: "a" });
-    const repeat: Answer = () => fetchAll(service);
+    await direct.create({ id: 1n, name: "a" });
+    const repeat: Answer = () =>
+      send(service, "GET", "/plants", { headers: { accept: "application/x-ndjson" } });
     const cut = Promise.withResolvers<void>();
-    using proxy = startProxy(service, cutAfter(1_000, cut.promise), repeat);
+    using proxy = startProxy(cutAfter(1_000, cut.promise), repeat);
     const plants = proxy.client.export();
     expect((await plants.next()).value).toMatchObject({ id: 1n });
     cut.resolve();
@@ -177,7 +184,7 @@ describe("a lost answer", () => {
     const event: Answer = () =>
       new Response(`id: 80\nevent: removed\ndata: ${JSON.stringify(change)}\n\n`, { headers });
     const answers = [...DELAYS_MS.map(() => quiet), quiet, event];
-    using proxy = startProxy({ url: "" } as TestService, ...answers);
+    using proxy = startProxy(...answers);
     const changes = proxy.client.changes({ follow: true, after: 5, types: ["removed"] });
     expect((await changes.next()).value).toMatchObject({ seq: 80, id: 1n });
     await changes.return();
@@ -186,9 +193,8 @@ describe("a lost answer", () => {
   });
 
   test("that stays away is a failure, after as many retries as were asked for", async () => {
-    await using service = await startService();
     const fail: Answer = () => new Response("", { status: 503 });
-    using proxy = startProxy(service, ...Array.from({ length: 9 }, () => fail));
+    using proxy = startProxy(...Array.from({ length: 9 }, () => fail));
     const failure = await rejectionOf(proxy.client.create({ id: 1n, name: "a" }));
     expect(failure).toMatchObject({ status: 503, code: 0, reason: undefined, isTransient: true });
     expect(proxy.seen).toHaveLength(DELAYS_MS.length + 1);
@@ -198,30 +204,17 @@ describe("a lost answer", () => {
     expect(proxy.seen).toHaveLength(DELAYS_MS.length + 2);
   });
 
-  test("Retry-After as a date is waited for", async () => {
-    await using service = await startService();
-    const at = new Date(Date.now() + 1_500).toUTCString();
-    using proxy = startProxy(
-      service,
-      () => new Response("", { status: 429, headers: { "retry-after": at } }),
-    );
-    const waits: number[] = [];
-    await proxy.client.create(
-      { id: 1n, name: "a" },
-      { onRetry: (_, waitMs) => void waits.push(waitMs) },
-    );
-    expect(waits).toHaveLength(1);
-    expect(waits[0]).toBeWithin(2, 1_501);
-  });
-
   test("Retry-After of more than half a minute is told, and not asked before", async () => {
-    await using service = await startService();
     const refuse: Answer = () =>
       new Response("", { status: 503, headers: { "retry-after": "3600" } });
-    using proxy = startProxy(service, refuse, refuse);
+    using proxy = startProxy(refuse, refuse);
     const failure = await rejectionOf(proxy.client.get(1n));
     expect(failure).toMatchObject({ status: 503, isTransient: true, retryAfterMs: 3_600_000 });
     expect(proxy.seen).toHaveLength(1);
+    const headers = { "retry-after": new Date(Date.now() + 3_600_000).toUTCString() };
+    using dated = startProxy(() => new Response("", { status: 429, headers }));
+    const { retryAfterMs } = (await rejectionOf(dated.client.get(1n))) as ServiceError;
+    expect(retryAfterMs).toBeWithin(3_000_000, 3_600_001);
     const controller = new AbortController();
     const waits: number[] = [];
     const patient = proxy.client.get(1n, {
@@ -239,14 +232,13 @@ describe("a lost answer", () => {
 
 describe("createAll", () => {
   test("a summary instead of the last results: those plants are sent again", async () => {
-    await using service = await startService();
     const summarize: Answer = async (_, forward) => {
       const answer = await forward();
       const [first] = (await answer.text()).split("\n");
       const summary = '{"created":5,"replayed":0,"refused":0,"complete":true}';
       return new Response(`${first}\n${summary}\n`, { headers: answer.headers });
     };
-    using proxy = startProxy(service, summarize);
+    using proxy = startProxy(summarize);
     const settled = await collect(proxy.client.createAll(many(5)));
     expect(settled.map(({ index }) => index)).toEqual([0, 1, 2, 3, 4]);
     expect(settled.map(({ outcome }) => outcome)).toEqual([
@@ -260,12 +252,11 @@ describe("createAll", () => {
     settled.map(({ plant }) => plant.id).toSorted((a, b) => Number(a - b));
 
   test("settles every plant once, past lost connections and a busy store", async () => {
-    await using service = await startService();
     const busy: Answer = () =>
       new Response('{"line":1,"status":503,"error":5004,"message":"Busy."}\n', {
         headers: { "content-type": "application/x-ndjson" },
       });
-    using proxy = startProxy(service, cutAfter(100), busy, cutAfter(0), cutAfter(5_000));
+    using proxy = startProxy(cutAfter(100), busy, cutAfter(0), cutAfter(5_000));
     const plants = many(3_000);
     const settled = await collect(proxy.client.createAll(plants));
     expect(idsOf(settled)).toEqual(plants.map(({ id }) => id));
@@ -274,8 +265,6 @@ describe("createAll", () => {
   });
 
   test("yields a result while the source waits for it", async () => {
-    await using service = await startService();
-    const client = new Client(service.url, TEST_TOKEN);
     let release = (): void => undefined;
     async function* source(): AsyncGenerator<NewPlant> {
       for (const plant of many(5)) {
@@ -285,7 +274,7 @@ describe("createAll", () => {
       }
     }
     const outcomes: unknown[] = [];
-    for await (const { outcome } of client.createAll(source())) {
+    for await (const { outcome } of direct.createAll(source())) {
       outcomes.push(outcome);
       release();
     }
@@ -293,9 +282,8 @@ describe("createAll", () => {
   });
 
   test("begins another request where the source rests", async () => {
-    await using service = await startService();
     const ended = Promise.withResolvers<undefined>();
-    using proxy = startProxy(service, async (_, forward) => {
+    using proxy = startProxy(async (_, forward) => {
       const answer = await forward();
       const text = await answer.text();
       ended.resolve(undefined);
@@ -311,8 +299,6 @@ describe("createAll", () => {
   });
 
   test("rejects with the failure of the source, after the results of what it gave", async () => {
-    await using service = await startService();
-    const client = new Client(service.url, TEST_TOKEN);
     const failure = new Error("no more");
     async function* later(): AsyncGenerator<NewPlant> {
       yield* many(3);
@@ -324,36 +310,26 @@ describe("createAll", () => {
     }
     for (const source of [later(), atOnce()]) {
       const settled: Settled[] = [];
-      const reading = (async () => {
-        for await (const one of client.createAll(source)) settled.push(one);
-      })();
-      expect(await rejectionOf(reading)).toBe(failure);
+      expect(await rejectionOf(collect(direct.createAll(source), settled))).toBe(failure);
       expect(settled).toHaveLength(3);
     }
   });
 
   test("refuses an id that is not a bigint, because it may have lost digits", async () => {
-    await using service = await startService();
-    const client = new Client(service.url, TEST_TOKEN);
     const wrong = [
       { id: 1n, name: "a" },
       { id: 2 as unknown as bigint, name: "b" },
     ];
     const settled: Settled[] = [];
-    const reading = (async () => {
-      for await (const one of client.createAll(wrong)) settled.push(one);
-    })();
-    const failure = await rejectionOf(reading);
+    const failure = await rejectionOf(collect(direct.createAll(wrong), settled));
     expect(failure).toBeInstanceOf(TypeError);
     expect((failure as Error).message).toBe("id: expected a bigint, got number");
     expect(settled).toHaveLength(1);
-    expect(await rejectionOf(client.create(wrong[1] as NewPlant))).toBeInstanceOf(TypeError);
-    expect(await rejectionOf(client.get(1 as unknown as bigint))).toBeInstanceOf(TypeError);
+    expect(await rejectionOf(direct.create(wrong[1] as NewPlant))).toBeInstanceOf(TypeError);
+    expect(await rejectionOf(direct.get(1 as unknown as bigint))).toBeInstanceOf(TypeError);
   });
 
   test("ends the source where the caller has seen enough", async () => {
-    await using service = await startService();
-    const client = new Client(service.url, TEST_TOKEN);
     const ended = Promise.withResolvers<undefined>();
     async function* endless(): AsyncGenerator<NewPlant> {
       try {
@@ -362,14 +338,13 @@ describe("createAll", () => {
         ended.resolve(undefined);
       }
     }
-    for await (const { index } of client.createAll(endless())) if (index === 10) break;
+    for await (const { index } of direct.createAll(endless())) if (index === 10) break;
     await ended.promise;
     // The client can still be used.
-    expect(await client.create({ id: 0n, name: "a" })).toBe("replayed");
+    expect(await direct.create({ id: 0n, name: "a" })).toBe("replayed");
   });
 
   test("takes no more plants from the source than are answered for, but for a few", async () => {
-    await using service = await startService();
     const name = "x".repeat(1_000);
     const received = Promise.withResolvers<undefined>();
     /** Reads all it can get, and answers nothing. */
@@ -381,7 +356,7 @@ describe("createAll", () => {
       }
       return new Response("", { headers: { "content-type": "application/x-ndjson" } });
     };
-    using proxy = startProxy(service, readOnly);
+    using proxy = startProxy(readOnly);
     let taken = 0;
     function* endless(): Generator<NewPlant> {
       for (let id = 0n; ; id++, taken++) yield { id, name };
@@ -397,8 +372,6 @@ describe("createAll", () => {
   });
 
   test("an abort ends it, with the results of what was sent", async () => {
-    await using service = await startService();
-    const client = new Client(service.url, TEST_TOKEN);
     const controller = new AbortController();
     async function* endless(): AsyncGenerator<NewPlant> {
       for (let id = 0n; ; id++) {
@@ -408,17 +381,14 @@ describe("createAll", () => {
       }
     }
     const settled: Settled[] = [];
-    const reading = (async () => {
-      const { signal } = controller;
-      for await (const one of client.createAll(endless(), { signal })) settled.push(one);
-    })();
+    const { signal } = controller;
+    const reading = collect(direct.createAll(endless(), { signal }), settled);
     expect(await rejectionOf(reading)).toMatchObject({ message: "enough" });
     expect(settled.length).toBe((await service.readPlants()).length);
     expect(settled.length).toBeGreaterThan(5);
   });
 
   test("a refused token is a failure at once", async () => {
-    await using service = await startService();
     let retries = 0;
     const client = new Client(service.url, "an-unknown-token-1234", { onRetry: () => retries++ });
     const failure = await rejectionOf(collect(client.createAll(many(10_000))));
@@ -434,13 +404,12 @@ describe("an abort", () => {
     ["an export", (client: Client, signal: AbortSignal) => collect(client.export({}, { signal }))],
     ["a list", (client: Client, signal: AbortSignal) => collect(client.list({}, { signal }))],
   ])("ends %s with its reason", async (_, use) => {
-    await using service = await startService();
     const controller = new AbortController();
     const hang: Answer = () => {
       controller.abort(new Error("cancelled"));
       return new Promise(() => undefined);
     };
-    using proxy = startProxy(service, hang);
+    using proxy = startProxy(hang);
     expect(await rejectionOf(use(proxy.client, controller.signal))).toMatchObject({
       message: "cancelled",
     });
@@ -448,7 +417,6 @@ describe("an abort", () => {
   });
 
   test("by the signal of the constructor ends every operation", async () => {
-    await using service = await startService();
     const signal = AbortSignal.abort(new Error("closed"));
     const client = new Client(service.url, TEST_TOKEN, { signal });
     for (const operate of [
@@ -462,8 +430,7 @@ describe("an abort", () => {
   });
 
   test("by AbortSignal.timeout is not taken for a failure that passes", async () => {
-    await using service = await startService();
-    using proxy = startProxy(service, () => new Promise(() => undefined));
+    using proxy = startProxy(() => new Promise(() => undefined));
     const failure = await rejectionOf(proxy.client.get(1n, { signal: AbortSignal.timeout(50) }));
     expect((failure as Error).name).toBe("TimeoutError");
     expect(proxy.seen).toHaveLength(1);

@@ -1,7 +1,7 @@
 /** The HTTP client that the console and the command line share. */
 
 import { describe, expect, test } from "bun:test";
-import { Client, type Outcome, ServiceError } from "../client/client.ts";
+import { Client, ServiceError } from "../client/client.ts";
 import { errorNames, isTransient } from "../client/errors.ts";
 import { retry } from "../client/retry.ts";
 import { catalogue } from "../src/domain/errors.ts";
@@ -16,44 +16,7 @@ const plants: Plant[] = [
   { id: 2n ** 53n + 1n, name: "\u2028\n", tag: "x" },
 ];
 
-async function create(client: Client, given: readonly Plant[]): Promise<Outcome[]> {
-  const outcomes: Outcome[] = [];
-  await client.createBatch(given, (index, outcome) => {
-    outcomes[index] = outcome;
-  });
-  return outcomes;
-}
-
-async function exportAll(client: Client, filter = {}): Promise<Plant[]> {
-  const found: Plant[] = [];
-  for await (const block of client.exportBlocks(filter)) found.push(...block);
-  return found;
-}
-
 describe("the client", () => {
-  test("stores plants, and reads them back exactly", async () => {
-    await using service = await startService();
-    const client = new Client(`${service.url}/`, TEST_TOKEN);
-    expect(await create(client, plants)).toEqual(["created", "created", "created"]);
-    const other = { id: 1n, name: "b", tag: undefined };
-    expect(await create(client, [plants[0] as Plant, other])).toEqual([
-      "replayed",
-      {
-        code: 3001,
-        reason: "id_taken",
-        message: "A different plant has the id 1; nothing was changed.",
-      },
-    ]);
-    expect(await client.listPage({ limit: 2 })).toEqual({ plants: plants.slice(0, 2), next: 1n });
-    expect(await client.listPage({ after: 1n, order: "desc" })).toEqual({
-      plants: plants.slice(0, 1),
-      next: undefined,
-    });
-    expect(await exportAll(client)).toEqual(plants);
-    expect(await exportAll(client, { tag: "x" })).toEqual(plants.slice(2));
-    expect(await create(client, [])).toEqual([]);
-  });
-
   test("has every operation", async () => {
     await using service = await startService();
     const report = await useClient({ Client, ServiceError }, service.url, TEST_TOKEN);

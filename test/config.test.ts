@@ -31,7 +31,6 @@ describe("a setting", () => {
     ["PORT", "65536", '"65536" is not allowed; expected an integer from 0 to 65535'],
     ["PORT", "", '"" is not allowed'],
     ["PORT", "80.5", '"80.5"'],
-    ["PORT", "0x50", '"0x50"'],
     ["PORT", " 80", '" 80"'],
     ["HOST", "", "a host name or an IP address"],
     ["HOST", "http://x", "a host name or an IP address"],
@@ -60,6 +59,11 @@ describe("a setting", () => {
     ["PLANTSTORE_RATE_LIMIT", "none", "a number per s, min or h"],
     ["PLANTSTORE_LOG_LEVEL", "verbose", "debug, info, warn, error"],
     ["PLANTSTORE_WRITE_CONNECTIONS", "-1", "an integer from 1"],
+    ["PLANTSTORE_WORKERS", "0", "an integer from 1 to 64"],
+    ["PLANTSTORE_WORKERS", "65", "an integer from 1 to 64"],
+    ["PLANTSTORE_BACKUP_EVERY", "15", '"15" is not allowed'],
+    ["PLANTSTORE_BACKUP_EVERY", "0m", '"0m" is not allowed'],
+    ["PLANTSTORE_BACKUP_EVERY", "8d", '"8d" is not allowed'],
     ["PLANTSTORE_BODY_BYTES_TOTAL_MAX", "64", "an integer from 1048576"],
   ])("%s=%s is refused by name, value and what is allowed", (name, value, says) => {
     const resolve = () => resolveConfig({}, { [name]: value });

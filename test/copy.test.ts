@@ -9,7 +9,7 @@ import { type Finished, runCommand, spawnService, startCommand } from "./support
 import { FURTHER_STEP } from "./support/limits.ts";
 import { makeWorkplace, type Workplace } from "./support/folder.ts";
 import type { StoredPlant } from "./support/plants.ts";
-import { countPlants, makeStore, readFolder, readPlants } from "./support/stores.ts";
+import { countPlants, makeStore, readFolder, readPlants, storePlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 /** A workplace with two stores. The second may not exist yet. */
@@ -22,20 +22,10 @@ interface Pair extends Workplace {
 function makePair(from: readonly StoredPlant[], to?: readonly StoredPlant[]): Pair {
   const at = makeWorkplace();
   const paths = { from: at.file("from.db"), to: at.file("to.db") };
-  fill(paths.from, from);
-  if (to !== undefined) fill(paths.to, to);
+  storePlants(paths.from, from);
+  if (to !== undefined) storePlants(paths.to, to);
   const args = ["copy", "--from", `sqlite:${paths.from}`, "--to", `sqlite:${paths.to}`];
   return { ...at, ...paths, args };
-}
-
-function fill(path: string, plants: readonly StoredPlant[]): void {
-  const db = openDatabase(path);
-  const insert = db.prepare("INSERT INTO plants VALUES (?, ?, ?)");
-  db.transaction(() => {
-    for (const { id, name, tag } of plants) insert.run(id, name, tag);
-  })();
-  insert.finalize();
-  db.close();
 }
 
 const plant = (id: number | bigint, name = `plant ${id}`, tag: string | null = null) => ({
@@ -60,8 +50,7 @@ interface Summary {
 
 const summaryOf = ({ stdout }: Finished): Summary => JSON.parse(stdout) as Summary;
 
-const nonePlants = { copied: 0, present: 0 };
-const noneTokens = { copied: 0, present: 0 };
+const none = { copied: 0, present: 0 };
 
 describe("plantstore copy", () => {
   const awkward = [
@@ -87,8 +76,8 @@ describe("plantstore copy", () => {
       finished: true,
       from: at.from,
       to: at.to,
-      plants: { ...nonePlants, copied: 6 },
-      tokens: noneTokens,
+      plants: { ...none, copied: 6 },
+      tokens: none,
       verification,
       seconds: expect.any(Number),
     });
@@ -96,7 +85,7 @@ describe("plantstore copy", () => {
     const target = readFileSync(at.to);
     const again = await runCommand([...at.args, "--json"]);
     expect(summaryOf(again)).toMatchObject({
-      plants: { ...nonePlants, present: 6 },
+      plants: { ...none, present: 6 },
       verification,
     });
     expect(readFileSync(at.to).equals(target)).toBe(true);
@@ -120,46 +109,43 @@ describe("plantstore copy", () => {
       const { stdout } = await runCommand(["webhook", ...args, "--json"], env);
       return JSON.parse(stdout) as Record<string, unknown>[];
     };
+    const secretsOf = (path: string): unknown[] => {
+      using db = new Database(path);
+      return db.query("SELECT record ->> 'secret' AS secret FROM webhooks").all();
+    };
     await webhook(at.from, "add", "https://shop.example/plants", "--types", "created");
-    await webhook(at.from, "add", "https://till.example/");
     const source = await webhook(at.from, "list");
 
     const { exitCode, stdout, stderr } = await runCommand(at.args);
     expect(exitCode).toBe(0);
-    expect(stdout).toMatch(/^ {2}Webhooks {2}2 copied, 0 present$/m);
-    expect(stderr).toContain("2 webhooks are paused in the copy: plantstore webhook resume");
-    const [shop, till] = await webhook(at.to, "list");
+    expect(stdout).toMatch(/^ {2}Webhooks {2}1 copied, 0 present$/m);
+    expect(stderr).toContain("1 webhook is paused in the copy: plantstore webhook resume");
+    const [shop] = await webhook(at.to, "list");
+    const changes = await runCommand(["changes", "--json"], { DATABASE_URL: `sqlite:${at.to}` });
+    const [, newest] = /"seq":(\d+)[^\n]*\n$/.exec(changes.stdout) ?? [];
     expect(shop).toMatchObject({
-      name: "shop.example",
       url: "https://shop.example/plants",
       types: ["created"],
       state: "paused",
+      lastChange: Number(newest),
     });
-    const changes = await runCommand(["changes", "--json"], { DATABASE_URL: `sqlite:${at.to}` });
-    const newest = JSON.parse(changes.stdout.trimEnd().split("\n").at(-1) ?? "") as { seq: number };
-    expect([shop?.["lastChange"], till?.["lastChange"]]).toEqual([newest.seq, newest.seq]);
     expect(await webhook(at.from, "list")).toEqual(source);
-    const secretOf = (path: string): string[] => {
-      using db = new Database(path);
-      const rows = db.query<{ record: string }, []>("SELECT record FROM webhooks").all();
-      return rows.map(({ record }) => (JSON.parse(record) as { secret: string }).secret);
-    };
-    expect(secretOf(at.to)).toEqual(secretOf(at.from));
+    expect(secretsOf(at.to)).toEqual(secretsOf(at.from));
 
     await webhook(at.to, "resume", "shop.example");
     const again = await runCommand(at.args);
     expect(again).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(again.stdout).toMatch(/^ {2}Webhooks {2}0 copied, 2 present$/m);
+    expect(again.stdout).toMatch(/^ {2}Webhooks {2}0 copied, 1 present$/m);
     expect((await webhook(at.to, "list"))[0]).toMatchObject({ state: "active" });
   });
 
   test("an empty store is copied, and into one that holds plants", async () => {
     using at = makePair([]);
     expect(summaryOf(await runCommand([...at.args, "--json"]))).toMatchObject({
-      plants: nonePlants,
+      plants: none,
       verification: { equal: true, from: { count: 0 }, to: { count: 0 } },
     });
-    fill(at.to, many(3));
+    storePlants(at.to, many(3));
     const extra = await runCommand([...at.args, "--json"]);
     expect(extra).toMatchObject({
       exitCode: 3,
@@ -167,42 +153,33 @@ describe("plantstore copy", () => {
     });
     expect(summaryOf(extra)).toMatchObject({
       finished: true,
-      plants: nonePlants,
+      plants: none,
       verification: { equal: false, from: { count: 0 }, to: { count: 3 } },
     });
     expect(readPlants(at.to)).toEqual(many(3));
   });
 
-  test.each(["from", "to"] as const)("DATABASE_URL stands in for --%s", async (left) => {
+  test("DATABASE_URL stands in for --from or --to", async () => {
     using at = makePair(many(3));
-    const given = left === "from" ? "to" : "from";
-    const args = ["copy", `--${given}`, `sqlite:${at[given]}`];
-    const finished = await runCommand(args, { DATABASE_URL: `sqlite:${at[left]}` });
-    expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(readPlants(at.to)).toEqual(many(3));
+    for (const [given, left] of [
+      ["from", "to"],
+      ["to", "from"],
+    ] as const) {
+      const args = ["copy", `--${given}`, `sqlite:${at[given]}`];
+      const finished = await runCommand(args, { DATABASE_URL: `sqlite:${at[left]}` });
+      expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
+      expect(readPlants(at.to)).toEqual(many(3));
+    }
   });
 
   test.each([
     [[], "--from, --to: give at least one; DATABASE_URL stands in for the other"],
-    [["--from", ""], '--from: "" is not allowed (unknown scheme)'],
-    [
-      ["--from", "plants.db"],
-      '--from: "plants.db" is not allowed (unknown scheme); expected sqlite:',
-    ],
-    [["--to", "sqlite:a.db?b"], '--to: "sqlite:a.db?b" is not allowed (not the path of a file)'],
-    [
-      ["--to", "sqlite::memory:"],
-      '--to: "sqlite::memory:" is not allowed (not the path of a file)',
-    ],
+    [["--from", ""], '--from: "" is not allowed (unknown scheme); expected sqlite:'],
     [["--to", "postgres://me:secret"], '--to: "postgres://********" is not allowed ('],
-    [["--to", "mysql://me:secret@a/b"], '--to: "mysql://********" is not allowed (unknown scheme)'],
-    [["--from", "me:secret@a"], '--from: "********" is not allowed ('],
-    [["--from", "user=me password=secret"], '--from: "********" is not allowed ('],
     [["--from", "sqlite:a.db", "--to", "sqlite:a.db"], "both are the same store"],
     [["--from", "sqlite:a.db", "--to", "sqlite:./a.db"], "--to: ./a.db is the store"],
     [["extra"], "too many arguments"],
     [["--database-url", "sqlite:a.db"], "unknown option"],
-    [["--force"], "unknown option"],
   ])("%j is not understood: exit 2, no secret repeated, nothing made", async (args, says) => {
     using at = makeWorkplace();
     const finished = await runCommand(["copy", ...args], at.env);
@@ -212,24 +189,18 @@ describe("plantstore copy", () => {
     expect(readdirSync(at.path)).toEqual([]);
   });
 
-  test.each([
-    ["by another name", "from.db", linkSync],
-    ["through a link", "from.db", symlinkSync],
-    ["in place of its log", "from.db-wal", undefined],
-  ])("the same store %s is refused", async (_, name, link) => {
+  test("the same store by another name, through a link or in place of its log is refused", async () => {
     using at = makePair(many(3));
-    const to = link === undefined ? at.file(name) : at.file("link.db");
-    link?.(at.file(name), to);
+    linkSync(at.from, at.file("hard.db"));
+    symlinkSync(at.from, at.file("soft.db"));
     const before = readFolder(at.path);
-    const finished = await runCommand([
-      "copy",
-      "--from",
-      `sqlite:${at.from}`,
-      "--to",
-      `sqlite:${to}`,
-    ]);
-    expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
-    expect(finished.stderr).toContain(`--to: ${to} is the store, or a part of it`);
+    for (const name of ["hard.db", "soft.db", "from.db-wal"]) {
+      const to = at.file(name);
+      const args = ["copy", "--from", `sqlite:${at.from}`, "--to", `sqlite:${to}`];
+      const finished = await runCommand(args);
+      expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
+      expect(finished.stderr).toContain(`--to: ${to} is the store, or a part of it`);
+    }
     expect(readFolder(at.path)).toEqual(before);
   });
 
@@ -251,25 +222,6 @@ describe("plantstore copy", () => {
     expect(finished).toMatchObject({ exitCode: 1, stdout: "" });
     expect(finished.stderr).toContain(says);
     expect(readFolder(at.path)).toEqual(before);
-  });
-});
-
-describe("a target that holds a different plant under one of the ids", () => {
-  const from = [plant(1), plant(2, "same", ""), plant(3, "a"), plant(4, "b", ""), plant(5, "c")];
-  const to = [plant(-7), plant(2, "same", ""), plant(3, "A"), plant(4, "b"), plant(9)];
-
-  test("is refused, and keeps all it held: exit 3", async () => {
-    using at = makePair(from, to);
-    const finished = await runCommand([...at.args, "--json"]);
-    expect(finished.exitCode).toBe(3);
-    expect(finished.stderr).toBe(
-      `plantstore: ${at.to} holds a different plant under the id 3, 4. ` +
-        "Nothing in it was replaced. Copy into an empty store.\n",
-    );
-    expect(summaryOf(finished)).toMatchObject({ finished: false, verification: null });
-    const after = readPlants(at.to);
-    for (const one of to) expect(after).toContainEqual(one);
-    expect(readPlants(at.from)).toEqual(from);
   });
 });
 
@@ -306,6 +258,24 @@ describe("tokens", () => {
       .filter(({ hash }) => hash === hashToken(seed))
       .map((row) => [row.revoked_at_ms, row.last_used_at_ms])[0];
 
+  test("a target that holds a different plant under one of the ids is refused, keeps all it held and gets no token: exit 3", async () => {
+    const from = [plant(1), plant(2, "same", ""), plant(3, "a"), plant(4, "b", ""), plant(5, "c")];
+    const to = [plant(-7), plant(2, "same", ""), plant(3, "A"), plant(4, "b"), plant(9)];
+    using at = makePair(from, to);
+    addToken(at.from, "till");
+    const finished = await runCommand([...at.args, "--json"]);
+    expect(finished.exitCode).toBe(3);
+    expect(finished.stderr).toBe(
+      `plantstore: ${at.to} holds a different plant under the id 3, 4. ` +
+        "Nothing in it was replaced. Copy into an empty store.\n",
+    );
+    expect(summaryOf(finished)).toMatchObject({ finished: false, verification: null });
+    const after = readPlants(at.to);
+    for (const one of to) expect(after).toContainEqual(one);
+    expect(readPlants(at.from)).toEqual(from);
+    expect(readTokens(at.to)).toEqual([]);
+  });
+
   test("are copied with every field, also revoked and expired ones, and go on working", async () => {
     const token = mintToken();
     using at = makePair(many(3));
@@ -314,7 +284,7 @@ describe("tokens", () => {
     addToken(at.from, "revoked", { name: "client", revoked_at_ms: 3_000, last_used_at_ms: 2_500 });
     const finished = await runCommand([...at.args, "--json"]);
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(summaryOf(finished).tokens).toEqual({ ...noneTokens, copied: 3 });
+    expect(summaryOf(finished).tokens).toEqual({ ...none, copied: 3 });
     expect(readTokens(at.to)).toEqual(readTokens(at.from));
     await using service = await spawnService({ DATABASE_URL: `sqlite:${at.to}` });
     expect(service.started.tokenFile).toBeUndefined();
@@ -323,13 +293,6 @@ describe("tokens", () => {
       return (await fetch(`${service.started.url}/plants/1`, { headers })).status;
     };
     expect([await statusOf(token), await statusOf("revoked")]).toEqual([200, 401]);
-  });
-
-  test("no token works in a target that holds other plants", async () => {
-    using at = makePair(many(3), [{ id: 2n, name: "different", tag: null }]);
-    addToken(at.from, "till");
-    expect((await runCommand(at.args)).exitCode).toBe(3);
-    expect(readTokens(at.to)).toEqual([]);
   });
 
   test("a token whose name is taken in the target is not copied, and named: exit 1", async () => {
@@ -353,25 +316,25 @@ describe("tokens", () => {
 
 describe("a copy that is disturbed", () => {
   test("killed before the end, the next copy continues it", async () => {
-    using at = makePair(many(60_000));
+    using at = makePair(many(30_000));
     const command = startCommand(at.args);
     await until("a plant is copied", () => isStored(at.to));
     command.kill("SIGKILL");
     expect((await command.finished).exitCode).toBe(137);
     const before = countPlants(at.to);
     expect(before).toBeGreaterThan(0);
-    expect(before).toBeLessThan(60_000);
+    expect(before).toBeLessThan(30_000);
     const again = await runCommand([...at.args, "--json"]);
     expect(again).toMatchObject({ exitCode: 0, stderr: "" });
     expect(summaryOf(again)).toMatchObject({
-      plants: { ...nonePlants, copied: 60_000 - before, present: before },
+      plants: { ...none, copied: 30_000 - before, present: before },
       verification: { equal: true },
     });
     expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
   });
 
   test("on SIGINT says how far it came, and exits 130", async () => {
-    using at = makePair(many(60_000));
+    using at = makePair(many(30_000));
     const command = startCommand([...at.args, "--json"]);
     await until("a plant is copied", () => isStored(at.to));
     command.kill("SIGINT");
@@ -384,27 +347,6 @@ describe("a copy that is disturbed", () => {
     expect(rest).toMatchObject({ finished: false, verification: null });
     expect(plants["copied"]).toBe(countPlants(at.to));
     expect((await runCommand(at.args)).exitCode).toBe(0);
-  });
-
-  test("a source that is written to meanwhile is noticed: exit 1", async () => {
-    using at = makePair(many(30_000), []);
-    const command = startCommand([...at.args, "--json"]);
-    // Lower ids than all others: the copy has passed them when it sees most of these.
-    using db = new Database(at.from);
-    db.run("PRAGMA busy_timeout = 5000");
-    let id = 0;
-    const writer = setInterval(() => {
-      db.run("INSERT INTO plants VALUES (?, 'late', NULL)", [--id]);
-    }, 2);
-    const finished = await command.finished;
-    clearInterval(writer);
-    expect(finished.stderr).toContain(
-      `plantstore: ${at.from} was written to during the copy. Stop the service and run the copy again.\n`,
-    );
-    expect(finished.exitCode).toBe(1);
-    expect(summaryOf(finished)).toMatchObject({ finished: false, verification: null });
-    expect((await runCommand(at.args)).exitCode).toBe(0);
-    expect(Bun.deepEquals(readPlants(at.to), readPlants(at.from))).toBe(true);
   });
 });
 

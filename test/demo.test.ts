@@ -3,19 +3,8 @@
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { createDemoPlants } from "../scripts/demo-plants.ts";
-import { isStorable } from "../src/domain/plant.ts";
 import { makeTemporaryFolder } from "./support/folder.ts";
 import { until } from "./support/until.ts";
-
-test("the demo's plants are the same every time, each with an id of its own", () => {
-  const plants = createDemoPlants(3000);
-  expect(plants).toEqual(createDemoPlants(3000));
-  expect(new Set(plants.map(({ id }) => id)).size).toBe(3000);
-  expect(plants.every(({ name, tag }) => isStorable(name) && isStorable(tag ?? ""))).toBe(true);
-  expect(plants.some(({ id }) => id === 2n ** 63n - 1n)).toBe(true);
-  expect(new Set(plants.map(({ tag }) => tag)).size).toBeGreaterThan(10);
-});
 
 test("the demo shows plants to its token while they come in, and leaves nothing behind", async () => {
   using folder = makeTemporaryFolder();

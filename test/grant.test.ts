@@ -2,6 +2,7 @@
 
 import { expect, test } from "bun:test";
 import {
+  findExcess,
   grantRules,
   hashToken,
   isWellFormedToken,
@@ -135,4 +136,27 @@ test("a token is shown once, with what people see of it; a name in use is refuse
     "token_name_taken",
     'A token named "till" is in use; revoke it first, or choose another name.',
   ]);
+});
+
+test.each<[service: string, own: string | undefined, asked: string | undefined, isLess: boolean]>([
+  ["", "100/s", "none", false],
+  ["", "100/s", undefined, false],
+  ["", "100/s", "101/s", false],
+  ["", "100/s", "100/s", true],
+  ["", "100/s", "6000/min", false],
+  ["", "6000/min", "100/s", true],
+  ["", "6000/min", "101/s", false],
+  ["", undefined, "none", true],
+  ["", undefined, undefined, true],
+  ["", "none", undefined, true],
+  ["500/s", undefined, undefined, true],
+  ["500/s", undefined, "none", false],
+  ["500/s", undefined, "501/s", false],
+  ["500/s", "100/s", undefined, false],
+  ["500/s", "1000/s", undefined, true],
+  ["500/s", "none", "none", true],
+])("of a service with %j, a token with the rate %p hands out %p: %p", (all, own, rate, isLess) => {
+  const maker = toRecord("x", { name: "maker", scopes, createdAtMs: 0, rate: own });
+  const excess = findExcess({ name: "made", scopes, createdAtMs: 0, rate }, maker, all);
+  expect(excess).toEqual(isLess ? undefined : expect.stringContaining("rate: at most "));
 });

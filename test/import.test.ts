@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { launcher, runCommand, startCommand } from "./support/command.ts";
+import { runCommand, runScript, startCommand } from "./support/command.ts";
 import { lines, makeWorkplace, parseLines } from "./support/folder.ts";
 import { limits } from "./support/limits.ts";
 import { countPlants, readPlants } from "./support/stores.ts";
@@ -29,17 +29,11 @@ describe("plantstore import", () => {
   ];
 
   test.each([
-    ["plants.ndjson", ndjson, []],
     ["plants.JSONL", ndjson, []],
     ["plants.json", json, []],
-    ["plants.csv", csv, []],
     ["plants.tsv", csv.replaceAll(",", "\t"), []],
     ["plants.txt", csv.replaceAll(",", ";"), ["--format", "csv", "--delimiter", ";"]],
-    [
-      "plants.csv",
-      csv.replace("id,name,tag", "Nr,Plant,Type"),
-      ["--map", "id=Nr, name=Plant,tag=Type"],
-    ],
+    ["plants.csv", csv.replace("id,name,tag", "Nr,P,T"), ["--map", "id=Nr, name=P,tag=T"]],
     ["plants.csv", ndjson, ["--format", "ndjson"]],
   ])("%s: %j with %j is stored, and recognised the next time", async (name, text, more) => {
     using at = makeWorkplace({ [name]: text });
@@ -59,18 +53,6 @@ describe("plantstore import", () => {
       refused: 0,
       seconds: expect.any(Number),
     });
-  });
-
-  test("- is standard input", async () => {
-    using at = makeWorkplace();
-    const command = startCommand(["import", "-", "--format", "json"], at.env);
-    await command.write(json);
-    await command.end();
-    expect(await command.finished).toMatchObject({
-      exitCode: 0,
-      stdout: "created 2, replayed 0, refused 0\n",
-    });
-    expect(readPlants(at.store)).toEqual(stored);
   });
 
   test("refuses bad records alone, keeps them in --rejects in their order, and exits 3", async () => {
@@ -157,16 +139,12 @@ describe("plantstore import", () => {
     // The fifo has had a reader, which is gone.
     const script =
       'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" import plants.ndjson --rejects -';
-    const child = Bun.spawn(["sh", "-c", script, launcher], {
-      cwd: at.path,
-      env: { PATH: process.env["PATH"] ?? "", ...at.env },
-      stderr: "pipe",
-    });
-    expect(await new Response(child.stderr).text()).toBe(
-      "plantstore: standard output: broken pipe.\n" +
+    expect(await runScript(script, at.env, at.path)).toMatchObject({
+      exitCode: 1,
+      stderr:
+        "plantstore: standard output: broken pipe.\n" +
         "The import did not finish: 2 plants are known to be stored. Running it again is safe.\n",
-    );
-    expect(await child.exited).toBe(1);
+    });
   });
 
   test("without --rejects prints the first ten, and how many more there are", async () => {
@@ -186,7 +164,10 @@ describe("plantstore import", () => {
     [["plants.csv", "--map", "colour=Plant"], "the fields are id, name, tag"],
     [["plants.csv", "--map", "name"], "expected field=heading"],
     [["plants.csv", "--map", "name=A,name=B"], "name is given twice"],
-    [["plants.csv", "--map", "name=Plant"], 'No column is headed "Plant"; the columns are "id"'],
+    [
+      ["plants.csv", "--map", "name=Plant", "--rejects", "plants.rejects", "--force"],
+      'No column is headed "Plant"; the columns are "id"',
+    ],
     [["plants.csv", "--delimiter", "x"], "Allowed choices are"],
     [["plants.csv", "--delimiter", ";"], "or the sign between them with --delimiter"],
     [["-"], "--format is needed to read standard input"],
@@ -199,15 +180,24 @@ describe("plantstore import", () => {
       ["plants.csv", "--url", "http://a.example", "--database-url", "sqlite:x.db"],
       "give one of them",
     ],
+    [["plants.xlsx", "--delimiter", ";"], "--delimiter: only with CSV"],
+    [["plants.xlsx", "--encoding", "utf-8"], "--encoding: a workbook has its own"],
+    [["plants.csv", "--sheet", "One"], "--sheet: only with a workbook"],
+    [["-", "--format", "xlsx"], "a workbook is read from a file, not from a pipe"],
     [[], "missing required argument"],
   ])("%j is not understood: exit 2", async ([path, ...more], says) => {
-    using at = makeWorkplace({ "plants.ndjson": ndjson, "plants.csv": csv });
+    using at = makeWorkplace({
+      "plants.ndjson": ndjson,
+      "plants.csv": csv,
+      "plants.rejects": "mine",
+    });
     const own = (arg: string): string => (arg.startsWith("plants.") ? at.file(arg) : arg);
     const args = path === undefined ? [] : [own(path), ...more.map(own)];
     const finished = await runCommand(["import", ...args], at.env);
     expect(finished.stderr).toContain(says);
     expect(finished).toMatchObject({ exitCode: 2, stdout: "" });
     expect(await Bun.file(at.file("plants.csv")).text()).toBe(csv);
+    expect(await Bun.file(at.file("plants.rejects")).text()).toBe("mine");
   });
 
   test.each([
@@ -234,23 +224,13 @@ describe("plantstore import", () => {
     },
   );
 
-  test("a file whose columns are not found leaves the file of --rejects as it was", async () => {
-    using at = makeWorkplace({ "plants.csv": "Nr,name\n1,a\n", "rejects.csv": "mine" });
-    const args = ["import", at.file("plants.csv"), "--rejects", at.file("rejects.csv"), "--force"];
-    expect(await runCommand(args, at.env)).toMatchObject({ exitCode: 2, stdout: "" });
-    expect(readFileSync(at.file("rejects.csv"), "utf8")).toBe("mine");
-  });
-
   describe.skipIf(Bun.which("prlimit") === null)("with no room left", () => {
-    const bad = "not json\n".repeat(5_000);
+    const bad = `[${Array<string>(5_000).fill("{}").join(",")}]`;
 
-    test.each([
-      ["plants.ndjson", bad],
-      ["plants.json", `[${Array<string>(5_000).fill("{}").join(",")}]`],
-    ])("%s: the file of --rejects ends with a whole record, and is named", async (name, text) => {
-      using at = makeWorkplace({ [name]: text });
-      const rejects = at.file(`rejects-${name}`);
-      const args = ["import", at.file(name), "--rejects", rejects];
+    test("the file of --rejects ends with a whole record, and is named", async () => {
+      using at = makeWorkplace({ "plants.json": bad });
+      const rejects = at.file("rejects.json");
+      const args = ["import", at.file("plants.json"), "--rejects", rejects];
       const { exitCode, stderr } = await runCommand(args, at.env, {
         wrapper: ["prlimit", "--fsize=500000"],
       });
@@ -263,11 +243,11 @@ describe("plantstore import", () => {
     });
 
     test("not even for the first of --rejects: no file is left", async () => {
-      using at = makeWorkplace({ "plants.ndjson": bad });
-      const args = ["import", at.file("plants.ndjson"), "--rejects", at.file("rejects.ndjson")];
+      using at = makeWorkplace({ "plants.json": bad });
+      const args = ["import", at.file("plants.json"), "--rejects", at.file("rejects.json")];
       const wrapper = ["prlimit", "--fsize=50000"];
       expect(await runCommand(args, at.env, { wrapper })).toMatchObject({ exitCode: 1 });
-      expect(readdirSync(at.path)).toEqual(["plants.ndjson"]);
+      expect(readdirSync(at.path)).toEqual(["plants.json"]);
     });
 
     test("for a new store, the next import makes it", async () => {
@@ -295,14 +275,11 @@ describe("plantstore import", () => {
     ["that isn't here.csv", "", "/that isn't here.csv: no such file"],
     ["folder.csv", "", "is a folder"],
     ["picture.csv", "\u0089PNG\r\n\u001a\n", "is a picture"],
-    ["picture.json", "\u00ff\u00d8\u00ff\u00e0\u0000\u0010JFIF", "is a picture"],
-    ["page.csv", "%PDF-1.7\n", "is a PDF"],
     ["plants.json", '{"id":1,"name":"a"}', "does not begin a JSON array"],
-    ["plants.csv", '\ufeffid,name\n1,a\n2,"b\n', "inside a quoted cell"],
+    ["plants.csv", 'id,name\n1,a\n2,"b\n', "inside a quoted cell"],
   ])("%s with %j fails: exit 1, and a reason", async (name, text, says) => {
     using at = makeWorkplace();
-    if (text !== "")
-      writeFileSync(at.file(name), text, /^p(icture|age)/.test(name) ? "latin1" : "utf8");
+    if (text !== "") writeFileSync(at.file(name), text, "latin1");
     if (name === "folder.csv") mkdirSync(at.file(name));
     const finished = await runCommand(["import", at.file(name)], at.env);
     expect(finished.stderr).toContain(says);
@@ -330,16 +307,6 @@ describe("plantstore import", () => {
     expect(readPlants(at.store)[1]).toEqual({ id: 2n, name: "Höhe", tag: null });
   });
 
-  test("beyond the quota each plant is refused, and those that are stored already are not", async () => {
-    using at = makeWorkplace({ "plants.csv": "id,name\n1,a\n2,b\n3,c\n" });
-    const env = { ...at.env, PLANTSTORE_PLANTS_MAX: "2" };
-    for (const stdout of ["created 2, replayed 0", "created 0, replayed 2"]) {
-      const finished = await runCommand(["import", at.file("plants.csv")], env);
-      expect(finished).toMatchObject({ exitCode: 3, stdout: `${stdout}, refused 1\n` });
-      expect(finished.stderr).toContain("The store holds as many plants as it may");
-    }
-  });
-
   test("a sheet of a workbook is read, and its refused rows are kept as CSV", async () => {
     using at = makeWorkplace();
     const stock = rowsOf([
@@ -359,19 +326,6 @@ describe("plantstore import", () => {
     );
   });
 
-  test.each([
-    [["stock.xlsx", "--delimiter", ";"], "--delimiter: only with CSV"],
-    [["stock.xlsx", "--encoding", "utf-8"], "--encoding: a workbook has its own"],
-    [["stock.csv", "--sheet", "One"], "--sheet: only with a workbook"],
-    [["-", "--format", "xlsx"], "a workbook is read from a file, not from a pipe"],
-  ])("%j is refused", async ([name = "", ...args], says) => {
-    using at = makeWorkplace();
-    const path = name === "-" ? name : at.file(name);
-    const finished = await runCommand(["import", path, ...args], at.env);
-    expect(finished).toMatchObject({ exitCode: 2 });
-    expect(finished.stderr).toContain(says);
-  });
-
   test("a file that is cut off fails, and says how much of it is stored", async () => {
     using at = makeWorkplace({
       "plants.json": '[{"id":1,"name":"a"},{"id":2,"name":"b"},{"id":3,"na',
@@ -389,14 +343,14 @@ describe("plantstore import", () => {
     ["json", '[{"id":1,"name":"p"},\n"', '",{"id":2,"name":"p"}\n,', 2],
     ["csv", 'id,name\n1,p\n3,"', '"\n2,p\n', 3],
   ])(
-    "%s: a record of 100 MB is refused in constant memory, and the rest goes on",
+    "%s: a record of 80 MB is refused in constant memory, and the rest goes on",
     async (format, before, after, line) => {
       using at = makeWorkplace();
       openDatabase(at.store).close();
       const command = startCommand(["import", "-", "--format", format], at.env);
       await command.write(before);
       const megabyte = new Uint8Array(1024 * 1024).fill(32);
-      for (let written = 0; written < 100; written++) await command.write(megabyte);
+      for (let written = 0; written < 80; written++) await command.write(megabyte);
       await command.write(after);
       await until("2 plants are stored", () => countPlants(at.store) === 2);
       const status = readFileSync(`/proc/${command.pid}/status`, "utf8");
@@ -430,31 +384,25 @@ describe("plantstore import", () => {
       exitCode: 0,
       stdout: "created 6, replayed 0, refused 0\n",
       stderr: expect.stringMatching(
-        /^(The store did not get to this request in time; nothing was stored\. Trying again in \d\.\d s\.\n)+$/,
+        /^(The request timed out in the queue; nothing was stored\. Trying again in \d\.\d s\.\n)+$/,
       ),
     });
   });
 
-  test.each([
-    ["SIGINT", 130],
-    ["SIGTERM", 143],
-  ] as const)(
-    "on %s prints how far it came, exits %i, and simply runs again",
-    async (signal, code) => {
-      using at = makeWorkplace({ "plants.ndjson": lines(1, 20) });
-      await runCommand(["import", at.file("plants.ndjson")], at.env);
-      const command = startCommand(["import", "-", "--format", "ndjson"], at.env);
-      await command.write(lines(11, 20));
-      await until("30 plants are stored", () => countPlants(at.store) === 30);
-      command.kill(signal);
-      expect(await command.finished).toMatchObject({
-        exitCode: code,
-        stdout: "created 10, replayed 10, refused 0\n",
-        stderr:
-          "plantstore: interrupted. 20 plants are known to be stored. Running it again is safe.\n",
-      });
-      const again = await runCommand(["import", at.file("plants.ndjson")], at.env);
-      expect(again).toMatchObject({ exitCode: 0, stdout: "created 0, replayed 20, refused 0\n" });
-    },
-  );
+  test("on SIGTERM prints how far it came, exits 143, and simply runs again", async () => {
+    using at = makeWorkplace({ "plants.ndjson": lines(1, 20) });
+    await runCommand(["import", at.file("plants.ndjson")], at.env);
+    const command = startCommand(["import", "-", "--format", "ndjson"], at.env);
+    await command.write(lines(11, 20));
+    await until("30 plants are stored", () => countPlants(at.store) === 30);
+    command.kill("SIGTERM");
+    expect(await command.finished).toMatchObject({
+      exitCode: 143,
+      stdout: "created 10, replayed 10, refused 0\n",
+      stderr:
+        "plantstore: interrupted. 20 plants are known to be stored. Running it again is safe.\n",
+    });
+    const again = await runCommand(["import", at.file("plants.ndjson")], at.env);
+    expect(again).toMatchObject({ exitCode: 0, stdout: "created 0, replayed 20, refused 0\n" });
+  });
 });

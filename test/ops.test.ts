@@ -54,8 +54,7 @@ test("the metrics say how many, how long and how full", () => {
   expect(value("plantstore_writes_waiting_max")).toBe(8192);
   expect(value("plantstore_held_bytes_max")).toBe(50_331_648);
   expect(value("plantstore_tokens_expiring")).toBe(1);
-  expect(value("plantstore_plants")).toBe(1);
-  expect(value("plantstore_plants_max")).toBe(1_000);
+  expect([value("plantstore_plants"), value("plantstore_plants_max")]).toEqual([1, 1_000]);
   expect(value("plantstore_disk_free_bytes")).toBeGreaterThan(0);
   expect(value("plantstore_disk_free_bytes_min")).toBe(67_108_864);
   expect(value("plantstore_log_lines_dropped_total")).toBe(0);

@@ -65,6 +65,18 @@ describe("a search", () => {
     expect(page).toEqual({ plants: [], next: 1n });
   });
 
+  test.each([
+    ["Große EICHE", ["große eiche", "GROSSE", "oSSe E"]],
+    ["Ωmega ΟΔΟΣ", ["οδοσ", "οδος"]],
+    ["Éclair", ["éCLAIR", "e\u0301clair"]],
+    ["E\u0301clair", ["éCLAIR", "e\u0301clair"]],
+    ["ЖИВОТ", ["живот"]],
+    ["ılgaz", ["ILGAZ"]],
+    ["ﬁcus", ["ficus"]],
+  ])("finds parts of %s in any case, composed or not", (name, parts) => {
+    expect([...parts, "zzz", "%", "_"].filter((part) => finds(name, part))).toEqual(parts);
+  });
+
   test("finds a long part wherever it is, and nowhere else", () => {
     const letters = array(constantFrom("a", "b"), { maxLength: 60 }).map((all) => all.join(""));
     assert(
@@ -160,16 +172,19 @@ describe("a page", () => {
     expect(isSearch(asked)).toBe(Object.keys(asked).length > 0);
   });
 
-  test.each([
-    ["green fern", true],
-    ["  FERN\tGreén ", true],
-    ["fern blue", false],
-    ["ferngreen", false],
-    ["", true],
-  ])("of the words %j has a plant with each in its name or tag: %p", (q, isFound) => {
-    const fern = { id: 1n, name: "Fern", tag: "Greèn" };
-    expect(takePage([fern], { ...query, q }, 1).plants).toHaveLength(isFound ? 1 : 0);
-    expect(takePage([fern], { ...query, q, name: "x" }, 1).plants).toHaveLength(0);
+  test.each<[name: string, tag: string | undefined, found: string[], missed: string[]]>([
+    ["Fern", "Greèn", ["green fern", "  FERN\tGreén ", "", "   "], ["fern blue", "ferngreen"]],
+    ["Éclair de Lune", "rosé", ["lune éclair", "clair une", "eclair lune de rosé"], ["strasse"]],
+    ["E\u0301clair", "Lune", ["lune ECLAIR"], ["eclair rose"]],
+    ["Straße 100%", "a_b\\c", ["STRASSE", "0%", "a_b\\", "_"], ["eclair strasse"]],
+    ["Ёлка", "дерево", ["елка", "Ёлка ДЕРЕВО"], ["_"]],
+    // Thai tells words apart by their marks.
+    ["แอปเปิ้ล", undefined, ["แอปเปิ้ล"], ["แอปเปล"]],
+  ])("%s, %s has the words %j in its name or tag, and not %j", (name, tag, found, missed) => {
+    const hasWords = (q: string, more = {}): boolean =>
+      takePage([{ id: 1n, name, tag }], { ...query, q, ...more }, 1).plants.length === 1;
+    expect([...found, ...missed].filter((q) => hasWords(q))).toEqual(found);
+    expect(found.filter((q) => hasWords(q, { name: "x" }))).toEqual([]);
   });
 });
 

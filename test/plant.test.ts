@@ -24,7 +24,7 @@ import {
 } from "../src/domain/plant.ts";
 import { resolveConfig } from "../src/config.ts";
 import { describeApi } from "../src/http/operations.ts";
-import { readCpuMs } from "./support/expect.ts";
+import { readCpuMs, reasonOf } from "./support/expect.ts";
 import { runsFactor } from "./support/long.ts";
 
 const RUNS = 1_000 * runsFactor;
@@ -193,7 +193,49 @@ test("plants are written with every digit of their ids, together as alone", () =
   );
 });
 
+test.each<[body: string, id: bigint, name?: string]>([
+  ['{"id":-0,"name":"a"}', 0n],
+  ['{"id":9007199254740995.0,"name":"a"}', 9007199254740995n],
+  ['{"id":0e999999999,"name":"a"}', 0n],
+  ['{"id":5,"id":9007199254740997,"name":"x","name":"y"}', 9007199254740997n, "y"],
+  ['{"id":12,"name":"a","nested":{"id":99,"tag":"no"}}', 12n],
+  ['{"id":13,"name":"a","__proto__":{"tag":"no"},"constructor":1}', 13n],
+  ['{"id":15,"name":"\\ud83c\\udf35"}', 15n, "🌵"],
+  ['{"id":16,"name":"1.5e3"}', 16n, "1.5e3"],
+  [' \r\n\t{ "id" : 17 , "name" : "a" } \n', 17n],
+])("%s is a plant", (body, id, name = "a") => {
+  expect(parseNewPlant(body)).toEqual({ id, name, tag: undefined });
+});
+
 describe("a plant that is refused", () => {
+  test.each<[body: string, says: string]>([
+    ['{"id":9223372036854775808,"name":"a"}', "got 9223372036854775808"],
+    ['{"id":-9223372036854775809,"name":"a"}', "got -9223372036854775809"],
+    ['{"id":1.00000000000000000001,"name":"a"}', "got 1.00000000000000000001"],
+    ['{"id":1e-400,"name":"a"}', "got 1e-400"],
+    ['{"id":1e400,"name":"a"}', "got 1e400"],
+    ['{"id":1e999999999,"name":"a"}', "got 1e999999999"],
+    [`{"id":1e${"9".repeat(3_000)},"name":"a"}`, "…"],
+    ['{"id":"5","name":"a"}', "id: expected an integer from -9223372036854775808 to 9"],
+    ['{"name":"a"}', "got nothing"],
+    ['{"id":1}', "name: expected a string, got nothing"],
+    ['{"id":1,"name":"a","tag":null}', "tag: expected a string, got null"],
+    ['{"id":1,"name":"a\\u0000b"}', "a string with U+0000"],
+    ['{"id":1,"name":"a","tag":"\\udfff x"}', "unpaired surrogate"],
+    ['[{"id":1,"name":"a"}]', "body: expected an object, got an array"],
+    ["null", "body: expected an object, got null"],
+  ])("%.60s names what came", (body, says) => {
+    expect(reasonOf(() => parseNewPlant(body))).toBe("invalid_plant");
+    expect(() => parseNewPlant(body)).toThrow(says);
+  });
+
+  test.each([
+    '{"id":1,"name":"a"}{}',
+    '{"id":1,"name":"a",}',
+    '{"id":01,"name":"a"}',
+    '{"id":NaN}',
+  ])("%s is not JSON", (body) => expect(reasonOf(() => parseNewPlant(body))).toBe("invalid_json"));
+
   test("as a replacement may repeat the id of its path, however it is written", () => {
     const plant = { id: 100n, name: "a", tag: undefined };
     for (const id of ["", '"id":100,', '"id":1e2,', '"id":100.0,'])
@@ -259,17 +301,18 @@ describe("a change is judged by what is stored:", () => {
 });
 
 test("a page may have numbers for ids, BigInts, or both", () => {
-  const [name, tag] = ["a", undefined];
   const ids = [1, 2n, 2n ** 53n, -(2n ** 63n)];
-  expect(formatStoredPlants(ids.slice(0, 1).map((id) => ({ id, name, tag })))).toBe(
-    '[{"id":1,"name":"a"}]',
-  );
-  expect(formatStoredPlants(ids.slice(0, 2).map((id) => ({ id, name, tag })))).toBe(
-    '[{"id":1,"name":"a"},{"id":2,"name":"a"}]',
-  );
-  expect(formatStoredPlants(ids.map((id) => ({ id, name, tag })))).toBe(
-    `[${ids.map((id) => `{"id":${id},"name":"a"}`).join(",")}]`,
-  );
-  expect(formatNdjson([{ id: 1, name, tag }])).toBe('{"id":1,"name":"a"}\n');
-  expect([formatStoredPlants([]), formatNdjson([])]).toEqual(["[]", ""]);
+  const plants = ids.map((id) => ({ id, name: "a", tag: undefined }));
+  const texts = ids.map((id) => `{"id":${id},"name":"a"}`);
+  for (let length = 0; length <= ids.length; length++) {
+    expect(formatStoredPlants(plants.slice(0, length))).toBe(
+      `[${texts.slice(0, length).join(",")}]`,
+    );
+    expect(formatNdjson(plants.slice(0, length))).toBe(
+      texts
+        .slice(0, length)
+        .map((text) => `${text}\n`)
+        .join(""),
+    );
+  }
 });

@@ -313,6 +313,8 @@ describe("any format", () => {
     ["an .xlsx file", "PK\u0003\u0004", "a workbook or an archive, not text"],
     ["an .xls file", "\xd0\xcf\x11\xe0", "an old Excel workbook (.xls)"],
     ["a .gz file", "\x1f\x8b\b\0", "compressed with gzip"],
+    ["a photograph", "\xff\xd8\xff\xe0\0\x10JFIF", "is a picture"],
+    ["a PDF", "%PDF-1.7\n", "is a PDF"],
   ])("%s is recognised and named", async (_, start, says) => {
     const bytes = Buffer.from(`${start}${"\0\x01\xff".repeat(50)}`, "latin1");
     for (const [format] of files)

@@ -2,15 +2,7 @@
 
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import {
-  copyFileSync,
-  existsSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { createCounter } from "../src/store/sql-store.ts";
 import { mintToken, readTokens, toRecord } from "../src/auth/token.ts";
 import type { CountPage } from "../src/domain/page.ts";
@@ -25,9 +17,10 @@ import {
 } from "../src/store/sqlite/database.ts";
 import { openAlone } from "../src/store/sqlite/store.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
 import { send, startService } from "./support/service.ts";
 import { changesIn, toExact } from "./support/plants.ts";
+import { alter, readMainFile } from "./support/stores.ts";
 
 const limits = {
   queueLengthMax: 1000,
@@ -52,43 +45,29 @@ describe("opening a store", () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  test("runs every migration once, and keeps what is there", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const first = openAlone(path, limits);
+  test("keeps what is there, in a STRICT table with the id as its primary key and in WAL mode", async () => {
+    using at = makeWorkplace();
+    const first = openAlone(at.store, limits);
     await first.createPlant(plant);
     await first.close();
-    const second = openAlone(path, limits);
+    const second = openAlone(at.store, limits);
     expect(await second.createPlant(plant)).toBe("replayed");
+    using db = new Database(at.store);
+    const ask = (statement: string): unknown =>
+      Object.values(db.query(statement).get() as object)[0];
+    expect(ask("SELECT sql FROM sqlite_schema WHERE name = 'plants'")).toMatch(
+      /id\s+INTEGER PRIMARY KEY[^]*STRICT$/,
+    );
+    expect(ask("PRAGMA journal_mode")).toBe("wal");
+    expect(ask("PRAGMA user_version")).toBe(migrations.length);
     await second.close();
-    const db = new Database(path, { readonly: true });
-    expect(db.query("PRAGMA user_version").get()).toEqual({ user_version: migrations.length });
-    db.close();
-  });
-
-  test("has a STRICT table with the id as its primary key, WAL, and full sync", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const store = openAlone(path, limits);
-    const db = new Database(path);
-    const { sql } = db.query("SELECT sql FROM sqlite_schema WHERE name = 'plants'").get() as {
-      sql: string;
-    };
-    expect(sql).toMatch(/id\s+INTEGER PRIMARY KEY/);
-    expect(sql).toEndWith("STRICT");
-    expect(db.query("PRAGMA journal_mode").get()).toEqual({ journal_mode: "wal" });
-    db.close();
-    await store.close();
   });
 
   test("refuses a file of a newer schema, and leaves it as it is", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    await openAlone(path, limits).close();
-    const db = new Database(path);
-    db.run("PRAGMA user_version = 999");
-    db.close();
-    const open = () => openAlone(path, limits);
+    using at = makeWorkplace();
+    await openAlone(at.store, limits).close();
+    alter(at.store, "PRAGMA user_version = 999");
+    const open = () => openAlone(at.store, limits);
     expect(open).toThrow(StoreOpenError);
     expect(open).toThrow(
       `has schema 999, and this version of plantstore knows schemas up to ${migrations.length}`,
@@ -98,9 +77,7 @@ describe("opening a store", () => {
   test("refuses a SQLite file that is not a store, and leaves it as it is", () => {
     using folder = makeTemporaryFolder();
     const path = `${folder.path}/other.db`;
-    const db = new Database(path);
-    db.run("CREATE TABLE theirs (x)");
-    db.close();
+    alter(path, "CREATE TABLE theirs (x)");
     expect(() => openAlone(path, limits)).toThrow("not a plant store");
     const after = new Database(path, { readonly: true });
     expect(after.query("SELECT name FROM sqlite_schema").all()).toEqual([{ name: "theirs" }]);
@@ -123,47 +100,19 @@ describe("opening a store", () => {
   });
 
   test.each(["3.51.3", "3.52.0", "3.100.0", "4.0.0"])("takes SQLite %s", (version) => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    openDatabase(path, undefined, version).close();
-    expect(readStore(path, (db) => getSchemaVersion(db, path), version)).toBe(migrations.length);
+    using at = makeWorkplace();
+    openDatabase(at.store, undefined, version).close();
+    expect(readStore(at.store, (db) => getSchemaVersion(db, at.store), version)).toBe(
+      migrations.length,
+    );
   });
 
   test("refuses a file that is not a database", () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    writeFileSync(path, "these are not the plants you are looking for".repeat(100));
-    expect(() => openAlone(path, limits)).toThrow("not a database");
-  });
-
-  test("syncs whatever a crashed predecessor left readable before it answers", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    await openAlone(path, limits).close();
-    // Left open on purpose: its log still holds the plant when the next store opens.
-    const predecessor = new Database(path);
-    predecessor.run("PRAGMA synchronous = OFF");
-    predecessor.run("INSERT INTO plants VALUES (1, 'a', NULL)");
-    expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
-    const store = openAlone(path, limits);
-    expect(await store.createPlant(plant)).toBe("replayed");
-    expect(statSync(`${path}-wal`).size).toBe(0);
-    predecessor.close();
-    await store.close();
+    using at = makeWorkplace();
+    writeFileSync(at.store, "these are not the plants you are looking for".repeat(100));
+    expect(() => openAlone(at.store, limits)).toThrow("not a database");
   });
 });
-
-/** What the main file holds by itself, without the log. */
-function readMainFile(path: string): unknown[] {
-  using folder = makeTemporaryFolder();
-  copyFileSync(path, `${folder.path}/copy.db`);
-  const db = new Database(`${folder.path}/copy.db`, { readonly: true });
-  try {
-    return db.query("SELECT id, name FROM plants").all();
-  } finally {
-    db.close();
-  }
-}
 
 describe("a plant that a crashed predecessor left in the log", () => {
   const query = { after: undefined, limit: 10, tag: undefined, order: "asc" } as const;
@@ -187,26 +136,26 @@ describe("a plant that a crashed predecessor left in the log", () => {
     return predecessor;
   }
 
+  const logged = [{ id: 1n, name: "a", tag: "t" }];
+
   test.each(Object.keys(reads))("is in the main file before %s shows it", async (name) => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    using predecessor = await leavePlant(path);
-    const store = openAlone(path, limits);
+    using at = makeWorkplace();
+    using predecessor = await leavePlant(at.store);
+    const store = openAlone(at.store, limits);
     await reads[name]?.(store);
-    expect(readMainFile(path)).toEqual([{ id: 1, name: "a" }]);
+    expect(readMainFile(at.store)).toEqual(logged);
     expect(predecessor.query("PRAGMA synchronous").get()).toEqual({ synchronous: 0 });
     await store.close();
   });
 
   test("is not shown while an older reader keeps it out of the main file; tokens are", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    using reader = new Database(path);
-    using predecessor = await leavePlant(path, () => {
+    using at = makeWorkplace();
+    using reader = new Database(at.store);
+    using predecessor = await leavePlant(at.store, () => {
       reader.run("BEGIN");
       reader.query("SELECT count(*) FROM plants").get();
     });
-    const store = openAlone(path, { ...limits, queueSecondsMax: 0.1 });
+    const store = openAlone(at.store, { ...limits, queueSecondsMax: 0.1 });
     expect(await readTokens(store)).toEqual([]);
     const token = toRecord(mintToken(), { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
     expect(await store.createToken(token)).toBe(true);
@@ -221,15 +170,14 @@ describe("a plant that a crashed predecessor left in the log", () => {
   });
 
   test("is shown while a reader of the newest state, such as a backup, only delays writes", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    using reader = new Database(path);
-    using predecessor = await leavePlant(path);
+    using at = makeWorkplace();
+    using reader = new Database(at.store);
+    using predecessor = await leavePlant(at.store);
     reader.run("BEGIN");
     reader.query("SELECT count(*) FROM plants").get();
-    const store = openAlone(path, { ...limits, queueSecondsMax: 1 });
+    const store = openAlone(at.store, { ...limits, queueSecondsMax: 1 });
     for (const read of Object.values(reads)) await read(store);
-    expect(readMainFile(path)).toEqual([{ id: 1, name: "a" }]);
+    expect(readMainFile(at.store)).toEqual(logged);
     expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "store_busy" });
     reader.run("COMMIT");
     expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
@@ -239,14 +187,13 @@ describe("a plant that a crashed predecessor left in the log", () => {
 });
 
 test("of a token its hash is in the file, and nothing else of it", async () => {
-  using folder = makeTemporaryFolder();
-  const path = `${folder.path}/plants.db`;
-  const store = openAlone(path, limits);
+  using at = makeWorkplace();
+  const store = openAlone(at.store, limits);
   const token = mintToken();
   const made = toRecord(token, { name: "n", scopes: ["plants:read"], createdAtMs: 5 });
   expect(await store.createToken(made)).toBe(true);
   await store.close();
-  const bytes = await Bun.file(path).bytes();
+  const bytes = await Bun.file(at.store).bytes();
   expect(Buffer.from(bytes).includes(token.slice(0, 20))).toBe(false);
   expect(Buffer.from(bytes).includes(made.hash)).toBe(true);
 });
@@ -264,19 +211,18 @@ test("GET /plants leaves nothing open that would keep the log from being folded 
 
 describe("a store whose file is taken away under it", () => {
   test.each(["", "-wal"])("plants.db%s: acknowledges nothing until it is back", async (suffix) => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const store = openAlone(path, limits);
+    using at = makeWorkplace();
+    const store = openAlone(at.store, limits);
     await store.createPlant(plant);
-    renameSync(path + suffix, `${path}-elsewhere`);
+    renameSync(at.store + suffix, `${at.store}-elsewhere`);
     for (const write of [store.createPlant({ ...plant, id: 2n }), store.probe()])
       expect(await rejectionOf(write)).toMatchObject({ reason: "store_unavailable" });
-    writeFileSync(path + suffix, "");
+    writeFileSync(at.store + suffix, "");
     expect(await rejectionOf(store.probe())).toMatchObject({ reason: "store_unavailable" });
-    renameSync(`${path}-elsewhere`, path + suffix);
+    renameSync(`${at.store}-elsewhere`, at.store + suffix);
     expect(await store.createPlant({ ...plant, id: 2n })).toBe("created");
     await store.close();
-    const db = new Database(path, { readonly: true });
+    const db = new Database(at.store, { readonly: true });
     expect(db.query("SELECT id FROM plants ORDER BY id").all()).toEqual([{ id: 1 }, { id: 2 }]);
     db.close();
   });
@@ -332,15 +278,14 @@ test("a count that took long is used again, unless it failed", async () => {
 test.each(["ABORT", "FAIL"])(
   "a plant that a trigger refuses fails alone, and the journal has its neighbours: %s",
   async (action) => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const store = openAlone(path, limits);
-    using db = new Database(path);
+    using at = makeWorkplace();
+    const store = openAlone(at.store, limits);
+    using db = new Database(at.store);
     db.run(`CREATE TRIGGER fail BEFORE INSERT ON plants WHEN NEW.id = 5
       BEGIN SELECT RAISE(${action}, 'refused'); END`);
     const plants = Array.from({ length: 16 }, (_, id) => ({ ...plant, id: BigInt(id) }));
     const outcomes = await store.createPlants(plants);
-    const made = plants.filter((_, at) => outcomes[at] === "created").map(({ id }) => id);
+    const made = plants.filter((_, index) => outcomes[index] === "created").map(({ id }) => id);
     expect(made).toEqual(plants.map(({ id }) => id).filter((id) => id !== 5n));
     const changes = changesIn(
       await store.readChanges({ after: 0, limit: 100, id: undefined, types: undefined }),

@@ -57,23 +57,25 @@ function expectNamed({ exitCode, stdout, stderr }: Finished, folder: string): vo
   expect(stderr).not.toMatch(/damaged|incomplete|\n./);
 }
 
-for (const [name, run] of Object.entries(commands))
-  describe(`plantstore ${name}`, () => {
-    test("names the folder for temporary files and TMPDIR if the folder is missing", async () => {
+describe.each(Object.entries(commands))(
+  "plantstore %s names the folder for temporary files and TMPDIR",
+  (_name, run) => {
+    test("if the folder is missing", async () => {
       using space = makeSpace();
       const missing = space.file("missing");
       expectNamed(await run(space, missing), missing);
       expect(readdirSync(space.path).toSorted()).toEqual(["backups", "plants.db"]);
     });
 
-    test.skipIf(!canMount)("names them if it is full", async () => {
+    test.skipIf(!canMount)("if it is full", async () => {
       using space = makeSpace();
       using full = mountFullFolder();
       expectNamed(await run(space, full.path), full.path);
       expect(readdirSync(full.path)).toEqual(["rest"]);
       expect(readdirSync(space.path).toSorted()).toEqual(["backups", "plants.db"]);
     });
-  });
+  },
+);
 
 describe.skipIf(!canMount)("plantstore check, the folder for temporary files being full", () => {
   test("needs no room there", async () => {

@@ -4,9 +4,7 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { statSync, writeFileSync } from "node:fs";
 import * as fc from "fast-check";
-import { Refusal, StoreOpenError } from "../src/domain/errors.ts";
 import type { Plant } from "../src/domain/plant.ts";
-import { openServed, openStore } from "../src/store/open.ts";
 import { copyOnThread } from "../src/store/sqlite/backup.ts";
 import {
   createCaller,
@@ -19,8 +17,8 @@ import type { Write } from "../src/store/sqlite/writer.ts";
 import { openReadOnly } from "../src/store/sqlite/database.ts";
 import { sharedNow } from "../src/tick.ts";
 import { rejectionOf } from "./support/expect.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
-import { alter, makeStore, readPlants } from "./support/stores.ts";
+import { makeWorkplace } from "./support/folder.ts";
+import { makeStore, readPlants } from "./support/stores.ts";
 import { until } from "./support/until.ts";
 
 const { config } = resolveConfig({}, {});
@@ -84,73 +82,43 @@ const create = (of: bigint): Write => ({
 
 describe("the store thread", () => {
   test("commits what is in time, and drops a batch that is late", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const threads = await startStoreThreads(path, config, 2);
+    using at = makeWorkplace();
+    const threads = await startStoreThreads(at.store, config, 2);
     const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
     const late = other?.ask(encodeBatch([create(1n)], sharedNow() - 1)) as Promise<unknown>;
     expect(await rejectionOf(late)).toMatchObject({ reason: "store_busy" });
     const inTime = one?.ask(encodeBatch([create(2n), create(2n)], sharedNow() + 60_000));
     expect(await inTime).toEqual(["created", "replayed"]);
     await threads.close();
-    expect(readPlants(path).map((plant) => plant.id)).toEqual([2n]);
-  });
-
-  test("says why a store cannot be opened", async () => {
-    using folder = makeTemporaryFolder();
-    const path = `${folder.path}/plants.db`;
-    const opened = await openServed(`sqlite:${path}`, config, 1);
-    await opened.store.close();
-    alter(path, "PRAGMA user_version = 999");
-    const refused = await rejectionOf(openServed(`sqlite:${path}`, config, 1));
-    expect(refused).toBeInstanceOf(StoreOpenError);
-    expect(String(refused)).toContain("has schema 999");
+    expect(readPlants(at.store).map((plant) => plant.id)).toEqual([2n]);
   });
 });
 
 test("a thread that is ended while it copies or reads leaves the store free for writers", async () => {
-  using folder = makeTemporaryFolder();
-  const path = `${folder.path}/plants.db`;
-  makeStore(path, 20_000, "n".repeat(1_000));
-  const to = `${folder.path}/copy.db`;
+  using at = makeWorkplace();
+  makeStore(at.store, 20_000, "n".repeat(1_000));
+  const to = at.file("copy.db");
   writeFileSync(to, "");
   const ending = new AbortController();
-  const copying = copyOnThread({ from: path, to, verifyFirst: false }, ending.signal);
+  const copying = copyOnThread({ from: at.store, to, verifyFirst: false }, ending.signal);
   await until("the copy has begun", () => statSync(to).size > 0);
   ending.abort();
   await copying.catch(() => undefined);
   {
-    using db = new Database(path);
+    using db = new Database(at.store);
     db.run("BEGIN IMMEDIATE");
   }
   {
     // What cannot lock the store for writing cannot be ended while it does.
-    using db = openReadOnly(path);
+    using db = openReadOnly(at.store);
     expect(() => db.run("DELETE FROM plants")).toThrow("readonly");
   }
-  const threads = await startStoreThreads(path, config, 1);
+  const threads = await startStoreThreads(at.store, config, 1);
   const [reads] = threads.links.map((link) => createCaller(link.reads));
   const query = { limit: 1_000, order: "asc", words: ["zzz"] } as never;
   for (let count = 0; count < 100; count++)
     reads?.ask({ kind: "count", query }).catch(() => undefined);
   await threads.close();
-  using db = new Database(path);
+  using db = new Database(at.store);
   db.run("BEGIN IMMEDIATE");
-});
-
-test("a plant that one HTTP thread has stored is read, refused and removed at another", async () => {
-  using folder = makeTemporaryFolder();
-  const url = `sqlite:${folder.path}/plants.db`;
-  const { store, links } = await openServed(url, config, 2);
-  const other = await openStore(url, config, undefined, links[0]);
-  const plant = { id: 7n, name: "fern", tag: undefined };
-  expect(await store.createPlant(plant)).toBe("created");
-  expect(await other.findPlant(7n)).toEqual(plant);
-  const taken = await rejectionOf(other.createPlant({ ...plant, name: "moss" }));
-  expect(taken).toBeInstanceOf(Refusal);
-  expect(taken).toMatchObject({ reason: "id_taken" });
-  await other.removePlant(7n, {});
-  expect(await store.findPlant(7n)).toBeUndefined();
-  await other.close();
-  await store.close();
 });

@@ -5,9 +5,9 @@ import { existsSync } from "node:fs";
 import { mintToken, toRecord } from "../src/auth/token.ts";
 import { plantScopes } from "../src/domain/token.ts";
 import { openDatabase } from "../src/store/sqlite/database.ts";
-import { launcher, runCommand, spawnService } from "./support/command.ts";
-import { makeTemporaryFolder } from "./support/folder.ts";
-import { startService, TEST_TOKEN, type TestService } from "./support/service.ts";
+import { runCommand, runScript, spawnService } from "./support/command.ts";
+import { makeTemporaryFolder, makeWorkplace } from "./support/folder.ts";
+import { grantToken, startService, TEST_TOKEN } from "./support/service.ts";
 import { until } from "./support/until.ts";
 
 const create = (url: string, token: string, plant: object): Promise<Response> =>
@@ -18,37 +18,48 @@ const create = (url: string, token: string, plant: object): Promise<Response> =>
   });
 
 describe("plantstore token", () => {
-  test("create, list and revoke work on the store while the service runs", async () => {
-    using folder = makeTemporaryFolder();
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-    await using service = await spawnService(env);
+  test("create, list and revoke work on the store while the service runs; list shows the last use", async () => {
+    using at = makeWorkplace();
+    await using service = await spawnService(at.env);
     const { url } = service.started;
+    const list = async (): Promise<Record<string, unknown>[]> =>
+      JSON.parse((await runCommand(["token", "list", "--json"], at.env)).stdout) as [];
 
     const made = await runCommand(
       ["token", "create", "--name", "till", "--scopes", "plants:write", "--expires", "90d"],
-      env,
+      at.env,
     );
     expect(made.exitCode).toBe(0);
     const token = made.stdout.trim();
     expect(token).toMatch(/^pst_[0-9A-Za-z]{36}_[0-9A-Za-z]{6}$/);
     expect((await create(url, token, { id: 1, name: "a" })).status).toBe(200);
 
-    const listed = await runCommand(["token", "list", "--json"], env);
-    const rows = JSON.parse(listed.stdout) as Record<string, unknown>[];
-    expect(rows.map((row) => row["name"])).toEqual(["first", "till"]);
-    expect(rows[1]).toMatchObject({
+    const listed = await list();
+    expect(listed.map((row) => row["name"])).toEqual(["first", "till"]);
+    expect(listed[1]).toMatchObject({
       prefix: token.slice(0, 10),
       scopes: ["plants:write"],
       revoked: null,
     });
-    expect(listed.stdout).not.toContain(token);
+    expect(JSON.stringify(listed)).not.toContain(token);
 
-    const revoked = await runCommand(["token", "revoke", token.slice(0, 10)], env);
+    const revoked = await runCommand(["token", "revoke", token.slice(0, 10)], at.env);
     expect(revoked.stdout).toStartWith("Revoked till ");
     await until(
       "the token is refused",
       async () => (await create(url, token, { id: 1, name: "a" })).status === 401,
     );
+    // Uses are written down at the latest when the service stops.
+    service.kill("SIGTERM");
+    await service.exited;
+    const [first, till] = await list();
+    expect(Date.now() - Date.parse(String(till?.["lastUsed"]))).toBeLessThan(3_600_000);
+    expect(first?.["lastUsed"]).toBeNull();
+    const table = await runCommand(["token", "list"], at.env);
+    expect(table.stdout).toMatch(
+      /^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +RATE +STATE$/m,
+    );
+    expect(table.stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
   });
 
   test("create, list and revoke work through a service, on a machine without the store", async () => {
@@ -68,60 +79,31 @@ describe("plantstore token", () => {
     expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([
       { name: "till", revoked: expect.any(String) },
     ]);
-    const asTill = { PLANTSTORE_TOKEN: await grantPlain(service) };
+    const asTill = { PLANTSTORE_TOKEN: await grantToken(service, plantScopes) };
     expect(await runCommand(["token", "list", "--url", service.url], asTill)).toMatchObject({
       exitCode: 1,
       stderr: expect.stringContaining("lacks the scope tokens:manage"),
     });
   });
 
-  async function grantPlain({ store }: TestService): Promise<string> {
-    const token = mintToken();
-    const grant = { name: "plain", scopes: plantScopes, createdAtMs: 1 };
-    await store.createToken(toRecord(token, grant));
-    return token;
-  }
-
-  test("list shows when a token was last used, once the service has written it down", async () => {
-    using folder = makeTemporaryFolder();
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-    {
-      await using service = await spawnService(env);
-      const token = await Bun.file(service.started.tokenFile ?? "").text();
-      await create(service.started.url, token.trim(), { id: 1, name: "a" });
-      service.kill("SIGTERM");
-      await service.exited;
-    }
-    const [first] = JSON.parse(
-      (await runCommand(["token", "list", "--json"], env)).stdout,
-    ) as Record<string, unknown>[];
-    expect(Date.now() - Date.parse(String(first?.["lastUsed"]))).toBeLessThan(60_000);
-    const table = await runCommand(["token", "list"], env);
-    expect(table.stdout).toMatch(
-      /^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +RATE +STATE$/m,
-    );
-    expect(table.stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
-  });
-
-  test.each([
-    [["create", "--name", "a b"], 2, "--name"],
-    [["create", "--name", "a", "--scopes", "plants:eat"], 2, 'got "plants:eat"'],
-    [["create", "--name", "a", "--expires", "90"], 2, 'got the string "90"'],
-    [["create", "--name", "a", "--expires", "2020-01-31"], 2, "a date or time in the future"],
-    [["revoke", "missing"], 1, "No token in use has the name or prefix"],
-    [["revoke", "pst_"], 1, "No token in use has the name or prefix"],
-  ])("%j is refused and changes nothing", async (args, exitCode, says) => {
-    using folder = makeTemporaryFolder();
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-    await runCommand(["token", "create", "--name", "till"], env);
-    const finished = await runCommand(["token", ...args], env);
-    expect(finished.stderr).toContain(says);
-    expect(finished.exitCode).toBe(exitCode);
-    const rows = JSON.parse((await runCommand(["token", "list", "--json"], env)).stdout) as Record<
-      string,
-      unknown
-    >[];
-    expect(rows).toMatchObject([{ name: "till", revoked: null }]);
+  test("what is wrong is refused and changes nothing", async () => {
+    using at = makeWorkplace();
+    await runCommand(["token", "create", "--name", "till"], at.env);
+    for (const [args, exitCode, says] of [
+      ["create --name a%b", 2, "--name"],
+      ["create --name a --scopes plants:eat", 2, 'got "plants:eat"'],
+      ["create --name a --expires 90", 2, 'got the string "90"'],
+      ["create --name a --expires 2020-01-31", 2, "a date or time in the future"],
+      ["create --name a --rate 100/day", 2, "--rate: "],
+      ["revoke missing", 1, "No token in use has the name or prefix"],
+      ["revoke pst_", 1, "No token in use has the name or prefix"],
+    ] as const)
+      expect([args, await runCommand(["token", ...args.split(" ")], at.env)]).toEqual([
+        args,
+        { exitCode, stdout: "", stderr: expect.stringContaining(says) },
+      ]);
+    const { stdout } = await runCommand(["token", "list", "--json"], at.env);
+    expect(JSON.parse(stdout)).toMatchObject([{ name: "till", revoked: null }]);
   });
 
   test.each([[["list"]], [["revoke", "till"]]])(
@@ -147,67 +129,43 @@ describe("plantstore token", () => {
     expect((await createNamed("two")).stderr).toBe("");
   });
 
-  test.each([["2090-01-31T18:00:30+02:00", "2090-01-31T16:00:30.000Z"]])(
-    "create --json --expires %s prints the token and its facts",
-    async (expires, expected) => {
-      using folder = makeTemporaryFolder();
-      const made = await runCommand(
-        ["token", "create", "--name", "till", "--expires", expires, "--json"],
-        { DATABASE_URL: `sqlite:${folder.path}/plants.db` },
-      );
-      const { token, ...facts } = JSON.parse(made.stdout) as Record<string, unknown>;
-      expect(token).toMatch(/^pst_/);
-      expect(facts).toEqual({
-        id: expect.stringMatching(/^[0-9a-f]{16}$/),
-        name: "till",
-        prefix: String(token).slice(0, 10),
-        scopes: ["plants:read", "plants:write"],
-        created: expect.any(String),
-        expires: expected,
-        lastUsed: null,
-        rate: null,
-        revoked: null,
-      });
-    },
-  );
+  test("create --json prints the token and its facts", async () => {
+    using at = makeWorkplace();
+    const given = ["--name", "till", "--expires", "2090-01-31T18:00:30+02:00", "--rate", "100/s"];
+    const made = await runCommand(["token", "create", ...given, "--json"], at.env);
+    const { token, ...facts } = JSON.parse(made.stdout) as Record<string, unknown>;
+    expect(token).toMatch(/^pst_/);
+    expect(facts).toEqual({
+      id: expect.stringMatching(/^[0-9a-f]{16}$/),
+      name: "till",
+      prefix: String(token).slice(0, 10),
+      scopes: ["plants:read", "plants:write"],
+      created: expect.any(String),
+      expires: "2090-01-31T16:00:30.000Z",
+      lastUsed: null,
+      rate: "100/s",
+      revoked: null,
+    });
+    const { stdout } = await runCommand(["token", "list"], at.env);
+    expect(stdout).toMatch(/RATE +STATE\ntill .* 100\/s +active/);
+  });
 
   test.skipIf(!existsSync("/dev/full")).each([
-    ["a full disk", '"$0" token create --name till > /dev/full; echo "exit $?" >&2'],
+    ["a full disk", '"$0" token create --name till > /dev/full'],
     // The fifo has had a reader, which is gone.
     [
       "a pipe without a reader",
-      'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" token create --name till; echo "exit $?" >&2',
+      'mkfifo pipe; true < pipe & exec > pipe; wait; "$0" token create --name till',
     ],
   ])("create into %s fails, and says so", async (_, script) => {
-    using folder = makeTemporaryFolder();
-    const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-    openDatabase(`${folder.path}/plants.db`).close();
-    const child = Bun.spawn(["sh", "-c", script, launcher], {
-      cwd: folder.path,
-      env: { PATH: process.env["PATH"] ?? "", ...env },
-      stderr: "pipe",
-    });
-    expect(await new Response(child.stderr).text()).toMatch(
-      /^plantstore: The secret could not be written, and cannot be shown again: standard output: (no space left on device|broken pipe)\.\nexit 1\n$/,
+    using at = makeWorkplace();
+    openDatabase(at.store).close();
+    const { exitCode, stderr } = await runScript(script, at.env, at.path);
+    expect(exitCode).toBe(1);
+    expect(stderr).toMatch(
+      /^plantstore: The secret could not be written, and cannot be shown again: standard output: (no space left on device|broken pipe)\.\n$/,
     );
   });
-});
-
-test("token create --rate: a rate of its own, listed; a wrong one is refused", async () => {
-  using folder = makeTemporaryFolder();
-  const env = { DATABASE_URL: `sqlite:${folder.path}/plants.db` };
-  const createWith = (rate: string) =>
-    runCommand(["token", "create", "--name", "till", "--json", "--rate", rate], env);
-  for (const rate of ["", "100", "0/s", "100/day"])
-    expect(await createWith(rate)).toMatchObject({
-      exitCode: 2,
-      stderr: expect.stringContaining("--rate: "),
-    });
-  const created = await createWith("100/s");
-  expect(JSON.parse(created.stdout)).toMatchObject({ name: "till", rate: "100/s" });
-  expect((await runCommand(["token", "list"], env)).stdout).toMatch(
-    /RATE +STATE\ntill .* 100\/s +active/,
-  );
 });
 
 test("list shows every token, oldest first, however many pages the service has", async () => {

@@ -2,11 +2,10 @@
 
 import { expect, test } from "bun:test";
 import { heapStats } from "bun:jsc";
-import type { Webhook } from "../src/domain/webhook.ts";
 import { createLog } from "../src/observe/log.ts";
-import { createSecret, createTestEvent, sendEvent } from "../src/webhooks/send.ts";
+import { createTestEvent, sendEvent } from "../src/webhooks/send.ts";
 import { createWebhookSender } from "../src/webhooks/sender.ts";
-import { startReceiver } from "./support/receiver.ts";
+import { makeWebhook, startReceiver } from "./support/receiver.ts";
 
 const silent = createLog("error", () => undefined);
 const limits = {
@@ -19,21 +18,8 @@ const limits = {
 };
 const CURSOR = 1_767_225_605_000_000;
 
-const makeShop = (name: string, url = "http://127.0.0.1:9/"): Webhook => ({
-  name,
-  url,
-  types: ["created"],
-  secret: createSecret(),
-  oldSecret: undefined,
-  createdAtMs: 0,
-  cursor: CURSOR,
-  paused: undefined,
-  failures: 0,
-  nextAttemptAtMs: 0,
-  attempts: [],
-  holder: undefined,
-  version: name,
-});
+const makeShop = (name: string, more: object = {}) =>
+  makeWebhook(name, { cursor: CURSOR, ...more });
 
 test("32 idle webhooks share one look at the journal", async () => {
   const webhooks = Array.from({ length: 32 }, (_, id) => makeShop(`shop-${id}`));
@@ -89,7 +75,7 @@ test("a large event is sent when no other is: each takes memory", async () => {
     type: "created" as const,
     json,
   }));
-  const webhooks = [1, 2, 3].map((id) => makeShop(`shop-${id}`, receiver.url));
+  const webhooks = [1, 2, 3].map((id) => makeShop(`shop-${id}`, { url: receiver.url }));
   const store = {
     listWebhooks: async () => webhooks,
     putWebhook: async () => true,
@@ -105,7 +91,7 @@ test("a large event is sent when no other is: each takes memory", async () => {
   await receiver.until(1);
   // Small ones find their way meanwhile.
   for (let sent = 0; sent < 20; sent++)
-    await sendEvent(makeShop("other", other.url), createTestEvent(), limits);
+    await sendEvent(makeShop("other", { url: other.url }), createTestEvent(), limits);
   expect(receiver.received).toHaveLength(1);
   held.resolve(new Response());
   await receiver.until(6);
@@ -117,7 +103,7 @@ test("events that are taken at once leave no timers in memory", async () => {
   using receiver = startReceiver();
   const { signal } = new AbortController();
   for (let sent = 0; sent < 200; sent++)
-    await sendEvent(makeShop("shop", receiver.url), createTestEvent(), limits, signal);
+    await sendEvent(makeShop("shop", { url: receiver.url }), createTestEvent(), limits, signal);
   Bun.gc(true);
   expect(heapStats().objectTypeCounts["AbortSignal"] ?? 0).toBeLessThan(100);
 });

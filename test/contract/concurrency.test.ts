@@ -26,17 +26,6 @@ describe("POST /plants, many at once", () => {
     expect(await service.readPlants()).toEqual([plants[winner] as StoredPlant]);
   });
 
-  test("of identical plants all succeed, all but one as replays, and one is stored", async () => {
-    await using service = await startService();
-    const plant = { id: 7n, name: "Monstera", tag: "tropical" };
-    const responses = await Promise.all(
-      makePlants(SIMULTANEOUS, () => plant).map((same) => sendPlant(service.url, same)),
-    );
-    expect(responses.filter(({ status }) => status === 200).length).toBe(SIMULTANEOUS);
-    expect(responses.filter((response) => !isReplay(response)).length).toBe(1);
-    expect(await service.readPlants()).toEqual([plant]);
-  });
-
   test("a full queue answers 503 overloaded, and what was accepted is stored and nothing else", async () => {
     const room = 4;
     await using service = await startService({ ...limits({ queueLengthMax: room }) });
@@ -60,24 +49,6 @@ describe("POST /plants, many at once", () => {
     expect(refused.length).toBeGreaterThan(0);
     expect(accepted.length).toBeGreaterThanOrEqual(room);
     expect(await service.readPlants()).toEqual(accepted);
-  });
-
-  test("a statement that fails fails its own write, and none of those that share its commit", async () => {
-    await using service = await startService();
-    await service.database.failPlantsNamed("boom");
-    const plants = makePlants(20, (index) => ({
-      id: BigInt(index),
-      name: index % 5 === 3 ? "boom" : "fine",
-      tag: null,
-    }));
-    // Handed over in one turn, before the first of them can be tried.
-    const settled = await Promise.allSettled(
-      plants.map(({ id, name }) => service.store.createPlant({ id, name, tag: undefined })),
-    );
-    expect(settled.map(({ status }) => status)).toEqual(
-      plants.map(({ name }) => (name === "boom" ? "rejected" : "fulfilled")),
-    );
-    expect(await service.readPlants()).toEqual(plants.filter(({ name }) => name === "fine"));
   });
 });
 

@@ -1,24 +1,12 @@
 /** The journal of changes, as every engine keeps it. */
 
 import { describe, expect, test } from "bun:test";
-import { resolveConfig } from "../../src/config.ts";
 import type { Change } from "../../client/changes.ts";
 import type { ChangeQuery } from "../../src/domain/change.ts";
-import type { Store, StoreLimits } from "../../src/domain/store.ts";
-import { openStore } from "../../src/store/open.ts";
-import { engine, openTestDatabase, type TestDatabase } from "../support/database.ts";
+import { engine, openTestDatabase, openTestStore } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { changesIn } from "../support/plants.ts";
 import { until } from "../support/until.ts";
-
-async function openIn(
-  database: TestDatabase,
-  limits: Partial<StoreLimits> = {},
-): Promise<Store & AsyncDisposable> {
-  const { config } = resolveConfig({}, { DATABASE_URL: database.url });
-  const store = await openStore(config.databaseUrl, { ...config, ...limits });
-  return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
-}
 
 const all: ChangeQuery = { after: 0, limit: 1000, id: undefined, types: undefined };
 
@@ -39,8 +27,7 @@ const shown = ({ name, tag }: ReturnType<typeof plant>) =>
 
 describe("the journal", () => {
   test("has every change, in order, with what was before and who made it", async () => {
-    await using database = await openTestDatabase();
-    await using store = await openIn(database);
+    await using store = await openTestStore();
     const startedAtMs = Date.now();
     const [fern, tree, moss] = [
       plant(1n, "fern", "x"),
@@ -81,8 +68,7 @@ describe("the journal", () => {
   });
 
   test("is read in pages that leave out nothing and repeat nothing", async () => {
-    await using database = await openTestDatabase();
-    await using store = await openIn(database, { batchLengthMax: 7 });
+    await using store = await openTestStore({ batchLengthMax: 7 });
     const plants = Array.from({ length: 50 }, (_, index) => plant(BigInt(index), `p${index}`));
     await store.createPlants(plants);
     const seen: bigint[] = [];
@@ -99,8 +85,7 @@ describe("the journal", () => {
   });
 
   test("goes on behind a transaction that is larger than a page", async () => {
-    await using database = await openTestDatabase();
-    await using store = await openIn(database);
+    await using store = await openTestStore();
     const large = [1n, 2n, 3n].map((id) => plant(id, "x".repeat(1_000_000)));
     await store.createPlants(large);
     await store.createPlant(plant(4n, "behind them"));
@@ -114,8 +99,7 @@ describe("the journal", () => {
   });
 
   test("shows the history of one plant, and the types that are asked for", async () => {
-    await using database = await openTestDatabase();
-    await using store = await openIn(database);
+    await using store = await openTestStore();
     // Ids that contain each other, and a name that looks like an entry.
     await store.createPlants([plant(1n, ",11,"), plant(11n, "b"), plant(111n, "c")]);
     await store.replacePlant(plant(11n, "d"), {});
@@ -143,8 +127,7 @@ describe("the journal", () => {
   });
 
   test("refuses to go on from a number that it does not have", async () => {
-    await using database = await openTestDatabase();
-    await using store = await openIn(database);
+    await using store = await openTestStore();
     const { newest } = await store.readChanges(all);
     // In another millisecond, so there are numbers between the two.
     await Bun.sleep(2);
@@ -171,18 +154,18 @@ describe("the journal", () => {
     await using database = await openTestDatabase();
     let last = 0;
     {
-      await using store = await openIn(database);
+      await using store = await openTestStore({}, database);
       await store.createPlant(plant(1n, "a"));
       ({ last } = await store.readChanges(all));
       await store.createPlant(plant(5n, "on another page than the break"));
     }
     {
-      await using store = await openIn(database, { changesDays: 0 });
+      await using store = await openTestStore({ changesDays: 0 }, database);
       expect(await rejectionOf(store.readChanges(all))).toMatchObject({ reason: "changes_gone" });
       await store.createPlants([plant(2n, "b"), plant(3n, "c")]);
       await store.removePlant(3n, {});
     }
-    await using store = await openIn(database);
+    await using store = await openTestStore({}, database);
     await store.createPlant(plant(4n, "d"));
     expect(await rejectionOf(store.readChanges({ ...all, after: last }))).toMatchObject({
       reason: "changes_gone",
@@ -195,7 +178,7 @@ describe("the journal", () => {
 
   test("loses what is too old in steps, but never the newest number", async () => {
     await using database = await openTestDatabase();
-    await using untrimmed = await openIn(database);
+    await using untrimmed = await openTestStore({}, database);
     const { newest: start } = await untrimmed.readChanges(all);
     const [table, columns, values] =
       engine === "sqlite"
@@ -213,7 +196,8 @@ describe("the journal", () => {
     await untrimmed.createPlant(plant(1n, "newest"));
     const { changes: old, newest } = await untrimmed.readChanges(all);
     expect(old.length).toBeGreaterThan(100);
-    await using store = await openIn(database, { trimSeconds: 0.05 });
+    await database.run(`UPDATE ${table} SET ${engine === "sqlite" ? "at_ms" : "at_us"} = 1`);
+    await using store = await openTestStore({ trimSeconds: 0.05 }, database);
     await until(
       "old changes are removed",
       async () => (await store.readChanges(all)).changes.length === 1,
@@ -226,19 +210,17 @@ describe("the journal", () => {
   });
 
   test("has no hole where the clock was set back, and is trimmed behind large changes", async () => {
-    await using database = await openTestDatabase();
-    await using store = await openIn(database, { trimSeconds: 0.05 });
+    await using store = await openTestStore({ trimSeconds: 0.05 });
     const large = "x".repeat(5_000_000);
     for (const id of [1n, 2n, 3n]) await store.createPlant(plant(id, large));
     const read = async (after: number) =>
       changesIn(await store.readChanges({ ...all, after }))[0] as Change;
     const ahead = await read(0);
-    const old = await read(ahead.seq);
     const [table, time] =
       engine === "sqlite" ? ["changes", "at_ms"] : ["plantstore_changes", "at_us"];
     // The clock was far ahead when the first one was made.
-    await database.run(`UPDATE ${table}
-      SET ${time} = CASE last WHEN ${ahead.seq} THEN ${time} * 2 ELSE 1 END WHERE last <= ${old.seq}`);
+    await store.database.run(`UPDATE ${table}
+      SET ${time} = CASE last WHEN ${ahead.seq} THEN ${time} * 2 ELSE 1 END`);
     const goOn = () =>
       read(ahead.seq).then(
         ({ id }) => id,

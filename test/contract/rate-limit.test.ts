@@ -1,22 +1,15 @@
 /** How much a token may ask for: by PLANTSTORE_RATE_LIMIT, or by a rate of its own. */
 
 import { describe, expect, test } from "bun:test";
-import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { catalogue } from "../../src/domain/errors.ts";
+import { scopes } from "../../src/domain/token.ts";
 import { limits } from "../support/limits.ts";
-import { startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { grantToken, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
 import { batchHead, chunk, connectRaw, type RawConnection, receive } from "../support/wire.ts";
 import { until } from "../support/until.ts";
 
 const get = (service: TestService, token = TEST_TOKEN, path = "/token"): Promise<Response> =>
   fetch(service.url + path, { headers: { authorization: `Bearer ${token}` } });
-
-async function makeToken(service: TestService, name: string, rate?: string): Promise<string> {
-  const token = mintToken();
-  const grant = { name, scopes: ["plants:read", "plants:write"] as const, createdAtMs: Date.now() };
-  await service.store.createToken(toRecord(token, { ...grant, rate }));
-  return token;
-}
 
 const makeLines = (length: number): string =>
   Array.from({ length }, (_, id) => `{"id":${id},"name":"Fern"}\n`).join("");
@@ -43,7 +36,7 @@ async function countUntilRefused(service: TestService, token: string): Promise<n
 describe("PLANTSTORE_RATE_LIMIT", () => {
   test("a token that has used up its rate is told so and when to go on; others are not affected", async () => {
     await using service = await startService({ PLANTSTORE_RATE_LIMIT: "20/h" });
-    const other = await makeToken(service, "other");
+    const other = await grantToken(service);
     const first = await get(service);
     expect(first.status).toBe(200);
     expect(first.headers.has("ratelimit")).toBe(false);
@@ -70,8 +63,8 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
   test("a token's own rate replaces it, also by none", async () => {
     await using service = await startService({ PLANTSTORE_RATE_LIMIT: "5/h" });
     const [slow, free] = [
-      await makeToken(service, "slow", "2/h"),
-      await makeToken(service, "free", "none"),
+      await grantToken(service, scopes, { rate: "2/h" }),
+      await grantToken(service, scopes, { rate: "none" }),
     ];
     expect(await countUntilRefused(service, slow)).toBe(2);
     expect(await countUntilRefused(service, TEST_TOKEN)).toBe(5);
@@ -81,26 +74,12 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
   test("a batch goes on at the rate, loses no line, and does not fail", async () => {
     await using service = await startService({ PLANTSTORE_RATE_LIMIT: "100/s" });
     const startedAtMs = performance.now();
-    const response = await sendBatch(service, makeLines(200));
+    const response = await sendBatch(service, makeLines(130));
     const results = (await response.text()).trimEnd().split("\n");
-    expect(results).toHaveLength(200);
+    expect(results).toHaveLength(130);
     expect(results.every((line) => line.includes('"status":200'))).toBe(true);
-    // 100 at once, and 100 more in a second.
-    expect(performance.now() - startedAtMs).toBeGreaterThan(900);
-  });
-
-  test("a batch and the single requests of its token both get a share", async () => {
-    await using service = await startService({ PLANTSTORE_RATE_LIMIT: "100/s" });
-    await countUntilRefused(service, TEST_TOKEN);
-    let response = await sendBatch(service, makeLines(120));
-    while (response.status === 429) response = await sendBatch(service, makeLines(120));
-    const text = response.text();
-    let served = 0;
-    while (Bun.peek.status(text) === "pending") {
-      if ((await get(service)).status === 200) served++;
-    }
-    expect((await text).match(/"status":200/g)).toHaveLength(120);
-    expect(served).toBeGreaterThan(2);
+    // 100 at once, and 30 more in 0.3 seconds.
+    expect(performance.now() - startedAtMs).toBeGreaterThan(200);
   });
 
   test("a token has four batches at a time; a further one is refused and stores nothing", async () => {
@@ -142,21 +121,5 @@ describe("PLANTSTORE_RATE_LIMIT", () => {
       status: 503,
       error: catalogue.shutting_down.code,
     });
-  });
-
-  test.skipIf(process.platform !== "linux")("several workers share one account", async () => {
-    await using service = await startService({
-      PLANTSTORE_RATE_LIMIT: "30/h",
-      PLANTSTORE_WORKERS: "2",
-    });
-    const answers = await Promise.all(
-      Array.from({ length: 60 }, () =>
-        fetch(`${service.url}/token`, {
-          headers: { authorization: `Bearer ${TEST_TOKEN}`, connection: "close" },
-        }),
-      ),
-    );
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(30);
-    expect(answers.filter(({ status }) => status === 429)).toHaveLength(30);
   });
 });

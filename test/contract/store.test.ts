@@ -1,43 +1,29 @@
 /** What every engine owes the service beyond plants: tokens, neighbours, and an end. */
 
 import { describe, expect, test } from "bun:test";
-import { makeFirstToken, mintToken, readTokens, toRecord } from "../../src/auth/token.ts";
-import { resolveConfig } from "../../src/config.ts";
+import {
+  hashToken,
+  makeFirstToken,
+  mintToken,
+  readTokens,
+  toRecord,
+} from "../../src/auth/token.ts";
 import { Refusal } from "../../src/domain/errors.ts";
-import type { Store, StoreLimits } from "../../src/domain/store.ts";
+import type { Store } from "../../src/domain/store.ts";
 import type { TokenRecord } from "../../src/domain/token.ts";
-import { openStore } from "../../src/store/open.ts";
-import { openTestDatabase, type TestDatabase } from "../support/database.ts";
+import { openTestDatabase, openTestStore } from "../support/database.ts";
 import { rejectionOf } from "../support/expect.ts";
+import { makeWebhook } from "../support/receiver.ts";
+import { grantToken } from "../support/service.ts";
 
 const plant = { id: 1n, name: "a", tag: undefined };
-
-interface TestStore extends AsyncDisposable {
-  readonly store: Store;
-}
-
-function open({ url }: TestDatabase, limits: Partial<StoreLimits> = {}): Promise<Store> {
-  const { config } = resolveConfig({}, { DATABASE_URL: url });
-  return openStore(config.databaseUrl, { ...config, ...limits });
-}
-
-/** Closed with the test, whatever becomes of it. */
-async function openIn(
-  database: TestDatabase,
-  limits: Partial<StoreLimits> = {},
-): Promise<TestStore> {
-  const store = await open(database, limits);
-  return { store, [Symbol.asyncDispose]: () => store.close() };
-}
 
 describe("tokens in the store", () => {
   const record = (name: string): TokenRecord =>
     toRecord(mintToken(), { name, scopes: ["plants:read"], createdAtMs: 5 });
 
   test("are found by hash alone, as they were made", async () => {
-    await using database = await openTestDatabase();
-    await using opened = await openIn(database);
-    const { store } = opened;
+    await using store = await openTestStore();
     const made = toRecord(mintToken(), {
       name: "n",
       scopes: ["plants:read", "plants:write"],
@@ -50,9 +36,7 @@ describe("tokens in the store", () => {
   });
 
   test("have names that are unique until revoked", async () => {
-    await using database = await openTestDatabase();
-    await using opened = await openIn(database);
-    const { store } = opened;
+    await using store = await openTestStore();
     const first = record("till");
     expect(await store.createToken(first)).toBe(true);
     expect(await store.createToken(record("till"))).toBe(false);
@@ -63,39 +47,41 @@ describe("tokens in the store", () => {
   });
 
   test("keep one with a scope, also if two stores revoke the last two at once", async () => {
-    await using database = await openTestDatabase();
-    await using one = await openIn(database);
-    await using other = await openIn(database);
+    await using one = await openTestStore();
+    await using other = await openTestStore({}, one.database);
     for (let round = 0; round < 5; round++) {
       const [first, second] = [record(`first${round}`), record(`second${round}`)];
-      for (const each of [first, second]) await one.store.createToken(each);
+      for (const each of [first, second]) await one.createToken(each);
       const revoked = await Promise.all([
-        one.store.revokeToken(first.hash, 7, "plants:read"),
-        other.store.revokeToken(second.hash, 7, "plants:read"),
+        one.revokeToken(first.hash, 7, "plants:read"),
+        other.revokeToken(second.hash, 7, "plants:read"),
       ]);
       expect(revoked.toSorted()).toEqual([false, true]);
       const left = revoked[0] ? second : first;
-      expect((await one.store.findToken(left.hash))?.revokedAtMs).toBeUndefined();
-      expect(await one.store.revokeToken(left.hash, 8)).toBe(true);
+      expect((await one.findToken(left.hash))?.revokedAtMs).toBeUndefined();
+      expect(await one.revokeToken(left.hash, 8)).toBe(true);
     }
+    // One that has expired by then does not count.
+    const [last, expired] = [record("last"), { ...record("expired"), expiresAtMs: 7 }];
+    for (const each of [last, expired]) await one.createToken(each);
+    expect(await one.revokeToken(last.hash, 7, "plants:read")).toBe(false);
+    expect(await one.revokeToken(last.hash, 6, "plants:read")).toBe(true);
   });
 
-  test("include a first one only where there has never been any", async () => {
-    await using database = await openTestDatabase();
-    await using opened = await openIn(database);
-    const { store } = opened;
-    const made = await Promise.all([makeFirstToken(store), makeFirstToken(store)]);
-    expect(made.filter((token) => token?.startsWith("pst_")).length).toBe(1);
-    expect(made).toContain(undefined);
-    const [first] = await readTokens(store);
-    await store.revokeToken(first?.hash ?? "", 1);
-    expect(await makeFirstToken(store)).toBeUndefined();
+  test("are counted if they expire between two times", async () => {
+    await using store = await openTestStore();
+    for (const expiresAtMs of [10, 20, 20, undefined])
+      await grantToken({ store }, [], { expiresAtMs });
+    const counts = [
+      store.countExpiring(10, 20),
+      store.countExpiring(9, 20),
+      store.countExpiring(10, 21),
+    ];
+    expect(await Promise.all(counts)).toEqual([0, 1, 2]);
   });
 
   test("remember their latest use, whatever order the uses arrive in", async () => {
-    await using database = await openTestDatabase();
-    await using opened = await openIn(database);
-    const { store } = opened;
+    await using store = await openTestStore();
     const token = record("n");
     await store.createToken(token);
     await store.touchTokens(new Map([[token.hash, 20]]));
@@ -104,66 +90,107 @@ describe("tokens in the store", () => {
   });
 });
 
-describe("plants that are created together", () => {
-  test("have one outcome each, in order", async () => {
-    await using database = await openTestDatabase();
-    await using opened = await openIn(database);
-    const { store } = opened;
-    expect(await store.createPlants([])).toEqual([]);
-    const outcomes = await store.createPlants([
-      plant,
-      { ...plant, id: 2n, tag: "t" },
-      plant,
-      { ...plant, name: "b" },
-    ]);
-    expect(outcomes.slice(0, 3)).toEqual(["created", "created", "replayed"]);
-    expect(outcomes[3]).toBeInstanceOf(Refusal);
-    expect(outcomes[3]).toMatchObject({ reason: "id_taken" });
-    expect(await store.findPlant(2n)).toEqual({ ...plant, id: 2n, tag: "t" });
+const makeToken = (name: string, more: Partial<TokenRecord> = {}): TokenRecord => ({
+  hash: hashToken(name),
+  prefix: `pst_${name}`,
+  name,
+  scopes: ["plants:read"],
+  createdAtMs: 1_000,
+  expiresAtMs: undefined,
+  lastUsedAtMs: undefined,
+  revokedAtMs: undefined,
+  rate: undefined,
+  ...more,
+});
+
+describe("tokens that are taken over from another store", () => {
+  const full = { expiresAtMs: 2 ** 45, lastUsedAtMs: 2_000, revokedAtMs: 3_000 };
+
+  test("stores what is not there with every field, and the second time changes nothing", async () => {
+    await using store = await openTestStore();
+    const tokens = [
+      makeToken("a"),
+      makeToken("b", full),
+      makeToken("c", { scopes: ["plants:write"] }),
+    ];
+    for (let times = 0; times < 2; times++) {
+      expect(await store.adoptTokens(tokens)).toEqual([]);
+      expect(await readTokens(store)).toEqual(tokens);
+    }
+    expect(await store.adoptTokens([])).toEqual([]);
+    expect(await makeFirstToken(store)).toBeUndefined();
   });
 
-  test("wait for room in a small queue, and those with one id keep their order", async () => {
-    await using database = await openTestDatabase();
-    await using opened = await openIn(database, { queueLengthMax: 8, batchLengthMax: 4 });
-    const { store } = opened;
-    const first = Array.from({ length: 100 }, (_, index) => ({ ...plant, id: BigInt(index) }));
-    const pairs = first.flatMap((each) => [each, { ...each, name: "later" }]);
-    const singles = Array.from({ length: 3 }, (_, index) => ({
-      ...plant,
-      id: 1_000n + BigInt(index),
-    }));
-    const [outcomes] = await Promise.all([
-      store.createPlants(pairs),
-      ...singles.map((single) => store.createPlant(single)),
-    ]);
-    expect(
-      outcomes.map((outcome) => (outcome instanceof Refusal ? outcome.reason : outcome)),
-    ).toEqual(first.flatMap(() => ["created", "id_taken"]));
+  test("takes over a revocation and a later use where the hash is there, and nothing else", async () => {
+    const cases: [there: Partial<TokenRecord>, given: Partial<TokenRecord>, due?: object][] = [
+      [{}, { revokedAtMs: 5 }, { revokedAtMs: 5 }],
+      [{ revokedAtMs: 5 }, {}],
+      [{ revokedAtMs: 5 }, { revokedAtMs: 4 }],
+      [{}, { lastUsedAtMs: 1 }, { lastUsedAtMs: 1 }],
+      [{ lastUsedAtMs: 4 }, { lastUsedAtMs: 5 }, { lastUsedAtMs: 5 }],
+      [{ lastUsedAtMs: 5 }, { lastUsedAtMs: 4 }],
+      [{ lastUsedAtMs: 5 }, {}],
+      [{}, { name: "z", expiresAtMs: 5, scopes: ["plants:write"] }],
+    ];
+    await using store = await openTestStore();
+    const toToken = (more: object, at: number) => makeToken(`t${at}`, { createdAtMs: at, ...more });
+    await store.adoptTokens(cases.map(([there], at) => toToken(there, at)));
+    expect(await store.adoptTokens(cases.map(([, given], at) => toToken(given, at)))).toEqual([]);
+    expect(await readTokens(store)).toEqual(
+      cases.map(([there, , due = there], at) => toToken(due, at)),
+    );
   });
 
-  test("are refused by a closed store", async () => {
-    await using database = await openTestDatabase();
-    const store = await open(database);
-    await store.close();
-    expect(await store.createPlants([plant, plant])).toMatchObject([
-      { reason: "shutting_down" },
-      { reason: "shutting_down" },
-    ]);
+  test("resolves to those whose name is in use, stores nothing of them, and the rest", async () => {
+    await using store = await openTestStore();
+    await store.createToken(makeToken("there", { name: "till" }));
+    const taken = makeToken("taken", { name: "till" });
+    const revoked = makeToken("revoked", { name: "till", revokedAtMs: 5, createdAtMs: 2_000 });
+    const other = makeToken("other", { createdAtMs: 3_000 });
+    expect(await store.adoptTokens([taken, revoked, other])).toEqual([taken]);
+    expect(await readTokens(store)).toEqual([makeToken("there", { name: "till" }), revoked, other]);
+  });
+
+  test("takes over revocations first, whatever the order: they free names", async () => {
+    await using store = await openTestStore();
+    await store.createToken(makeToken("old", { name: "till" }));
+    const next = makeToken("new", { name: "till", createdAtMs: 2_000 });
+    const old = makeToken("old", { name: "till", revokedAtMs: 5 });
+    expect(await store.adoptTokens([next, old])).toEqual([]);
+    expect(await readTokens(store)).toEqual([old, next]);
   });
 });
 
+test("a webhook is stored, replaced and removed by its version, and there are 32 at most", async () => {
+  await using store = await openTestStore();
+  const first = makeWebhook("shop", { version: "1" });
+  const second = makeWebhook("shop", { version: "2", cursor: 5 });
+  // The second time as a write whose answer was lost.
+  for (let times = 0; times < 2; times++)
+    expect(await store.putWebhook(first, undefined)).toBe(true);
+  expect(await store.putWebhook(second, undefined)).toBe(false);
+  for (let times = 0; times < 2; times++) expect(await store.putWebhook(second, first)).toBe(true);
+  expect(await store.putWebhook({ ...first, version: "3" }, first)).toBe(false);
+  expect(await store.listWebhooks()).toEqual([second]);
+  expect(await store.putWebhook(undefined, first)).toBe(false);
+  for (let times = 0; times < 2; times++)
+    expect(await store.putWebhook(undefined, second)).toBe(true);
+  const all = Array.from({ length: 32 }, (_, index) => makeWebhook(`shop-${index + 10}`));
+  for (const one of all) expect(await store.putWebhook(one, undefined)).toBe(true);
+  expect(await store.putWebhook(makeWebhook("one-more"), undefined)).toBe(false);
+  expect(await store.listWebhooks()).toEqual(all);
+});
+
 test("a closed store refuses reads and writes, and does not open again", async () => {
-  await using database = await openTestDatabase();
-  const store = await open(database);
+  await using store = await openTestStore();
   await store.close();
+  expect(await store.createPlants([plant])).toMatchObject([{ reason: "shutting_down" }]);
   expect(await rejectionOf(store.createPlant(plant))).toMatchObject({ reason: "shutting_down" });
   expect(await rejectionOf(readTokens(store))).toMatchObject({ reason: "shutting_down" });
 });
 
 test("plants that are too large together are read and changed one after the other", async () => {
-  await using database = await openTestDatabase();
-  await using opened = await openIn(database);
-  const { store } = opened;
+  await using store = await openTestStore();
   const large = Array.from({ length: 12 }, (_, index) => ({
     ...plant,
     id: BigInt(index),
@@ -185,40 +212,27 @@ test("plants that are too large together are read and changed one after the othe
     ...small.slice(6).map(({ id }) => store.removePlant(id, {})),
   ]);
   expect(await missing).toMatchObject({ reason: "plant_not_found" });
-  expect(await database.readPlants()).toEqual(
+  expect(await store.database.readPlants()).toEqual(
     small.slice(0, 6).map(({ id, name }) => ({ id, name, tag: null })),
   );
 });
 
-test("a store that is opened again has what was stored in it", async () => {
-  await using database = await openTestDatabase();
-  const first = await open(database);
-  expect(await first.createPlant(plant)).toBe("created");
-  await first.close();
-  await using second = await openIn(database);
-  expect(await second.store.createPlant(plant)).toBe("replayed");
-  expect(await second.store.findPlant(plant.id)).toEqual(plant);
-});
-
 test("two stores on one database see each other's plants, and neither breaks the other", async () => {
-  await using database = await openTestDatabase();
-  await using one = await openIn(database);
-  await using other = await openIn(database);
+  await using one = await openTestStore();
+  await using other = await openTestStore({}, one.database);
   const ids = Array.from({ length: 200 }, (_, index) => BigInt(index));
   const outcomes = await Promise.all(
-    [one, other].map(({ store }) =>
-      Promise.all(ids.map((id) => store.createPlant({ ...plant, id }))),
-    ),
+    [one, other].map((store) => Promise.all(ids.map((id) => store.createPlant({ ...plant, id })))),
   );
   const created = outcomes.flat().filter((outcome) => outcome === "created");
   expect(created).toHaveLength(200);
 });
 
 test("of stores that are opened on one database at once, one makes the first token", async () => {
-  await using database = await openTestDatabase();
   await using opened = new AsyncDisposableStack();
+  const database = opened.use(await openTestDatabase());
   const stores = await Promise.all(
-    Array.from({ length: 4 }, async () => opened.use(await openIn(database)).store),
+    Array.from({ length: 4 }, async () => opened.use(await openTestStore({}, database))),
   );
   const made = await Promise.all(stores.map((store) => makeFirstToken(store)));
   expect(made.filter((token) => token !== undefined)).toHaveLength(1);

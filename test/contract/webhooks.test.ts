@@ -2,14 +2,12 @@
 
 import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import type { Socket } from "bun";
-import { issueToken } from "../../src/auth/token.ts";
-import type { Scope } from "../../src/domain/token.ts";
 import type { Webhook } from "../../src/domain/webhook.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { createWebhookSender } from "../../src/webhooks/sender.ts";
 import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
-import { readError, send, startService, type TestService } from "../support/service.ts";
+import { grantToken, readError, send, startService, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 
 interface Shown {
@@ -75,6 +73,18 @@ async function call(
   return (response.status === 204 ? undefined : await response.json()) as Shown;
 }
 
+/** Adds the webhook `shop`. */
+const addShop = (url: string, more: object = {}, asked?: TestService): Promise<Shown> =>
+  call("POST", "", { url, name: "shop", ...more }, asked);
+
+/** The receiver of the webhook `shop`. */
+async function startShop(answers: (Response | Promise<Response>)[] = []) {
+  const receiver = startReceiver();
+  receiver.answers = answers;
+  await addShop(receiver.url);
+  return receiver;
+}
+
 async function refuse(method: string, path: string, body?: string): Promise<number> {
   const sent = body === undefined ? {} : { body };
   return (await readError(await send(service, method, `/webhooks${path}`, sent))).error;
@@ -115,14 +125,20 @@ const plantsOf = (received: readonly Received[]): (string | undefined)[] =>
 describe("a webhook", () => {
   test("is sent every change from now on, once, in order, signed, with exact digits", async () => {
     using receiver = startReceiver();
+    using removals = startReceiver();
     const id = await create();
-    const { secret } = await call("POST", "", { url: receiver.url, name: "shop" });
+    const { secret } = await addShop(receiver.url);
+    await call("POST", "", { url: removals.url, name: "removals", types: ["removed"] });
+    await call("POST", "", { url: removals.url, name: "gone" });
+    await call("DELETE", "/gone");
     await service.create('{"id":-9223372036854775808,"name":"n"}');
     await send(service, "PUT", `/plants/${id}`, { body: '{"name":"tree"}' });
     await send(service, "DELETE", `/plants/${id}`);
     await receiver.until(3);
     const types = receiver.received.map(({ type }) => type);
     expect(types).toEqual(["plant.created", "plant.replaced", "plant.removed"]);
+    await removals.until(1);
+    expect(removals.received.map(({ type }) => type)).toEqual(["plant.removed"]);
     expect(plantsOf(receiver.received)).toEqual(["-9223372036854775808", id, id]);
     const changes = await (await send(service, "GET", "/changes")).text();
     for (const event of receiver.received) {
@@ -136,19 +152,11 @@ describe("a webhook", () => {
     expect(JSON.stringify(shown)).not.toContain(secret);
   });
 
-  test("gets only the types that it wants", async () => {
-    using receiver = startReceiver();
-    await call("POST", "", { url: receiver.url, types: ["removed"] });
-    for (let count = 0; count < 4; count++) await create();
-    await send(service, "DELETE", `/plants/${await create()}`);
-    await receiver.until(1);
-    expect(receiver.received.map(({ type }) => type)).toEqual(["plant.removed"]);
-  });
-
   test("that fails is sent the same event again, then the next ones", async () => {
     using receiver = startReceiver();
-    receiver.answers = [new Response("no", { status: 500 }), Response.redirect(receiver.url, 302)];
-    await call("POST", "", { url: receiver.url, name: "shop" });
+    const refused = new Response("no", { status: 500, headers: { "retry-after": "tomorrow" } });
+    receiver.answers = [refused, Response.redirect(receiver.url, 302)];
+    await addShop(receiver.url);
     const [one, two] = [await create(), await create()];
     await receiver.until(4);
     expect(plantsOf(receiver.received)).toEqual([one, one, one, two]);
@@ -159,12 +167,9 @@ describe("a webhook", () => {
   });
 
   test("that goes on failing is paused with the reason, and resumed where it was", async () => {
-    using receiver = startReceiver();
-    receiver.answers = Array.from(
-      { length: 4 },
-      () => new Response("x".repeat(9_999), { status: 503 }),
+    using receiver = await startShop(
+      [1, 2, 3, 4].map(() => new Response("x".repeat(9_999), { status: 503 })),
     );
-    await call("POST", "", { url: receiver.url, name: "shop" });
     const one = await create();
     const { reason, attempts } = await untilShop(({ state }) => state === "paused");
     expect(reason).toBe("4 attempts failed. The last one: It answered 503.");
@@ -178,11 +183,9 @@ describe("a webhook", () => {
 
   test("skips the change that was not taken, once, and goes on with the next", async () => {
     using receiver = startReceiver();
-    receiver.answers = Array.from({ length: 4 }, () => new Response("no fern", { status: 422 }));
-    const wanted = ["created", "removed"];
-    await call("POST", "", { url: receiver.url, name: "shop", types: wanted });
-    const early = await call("POST", "/shop/skip");
-    expect(early.skipped).toBeNull();
+    receiver.answers = [1, 2, 3, 4].map(() => new Response("no fern", { status: 422 }));
+    await addShop(receiver.url, { types: ["created", "removed"] });
+    expect((await call("POST", "/shop/skip")).skipped).toBeNull();
     const [one, two] = [await create(), await create()];
     await untilShop(({ state }) => state === "paused");
     // It is still known what has failed.
@@ -196,22 +199,6 @@ describe("a webhook", () => {
     expect(plantsOf(receiver.received)).toEqual([one, one, one, one, two]);
   });
 
-  test("shows the last attempts with the answers, and tests among them", async () => {
-    using receiver = startReceiver();
-    await call("POST", "", { url: receiver.url, name: "shop" });
-    await create();
-    await untilShop(({ attempts }) => attempts.length === 1);
-    receiver.answers = [new Response("closed today", { status: 503 })];
-    await call("POST", "/shop/test");
-    const { attempts, failures } = await call("GET", "/shop");
-    const ids = receiver.received.map(({ id }) => id);
-    expect(attempts.map(({ event }) => event)).toEqual(ids.toReversed());
-    expect(ids[1]).toStartWith("msg_test_");
-    expect(attempts[0]).toMatchObject({ status: 503, answer: "closed today" });
-    // A test holds up no change.
-    expect(failures).toBe(0);
-  });
-
   test("is tested and gets a new secret while an event is on its way, and none is sent again", async () => {
     await using patient = await startSending({
       ...soon,
@@ -220,7 +207,7 @@ describe("a webhook", () => {
     using receiver = startReceiver();
     const held = Promise.withResolvers<Response>();
     receiver.answers = [held.promise];
-    await call("POST", "", { url: receiver.url, name: "shop" }, patient.service);
+    await addShop(receiver.url, {}, patient.service);
     const ids = [await create(patient.service)];
     await receiver.until(1);
     await call("POST", "/shop/test", undefined, patient.service);
@@ -237,9 +224,7 @@ describe("a webhook", () => {
   });
 
   test("that answers 410 is paused at once", async () => {
-    using receiver = startReceiver();
-    receiver.answers = [new Response(null, { status: 410 })];
-    await call("POST", "", { url: receiver.url, name: "shop" });
+    using receiver = await startShop([new Response(null, { status: 410 })]);
     await create();
     const { reason } = await untilShop(({ state }) => state === "paused");
     expect(reason).toContain("410");
@@ -250,25 +235,18 @@ describe("a webhook", () => {
     ["3600", 3_600_000],
     [String(10 ** 9), 86_400_000],
     [new Date(Date.now() + 7_200_000).toUTCString(), 7_200_000],
-    ["tomorrow", 0],
   ])("that says Retry-After: %s is left alone for %d ms", async (header, ms) => {
-    using receiver = startReceiver();
-    const headers = { "retry-after": header };
-    receiver.answers = [new Response(null, { status: 429, headers })];
-    await call("POST", "", { url: receiver.url, name: "shop" });
+    using receiver = await startShop([
+      new Response(null, { status: 429, headers: { "retry-after": header } }),
+    ]);
     await create();
-    if (ms === 0) {
-      await receiver.until(2);
-      return;
-    }
+    await receiver.until(1);
     const { nextAttempt } = await untilShop(({ failures }) => failures === 1);
-    const waitMs = Date.parse(nextAttempt ?? "") - Date.now();
-    expect(waitMs).toBeWithin(ms - 30_000, ms + 30_000);
+    expect(Date.parse(nextAttempt ?? "") - Date.now()).toBeWithin(ms - 600_000, ms + 600_000);
   });
 
   test("whose next attempt is further away than any wait is sent events: a clock was wrong", async () => {
-    using receiver = startReceiver();
-    await call("POST", "", { url: receiver.url, name: "shop" });
+    using receiver = await startShop();
     await rewrite({ failures: 1, nextAttemptAtMs: Date.now() + 10 * 86_400_000 });
     const one = await create();
     await receiver.until(1);
@@ -276,9 +254,7 @@ describe("a webhook", () => {
   });
 
   test("that does not answer in time has failed", async () => {
-    using receiver = startReceiver();
-    receiver.answers = [new Promise<Response>(() => undefined)];
-    await call("POST", "", { url: receiver.url, name: "shop" });
+    using receiver = await startShop([new Promise<Response>(() => undefined)]);
     await create();
     const { attempts } = await untilShop((shop) => shop.attempts.length > 0);
     expect(attempts.at(-1)).toMatchObject({ status: null, error: "No answer within 0.3 s." });
@@ -293,7 +269,7 @@ describe("a webhook", () => {
       close: () => closed.resolve(),
     };
     using server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket });
-    await call("POST", "", { url: `http://127.0.0.1:${server.port}/`, name: "shop" });
+    await addShop(`http://127.0.0.1:${server.port}/`);
     await create();
     const { attempts, failures } = await untilShop((shop) => shop.attempts.length > 0);
     expect(attempts[0]).toMatchObject({ status: 200, error: null, answer: "soon" });
@@ -305,7 +281,7 @@ describe("a webhook", () => {
     const socket = { data: (client: Socket) => void client.write("nonsense\r\n".repeat(9)) };
     using server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket });
     const url = `http://127.0.0.1:${server.port}/hook?key=hidden`;
-    await call("POST", "", { url, name: "shop" });
+    await addShop(url);
     await create();
     const { attempts } = await untilShop(({ failures }) => failures > 0);
     expect(attempts[0]?.error).toContain("Malformed");
@@ -315,7 +291,7 @@ describe("a webhook", () => {
 
   test("is sent the changes after a number again, and skips to the newest", async () => {
     using receiver = startReceiver();
-    const { lastChange } = await call("POST", "", { url: receiver.url, name: "shop" });
+    const { lastChange } = await addShop(receiver.url);
     const ids = [await create(), await create(), await create()];
     await receiver.until(3);
     await call("POST", "/shop/pause");
@@ -335,8 +311,7 @@ describe("a webhook", () => {
   });
 
   test("that has missed changes because they are not kept any more is paused and says so", async () => {
-    using receiver = startReceiver();
-    await call("POST", "", { url: receiver.url, name: "shop" });
+    using receiver = await startShop();
     await rewrite({ cursor: 5 });
     const { reason } = await untilShop(({ state }) => state === "paused");
     expect(reason).toContain("The changes after 5 are not kept any more, so some were not sent.");
@@ -349,7 +324,7 @@ describe("a webhook", () => {
 
   test("is signed with the old and the new secret after a rotation, for a day", async () => {
     using receiver = startReceiver();
-    const { secret: old } = await call("POST", "", { url: receiver.url, name: "shop" });
+    const { secret: old } = await addShop(receiver.url);
     const { secret } = await call("POST", "/shop/rotate");
     expect(secret).not.toBe(old);
     await call("POST", "/shop/test");
@@ -363,21 +338,8 @@ describe("a webhook", () => {
     expect(() => verify(second, old)).toThrow();
   });
 
-  test("that is removed gets nothing more", async () => {
-    using receiver = startReceiver();
-    using other = startReceiver();
-    await call("POST", "", { url: receiver.url, name: "shop" });
-    await call("POST", "", { url: other.url, name: "other" });
-    await call("DELETE", "/shop");
-    await create();
-    await other.until(1);
-    expect(receiver.received).toEqual([]);
-    expect(await refuse("GET", "/shop")).toBe(3008);
-  });
-
   test("of an instance that is gone is taken over by another one", async () => {
-    using receiver = startReceiver();
-    await call("POST", "", { url: receiver.url, name: "shop" });
+    using receiver = await startShop();
     await rewrite({ holder: "the dead" });
     const startedAtMs = performance.now();
     const ids = [await create(), await create()];
@@ -399,7 +361,7 @@ describe("private addresses", () => {
     }
     using receiver = startReceiver();
     const url = receiver.url.replace("127.0.0.1", "rebound.example");
-    await call("POST", "", { url, name: "shop" }, strict.service);
+    await addShop(url, {}, strict.service);
     await create(strict.service);
     const { attempts } = await untilShop(({ state }) => state === "paused", strict.service);
     expect(attempts[0]?.error).toContain("127.0.0.1 is not a public address");
@@ -468,16 +430,15 @@ describe("is refused:", () => {
     expect(refused.message).toContain("PLANTSTORE_CHANGES_DAYS");
   });
 
-  test.each<[Scope[], number]>([
-    [["plants:read", "plants:write"], 403],
-    [["webhooks:manage"], 403],
-    [["webhooks:manage", "plants:read"], 201],
-  ])("a new one by a token with %j is answered %d", async (scopes, status) => {
-    const grant = { name: scopes.join(".").replaceAll(":", "-"), scopes, createdAtMs: Date.now() };
-    const { token } = await issueToken(service.store, grant);
-    const headers = { authorization: `Bearer ${token}` };
+  test("a webhook of a token that lacks webhooks:manage or plants:read", async () => {
     const body = '{"url":"http://127.0.0.1:9/"}';
-    const response = await send(service, "POST", "/webhooks", { headers, body });
-    expect(response.status).toBe(status);
+    for (const [granted, status] of [
+      [["plants:read", "plants:write"], 403],
+      [["webhooks:manage"], 403],
+      [["webhooks:manage", "plants:read"], 201],
+    ] as const) {
+      const headers = { authorization: `Bearer ${await grantToken(service, granted)}` };
+      expect((await send(service, "POST", "/webhooks", { headers, body })).status).toBe(status);
+    }
   });
 });

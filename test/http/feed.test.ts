@@ -1,42 +1,43 @@
 /** Readers that follow the changes, and what ends them. */
 
 import { describe, expect, test } from "bun:test";
-import { connect } from "node:net";
-import { mintToken, toRecord } from "../../src/auth/token.ts";
+import { hashToken } from "../../src/auth/token.ts";
 import { Refusal } from "../../src/domain/errors.ts";
-import { scopes } from "../../src/domain/token.ts";
 import type { ChangePage } from "../../src/domain/change.ts";
 import { Feed } from "../../src/http/feed.ts";
 import { createLog } from "../../src/observe/log.ts";
 import { EventReader } from "../support/events.ts";
 import { limits } from "../support/limits.ts";
-import { send, startService, TEST_TOKEN, type TestService } from "../support/service.ts";
+import {
+  grantToken,
+  send,
+  startService,
+  TEST_TOKEN,
+  type TestService,
+} from "../support/service.ts";
+import { until } from "../support/until.ts";
+import { getHead, sendDeaf } from "../support/wire.ts";
 
 const authorization = { authorization: `Bearer ${TEST_TOKEN}` };
-/** The promise is 5 seconds. A machine that runs other tests beside this one gets a second more. */
-const PROMISED_MS = 6_000;
 
-async function untilReaders(service: TestService, count: number): Promise<void> {
-  const line = `plantstore_feed_readers ${count}\n`;
-  while (!(await (await send(service, "GET", "/metrics")).text()).includes(line))
-    await Bun.sleep(20);
-}
+const untilReaders = (service: TestService, count: number): Promise<void> =>
+  until(`${count} readers are counted`, async () =>
+    (await (await send(service, "GET", "/metrics")).text()).includes(
+      `plantstore_feed_readers ${count}\n`,
+    ),
+  );
 
 describe.concurrent("a reader of events", () => {
-  test("ends within 5 seconds after its token was revoked", async () => {
+  test("ends after its token was revoked", async () => {
     await using service = await startService();
-    const token = mintToken();
-    const record = toRecord(token, { name: "reader", scopes, createdAtMs: Date.now() });
-    await service.store.createToken(record);
+    const token = await grantToken(service);
     await using reader = await EventReader.open(service.url, { authorization: `Bearer ${token}` });
     await service.create('{"id":1,"name":"a"}');
     await reader.take(1);
-    await service.store.revokeToken(record.hash, Date.now());
-    const revokedAtMs = performance.now();
+    await service.store.revokeToken(hashToken(token), Date.now());
     expect(await reader.next().catch(() => undefined)).toBeUndefined();
-    expect(performance.now() - revokedAtMs).toBeLessThan(PROMISED_MS);
     await untilReaders(service, 0);
-  }, 15_000);
+  });
 
   test("hears a comment while nothing happens, and how far it is if it has a filter", async () => {
     await using service = await startService({ ...limits({ commentSeconds: 0.2 }) });
@@ -54,23 +55,11 @@ describe.concurrent("a reader of events", () => {
     expect(await none).toMatchObject({ event: "removed" });
   });
 
-  test("leaves when its client does", async () => {
-    await using service = await startService();
-    const reader = await EventReader.open(service.url, authorization);
-    await untilReaders(service, 1);
-    await reader[Symbol.asyncDispose]();
-    await untilReaders(service, 0);
-  });
-
   test("is cut off if it reads nothing, and delays no other reader", async () => {
     await using service = await startService({
       ...limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
     });
-    const { hostname, port } = new URL(service.url);
-    const deaf = connect(Number(port), hostname).pause();
-    deaf.on("error", () => undefined);
-    const head = ["GET /changes HTTP/1.1", "Host: a", "Accept: text/event-stream"];
-    deaf.write(`${head.join("\r\n")}\r\nAuthorization: Bearer ${TEST_TOKEN}\r\n\r\n`);
+    const deaf = sendDeaf(service.url, getHead("/changes", "Accept: text/event-stream"));
     await untilReaders(service, 1);
     await using reader = await EventReader.open(service.url, authorization);
     const name = "x".repeat(100_000);
@@ -81,15 +70,15 @@ describe.concurrent("a reader of events", () => {
     await untilReaders(service, 1);
     expect(service.logLines.join("")).toContain("answer_cut_off");
     deaf.destroy();
-  }, 30_000);
+  });
 });
 
 test("readers at one cursor share a read of the journal, and a cached chunk", async () => {
   let reads = 0;
-  const change = { seq: 7, atMs: 0, type: "created", json: "{}" } as const;
+  const change = { seq: 5, atMs: 0, type: "created", json: "{}" } as const;
   const readChanges = async (): Promise<ChangePage> => {
     reads++;
-    return { changes: [change], last: 7, hasMore: false, newest: 7 };
+    return { changes: [change, { ...change, seq: 7 }], last: 7, hasMore: false, newest: 7 };
   };
   const feed = new Feed(
     { readChanges },
@@ -98,6 +87,8 @@ test("readers at one cursor share a read of the journal, and a cached chunk", as
   const chunks = await Promise.all(Array.from({ length: 50 }, async () => feed.read(3)));
   expect([new Set(chunks).size, reads]).toEqual([1, 1]);
   expect([await feed.read(3), reads]).toEqual([chunks[0] as (typeof chunks)[0], 1]);
+  // Inside the chunk there is the remainder, and before its first change the journal is read.
+  expect([(await feed.read(5)).changes.map(({ seq }) => seq), reads]).toEqual([[7], 1]);
   await feed.read(4);
   expect(reads).toBe(2);
 });
@@ -129,32 +120,11 @@ test("a reader inside a large event goes on if the feed has to begin again", asy
     if (query.limit > 0 || !isRead) return read(query);
     return Promise.reject(new Refusal(query.after > 0 ? "changes_gone" : "store_unavailable"));
   };
-  const { hostname, port } = new URL(url);
-  const client = connect(Number(port), hostname).pause();
-  client.write(
-    `GET /changes?after=0 HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nAuthorization: Bearer ${TEST_TOKEN}\r\n\r\n`,
-  );
+  const client = sendDeaf(url, getHead("/changes?after=0", "Accept: text/event-stream"));
   while (!logLines.join("").includes("feed_not_read")) await Bun.sleep(5);
   let characters = 0;
   for await (const chunk of client as AsyncIterable<Buffer>)
     if ((characters += chunk.length) > name.length) break;
-});
-
-test("a reader that is between others is sent what was read for them", async () => {
-  await using service = await startService();
-  const { store } = service;
-  const readChanges = store.readChanges.bind(store);
-  let reads = 0;
-  store.readChanges = (query) => {
-    if (query.limit > 0) reads++;
-    return readChanges(query);
-  };
-  for (const id of [1, 2, 3, 4]) await service.create(`{"id":${id},"name":"a"}`);
-  await using first = await EventReader.open(service.url, authorization);
-  const [, second, ...rest] = await first.take(4);
-  await using later = await EventReader.open(service.url, authorization, `?after=${second?.id}`);
-  expect(await later.take(2)).toEqual(rest);
-  expect(reads).toBe(1);
 });
 
 test("readers that are equally far read the changes once for all, and those with a filter get theirs", async () => {
@@ -179,16 +149,20 @@ test("readers that are equally far read the changes once for all, and those with
   for (const reader of readers) expect(await idsOf(reader, 3)).toEqual(ids);
   expect(await idsOf(filtered, 1)).toEqual([3]);
   expect(reads).toBe(1);
+  await untilReaders(service, 4);
   for (const reader of readers) await reader[Symbol.asyncDispose]();
+  await untilReaders(service, 1);
 });
 
 test("a service that stops ends its readers at once, also those of its threads", async () => {
-  const service = await startService({ PLANTSTORE_WORKERS: "2" });
+  // Longer than a test may take: the readers are not waited for.
+  const service = await startService({
+    PLANTSTORE_WORKERS: "2",
+    ...limits({ drainSecondsMax: 3_600 }),
+  });
   const readers = await Promise.all(
     Array.from({ length: 8 }, () => EventReader.open(service.url, authorization)),
   );
-  const stoppingAtMs = performance.now();
   await service[Symbol.asyncDispose]();
-  expect(performance.now() - stoppingAtMs).toBeLessThan(5_000);
   for (const reader of readers) expect(await reader.next()).toBeUndefined();
 });

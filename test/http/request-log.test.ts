@@ -2,8 +2,6 @@
 
 import { expect, test } from "bun:test";
 import { catalogue } from "../../src/domain/errors.ts";
-import { findClientAddress } from "../../src/domain/address.ts";
-import { readCpuMs } from "../support/expect.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -29,8 +27,10 @@ test("a line says who and what, and has neither token, body nor query", async ()
   const [created = "", missing = "", ...more] = service.logLines;
   expect(more).toEqual([]);
   expect(JSON.parse(created)).toMatchObject({
+    time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
     level: "debug",
     event: "request",
+    durationMs: expect.any(Number),
     method: "POST",
     path: "/plants",
     status: 200,
@@ -48,11 +48,19 @@ test("without the setting, a success is logged at debug alone, and no header is 
   await using service = await startService({ PLANTSTORE_LOG_LEVEL: "info" });
   const headers = { "x-forwarded-for": "192.0.2.7", traceparent: `00-${"0".repeat(32)}-1-1` };
   await fetch(`${service.url}/livez`, { headers });
-  await fetch(`${service.url}/nowhere`, { headers });
-  expect(service.logLines).toHaveLength(1);
-  const line = JSON.parse(service.logLines[0] ?? "") as object;
-  expect(line).toMatchObject({ status: 404, client: "127.0.0.1" });
-  expect(line).not.toHaveProperty("traceId");
+  await fetch(`${service.url}/nowhere?secret-query=1#x`, { headers });
+  await service.create('{"id":"secret-body"}', { headers: { "x-request-id": "r2" } });
+  const [missing = "", invalid = "", ...more] = service.logLines;
+  expect(more).toEqual([]);
+  expect(JSON.parse(missing)).toMatchObject({
+    level: "info",
+    path: "/nowhere",
+    reason: "path_not_found",
+    client: "127.0.0.1",
+  });
+  expect(JSON.parse(missing)).not.toHaveProperty("traceId");
+  expect(JSON.parse(invalid)).toMatchObject({ requestId: "r2", reason: "invalid_plant" });
+  expect(service.logLines.join("")).not.toContain("secret");
 });
 
 test("a client that leaves an export while a page is read is no failure of the service", async () => {
@@ -74,30 +82,4 @@ test("a client that leaves an export while a page is read is no failure of the s
   for (let tick = 0; tick < 10; tick++) await new Promise(setImmediate);
   const events = service.logLines.map((line) => (JSON.parse(line) as { event: string }).event);
   expect(events).toEqual(["answer_cut_off"]);
-});
-
-test.each([
-  ["x-forwarded-for", "192.0.2.7", "192.0.2.7"],
-  ["x-forwarded-for", "6.6.6.6, 192.0.2.7", "192.0.2.7"],
-  ["x-forwarded-for", "6.6.6.6, 192.0.2.7, 10.1.2.3", "192.0.2.7"],
-  ["x-forwarded-for", "192.0.2.7:4711", "192.0.2.7"],
-  ["x-forwarded-for", "10.1.2.3", "10.1.2.3"],
-  ["x-forwarded-for", "", "10.0.0.1"],
-  ["x-forwarded-for", "6.6.6.6, <script>", "10.0.0.1"],
-  ["forwarded", "for=192.0.2.7;proto=https", "192.0.2.7"],
-  ["forwarded", 'proto=https;For="[2001:db8::17]:4711"', "2001:db8::17"],
-  ["forwarded", 'for=192.0.2.7;by="x, for=7.7.7.7"', "192.0.2.7"],
-  ["forwarded", "for=6.6.6.6, for=_hidden, for=10.1.2.3", "10.1.2.3"],
-])("%s: %s is the client %s", (name, value, expected) => {
-  const config = { trustedProxies: ["10.0.0.0/8", "::1"] };
-  expect(findClientAddress(new Headers({ [name]: value }), "10.0.0.1", config)).toBe(expected);
-  expect(findClientAddress(new Headers({ [name]: value }), "6.6.6.7", config)).toBe("6.6.6.7");
-});
-
-test("a crafted Forwarded header costs no time, and the proxy's own address is logged", () => {
-  const headers = new Headers({ forwarded: `"${'\\"'.repeat(7_500)}, for=192.0.2.7` });
-  const startedAtMs = readCpuMs();
-  const found = findClientAddress(headers, "10.1.2.3", { trustedProxies: ["10.0.0.0/8"] });
-  expect(found).toBe("10.1.2.3");
-  expect(readCpuMs() - startedAtMs).toBeLessThan(100);
 });

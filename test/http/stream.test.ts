@@ -1,26 +1,25 @@
 /** Many plants in and out, past a slow writer and a slow reader, in memory that does not grow with them. */
 
 import { readFileSync } from "node:fs";
-import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { type ServiceProcess, spawnService } from "../support/command.ts";
 import { openTestDatabase } from "../support/database.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
+import { TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
+import { batchHead, chunk, getHead, sendDeaf } from "../support/wire.ts";
 
-const PLANTS = 30_000;
+const PLANTS = 5_000;
 /** With it the plants are far more text than the service may use memory. */
-const PADDING = "é".repeat(2_400);
-const LINES_A_PIECE = 500;
+const PADDING = "é".repeat(15_000);
+const LINES_A_PIECE = 100;
 /** Both they and their results are far more than the buffers on the way hold. */
-const REFUSED_LINES = `${"x".repeat(100)}\n`.repeat(LINES_A_PIECE);
+const REFUSED_LINES = `${"x".repeat(100)}\n`.repeat(500);
 const REFUSED_PIECES = 400;
 /** What the service takes at rest, and room for its buffers. */
 const RSS_MB_MAX = 200;
-
-const token = "stream-test-token";
 
 function* pieces(count: number, padding: string): Generator<string> {
   for (let first = 0; first < count; first += LINES_A_PIECE)
@@ -53,14 +52,6 @@ function rssMb({ pid }: ServiceProcess, kind: "VmRSS" | "VmHWM"): number {
   return Number(new RegExp(`${kind}:\\s+(\\d+)`).exec(status)?.[1]) / 1024;
 }
 
-/** A client that sends, and never takes anything that comes back. */
-function connectDeaf(url: string): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => undefined);
-  return socket.pause();
-}
-
 // Together, because one of them waits for the most part.
 describe.concurrent("a stream", () => {
   test.skipIf(process.platform !== "linux")(
@@ -69,10 +60,12 @@ describe.concurrent("a stream", () => {
       await using database = await openTestDatabase();
       await using service = await spawnService({
         DATABASE_URL: database.url,
-        PLANTSTORE_TOKEN: token,
+        PLANTSTORE_TOKEN: TEST_TOKEN,
+        // However slow the machine is.
+        ...limits({ idleSecondsMax: 255 }),
       });
       const { url } = service.started;
-      const authorization = `Bearer ${token}`;
+      const authorization = `Bearer ${TEST_TOKEN}`;
 
       const lines = pieces(PLANTS, PADDING);
       const stored = await fetch(`${url}/plants/batch`, {
@@ -94,10 +87,7 @@ describe.concurrent("a stream", () => {
       expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);
 
       // A reader that takes nothing: the service stops making, and goes on answering others.
-      const slow = connectDeaf(url);
-      slow.write(
-        `GET /plants HTTP/1.1\r\nHost: a\r\nAuthorization: ${authorization}\r\nAccept: application/x-ndjson\r\n\r\n`,
-      );
+      const slow = sendDeaf(url, getHead("/plants", "Accept: application/x-ndjson"));
       let next = -1;
       const exported = await fetch(`${url}/plants`, {
         headers: { authorization, accept: "application/x-ndjson" },
@@ -125,19 +115,15 @@ describe.concurrent("a stream", () => {
     await using service = await spawnService(
       {
         DATABASE_URL: database.url,
-        PLANTSTORE_TOKEN: token,
+        PLANTSTORE_TOKEN: TEST_TOKEN,
         ...limits({ idleSecondsMax: 6, readSecondsMax: 1, queueSecondsMax: 1 }),
       },
       ["sh", "-c", 'exec "$@" 2>"$0"', logPath],
     );
-    const deaf = connectDeaf(service.started.url);
-    deaf.write(
-      `POST /plants/batch HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n`,
-    );
-    const piece = `${REFUSED_LINES.length.toString(16)}\r\n${REFUSED_LINES}\r\n`;
+    const deaf = sendDeaf(service.started.url, batchHead());
     for (let count = 0; count < REFUSED_PIECES; count++)
       await new Promise((taken, failed) =>
-        deaf.write(piece, (error) => (error ? failed(error) : taken(true))),
+        deaf.write(chunk(REFUSED_LINES), (error) => (error ? failed(error) : taken(true))),
       );
     deaf.write("0\r\n\r\n");
     if (process.platform === "linux") expect(rssMb(service, "VmHWM")).toBeLessThan(RSS_MB_MAX);

@@ -61,18 +61,6 @@ describe("whichever thread is asked", () => {
     for (const { samples } of others) expect(samples[0]).toEqual(first?.samples[0]);
   });
 
-  test("a token that one of them made can be used and revoked at any", async () => {
-    const body = '{"name":"till","scopes":["plants:read"]}';
-    const made = await ask("POST", "/tokens", { body });
-    const { id, token } = (await made.json()) as { id: string; token: string };
-    const headers = { authorization: `Bearer ${token}` };
-    for (const response of (await askAll("GET", "/token", { headers })).values())
-      expect(await response.json()).toMatchObject({ name: "till" });
-    expect((await ask("POST", "/tokens", { body })).status).toBe(409);
-    expect((await ask("DELETE", `/tokens/${id}`)).status).toBe(204);
-    expect(await (await ask("GET", "/tokens")).json()).toMatchObject([{ id, name: "till" }]);
-  });
-
   test("it logs and shows what it refuses", async () => {
     const refused = [...(await askAll("GET", "/nothing")).values()];
     const ids = refused.map((response) => response.headers.get("x-request-id"));

@@ -87,15 +87,6 @@ test("a change comes after what it depends on, even if its transaction began bef
   expect(changes.map(({ type }) => type)).toEqual(["created", "removed", "created"]);
 });
 
-test("a transaction that rolls back leaves nothing behind", async () => {
-  await using scene = await makeScene();
-  const store = await scene.open();
-  const late = scene.connect();
-  await late.unsafe(`BEGIN; ${insert(1)}; ${journal(1)}; ROLLBACK`);
-  await create(store, 2n);
-  expect(await readIds(store)).toEqual([2n]);
-});
-
 test("instances that read at once give the same numbers, while others write", async () => {
   await using scene = await makeScene();
   const stores = await Promise.all([1, 2, 3].map(() => scene.open()));

@@ -2,11 +2,10 @@
 
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { runCommand, startCommand } from "../support/command.ts";
+import { runCommand } from "../support/command.ts";
 import { lines, makeWorkplace, type Workplace } from "../support/folder.ts";
 import { createTestDatabase, sharedPostgres } from "../support/postgres-server.ts";
 import { readFolder } from "../support/stores.ts";
-import { until } from "../support/until.ts";
 
 interface Place extends AsyncDisposable {
   readonly at: Workplace;
@@ -41,18 +40,18 @@ const extremesText = extremes.map((line) => `${line}\n`).join("");
 
 describe("on PostgreSQL", () => {
   test("what is imported is exported again without a difference", async () => {
-    await using place = await makePlace({ "in.ndjson": extremesText + lines(1, 5_000) });
+    await using place = await makePlace({ "in.ndjson": extremesText + lines(1, 1_500) });
     const { at, env } = place;
     const imported = await runCommand(["import", at.file("in.ndjson"), "--json"], env);
     expect(imported).toMatchObject({ exitCode: 0 });
-    expect(JSON.parse(imported.stdout)).toMatchObject({ created: 5_004, replayed: 0, refused: 0 });
+    expect(JSON.parse(imported.stdout)).toMatchObject({ created: 1_504, replayed: 0, refused: 0 });
     const again = await runCommand(["import", at.file("in.ndjson"), "--json"], env);
-    expect(JSON.parse(again.stdout)).toMatchObject({ created: 0, replayed: 5_004, refused: 0 });
-    for (const format of ["ndjson", "csv", "json"]) {
+    expect(JSON.parse(again.stdout)).toMatchObject({ created: 0, replayed: 1_504, refused: 0 });
+    for (const format of ["ndjson", "csv"]) {
       const file = at.file(`out.${format}`);
       expect(await runCommand(["export", "--output", file], env)).toMatchObject({ exitCode: 0 });
       const back = await runCommand(["import", file, "--json"], env);
-      expect(JSON.parse(back.stdout)).toMatchObject({ created: 0, replayed: 5_004, refused: 0 });
+      expect(JSON.parse(back.stdout)).toMatchObject({ created: 0, replayed: 1_504, refused: 0 });
     }
     const found = readFileSync(at.file("out.ndjson"), "utf8").split("\n");
     for (const line of extremes) expect(found).toContain(line);
@@ -65,12 +64,8 @@ describe("on PostgreSQL", () => {
         exitCode: 1,
         stdout: expect.not.stringContaining("pst_") as string,
       });
-    expect(
-      await runCommand(
-        ["copy", "--from", place.url, "--to", `sqlite:${place.at.file("to.db")}`],
-        {},
-      ),
-    ).toMatchObject({ exitCode: 1 });
+    const args = ["copy", "--from", place.url, "--to", `sqlite:${place.at.file("to.db")}`];
+    expect(await runCommand(args)).toMatchObject({ exitCode: 1 });
     expect(readFolder(place.at.path)).toEqual({});
     expect(
       await place.run("SELECT 1 FROM information_schema.tables WHERE table_schema = 'public'"),
@@ -133,39 +128,6 @@ describe("a copy from one engine to the other", () => {
       JSON.parse(original?.stdout as string),
     );
     expect(token.stdout).toStartWith("pst_");
-  });
-
-  test("is killed before the end, and the next one continues it", async () => {
-    await using place = await makePlace({ "in.ndjson": lines(1, 60_000) });
-    const { at, url } = place;
-    await runCommand(["import", at.file("in.ndjson")], at.env);
-    const command = startCommand(["copy", "--from", `sqlite:${at.store}`, "--to", url]);
-    const countCopied = async (): Promise<number> => {
-      const [row] = await place
-        .run<{ count: bigint }>("SELECT count(*) AS count FROM plants")
-        .catch(() => []);
-      return Number(row?.count ?? 0);
-    };
-    await until("a plant is copied", async () => (await countCopied()) > 0);
-    command.kill("SIGKILL");
-    await command.finished;
-    const before = await countCopied();
-    expect(before).toBeLessThan(60_000);
-    const { plants, verification } = await copy("--from", `sqlite:${at.store}`, "--to", url);
-    expect(plants["copied"]).toBeLessThanOrEqual(60_000 - before);
-    expect(verification).toMatchObject({ equal: true, to: { count: 60_000 } });
-  });
-
-  test("into a store that has a different plant is refused, and names it", async () => {
-    await using place = await makePlace({ "in.ndjson": lines(1, 100) });
-    const { at, url } = place;
-    await runCommand(["import", at.file("in.ndjson")], at.env);
-    await copy("--from", `sqlite:${at.store}`, "--to", url);
-    await place.run("UPDATE plants SET name = 'changed' WHERE id = 7");
-    const finished = await runCommand(["copy", "--from", `sqlite:${at.store}`, "--to", url]);
-    expect(finished.exitCode).toBe(3);
-    expect(finished.stderr).toContain("holds a different plant under the id 7.");
-    expect(await place.run("SELECT name FROM plants WHERE id = 7")).toEqual([{ name: "changed" }]);
   });
 
   test("onto itself is refused; by another of its hosts it changes nothing", async () => {

@@ -15,13 +15,12 @@ import {
 } from "../support/postgres-server.ts";
 import { guardFolder } from "../support/processes.ts";
 import { sendPlant, startService, type TestService } from "../support/service.ts";
+import { until } from "../support/until.ts";
 
 /** Debian has it where only root looks for programs. */
 const BINARY = Bun.which("pgbouncer") ?? ["/usr/sbin/pgbouncer"].find((path) => existsSync(path));
 
 const hasPgbouncer = BINARY !== undefined;
-
-const START_MS_MAX = 10_000;
 
 interface Pgbouncer extends AsyncDisposable {
   readonly urlOf: (database: string) => string;
@@ -77,20 +76,13 @@ logfile = ${log}
     await child.exited;
     folder[Symbol.dispose]();
   };
-  const startedAtMs = performance.now();
-  for (;;) {
-    try {
-      await show("VERSION");
-      break;
-    } catch (error) {
-      if (child.exitCode !== null || performance.now() - startedAtMs > START_MS_MAX) {
-        const text = existsSync(log) ? readFileSync(log, "utf8") : "";
-        await stop();
-        throw new Error(`PgBouncer did not start:\n${text}`, { cause: error });
-      }
-      await Bun.sleep(10);
-    }
-  }
+  await until("PgBouncer answers", async () => {
+    if (child.exitCode !== null) throw new Error(`it ended: ${readFileSync(log, "utf8")}`);
+    return show("VERSION").then(
+      () => true,
+      () => false,
+    );
+  });
   return { urlOf, show, [Symbol.asyncDispose]: stop };
 }
 

@@ -37,12 +37,8 @@ class Authority {
   /** For a user by the name, or for a server by the alternative names, as in `DNS:localhost`. */
   certify(name: string, alternativeNames: readonly string[] = []): Certificate {
     const path = (ending: string): string => join(this.#folder, `${name}.${ending}`);
-    const [certificate, key, request, extensions] = ["pem", "key", "csr", "ext"].map(path) as [
-      string,
-      string,
-      string,
-      string,
-    ];
+    const [certificate, key] = [path("pem"), path("key")];
+    const [request, extensions] = [path("csr"), path("ext")];
     openssl("req", ...NEW_KEY, "-keyout", key, "-out", request, "-subj", `/CN=${name}`);
     const lines = alternativeNames.length === 0 ? "" : `subjectAltName=${alternativeNames.join()}`;
     writeFileSync(extensions, `basicConstraints=CA:FALSE\n${lines}\n`);
@@ -146,38 +142,34 @@ async function refusalOf(url: string): Promise<string> {
 }
 
 describe.skipIf(!hasOpenssl)("a server with TLS", () => {
-  test.each([
-    ["disable", false],
-    ["prefer", true],
-    ["require", true],
-    ["", true],
-  ])("sslmode=%s on this machine: believed without a certificate's authority", async (mode, is) => {
-    expect(await isEncrypted(urlOf(mode === "" ? {} : { sslmode: mode }))).toBe(is);
+  test.each<[sslmode: string, root: "authority" | undefined, isEncrypted: boolean]>([
+    ["disable", undefined, false],
+    ["prefer", undefined, true],
+    ["require", undefined, true],
+    ["", undefined, true],
+    ["require", "authority", true],
+    ["verify-ca", "authority", true],
+    ["verify-full", "authority", true],
+  ])("sslmode=%s on this machine, with the root %p: believed", async (sslmode, root, is) => {
+    const parameters = {
+      ...(sslmode === "" ? {} : { sslmode }),
+      ...(root === undefined ? {} : { sslrootcert: authority.certificate }),
+    };
+    expect(await isEncrypted(urlOf(parameters))).toBe(is);
   });
 
-  test.each(["require", "verify-ca", "verify-full"])(
-    "sslmode=%s: believed where its authority is the given one",
-    async (sslmode) => {
-      const url = urlOf({ sslmode, sslrootcert: authority.certificate });
-      expect(await isEncrypted(url)).toBe(true);
-    },
-  );
-
-  test.each(["require", "verify-ca", "verify-full"])(
-    "sslmode=%s: refused where its authority is another one",
-    async (sslmode) => {
-      expect(await refusalOf(urlOf({ sslmode, sslrootcert: stranger.certificate }))).toMatch(
-        /certificate|self.signed|issuer|verif/i,
-      );
-    },
-  );
-
-  test.each(["verify-ca", "verify-full"])(
-    "sslmode=%s: refused where no authority is given and none of the system's knows it",
-    async (sslmode) => {
-      expect(await refusalOf(urlOf({ sslmode }))).toMatch(/certificate|self.signed|issuer|verif/i);
-    },
-  );
+  test.each([
+    ["require", true],
+    ["verify-ca", true],
+    ["verify-full", true],
+    ["verify-ca", false],
+    ["verify-full", false],
+  ])("sslmode=%s, another authority being given: %p: refused", async (sslmode, isGiven) => {
+    const root: object = isGiven ? { sslrootcert: stranger.certificate } : {};
+    expect(await refusalOf(urlOf({ sslmode, ...root }))).toMatch(
+      /certificate|self.signed|issuer|verif/i,
+    );
+  });
 
   test("by a name that its certificate has not: refused by verify-full alone", async () => {
     const sslrootcert = authority.certificate;
@@ -201,16 +193,13 @@ describe.skipIf(!hasOpenssl)("a server with TLS", () => {
     const certified = { sslcert: keeper.certificate, sslkey: keeper.key };
     expect(await isEncrypted(urlOf({ sslmode: "require", ...certified }, { user }))).toBe(true);
     expect(await refusalOf(urlOf({ sslmode: "require" }, { user }))).toMatch(/certificate/);
-    const another = authority.certify("another");
-    const other = { sslcert: another.certificate, sslkey: another.key };
-    expect(await refusalOf(urlOf({ sslmode: "require", ...other }, { user }))).toMatch(
-      /certificate authentication failed/,
-    );
-    const forged = stranger.certify("forged");
-    const wrong = { sslcert: forged.certificate, sslkey: forged.key };
-    expect(await refusalOf(urlOf({ sslmode: "require", ...wrong }, { user }))).toMatch(
-      /UNKNOWN_CA/i,
-    );
+    for (const [{ certificate, key }, says] of [
+      [authority.certify("another"), /certificate authentication failed/],
+      [stranger.certify("forged"), /UNKNOWN_CA/i],
+    ] as const) {
+      const wrong = { sslmode: "require", sslcert: certificate, sslkey: key };
+      expect(await refusalOf(urlOf(wrong, { user }))).toMatch(says);
+    }
   });
 
   test.each(["sslrootcert", "sslcert", "sslkey"])("%s that is not there is named", async (name) => {

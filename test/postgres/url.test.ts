@@ -9,6 +9,7 @@ import {
   isPostgresUrl,
   maskStoreUrl,
   parsePostgresUrl,
+  parseStoreUrl,
   type Target,
 } from "../../src/domain/store-url.ts";
 
@@ -35,133 +36,76 @@ const good: [url: string, Partial<Target>][] = [
   ["postgres://ada@db", {}],
   ["postgresql://ada@db", {}],
   ["postgres://ada@db/", {}],
-  ["postgres://ada@db/plants", { database: "plants" }],
-  [
-    "postgres://ada:secret@db:6543/plants",
-    {
-      password: "secret",
-      database: "plants",
-      ...hosts(["db", 6543]),
-    },
-  ],
   ["postgres://ada:@db", {}],
-  [
-    "postgres://a%40b:p%40%3A%2F%3F%23%25@db/my%20plants%2F1",
-    {
-      user: "a@b",
-      password: "p@:/?#%",
-      database: "my plants/1",
-    },
-  ],
+  ["postgres://ada:secret@db/plants", { password: "secret", database: "plants" }],
+  ["postgres://ada@db:6543", hosts(["db", 6543])],
+  ["postgres://a%40b:p%40%3A%2F%3F%23%25@db/ada", { user: "a@b", password: "p@:/?#%" }],
+  ["postgres://ada:%C3%BC%F0%9F%8C%B5@db/a%20b%2F1", { password: "ü🌵", database: "a b/1" }],
   ["postgres://ada:se:cr:et@db", { password: "se:cr:et" }],
-  ["postgres://ada:%C3%BC%F0%9F%8C%B5@db", { password: "ü🌵" }],
   ["postgres://ada@one,two:6543,10.0.0.3:1", hosts(["one", 5432], ["two", 6543], ["10.0.0.3", 1])],
   ["postgres://ada@[::1]", hosts(["::1", 5432])],
   ["postgres://ada@[fd00::2]:6543,db", hosts(["fd00::2", 6543], ["db", 5432])],
   ["postgres://ada@db-1.north_2.example.:65535", hosts(["db-1.north_2.example.", 65_535])],
+  ["postgres://ada@db:1", hosts(["db", 1])],
   ["postgres://ada@/?host=/var/run/postgresql", hosts(["/var/run/postgresql", 5432])],
   ["postgres://ada@:6543/?host=/run/pg", hosts(["/run/pg", 6543])],
-  [
-    "postgres://ada@/?host=%2Frun%2Fpg,%2Frun%2Fother",
-    hosts(["/run/pg", 5432], ["/run/other", 5432]),
-  ],
-  [
-    "postgres://ada@/plants?host=one,two",
-    { database: "plants", ...hosts(["one", 5432], ["two", 5432]) },
-  ],
+  ["postgres://ada@/?host=%2Frun%2Fpg,%2Frun", hosts(["/run/pg", 5432], ["/run", 5432])],
+  ["postgres://ada@/?host=one,two", hosts(["one", 5432], ["two", 5432])],
   ["postgres://ada@/?host=[::1]", hosts(["::1", 5432])],
-  ["postgres://ada@db?sslmode=disable", { sslMode: "disable" }],
-  ["postgres://ada@db?sslmode=prefer", { sslMode: "prefer" }],
-  ["postgres://ada@db?sslmode=require", { sslMode: "require" }],
-  ["postgres://ada@db?sslmode=verify-ca", { sslMode: "verify-ca" }],
-  [
-    "postgres://ada@db?sslmode=verify-full&sslrootcert=/etc/ca.pem",
-    {
-      sslMode: "verify-full",
-      rootCertificate: "/etc/ca.pem",
-    },
-  ],
-  [
-    "postgres://ada@db?sslcert=a%20b.pem&sslkey=/key.pem",
-    {
-      certificate: "a b.pem",
-      key: "/key.pem",
-    },
-  ],
+  ...(["disable", "prefer", "require", "verify-ca", "verify-full"] as const).map(
+    (sslMode): [string, Partial<Target>] => [`postgres://ada@db?sslmode=${sslMode}`, { sslMode }],
+  ),
+  ["postgres://ada@db?sslrootcert=/etc/ca.pem", { rootCertificate: "/etc/ca.pem" }],
+  ["postgres://ada@db?sslcert=a%20b.pem&sslkey=/k", { certificate: "a b.pem", key: "/k" }],
   ["postgres://ada@db?application_name=north%201", { applicationName: "north 1" }],
-  ["postgres://ada@db?connect_timeout=1", { connectSeconds: 1 }],
-  ["postgres://ada@db?connect_timeout=60", { connectSeconds: 60 }],
+  ...[1, 9, 10, 59, 60].map((seconds): [string, Partial<Target>] => [
+    `postgres://ada@db?connect_timeout=${seconds}`,
+    { connectSeconds: seconds },
+  ]),
+  ["postgres://ada@db?connect_timeout=007", { connectSeconds: 7 }],
   ["postgres://ada@db?prepare=true", { prepare: true }],
   ["postgres://ada@db?prepare=false", { prepare: false }],
-  ["postgres://ada@db?target_session_attrs=read-write", {}],
-  ["postgres://ada@db?target_session_attrs=primary", {}],
+  ...["read-write", "primary"].map((attributes): [string, Partial<Target>] => [
+    `postgres://ada@db?target_session_attrs=${attributes}`,
+    {},
+  ]),
 ];
 
-const PARAMETERS =
-  "a parameter is none of host, sslmode, sslrootcert, sslcert, sslkey, application_name, connect_timeout, target_session_attrs, prepare";
-const SHAPE = "not postgres://user:password@host:port/database";
-const HOST = "a host is missing or is not a name";
-const PORT = "a port is not a number from 1 to 65535";
-const SSL_MODE = "sslmode is none of disable, prefer, require, verify-ca, verify-full";
-const TIMEOUT = "connect_timeout is not a number of seconds from 1 to 60";
-
+/** Behind `postgres://`, by what is said of them. */
+const faults: Readonly<Record<string, string>> = {
+  "the user is missing": "db db:5432/plants :secret@db ada:sec/ret@db",
+  "a host is missing or is not a name":
+    "ada@ ada@/plants ada@one,,two ada@one, ada@:5432 ada@fd00::2 ada@[host] ada@%2Frun%2Fpg/plants ada@db: " +
+    "ada@db:port ada@db:123456 ada@d+b ada@/run ada@/?host= ada@/?host=one, ada@/?host=one:6543 ada@/?host=run/pg",
+  "a port is not a number from 1 to 65535":
+    "ada@db:0 ada@db:65536 ada@one,two:99999 ada@:0/?host=/run",
+  "there are two lists of hosts": "ada@db?host=/run ada@db:1?host=/run",
+  "not postgres://user:password@host:port/database":
+    "ada:secret@db/plants/more ada:secret@db/plants#more ada:sec@ret@db ada:sec#ret@db",
+  "a % is not followed by two hexadecimal digits":
+    "ada:sec%ret@db ada:sec%FFret@db ada@db/%zz %zz@db",
+  "sslmode is none of disable, prefer, require, verify-ca, verify-full":
+    "ada@db?sslmode= ada@db?sslmode=allow ada@db?sslmode=VERIFY-FULL ada@db?sslmode=xdisable ada@db?sslmode=disablex",
+  "sslcert and sslkey go together": "ada@db?sslcert=a.pem ada@db?sslkey=a.pem",
+  "prepare is neither true nor false":
+    "ada@db?prepare=1 ada@db?prepare= ada@db?prepare=xtrue ada@db?prepare=falsex",
+  "connect_timeout is not a number of seconds from 1 to 60":
+    "0 61 70 100 1.5 -1 soon x1 1x".replaceAll(/(?<=^| )/g, "ada@db?connect_timeout="),
+  "target_session_attrs is neither read-write nor primary": "any xprimary primaryx".replaceAll(
+    /(?<=^| )/g,
+    "ada@db?target_session_attrs=",
+  ),
+  "the parameter sslmode comes twice": "ada@db?sslmode=disable&sslmode=require",
+  "a parameter is none of host, sslmode, sslrootcert, sslcert, sslkey, application_name, connect_timeout, target_session_attrs, prepare":
+    "ada@db?password=secret ada@db?constructor=1 ada@db?user=ada ada@db?options=-csearch_path%3Dshop " +
+    "ada@db?SSLMODE=disable ada:hidden@more?secret@db/plants",
+};
 const bad: [url: string, message: string][] = [
-  ["postgres://db", "the user is missing"],
-  ["postgres://db:5432/plants", "the user is missing"],
-  ["postgres://:secret@db", "the user is missing"],
   ["postgres://", "the user is missing"],
-  ["postgres://ada@", HOST],
-  ["postgres://ada@/plants", HOST],
-  ["postgres://ada@one,,two", HOST],
-  ["postgres://ada@one,", HOST],
-  ["postgres://ada@:5432", HOST],
-  ["postgres://ada@fd00::2", HOST],
-  ["postgres://ada@[host]", HOST],
-  ["postgres://ada@%2Frun%2Fpg/plants", HOST],
-  ["postgres://ada@db:", HOST],
-  ["postgres://ada@db:port", HOST],
-  ["postgres://ada@db:123456", HOST],
-  ["postgres://ada@d b", HOST],
-  ["postgres://ada@db:0", PORT],
-  ["postgres://ada@db:65536", PORT],
-  ["postgres://ada@one,two:99999", PORT],
-  ["postgres://ada@:0/?host=/run", PORT],
-  ["postgres://ada@db?host=/run", "there are two lists of hosts"],
-  ["postgres://ada@/?host=", HOST],
-  ["postgres://ada@/?host=one,", HOST],
-  ["postgres://ada@/?host=one:6543", HOST],
-  ["postgres://ada@/?host=run/pg", HOST],
-  ["postgres://ada:secret@db/plants/more", SHAPE],
-  ["postgres://ada:secret@db/plants#more", SHAPE],
-  ["postgres://ada:sec@ret@db", SHAPE],
-  ["postgres://ada:sec/ret@db", "the user is missing"],
-  ["postgres://ada:sec#ret@db", SHAPE],
-  ["postgres://ada:sec%ret@db", "a % is not followed by two hexadecimal digits"],
-  ["postgres://ada:sec%FFret@db", "a % is not followed by two hexadecimal digits"],
-  ["postgres://ada@db/%zz", "a % is not followed by two hexadecimal digits"],
-  ["postgres://ada@db?sslmode=", SSL_MODE],
-  ["postgres://ada@db?sslmode=allow", SSL_MODE],
-  ["postgres://ada@db?sslmode=VERIFY-FULL", SSL_MODE],
-  ["postgres://ada@db?sslcert=a.pem", "sslcert and sslkey go together"],
-  ["postgres://ada@db?sslkey=a.pem", "sslcert and sslkey go together"],
-  ["postgres://ada@db?prepare=1", "prepare is neither true nor false"],
-  ["postgres://ada@db?prepare=", "prepare is neither true nor false"],
-  ["postgres://ada@db?connect_timeout=0", TIMEOUT],
-  ["postgres://ada@db?connect_timeout=61", TIMEOUT],
-  ["postgres://ada@db?connect_timeout=1.5", TIMEOUT],
-  ["postgres://ada@db?connect_timeout=-1", TIMEOUT],
-  ["postgres://ada@db?connect_timeout=soon", TIMEOUT],
-  [
-    "postgres://ada@db?target_session_attrs=any",
-    "target_session_attrs is neither read-write nor primary",
-  ],
-  ["postgres://ada@db?sslmode=disable&sslmode=require", "the parameter sslmode comes twice"],
-  ["postgres://ada@db?password=secret", PARAMETERS],
-  ["postgres://ada@db?constructor=1", PARAMETERS],
-  ["postgres://ada@db?user=ada", PARAMETERS],
-  ["postgres://ada@db?options=-csearch_path%3Dshop", PARAMETERS],
-  ["postgres://ada@db?SSLMODE=disable", PARAMETERS],
-  ["postgres://ada:hidden@more?secret@db/plants", PARAMETERS],
+  ["xpostgres://ada@db", "not postgres://user:password@host:port/database"],
+  ...Object.entries(faults).flatMap(([message, urls]) =>
+    urls.split(" ").map((url): [string, string] => [`postgres://${url}`, message]),
+  ),
 ];
 
 describe("a URL of PostgreSQL", () => {
@@ -175,7 +119,7 @@ describe("a URL of PostgreSQL", () => {
     expect(message).not.toContain("secret");
   });
 
-  test.each(["postgres:ada@db", "mysql://ada@db", "sqlite:./plants.db", "POSTGRES://ada@db", ""])(
+  test.each(["postgres:ada@db", "xpostgres://ada@db", "sqlite:plants.db", "POSTGRES://ada@db", ""])(
     "%p is none",
     (url) => expect(isPostgresUrl(url)).toBe(false),
   );
@@ -188,6 +132,10 @@ describe("a URL of PostgreSQL", () => {
   });
 });
 
+test.each(["a.db", "/a/b.db", "a///b.db"])("sqlite:%s is that path", (path) => {
+  expect(parseStoreUrl(`sqlite:${path}`)).toEqual({ engine: "sqlite", path });
+});
+
 describe("a host", () => {
   test.each([
     ["localhost", true],
@@ -197,6 +145,7 @@ describe("a host", () => {
     ["/var/run/postgresql", true],
     ["127.0.0.1.example", false],
     ["localhost.example", false],
+    ["mylocalhost", false],
     ["10.0.0.1", false],
     ["::2", false],
     ["db", false],
@@ -219,6 +168,11 @@ describe("a URL that is shown", () => {
     ["postgres://ada@db/plants", "postgres://ada@db/plants"],
     ["postgres://ada@[::1]:5432/plants", "postgres://ada@[::1]:5432/plants"],
     ["sqlite:./plants.db", "sqlite:./plants.db"],
+    [
+      "postgres://ada@db?application_name=a://b:c@d",
+      "postgres://ada@db?application_name=a://b:c@d",
+    ],
+    [" postgres://ada:secret@db", "********"],
   ])("%s as %s", (url, shown) => expect(maskStoreUrl(url)).toBe(shown));
 
   test.each([

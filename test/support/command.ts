@@ -172,3 +172,18 @@ export async function runOnTerminal(
   child.terminal?.close();
   return { exitCode, screen };
 }
+
+/** A script of Bash, in which "$0" is the command line. */
+export const runScript = (
+  script: string,
+  env: Readonly<Record<string, string>>,
+  cwd?: string,
+): Promise<Finished> =>
+  finish(
+    Bun.spawn(["bash", "-c", script, launcher], {
+      ...(cwd === undefined ? {} : { cwd }),
+      env: environment(env),
+      stdout: "pipe",
+      stderr: "pipe",
+    }),
+  );

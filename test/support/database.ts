@@ -5,7 +5,7 @@ import { Database } from "bun:sqlite";
 import { resolveConfig } from "../../src/config.ts";
 import type { ErrorName } from "../../src/domain/errors.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import type { Store } from "../../src/domain/store.ts";
+import type { Store, StoreLimits } from "../../src/domain/store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { readLimits } from "./limits.ts";
 import { makeTemporaryFolder } from "./folder.ts";
@@ -143,6 +143,23 @@ async function lockTables(url: string): Promise<HeldWrites> {
   const release = (): Promise<void> =>
     (releasing ??= holder.unsafe("ROLLBACK").then(() => holder.close()));
   return { release, [Symbol.asyncDispose]: release };
+}
+
+export type TestStore = Store & AsyncDisposable & { readonly database: TestDatabase };
+
+/** A store in that database, or in one of its own. Gone with the test. */
+export async function openTestStore(
+  limits: Partial<StoreLimits> = {},
+  given?: TestDatabase,
+): Promise<TestStore> {
+  const database = given ?? (await openTestDatabase());
+  const { config } = resolveConfig({}, { DATABASE_URL: database.url });
+  const store = await openStore(config.databaseUrl, { ...config, ...limits });
+  const dispose = async (): Promise<void> => {
+    await store.close();
+    if (given === undefined) await database[Symbol.asyncDispose]();
+  };
+  return Object.assign(store, { database, [Symbol.asyncDispose]: dispose });
 }
 
 const BLOCK_LENGTH = 1_000;

@@ -1,7 +1,7 @@
 /** Checks that the test runner lacks. */
 
 import { expect } from "bun:test";
-import { type ErrorName, Refusal } from "../../src/domain/errors.ts";
+import { catalogue, type ErrorName, Refusal } from "../../src/domain/errors.ts";
 import { readRefusal } from "./plants.ts";
 
 /** Asks `/livez` again and again until the promise settles, and at least once. */
@@ -53,4 +53,16 @@ export async function expectRefusal(response: Response, ...names: string[]): Pro
   expect(response.status).toBe(503);
   expect(response.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
   return name;
+}
+
+/** Any refusal of the catalogue; its message has these parts. */
+export async function expectError(
+  response: Response,
+  reason: ErrorName,
+  ...says: readonly string[]
+): Promise<void> {
+  const { error, message } = (await response.json()) as { error: number; message: string };
+  const { status, code } = catalogue[reason];
+  expect([response.status, error]).toEqual([status, code]);
+  for (const part of says) expect(message).toContain(part);
 }

@@ -1,6 +1,26 @@
 /** A receiver of webhooks that keeps what it is sent, and answers as the test wants. */
 
 import { Webhook as Verifier } from "standardwebhooks";
+import type { Webhook } from "../../src/domain/webhook.ts";
+import { createSecret } from "../../src/webhooks/send.ts";
+
+/** One that is stored, with nothing to send and nobody that sends. */
+export const makeWebhook = (name: string, more: Partial<Webhook> = {}): Webhook => ({
+  name,
+  url: "http://127.0.0.1:9/",
+  types: ["created"],
+  secret: createSecret(),
+  oldSecret: undefined,
+  createdAtMs: 0,
+  cursor: 0,
+  paused: undefined,
+  failures: 0,
+  nextAttemptAtMs: 0,
+  attempts: [],
+  holder: undefined,
+  version: name,
+  ...more,
+});
 
 export interface Received {
   readonly id: string;

@@ -1,7 +1,9 @@
 /** The whole service in this process, on a free port and a database of its own. */
 
+import { mintToken, type TokenGrant, toRecord } from "../../src/auth/token.ts";
 import { type Config, resolveConfig } from "../../src/config.ts";
 import type { Store } from "../../src/domain/store.ts";
+import { type Scope, scopes } from "../../src/domain/token.ts";
 import { createLog } from "../../src/observe/log.ts";
 import type { ServiceFacts } from "../../src/observe/reporter.ts";
 import { Metrics } from "../../src/observe/metrics.ts";
@@ -136,4 +138,32 @@ export function sendPlant(url: string, plant: StoredPlant): Promise<Response> {
     headers: { authorization: `Bearer ${TEST_TOKEN}`, "content-type": "application/json" },
     body: toBody(plant),
   });
+}
+
+/** A new token in the store. */
+export async function grantToken(
+  { store }: Pick<TestService, "store">,
+  granted: readonly Scope[] = scopes,
+  more: Partial<TokenGrant> = {},
+): Promise<string> {
+  const token = mintToken();
+  const grant = { name: crypto.randomUUID(), scopes: granted, createdAtMs: Date.now(), ...more };
+  if (!(await store.createToken(toRecord(token, grant)))) throw new Error("the name is taken");
+  return token;
+}
+
+/** Follows the links to the last page. */
+export async function walkPages(
+  service: TestService,
+  path: string,
+): Promise<{ items: unknown[]; pages: number }> {
+  const items: unknown[] = [];
+  let pages = 0;
+  for (let next: string | undefined = path; next !== undefined; pages++) {
+    const response = await send(service, "GET", next);
+    if (response.status !== 200) throw new Error(`${next} answers ${response.status}`);
+    items.push(...((await response.json()) as unknown[]));
+    next = /^<([^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
+  }
+  return { items, pages };
 }

@@ -117,3 +117,33 @@ export function readFolder(path: string): Record<string, string> {
       .toSorted(([one = ""], [other = ""]) => one.localeCompare(other)),
   );
 }
+
+/** Plants of the test's own in a store, which is made if it is not there. */
+export function storePlants(path: string, plants: readonly StoredPlant[]): void {
+  const db = openDatabase(path);
+  const insert = db.prepare("INSERT INTO plants VALUES (?, ?, ?)");
+  db.transaction(() => {
+    for (const { id, name, tag } of plants) insert.run(id, name, tag);
+  })();
+  insert.finalize();
+  db.close();
+}
+
+/** What the main file holds by itself, without the log beside it. */
+export function readMainFile(path: string): StoredPlant[] {
+  using folder = makeTemporaryFolder();
+  const copy = join(folder.path, "copy.db");
+  cpSync(path, copy);
+  return readPlants(copy);
+}
+
+/** Stores that cannot be used, by what is wrong with them, and files that are none. */
+export function makeSpoiltStores(folder: string): void {
+  for (const name of ["newer.db", "damaged.db", "unindexed.db"])
+    makeStore(join(folder, name), 2_000);
+  alter(join(folder, "newer.db"), "PRAGMA user_version = 99");
+  damage(join(folder, "damaged.db"));
+  overwrite(join(folder, "unindexed.db"), "plant 1999tag 4", "plant 1999tag 9");
+  alter(join(folder, "foreign.db"), "CREATE TABLE theirs (x)");
+  writeFileSync(join(folder, "text.txt"), "not a database".repeat(100));
+}

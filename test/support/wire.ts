@@ -2,6 +2,7 @@
 
 import type { Socket } from "bun";
 import { expect } from "bun:test";
+import { connect, type Socket as NodeSocket } from "node:net";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { TEST_TOKEN, type TestService } from "./service.ts";
 
@@ -171,4 +172,17 @@ export async function connectRaw(url: string): Promise<RawConnection> {
       }),
     abort: () => socket.terminate(),
   };
+}
+
+/** The head of a GET with the token of the tests. */
+export const getHead = (path: string, ...lines: readonly string[]): string =>
+  head(`GET ${path} HTTP/1.1`, HOST, `Authorization: Bearer ${TEST_TOKEN}`, ...lines);
+
+/** A client that sends this, and reads nothing until it is resumed. */
+export function sendDeaf(url: string, text: string): NodeSocket {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname).pause();
+  socket.on("error", () => undefined);
+  socket.write(text);
+  return socket;
 }
